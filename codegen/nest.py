@@ -1,0 +1,139 @@
+"""The loop nest IR: what a schedule is lowered to, and all that the emitters of LLVM and CUDA ever see.
+
+Statements are few: `For, If, Store, Alloc, Check`, over the scalar nodes of the program IR (`Const, Index, Size, Access,
+Apply, Cast`; reductions have become loops over accumulators). Buffers are known by name: `Access.tensor` and
+`Store.buffer` name a `Buffer` of the nest, with one index per axis of the buffer. Elements are indexed, not bytes;
+layout is row-major unless the nest says that a parameter has strides of its own.
+
+A nest is a list of `Kernel`s run one after the other: on a CPU one entry point runs all of them, on a GPU each is a
+launch. A loop's kind says how it runs; all kinds give the result of running it serially:
+
+- serial: one after the other, in order.
+- parallel: iterations in any order on any thread (the outermost loop of a kernel; iterations are independent).
+- vectorize: all iterations at once in the lanes of a vector; start is constant and the extent is the constant lane count.
+- unroll: copied out; the extent is a constant.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tensorexpr.dtypes import DType
+from tensorexpr.errors import Location
+from tensorexpr.ir import Constant, Expr, Node
+
+LOOP_KINDS = ("serial", "parallel", "vectorize", "unroll")
+MEMORIES = ("parameter", "constant", "workspace", "local")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Buffer(Node):
+    """Storage with a shape (int64 expressions over sizes, constants and, for local memory, nothing else).
+
+    `memory` is "parameter" (an argument of the entry point), "constant" (data of the program), "workspace" (temporary,
+    shared by all kernels of the nest, uninitialised, allocated per call) or "local" (private to one iteration around its
+    `Alloc`: registers where indices are constants after unrolling and vectorising, else the stack; its shape is constant).
+    """
+
+    name: str
+    dtype: DType
+    shape: tuple[Expr, ...]
+    memory: str
+
+
+class Stmt(Node):
+    """A statement; blocks are tuples of statements."""
+
+    __slots__ = ()
+
+
+Block = tuple[Stmt, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class For(Stmt):
+    """`body` for index = start, ..., stop - 1. Bounds may use outer indices (non-rectangular nests)."""
+
+    index: str
+    start: Expr
+    stop: Expr
+    body: Block
+    kind: str = "serial"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class If(Stmt):
+    """`then` where the condition holds, else `otherwise`."""
+
+    condition: Expr
+    then: Block
+    otherwise: Block = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Store(Stmt):
+    """`buffer[indices] = value`, of the buffer's dtype."""
+
+    buffer: str
+    indices: tuple[Expr, ...]
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Alloc(Stmt):
+    """A local buffer, uninitialised, that lives in `body`."""
+
+    buffer: Buffer
+    body: Block
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Check(Stmt):
+    """Where `0 <= index < extent` fails: record (number of this check, index, extent) as the call's error and leave the
+    kernel; the call then raises an IndexError that names operation, index and extent. `check` indexes `LoopNest.checks`."""
+
+    index: Expr
+    extent: Expr
+    check: int
+
+
+@dataclass(frozen=True, slots=True)
+class CheckSite:
+    """What to say when a check fails: the access as text, its tensor, the axis, the definition that reads, the user's line."""
+
+    access: str
+    tensor: str
+    axis: int
+    definition: str
+    location: Location | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kernel(Node):
+    """One parallel region: a name (the definitions it computes) and statements, at most the outermost loops parallel."""
+
+    name: str
+    body: Block
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LoopNest(Node):
+    """A whole function: parameters in calling order (inputs, then outputs), constants, workspace, kernels in order.
+
+    `sizes` are symbolic extents; entry point and emitters take them as int64 values in this order. `writes` names the
+    parameters that are outputs. Constants carry their data.
+    """
+
+    name: str
+    parameters: tuple[Buffer, ...]
+    constants: tuple[Constant, ...]
+    workspace: tuple[Buffer, ...]
+    kernels: tuple[Kernel, ...]
+    writes: tuple[str, ...]
+    sizes: tuple[str, ...] = ()
+    checks: tuple[CheckSite, ...] = ()
+
+    def __str__(self) -> str:
+        from tensorexpr.codegen.nest_text import print_nest
+
+        return print_nest(self)

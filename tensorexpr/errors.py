@@ -1,0 +1,105 @@
+"""Errors: whose fault it is, what was expected, what came, where, and what to do.
+
+Every error of the package is a `TensorExprError`. The user's side has one class per stage of the way through
+(definition, differentiation, schedule, target, argument); `InternalError` is ours and asks for a report. A message has
+at most four lines: ``expected X, got Y``, then ``in:`` (the term and the user's file and line), ``at:`` and ``hint:``.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+_PACKAGE_ROOT = Path(__file__).resolve().parent.parent
+_OWN_FOLDERS = tuple(str(_PACKAGE_ROOT / folder) + "/" for folder in ("tensorexpr", "autodiff", "codegen", "graph", "interop", "kernels"))
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A line of the user's source: `file` as Python reports it, `line` counted from 1."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+def user_location() -> Location | None:
+    """The innermost caller outside this package: the line the user wrote (None when everything is ours)."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith(_OWN_FOLDERS) and not file.startswith("<"):
+            return Location(file, frame.f_lineno)
+        frame = frame.f_back
+    return None
+
+
+class TensorExprError(Exception):
+    """Base of every error of the package.
+
+    `message` is one sentence, "expected X, got Y"; `term` the offending term as text, `location` the user's line,
+    `at` a place inside the term (an axis, an argument), `hint` one remedy. `str()` joins those that are given.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        term: object = None,
+        location: Location | None = None,
+        at: object = None,
+        hint: str | None = None,
+    ) -> None:
+        self.message = message
+        self.term = None if term is None else str(term)
+        self.location = location
+        self.at = None if at is None else str(at)
+        self.hint = hint
+        lines = [message]
+        if self.term is not None or location is not None:
+            where = f"({location})" if location is not None else ""
+            lines.append(f"  in:   {' '.join(part for part in (self.term, where) if part)}")
+        if self.at is not None:
+            lines.append(f"  at:   {self.at}")
+        if hint is not None:
+            lines.append(f"  hint: {hint}")
+        super().__init__("\n".join(lines))
+
+
+class DefinitionError(TensorExprError):
+    """A definition that has no meaning: a wrong rank, an access out of bounds, a dtype without the operation."""
+
+
+class DifferentiationError(TensorExprError):
+    """A gradient that was asked for and does not exist: of an integer, without a head, of an unknown tensor."""
+
+
+class GradientCheckError(DifferentiationError):
+    """A derivative that disagrees with finite differences; the message gives both numbers."""
+
+
+class ScheduleError(TensorExprError):
+    """A schedule primitive that would change the result or has no loop to act on."""
+
+
+class TargetError(TensorExprError):
+    """A target that is unknown or not available on this machine; the message says what is missing."""
+
+
+class ArgumentError(TensorExprError):
+    """An argument of a compiled function that does not fit its signature (rank, extent, dtype, overlap)."""
+
+
+class OutOfBoundsError(ArgumentError, IndexError):
+    """A data-dependent index that left its tensor while a kernel ran; also an `IndexError`."""
+
+
+class InternalError(TensorExprError):
+    """A defect of the compiler. The message asks for a report and says what to send."""
+
+    def __init__(self, message: str, **details: object) -> None:
+        details.setdefault("hint", "this is a defect of tensorexpr: please report it with the program that led here")
+        super().__init__(message, **details)  # type: ignore[arg-type]

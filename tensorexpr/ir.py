@@ -1,0 +1,374 @@
+"""The program IR: scalar expressions, definitions, programs. Frozen nodes, tuples, structural equality.
+
+An expression computes one scalar from indices and elements of tensors; a definition says what every element of a tensor
+is; a program is inputs, definitions in order, outputs. Tensors are known by name, so sharing lives in names. Names of
+indices are unique within a definition (no shadowing) and differ from the names of sizes; every operand of `Apply` has
+one dtype. `tensorexpr.verify` states all invariants in prose and checks them.
+
+Nodes hash once, at construction; equality is structural, with an identity shortcut, and floats compare by bits. The line
+of the user's source rides along without taking part in equality.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+
+from tensorexpr import dtypes
+from tensorexpr.dtypes import DType
+from tensorexpr.errors import Location
+from tensorexpr.ops import OPS, Op, result_dtype
+
+
+class Node:
+    """Base of all IR nodes: structural equality over the compared fields, hash cached at construction."""
+
+    __slots__ = ("_hash",)
+
+    def _key(self) -> tuple[Any, ...]:
+        return tuple(getattr(self, f.name) for f in fields(self) if f.compare)  # type: ignore[arg-type]
+
+    def __hash__(self) -> int:
+        try:
+            return self._hash
+        except AttributeError:
+            value = hash((type(self).__name__, self._key()))
+            object.__setattr__(self, "_hash", value)
+            return value
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if type(self) is not type(other) or hash(self) != hash(other):
+            return False
+        return self._key() == other._key()  # type: ignore[attr-defined]
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        return tuple(getattr(self, f.name) for f in fields(self))  # type: ignore[arg-type]
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        for f, value in zip(fields(self), state, strict=True):  # type: ignore[arg-type]
+            object.__setattr__(self, f.name, value)
+
+
+# ---------------------------------------------------------------------------------------------------- expressions
+
+
+class Expr(Node):
+    """A scalar expression. Every expression has a `dtype`."""
+
+    __slots__ = ()
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Const(Expr):
+    """A literal: a Python bool, int or float that is a value of `dtype` (floats are rounded to it)."""
+
+    value: bool | int | float
+    dtype: DType
+
+    def __post_init__(self) -> None:
+        value: Any = self.value
+        if self.dtype.is_float:
+            value = float(self.dtype.numpy.type(value)) if self.dtype is not dtypes.float64 else float(value)
+        elif self.dtype.is_bool:
+            value = bool(value)
+        else:
+            value = int(value)
+        object.__setattr__(self, "value", value)
+
+    def _key(self) -> tuple[Any, ...]:
+        if self.dtype.is_float:
+            return (struct.pack("<d", self.value), self.dtype)
+        return (self.value, self.dtype)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Index(Expr):
+    """A loop index, an int64: bound by an axis of a definition or a reduction, or the step of a scan."""
+
+    name: str
+
+    @property
+    def dtype(self) -> DType:  # type: ignore[override]
+        return dtypes.int64
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Size(Expr):
+    """A symbolic extent (`te.dim`), an int64 >= 0 that is bound when the program runs."""
+
+    name: str
+
+    @property
+    def dtype(self) -> DType:  # type: ignore[override]
+        return dtypes.int64
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Param(Expr):
+    """A scalar parameter of a user's combiner (see `Combiner`)."""
+
+    name: str
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Access(Expr):
+    """The element of `tensor` at `indices` (int64 each, one per axis). Must be in bounds wherever it is evaluated."""
+
+    tensor: str
+    indices: tuple[Expr, ...]
+    dtype: DType
+    location: Location | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Apply(Expr):
+    """A scalar operation on operands of one dtype. `where(c, a, b)` evaluates only the branch taken; all else is strict."""
+
+    op: Op
+    args: tuple[Expr, ...]
+    dtype: DType = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dtype", result_dtype(self.op, tuple(a.dtype for a in self.args)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cast(Expr):
+    """The value of `arg` in another dtype (see `ops.cast_value` for what happens out of range)."""
+
+    dtype: DType
+    arg: Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Axis(Node):
+    """A loop: `index` runs over start <= index < stop (int64 expressions; nothing is visited when stop <= start)."""
+
+    index: str
+    start: Expr
+    stop: Expr
+
+
+BUILTIN_COMBINERS = ("sum", "prod", "max", "min", "all", "any", "argmax", "argmin")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Combiner(Node):
+    """How a reduction combines values: a built-in by `name`, or a user's associative function of two tuples.
+
+    For a user's combiner `left` and `right` are the parameters, `results` the combined tuple over them and `identity`
+    (constants) its neutral element; the builtins leave all four empty.
+    """
+
+    name: str
+    left: tuple[Param, ...] = ()
+    right: tuple[Param, ...] = ()
+    results: tuple[Expr, ...] = ()
+    identity: tuple[Expr, ...] = ()
+
+    @property
+    def is_builtin(self) -> bool:
+        return not self.results
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reduce(Expr):
+    """`values` combined over the points of `axes` (row-major, later axes may depend on earlier ones) where `where` holds.
+
+    Built-in combiners take one value. sum and prod start from 0 and 1 and carry 16-bit floats in float32; max and min
+    start from the dtype's least and greatest value and propagate NaN; all and any take bools; argmax and argmin give the
+    flat row-major position (int64) of the first winner, a NaN wins, 0 over nothing. A user's combiner has as many values
+    as its tuple and `component` says which of the results this expression is.
+    """
+
+    combiner: Combiner
+    values: tuple[Expr, ...]
+    axes: tuple[Axis, ...]
+    where: Expr | None = None
+    component: int = 0
+
+    @property
+    def dtype(self) -> DType:  # type: ignore[override]
+        if self.combiner.name in ("argmax", "argmin"):
+            return dtypes.int64
+        return self.values[self.component].dtype
+
+
+# ---------------------------------------------------------------------------------------------------- definitions
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TensorType(Node):
+    """Shape (int64 expressions over sizes and constants) and element type."""
+
+    shape: tuple[Expr, ...]
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Define(Node):
+    """`name[axes] = value` for every point of the axes; axes start at 0 and stop at expressions over sizes."""
+
+    name: str
+    axes: tuple[Axis, ...]
+    value: Expr
+    location: Location | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def results(self) -> tuple[tuple[str, TensorType], ...]:
+        return ((self.name, TensorType(tuple(a.stop for a in self.axes), self.value.dtype)),)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scatter(Node):
+    """`name[indices] = combine(name[indices], value)` for every point of `axes` where `where` holds.
+
+    Elements start from the identity of `combine` (sum, prod, max, min). `lowering` is "segments" (contributions combine
+    in row-major order of the axes: the same bits on every run) or "atomics" (in any order).
+    """
+
+    name: str
+    type: TensorType
+    axes: tuple[Axis, ...]
+    indices: tuple[Expr, ...]
+    value: Expr
+    where: Expr | None = None
+    combine: str = "sum"
+    lowering: str = "segments"
+    location: Location | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def results(self) -> tuple[tuple[str, TensorType], ...]:
+        return ((self.name, self.type),)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scan(Node):
+    """A recurrence: state 0 is `inits`; step t computes `body` from the states before it; entry t of the result is the state after.
+
+    `states` are the formal names (with types) under which `body` reads the state, `step` the index bound in the body,
+    `body` definitions local to the scan, `nexts` the names in `body` of the next states. The results `names` have
+    the shape (length, *state shape).
+    """
+
+    names: tuple[str, ...]
+    length: Expr
+    step: str
+    states: tuple[tuple[str, TensorType], ...]
+    inits: tuple[str, ...]
+    body: tuple[Definition, ...]
+    nexts: tuple[str, ...]
+    location: Location | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def results(self) -> tuple[tuple[str, TensorType], ...]:
+        return tuple(
+            (name, TensorType((self.length, *type_.shape), type_.dtype))
+            for name, (_, type_) in zip(self.names, self.states, strict=True)
+        )
+
+
+Definition = Define | Scatter | Scan
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Input(Node):
+    """A placeholder: a name and a type, bound to an array when the program runs."""
+
+    name: str
+    type: TensorType
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Constant(Node):
+    """A tensor that has its data: a read-only array, shared between programs and never written. Compared by content."""
+
+    name: str
+    data: np.ndarray
+
+    def __post_init__(self) -> None:
+        if self.data.flags.writeable:
+            view = self.data.view()
+            view.flags.writeable = False
+            object.__setattr__(self, "data", view)
+
+    @property
+    def type(self) -> TensorType:
+        shape = tuple(Const(n, dtypes.int64) for n in self.data.shape)
+        return TensorType(shape, dtypes.dtype(self.data.dtype))
+
+    def _key(self) -> tuple[Any, ...]:
+        return (self.name, self.data.shape, self.data.dtype.name, self.data.tobytes())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Program(Node):
+    """Inputs, constants, definitions in an order in which each reads only earlier tensors, and the names of the outputs.
+
+    `sizes` lists the symbolic extents that occur, in the order in which inputs mention them.
+    """
+
+    inputs: tuple[Input, ...]
+    constants: tuple[Constant, ...]
+    definitions: tuple[Definition, ...]
+    outputs: tuple[str, ...]
+    sizes: tuple[str, ...] = ()
+
+    @property
+    def types(self) -> dict[str, TensorType]:
+        """The type of every tensor that can be named at the top level of the program."""
+        table = {i.name: i.type for i in self.inputs} | {c.name: c.type for c in self.constants}
+        for definition in self.definitions:
+            table.update(definition.results)
+        return table
+
+    def __str__(self) -> str:
+        from tensorexpr.text import print_program
+
+        return print_program(self)
+
+
+# ---------------------------------------------------------------------------------------------------- construction
+
+
+def const(value: bool | int | float, dtype: DType = dtypes.int64) -> Const:
+    """A literal; an index constant (int64) by default."""
+    return Const(value, dtype)
+
+
+def apply(name: str, *args: Expr) -> Apply:
+    """The operation called `name` on operands that already have one dtype."""
+    return Apply(OPS[name], args)
+
+
+TRUE = Const(True, dtypes.bool_)
+FALSE = Const(False, dtypes.bool_)
+
+
+def conjunction(conditions: Iterator[Expr] | tuple[Expr, ...] | list[Expr]) -> Expr:
+    """All of the conditions, `TRUE` for none."""
+    result: Expr | None = None
+    for condition in conditions:
+        if condition == TRUE:
+            continue
+        result = condition if result is None else apply("and", result, condition)
+    return TRUE if result is None else result
+
+
+def conjuncts(condition: Expr | None) -> Iterator[Expr]:
+    """The conditions whose conjunction `condition` is, left to right (nothing for None and for TRUE)."""
+    if condition is None or condition == TRUE:
+        return
+    if isinstance(condition, Apply) and condition.op.name == "and" and condition.dtype.is_bool:
+        yield from conjuncts(condition.args[0])
+        yield from conjuncts(condition.args[1])
+    else:
+        yield condition

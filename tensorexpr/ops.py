@@ -1,0 +1,215 @@
+"""The scalar operations: one row each, with the meaning as a function on NumPy scalars.
+
+Operands of one operation have one dtype (the language inserts the casts NumPy's promotion asks for); `where` takes a
+bool and two of one dtype, a shift and the rest follow their row. `evaluate` is the meaning of the operation, used by the
+interpreter and by constant folding, so both agree by construction: floor division and modulo round to minus infinity
+and give 0 for a zero divisor of integers, integers wrap around, floats follow IEEE-754 and propagate NaN through
+minimum and maximum.
+
+Adding an operation: a row here, a row in the derivative table, a row in each emitter; a test lists what is missing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tensorexpr import dtypes
+from tensorexpr.dtypes import DType
+from tensorexpr.errors import DefinitionError
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Op:
+    """A scalar operation.
+
+    `operands` says which dtypes it takes: any, number (integer or float), float, integer, logical (bool or integer).
+    `result` is "same" (the operands' dtype) or "bool". `infix` is the operator it prints as, else it prints as a call.
+    `evaluate` maps NumPy scalars (or arrays) of one dtype to the result. `cost` is in rough units of one addition and
+    only guides what is worth recomputing.
+    """
+
+    name: str
+    arity: int
+    operands: str
+    result: str
+    evaluate: Callable[..., Any]
+    infix: str | None = None
+    commutative: bool = False
+    cost: int = 1
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_op_named, (self.name,))
+
+    def accepts(self, dtype: DType) -> bool:
+        """Whether operands of this dtype are allowed (of `where`: the branches)."""
+        match self.operands:
+            case "any":
+                return True
+            case "number":
+                return not dtype.is_bool
+            case "float":
+                return dtype.is_float
+            case "integer":
+                return dtype.is_integer
+            case "logical":
+                return not dtype.is_float
+        raise AssertionError(self.operands)
+
+
+def _op_named(name: str) -> Op:
+    return OPS[name]
+
+
+def _wide(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Evaluates a float function of a 16-bit type in float32 and rounds once, as compiled code does."""
+
+    def evaluate(*args: Any) -> Any:
+        dtype = np.result_type(args[0])
+        if dtype.itemsize == 2:
+            return function(*(np.asarray(a, np.float32)[()] for a in args)).astype(dtype)
+        return function(*args)
+
+    return evaluate
+
+
+def _erf(x: Any) -> Any:
+    return np.vectorize(math.erf, otypes=[np.float64])(x).astype(np.result_type(x))[()]
+
+
+def _sigmoid(x: Any) -> Any:
+    # Written on exp(-|x|), which cannot overflow.
+    small = np.exp(-np.abs(x))
+    return np.where(x >= 0, 1 / (1 + small), small / (1 + small)).astype(np.result_type(x))[()]
+
+
+def _floordiv(a: Any, b: Any) -> Any:
+    return np.floor_divide(a, b)
+
+
+def _mod(a: Any, b: Any) -> Any:
+    return np.remainder(a, b)
+
+
+def _integer_pow(a: Any, b: Any) -> Any:
+    if np.result_type(a).kind in "iu":
+        # A negative power of an integer is the integer part of the rational: 0 but for a base of 1 or -1; 0 ** -1 is 0.
+        exponent, base = np.asarray(b), np.asarray(a)
+        positive = np.power(base, np.maximum(exponent, 0))
+        unit = np.where(base == 1, 1, np.where(base == -1, np.where(exponent % 2 == 0, 1, -1), 0)).astype(base.dtype)
+        return np.where(exponent >= 0, positive, unit).astype(base.dtype)[()]
+    return np.power(a, b)
+
+
+def _sign(x: Any) -> Any:
+    return np.sign(x)
+
+
+def _shift_left(a: Any, b: Any) -> Any:
+    return np.left_shift(a, b)
+
+
+def _shift_right(a: Any, b: Any) -> Any:
+    return np.right_shift(a, b)
+
+
+def _rows() -> list[Op]:
+    w = _wide
+    return [
+        Op("add", 2, "number", "same", np.add, "+", True),
+        Op("sub", 2, "number", "same", np.subtract, "-"),
+        Op("mul", 2, "number", "same", np.multiply, "*", True),
+        Op("div", 2, "float", "same", np.divide, "/", cost=4),
+        Op("floordiv", 2, "number", "same", _floordiv, "//", cost=8),
+        Op("mod", 2, "number", "same", _mod, "%", cost=8),
+        Op("pow", 2, "number", "same", w(_integer_pow), "**", cost=30),
+        Op("neg", 1, "number", "same", np.negative, "-"),
+        Op("abs", 1, "number", "same", np.abs),
+        Op("sign", 1, "number", "same", _sign),
+        Op("minimum", 2, "any", "same", np.minimum, None, True),
+        Op("maximum", 2, "any", "same", np.maximum, None, True),
+        Op("floor", 1, "float", "same", np.floor),
+        Op("ceil", 1, "float", "same", np.ceil),
+        Op("round", 1, "float", "same", np.rint),
+        Op("trunc", 1, "float", "same", np.trunc),
+        Op("sqrt", 1, "float", "same", w(np.sqrt), cost=6),
+        Op("rsqrt", 1, "float", "same", w(lambda x: 1 / np.sqrt(x)), cost=8),
+        Op("exp", 1, "float", "same", w(np.exp), cost=12),
+        Op("exp2", 1, "float", "same", w(np.exp2), cost=12),
+        Op("expm1", 1, "float", "same", w(np.expm1), cost=16),
+        Op("log", 1, "float", "same", w(np.log), cost=16),
+        Op("log2", 1, "float", "same", w(np.log2), cost=16),
+        Op("log1p", 1, "float", "same", w(np.log1p), cost=18),
+        Op("sin", 1, "float", "same", w(np.sin), cost=16),
+        Op("cos", 1, "float", "same", w(np.cos), cost=16),
+        Op("tan", 1, "float", "same", w(np.tan), cost=24),
+        Op("sinh", 1, "float", "same", w(np.sinh), cost=24),
+        Op("cosh", 1, "float", "same", w(np.cosh), cost=24),
+        Op("tanh", 1, "float", "same", w(np.tanh), cost=20),
+        Op("asin", 1, "float", "same", w(np.arcsin), cost=24),
+        Op("acos", 1, "float", "same", w(np.arccos), cost=24),
+        Op("atan", 1, "float", "same", w(np.arctan), cost=24),
+        Op("atan2", 2, "float", "same", w(np.arctan2), cost=30),
+        Op("sigmoid", 1, "float", "same", w(_sigmoid), cost=16),
+        Op("erf", 1, "float", "same", w(_erf), cost=20),
+        Op("isnan", 1, "float", "bool", np.isnan),
+        Op("isinf", 1, "float", "bool", np.isinf),
+        Op("isfinite", 1, "float", "bool", np.isfinite),
+        Op("eq", 2, "any", "bool", np.equal, "==", True),
+        Op("ne", 2, "any", "bool", np.not_equal, "!=", True),
+        Op("lt", 2, "any", "bool", np.less, "<"),
+        Op("le", 2, "any", "bool", np.less_equal, "<="),
+        Op("gt", 2, "any", "bool", np.greater, ">"),
+        Op("ge", 2, "any", "bool", np.greater_equal, ">="),
+        Op("and", 2, "logical", "same", np.bitwise_and, "&", True),
+        Op("or", 2, "logical", "same", np.bitwise_or, "|", True),
+        Op("xor", 2, "logical", "same", np.bitwise_xor, "^", True),
+        Op("invert", 1, "logical", "same", np.invert, "~"),
+        Op("shift_left", 2, "integer", "same", _shift_left, "<<"),
+        Op("shift_right", 2, "integer", "same", _shift_right, ">>"),
+        Op("where", 3, "any", "same", lambda c, a, b: a if c else b),
+    ]
+
+
+OPS: dict[str, Op] = {op.name: op for op in _rows()}
+
+
+def result_dtype(op: Op, operands: tuple[DType, ...]) -> DType:
+    """The dtype of `op` on operands of these dtypes. Raises `DefinitionError` if the row does not allow them."""
+    if len(operands) != op.arity:
+        raise DefinitionError(f"{op.name}: expected {op.arity} operands, got {len(operands)}")
+    values = operands
+    if op.name == "where":
+        if not operands[0].is_bool:
+            raise DefinitionError(f"where: expected a bool condition, got {operands[0].name}", hint="compare with something: x != 0")
+        values = operands[1:]
+    if any(d is not values[0] for d in values):
+        raise DefinitionError(f"{op.name}: expected operands of one dtype, got {' and '.join(d.name for d in values)}")
+    if not op.accepts(values[0]):
+        raise DefinitionError(f"{op.name}: expected {op.operands} operands, got {values[0].name}", hint="te.cast gives another dtype")
+    return dtypes.bool_ if op.result == "bool" else values[0]
+
+
+def cast_value(value: Any, target: DType) -> Any:
+    """A NumPy scalar (or array) in another dtype, total and the same everywhere.
+
+    Float to integer truncates toward zero and saturates, NaN gives 0; to bool is `value != 0`; integers wrap around.
+    """
+    source = np.asarray(value)
+    if target.is_bool:
+        return (source != 0)[()]
+    if target.is_integer and source.dtype.kind not in "iub":
+        wide = np.nan_to_num(np.trunc(source.astype(np.float64)), nan=0.0, posinf=np.inf, neginf=-np.inf)
+        low, high = int(target.least), int(target.greatest)
+        inside = np.where((wide > float(low)) & (wide < float(high)), wide, 0.0).astype(target.numpy)
+        clipped = np.where(wide >= float(high), np.array(high, target.numpy), np.where(wide <= float(low), np.array(low, target.numpy), inside))
+        return clipped.astype(target.numpy)[()]
+    with np.errstate(all="ignore"):
+        return source.astype(target.numpy)[()]

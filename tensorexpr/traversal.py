@@ -1,0 +1,305 @@
+"""Walking and rebuilding expressions and definitions: children, mapping with identity kept, substitution, free names.
+
+Every rebuilding function returns the same object when nothing changed, so passes can tell by `is`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from tensorexpr.ir import (
+    FALSE,
+    TRUE,
+    Access,
+    Apply,
+    Axis,
+    Cast,
+    Const,
+    Define,
+    Definition,
+    Expr,
+    Index,
+    Param,
+    Reduce,
+    Scan,
+    Scatter,
+    Size,
+    apply,
+    conjuncts,
+)
+
+
+def children(expr: Expr) -> tuple[Expr, ...]:
+    """The direct subexpressions, in the order of the text (axes of a reduction: start and stop of each, then where, then values)."""
+    match expr:
+        case Const() | Index() | Size() | Param():
+            return ()
+        case Access():
+            return expr.indices
+        case Apply():
+            return expr.args
+        case Cast():
+            return (expr.arg,)
+        case Reduce():
+            bounds = tuple(e for axis in expr.axes for e in (axis.start, axis.stop))
+            return bounds + (() if expr.where is None else (expr.where,)) + expr.values
+    raise AssertionError(type(expr))
+
+
+def map_axes(axes: tuple[Axis, ...], function: Callable[[Expr], Expr]) -> tuple[Axis, ...]:
+    """The axes with `function` applied to every start and stop."""
+    mapped = []
+    for axis in axes:
+        start, stop = function(axis.start), function(axis.stop)
+        mapped.append(axis if start is axis.start and stop is axis.stop else Axis(axis.index, start, stop))
+    return axes if all(a is b for a, b in zip(axes, mapped, strict=True)) else tuple(mapped)
+
+
+def _map_all(items: tuple[Expr, ...], function: Callable[[Expr], Expr]) -> tuple[Expr, ...]:
+    mapped = tuple(function(item) for item in items)
+    return items if all(a is b for a, b in zip(items, mapped, strict=True)) else mapped
+
+
+def map_children(expr: Expr, function: Callable[[Expr], Expr]) -> Expr:
+    """The same node over mapped children; the same object if no child changed."""
+    match expr:
+        case Access():
+            indices = _map_all(expr.indices, function)
+            return expr if indices is expr.indices else replace(expr, indices=indices)
+        case Apply():
+            args = _map_all(expr.args, function)
+            return expr if args is expr.args else Apply(expr.op, args)
+        case Cast():
+            arg = function(expr.arg)
+            return expr if arg is expr.arg else Cast(expr.dtype, arg)
+        case Reduce():
+            axes = map_axes(expr.axes, function)
+            where = None if expr.where is None else function(expr.where)
+            values = _map_all(expr.values, function)
+            if axes is expr.axes and where is expr.where and values is expr.values:
+                return expr
+            return replace(expr, axes=axes, where=where, values=values)
+    return expr
+
+
+def walk(expr: Expr) -> Iterator[Expr]:
+    """Every subexpression, parents before children, left to right, `expr` first."""
+    stack = [expr]
+    while stack:
+        node = stack.pop()
+        yield node
+        stack.extend(reversed(children(node)))
+
+
+def bottom_up(expr: Expr, function: Callable[[Expr], Expr]) -> Expr:
+    """`function` applied to every node after its children; equal subtrees are visited once."""
+    done: dict[Expr, Expr] = {}
+
+    def visit(node: Expr) -> Expr:
+        found = done.get(node)
+        if found is None:
+            found = function(map_children(node, visit))
+            done[node] = found
+        return found
+
+    return visit(expr)
+
+
+def free_names(expr: Expr) -> tuple[str, ...]:
+    """Names of the indices that occur in `expr` and are not bound by a reduction in it, in order of first occurrence."""
+    found: dict[str, None] = {}
+
+    def visit(node: Expr, bound: frozenset[str]) -> None:
+        if isinstance(node, Index):
+            if node.name not in bound:
+                found.setdefault(node.name)
+            return
+        if isinstance(node, Reduce):
+            for axis in node.axes:
+                visit(axis.start, bound)
+                visit(axis.stop, bound)
+                bound = bound | {axis.index}
+            for e in (*(() if node.where is None else (node.where,)), *node.values):
+                visit(e, bound)
+            return
+        for child in children(node):
+            visit(child, bound)
+
+    visit(expr, frozenset())
+    return tuple(found)
+
+
+def size_names(expr: Expr) -> tuple[str, ...]:
+    """Names of the symbolic sizes in `expr`, in order of first occurrence."""
+    return tuple(dict.fromkeys(node.name for node in walk(expr) if isinstance(node, Size)))
+
+
+def bound_names(expr: Expr) -> tuple[str, ...]:
+    """Names of the indices bound by the reductions in `expr`."""
+    return tuple(dict.fromkeys(axis.index for node in walk(expr) if isinstance(node, Reduce) for axis in node.axes))
+
+
+def substitute(expr: Expr, replacements: Mapping[str, Expr]) -> Expr:
+    """`expr` with free indices replaced; reductions inside must not bind a name that a replacement mentions (rename first)."""
+    if not replacements:
+        return expr
+
+    def visit(node: Expr) -> Expr:
+        if isinstance(node, Index):
+            return replacements.get(node.name, node)
+        return map_children(node, visit)
+
+    return visit(expr)
+
+
+def fresh_name(stem: str, taken: set[str]) -> str:
+    """`stem`, or `stem_1`, `stem_2`, ...: the first that is not taken; it is added to `taken`."""
+    name, count = stem, 0
+    while name in taken:
+        count += 1
+        name = f"{stem}_{count}"
+    taken.add(name)
+    return name
+
+
+def rename_bound(expr: Expr, taken: set[str]) -> Expr:
+    """`expr` with the indices of its reductions renamed where they are in `taken`; the new names are added to `taken`."""
+
+    def visit(node: Expr, names: Mapping[str, Expr]) -> Expr:
+        if isinstance(node, Index):
+            return names.get(node.name, node)
+        if isinstance(node, Reduce):
+            inner = dict(names)
+            axes = []
+            for axis in node.axes:
+                start, stop = visit(axis.start, inner), visit(axis.stop, inner)
+                name = fresh_name(axis.index, taken)
+                if name != axis.index:
+                    inner[axis.index] = Index(name)
+                else:
+                    inner.pop(axis.index, None)
+                same = name == axis.index and start is axis.start and stop is axis.stop
+                axes.append(axis if same else Axis(name, start, stop))
+            where = None if node.where is None else visit(node.where, inner)
+            values = tuple(visit(v, inner) for v in node.values)
+            unchanged = (
+                all(a is b for a, b in zip(axes, node.axes, strict=True))
+                and where is node.where
+                and all(a is b for a, b in zip(values, node.values, strict=True))
+            )
+            return node if unchanged else replace(node, axes=tuple(axes), where=where, values=values)
+        return map_children(node, lambda child: visit(child, names))
+
+    return visit(expr, {})
+
+
+def expressions(definition: Definition) -> Iterator[Expr]:
+    """The expressions of a definition: bounds, guards, indices, values; of a scan also those of its body."""
+    match definition:
+        case Define():
+            for axis in definition.axes:
+                yield axis.start
+                yield axis.stop
+            yield definition.value
+        case Scatter():
+            for axis in definition.axes:
+                yield axis.start
+                yield axis.stop
+            yield from definition.indices
+            if definition.where is not None:
+                yield definition.where
+            yield definition.value
+        case Scan():
+            yield definition.length
+            for inner in definition.body:
+                yield from expressions(inner)
+
+
+def map_expressions(definition: Definition, function: Callable[[Expr], Expr]) -> Definition:
+    """The definition with `function` applied to its values, guards, indices and bounds (of a scan: of its body too)."""
+    match definition:
+        case Define():
+            axes, value = map_axes(definition.axes, function), function(definition.value)
+            if axes is definition.axes and value is definition.value:
+                return definition
+            return replace(definition, axes=axes, value=value)
+        case Scatter():
+            axes, indices = map_axes(definition.axes, function), _map_all(definition.indices, function)
+            where = None if definition.where is None else function(definition.where)
+            value = function(definition.value)
+            if axes is definition.axes and indices is definition.indices and where is definition.where and value is definition.value:
+                return definition
+            return replace(definition, axes=axes, indices=indices, where=where, value=value)
+        case Scan():
+            body = tuple(map_expressions(inner, function) for inner in definition.body)
+            length = function(definition.length)
+            if length is definition.length and all(a is b for a, b in zip(body, definition.body, strict=True)):
+                return definition
+            return replace(definition, length=length, body=body)
+    raise AssertionError(type(definition))
+
+
+def reads(definition: Definition) -> tuple[str, ...]:
+    """Names of the tensors a definition reads, in order of first occurrence (a scan: from outside, its inits included)."""
+    if isinstance(definition, Scan):
+        local = {name for name, _ in definition.states} | {name for inner in definition.body for name, _ in inner.results}
+        outer = [name for inner in definition.body for name in reads(inner) if name not in local]
+        return tuple(dict.fromkeys([*definition.inits, *outer]))
+    return tuple(dict.fromkeys(node.tensor for e in expressions(definition) for node in walk(e) if isinstance(node, Access)))
+
+
+class Read(NamedTuple):
+    """One read occurrence: the access, the axes that enclose it (outermost first) and the guards on the way to it."""
+
+    access: Access
+    axes: tuple[Axis, ...]
+    guards: tuple[Expr, ...]
+
+
+def read_occurrences(value: Expr, axes: tuple[Axis, ...], guards: tuple[Expr, ...] = ()) -> Iterator[Read]:
+    """Every access in `value` with its iteration space: enclosing axes, and conditions under which it is evaluated.
+
+    The guards are the conjuncts of `where` conditions on the path (negated for the other branch) and of the reductions'
+    `where`. Accesses inside index expressions, conditions and bounds are reported too.
+    """
+    match value:
+        case Access():
+            for index in value.indices:
+                yield from read_occurrences(index, axes, guards)
+            yield Read(value, axes, guards)
+        case Apply() if value.op.name == "where":
+            condition, taken, otherwise = value.args
+            yield from read_occurrences(condition, axes, guards)
+            yield from read_occurrences(taken, axes, guards + tuple(conjuncts(condition)))
+            yield from read_occurrences(otherwise, axes, guards + (negate(condition),))
+        case Reduce():
+            inner = axes
+            for axis in value.axes:
+                yield from read_occurrences(axis.start, inner, guards)
+                yield from read_occurrences(axis.stop, inner, guards)
+                inner = (*inner, axis)
+            if value.where is not None:
+                yield from read_occurrences(value.where, inner, guards)
+                guards = guards + tuple(conjuncts(value.where))
+            for item in value.values:
+                yield from read_occurrences(item, inner, guards)
+        case _:
+            for child in children(value):
+                yield from read_occurrences(child, axes, guards)
+
+
+_NEGATED = {"lt": "ge", "ge": "lt", "le": "gt", "gt": "le", "eq": "ne", "ne": "eq"}
+
+
+def negate(condition: Expr) -> Expr:
+    """The opposite condition; comparisons of integers turn around, the rest is wrapped in a logical not."""
+    if condition in (TRUE, FALSE):
+        return FALSE if condition == TRUE else TRUE
+    if isinstance(condition, Apply):
+        if condition.op.name == "invert":
+            return condition.args[0]
+        if condition.op.name in _NEGATED and not condition.args[0].dtype.is_float:
+            return apply(_NEGATED[condition.op.name], *condition.args)
+    return apply("invert", condition)
