@@ -1,0 +1,50 @@
+# Two commands for a newcomer: `make demo` and `make test`. Both make what they need (a virtual environment in .venv).
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+.PHONY: demo test test-peers lint bench docs clean
+
+demo: $(VENV)/.examples
+	$(BIN)/python -m tensorexpr demo
+
+test: $(VENV)/.test
+	$(BIN)/python -m pytest -n 2 --dist worksteal tests
+
+test-peers: $(VENV)/.peers
+	$(BIN)/python -m pytest tests/peers
+
+lint: $(VENV)/.lint
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	./scripts/typecheck.sh $(BIN)
+
+bench: $(VENV)/.examples
+	$(BIN)/python -m tensorexpr bench
+
+# A stamp per extra: set up once, again whenever pyproject.toml changes.
+$(VENV)/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit("tensorexpr needs Python 3.11 or newer, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.examples: $(VENV)/bin/python pyproject.toml
+	$(PIP) -e '.[examples]'
+	@touch $@
+
+$(VENV)/.test: $(VENV)/bin/python pyproject.toml
+	$(PIP) -e '.[examples,test]'
+	@touch $@
+
+$(VENV)/.lint: $(VENV)/bin/python pyproject.toml
+	$(PIP) -e '.[examples,test,lint]'
+	@touch $@
+
+# Exactly this torch: other spellings bring gigabytes of CUDA libraries.
+$(VENV)/.peers: $(VENV)/.test
+	$(PIP) torch==2.13.0
+	$(PIP) jax
+	@touch $@
+
+clean:
+	rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache .mypy_cache
