@@ -1,0 +1,79 @@
+"""The commands and their options; each command's work is in a file of its own."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import sys
+
+from tensorexpr.cli import info, output, show
+from tensorexpr.errors import InternalError, TensorExprError
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="tensorexpr", description="Index mathematics in, compiled operations and their gradients out.")
+    commands = parser.add_subparsers(dest="command", required=True)
+
+    demo = commands.add_parser("demo", help="train a small network on handwritten digits (examples/train_digits.py)")
+    demo.add_argument("arguments", nargs=argparse.REMAINDER, help="passed on to the example; --help lists them")
+
+    shown = commands.add_parser("show", help="print an operation of a file, or its gradient, at any stage")
+    shown.add_argument("reference", metavar="FILE:OP", help="a te.op (or tensor) in a Python file, e.g. examples/train_digits.py:conv2d")
+    shown.add_argument("specs", nargs="*", metavar="SPEC", help="shape and dtype of each argument, e.g. 'f32[8, 1, 28, 28]'")
+    shown.add_argument("--static", action="append", default=[], metavar="NAME=VALUE", help="a static argument, e.g. stride=2")
+    shown.add_argument("--gradient", action="store_true", help="the gradient with respect to every floating argument")
+    shown.add_argument("--stage", choices=show.STAGES, default="program")
+    shown.add_argument("--json", action="store_true", help="one JSON object instead of text")
+
+    facts = commands.add_parser("info", help="versions, CPU features, threads, GPU")
+    facts.add_argument("--json", action="store_true", help="one JSON object instead of text")
+    return parser
+
+
+def _demo(arguments: list[str]) -> int:
+    try:
+        example = importlib.import_module("tensorexpr.examples.train_digits")
+    except ModuleNotFoundError as error:
+        print(f"the demo needs {error.name}: pip install 'tensorexpr[examples]'", file=sys.stderr)
+        return 1
+    return example.main(arguments)
+
+
+def _show(options: argparse.Namespace) -> int:
+    text, notes = show.show(options.reference, options.specs, options.static, options.gradient, options.stage)
+    if options.json:
+        print(json.dumps({"reference": options.reference, "stage": options.stage, "notes": notes, "text": text}))
+        return 0
+    for note in notes:
+        for line in note.splitlines():
+            output.print_heading(line)
+    output.print_code(text, options.stage)
+    return 0
+
+
+def _info(options: argparse.Namespace) -> int:
+    facts = info.collect()
+    print(json.dumps(facts) if options.json else info.as_text(facts))
+    return 0
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs one command; gives the exit status: 0, 1 for an error of the user's side (printed plainly), 2 for bad options."""
+    options = _parser().parse_args(arguments)
+    try:
+        match options.command:
+            case "demo":
+                return _demo(options.arguments)
+            case "show":
+                return _show(options)
+            case _:
+                return _info(options)
+    except InternalError:
+        raise
+    except TensorExprError as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0

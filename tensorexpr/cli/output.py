@@ -1,0 +1,35 @@
+"""Printing for people: code with colors where there is a terminal and rich is installed, plain text everywhere else."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+
+_LEXERS = {"program": "python", "schedule": "python", "nest": "python", "llvm": "llvm", "asm": "gas", "cuda": "cuda", "ptx": "ptx"}
+
+
+def colored() -> bool:
+    """Whether to color: standard output is a terminal, NO_COLOR is not set, and rich is there."""
+    return sys.stdout.isatty() and "NO_COLOR" not in os.environ and importlib.util.find_spec("rich") is not None
+
+
+def print_code(text: str, stage: str) -> None:
+    """Prints the text of a stage, highlighted by its language."""
+    if not colored():
+        print(text)
+        return
+    from rich.console import Console
+    from rich.syntax import Syntax
+
+    Console().print(Syntax(text, _LEXERS[stage], background_color="default", word_wrap=False), soft_wrap=True)
+
+
+def print_heading(text: str) -> None:
+    """Prints a heading: bold on a terminal, a comment line elsewhere (so that output stays pasteable)."""
+    if not colored():
+        print(f"# {text}")
+        return
+    from rich.console import Console
+
+    Console().print(f"[bold]{text}[/bold]", highlight=False)

@@ -1,0 +1,92 @@
+"""`show FILE:OP`: an operation of the user's file, or its gradient, at any stage of the way through."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from pathlib import Path
+from typing import Any
+
+from tensorexpr.autodiff import gradient
+from tensorexpr.cli.specs import DEFAULT_EXTENT, parse_static, specs_for
+from tensorexpr.codegen.compile import build
+from tensorexpr.errors import DefinitionError, TargetError
+from tensorexpr.language import Tensor, placeholder, program_of
+
+STAGES = ("program", "schedule", "nest", "llvm", "asm", "cuda", "ptx")
+_CUDA_STAGES = ("cuda", "ptx")
+
+
+def find_operation(reference: str) -> tuple[str, Any]:
+    """The name and the object that `FILE:OP` refers to. Raises `DefinitionError` when file or name is not there."""
+    file, separator, name = reference.rpartition(":")
+    if not separator or not file or not name:
+        raise DefinitionError(f"expected FILE:OP, got {reference!r}", hint="for instance examples/train_digits.py:conv2d")
+    path = Path(file)
+    if not path.is_file():
+        raise DefinitionError(f"expected a Python file, got {file!r}, which is not there")
+    sys.path.insert(0, str(path.resolve().parent))
+    try:
+        names = runpy.run_path(str(path), run_name="__tensorexpr_show__")
+    finally:
+        sys.path.pop(0)
+    if name not in names:
+        known = ", ".join(sorted(n for n, v in names.items() if hasattr(v, "trace") or isinstance(v, Tensor)))
+        raise DefinitionError(f"expected an operation of {file}, got {name!r}", hint=f"it has {known or 'none'}")
+    if not (hasattr(names[name], "trace") or isinstance(names[name], Tensor)):
+        raise DefinitionError(f"{name}: expected a te.op or a tensor, got {type(names[name]).__name__}", hint="decorate it with @te.op")
+    return name, names[name]
+
+
+def outputs_and_inputs(found: Any, specs: list[str], static: list[str]) -> tuple[list[Tensor], list[Tensor], str | None]:
+    """The tensors of the operation and its inputs, and a note where shapes were guessed."""
+    if isinstance(found, Tensor):
+        return [found], list(_placeholders(found)), None
+    keywords = dict(parse_static(text) for text in static)
+    inputs, guessed = specs_for(found, specs, keywords)
+    result = found(*inputs, **keywords)
+    outputs = list(result) if isinstance(result, tuple | list) else [result]
+    note = f"no shapes were given: every extent is {DEFAULT_EXTENT}; say f32[...] for each argument to choose" if guessed else None
+    return outputs, inputs, note
+
+
+def _placeholders(tensor: Tensor) -> list[Tensor]:
+    """The placeholders that a tensor is computed from, in the order of its program."""
+    program = program_of([tensor], keys=True)
+    wanted = [i.name for i in program.inputs]
+    found: dict[str, Tensor] = {}
+    stack, seen = [tensor], {tensor.key}
+    while stack:
+        current = stack.pop()
+        if current.key in wanted:
+            found[current.key] = current
+        for source in current.sources:
+            if source.key not in seen:
+                seen.add(source.key)
+                stack.append(source)
+    return [found[key] for key in wanted]
+
+
+def show(reference: str, specs: list[str], static: list[str], with_gradient: bool, stage: str) -> tuple[str, list[str]]:
+    """The text of the stage and the notes to print before it."""
+    name, found = find_operation(reference)
+    outputs, inputs, note = outputs_and_inputs(found, specs, static)
+    notes = [] if note is None else [note]
+    if with_gradient:
+        heads = [placeholder(o.shape, str(o.dtype), name=f"{o.name}_bar") for o in outputs]
+        wrt = [t for t in inputs if t.dtype.is_float]
+        if not wrt:
+            raise DefinitionError(f"{name}: expected a floating input to differentiate by, got none")
+        derived = gradient(outputs, wrt, heads)
+        notes.append(str(derived.report()))
+        outputs, inputs = list(derived), [*inputs, *heads]
+    if stage in _CUDA_STAGES:
+        raise TargetError(
+            f"stage {stage}: expected a CUDA backend, and this version has none", hint="the stages of the CPU: llvm, asm"
+        )
+    compiled = build(outputs, inputs)
+    if stage == "program":
+        return str(compiled.program), notes
+    if stage == "schedule":
+        return str(compiled.schedule), notes
+    return compiled.source(stage), notes

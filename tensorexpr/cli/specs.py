@@ -1,0 +1,95 @@
+"""What `show` calls an operation on: shapes and dtypes from the command line, from annotations, or found by trying.
+
+A spec is written `f32[8, 3, 3]`; an extent that is a name (`f32[n, 3]`) is a `te.dim` that stays open. A parameter
+annotated with such a string needs no spec on the command line. Where nothing is said, ranks are tried in order of
+their sum with every extent `DEFAULT_EXTENT`, until one traces.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import itertools
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from tensorexpr.dtypes import dtype
+from tensorexpr.errors import DefinitionError, TensorExprError
+from tensorexpr.language import Tensor, dim, placeholder
+
+DEFAULT_EXTENT = 8
+_MOST_TRIES = 3000
+_GREATEST_RANK = 5
+_SPEC = re.compile(r"^\s*(?P<dtype>\w+)\s*\[(?P<shape>[^\]]*)\]\s*$")
+
+
+def parse_spec(text: str, name: str) -> Tensor:
+    """The placeholder that a spec like `f32[n, 3]` describes. Raises `DefinitionError` for any other text."""
+    match = _SPEC.match(text)
+    if match is None:
+        raise DefinitionError(f"{name}: expected a spec like f32[8, 3], got {text!r}")
+    extents: list[Any] = []
+    for part in filter(None, (p.strip() for p in match["shape"].split(","))):
+        if part.isdigit():
+            extents.append(int(part))
+        elif part.isidentifier():
+            extents.append(dim(part))
+        else:
+            raise DefinitionError(f"{name}: expected an extent that is a number or a name, got {part!r}", term=text)
+    return placeholder(tuple(extents), dtype(match["dtype"]).name, name=name)
+
+
+def parse_static(text: str) -> tuple[str, Any]:
+    """`name=value` with a Python literal as value (anything else is taken as a string)."""
+    name, separator, value = text.partition("=")
+    if not separator or not name.isidentifier():
+        raise DefinitionError(f"expected a static argument like stride=2, got {text!r}")
+    try:
+        return name, ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        return name, value
+
+
+def _parameters(function: Any) -> list[inspect.Parameter]:
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return [p for p in inspect.signature(function).parameters.values() if p.kind in kinds]
+
+
+def specs_for(op: Any, texts: list[str], static: dict[str, Any]) -> tuple[list[Tensor], bool]:
+    """The placeholders to trace `op` with, and whether they were found by trying.
+
+    Raises `DefinitionError` where the number of specs is wrong or no shapes that were tried trace.
+    """
+    parameters = _parameters(op)
+    if texts:
+        if len(texts) != len(parameters):
+            wanted = ", ".join(p.name for p in parameters)
+            raise DefinitionError(f"expected {len(parameters)} specs ({wanted}), got {len(texts)}", hint="one per argument: f32[8, 3]")
+        return [parse_spec(text, p.name) for text, p in zip(texts, parameters, strict=True)], False
+    annotated = [p.annotation.strip("'\"") if isinstance(p.annotation, str) else "" for p in parameters]
+    if parameters and all(_SPEC.match(text) for text in annotated):
+        return [parse_spec(text, p.name) for text, p in zip(annotated, parameters, strict=True)], False
+    for shapes, kinds in itertools.islice(_guesses(len(parameters)), _MOST_TRIES):
+        specs = [
+            placeholder((DEFAULT_EXTENT,) * rank, kind, name=p.name)
+            for rank, kind, p in zip(shapes, kinds, parameters, strict=True)
+        ]
+        try:
+            op.trace(*specs, **static)
+        except (TensorExprError, ValueError, IndexError, TypeError):
+            continue
+        return specs, True
+    wanted = " ".join(f"f32[...{p.name}...]" for p in parameters)
+    raise DefinitionError(f"no shapes that were tried fit {getattr(op, '__name__', op)}", hint=f"give one spec per argument: {wanted}")
+
+
+def _guesses(count: int) -> Iterator[tuple[tuple[int, ...], tuple[str, ...]]]:
+    """Ranks in order of their sum, all float32 first, then with the last or any one argument as int64 (labels, ids)."""
+    ranks = sorted(itertools.product(range(_GREATEST_RANK + 1), repeat=count), key=lambda r: (sum(r), r))
+    for shape in ranks:
+        yield shape, ("float32",) * count
+    for position in reversed(range(count)):
+        kinds = tuple("int64" if p == position else "float32" for p in range(count))
+        for shape in ranks:
+            yield shape, kinds
