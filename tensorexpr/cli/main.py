@@ -26,6 +26,10 @@ def _parser() -> argparse.ArgumentParser:
     shown.add_argument("--stage", choices=show.STAGES, default="program")
     shown.add_argument("--json", action="store_true", help="one JSON object instead of text")
 
+    bench = commands.add_parser("bench", help="time the benchmark's workloads against NumPy")
+    bench.add_argument("--json", metavar="FILE", help="also write the results as JSON to this file")
+    bench.add_argument("--rounds", type=int, default=15, help="interleaved rounds per workload")
+
     facts = commands.add_parser("info", help="versions, CPU features, threads, GPU")
     facts.add_argument("--json", action="store_true", help="one JSON object instead of text")
     return parser
@@ -67,6 +71,8 @@ def main(arguments: list[str] | None = None) -> int:
                 return _demo(options.arguments)
             case "show":
                 return _show(options)
+            case "bench":
+                return importlib.import_module("tensorexpr.benchmarks.run").main(options.json, options.rounds)
             case _:
                 return _info(options)
     except InternalError:

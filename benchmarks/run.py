@@ -1,0 +1,79 @@
+"""`python -m tensorexpr bench`: the table, import and compile times, and JSON with machine, versions and date."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import tensorexpr as te
+from tensorexpr.benchmarks import operations
+from tensorexpr.benchmarks.harness import measure, table
+from tensorexpr.cli.info import collect
+
+
+def import_milliseconds(rounds: int = 7) -> float:
+    """Median milliseconds that `import tensorexpr` takes beyond `import numpy`, each in a fresh interpreter."""
+    probe = "import time, numpy; t = time.perf_counter(); import tensorexpr; print(time.perf_counter() - t)"
+    times = [float(subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True).stdout) for _ in range(rounds)]
+    return 1e3 * float(np.median(times))
+
+
+def compile_milliseconds(rounds: int = 5) -> dict[str, float]:
+    """Median milliseconds from arrays to first result (trace, derive, simplify, lower, compile), each in a fresh interpreter.
+
+    The import of the package and the load of LLVM are outside of it: an unrelated function is compiled first.
+    """
+    cases = {
+        "convolution with gradient": ("conv2d", "(np.ones((8, 32, 28, 28), 'f'), np.ones((32, 32, 3, 3), 'f'))"),
+        "softmax with gradient": ("softmax", "(np.ones((1024, 1024), 'f'),)"),
+    }
+    result = {}
+    for name, (op, arrays) in cases.items():
+        probe = (
+            "import time, numpy as np, tensorexpr as te; from tensorexpr.benchmarks import operations\n"
+            "operations.matmul(np.ones((3, 3)), np.ones((3, 3)))\n"
+            f"op = operations.{op}; arrays = {arrays}\n"
+            "specs = [te.placeholder(a.shape, 'float32', name=f'x{i}') for i, a in enumerate(arrays)]\n"
+            "t = time.perf_counter(); y = op(*specs); head = te.placeholder(y.shape, 'float32', name='head')\n"
+            "te.build([y, *te.gradient(y, specs, head)], [*specs, head]); print(time.perf_counter() - t)"
+        )
+        runs = [subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True) for _ in range(rounds)]
+        result[name] = 1e3 * float(np.median([float(r.stdout) for r in runs]))
+    return result
+
+
+def main(json_path: str | None = None, rounds: int = 15) -> int:
+    """Prints the table and writes the same as JSON where a path is given."""
+    start = time.perf_counter()
+    print(f"tensorexpr {te.__version__}, {os.cpu_count()} cores; float32; medians of {rounds} interleaved rounds", flush=True)
+    cases = operations.workloads()
+    timings = []
+    for workload in cases:
+        print(f"  timing {workload.name} ...", file=sys.stderr, flush=True)
+        timings += measure(workload, rounds)
+    print(table(cases, timings))
+    imported, compiled = import_milliseconds(), compile_milliseconds()
+    print(f"import beyond NumPy: {imported:.0f} ms")
+    for name, value in compiled.items():
+        print(f"cold compile, {name}: {value:.0f} ms")
+    print(f"({time.perf_counter() - start:.0f} s in all)")
+    if json_path is not None:
+        document: dict[str, Any] = {
+            "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            "machine": collect(),
+            "timings": [asdict(t) for t in timings],
+            "import_ms": imported,
+            "compile_ms": compiled,
+        }
+        Path(json_path).parent.mkdir(parents=True, exist_ok=True)
+        Path(json_path).write_text(json.dumps(document, indent=1) + "\n")
+    return 0
