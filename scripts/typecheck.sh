@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# Type checkers do not follow the mapping of root folders to `tensorexpr.*` in an editable install, so the package is
+# installed plainly into a scratch folder and checked there. Usage: scripts/typecheck.sh BIN (the folder of the venv's programs)
+set -euo pipefail
+bin="$1"
+scratch="$(mktemp -d)"
+trap 'rm -rf "$scratch"' EXIT
+"$bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --target "$scratch" .
+rm -rf build
+cd "$scratch"
+MYPYPATH="$scratch" "$OLDPWD/$bin/mypy" --config-file "$OLDPWD/pyproject.toml" -p tensorexpr
