@@ -1,0 +1,34 @@
+"""Exact integers: linear algebra, quasi-affine expressions, and sets of integer points with symbolic sizes."""
+
+from tensorexpr.integers.affine import Affine, FloorDiv
+from tensorexpr.integers.constraint import Constraint, congruent, eq, ge, gt, le, lt
+from tensorexpr.integers.domain import Domain
+from tensorexpr.integers.elimination import DomainTooComplex
+from tensorexpr.integers.linear_algebra import hermite_normal_form, kernel_basis, lll, size_reduce, smith_normal_form, solve
+from tensorexpr.integers.loops import Bounds
+from tensorexpr.integers.parametric import Solution, solve_parametric
+from tensorexpr.integers.union import Union
+
+__all__ = [
+    "Affine",
+    "Bounds",
+    "Constraint",
+    "Domain",
+    "DomainTooComplex",
+    "FloorDiv",
+    "Solution",
+    "Union",
+    "congruent",
+    "eq",
+    "ge",
+    "gt",
+    "hermite_normal_form",
+    "kernel_basis",
+    "le",
+    "lll",
+    "lt",
+    "size_reduce",
+    "smith_normal_form",
+    "solve",
+    "solve_parametric",
+]

@@ -1,0 +1,192 @@
+"""Exact projection: the integer points that some integer values of the removed names complete.
+
+The shadow of integer points has holes, so the answer is a list of alternatives whose constraints may carry floor divisions.
+
+1. `reduce_system` removes what can be removed without loss; most projections of a program end here.
+2. An equality ``a*x + e == 0`` that no change of variables makes unit leaves the congruence ``e % a == 0``, and the other
+   constraints are multiplied by a.
+3. For the last name x, with bounds ``l_i <= a_i*x`` and ``b_j*x <= u_j``, an integer exists exactly where every lower bound
+   rounded up is at most every upper bound: ``l_i <= a_i*(u_j // b_j)``. One alternative, no splitting.
+4. With several names left, one is removed by its dark shadow and the splinters between dark and real shadow; when the two
+   shadows have the same integer points, one alternative remains.
+
+Source: W. Pugh, The Omega test (1991), section 2.3, for 4; 3 is the definition of floor and ceiling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from tensorexpr.integers.affine import Affine
+from tensorexpr.integers.constraint import Constraint, congruent
+from tensorexpr.integers.elimination import DomainTooComplex, constraints_of, eliminated_columns
+from tensorexpr.integers.linear_algebra import hermite_normal_form, lll, transpose
+from tensorexpr.integers.reduction import reduce_system
+from tensorexpr.integers.system import System
+
+_MOST_PIECES = 2000
+
+Conjunction = list[Constraint]
+_Bound = tuple[int, Affine]  # (a, e): the constraint a*x + e >= 0, a of either sign
+
+
+def project(constraints: Sequence[Constraint], names: Sequence[str], removed: Collection[str]) -> list[Conjunction]:
+    """Alternatives (perhaps overlapping, none empty) that together are exactly the projection.
+
+    >>> from tensorexpr.integers.constraint import eq, ge, le
+    >>> alternatives = project([eq("x", 3 * Affine.of("i")), ge("i", 0), le("i", 9)], ["x", "i"], ["i"])
+    >>> [[str(c) for c in conjunction] for conjunction in alternatives]
+    [['x % 3 == 0', 'x >= 0', 'x <= 27']]
+    """
+    outer = [name for name in names if name not in removed]
+    return _Projector(outer).project(list(constraints), [name for name in names if name in removed])
+
+
+class _Projector:
+    """Carries the outer names, the count of pieces against the cap, and fresh names for changed variables."""
+
+    def __init__(self, outer: list[str]) -> None:
+        self._outer = outer
+        self._pieces = 0
+        self._fresh = 0
+
+    def _new_name(self) -> str:
+        self._fresh += 1
+        return f"'{self._fresh}"  # no user's name begins with a quote
+
+    def project(self, constraints: Conjunction, removed: list[str]) -> list[Conjunction]:
+        system = System([*self._outer, *removed], constraints)
+        if system.is_empty():
+            return []
+        gone = eliminated_columns(system, removed)
+        reduced = reduce_system(*system.rows(), keep=frozenset(set(range(1, len(system.columns) + 1)) - set(gone)))
+        if reduced is None:
+            return []
+        equalities, rows = reduced
+        atoms = system.atoms()
+        inner: list[str] = []
+        for at in gone:
+            if any(row[at] for row in (*equalities, *rows)):
+                atoms[at - 1] = self._new_name()
+                inner.append(atoms[at - 1])
+        exact = constraints_of(equalities, atoms, "==")
+        bounds = constraints_of(rows, atoms)
+        if not inner:
+            return [exact + bounds]
+        stuck = next((one for one in exact if any(one.expr.coefficient(name) for name in inner)), None)
+        if stuck is not None:
+            return self._use_equality(stuck, [one for one in (*exact, *bounds) if one is not stuck], inner)
+        if len(inner) == 1:
+            return [_round(exact + bounds, inner[0], self._outer)]
+        return self._split(exact + bounds, inner)
+
+    def _use_equality(self, stuck: Constraint, others: Conjunction, inner: list[str]) -> list[Conjunction]:
+        """Removes the one inner name of ``a*x + e == 0``: ``e % a == 0``, and ``|a|`` times everything else."""
+        name = next(name for name in inner if stuck.expr.coefficient(name))
+        factor = stuck.expr.coefficient(name)
+        rest = stuck.expr - Affine({name: factor})
+        size, sign = abs(factor), 1 if factor > 0 else -1
+        changed = [congruent(rest, size)]
+        for one in others:
+            own = one.expr.coefficient(name)
+            changed.append(Constraint((one.expr - Affine({name: own})) * size - rest * (own * sign), one.kind) if own else one)
+        return self.project(changed, [other for other in inner if other != name])
+
+    def _split(self, constraints: Conjunction, inner: list[str]) -> list[Conjunction]:
+        constraints, inner = self._shorten(constraints, inner)
+        unit = next((name for name in inner if _is_unit(constraints, name)), None)
+        if unit is not None or len(inner) == 1:
+            return self.project(constraints, inner)
+        name, side, _ = min(
+            ((name, side, _splinters(constraints, name, side)) for name in inner for side in (1, -1)), key=lambda choice: choice[2]
+        )
+        rest = [other for other in inner if other != name]
+        free, lowers, uppers = bounds_on(constraints, name)
+        real = free + [Constraint(upper * a + lower * b, ">=") for a, lower in lowers for b, upper in uppers]
+        dark = [Constraint(upper * a + lower * b - (a - 1) * (b - 1), ">=") for a, lower in lowers for b, upper in uppers]
+        shadow = System([*self._outer, *rest], real)
+        missing = [one for one in dict.fromkeys(dark) if not shadow.with_constraints(one.negate()).is_empty()]
+        if not missing:
+            return self.project(real, rest)
+        pieces = self.project(real + missing, rest)
+        greatest = max(factor for factor, _ in (uppers if side > 0 else lowers))
+        for factor, bound in lowers if side > 0 else uppers:
+            for excess in range((factor * greatest - factor - greatest) // greatest + 1):
+                self._pieces += 1
+                if self._pieces > _MOST_PIECES:
+                    raise DomainTooComplex(
+                        f"expected a projection of at most {_MOST_PIECES} pieces, got more",
+                        hint="coefficients this large have no small description; keep the names as dimensions",
+                    )
+                on_bound = Constraint(Affine({name: side * factor}) + bound - excess, "==")  # bound: side*factor*x + e >= 0
+                pieces += self.project([*constraints, on_bound], inner)
+        return pieces
+
+    def _shorten(self, constraints: Conjunction, inner: list[str]) -> tuple[Conjunction, list[str]]:
+        """The inner names replaced by fewer or by ones with shorter columns, by a unimodular change of variables."""
+        columns = [[one.expr.coefficient(name) for name in inner] for one in constraints]
+        lattice, _ = hermite_normal_form(transpose(columns))
+        basis = lll([line for line in lattice if any(line)])
+        fresh = [self._new_name() for _ in basis]
+        changed = []
+        for at, one in enumerate(constraints):
+            rest = one.expr - Affine(dict(zip(inner, columns[at], strict=True)))
+            own = Affine([(name, column[at]) for name, column in zip(fresh, basis, strict=True)])
+            changed.append(Constraint(rest + own, one.kind))
+        return changed, fresh
+
+
+def bounds_on(constraints: Sequence[Constraint], name: str) -> tuple[Conjunction, list[_Bound], list[_Bound]]:
+    """``(without name, lowers, uppers)``: a lower (a, e) says ``a*name + e >= 0``, an upper ``-a*name + e >= 0``, a > 0."""
+    free: Conjunction = []
+    lowers: list[_Bound] = []
+    uppers: list[_Bound] = []
+    for one in constraints:
+        factor = one.expr.coefficient(name)
+        if not factor:
+            free.append(one)
+            continue
+        rest = one.expr - Affine({name: factor})
+        if factor > 0 or one.is_equality:
+            lowers.append((abs(factor), rest if factor > 0 else -rest))
+        if factor < 0 or one.is_equality:
+            uppers.append((abs(factor), rest if factor < 0 else -rest))
+    return free, lowers, uppers
+
+
+def _is_unit(constraints: Conjunction, name: str) -> bool:
+    _, lowers, uppers = bounds_on(constraints, name)
+    return all(factor == 1 for factor, _ in lowers) or all(factor == 1 for factor, _ in uppers)
+
+
+def _splinters(constraints: Conjunction, name: str, side: int) -> int:
+    _, lowers, uppers = bounds_on(constraints, name)
+    if side < 0:
+        lowers, uppers = uppers, lowers
+    greatest = max(factor for factor, _ in uppers)
+    return sum((factor * greatest - factor - greatest) // greatest + 1 for factor, _ in lowers)
+
+
+def _round(constraints: Conjunction, name: str, outer: list[str]) -> Conjunction:
+    """The projection without the one inner name: for each pair of bounds, lower <= upper after rounding."""
+    result, lowers, uppers = bounds_on(constraints, name)
+    pairs = [(a, lower, b, upper) for a, lower in lowers for b, upper in uppers]
+    shadow = System(outer, result + [Constraint(upper * a + lower * b, ">=") for a, lower, b, upper in pairs])
+    for a, lower, b, upper in pairs:
+        real = Constraint(upper * a + lower * b, ">=")
+        if (
+            a == 1
+            or b == 1
+            or shadow.with_constraints([Constraint((a - 1) * (b - 1) - 1 - real_value(a, lower, b, upper), ">=")]).is_empty()
+        ):
+            result.append(real)
+        elif b <= a:
+            result.append(Constraint((upper // b) * a + lower, ">="))
+        else:
+            result.append(Constraint((lower // a) * b + upper, ">="))
+    return list(dict.fromkeys(one for one in result if not one.is_true))
+
+
+def real_value(a: int, lower: Affine, b: int, upper: Affine) -> Affine:
+    """The room ``a*upper + b*lower`` between two bounds, before any rounding."""
+    return upper * a + lower * b
