@@ -11,6 +11,7 @@ of the user's source rides along without taking part in equality.
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
@@ -76,6 +77,8 @@ class Const(Expr):
         value: Any = self.value
         if self.dtype.is_float:
             value = float(self.dtype.numpy.type(value)) if self.dtype is not dtypes.float64 else float(value)
+            if math.isnan(value):
+                value = math.nan  # one NaN: its sign and payload have no meaning, and text could not give them back
         elif self.dtype.is_bool:
             value = bool(value)
         else:
