@@ -1,0 +1,375 @@
+"""Arguments of a compiled function: its signature, the check of every call against it, sizes inferred from shapes.
+
+A `Signature` says what the function takes and gives; `Arguments` is the signature made ready for calls. What depends on
+the shapes alone (sizes, shapes of the outputs) is worked out once per tuple of shapes and remembered as a `Layout`, so a
+call on contiguous arrays of shapes seen before compares dtypes and flags and nothing else. Every other call goes through
+`prepare`, which copies what has foreign strides or byte order (said in the debug log `tensorexpr.runtime`) and refuses
+what does not fit: an `ArgumentError` names the argument and both sides. Values are never cast.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tensorexpr import dtypes
+from tensorexpr.dtypes import DType
+from tensorexpr.errors import ArgumentError, DefinitionError
+from tensorexpr.ir import Apply, Cast, Const, Expr, Program, Size
+from tensorexpr.ops import cast_value
+from tensorexpr.regions import affine_of
+from tensorexpr.text import print_expr
+from tensorexpr.traversal import size_names
+
+log = logging.getLogger("tensorexpr.runtime")
+
+# NumPy's flag bits: C-contiguous and aligned, what compiled code takes as it is.
+READY = 0x0001 | 0x0100
+_LAYOUTS_KEPT = 1024
+_OVERLAP_WORK = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """An argument or result: its name, element type and extents (constants, or expressions over the sizes)."""
+
+    name: str
+    dtype: DType
+    shape: tuple[Expr, ...]
+
+    def __str__(self) -> str:
+        extents = ", ".join(print_expr(e) for e in self.shape)
+        return f"{self.name}: {self.dtype.name}[{extents}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What a compiled function takes and gives.
+
+    `inputs` and `outputs` in calling order; `sizes` are the names of the extents that are open (`te.dim`), bound by the
+    shapes of the inputs at every call; `single` says whether the one output is returned bare, not in a tuple.
+    """
+
+    name: str
+    inputs: tuple[Parameter, ...]
+    outputs: tuple[Parameter, ...]
+    sizes: tuple[str, ...] = ()
+    single: bool = False
+
+    def __str__(self) -> str:
+        results = ", ".join(str(p) for p in self.outputs)
+        return f"{self.name}({', '.join(str(p) for p in self.inputs)}) -> {results if self.single else f'({results})'}"
+
+
+def signature_of(program: Program, name: str, single: bool) -> Signature:
+    """The signature of a program; `DefinitionError` if a size cannot be known from the shapes of the inputs."""
+    types = program.types
+    inputs = tuple(Parameter(i.name, i.type.dtype, i.type.shape) for i in program.inputs)
+    outputs = tuple(Parameter(n, types[n].dtype, types[n].shape) for n in program.outputs)
+    return Signature(name, inputs, outputs, program.sizes, single)
+
+
+@dataclass(frozen=True, slots=True)
+class SizeSource:
+    """Where a size is read from: `scale * size + rest == extent` of axis `axis` of input `position`; `rest` uses earlier sizes."""
+
+    name: str
+    position: int
+    axis: int
+    scale: int
+    rest: tuple[tuple[str, int], ...]
+    constant: int
+
+
+def size_sources(signature: Signature) -> tuple[SizeSource, ...]:
+    """For every size, the axis of an input that tells it, in an order in which each uses only sizes known before."""
+    forms = [
+        (position, axis, form)
+        for position, parameter in enumerate(signature.inputs)
+        for axis, extent in enumerate(parameter.shape)
+        if not isinstance(extent, Const) and (form := affine_of(extent)) is not None and all(isinstance(t, str) for t, _ in form.terms)
+    ]
+    # A plain size first: its message is the clearest.
+    forms.sort(key=lambda item: (len(item[2].terms), item[2].constant != 0, item[0], item[1]))
+    found: dict[str, SizeSource] = {}
+    progress = True
+    while progress:
+        progress = False
+        for position, axis, form in forms:
+            unknown = [(str(name), scale) for name, scale in form.terms if name not in found]
+            if len(unknown) == 1:
+                name, scale = unknown[0]
+                rest = tuple((str(n), c) for n, c in form.terms if n in found)
+                found[name] = SizeSource(name, position, axis, scale, rest, form.constant)
+                progress = True
+    for name in signature.sizes:
+        if name not in found:
+            raise DefinitionError(
+                f"expected the size {name} to be told by an extent of an input, got no input with that extent",
+                term=signature,
+                hint=f"give an input the extent {name}, or use a constant",
+            )
+    return tuple(found.values())
+
+
+def extent_value(expr: Expr, sizes: Mapping[str, int]) -> int:
+    """The value of an extent at these sizes."""
+    match expr:
+        case Const():
+            return int(expr.value)
+        case Size():
+            return sizes[expr.name]
+        case Apply():
+            with np.errstate(all="ignore"):
+                return int(expr.op.evaluate(*(np.int64(extent_value(a, sizes)) for a in expr.args)))
+        case Cast():
+            return int(cast_value(np.int64(extent_value(expr.arg, sizes)), expr.dtype))
+    raise AssertionError(type(expr))
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What follows from the shapes of the inputs: the sizes (as values and as the entry point takes them) and the outputs' shapes."""
+
+    sizes: tuple[int, ...]
+    block: Any
+    outputs: tuple[tuple[int, ...], ...]
+
+
+# The data pointer is the first field of an array object after Python's header; shown below for this NumPy before it is used.
+_HEADER = object.__basicsize__
+_POINTER = ctypes.c_void_p
+
+
+def _address_by_field(array: np.ndarray) -> int | None:
+    return _POINTER.from_address(id(array) + _HEADER).value
+
+
+def _address_by_attribute(array: np.ndarray) -> int:
+    return array.ctypes.data
+
+
+def _field_is_the_address() -> bool:
+    base = np.zeros((4, 6), np.float32)
+    samples = (base, base[1:, 2:], base[::-1], np.zeros(3, np.int8), base[2:].copy())
+    return all(_address_by_field(a) == _address_by_attribute(a) for a in samples)
+
+
+address = _address_by_field if _field_is_the_address() else _address_by_attribute
+
+
+class Arguments:
+    """A signature ready for calls: `fits` is the fast test, `prepare` the thorough one, `layout` the sizes and shapes that follow."""
+
+    def __init__(self, signature: Signature) -> None:
+        self.signature = signature
+        self.input_types = tuple(p.dtype.numpy for p in signature.inputs)
+        self.output_types = tuple(p.dtype.numpy for p in signature.outputs)
+        self._sources = size_sources(signature)
+        self._layouts: dict[tuple[tuple[int, ...], ...], Layout] = {}
+
+    # ------------------------------------------------------------------------------------------------ inputs
+
+    def prepare(self, arrays: Sequence[object]) -> list[np.ndarray]:
+        """The arrays as the entry point takes them: C-contiguous, aligned, native; copies where they are not.
+
+        Raises `ArgumentError` for a wrong number of arguments, a wrong type, dtype or rank (extents: see `layout`).
+        """
+        inputs = self.signature.inputs
+        if len(arrays) != len(inputs):
+            names = ", ".join(p.name for p in inputs) or "none"
+            raise self._error(f"expected {_count(len(inputs), 'argument')} ({names}), got {len(arrays)}")
+        return [self._prepare_one(p, t, a) for p, t, a in zip(inputs, self.input_types, arrays, strict=True)]
+
+    def _prepare_one(self, parameter: Parameter, numpy_type: np.dtype, value: object) -> np.ndarray:
+        array = value if type(value) is np.ndarray else self._as_array(parameter, numpy_type, value)
+        if array.dtype != numpy_type and array.dtype.newbyteorder("=") != numpy_type:
+            raise self._error(
+                f"argument {parameter.name}: expected dtype {parameter.dtype.name}, got {array.dtype.name}",
+                hint=f"nothing is cast silently: {parameter.name}.astype({parameter.dtype.name!r})",
+            )
+        if array.ndim != len(parameter.shape):
+            expected, got = len(parameter.shape), array.ndim
+            raise self._error(
+                f"argument {parameter.name}: expected {_count(expected, 'axis')}, got {got} (shape {shape_text(array.shape)})"
+            )
+        if array.flags.num & READY == READY and array.dtype.isnative:
+            return array
+        log.debug(
+            "%s: argument %s copied to contiguous memory (shape %s, strides %s, dtype %s)",
+            self.signature.name, parameter.name, array.shape, array.strides, array.dtype.str,
+        )  # fmt: skip
+        return np.array(array, numpy_type, order="C", copy=True)
+
+    def _as_array(self, parameter: Parameter, numpy_type: np.dtype, value: object) -> np.ndarray:
+        if isinstance(value, np.ma.MaskedArray):
+            raise self._error(
+                f"argument {parameter.name}: expected a NumPy array, got a masked array", hint="fill it first: array.filled(value)"
+            )
+        if isinstance(value, np.ndarray):
+            return np.asarray(value)
+        if isinstance(value, np.generic):
+            return np.asarray(value)
+        if isinstance(value, (bool, int, float)) and not parameter.shape:
+            return self._from_scalar(parameter, numpy_type, value)
+        hint = None
+        if isinstance(value, (list, tuple, bool, int, float)):
+            hint = f"np.asarray(..., {parameter.dtype.name!r}) makes one"
+        raise self._error(f"argument {parameter.name}: expected a NumPy array, got {_kind(value)}", hint=hint)
+
+    def _from_scalar(self, parameter: Parameter, numpy_type: np.dtype, value: bool | int | float) -> np.ndarray:
+        """A Python scalar for a 0-d argument: exact kinds only, so nothing is truncated."""
+        dtype = parameter.dtype
+        if isinstance(value, bool):
+            allowed = dtype.is_bool
+        elif isinstance(value, int):
+            allowed = dtype.is_float or (dtype.is_integer and dtype.least <= value <= dtype.greatest)
+        else:
+            allowed = dtype.is_float
+        if not allowed:
+            raise self._error(f"argument {parameter.name}: expected a {dtype.name} scalar, got {value!r}")
+        return np.asarray(value, numpy_type)
+
+    # ------------------------------------------------------------------------------------------------ sizes
+
+    def layout(self, shapes: tuple[tuple[int, ...], ...]) -> Layout:
+        """The sizes and the shapes of the outputs for inputs of these shapes, whose ranks are right.
+
+        Raises `ArgumentError` where an extent is not the signature's, or two extents disagree on a size.
+        """
+        found = self._layouts.get(shapes)
+        if found is None:
+            found = self._make_layout(shapes)
+            if len(self._layouts) >= _LAYOUTS_KEPT:
+                self._layouts.clear()
+            self._layouts[shapes] = found
+        return found
+
+    def _make_layout(self, shapes: tuple[tuple[int, ...], ...]) -> Layout:
+        sizes: dict[str, int] = {}
+        for source in self._sources:
+            extent = shapes[source.position][source.axis]
+            value = extent - source.constant - sum(c * sizes[n] for n, c in source.rest)
+            if value % source.scale or value // source.scale < 0:
+                parameter = self.signature.inputs[source.position]
+                raise self._error(
+                    f"argument {parameter.name}: expected an extent of the form {print_expr(parameter.shape[source.axis])}, got {extent}",
+                    at=f"axis {source.axis} of {parameter.name}",
+                )
+            sizes[source.name] = value // source.scale
+        for position, (parameter, shape) in enumerate(zip(self.signature.inputs, shapes, strict=True)):
+            for axis, (extent, got) in enumerate(zip(parameter.shape, shape, strict=True)):
+                expected = extent_value(extent, sizes)
+                if expected != got:
+                    raise self._extent_error(parameter, position, axis, expected, got, sizes)
+        ordered = tuple(sizes[n] for n in self.signature.sizes)
+        outputs = tuple(tuple(extent_value(e, sizes) for e in p.shape) for p in self.signature.outputs)
+        for parameter, shape in zip(self.signature.outputs, outputs, strict=True):
+            if any(n < 0 for n in shape):
+                raise self._error(
+                    f"expected extents of at least 0, got {shape_text(shape)} for the result {parameter.name}", at=_sizes_text(sizes)
+                )
+        return Layout(ordered, (ctypes.c_int64 * max(1, len(ordered)))(*ordered), outputs)
+
+    def _extent_error(
+        self, parameter: Parameter, position: int, axis: int, expected: int, got: int, sizes: Mapping[str, int]
+    ) -> ArgumentError:
+        reason = ""
+        names = size_names(parameter.shape[axis])
+        if names:
+            origins = [s for s in self._sources if s.name in names and (s.position, s.axis) != (position, axis)]
+            told = "; ".join(
+                f"{s.name} = {sizes[s.name]} from axis {s.axis} of {self.signature.inputs[s.position].name}" for s in origins
+            )
+            extent = print_expr(parameter.shape[axis])
+            reason = f" ({told})" if extent in names else f" ({extent} with {told})"
+        return self._error(
+            f"argument {parameter.name}: expected extent {expected}{reason}, got {got}", at=f"axis {axis} of {parameter.name}"
+        )
+
+    # ------------------------------------------------------------------------------------------------ results
+
+    def results(self, out: object, layout: Layout, arrays: Sequence[np.ndarray], given: Sequence[object]) -> tuple[list, list]:
+        """The arrays to compute into and the arrays to return (the caller's `out`, which differ where theirs are not contiguous).
+
+        `arrays` are the prepared inputs, `given` the caller's. Raises `ArgumentError` for an `out` that does not fit, is
+        read-only, or shares memory with an input or with another `out`.
+        """
+        outputs = self.signature.outputs
+        if self.signature.single:
+            targets: list[Any] = [out]
+        elif isinstance(out, (tuple, list)) and len(out) == len(outputs):
+            targets = list(out)
+        else:
+            got = f"{len(out)}" if isinstance(out, (tuple, list)) else _kind(out)
+            raise self._error(f"out: expected a tuple of {_count(len(outputs), 'array')}, got {got}")
+        for parameter, numpy_type, shape, target in zip(outputs, self.output_types, layout.outputs, targets, strict=True):
+            self._check_out(parameter, numpy_type, shape, target)
+        names = [p.name for p in self.signature.inputs]
+        for i, target in enumerate(targets):
+            label = self._label(outputs[i])
+            for name, argument in zip(names, given, strict=True):
+                if isinstance(argument, np.ndarray) and overlap(target, argument):
+                    raise self._error(
+                        f"{label}: expected memory of its own, got an array that overlaps argument {name}", hint=f"pass {name}.copy()"
+                    )
+            for j in range(i):
+                if overlap(target, targets[j]):
+                    raise self._error(f"{label}: expected memory of its own, got an array that overlaps out {outputs[j].name}")
+        direct = [
+            t if t.flags.num & READY == READY and t.dtype.isnative else np.empty(shape, numpy_type)
+            for t, shape, numpy_type in zip(targets, layout.outputs, self.output_types, strict=True)
+        ]
+        return direct, targets
+
+    def _check_out(self, parameter: Parameter, numpy_type: np.dtype, shape: tuple[int, ...], target: object) -> None:
+        label = self._label(parameter)
+        if not isinstance(target, np.ndarray) or isinstance(target, np.ma.MaskedArray):
+            raise self._error(f"{label}: expected a NumPy array, got {_kind(target)}")
+        if target.dtype.newbyteorder("=") != numpy_type:
+            raise self._error(f"{label}: expected dtype {parameter.dtype.name}, got {target.dtype.name}")
+        if target.shape != shape:
+            raise self._error(f"{label}: expected shape {shape_text(shape)}, got {shape_text(target.shape)}")
+        if not target.flags.writeable:
+            raise self._error(f"{label}: expected a writeable array, got a read-only one")
+        if any(stride == 0 and n > 1 for stride, n in zip(target.strides, target.shape, strict=True)):
+            raise self._error(f"{label}: expected every element to have its own memory, got a broadcast array")
+
+    def _label(self, parameter: Parameter) -> str:
+        return "out" if self.signature.single else f"out {parameter.name}"
+
+    def _error(self, message: str, *, at: str | None = None, hint: str | None = None) -> ArgumentError:
+        return ArgumentError(f"{self.signature.name}: {message}", term=self.signature, at=at, hint=hint)
+
+
+def overlap(a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether two arrays share an element's memory; undecided within a bounded effort counts as sharing."""
+    if not np.may_share_memory(a, b):
+        return False
+    try:
+        return np.shares_memory(a, b, max_work=_OVERLAP_WORK)
+    except np.exceptions.TooHardError:
+        return True
+
+
+def shape_text(shape: Sequence[int]) -> str:
+    """A shape as messages print it: [2, 3]."""
+    return f"[{', '.join(map(str, shape))}]"
+
+
+def _sizes_text(sizes: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in sizes.items())
+
+
+def _count(number: int, noun: str) -> str:
+    plural = {"axis": "axes"}.get(noun, noun + "s")
+    return f"{number} {noun if number == 1 else plural}"
+
+
+def _kind(value: object) -> str:
+    return "None" if value is None else f"a {type(value).__name__}"
