@@ -1,0 +1,23 @@
+"""The CPU backend: loop nests to LLVM IR text, machine code in this process, a thread pool, vector mathematics."""
+
+from tensorexpr.codegen.llvm.abi import workspace_size
+from tensorexpr.codegen.llvm.emit import emit, entry_name
+from tensorexpr.codegen.llvm.jit import NativeModule
+from tensorexpr.codegen.llvm.load import load, wants_vectorizer
+from tensorexpr.codegen.llvm.machine import Machine, host
+from tensorexpr.codegen.llvm.native import NativeFunction, compile_nest
+from tensorexpr.codegen.llvm.pool import set_threads
+
+__all__ = [
+    "Machine",
+    "NativeFunction",
+    "NativeModule",
+    "compile_nest",
+    "emit",
+    "entry_name",
+    "host",
+    "load",
+    "set_threads",
+    "wants_vectorizer",
+    "workspace_size",
+]

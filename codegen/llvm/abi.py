@@ -1,0 +1,151 @@
+"""The one C entry point of a compiled nest, and the layout of its workspace.
+
+    int64_t name(void *const *buffers, const int64_t *sizes, void *workspace, int64_t *error)
+
+- `buffers`: a pointer per parameter of the nest in order (inputs, then outputs), then one per constant. Elements are
+  row-major without gaps, aligned to their own size; a bool is one byte, 0 or 1. Outputs overlap nothing else.
+- `sizes`: the symbolic extents, in the order of `nest.sizes`.
+- `workspace`: `workspace_size(nest, sizes)` bytes, aligned to 64, for this call alone (may be null where that is 0).
+- `error`: two integers, written only on failure.
+- the result: 0, or the number of the failed check plus 1; then error[0] is the index and error[1] the extent.
+
+No Python object is involved and no lock is held, so any number of threads may be inside at once.
+
+The workspace is one block. Buffers that are never alive in the same kernel share bytes: each lives from the first kernel
+that names it to the last. With symbolic sizes nothing is known about lengths, so every buffer has bytes of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+
+from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, LoopNest, Stmt, Store
+from tensorexpr.ir import Access, Const, Expr, Size
+from tensorexpr.errors import InternalError
+from tensorexpr.ir import Apply
+from tensorexpr.traversal import walk
+
+ALIGNMENT = 64
+
+
+def constant_shape(buffer: Buffer) -> tuple[int, ...] | None:
+    """The shape of a buffer where it is all constants."""
+    if all(isinstance(extent, Const) for extent in buffer.shape):
+        return tuple(int(extent.value) for extent in buffer.shape)  # type: ignore[union-attr]
+    return None
+
+
+def padded(bytes_: int) -> int:
+    """The next multiple of the alignment."""
+    return -(-bytes_ // ALIGNMENT) * ALIGNMENT
+
+
+def workspace_size(nest: LoopNest, sizes: Mapping[str, int]) -> int:
+    """Bytes of workspace that a call with these sizes needs."""
+    fixed, total = fixed_offsets(nest)
+    for buffer in nest.workspace:
+        if buffer.name not in fixed:
+            total += padded(prod(_value(extent, sizes) for extent in buffer.shape) * buffer.dtype.itemsize)
+    return total
+
+
+def fixed_offsets(nest: LoopNest) -> tuple[dict[str, int], int]:
+    """Byte offsets of the workspace buffers of constant shape, and the bytes that they take together.
+
+    The others follow behind in the order of `nest.workspace`, each padded to the alignment.
+    """
+    lives = _lives(nest)
+    offsets: dict[str, int] = {}
+    placed: list[tuple[int, int, int, int]] = []  # offset, end, first kernel, last kernel
+    total = 0
+    for buffer in nest.workspace:
+        shape = constant_shape(buffer)
+        if shape is None or buffer.name not in lives:
+            if shape is not None:
+                offsets[buffer.name] = 0
+            continue
+        first, last = lives[buffer.name]
+        size = padded(prod(shape) * buffer.dtype.itemsize)
+        offset = 0
+        for start, end, begin, final in sorted(placed):
+            if begin <= last and first <= final and start < offset + size and offset < end:
+                offset = end
+        placed.append((offset, offset + size, first, last))
+        offsets[buffer.name] = offset
+        total = max(total, offset + size)
+    return offsets, total
+
+
+def _lives(nest: LoopNest) -> dict[str, tuple[int, int]]:
+    """The first and the last kernel that names each buffer."""
+    lives: dict[str, tuple[int, int]] = {}
+    for number, kernel in enumerate(nest.kernels):
+        for name in buffers_of(kernel.body):
+            lives[name] = (lives.get(name, (number, number))[0], number)
+    return lives
+
+
+def buffers_of(body: Block) -> tuple[str, ...]:
+    """Names of the buffers that statements read or write and do not allocate, in order of first occurrence."""
+    found: dict[str, None] = {}
+
+    def expression(e: Expr, local: frozenset[str]) -> None:
+        for node in walk(e):
+            if isinstance(node, Access) and node.tensor not in local:
+                found.setdefault(node.tensor)
+
+    def visit(s: Stmt, local: frozenset[str]) -> None:
+        match s:
+            case For():
+                expression(s.start, local)
+                expression(s.stop, local)
+                for inner in s.body:
+                    visit(inner, local)
+            case If():
+                expression(s.condition, local)
+                for inner in (*s.then, *s.otherwise):
+                    visit(inner, local)
+            case Alloc():
+                for inner in s.body:
+                    visit(inner, local | {s.buffer.name})
+            case Store():
+                if s.buffer not in local:
+                    found.setdefault(s.buffer)
+                for e in (*s.indices, s.value):
+                    expression(e, local)
+            case _:
+                for e in (s.index, s.extent):  # type: ignore[attr-defined]
+                    expression(e, local)
+
+    for statement in body:
+        visit(statement, frozenset())
+    return tuple(found)
+
+
+def _value(e: Expr, sizes: Mapping[str, int]) -> int:
+    match e:
+        case Const():
+            return int(e.value)
+        case Size():
+            return int(sizes[e.name])
+        case Apply():
+            left, *right = (_value(a, sizes) for a in e.args)
+            match e.op.name:
+                case "neg":
+                    return -left
+                case "add":
+                    return left + right[0]
+                case "sub":
+                    return left - right[0]
+                case "mul":
+                    return left * right[0]
+                case "floordiv":
+                    return left // right[0] if right[0] else 0
+                case "mod":
+                    return left % right[0] if right[0] else 0
+                case "minimum":
+                    return min(left, right[0])
+                case "maximum":
+                    return max(left, right[0])
+    raise InternalError(f"llvm: expected an extent over sizes and constants, got {type(e).__name__}", term=e)

@@ -1,0 +1,403 @@
+"""Instructions as text: values with a lane count, and a builder that writes one function.
+
+A `Value` is a scalar (the same for all lanes), a ramp (base + lane * stride, kept as its scalar base) or a vector. All
+helpers take operands of any of these and broadcast as needed, so whoever writes an operation or a polynomial with them
+has written the scalar and every vector form at once. Integers carry what is known of them (a constant, an interval, a
+divisor), which folds the guards and index arithmetic that unrolling leaves behind.
+
+Text is made with f-strings and nothing else: LLVM's own builder objects are twenty times slower.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from math import gcd
+
+_LIMIT = 1 << 62  # beyond this an interval says nothing: the value may have wrapped around
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """An SSA name or literal `text` of LLVM element type `type`, in `lanes` lanes.
+
+    With a nonzero `stride` it is a ramp: `text` is the scalar of lane 0. `const` is the Python value of a literal,
+    `low` and `high` bound an integer (all lanes), `multiple` divides it (of a ramp: its base).
+    """
+
+    text: str
+    type: str
+    lanes: int = 1
+    stride: int = 0
+    const: int | float | bool | None = None
+    low: int | None = None
+    high: int | None = None
+    multiple: int = 1
+
+    @property
+    def full_type(self) -> str:
+        return self.type if self.lanes == 1 or self.stride else f"<{self.lanes} x {self.type}>"
+
+    @property
+    def typed(self) -> str:
+        """Type and text, as an operand is written in a call."""
+        return f"{self.full_type} {self.text}"
+
+    @property
+    def base(self) -> Value:
+        """Of a ramp: the scalar value of lane 0."""
+        return Value(self.text, self.type, 1, 0, self.const, self.low, self.high, self.multiple)
+
+
+Operand = Value | int | float
+
+
+def float_text(value: float, type_: str) -> str:
+    """A floating literal, exact: LLVM writes both widths as the hexadecimal bits of a double."""
+    if type_ == "float":
+        value = struct.unpack("<f", struct.pack("<f", value))[0] if abs(value) != float("inf") and value == value else value
+    return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
+
+
+def literal(value: int | float | bool, type_: str) -> Value:
+    """A constant of an LLVM element type."""
+    if type_ in ("float", "double"):
+        return Value(float_text(float(value), type_), type_, const=float(value))
+    if type_ == "i1":
+        return Value("true" if value else "false", "i1", const=bool(value))
+    bits = int(type_[1:])
+    wrapped = ((int(value) + (1 << (bits - 1))) % (1 << bits)) - (1 << (bits - 1))
+    return Value(str(wrapped), type_, const=wrapped, low=wrapped, high=wrapped, multiple=abs(wrapped))
+
+
+def _bounded(low: int | None, high: int | None) -> tuple[int | None, int | None]:
+    if low is None or high is None or low < -_LIMIT or high > _LIMIT:
+        return None, None
+    return low, high
+
+
+@dataclass(slots=True)
+class Module:
+    """The text of a module as it grows: finished functions in order, external declarations, helper functions by name."""
+
+    functions: list[str] = field(default_factory=list)
+    declarations: dict[str, str] = field(default_factory=dict)
+    helpers: dict[str, str] = field(default_factory=dict)
+
+    def declare(self, name: str, signature: str) -> None:
+        """Declares an external function; `signature` is "result (arguments)"."""
+        result, _, arguments = signature.partition(" ")
+        self.declarations[name] = f"declare {result} @{name}{arguments}"
+
+    def helper(self, name: str, make: Callable[[], str]) -> None:
+        """Adds the function `name` once; `make` gives its text."""
+        if name not in self.helpers:
+            self.helpers[name] = ""
+            self.helpers[name] = make()
+
+    @property
+    def text(self) -> str:
+        return "\n".join([*self.declarations.values(), "", *self.helpers.values(), *self.functions])
+
+
+class Builder:
+    """Writes the body of one function into `lines`; stack slots go to the entry block."""
+
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self.lines: list[str] = []
+        self.slots: list[str] = []
+        self.count = 0
+        self.block = "entry"
+        self.scopes: list[dict[object, Value]] = [{}]
+
+    # ------------------------------------------------------------------------------------------------ text
+
+    def name(self, stem: str = "t") -> str:
+        self.count += 1
+        return f"{stem}{self.count}"
+
+    def line(self, text: str) -> None:
+        self.lines.append("  " + text)
+
+    def emit(self, text: str, type_: str, lanes: int = 1) -> Value:
+        """An instruction with a result of `lanes` elements of `type_`."""
+        name = f"%{self.name()}"
+        self.lines.append(f"  {name} = {text}")
+        return Value(name, type_, lanes)
+
+    def slot(self, type_: str, align: int) -> str:
+        """A stack slot, allocated once at entry."""
+        name = f"%{self.name('slot')}"
+        self.slots.append(f"  {name} = alloca {type_}, align {align}")
+        return name
+
+    def begin(self, label: str) -> None:
+        self.lines.append(f"{label}:")
+        self.block = label
+
+    def jump(self, label: str) -> None:
+        self.line(f"br label %{label}")
+
+    def branch(self, condition: Value, yes: str, no: str) -> None:
+        self.line(f"br i1 {condition.text}, label %{yes}, label %{no}")
+
+    def phi(self, choices: list[tuple[Value, str]]) -> Value:
+        """A phi over values of one type and the blocks they come from."""
+        first = choices[0][0]
+        return self.emit(f"phi {first.full_type} " + ", ".join(f"[ {v.text}, %{block} ]" for v, block in choices), first.type, first.lanes)
+
+    def function(self, header: str) -> str:
+        """The finished function: `header` is everything from `define` up to the brace."""
+        return "\n".join([f"{header} {{", "entry:", *self.slots, *self.lines, "}", ""])
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """What is remembered inside is forgotten afterwards (its block need not dominate what follows)."""
+        self.scopes.append({})
+        try:
+            yield
+        finally:
+            self.scopes.pop()
+
+    def recall(self, key: object) -> Value | None:
+        for table in reversed(self.scopes):
+            found = table.get(key)
+            if found is not None:
+                return found
+        return None
+
+    def remember(self, key: object, value: Value) -> Value:
+        self.scopes[-1][key] = value
+        return value
+
+    # ------------------------------------------------------------------------------------------------ lanes
+
+    def vector(self, value: Value, lanes: int) -> Value:
+        """The value as a full vector: a scalar broadcast, a ramp spelled out."""
+        if lanes == 1 or (value.lanes == lanes and not value.stride):
+            return value
+        if value.const is not None and not value.stride:
+            return Value(f"splat ({value.type} {value.text})", value.type, lanes, 0, value.const, value.low, value.high, value.multiple)
+        key = ("vector", value.text, value.stride, lanes)
+        found = self.recall(key)
+        if found is not None:
+            return found
+        if value.stride and value.const is not None:
+            result = self._steps(value.type, lanes, value.stride, int(value.const))
+        else:
+            type_ = f"<{lanes} x {value.type}>"
+            one = self.emit(f"insertelement {type_} poison, {value.type} {value.text}, i64 0", value.type, lanes)
+            result = self.emit(f"shufflevector {one.typed}, {type_} poison, <{lanes} x i32> zeroinitializer", value.type, lanes)
+            if value.stride:
+                result = self.op("add", result, self._steps(value.type, lanes, value.stride, 0))
+        return self.remember(key, Value(result.text, value.type, lanes, 0, None, value.low, value.high))
+
+    @staticmethod
+    def _steps(type_: str, lanes: int, stride: int, start: int) -> Value:
+        items = ", ".join(f"{type_} {start + lane * stride}" for lane in range(lanes))
+        return Value(f"<{items}>", type_, lanes)
+
+    def unify(self, *operands: Operand) -> list[Value]:
+        """The operands with one lane count; Python numbers take the type of the first value."""
+        values = [o for o in operands if isinstance(o, Value)]
+        type_ = values[0].type
+        # A ramp alone is as good as a vector here: whoever can use ramps asks before.
+        lanes = max(v.lanes for v in values)
+        return [self.vector(o if isinstance(o, Value) else literal(o, type_), lanes) for o in operands]
+
+    # ------------------------------------------------------------------------------------------------ instructions
+
+    def op(self, opcode: str, a: Operand, b: Operand) -> Value:
+        """A two-operand instruction, lane by lane."""
+        a, b = self.unify(a, b)
+        return self.emit(f"{opcode} {a.full_type} {a.text}, {b.text}", a.type, a.lanes)
+
+    def compare(self, predicate: str, a: Operand, b: Operand) -> Value:
+        """`icmp ...` or `fcmp ...`; the result is i1."""
+        a, b = self.unify(a, b)
+        return self.emit(f"{predicate} {a.full_type} {a.text}, {b.text}", "i1", a.lanes)
+
+    def select(self, condition: Value, a: Operand, b: Operand) -> Value:
+        if condition.const is not None:
+            chosen, other = (a, b) if condition.const else (b, a)
+            return chosen if isinstance(chosen, Value) else literal(chosen, other.type)  # type: ignore[union-attr]
+        a, b = self.unify(a, b)
+        lanes = max(a.lanes, condition.lanes)
+        a, b = self.vector(a, lanes), self.vector(b, lanes)
+        # A scalar condition chooses between whole vectors, which `select` allows.
+        result = self.emit(f"select {condition.typed}, {a.typed}, {b.typed}", a.type, a.lanes)
+        if a.low is not None and b.low is not None and a.high is not None and b.high is not None:
+            return Value(result.text, result.type, result.lanes, 0, None, min(a.low, b.low), max(a.high, b.high))
+        return result
+
+    def convert(self, opcode: str, value: Value, type_: str) -> Value:
+        """zext, sext, trunc, fpext, fptrunc, sitofp, bitcast, ... to another element type."""
+        if value.stride:
+            value = self.vector(value, value.lanes)
+        target = type_ if value.lanes == 1 else f"<{value.lanes} x {type_}>"
+        return self.emit(f"{opcode} {value.typed} to {target}", type_, value.lanes)
+
+    def intrinsic(self, name: str, *operands: Operand, extra: str = "", flags: str = "") -> Value:
+        """`@llvm.<name>` overloaded on the type of its operands; `extra` are further typed immediate arguments."""
+        values = self.unify(*operands)
+        first = values[0]
+        arguments = ", ".join(v.typed for v in values) + extra
+        flag = f"{flags} " if flags else ""
+        return self.emit(f"call {flag}{first.full_type} @llvm.{name}.{mangle(first)}({arguments})", first.type, first.lanes)
+
+    def call(self, function: str, result: str, *arguments: Value) -> Value:
+        """A call of a scalar function, lane by lane on vectors."""
+        values = self.unify(*arguments) if arguments else []
+        lanes = values[0].lanes if values else 1
+        if lanes == 1:
+            return self.emit(f"call {result} @{function}({', '.join(v.typed for v in values)})", result)
+        whole = f"<{lanes} x {result}>"
+        vector = Value("poison", result, lanes)
+        for lane in range(lanes):
+            parts = [self.extract(v, lane) for v in values]
+            one = self.emit(f"call {result} @{function}({', '.join(v.typed for v in parts)})", result)
+            vector = self.emit(f"insertelement {whole} {vector.text}, {one.typed}, i64 {lane}", result, lanes)
+        return vector
+
+    def extract(self, value: Value, lane: Value | int) -> Value:
+        """One lane of a vector (of a scalar: itself)."""
+        if value.lanes == 1:
+            return value
+        value = self.vector(value, value.lanes)
+        where = f"i64 {lane}" if isinstance(lane, int) else lane.typed
+        return self.emit(f"extractelement {value.typed}, {where}", value.type)
+
+    def any(self, mask: Value) -> Value:
+        """Whether some lane of an i1 vector is set."""
+        if mask.lanes == 1:
+            return mask
+        return self.emit(f"call i1 @llvm.vector.reduce.or.{mangle(mask)}({mask.typed})", "i1")
+
+    # ------------------------------------------------------------------------------------------------ logic
+
+    def both(self, a: Value | None, b: Value | None) -> Value | None:
+        """The conjunction of two masks; None stands for all lanes."""
+        if a is None or (b is not None and a.const is True):
+            return b
+        if b is None or b.const is True:
+            return a
+        return self.op("and", a, b)
+
+    def negation(self, condition: Value) -> Value:
+        if condition.const is not None:
+            return literal(not condition.const, "i1")
+        return self.op("xor", condition, literal(True, "i1"))
+
+    # ------------------------------------------------------------------------------------------------ index arithmetic
+
+    def add(self, a: Operand, b: Operand) -> Value:
+        """Sum of int64 values; ramps stay ramps."""
+        a, b = self._int(a), self._int(b)
+        if a.const is not None and not a.stride and b.const is not None and not b.stride:
+            return literal(int(a.const) + int(b.const), "i64")
+        if a.const == 0 and not a.stride:
+            return b
+        if b.const == 0 and not b.stride:
+            return a
+        low, high = _bounded(*_sum(a, b))
+        if self._scalar_base(a) and self._scalar_base(b):
+            stride = a.stride + b.stride
+            lanes = max(a.lanes, b.lanes) if stride else 1
+            if a.const is not None and b.const is not None:
+                base = literal(int(a.const) + int(b.const), "i64")
+            else:
+                base = self._scalar("add", a, b)
+            return Value(base.text, "i64", lanes, stride, base.const, low, high, gcd(a.multiple, b.multiple))
+        return _known(self.op("add", a, b), low, high)
+
+    def sub(self, a: Operand, b: Operand) -> Value:
+        """Difference of int64 values."""
+        a, b = self._int(a), self._int(b)
+        if b.const is not None and self._scalar_base(b):
+            return self.add(a, Value(*_negated(b)))
+        if self._scalar_base(a) and self._scalar_base(b):
+            low, high = _bounded(*_difference(a, b))
+            stride = a.stride - b.stride
+            if a.text == b.text:
+                base = literal(0, "i64")
+            else:
+                base = self._scalar("sub", a, b)
+            if stride == 0 and base.const is not None:
+                return base
+            lanes = max(a.lanes, b.lanes) if stride else 1
+            return Value(base.text, "i64", lanes, stride, base.const, low, high, gcd(a.multiple, b.multiple))
+        return _known(self.op("sub", a, b), *_bounded(*_difference(a, b)))
+
+    def mul(self, a: Operand, b: Operand) -> Value:
+        """Product of int64 values; a ramp times a constant is a ramp."""
+        a, b = self._int(a), self._int(b)
+        if a.const is not None and not a.stride:
+            a, b = b, a
+        low, high = _bounded(*_product(a, b))
+        if b.const is not None and not b.stride and self._scalar_base(a):
+            factor = int(b.const)
+            if a.const is not None and not a.stride:
+                return literal(int(a.const) * factor, "i64")
+            if factor == 1:
+                return a
+            if factor == 0:
+                return literal(0, "i64")
+            base = literal(int(a.const) * factor, "i64") if a.const is not None else self._scalar("mul", a, b)
+            return Value(base.text, "i64", a.lanes, a.stride * factor, base.const, low, high, a.multiple * abs(factor))
+        if a.lanes == 1 and b.lanes == 1:
+            found = self._scalar("mul", a, b)
+            return Value(found.text, "i64", low=low, high=high, multiple=max(1, a.multiple) * max(1, b.multiple))
+        return _known(self.op("mul", a, b), low, high)
+
+    @staticmethod
+    def _int(value: Operand) -> Value:
+        return value if isinstance(value, Value) else literal(value, "i64")
+
+    @staticmethod
+    def _scalar_base(value: Value) -> bool:
+        return value.lanes == 1 or value.stride != 0
+
+    def _scalar(self, opcode: str, a: Value, b: Value) -> Value:
+        key = (opcode, a.text, b.text)
+        found = self.recall(key)
+        return found if found is not None else self.remember(key, self.emit(f"{opcode} i64 {a.text}, {b.text}", "i64"))
+
+
+def mangle(value: Value) -> str:
+    """The suffix of an overloaded intrinsic: f32, v16f32, i64, ..."""
+    short = {"float": "f32", "double": "f64", "half": "f16"}.get(value.type, value.type)
+    return short if value.lanes == 1 else f"v{value.lanes}{short}"
+
+
+def _known(value: Value, low: int | None, high: int | None) -> Value:
+    return Value(value.text, value.type, value.lanes, value.stride, value.const, low, high, value.multiple)
+
+
+def _sum(a: Value, b: Value) -> tuple[int | None, int | None]:
+    if a.low is None or b.low is None or a.high is None or b.high is None:
+        return None, None
+    return a.low + b.low, a.high + b.high
+
+
+def _difference(a: Value, b: Value) -> tuple[int | None, int | None]:
+    if a.low is None or b.low is None or a.high is None or b.high is None:
+        return None, None
+    return a.low - b.high, a.high - b.low
+
+
+def _product(a: Value, b: Value) -> tuple[int | None, int | None]:
+    if a.low is None or b.low is None or a.high is None or b.high is None:
+        return None, None
+    corners = [x * y for x in (a.low, a.high) for y in (b.low, b.high)]
+    return min(corners), max(corners)
+
+
+def _negated(value: Value) -> tuple[str, str, int, int, int, int | None, int | None, int]:
+    """The fields of minus a constant or a ramp from a constant."""
+    base = literal(-int(value.const), "i64")  # type: ignore[arg-type]
+    low = None if value.high is None else -value.high
+    high = None if value.low is None else -value.low
+    return base.text, "i64", value.lanes, -value.stride, base.const, low, high, base.multiple  # type: ignore[return-value]

@@ -1,0 +1,289 @@
+"""A loop nest as the text of an LLVM module: an entry point, a function per kernel, a function per parallel loop.
+
+    entry (see `abi`)  loads pointers and sizes, places the workspace, calls the kernels, returns the status
+    kernel             statements of one kernel; pointers are noalias arguments, so LLVM knows what cannot overlap
+    part               (environment, begin, end): what the pool calls for a chunk; unpacks and calls the range
+    range              iterations begin..end of a parallel loop
+
+A parallel loop hands the pool an array of 64-bit words (pointers, sizes, outer indices) as its environment. A failed
+check records itself once in `status` and `error`, leaves its function, and whoever starts next sees it and stops.
+The text depends on nest and machine alone.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from tensorexpr.codegen.llvm.abi import ALIGNMENT, buffers_of, constant_shape, fixed_offsets
+from tensorexpr.codegen.llvm.builder import Builder, Module, Value, literal
+from tensorexpr.codegen.llvm.emit_memory import Binding
+from tensorexpr.codegen.llvm.emit_statements import Statements, expressions, statements
+from tensorexpr.codegen.llvm.machine import Machine
+from tensorexpr.codegen.nest import Buffer, Check, For, Kernel, LoopNest
+from tensorexpr.dtypes import DType
+from tensorexpr.ir import Expr, Index
+from tensorexpr.traversal import walk
+
+_SIZE_LIMIT = 1 << 47  # no array of a 64-bit process has more elements
+_CHUNK_WORK = 20_000.0  # units of Op.cost that make a chunk worth handing over: some microseconds
+
+_FAIL = """define internal void @te.fail(ptr %status, ptr %error, i64 %check, i64 %index, i64 %extent) cold noinline {
+entry:
+  %exchange = cmpxchg ptr %status, i64 0, i64 %check seq_cst seq_cst, align 8
+  %first = extractvalue { i64, i1 } %exchange, 1
+  br i1 %first, label %record, label %exit
+record:
+  store i64 %index, ptr %error, align 8
+  %place = getelementptr i64, ptr %error, i64 1
+  store i64 %extent, ptr %place, align 8
+  br label %exit
+exit:
+  ret void
+}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Array:
+    """A buffer that lives outside of local memory."""
+
+    name: str
+    dtype: DType
+    shape: tuple[Expr, ...]
+    memory: str
+    written: bool
+
+
+def emit(nest: LoopNest, machine: Machine) -> str:
+    """The LLVM IR of a nest for a machine; `nest.name` is the entry point (see `abi` for its signature)."""
+    return _ModuleEmitter(nest, machine).text()
+
+
+def entry_name(nest: LoopNest) -> str:
+    """The symbol of the entry point: the name of the nest where it is an identifier, else made one."""
+    return "te_" + re.sub(r"[^A-Za-z0-9_]", "_", nest.name)
+
+
+class _ModuleEmitter:
+    def __init__(self, nest: LoopNest, machine: Machine) -> None:
+        self.nest = nest
+        self.machine = machine
+        self.module = Module()
+        self.arrays: dict[str, _Array] = {}
+        for buffer in (*nest.parameters, *nest.workspace):
+            self.arrays[buffer.name] = self._array(buffer, nest)
+        for constant in nest.constants:
+            self.arrays[constant.name] = _Array(constant.name, constant.type.dtype, constant.type.shape, "constant", False)
+        self.checked = any(isinstance(s, Check) for kernel in nest.kernels for s in statements(kernel.body))
+        self.ranges = 0
+
+    @staticmethod
+    def _array(buffer: Buffer, nest: LoopNest) -> _Array:
+        written = buffer.memory == "workspace" or buffer.name in nest.writes
+        return _Array(buffer.name, buffer.dtype, buffer.shape, buffer.memory, written)
+
+    def text(self) -> str:
+        calls = [self._kernel(number, kernel) for number, kernel in enumerate(self.nest.kernels)]
+        self._entry(calls)
+        parts = [f"; {self.nest.name}", f'target triple = "{self.machine.triple}"', ""]
+        if self.checked:
+            parts.append(_FAIL)
+        parts.append(self.module.text)
+        if self.checked:
+            parts.append('!0 = !{!"branch_weights", i32 1, i32 1048575}')
+        return "\n".join(parts) + "\n"
+
+    # ------------------------------------------------------------------------------------------------ names and arguments
+
+    @staticmethod
+    def _plain(name: str) -> str:
+        return re.sub(r"[^A-Za-z0-9_]", "_", name)
+
+    def _size_value(self, name: str) -> Value:
+        return Value(f"%size.{self._plain(name)}", "i64", low=0, high=_SIZE_LIMIT)
+
+    def _pointer(self, name: str) -> str:
+        position = list(self.arrays).index(name)
+        return f"%{self._plain(name)}.{position}"
+
+    def _arguments(self, names: tuple[str, ...]) -> list[str]:
+        """The arguments of kernels and ranges, as they stand in a definition: arrays, sizes, error state."""
+        arguments = []
+        for name in names:
+            array = self.arrays[name]
+            align = ALIGNMENT if array.memory == "workspace" else array.dtype.itemsize
+            readonly = "" if array.written else " readonly"
+            arguments.append(f"ptr noalias{readonly} align {align} {self._pointer(name)}")
+        arguments += [f"i64 {self._size_value(size).text}" for size in self.nest.sizes]
+        if self.checked:
+            arguments += ["ptr %status", "ptr %error"]
+        return arguments
+
+    def _words(self, names: tuple[str, ...]) -> list[tuple[str, str]]:
+        """The same as (type, text), for calls and environments."""
+        words = [("ptr", self._pointer(name)) for name in names]
+        words += [("i64", self._size_value(size).text) for size in self.nest.sizes]
+        if self.checked:
+            words += [("ptr", "%status"), ("ptr", "%error")]
+        return words
+
+    def _attributes(self) -> str:
+        return f'nounwind "prefer-vector-width"="{self.machine.vector_bits}" "no-trapping-math"="true"'
+
+    def _emitter(self, names: tuple[str, ...]) -> Statements:
+        """A fresh function body in which sizes and the named arrays are bound."""
+        emitter = Statements(Builder(self.module), self.machine)
+        for size in self.nest.sizes:
+            emitter.sizes[size] = self._size_value(size)
+        for name in names:
+            array = self.arrays[name]
+            strides: list[Value] = []
+            stride = literal(1, "i64")
+            for extent in reversed(array.shape):
+                strides.append(stride)
+                stride = emitter.b.mul(stride, emitter.expr(extent))
+            emitter.buffers[name] = Binding(self._pointer(name), array.dtype, tuple(reversed(strides)), array.memory)
+        return emitter
+
+    # ------------------------------------------------------------------------------------------------ kernels
+
+    def _kernel(self, number: int, kernel: Kernel) -> tuple[str, tuple[str, ...]]:
+        """Emits a kernel; gives its symbol and the arrays it takes."""
+        names = buffers_of(kernel.body)
+        symbol = f"kernel{number}.{self._plain(kernel.name)}"
+        emitter = self._emitter(names)
+        emitter.outline = lambda emitter, loop, start, stop: self._parallel(symbol, names, emitter, loop, start, stop)
+        emitter.block(kernel.body)
+        emitter.b.line("ret void")
+        header = f"define internal void @{symbol}({', '.join(self._arguments(names))}) noinline {self._attributes()}"
+        self.module.functions.append(emitter.b.function(header))
+        return symbol, names
+
+    def _parallel(self, kernel: str, outer: tuple[str, ...], emitter: Statements, loop: For, start: Value, stop: Value) -> None:
+        """A parallel loop: its range function, its part function, and the call of the pool."""
+        symbol = f"{kernel}.range{self.ranges}"
+        self.ranges += 1
+        names = tuple(n for n in buffers_of(loop.body) if n in outer)
+        locals_ = [n for n in buffers_of(loop.body) if n not in outer]
+        used = {node.name for e in expressions(loop.body) for node in walk(e) if isinstance(node, Index)}
+        indices = [name for name in emitter.indices if name in used]
+
+        extra = [f"i64 %index{k}" for k in range(len(indices))] + [f"ptr %local{k}" for k in range(len(locals_))]
+        inner = self._emitter(names)
+        for k, name in enumerate(indices):
+            known = emitter.indices[name]
+            inner.indices[name] = Value(f"%index{k}", "i64", low=known.low, high=known.high, multiple=known.multiple)
+        for k, name in enumerate(locals_):
+            known_local = emitter.buffers[name]
+            inner.buffers[name] = Binding(f"%local{k}", known_local.dtype, known_local.strides, "local")
+        if self.checked:
+            status = inner.b.emit("load atomic i64, ptr %status monotonic, align 8", "i64")
+            go, leave = inner.b.name("go"), inner.b.name("leave")
+            inner.b.branch(inner.b.compare("icmp eq", status, 0), go, leave)
+            inner.b.begin(leave)
+            inner.b.line("ret void")
+            inner.b.begin(go)
+        begin = Value("%begin", "i64", low=start.low, high=stop.high, multiple=1)
+        end = Value("%end", "i64", low=start.low, high=stop.high)
+        inner.serial(loop, begin, end)
+        inner.b.line("ret void")
+        arguments = [*self._arguments(names), *extra, "i64 %begin", "i64 %end"]
+        self.module.functions.append(inner.b.function(f"define internal void @{symbol}({', '.join(arguments)}) noinline {self._attributes()}"))
+
+        words = self._words(names)
+        words += [(emitter.indices[name].type, emitter.indices[name].text) for name in indices]
+        words += [("ptr", emitter.buffers[name].pointer) for name in locals_]
+        words.append(("i64", start.text))
+        self.module.functions.append(self._part(symbol, [type_ for type_, _ in words]))
+
+        b = emitter.b
+        environment = b.slot(f"[{len(words)} x i64]", 16)
+        for place, (type_, text) in enumerate(words):
+            address = b.emit(f"getelementptr i64, ptr {environment}, i64 {place}", "ptr")
+            b.line(f"store {type_} {text}, ptr {address.text}, align 8")
+        count = b.sub(stop, start)
+        if count.const is None:
+            count = b.intrinsic("smax", count, 0)
+        work = emitter.work(loop, start, stop)
+        if isinstance(work, float):
+            grain = literal(max(1, int(min(_CHUNK_WORK / max(work, 1.0), _CHUNK_WORK))), "i64")
+        else:
+            ratio = b.op("fdiv", literal(_CHUNK_WORK, "double"), b.intrinsic("maxnum", work, 1.0))
+            grain = b.intrinsic("smax", b.emit(f"call i64 @llvm.fptosi.sat.i64.f64({ratio.typed})", "i64"), 1)
+        self.module.declare("te_parallel_for", "void (ptr, ptr, i64, i64)")
+        b.line(f"call void @te_parallel_for(ptr @{symbol}.part, ptr {environment}, {count.typed}, {grain.typed})")
+        self._leave_on_failure(b)
+
+    def _part(self, symbol: str, types: list[str]) -> str:
+        b = Builder(self.module)
+        values = []
+        for place, type_ in enumerate(types):
+            address = b.emit(f"getelementptr i64, ptr %environment, i64 {place}", "ptr")
+            values.append(b.emit(f"load {type_}, ptr {address.text}, align 8", type_))
+        start = values.pop()
+        first = b.op("add", start, Value("%begin", "i64"))
+        last = b.op("add", start, Value("%end", "i64"))
+        b.line(f"call void @{symbol}({', '.join(v.typed for v in (*values, first, last))})")
+        b.line("ret void")
+        return b.function(f"define internal void @{symbol}.part(ptr %environment, i64 %begin, i64 %end) {self._attributes()}")
+
+    def _leave_on_failure(self, b: Builder) -> None:
+        if not self.checked:
+            return
+        status = b.emit("load atomic i64, ptr %status acquire, align 8", "i64")
+        go, leave = b.name("go"), b.name("leave")
+        b.branch(b.compare("icmp eq", status, 0), go, leave)
+        b.begin(leave)
+        b.line("ret void")
+        b.begin(go)
+
+    # ------------------------------------------------------------------------------------------------ entry
+
+    def _entry(self, calls: list[tuple[str, tuple[str, ...]]]) -> None:
+        b = Builder(self.module)
+        used = dict.fromkeys(name for _, names in calls for name in names)
+        for place, size in enumerate(self.nest.sizes):
+            address = b.emit(f"getelementptr i64, ptr %sizes, i64 {place}", "ptr")
+            b.line(f"{self._size_value(size).text} = load i64, ptr {address.text}, align 8")
+        order = [p.name for p in self.nest.parameters] + [c.name for c in self.nest.constants]
+        for place, name in enumerate(order):
+            if name in used:
+                address = b.emit(f"getelementptr ptr, ptr %buffers, i64 {place}", "ptr")
+                b.line(f"{self._pointer(name)} = load ptr, ptr {address.text}, align 8")
+        self._place_workspace(b, used)
+        if self.checked:
+            b.line("%status = alloca i64, align 8")
+            b.line("store i64 0, ptr %status, align 8")
+        failed = b.name("failed")
+        for symbol, names in calls:
+            b.line(f"call void @{symbol}({', '.join(f'{type_} {text}' for type_, text in self._words(names))})")
+            if self.checked:
+                status = b.emit("load atomic i64, ptr %status acquire, align 8", "i64")
+                go = b.name("go")
+                b.branch(b.compare("icmp eq", status, 0), go, failed)
+                b.begin(go)
+        b.line("ret i64 0")
+        if self.checked and calls:
+            b.begin(failed)
+            code = b.emit("load i64, ptr %status, align 8", "i64")
+            b.line(f"ret {code.typed}")
+        header = f"define i64 @{entry_name(self.nest)}(ptr %buffers, ptr %sizes, ptr %workspace, ptr %error) {self._attributes()}"
+        self.module.functions.append(b.function(header))
+
+    def _place_workspace(self, b: Builder, used: dict[str, None]) -> None:
+        fixed, total = fixed_offsets(self.nest)
+        offset = literal(total, "i64")
+        emitter = Statements(b, self.machine)
+        for size in self.nest.sizes:
+            emitter.sizes[size] = self._size_value(size)
+        for buffer in self.nest.workspace:
+            place = literal(fixed[buffer.name], "i64") if buffer.name in fixed else offset
+            if buffer.name in used:
+                b.line(f"{self._pointer(buffer.name)} = getelementptr i8, ptr %workspace, i64 {place.text}")
+            if constant_shape(buffer) is None:
+                size_value = literal(buffer.dtype.itemsize, "i64")
+                for extent in buffer.shape:
+                    size_value = b.mul(size_value, emitter.expr(extent))
+                padded = b.op("and", b.add(size_value, ALIGNMENT - 1), -ALIGNMENT)
+                offset = b.add(offset, padded)

@@ -1,0 +1,151 @@
+"""Expressions of a loop nest as values: constants, indices, accesses, operations, and `where` that evaluates one branch.
+
+Equal expressions are computed once per block (expressions with an access once per statement, since a store may come
+between). In a vectorised loop an expression that does not depend on the lane stays scalar.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tensorexpr.codegen.llvm import emit_memory
+from tensorexpr.codegen.llvm.builder import Builder, Value, literal
+from tensorexpr.codegen.llvm.emit_casts import cast, register_type
+from tensorexpr.codegen.llvm.emit_memory import Binding
+from tensorexpr.codegen.llvm.emit_ops import apply
+from tensorexpr.codegen.llvm.machine import Machine
+from tensorexpr.dtypes import DType
+from tensorexpr.errors import InternalError
+from tensorexpr.ir import Access, Apply, Cast, Const, Expr, Index, Size
+from tensorexpr.traversal import children
+
+# From this cost on a branch of `where` is worth jumping over; division starts here.
+_DEAR = 4
+
+
+class Expressions:
+    """Emits expressions into one function: its builder, what its names stand for, lane count and mask of the place."""
+
+    def __init__(self, builder: Builder, machine: Machine) -> None:
+        self.b = builder
+        self.machine = machine
+        self.indices: dict[str, Value] = {}
+        self.sizes: dict[str, Value] = {}
+        self.buffers: dict[str, Binding] = {}
+        self.lanes = 1
+        self.mask: Value | None = None
+        self.epoch = 0
+        self._reads: dict[Expr, bool] = {}
+
+    @contextmanager
+    def masked(self, condition: Value) -> Iterator[None]:
+        """Inside, only the lanes are on in which the condition holds as well."""
+        outer = self.mask
+        self.mask = self.b.both(outer, condition)
+        try:
+            with self.b.scope():
+                yield
+        finally:
+            self.mask = outer
+
+    def expr(self, e: Expr) -> Value:
+        """The value of an expression here: scalar, ramp or vector."""
+        match e:
+            case Const():
+                return literal(e.value, register_type(e.dtype))
+            case Index():
+                return self.indices[e.name]
+            case Size():
+                return self.sizes[e.name]
+        key: object = (self.epoch, e) if self.reads(e) else e
+        found = self.b.recall(key)
+        if found is not None:
+            return found
+        return self.b.remember(key, self._compute(e))
+
+    def _compute(self, e: Expr) -> Value:
+        match e:
+            case Access():
+                binding = self.buffers[e.tensor]
+                return emit_memory.load(self.b, binding, self.offset(binding, e.indices), self.lanes, self.mask)
+            case Cast():
+                return cast(self.b, self.expr(e.arg), e.arg.dtype, e.dtype)
+            case Apply() if e.op.name == "where":
+                return self._where(*e.args)
+            case Apply():
+                return apply(self.b, e.op.name, e.args[0].dtype, [self.expr(a) for a in e.args])
+        raise InternalError(f"llvm: expected an expression of a loop nest, got {type(e).__name__}", term=e)
+
+    def offset(self, binding: Binding, indices: tuple[Expr, ...]) -> Value:
+        """The flattened offset of an access, in elements."""
+        total = literal(0, "i64")
+        for index, stride in zip(indices, binding.strides, strict=True):
+            total = self.b.add(total, self.b.mul(self.expr(index), stride))
+        return total
+
+    def reads(self, e: Expr) -> bool:
+        """Whether evaluating `e` reads memory."""
+        found = self._reads.get(e)
+        if found is None:
+            found = isinstance(e, Access) or any(self.reads(c) for c in children(e))
+            self._reads[e] = found
+        return found
+
+    def varies(self, e: Expr) -> bool:
+        """Whether `e` may differ between lanes."""
+        match e:
+            case Index():
+                return self.indices[e.name].lanes > 1
+            case Access() if self.buffers[e.tensor].lanes > 1:
+                return True
+        return any(self.varies(c) for c in children(e))
+
+    def _cheap(self, e: Expr) -> bool:
+        """Without an access, a division or a call: as well computed as jumped over."""
+        if isinstance(e, Access):
+            return False
+        if isinstance(e, Apply) and e.op.cost >= _DEAR and not (e.op.operands == "number" and isinstance(e.args[1], Const)):
+            return False
+        return all(self._cheap(c) for c in children(e))
+
+    def _where(self, condition: Expr, taken: Expr, otherwise: Expr) -> Value:
+        choice = self.expr(condition)
+        if choice.const is not None:
+            return self.expr(taken if choice.const else otherwise)
+        if choice.lanes > 1:
+            return self._where_lanes(choice, taken, otherwise)
+        if self._cheap(taken) and self._cheap(otherwise):
+            return self.b.select(choice, self.expr(taken), self.expr(otherwise))
+        lanes = self.lanes if self.varies(taken) or self.varies(otherwise) else 1
+        b = self.b
+        yes, no, after = b.name("yes"), b.name("no"), b.name("after")
+        b.branch(choice, yes, no)
+        arms: list[tuple[Value, str]] = []
+        for label, arm in ((yes, taken), (no, otherwise)):
+            b.begin(label)
+            with b.scope():
+                value = b.vector(self.expr(arm), lanes)
+            arms.append((value, b.block))
+            b.jump(after)
+        b.begin(after)
+        return b.phi(arms)
+
+    def _where_lanes(self, choice: Value, taken: Expr, otherwise: Expr) -> Value:
+        values = []
+        for arm, negated in ((taken, False), (otherwise, True)):
+            if self.reads(arm):
+                with self.masked(self.b.negation(choice) if negated else choice):
+                    values.append(self.expr(arm))
+            else:
+                values.append(self.expr(arm))
+        return self.b.select(choice, *values)
+
+    def scalar(self, e: Expr) -> Value:
+        """The value of an expression that is the same in all lanes."""
+        return self.expr(e)
+
+
+def zero(dtype: DType) -> Value:
+    """The zero of a dtype in register form."""
+    return literal(0, register_type(dtype))

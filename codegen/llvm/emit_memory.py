@@ -1,0 +1,187 @@
+"""Reading and writing buffers: from flattened offsets to loads and stores of the right kind.
+
+The offset of an access is one int64 value. Uniform: a scalar load, broadcast where needed. A ramp of stride 1: a vector
+load or store, always with the element's alignment written out (without it LLVM assumes that of the whole vector). Stride
+-1: the same, reversed. Stride 2: two overlapping loads that end at the last element. Everything else: gather and scatter.
+Under a mask nothing is touched in lanes that are off, so no access ever leaves its buffer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tensorexpr.codegen.llvm.builder import Builder, Value, literal, mangle
+from tensorexpr.codegen.llvm.emit_casts import from_memory, memory_type, to_memory
+from tensorexpr.dtypes import DType
+
+
+class NotVectorizable(Exception):
+    """A store in a vectorised loop that does not reach different elements in different lanes: the loop runs serially."""
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """A buffer as the function at hand sees it: its `pointer`, element type, and strides in elements per axis.
+
+    A local buffer of one lane each (`lanes` > 1) stores a vector per element.
+    """
+
+    pointer: str
+    dtype: DType
+    strides: tuple[Value, ...]
+    memory: str
+    lanes: int = 1
+
+    @property
+    def element(self) -> str:
+        return memory_type(self.dtype)
+
+    @property
+    def align(self) -> int:
+        return self.dtype.itemsize
+
+
+def _address(b: Builder, binding: Binding, offset: Value, inside: bool) -> str:
+    """The pointer to the element at a scalar offset; `inside` says that it certainly is within the buffer."""
+    element = binding.element if binding.lanes == 1 else f"<{binding.lanes} x {binding.element}>"
+    if offset.const == 0:
+        return binding.pointer
+    return b.emit(f"getelementptr {'inbounds ' if inside else ''}{element}, ptr {binding.pointer}, i64 {offset.text}", "ptr").text
+
+
+def _addresses(b: Builder, binding: Binding, offset: Value, lanes: int) -> Value:
+    vector = b.vector(offset, lanes)
+    name = b.emit(f"getelementptr {binding.element}, ptr {binding.pointer}, <{lanes} x i64> {vector.text}", "ptr", lanes)
+    return name
+
+
+def _reverse(b: Builder, value: Value) -> Value:
+    order = ", ".join(f"i32 {lane}" for lane in reversed(range(value.lanes)))
+    return b.emit(f"shufflevector {value.typed}, {value.full_type} poison, <{value.lanes} x i32> <{order}>", value.type, value.lanes)
+
+
+def load(b: Builder, binding: Binding, offset: Value, lanes: int, mask: Value | None) -> Value:
+    """The element at `offset` (in every lane that `mask` has) in register form; uniform where the offset is."""
+    if binding.lanes > 1:
+        return _load_private(b, binding, offset, mask)
+    if offset.lanes == 1:
+        return _load_scalar(b, binding, offset, mask)
+    return from_memory(b, _load_vector(b, binding, offset, lanes, mask), binding.dtype)
+
+
+def _load_scalar(b: Builder, binding: Binding, offset: Value, mask: Value | None) -> Value:
+    if mask is None:
+        pointer = _address(b, binding, offset, True)
+        return from_memory(b, b.emit(f"load {binding.element}, ptr {pointer}, align {binding.align}", binding.element), binding.dtype)
+    before, some, after = b.block, b.name("some"), b.name("after")
+    b.branch(b.any(mask), some, after)
+    b.begin(some)
+    found = _load_scalar(b, binding, offset, None)
+    last = b.block
+    b.jump(after)
+    b.begin(after)
+    return b.phi([(literal(0, found.type), before), (found, last)])
+
+
+def _load_vector(b: Builder, binding: Binding, offset: Value, lanes: int, mask: Value | None) -> Value:
+    element, align = binding.element, binding.align
+    type_ = f"<{lanes} x {element}>"
+    if offset.stride in (1, -1):
+        start = offset.base if offset.stride == 1 else b.add(offset.base, 1 - lanes)
+        pointer = _address(b, binding, start, mask is None)
+        if mask is None:
+            found = b.emit(f"load {type_}, ptr {pointer}, align {align}", element, lanes)
+        else:
+            active = b.vector(mask, lanes) if offset.stride == 1 else _reverse(b, b.vector(mask, lanes))
+            found = _masked_load(b, pointer, active, element, align)
+        return found if offset.stride == 1 else _reverse(b, found)
+    if offset.stride == 2 and mask is None:
+        low = _address(b, binding, offset.base, True)
+        high = _address(b, binding, b.add(offset.base, lanes - 1), True)
+        first = b.emit(f"load {type_}, ptr {low}, align {align}", element, lanes)
+        second = b.emit(f"load {type_}, ptr {high}, align {align}", element, lanes)
+        picks = (2 * lane if 2 * lane < lanes else 2 * lane + 1 for lane in range(lanes))
+        order = ", ".join(f"i32 {pick}" for pick in picks)
+        return b.emit(f"shufflevector {type_} {first.text}, {type_} {second.text}, <{lanes} x i32> <{order}>", element, lanes)
+    pointers = _addresses(b, binding, offset, lanes)
+    active = literal(True, "i1") if mask is None else mask
+    active = b.vector(active, lanes)
+    text = f"call {type_} @llvm.masked.gather.{mangle(Value('', element, lanes))}.v{lanes}p0(<{lanes} x ptr> align {align} {pointers.text}, {active.typed}, {type_} zeroinitializer)"
+    return b.emit(text, element, lanes)
+
+
+def _masked_load(b: Builder, pointer: str, mask: Value, element: str, align: int) -> Value:
+    type_ = f"<{mask.lanes} x {element}>"
+    suffix = mangle(Value("", element, mask.lanes))
+    return b.emit(f"call {type_} @llvm.masked.load.{suffix}.p0(ptr align {align} {pointer}, {mask.typed}, {type_} zeroinitializer)", element, mask.lanes)
+
+
+def _load_private(b: Builder, binding: Binding, offset: Value, mask: Value | None) -> Value:
+    type_ = f"<{binding.lanes} x {binding.element}>"
+    if offset.lanes == 1:
+        pointer = _address(b, binding, offset, True)
+        found = b.emit(f"load {type_}, ptr {pointer}, align {_vector_align(binding)}", binding.element, binding.lanes)
+        return from_memory(b, found, binding.dtype)
+    return from_memory(b, _load_vector(b, _flat(binding), _own_lane(b, binding, offset), binding.lanes, mask), binding.dtype)
+
+
+def _flat(binding: Binding) -> Binding:
+    return Binding(binding.pointer, binding.dtype, (), binding.memory)
+
+
+def _own_lane(b: Builder, binding: Binding, offset: Value) -> Value:
+    """The offset of every lane's own element in the storage of a private buffer."""
+    return b.add(b.mul(offset, binding.lanes), Value("0", "i64", binding.lanes, 1, 0, 0, binding.lanes - 1, 0))
+
+
+def _vector_align(binding: Binding) -> int:
+    size = binding.lanes * binding.dtype.itemsize
+    return min(64, size & -size)
+
+
+def store(b: Builder, binding: Binding, offset: Value, value: Value, lanes: int, mask: Value | None) -> None:
+    """Writes a register value at `offset` in every lane that `mask` has.
+
+    Raises `NotVectorizable` in a vectorised loop where lanes do not write to different elements.
+    """
+    if binding.lanes > 1:
+        _store_private(b, binding, offset, value, mask)
+        return
+    if lanes == 1:
+        pointer = _address(b, binding, offset, True)
+        b.line(f"store {to_memory(b, value, binding.dtype).typed}, ptr {pointer}, align {binding.align}")
+        return
+    if not offset.stride:
+        raise NotVectorizable
+    element, align = binding.element, binding.align
+    value = to_memory(b, b.vector(value, lanes), binding.dtype)
+    if offset.stride in (1, -1):
+        start = offset.base if offset.stride == 1 else b.add(offset.base, 1 - lanes)
+        pointer = _address(b, binding, start, mask is None)
+        if offset.stride == -1:
+            value = _reverse(b, value)
+        if mask is None:
+            b.line(f"store {value.typed}, ptr {pointer}, align {align}")
+            return
+        active = b.vector(mask, lanes) if offset.stride == 1 else _reverse(b, b.vector(mask, lanes))
+        b.line(f"call void @llvm.masked.store.{mangle(value)}.p0({value.typed}, ptr align {align} {pointer}, {active.typed})")
+        return
+    _scatter(b, binding, offset, value, lanes, mask)
+
+
+def _scatter(b: Builder, binding: Binding, offset: Value, value: Value, lanes: int, mask: Value | None) -> None:
+    pointers = _addresses(b, binding, offset, lanes)
+    active = b.vector(literal(True, "i1") if mask is None else mask, lanes)
+    b.line(f"call void @llvm.masked.scatter.{mangle(value)}.v{lanes}p0({value.typed}, <{lanes} x ptr> align {binding.align} {pointers.text}, {active.typed})")
+
+
+def _store_private(b: Builder, binding: Binding, offset: Value, value: Value, mask: Value | None) -> None:
+    value = to_memory(b, b.vector(value, binding.lanes), binding.dtype)
+    if offset.lanes > 1:
+        _scatter(b, _flat(binding), _own_lane(b, binding, offset), value, binding.lanes, mask)
+        return
+    pointer, align = _address(b, binding, offset, True), _vector_align(binding)
+    if mask is not None:
+        old = b.emit(f"load {value.full_type}, ptr {pointer}, align {align}", value.type, value.lanes)
+        value = b.select(b.vector(mask, binding.lanes), value, old)
+    b.line(f"store {value.typed}, ptr {pointer}, align {align}")

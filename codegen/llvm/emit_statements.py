@@ -1,0 +1,320 @@
+"""Statements of a loop nest as instructions: loops of every kind, conditions, stores, local buffers, checks.
+
+A vectorised loop is cut into pieces of a power of two of lanes. Inside, a condition or a loop bound that differs between
+lanes becomes a mask. A loop whose stores do not reach different elements in different lanes (a reduction that nobody
+split) is taken back and written as a serial loop: vectorising may never change the result. A parallel loop becomes a
+function over a range of its iterations, which the pool calls in chunks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import gcd
+
+from tensorexpr.codegen.llvm import emit_memory, emit_work
+from tensorexpr.codegen.llvm.builder import Builder, Value, literal
+from tensorexpr.codegen.llvm.emit_expressions import Expressions
+from tensorexpr.codegen.llvm.emit_memory import Binding, NotVectorizable
+from tensorexpr.codegen.llvm.machine import Machine
+from tensorexpr.codegen.nest import Alloc, Block, Check, For, If, Stmt, Store
+from tensorexpr.dtypes import float32
+from tensorexpr.errors import InternalError
+from tensorexpr.ir import Apply, Const, Expr
+
+_WIDEST = 64  # lanes of one piece of a vectorised loop
+_COPIES = 4  # pieces of a vectorised loop that are copied out; beyond, a loop over pieces
+
+
+class Statements(Expressions):
+    """Emits statements into one function. `parallel` is called for an outermost parallel loop; None runs it serially."""
+
+    def __init__(self, builder: Builder, machine: Machine) -> None:
+        super().__init__(builder, machine)
+        self.outline: object = None
+
+    def block(self, body: Block) -> None:
+        for statement in body:
+            self.statement(statement)
+
+    def statement(self, s: Stmt) -> None:
+        self.epoch += 1
+        match s:
+            case Store():
+                self._store(s)
+            case For():
+                self._for(s)
+            case If():
+                self._if(s)
+            case Alloc():
+                self._alloc(s)
+            case Check():
+                self._check(s)
+            case _:
+                raise InternalError(f"llvm: expected a statement of a loop nest, got {type(s).__name__}")
+
+    # ------------------------------------------------------------------------------------------------ simple statements
+
+    def _store(self, s: Store) -> None:
+        binding = self.buffers[s.buffer]
+        value = self.expr(s.value)
+        emit_memory.store(self.b, binding, self.offset(binding, s.indices), value, self.lanes, self.mask)
+
+    def _alloc(self, s: Alloc) -> None:
+        count, strides = 1, []
+        for extent in reversed(s.buffer.shape):
+            value = self.expr(extent)
+            if value.const is None:
+                raise InternalError(f"llvm: expected a local buffer of constant shape, got {s.buffer.name}")
+            strides.append(literal(count, "i64"))
+            count *= int(value.const)
+        binding = Binding("", s.buffer.dtype, tuple(reversed(strides)), "local", self.lanes)
+        bytes_ = max(1, count) * self.lanes * s.buffer.dtype.itemsize
+        element = binding.element if self.lanes == 1 else f"<{self.lanes} x {binding.element}>"
+        pointer = self.b.slot(f"[{max(1, count)} x {element}]", 64 if bytes_ >= 64 else 16)
+        outer = self.buffers.get(s.buffer.name)
+        self.buffers[s.buffer.name] = Binding(pointer, s.buffer.dtype, binding.strides, "local", self.lanes)
+        try:
+            self.block(s.body)
+        finally:
+            del self.buffers[s.buffer.name]
+            if outer is not None:
+                self.buffers[s.buffer.name] = outer
+
+    def _if(self, s: If) -> None:
+        choice = self.expr(s.condition)
+        if choice.const is not None:
+            self.block(s.then if choice.const else s.otherwise)
+            return
+        if choice.lanes > 1:
+            with self.masked(choice):
+                self.block(s.then)
+            if s.otherwise:
+                with self.masked(self.b.negation(choice)):
+                    self.block(s.otherwise)
+            return
+        b = self.b
+        yes, after = b.name("then"), b.name("after")
+        no = b.name("else") if s.otherwise else after
+        b.branch(choice, yes, no)
+        for label, body in ((yes, s.then), (no, s.otherwise)):
+            if label is after:
+                continue
+            b.begin(label)
+            with b.scope():
+                self.block(body)
+            b.jump(after)
+        b.begin(after)
+
+    def _check(self, s: Check) -> None:
+        b = self.b
+        index, extent = self.expr(s.index), self.expr(s.extent)
+        if index.low is not None and index.low >= 0 and index.high is not None and extent.low is not None and index.high < extent.low:
+            return
+        # Extents are not negative, so one unsigned comparison sees both ends.
+        bad = b.compare("icmp uge", index, extent)
+        if bad.lanes == 1 and self.mask is not None:
+            bad = b.both(bad, self.mask)
+        elif bad.lanes > 1:
+            bad = b.both(bad, self.mask)
+        assert bad is not None
+        fail, fine = b.name("fail"), b.name("fine")
+        b.line(f"br i1 {b.any(bad).text}, label %{fail}, label %{fine}, !prof !0")
+        b.begin(fail)
+        lane: Value | int = 0
+        if bad.lanes > 1:
+            bits = b.emit(f"bitcast {bad.typed} to i{bad.lanes}", f"i{bad.lanes}")
+            first = b.emit(f"call i{bad.lanes} @llvm.cttz.i{bad.lanes}(i{bad.lanes} {bits.text}, i1 true)", f"i{bad.lanes}")
+            opcode = "zext" if bad.lanes < 64 else "trunc"
+            lane = first if bad.lanes == 64 else b.convert(opcode, first, "i64")
+        culprit, limit = b.extract(index, lane), b.extract(extent, lane)
+        b.line(f"call void @te.fail(ptr %status, ptr %error, i64 {s.check + 1}, {culprit.typed}, {limit.typed})")
+        b.line("ret void")
+        b.begin(fine)
+
+    # ------------------------------------------------------------------------------------------------ loops
+
+    @contextmanager
+    def bound(self, index: str, value: Value) -> Iterator[None]:
+        """Inside, the index stands for the value; what was remembered inside is forgotten."""
+        outer = self.indices.get(index)
+        self.indices[index] = value
+        try:
+            with self.b.scope():
+                yield
+        finally:
+            del self.indices[index]
+            if outer is not None:
+                self.indices[index] = outer
+
+    def _for(self, s: For) -> None:
+        start, stop = self.expr(s.start), self.expr(s.stop)
+        if start.lanes > 1 or stop.lanes > 1:
+            self._masked_loop(s, start, stop)
+            return
+        if start.const is not None and stop.const is not None and start.const >= stop.const:
+            return
+        extent = _constant_extent(s, start, stop)
+        if extent is not None and extent <= 0:
+            return
+        if s.kind == "unroll" and extent is not None:
+            self._unrolled(s, start, extent)
+        elif s.kind == "vectorize" and extent is not None and (self.lanes == 1 or extent == 1):
+            self._vectorized(s, start, extent)
+        elif s.kind == "parallel" and self.outline is not None and self.lanes == 1:
+            self.outline(self, s, start, stop)  # type: ignore[operator]
+        else:
+            self.serial(s, start, stop)
+
+    def _unrolled(self, s: For, start: Value, extent: int) -> None:
+        for step in range(extent):
+            with self.bound(s.index, self.b.add(start, step)):
+                self.block(s.body)
+
+    def serial(self, s: For, start: Value, stop: Value) -> None:
+        """The loop one iteration after the other, from start to stop (scalar values)."""
+        with self.counted(s.index, start, stop, 1) as index, self.bound(s.index, index):
+            self.block(s.body)
+
+    @contextmanager
+    def counted(self, name: str, start: Value, stop: Value, step: int) -> Iterator[Value]:
+        """A loop around what is emitted inside; gives its index. `step` divides stop - start."""
+        b = self.b
+        stem = "".join(c if c.isascii() and c.isalnum() else "_" for c in name)
+        body, after = b.name(f"{stem}.loop"), b.name(f"{stem}.end")
+        runs = start.const is not None and stop.const is not None and start.const < stop.const
+        if runs:
+            b.jump(body)
+        else:
+            b.branch(b.compare("icmp slt", start, stop), body, after)
+        before = b.block
+        b.begin(body)
+        place, index = len(b.lines), f"%{b.name(stem + '.')}"
+        b.lines.append("")
+        high = None if stop.high is None else stop.high - step
+        yield Value(index, "i64", low=start.low, high=high, multiple=gcd(start.multiple, step))
+        following = b.emit(f"add nsw i64 {index}, {step}", "i64")
+        b.lines[place] = f"  {index} = phi i64 [ {start.text}, %{before} ], [ {following.text}, %{b.block} ]"
+        b.branch(b.compare("icmp slt", following, stop), body, after)
+        b.begin(after)
+
+    def _masked_loop(self, s: For, start: Value, stop: Value) -> None:
+        """In a vectorised loop: a loop whose bounds differ between lanes runs over all of them, under a mask."""
+        b = self.b
+        first = self._extreme(start, "smin", True)
+        last = self._extreme(stop, "smax", False)
+        with self.counted(s.index, first, last, 1) as index:
+            inside = b.op("and", b.compare("icmp sle", start, index), b.compare("icmp slt", index, stop))
+            with self.bound(s.index, index), self.masked(inside):
+                self.block(s.body)
+
+    def _extreme(self, value: Value, name: str, least: bool) -> Value:
+        if value.lanes == 1:
+            return value
+        if value.stride:
+            return value.base if (value.stride > 0) == least else self.b.add(value.base, value.stride * (value.lanes - 1))
+        found = self.b.emit(f"call i64 @llvm.vector.reduce.{name}.v{value.lanes}i64({value.typed})", "i64")
+        return Value(found.text, "i64", low=value.low, high=value.high)
+
+    def _vectorized(self, s: For, start: Value, extent: int) -> None:
+        if extent == 1:
+            self._unrolled(s, start, 1)
+            return
+        place = len(self.b.lines), len(self.b.slots), self.b.block
+        try:
+            with self.b.scope():
+                self._pieces(s, start, extent)
+        except NotVectorizable:
+            del self.b.lines[place[0] :]
+            del self.b.slots[place[1] :]
+            self.b.block = place[2]
+            self.serial(s, start, self.b.add(start, extent))
+
+    def _pieces(self, s: For, start: Value, extent: int) -> None:
+        whole = extent <= _WIDEST and extent & (extent - 1) == 0
+        width = extent if whole else min(self._width(s.body), 1 << (extent.bit_length() - 1))
+        count = extent // width
+        if count > _COPIES:
+            with self.counted(s.index, start, self.b.add(start, count * width), width) as index, self.b.scope():
+                self._piece(s, index, width)
+        else:
+            for piece in range(count):
+                self._piece(s, self.b.add(start, piece * width), width)
+        done, rest = count * width, extent - count * width
+        while rest:
+            width = 1 << (rest.bit_length() - 1)
+            self._piece(s, self.b.add(start, done), width)
+            done, rest = done + width, rest - width
+
+    def _width(self, body: Block) -> int:
+        """Lanes of a piece where the extent is not a power of two: a register of what the loop stores first."""
+        for s in body:
+            match s:
+                case Store():
+                    return min(_WIDEST, max(4, self.machine.lanes(self.buffers[s.buffer].dtype))) if s.buffer in self.buffers else self.machine.lanes(float32)
+                case For() | Alloc():
+                    return self._width(s.body)
+                case If():
+                    return self._width(s.then)
+        return self.machine.lanes(float32)
+
+    def _piece(self, s: For, start: Value, width: int) -> None:
+        if width == 1:
+            with self.bound(s.index, start):
+                self.block(s.body)
+            return
+        high = None if start.high is None else start.high + width - 1
+        ramp = Value(start.text, "i64", width, 1, start.const, start.low, high, start.multiple)
+        self.lanes = width
+        try:
+            with self.bound(s.index, ramp):
+                self.block(s.body)
+        finally:
+            self.lanes = 1
+
+    def work(self, s: For, start: Value, stop: Value) -> Value | float:
+        """An estimate of the cost of one iteration of a loop (see `emit_work`)."""
+        return emit_work.iteration(self, s, start, stop)
+
+
+def _constant_extent(s: For, start: Value, stop: Value) -> int | None:
+    """The number of iterations where it is a constant: both bounds are, or stop is written start + constant."""
+    if start.const is not None and stop.const is not None:
+        return int(stop.const) - int(start.const)
+    match s.stop:
+        case Apply() if s.stop.op.name == "add":
+            left, right = s.stop.args
+            if left == s.start and isinstance(right, Const):
+                return int(right.value)
+            if right == s.start and isinstance(left, Const):
+                return int(left.value)
+    return None
+
+
+def statements(body: Block) -> Iterator[Stmt]:
+    """Every statement of a block, outer before inner, in order."""
+    for s in body:
+        yield s
+        match s:
+            case For() | Alloc():
+                yield from statements(s.body)
+            case If():
+                yield from statements(s.then)
+                yield from statements(s.otherwise)
+
+
+def expressions(body: Block) -> Iterator[Expr]:
+    """Every expression of a block, in order."""
+    for s in statements(body):
+        match s:
+            case For():
+                yield s.start
+                yield s.stop
+            case If():
+                yield s.condition
+            case Store():
+                yield from s.indices
+                yield s.value
+            case Check():
+                yield s.index
+                yield s.extent

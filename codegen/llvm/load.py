@@ -1,0 +1,31 @@
+"""Emitted nests to callable code: which of LLVM's passes a nest needs, and what it may call.
+
+Loops that the schedule vectorised need little more than registers for stack slots and common subexpressions; plain
+scalar loops get LLVM's vectorisers and its unroller, at two to three times the compile time.
+"""
+
+from __future__ import annotations
+
+from tensorexpr.codegen.llvm.emit_statements import statements
+from tensorexpr.codegen.llvm.jit import NativeModule
+from tensorexpr.codegen.llvm.machine import Machine, host
+from tensorexpr.codegen.llvm.pool import pool
+from tensorexpr.codegen.nest import For, LoopNest
+
+
+def wants_vectorizer(nest: LoopNest) -> bool:
+    """Whether some kernel of a nest has loops and none of them vectorised: LLVM's loop passes then have something to do."""
+    for kernel in nest.kernels:
+        kinds = [s.kind for s in statements(kernel.body) if isinstance(s, For)]
+        if kinds and "vectorize" not in kinds:
+            return True
+    return False
+
+
+def load(text: str, machine: Machine | None = None, vectorize: bool = True) -> NativeModule:
+    """Compiles the text of `emit` for a machine (this one by default); `vectorize` as in `NativeModule`.
+
+    Raises `InternalError` where the text is not valid IR.
+    """
+    imports = {"te_parallel_for": pool().parallel_for} if "@te_parallel_for" in text else {}
+    return NativeModule(text, machine or host(), vectorize, imports)

@@ -1,0 +1,51 @@
+"""The machine that code is made for: target triple, CPU, features, and the few facts that the emitter asks for.
+
+The emitter itself never loads LLVM; `host()` does (and `load.py`), so that text can be made and tested for any machine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+from tensorexpr.dtypes import DType
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A CPU: LLVM's `triple`, `cpu` name and `features` ("+avx2,-avx512f,..."), and the width of its vectors in bits."""
+
+    triple: str
+    cpu: str
+    features: str
+    vector_bits: int
+
+    @property
+    def architecture(self) -> str:
+        """The first part of the triple: "x86_64", "aarch64", ..."""
+        return self.triple.split("-", 1)[0]
+
+    @property
+    def is_linux(self) -> bool:
+        return "linux" in self.triple
+
+    def lanes(self, dtype: DType) -> int:
+        """Elements of `dtype` in one vector register."""
+        return max(1, self.vector_bits // (8 * dtype.itemsize))
+
+
+@cache
+def host() -> Machine:
+    """The machine of this process, with all features that its CPU has."""
+    from llvmlite import binding  # noqa: PLC0415
+
+    features = binding.get_host_cpu_features()
+    if features.get("avx512f") and features.get("avx512vl") and features.get("avx512bw"):
+        bits = 512
+    elif features.get("avx2"):
+        bits = 256
+    else:
+        bits = 128
+    # Sorted, since the order of the map is LLVM's own affair and the text must not depend on it.
+    text = ",".join(f"{'+' if on else '-'}{name}" for name, on in sorted(features.items()))
+    return Machine(binding.get_process_triple(), binding.get_host_cpu_name(), text, bits)

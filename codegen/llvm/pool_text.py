@@ -1,0 +1,344 @@
+"""The thread pool as LLVM IR: no compiler and no run-time library is needed to have it.
+
+One 64-bit word tells all: generation (high half), an open bit, and how many workers are inside. A caller takes the lock if
+it is free (if not, it is nested or another thread is at it: then it runs its loop alone), publishes the job, opens a new
+generation, wakes sleepers if there are any, takes chunks itself, closes, and waits for those workers that entered. A
+worker that comes late finds the word closed and costs nobody anything. Workers spin for some microseconds, then sleep on
+a futex. The order of the three sequentially consistent steps (caller: open, bump `wake`, look for sleepers; worker: read
+`wake`, count as sleeper, look at the word again) makes a lost wake-up impossible.
+"""
+
+from __future__ import annotations
+
+from tensorexpr.codegen.llvm.machine import Machine
+
+SYMBOLS = ("pthread_create", "pthread_join", "pthread_sigmask", "sched_yield", "syscall")
+LIMIT = 256  # workers
+_SPINS = 3000  # pauses before a worker goes to sleep
+_FUTEX = {"x86_64": 202, "aarch64": 98}
+_PAUSE = {"x86_64": "call void @llvm.x86.sse2.pause()", "aarch64": "call void @llvm.aarch64.hint(i32 1)"}
+_OPEN = 1 << 16
+
+
+def pool_text(machine: Machine) -> str:
+    """The module of the pool: te_parallel_for(function, environment, count, grain) and te_pool_{set,stop,reset,started}.
+
+    Where there is no futex that we know of (not Linux, or another architecture) every loop runs on its caller.
+    """
+    number = _FUTEX.get(machine.architecture)
+    if not machine.is_linux or number is None:
+        return _SERIAL
+    pause = _PAUSE[machine.architecture]
+    return _POOL.replace("FUTEX", str(number)).replace("PAUSE", pause).replace("SPINS", str(_SPINS)).replace("OPEN", str(_OPEN))
+
+
+_SERIAL = """define void @te_parallel_for(ptr %function, ptr %environment, i64 %count, i64 %grain) nounwind {
+entry:
+  %some = icmp sgt i64 %count, 0
+  br i1 %some, label %go, label %exit
+go:
+  call void %function(ptr %environment, i64 0, i64 %count)
+  br label %exit
+exit:
+  ret void
+}
+define void @te_pool_set(i32 %workers) nounwind {
+  ret void
+}
+define void @te_pool_stop() nounwind {
+  ret void
+}
+define void @te_pool_reset() nounwind {
+  ret void
+}
+define i32 @te_pool_started() nounwind {
+  ret i32 0
+}
+"""
+
+_POOL = """@state = internal global i64 0, align 64
+@next = internal global i64 0, align 64
+@wake = internal global i32 0, align 64
+@lock = internal global i32 0, align 64
+@sleepers = internal global i32 0, align 64
+@stopping = internal global i32 0, align 64
+@function = internal global ptr null, align 64
+@environment = internal global ptr null, align 8
+@count = internal global i64 0, align 8
+@chunk = internal global i64 0, align 8
+@wanted = internal global i32 0, align 64
+@started = internal global i32 0, align 4
+@threads = internal global [256 x i64] zeroinitializer, align 64
+
+declare i32 @pthread_create(ptr, ptr, ptr, ptr)
+declare i32 @pthread_join(i64, ptr)
+declare i32 @pthread_sigmask(i32, ptr, ptr)
+declare i32 @sched_yield()
+declare i64 @syscall(i64, ...)
+
+define internal void @take_chunks(ptr %function, ptr %environment, i64 %count, i64 %chunk) nounwind {
+entry:
+  br label %take
+take:
+  %begin = atomicrmw add ptr @next, i64 %chunk monotonic, align 8
+  %some = icmp slt i64 %begin, %count
+  br i1 %some, label %run, label %exit
+run:
+  %reach = add i64 %begin, %chunk
+  %end = call i64 @llvm.smin.i64(i64 %reach, i64 %count)
+  call void %function(ptr %environment, i64 %begin, i64 %end)
+  br label %take
+exit:
+  ret void
+}
+
+define internal ptr @worker(ptr %argument) nounwind {
+entry:
+  br label %idle
+idle:
+  %seen = phi i64 [ 0, %entry ], [ %generation, %work ], [ %seen, %slept ]
+  br label %spin
+spin:
+  %turns = phi i64 [ 0, %idle ], [ %turned, %again ]
+  %word = load atomic i64, ptr @state acquire, align 8
+  %generation = lshr i64 %word, 32
+  %new = icmp ne i64 %generation, %seen
+  %bit = and i64 %word, OPEN
+  %open = icmp ne i64 %bit, 0
+  %ready = and i1 %new, %open
+  br i1 %ready, label %enter, label %wait
+enter:
+  %entered = add i64 %word, 1
+  %exchange = cmpxchg ptr @state, i64 %word, i64 %entered acq_rel acquire, align 8
+  %in = extractvalue { i64, i1 } %exchange, 1
+  br i1 %in, label %work, label %again
+work:
+  %f = load ptr, ptr @function, align 8
+  %e = load ptr, ptr @environment, align 8
+  %n = load i64, ptr @count, align 8
+  %c = load i64, ptr @chunk, align 8
+  call void @take_chunks(ptr %f, ptr %e, i64 %n, i64 %c)
+  %left = atomicrmw sub ptr @state, i64 1 acq_rel, align 8
+  br label %idle
+wait:
+  %stop = load atomic i32, ptr @stopping acquire, align 4
+  %leave = icmp ne i32 %stop, 0
+  br i1 %leave, label %exit, label %pause
+pause:
+  PAUSE
+  br label %again
+again:
+  %turned = add i64 %turns, 1
+  %more = icmp slt i64 %turned, SPINS
+  br i1 %more, label %spin, label %sleep
+sleep:
+  %ticket = load atomic i32, ptr @wake seq_cst, align 4
+  %counted = atomicrmw add ptr @sleepers, i32 1 seq_cst, align 4
+  %look = load atomic i64, ptr @state seq_cst, align 8
+  %look.generation = lshr i64 %look, 32
+  %look.new = icmp ne i64 %look.generation, %seen
+  %look.bit = and i64 %look, OPEN
+  %look.open = icmp ne i64 %look.bit, 0
+  %look.ready = and i1 %look.new, %look.open
+  %look.stop = load atomic i32, ptr @stopping seq_cst, align 4
+  %look.leave = icmp ne i32 %look.stop, 0
+  %stay.up = or i1 %look.ready, %look.leave
+  br i1 %stay.up, label %slept, label %doze
+doze:
+  %expected = zext i32 %ticket to i64
+  %waited = call i64 (i64, ...) @syscall(i64 FUTEX, ptr @wake, i64 128, i64 %expected, ptr null, ptr null, i64 0)
+  br label %slept
+slept:
+  %uncounted = atomicrmw sub ptr @sleepers, i32 1 seq_cst, align 4
+  br label %idle
+exit:
+  ret ptr null
+}
+
+define internal void @start_workers() nounwind noinline {
+entry:
+  %all = alloca [128 x i8], align 16
+  %old = alloca [128 x i8], align 16
+  call void @llvm.memset.p0.i64(ptr align 16 %all, i8 -1, i64 128, i1 false)
+  %blocked = call i32 @pthread_sigmask(i32 2, ptr %all, ptr %old)
+  br label %next
+next:
+  %have = load i32, ptr @started, align 4
+  %want = load i32, ptr @wanted, align 4
+  %few = icmp slt i32 %have, %want
+  br i1 %few, label %make, label %exit
+make:
+  %place = sext i32 %have to i64
+  %slot = getelementptr i64, ptr @threads, i64 %place
+  %code = call i32 @pthread_create(ptr %slot, ptr null, ptr @worker, ptr null)
+  %good = icmp eq i32 %code, 0
+  br i1 %good, label %made, label %refused
+made:
+  %more = add i32 %have, 1
+  store i32 %more, ptr @started, align 4
+  br label %next
+refused:
+  store i32 %have, ptr @wanted, align 4
+  br label %exit
+exit:
+  %restored = call i32 @pthread_sigmask(i32 2, ptr %old, ptr null)
+  ret void
+}
+
+define void @te_parallel_for(ptr %function, ptr %environment, i64 %count, i64 %grain) nounwind {
+entry:
+  %some = icmp sgt i64 %count, 0
+  br i1 %some, label %size, label %exit
+size:
+  %small = icmp sle i64 %count, %grain
+  %want = load atomic i32, ptr @wanted monotonic, align 4
+  %single = icmp eq i32 %want, 0
+  %alone = or i1 %small, %single
+  br i1 %alone, label %serial, label %try
+try:
+  %exchange = cmpxchg ptr @lock, i32 0, i32 1 acquire monotonic, align 4
+  %mine = extractvalue { i32, i1 } %exchange, 1
+  br i1 %mine, label %locked, label %serial
+serial:
+  call void %function(ptr %environment, i64 0, i64 %count)
+  ret void
+locked:
+  %have = load i32, ptr @started, align 4
+  %wanted.now = load i32, ptr @wanted, align 4
+  %missing = icmp slt i32 %have, %wanted.now
+  br i1 %missing, label %start, label %publish
+start:
+  call void @start_workers()
+  br label %publish
+publish:
+  %workers = load i32, ptr @started, align 4
+  %hands = add i32 %workers, 1
+  %hands.wide = sext i32 %hands to i64
+  %pieces = mul i64 %hands.wide, 8
+  %share = sdiv i64 %count, %pieces
+  %chunk = call i64 @llvm.smax.i64(i64 %share, i64 %grain)
+  store ptr %function, ptr @function, align 8
+  store ptr %environment, ptr @environment, align 8
+  store i64 %count, ptr @count, align 8
+  store i64 %chunk, ptr @chunk, align 8
+  store atomic i64 0, ptr @next monotonic, align 8
+  %word = load atomic i64, ptr @state monotonic, align 8
+  %later = add i64 %word, 4294967296
+  %opened = or i64 %later, OPEN
+  store atomic i64 %opened, ptr @state seq_cst, align 8
+  %bumped = atomicrmw add ptr @wake, i32 1 seq_cst, align 4
+  %asleep = load atomic i32, ptr @sleepers seq_cst, align 4
+  %any = icmp ne i32 %asleep, 0
+  br i1 %any, label %rouse, label %run
+rouse:
+  %least = sub i64 %count, 1
+  %chunks = sdiv i64 %least, %chunk
+  %useful = call i64 @llvm.smin.i64(i64 %chunks, i64 2147483647)
+  %woken = call i64 (i64, ...) @syscall(i64 FUTEX, ptr @wake, i64 129, i64 %useful, ptr null, ptr null, i64 0)
+  br label %run
+run:
+  call void @take_chunks(ptr %function, ptr %environment, i64 %count, i64 %chunk)
+  %closing = xor i64 OPEN, -1
+  %closed = atomicrmw and ptr @state, i64 %closing acq_rel, align 8
+  br label %join
+join:
+  %turns = phi i64 [ 0, %run ], [ %turned, %again ]
+  %now = load atomic i64, ptr @state acquire, align 8
+  %inside = and i64 %now, 65535
+  %empty = icmp eq i64 %inside, 0
+  br i1 %empty, label %unlock, label %wait
+wait:
+  %patient = icmp slt i64 %turns, SPINS
+  br i1 %patient, label %pause, label %yield
+pause:
+  PAUSE
+  br label %again
+yield:
+  %yielded = call i32 @sched_yield()
+  br label %again
+again:
+  %turned = add i64 %turns, 1
+  br label %join
+unlock:
+  store atomic i32 0, ptr @lock release, align 4
+  br label %exit
+exit:
+  ret void
+}
+
+define internal void @take_lock() nounwind {
+entry:
+  br label %try
+try:
+  %exchange = cmpxchg ptr @lock, i32 0, i32 1 acquire monotonic, align 4
+  %mine = extractvalue { i32, i1 } %exchange, 1
+  br i1 %mine, label %exit, label %wait
+wait:
+  %yielded = call i32 @sched_yield()
+  br label %try
+exit:
+  ret void
+}
+
+define internal void @stop_workers() nounwind {
+entry:
+  store atomic i32 1, ptr @stopping seq_cst, align 4
+  %bumped = atomicrmw add ptr @wake, i32 1 seq_cst, align 4
+  %woken = call i64 (i64, ...) @syscall(i64 FUTEX, ptr @wake, i64 129, i64 2147483647, ptr null, ptr null, i64 0)
+  br label %next
+next:
+  %have = load i32, ptr @started, align 4
+  %some = icmp sgt i32 %have, 0
+  br i1 %some, label %join, label %exit
+join:
+  %last = sub i32 %have, 1
+  %place = sext i32 %last to i64
+  %slot = getelementptr i64, ptr @threads, i64 %place
+  %thread = load i64, ptr %slot, align 8
+  %joined = call i32 @pthread_join(i64 %thread, ptr null)
+  store i32 %last, ptr @started, align 4
+  br label %next
+exit:
+  store atomic i32 0, ptr @stopping seq_cst, align 4
+  ret void
+}
+
+define void @te_pool_set(i32 %workers) nounwind {
+entry:
+  call void @take_lock()
+  store atomic i32 %workers, ptr @wanted monotonic, align 4
+  %have = load i32, ptr @started, align 4
+  %many = icmp sgt i32 %have, %workers
+  br i1 %many, label %stop, label %exit
+stop:
+  call void @stop_workers()
+  br label %exit
+exit:
+  store atomic i32 0, ptr @lock release, align 4
+  ret void
+}
+
+define void @te_pool_stop() nounwind {
+entry:
+  call void @take_lock()
+  call void @stop_workers()
+  store atomic i32 0, ptr @lock release, align 4
+  ret void
+}
+
+define void @te_pool_reset() nounwind {
+entry:
+  store i32 0, ptr @started, align 4
+  store i32 0, ptr @sleepers, align 4
+  store i32 0, ptr @stopping, align 4
+  store i64 0, ptr @state, align 8
+  store atomic i32 0, ptr @lock seq_cst, align 4
+  ret void
+}
+
+define i32 @te_pool_started() nounwind {
+entry:
+  %have = load atomic i32, ptr @started monotonic, align 4
+  ret i32 %have
+}
+"""
