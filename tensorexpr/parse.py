@@ -227,9 +227,11 @@ class _Reader:
         results: list[tuple[str, str, str]] = []
         with self.binding([step]):
             for inner in statement.body:
-                if isinstance(inner, ast.AnnAssign) and _called(inner.value) == "state":
+                if isinstance(inner, ast.AnnAssign) and isinstance(inner.value, ast.Call) and _called(inner.value) == "state":
+                    if len(inner.value.args) != 1:
+                        self.fail(inner, "expected state(tensor), got something else")
                     states.append((self.declare(inner), self.type(inner.annotation)))
-                    inits.append(self.name(inner.value.args[0]))  # type: ignore[union-attr]
+                    inits.append(self.name(inner.value.args[0]))
                 elif isinstance(inner, ast.Assign):
                     results.append(self.result(inner))
                 else:

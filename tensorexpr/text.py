@@ -266,7 +266,7 @@ class _Writer:
         doc, own = self.bare(expr, inner)
         if own < level:
             return bracketed("(", [doc], ")")
-        return Indent(doc) if own < _ATOM else doc
+        return Indent(doc) if own < _UNARY else doc
 
     @staticmethod
     def infix_of(expr: Expr) -> tuple[str, int] | None:

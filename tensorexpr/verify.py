@@ -1,7 +1,7 @@
 """What every program satisfies, and the check of it. `run_passes` verifies after each pass.
 
 1. Names: every tensor is named once in the whole program: inputs, constants, results of definitions, and inside scans
-   the states and the results of the body. Names of indices and sizes are Python identifiers other than `inf` and `nan`.
+   the states and the results of the body. Names are Python identifiers, those of indices and sizes not `inf` or `nan`.
 2. Sizes: `Program.sizes` lists every symbolic size that occurs, each once.
 3. Order: a definition reads only inputs, constants, results of definitions before it, and inside a scan its states.
 4. Ranks: an access has one index per axis of its tensor.
@@ -109,6 +109,8 @@ class _Verifier:
                 self.fail("outputs", f"expected the name of a tensor of the program, got {output}")
 
     def declare(self, name: str, type_: TensorType) -> None:
+        if not name.isidentifier() or keyword.iskeyword(name):
+            self.fail("names", f"expected an identifier for a tensor, got {name!r}")
         if name in self.taken:
             self.fail("names", f"expected each tensor to be named once, got {name} twice")
         self.taken.add(name)

@@ -96,7 +96,11 @@ def random_program(
     """A random program of one to five definitions, all outputs among them, the last one always an output."""
     rng = seed if isinstance(seed, random.Random) else random.Random(seed)
     left_out = set(without) | (set(_NOT_DIFFERENTIABLE) if differentiable else set())
-    pool = (dtypes.float64,) if differentiable else (dtypes.float32, dtypes.float64) if floats_only else _DTYPES
+    if differentiable or floats_only:
+        pool = (dtypes.float64,) if differentiable else (dtypes.float32, dtypes.float64)
+    else:
+        main = rng.choice(_DTYPES)  # few dtypes in one program, so that its tensors read each other
+        pool = (*[main] * 5, *rng.sample(_DTYPES, 2))
     return _Writer(rng, exact, differentiable, frozenset(left_out), pool).program(definitions or rng.choice((1, 2, 2, 3, 3, 4, 5)))
 
 
@@ -165,7 +169,7 @@ class _Writer:
         rng = self.rng
         if self.sizes and rng.random() < 0.5:
             return self.symbolic(rng.choice(self.sizes), rng.choice((1, 1, 1, 2, 3)), rng.choice((0, 0, 0, 1, 2)))
-        return const(0 if self.may("zero", 0.02) else rng.choice((1, 2, 2, 3, 3, 4, 5, 6)))
+        return const(0 if self.may("zero", 0.015) else rng.choice((1, 2, 2, 3, 3, 4, 4, 5, 6)))
 
     @staticmethod
     def symbolic(size: str, factor: int, offset: int) -> Expr:
@@ -302,7 +306,9 @@ class _Writer:
         rng = self.rng
         assert isinstance(stop, Const)
         length = stop.value
-        form, low, high = self.form(scope)
+        if not scope and "data" in self.without:
+            return const(rng.randint(0, length - 1))
+        form, low, high = self.form(scope) if scope else (const(0), None, None)
         if low is not None and high is not None and high - low < length:
             return _shifted(form, rng.randint(-low, length - 1 - high))
         if low is not None and high is not None and low >= 0 and self.may("divmod", 0.4):
@@ -311,6 +317,8 @@ class _Writer:
             found = self.picked(length, scope)
             if found is not None:
                 return found
+        if not scope:
+            return const(rng.randint(0, length - 1))
         if self.may("clamp", 0.3):
             return apply("maximum", apply("minimum", form, const(length - 1)), const(0))
         if self.may("divmod", 0.7):
@@ -321,8 +329,6 @@ class _Writer:
         """A random sum of multiples of indices, with its range."""
         rng = self.rng
         chosen = rng.sample(scope, min(len(scope), rng.choice((1, 1, 1, 2, 2))))
-        if not chosen:
-            return const(0), 0, 0
         form: Expr | None = None
         low: int | None = 0
         high: int | None = 0
@@ -345,7 +351,12 @@ class _Writer:
     def picked(self, length: int, scope: tuple[Loop, ...]) -> Expr | None:
         """An index that comes from data: from an input made for it, another integer tensor, or an argmax."""
         rng = self.rng
-        if rng.random() < 0.5:
+        kind = rng.random()
+        if kind < 0.2 and "argmax" not in self.without:
+            loop = self.loop(const(length), scope)
+            value = self.leaf(rng.choice(self.pool), (*scope, loop))
+            return Reduce(Combiner("argmax"), (value.expr,), (Axis(loop.name, const(0), const(length)),))
+        if kind < 0.6:
             usable = [o for o in scope if o.low == 0 and (isinstance(o.stop, Const) or _linear(o.stop) is not None)]
             loop = rng.choice(usable) if usable and rng.random() < 0.9 else None
             name = self.fresh(f"pick{length}_")
@@ -357,6 +368,8 @@ class _Writer:
 
     def condition(self, scope: tuple[Loop, ...]) -> Expr:
         rng = self.rng
+        if not scope:
+            return Const(rng.random() < 0.5, dtypes.bool_) if "data" in self.without else self.leaf(dtypes.bool_, scope).expr
         form, low, high = self.form(scope)
         kind = rng.random()
         if kind < 0.2 and "data" not in self.without:
@@ -390,7 +403,8 @@ class _Writer:
                 max(taken.grain, other.grain),
             )
         if self.may("casts", 0.08):
-            return self.cast(dtype, scope, depth, budget)
+            source = rng.choice([d for d in self.pool if d is not dtype] or [dtype])
+            return self.cast(self.value(source, scope, depth - 1, budget), dtype)
         a = self.value(dtype, scope, depth - 1, budget)
         if dtype.is_bool:
             return self.logical(a, scope, depth, budget)
@@ -398,8 +412,8 @@ class _Writer:
 
     def leaf(self, dtype: DType, scope: tuple[Loop, ...]) -> Value:
         rng = self.rng
-        if rng.random() < 0.85:
-            found = self.read(dtype, scope)
+        if rng.random() < 0.9:
+            found = self.read(dtype, scope) or (self.converted(dtype, scope) if "casts" not in self.without else None)
             if found is not None:
                 return found
         finite = [loop for loop in scope if loop.high is not None]
@@ -416,7 +430,8 @@ class _Writer:
     def read(self, dtype: DType, scope: tuple[Loop, ...]) -> Value | None:
         """A read of some tensor of this dtype, None if none can be read here."""
         candidates = [name for name, s in self.sources.items() if s.dtype is dtype]
-        self.rng.shuffle(candidates)
+        # Later tensors first more often than not, so that programs are chains rather than stars.
+        candidates.sort(key=lambda name: self.rng.random() - 0.1 * list(self.sources).index(name))
         for name in candidates:
             source = self.sources[name]
             indices: list[Expr] = []
@@ -428,7 +443,7 @@ class _Writer:
                     index = Index(self.rng.choice(matching).name)
                 elif isinstance(stop, Const) and stop.value > 0:
                     index = self.bounded(stop, scope)
-                    if guard is None and scope and self.may("guard", 0.1):
+                    if guard is None and scope and self.may("guard", 0.15):
                         index, guard = self.guarded(stop.value, scope)
                 else:
                     index = self.exactly(stop, scope)
@@ -447,9 +462,14 @@ class _Writer:
         form = _shifted(self.form(scope)[0], self.rng.randint(-2, 1))
         return form, apply("and", apply("ge", form, const(0)), apply("lt", form, const(length)))
 
-    def cast(self, dtype: DType, scope: tuple[Loop, ...], depth: int, budget: int) -> Value:
-        source = self.rng.choice([d for d in self.pool if d is not dtype] or [dtype])
-        inner = self.value(source, scope, depth - 1, budget)
+    def converted(self, dtype: DType, scope: tuple[Loop, ...]) -> Value | None:
+        """A read of a tensor of another dtype, cast."""
+        others = list(dict.fromkeys(s.dtype for s in self.sources.values() if s.dtype is not dtype))
+        found = self.read(self.rng.choice(others), scope) if others else None
+        return None if found is None else self.cast(found, dtype)
+
+    def cast(self, inner: Value, dtype: DType) -> Value:
+        source = inner.expr.dtype
         if dtype.is_float and source.is_integer:
             return Value(Cast(dtype, apply("mod", inner.expr, Const(5, source))), 5.0)
         if dtype.is_float and source.is_float:
@@ -615,8 +635,9 @@ class _Writer:
             factor = self.tame(self.leaf(dtype, inner), dtype, 1.0)
             identity, values = (Const(1, dtype), Const(0, dtype)), (factor.expr, value.expr)
         combiner = Combiner("reduce" if kind else "first_largest", (a0, a1), (b0, b1), results, identity)
-        component = 0 if second is not dtype else rng.randint(0, 1)
-        return Value(Reduce(combiner, values, axes, where, component), 2.0 * points)
+        first, other = (Reduce(combiner, values, axes, where, component) for component in (0, 1))
+        expr = first if second is not dtype else rng.choice((first, other, apply("sub", first, other)))
+        return Value(expr, 4.0 * points)
 
 
 def _linear(expr: Expr) -> tuple[str, int, int] | None:
