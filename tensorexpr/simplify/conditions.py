@@ -1,0 +1,189 @@
+"""Conditions in normal form: comparisons of integers decided by what is known, conjunctions without what follows from the rest.
+
+A comparison of integers is written with positive terms on both sides and without common factors; between two forms that
+mean the same (``i < 4``, ``i <= 3``) ranges are half-open as in Python when one side is a literal, else the literal is the
+smaller one. A congruence reads ``x % m == r``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import gcd
+
+from tensorexpr import dtypes
+from tensorexpr.integers import Affine, Constraint, congruent
+from tensorexpr.ir import FALSE, TRUE, Apply, Expr, apply, conjuncts, const
+from tensorexpr.simplify.context import COMPARISONS, Context
+from tensorexpr.simplify.indices import Term, add_up, reduced, summands
+from tensorexpr.traversal import size_names
+
+ORDER = ("lt", "le", "gt", "ge")
+
+
+def decided(condition: Expr, context: Context) -> Expr | None:
+    """TRUE or FALSE where what is known here decides a condition, else None."""
+    known = context.truths.get(condition)
+    if known is not None:
+        return TRUE if known else FALSE
+    if not isinstance(condition, Apply):
+        return None
+    if condition.op.name == "ne":
+        opposite = decided(apply("eq", *condition.args), context)
+        return None if opposite is None else (FALSE if opposite == TRUE else TRUE)
+    found = context.arithmetic.constraints(condition)
+    if found is None:
+        return None
+    if all(context.implies(c) for c in found):
+        return TRUE
+    return FALSE if any(context.excludes(c) for c in found) else None
+
+
+def normal_comparison(condition: Apply, context: Context) -> Expr:
+    """The normal form of a comparison of two int64 expressions that cannot overflow; the same object if it has it already."""
+    name = condition.op.name
+    left, right = (context.arithmetic.form(a) for a in condition.args)
+    difference = reduced(left - right, context)
+    terms, constant = summands(difference, context)
+    if not terms:
+        constraint = COMPARISONS["eq" if name == "ne" else name](constant, 0)
+        return TRUE if constraint.is_true != (name == "ne") else FALSE
+    if name in ("eq", "ne"):
+        result = _congruence(name, terms, constant, context) or _equality(name, terms, constant)
+    else:
+        result = _inequality(name, terms, constant)
+    return condition if result is None or result == condition else result
+
+
+def _split(terms: list[Term]) -> tuple[list[Term], list[Term]]:
+    """The terms with positive coefficients, and the others negated."""
+    return [t for t in terms if t[0] > 0], [(-c, e, k) for c, e, k in terms if c < 0]
+
+
+def _turned(terms: list[Term]) -> bool:
+    """Whether the sides are better exchanged: nothing on the left, or only sizes there and indices on the right."""
+    left, right = _split(terms)
+    return not left or (bool(right) and all(_is_size(t) for t in left) and not all(_is_size(t) for t in right))
+
+
+def _is_size(term: Term) -> bool:
+    return term[2][0] >= 2
+
+
+def _divided(terms: list[Term]) -> tuple[list[Term], int]:
+    common = gcd(*(c for c, _, _ in terms))
+    return [(c // common, e, k) for c, e, k in terms], common
+
+
+def _equality(name: str, terms: list[Term], constant: int) -> Expr | None:
+    terms, common = _divided(terms)
+    if constant % common:
+        return FALSE if name == "eq" else TRUE
+    constant //= common
+    if _turned(terms):
+        terms, constant = [(-c, e, k) for c, e, k in terms], -constant
+    left, right = _split(terms)
+    sides = (add_up(left, 0), add_up(right, -constant))
+    return None if sides[0] is None or sides[1] is None else apply(name, *sides)
+
+
+def _congruence(name: str, terms: list[Term], constant: int, context: Context) -> Expr | None:
+    """``e % m == r`` with e without literal, where the comparison is about one remainder."""
+    if len(terms) != 1 or abs(terms[0][0]) != 1:
+        return None
+    remainder = terms[0][1]
+    if not isinstance(remainder, Apply) or remainder.op.name != "mod":
+        return None
+    rest = -constant * terms[0][0]
+    modulus = context.arithmetic.form(remainder.args[1])
+    if not modulus.is_constant:
+        return None
+    if not 0 <= rest < modulus.constant:
+        return FALSE if name == "eq" else TRUE
+    least = congruent(context.arithmetic.form(remainder.args[0]) - rest, modulus.constant)
+    parts, rest = summands(least.expr, context)
+    if len(parts) != 1 or abs(parts[0][0]) != 1:
+        return None
+    return apply(name, parts[0][1], const(-rest * parts[0][0]))
+
+
+def _inequality(name: str, terms: list[Term], constant: int) -> Expr | None:
+    """``P <= N + k`` or ``P >= N + k`` in the nicer of its two forms, from ``P - N + constant (name) 0``."""
+    upper = name in ("lt", "le")
+    if _turned(terms):
+        terms, constant, upper, name = [(-c, e, k) for c, e, k in terms], -constant, not upper, {"lt": "gt", "gt": "lt"}.get(name, name)
+    terms, common = _divided(terms)
+    bound = -constant
+    if upper:
+        bound = (bound - (name == "lt")) // common
+    else:
+        bound = -((-bound - (name == "gt")) // common)
+    left, right = _split(terms)
+    if upper:
+        strict = not right or abs(bound + 1) < abs(bound)
+        sides = (add_up(left, 0), add_up(right, bound + strict))
+    else:
+        strict = bool(right) and abs(bound - 1) < abs(bound)
+        sides = (add_up(left, 0), add_up(right, bound - strict))
+    if sides[0] is None or sides[1] is None:
+        return None
+    return apply(("lt" if strict else "le") if upper else ("gt" if strict else "ge"), *sides)
+
+
+def split_extremum(condition: Expr, context: Context) -> Expr | None:
+    """a < minimum(b, c) -> a < b and a < c;  a > maximum(b, c) -> a > b and a > c, and mirrored, for index arithmetic"""
+    if not isinstance(condition, Apply) or condition.op.name not in ORDER:
+        return None
+    if not all(a.dtype is dtypes.int64 and context.arithmetic.pure(a) for a in condition.args):
+        return None
+    for at, other in ((1, 0), (0, 1)):
+        smaller = (condition.op.name in ("lt", "le")) == (at == 1)
+        side = condition.args[at]
+        if isinstance(side, Apply) and side.op.name == ("minimum" if smaller else "maximum"):
+            parts = [Apply(condition.op, (condition.args[other], a) if at == 1 else (a, condition.args[other])) for a in side.args]
+            return apply("and", *parts)
+    return None
+
+
+def needed(parts: list[Expr], context: Context) -> list[Expr] | None:
+    """The conditions without those that follow from the others here; None where they contradict each other.
+
+    The most complicated ones are the first to go. Conditions that are not comparisons of integers stay.
+    """
+    known = {part: context.arithmetic.constraints(part) for part in parts}
+    affine = [part for part in parts if known[part] is not None]
+    if not affine or (len(affine) == 1 and len(parts) == 1):
+        return parts
+    if context.assuming(affine).is_empty():
+        return None
+    kept = list(parts)
+    for part in sorted(affine, key=lambda p: _weight(known[p], p), reverse=True):
+        others = [p for p in kept if p is not part]
+        inner = context.assuming(p for p in others if known[p] is not None)
+        if all(inner.implies(c) for c in known[part] or ()):
+            kept = others
+    return kept
+
+
+def _weight(constraints: tuple[Constraint, ...] | None, part: Expr) -> tuple[bool, int, int, int]:
+    expr = constraints[0].expr if constraints else Affine.of(0)
+    return (expr.has_division(), len(expr.terms), len(size_names(part)), sum(abs(f) for _, f in expr.terms))
+
+
+def joined(parts: list[Expr], original: Expr) -> Expr:
+    """The conjunction of the parts, the original where nothing changed."""
+    before = list(conjuncts(original))
+    if len(before) == len(parts) and all(a is b for a, b in zip(before, parts, strict=True)):
+        return original
+    result: Expr | None = None
+    for part in parts:
+        result = part if result is None else apply("and", result, part)
+    return TRUE if result is None else result
+
+
+def disjuncts(condition: Expr) -> Iterator[Expr]:
+    """The conditions whose disjunction `condition` is, left to right."""
+    if isinstance(condition, Apply) and condition.op.name == "or" and condition.dtype.is_bool:
+        for arg in condition.args:
+            yield from disjuncts(arg)
+    else:
+        yield condition

@@ -1,0 +1,390 @@
+"""What is known where an expression stands: ranges of indices and sizes, guards passed, and questions about them.
+
+A `Context` grows inward by axes and conditions and never changes. It answers from intervals first and asks the integer
+sets of `tensorexpr.integers` only where intervals do not decide; a set that is too complex counts as "not known".
+
+**Arithmetic**: index arithmetic (int64 over indices, sizes and literals, and whatever stands in a subscript or a bound) is
+assumed not to overflow. Integers read from tensors may be anything of their dtype, so sums and products of them take part
+only where their range shows that they cannot wrap around (`exact`); else they are opaque.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from tensorexpr import dtypes
+from tensorexpr.integers import Affine, Constraint, Domain, DomainTooComplex, FloorDiv, eq, ge, gt, le, lt
+from tensorexpr.ir import Access, Apply, Axis, Cast, Const, Expr, Index, Reduce, Size, conjuncts
+from tensorexpr.regions import Opaque, affine_of, bound_constraints
+from tensorexpr.text import print_expr
+from tensorexpr.traversal import negate
+
+Interval = tuple[int | None, int | None]
+
+INDEX_LIMIT = 1 << 48
+"""Index arithmetic is assumed to stay below this in magnitude where it meets integers of a tensor."""
+
+COMPARISONS = {"lt": lt, "le": le, "gt": gt, "ge": ge, "eq": eq}
+CHAIN = ("add", "sub", "mul", "neg", "floordiv", "mod", "minimum", "maximum", "abs")
+
+
+@dataclass(slots=True)
+class NamedOpaque(Opaque):
+    """Opaque expressions named by their text, so that the order of terms does not depend on who was seen first."""
+
+    _by_name: dict[str, Expr] = field(default_factory=dict)
+
+    def name_of(self, expr: Expr) -> str:
+        found = self.names.get(expr)
+        if found is None:
+            found = "?" + print_expr(expr)
+            while found in self._by_name:
+                found += "'"
+            self.names[expr] = found
+            self._by_name[found] = expr
+        return found
+
+    def expression(self, name: str) -> Expr | None:
+        """The expression behind an opaque name, None for the name of an index or a size."""
+        return self._by_name.get(name)
+
+
+class Arithmetic:
+    """Forms and ranges of integer expressions, shared by all contexts of one simplification."""
+
+    def __init__(self, sizes: Iterable[str]) -> None:
+        self.opaque = NamedOpaque()
+        self.sizes = tuple(sizes)
+        self._spans: dict[Expr, tuple[int, int] | None] = {}
+        self._pure: dict[Expr, bool] = {}
+        self._forms: dict[Expr, Affine] = {}
+
+    def form(self, expr: Expr) -> Affine:
+        """The quasi-affine form of an integer expression, with opaque names for what has none."""
+        found = self._forms.get(expr)
+        if found is None:
+            found = affine_of(expr, self.opaque)
+            assert found is not None
+            self._forms[expr] = found
+        return found
+
+    def pure(self, expr: Expr) -> bool:
+        """Whether an expression is index arithmetic alone: indices, sizes, literals and operations on them."""
+        found = self._pure.get(expr)
+        if found is None:
+            match expr:
+                case Index() | Size() | Const():
+                    found = True
+                case Apply():
+                    found = all(self.pure(a) for a in expr.args)
+                case Cast():
+                    found = expr.dtype is dtypes.int64 and self.pure(expr.arg)
+                case _:
+                    found = False
+            self._pure[expr] = found
+        return found
+
+    def exact(self, expr: Expr) -> bool:
+        """Whether an integer expression cannot wrap around, so that its value is that of its form."""
+        return self.span(expr) is not None
+
+    def span(self, expr: Expr) -> tuple[int, int] | None:
+        """A range that contains the values of an integer expression, None where a part of its form may wrap around."""
+        if expr in self._spans:
+            return self._spans[expr]
+        found = self._span(expr)
+        self._spans[expr] = found
+        return found
+
+    def _span(self, expr: Expr) -> tuple[int, int] | None:
+        whole = (int(expr.dtype.least), int(expr.dtype.greatest))
+        if isinstance(expr, Const):
+            return (int(expr.value), int(expr.value))
+        if isinstance(expr, Reduce) and expr.combiner.name in ("argmax", "argmin"):
+            return (0, INDEX_LIMIT)
+        if expr.dtype is not dtypes.int64:
+            return whole
+        if self.pure(expr):
+            return (-INDEX_LIMIT, INDEX_LIMIT)
+        if isinstance(expr, Cast) and (expr.arg.dtype.is_integer or expr.arg.dtype.is_bool) and expr.arg.dtype is not dtypes.uint64:
+            return self.span(expr.arg) if expr.arg.dtype.is_integer else (0, 1)
+        if not isinstance(expr, Apply) or expr.op.name not in CHAIN:
+            return whole
+        parts = [self.span(a) for a in expr.args]
+        if any(p is None for p in parts):
+            return None
+        low, high = _combined(expr.op.name, [p for p in parts if p is not None])
+        return (low, high) if whole[0] <= low and high <= whole[1] else None
+
+    def constraints(self, condition: Expr) -> tuple[Constraint, ...] | None:
+        """What one comparison of integers says, None where it says nothing that an integer set can hold."""
+        if not isinstance(condition, Apply) or condition.op.name not in COMPARISONS:
+            return None
+        left, right = condition.args
+        if not left.dtype.is_integer or not (self.exact(left) and self.exact(right)):
+            return None
+        return (COMPARISONS[condition.op.name](self.form(left), self.form(right)),)
+
+    def facts(self, name: str) -> Iterator[Constraint]:
+        """What holds for an opaque name anywhere: a minimum is at most its operands, a cast keeps within its source's range."""
+        expr = self.opaque.expression(name)
+        if not isinstance(expr, Apply | Cast | Access | Reduce):
+            return
+        span = self.span(expr)
+        if span is not None and not self.pure(expr):
+            low, high = span
+            if low > expr.dtype.least:
+                yield ge(name, low)
+            if high < expr.dtype.greatest:
+                yield le(name, high)
+        if not isinstance(expr, Apply) or expr.op.name not in ("minimum", "maximum", "abs"):
+            return
+        for arg in expr.args:
+            if not self.exact(arg):
+                continue
+            match expr.op.name:
+                case "minimum":
+                    yield le(name, self.form(arg))
+                case "maximum":
+                    yield ge(name, self.form(arg))
+                case "abs":
+                    yield ge(name, self.form(arg))
+                    yield ge(name, -self.form(arg))
+                    yield ge(name, 0)
+
+
+def _combined(name: str, parts: list[tuple[int, int]]) -> tuple[int, int]:
+    low, high = parts[0]
+    if name == "neg":
+        return -high, -low
+    if name == "abs":
+        return (0 if low <= 0 <= high else min(abs(low), abs(high))), max(abs(low), abs(high))
+    other_low, other_high = parts[1]
+    match name:
+        case "add":
+            return low + other_low, high + other_high
+        case "sub":
+            return low - other_high, high - other_low
+        case "mul":
+            corners = [a * b for a in parts[0] for b in parts[1]]
+            return min(corners), max(corners)
+        case "minimum":
+            return min(low, other_low), min(high, other_high)
+        case "maximum":
+            return max(low, other_low), max(high, other_high)
+        case "mod":
+            return min(0, other_low), max(0, other_high)
+    return -max(abs(low), abs(high)), max(abs(low), abs(high))
+
+
+class Context:
+    """Axes entered and conditions known, outermost first, with answers to questions about integers.
+
+    `depths` orders indices from the outside in, `truths` holds conditions that are known to be true or false as they
+    stand, `fixed` the indices that have one value.
+    """
+
+    __slots__ = ("arithmetic", "constraints", "depths", "truths", "fixed", "memo", "_box", "_rectangular", "_domains", "_ranges", "_answers")
+
+    def __init__(
+        self,
+        arithmetic: Arithmetic,
+        constraints: tuple[Constraint, ...],
+        depths: dict[str, int],
+        truths: dict[Expr, bool],
+        fixed: dict[str, Expr],
+    ) -> None:
+        self.arithmetic = arithmetic
+        self.constraints = constraints
+        self.depths = depths
+        self.truths = truths
+        self.fixed = fixed
+        self.memo: dict[tuple[Expr, bool], Expr] = {}
+        self._box: dict[str, Interval] = {}
+        self._rectangular: dict[str, bool] = {}
+        for one in constraints:
+            self._enter(one)
+        self._domains: Domain | None = None
+        self._ranges: dict[Affine, Interval] = {}
+        self._answers: dict[Constraint, bool] = {}
+
+    @classmethod
+    def outermost(cls, arithmetic: Arithmetic) -> Context:
+        """The context in which nothing is known but that sizes are not negative."""
+        return cls(arithmetic, tuple(ge(size, 0) for size in arithmetic.sizes), {}, {}, {})
+
+    def _enter(self, one: Constraint) -> None:
+        terms = one.expr.terms
+        if len(terms) == 1 and isinstance(terms[0][0], str) and abs(terms[0][1]) == 1:
+            name, factor = terms[0]
+            bound = -one.expr.constant * factor
+            low, high = self._box.get(name, (None, None))
+            if factor > 0 or one.is_equality:
+                low = bound if low is None else max(low, bound)
+            if factor < 0 or one.is_equality:
+                high = bound if high is None else min(high, bound)
+            self._box[name] = (low, high)
+        else:
+            for name in one.names():
+                self._rectangular[name] = False
+
+    # -- growing -----------------------------------------------------------------------------------------------------
+
+    def inside(self, axis: Axis) -> Context:
+        """The context within an axis, whose bounds are simplified already."""
+        found, _ = bound_constraints(axis.index, axis, self.arithmetic.opaque)
+        fixed = self.fixed
+        if self.arithmetic.pure(axis.start) and self.arithmetic.form(axis.stop) - self.arithmetic.form(axis.start) == Affine.of(1):
+            fixed = {**fixed, axis.index: axis.start}
+        depths = {**self.depths, axis.index: len(self.depths)}
+        return Context(self.arithmetic, (*self.constraints, *found), depths, self.truths, fixed)
+
+    def assuming(self, conditions: Iterable[Expr]) -> Context:
+        """The context where all of the conditions hold, too."""
+        added: list[Constraint] = []
+        truths = dict(self.truths)
+        for condition in conditions:
+            for part in conjuncts(condition):
+                truths[part] = True
+                truths[negate(part)] = False
+                added.extend(self.arithmetic.constraints(part) or ())
+        if len(truths) == len(self.truths):
+            return self
+        return Context(self.arithmetic, (*self.constraints, *added), self.depths, truths, self.fixed)
+
+    # -- asking ------------------------------------------------------------------------------------------------------
+
+    def domain(self, names: Iterable[str] = ()) -> Domain:
+        """The integer set of everything known, over all names that occur in it and those asked for."""
+        present = self._domains
+        wanted = [n for n in names if present is None or n not in present.sizes]
+        if present is not None and not wanted:
+            return present
+        found = dict.fromkeys(present.sizes if present is not None else (n for c in self.constraints for n in c.names()))
+        constraints = list(present.constraints if present is not None else self.constraints)
+        open_names = [*([] if present is not None else found), *wanted]
+        while open_names:
+            name = open_names.pop()
+            found.setdefault(name)
+            if name.startswith("?"):
+                for fact in (*self.arithmetic.facts(name), *self._local_facts(name)):
+                    constraints.append(fact)
+                    open_names.extend(n for n in fact.names() if n not in found)
+        self._domains = Domain((), constraints, tuple(found))
+        return self._domains
+
+    def _local_facts(self, name: str) -> Iterator[Constraint]:
+        """What holds for an opaque quotient, remainder or product by what is known here about its operands."""
+        expr = self.arithmetic.opaque.expression(name)
+        if not isinstance(expr, Apply) or expr.op.name not in ("mod", "floordiv", "mul") or not self.arithmetic.exact(expr):
+            return
+        left, right = (self.arithmetic.form(a) for a in expr.args)
+        if name in left.names() or name in right.names():
+            return
+        if expr.op.name == "mod":
+            if self.quick_low(right) >= 0:
+                yield ge(name, 0)
+            if self.quick_low(right) >= 1:
+                yield lt(name, right)
+        elif self.quick_low(left) >= 0 and self.quick_low(right) >= 0:
+            yield ge(name, 0)
+            if expr.op.name == "floordiv":
+                yield le(name, left)
+            elif self.quick_low(left) >= 1:
+                yield ge(name, right)
+            if expr.op.name == "mul" and self.quick_low(right) >= 1:
+                yield ge(name, left)
+
+    def quick_low(self, form: Affine) -> float:
+        """A lower bound by intervals alone, minus infinity where there is none."""
+        low = self._interval(form)[0]
+        return float("-inf") if low is None else low
+
+    def is_empty(self) -> bool:
+        """Whether nothing satisfies what is known: the place is never reached."""
+        if any(c.is_false for c in self.constraints):
+            return True
+        if not self._rectangular:
+            return any(low is not None and high is not None and low > high for low, high in self._box.values())
+        try:
+            return self.domain().is_empty()
+        except DomainTooComplex:
+            return False
+
+    def implies(self, constraint: Constraint) -> bool:
+        """Whether a constraint holds wherever this place is reached."""
+        if constraint.is_true or constraint.is_false:
+            return constraint.is_true or self.is_empty()
+        found = self._answers.get(constraint)
+        if found is None:
+            found = self._answers[constraint] = self._implies(constraint)
+        return found
+
+    def _implies(self, constraint: Constraint) -> bool:
+        low, high = self._interval(constraint.expr)
+        if constraint.is_equality:
+            if low is not None and low == 0 == high:
+                return True
+            if (low is not None and low > 0) or (high is not None and high < 0):
+                return self.is_empty()
+        else:
+            if low is not None and low >= 0:
+                return True
+            if high is not None and high < 0:
+                return self.is_empty()
+        if self._independent(constraint.expr):
+            return self.is_empty()
+        try:
+            return self.domain(constraint.names()).implies(constraint)
+        except DomainTooComplex:
+            return False
+
+    def excludes(self, constraint: Constraint) -> bool:
+        """Whether a constraint fails wherever this place is reached."""
+        if not constraint.is_equality:
+            return self.implies(constraint.negate()[0])
+        low, high = self._interval(constraint.expr)
+        if (low is not None and low > 0) or (high is not None and high < 0):
+            return True
+        try:
+            return self.domain(constraint.names()).constrain(constraint).is_empty()
+        except DomainTooComplex:
+            return False
+
+    def range(self, form: Affine) -> Interval:
+        """The least and greatest value of a form here, None for a side that is not bounded or not known."""
+        found = self._ranges.get(form)
+        if found is None:
+            found = self._interval(form)
+            if not self._independent(form):
+                try:
+                    found = self.domain(form.names()).range(form)
+                except DomainTooComplex:
+                    pass
+            self._ranges[form] = found
+        return found
+
+    def quick_range(self, form: Affine) -> Interval:
+        """A range by intervals alone: never too narrow, perhaps too wide."""
+        return self._interval(form)
+
+    def _independent(self, form: Affine) -> bool:
+        """Whether interval arithmetic gives the exact range: names once each, bounded by numbers alone."""
+        return all(isinstance(a, str) and not a.startswith("?") and self._rectangular.get(a, True) for a, _ in form.terms)
+
+    def _interval(self, form: Affine) -> Interval:
+        low: int | None = form.constant
+        high: int | None = form.constant
+        for atom, factor in form.terms:
+            if isinstance(atom, FloorDiv):
+                bottom, top = self._interval(atom.numerator)
+                bottom = None if bottom is None else bottom // atom.denominator
+                top = None if top is None else top // atom.denominator
+            else:
+                bottom, top = self._box.get(atom, (None, None))
+            if factor < 0:
+                bottom, top = top, bottom
+            low = None if low is None or bottom is None else low + factor * bottom
+            high = None if high is None or top is None else high + factor * top
+        return low, high

@@ -1,0 +1,356 @@
+"""Expressions under their context: one walk from the outside in that knows axes, guards and ranges at every node.
+
+Integers of index arithmetic go through `indices`, conditions through `conditions`, everything else through the rule lists
+of its dtype. The branches of a `where` and the body of a reduction are simplified knowing their conditions.
+
+A condition that reads a tensor is never simplified by what stands beside it in a conjunction: it is evaluated also where
+the other conditions are false, and might then read out of bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cache
+
+from tensorexpr import dtypes
+from tensorexpr.ir import FALSE, TRUE, Access, Apply, Axis, Cast, Const, Expr, Index, Param, Reduce, Size, apply, conjunction, conjuncts, const
+from tensorexpr.rewrite import MOST_STEPS, RuleSet, endless, trace
+from tensorexpr.simplify.conditions import decided, disjuncts, joined, needed, normal_comparison, split_extremum
+from tensorexpr.simplify.context import Arithmetic, Context
+from tensorexpr.simplify.indices import divide, multiply, normal_index
+from tensorexpr.simplify.rules_common import COMMON_RULES, reads_nothing
+from tensorexpr.simplify.rules_float import FLOAT_RULES, REASSOCIATION_RULES, ZERO_SIGN_RULES
+from tensorexpr.simplify.rules_integer import INTEGER_RULES
+from tensorexpr.simplify.rules_reduce import REDUCE_RULES, identity
+from tensorexpr.traversal import map_children, negate, size_names
+
+_COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
+_SUMS = ("add", "sub", "mul", "neg", "floordiv", "mod")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a simplification may change: with `signed_zeros` False the sign of zeros, with `reassociate` the rounding, too."""
+
+    signed_zeros: bool = True
+    reassociate: bool = False
+
+
+STRICT = Options()
+
+
+@cache
+def _rules(kind: str, options: Options) -> RuleSet:
+    match kind:
+        case "float":
+            extra = REASSOCIATION_RULES if options.reassociate else () if options.signed_zeros else ZERO_SIGN_RULES
+            return RuleSet((*COMMON_RULES, *FLOAT_RULES, *extra))
+        case "integer":
+            return RuleSet((*COMMON_RULES, *INTEGER_RULES))
+        case "reduce":
+            return RuleSet(REDUCE_RULES)
+    return RuleSet(COMMON_RULES)
+
+
+def _kind(expr: Expr) -> str:
+    if isinstance(expr, Reduce):
+        return "reduce"
+    dtype = expr.args[-1].dtype if isinstance(expr, Apply) else expr.dtype
+    return "float" if dtype.is_float else "integer" if dtype.is_integer else "bool"
+
+
+def simplify_expr(
+    expr: Expr,
+    axes: Iterable[Axis] = (),
+    guards: Iterable[Expr] = (),
+    *,
+    signed_zeros: bool = True,
+    reassociate: bool = False,
+    subscript: bool = False,
+) -> Expr:
+    """`expr` in its simplest form inside `axes` (outermost first) and under `guards`; the same object when it has it already.
+
+    The value is kept at every point of the axes at which all guards hold, NaN, infinities and (unless `signed_zeros` is
+    False) the sign of zeros included; `reassociate` allows what holds in real arithmetic only. `subscript` says that an
+    integer expression stands in a subscript or a bound, where its arithmetic is assumed not to overflow.
+    """
+    axes, guards = tuple(axes), tuple(guards)
+    parts = [expr, *guards, *(e for axis in axes for e in (axis.start, axis.stop))]
+    simplifier = Simplifier(dict.fromkeys(n for e in parts for n in size_names(e)), Options(signed_zeros, reassociate))
+    context = simplifier.enter(axes, simplifier.outermost)
+    for guard in guards:
+        context = simplifier.assume(guard, context)
+    return simplifier.visit(expr, context, subscript)
+
+
+class Simplifier:
+    """One simplification: the contexts of one definition share its forms of integers."""
+
+    def __init__(self, sizes: Iterable[str], options: Options = STRICT) -> None:
+        self.options = options
+        self.arithmetic = Arithmetic(sizes)
+        self.outermost = Context.outermost(self.arithmetic)
+
+    def enter(self, axes: Iterable[Axis], context: Context) -> Context:
+        """The context inside axes that are taken as they are."""
+        for axis in axes:
+            context = context.inside(axis)
+        return context
+
+    def assume(self, condition: Expr, context: Context) -> Context:
+        """The context where a condition holds."""
+        return context.assuming([self.visit(condition, context), condition])
+
+    def visit(self, expr: Expr, context: Context, subscript: bool = False) -> Expr:
+        """The simplest form of an expression in a context; `subscript` where its integers are assumed not to overflow."""
+        match expr:
+            case Index():
+                return context.fixed.get(expr.name, expr)
+            case Const() | Size() | Param():
+                return expr
+        key = (expr, subscript)
+        found = context.memo.get(key)
+        if found is None:
+            found = self._simplest(expr, context, subscript)
+            context.memo[key] = found
+            context.memo.setdefault((found, subscript), found)
+        return expr if found == expr else found
+
+    def _simplest(self, expr: Expr, context: Context, subscript: bool) -> Expr:
+        result = expr
+        for _ in range(MOST_STEPS):
+            before = result
+            result = self._once(before, context, subscript)
+            if result == before:
+                return expr if result == expr else before
+            if context.memo.get((result, subscript)) is result:
+                return result
+            trace("in context", before, result)
+        raise endless(before, result)
+
+    def _once(self, expr: Expr, context: Context, subscript: bool) -> Expr:
+        """One step: the parts simplified, then the node itself."""
+        match expr:
+            case Access():
+                return map_children(expr, lambda index: self.visit(index, context, True))
+            case Cast():
+                return self._by_rules(map_children(expr, lambda arg: self.visit(arg, context)), context)
+            case Reduce():
+                return self._reduce(expr, context)
+            case Apply():
+                return self._apply(expr, context, subscript)
+        return expr
+
+    def _by_rules(self, expr: Expr, context: Context) -> Expr:
+        following = _rules(_kind(expr), self.options).step(expr)
+        if following is not None:
+            return following
+        if expr.dtype.is_bool:
+            known = decided(expr, context)
+            return expr if known is None else known
+        return expr
+
+    # -- operations --------------------------------------------------------------------------------------------------
+
+    def _apply(self, expr: Apply, context: Context, subscript: bool) -> Expr:
+        name = expr.op.name
+        if name == "where":
+            return self._where(expr, context, subscript)
+        if expr.dtype.is_bool and name in ("and", "or"):
+            result = self._and(expr, context) if name == "and" else self._or(expr, context)
+            return self._by_rules(result, context)
+        if name in _COMPARISONS:
+            return self._comparison(expr, context)
+        if expr.dtype is dtypes.int64:
+            sure = subscript or self.arithmetic.exact(expr)
+            if name in _SUMS and sure:
+                return normal_index(self._chain(expr, context, subscript), context)
+            if name in ("minimum", "maximum", "abs") and sure:
+                args = map_children(expr, lambda arg: self.visit(arg, context, subscript))
+                return self._extremum(args, context) if name != "abs" else self._abs(args, context)
+            return self._by_rules(map_children(expr, lambda arg: self.visit(arg, context, subscript)), context)
+        return self._by_rules(map_children(expr, lambda arg: self.visit(arg, context)), context)
+
+    def _chain(self, expr: Expr, context: Context, subscript: bool) -> Expr:
+        """Sums, products and quotients of index arithmetic with their leaves simplified, and what is not affine made so."""
+        if not isinstance(expr, Apply) or expr.dtype is not dtypes.int64 or expr.op.name not in _SUMS:
+            return self.visit(expr, context, subscript)
+        expr = map_children(expr, lambda arg: self._chain(arg, context, subscript))
+        if not isinstance(expr, Apply) or expr.op.name not in ("mul", "floordiv", "mod"):
+            return expr
+        left, right = (normal_index(a, context) for a in expr.args)
+        if expr.op.name == "mul":
+            return apply("mul", left, right) if isinstance(left, Const) or isinstance(right, Const) else multiply(left, right, context)
+        if isinstance(right, Const):
+            if right.value > 0:
+                return Apply(expr.op, (left, right))
+            if right.value == 0:
+                return const(0)
+            turned = apply(expr.op.name, apply("neg", left), const(-int(right.value)))  # x // -d = -x // d;  x % -d = -(-x % d)
+            return turned if expr.op.name == "floordiv" else apply("neg", turned)
+        found = divide(left, right, context)
+        if found is None:
+            return Apply(expr.op, (left, right))
+        return found[0] if expr.op.name == "floordiv" else found[1]
+
+    def _extremum(self, expr: Expr, context: Context) -> Expr:
+        """minimum(a, b) -> a where a <= b is known here; operands of nested minima are compared with each other"""
+        assert isinstance(expr, Apply)
+        operands = list(_operands(expr, expr.op.name))
+        kept: list[Expr] = []
+        for at, one in enumerate(operands):
+            others = kept + operands[at + 1 :]
+            if not any(self._at_most(other, one, expr.op.name, context, at_last=other in kept) for other in others):
+                kept.append(one)
+        if len(kept) == len(operands):
+            return self._by_rules(expr, context)
+        result = kept[0]
+        for one in kept[1:]:
+            result = Apply(expr.op, (result, one))
+        return result
+
+    def _at_most(self, one: Expr, other: Expr, name: str, context: Context, at_last: bool) -> bool:
+        """Whether `one` makes `other` superfluous in a minimum (maximum); of two equal operands the first stays."""
+        order = ("le" if at_last else "lt") if name == "minimum" else ("ge" if at_last else "gt")
+        if at_last and one == other:
+            return True
+        found = self.arithmetic.constraints(apply(order, one, other))
+        return found is not None and all(context.implies(c) for c in found)
+
+    def _abs(self, expr: Expr, context: Context) -> Expr:
+        """abs(a) -> a where a >= 0 is known here;  abs(a) -> -a where a <= 0"""
+        assert isinstance(expr, Apply)
+        low, high = context.range(self.arithmetic.form(expr.args[0]))
+        if low is not None and low >= 0:
+            return expr.args[0]
+        if high is not None and high <= 0:
+            return apply("neg", expr.args[0])
+        return self._by_rules(expr, context)
+
+    # -- conditions --------------------------------------------------------------------------------------------------
+
+    def _comparison(self, expr: Apply, context: Context) -> Expr:
+        node = map_children(expr, lambda arg: self.visit(arg, context))
+        assert isinstance(node, Apply)
+        split = split_extremum(node, context)
+        if split is not None:
+            return split
+        known = decided(node, context)
+        if known is not None:
+            return known
+        if all(a.dtype is dtypes.int64 and self.arithmetic.exact(a) for a in node.args):
+            node = normal_comparison(node, context)
+            if node in (TRUE, FALSE):
+                return node
+        return self._by_rules(node, context)
+
+    def _and(self, expr: Apply, context: Context) -> Expr:
+        parts: dict[Expr, None] = {}
+        inner = context
+        for part in conjuncts(expr):
+            simple = self.visit(part, inner if reads_nothing(part) else context)
+            if simple == FALSE:
+                return FALSE
+            parts.update(dict.fromkeys(conjuncts(simple)))
+            inner = inner.assuming([simple])
+        kept = needed(list(parts), context)
+        return FALSE if kept is None else joined(kept, expr)
+
+    def _or(self, expr: Apply, context: Context) -> Expr:
+        parts: dict[Expr, None] = {}
+        inner = context
+        before = list(disjuncts(expr))
+        for part in before:
+            simple = self.visit(part, inner if reads_nothing(part) else context)
+            if simple == TRUE:
+                return TRUE
+            if simple != FALSE:
+                parts.update(dict.fromkeys(disjuncts(simple)))
+            inner = inner.assuming([negate(simple)])
+        if list(parts) == before:
+            return expr
+        result: Expr | None = None
+        for part in parts:
+            result = part if result is None else apply("or", result, part)
+        return FALSE if result is None else result
+
+    def _where(self, expr: Apply, context: Context, subscript: bool) -> Expr:
+        condition = self.visit(expr.args[0], context)
+        if condition in (TRUE, FALSE):
+            return self.visit(expr.args[1 if condition == TRUE else 2], context, subscript)
+        taken = self.visit(expr.args[1], context.assuming([condition]), subscript)
+        otherwise = self.visit(expr.args[2], context.assuming([self._opposite(condition)]), subscript)
+        args = (condition, taken, otherwise)
+        node = expr if all(a is b for a, b in zip(args, expr.args, strict=True)) else Apply(expr.op, args)
+        return self._by_rules(node, context)
+
+    @staticmethod
+    def _opposite(condition: Expr) -> Expr:
+        """The condition of the branch not taken; a disjunction turns into the conjunction of the opposites."""
+        parts = list(disjuncts(condition))
+        return negate(condition) if len(parts) == 1 else conjunction([negate(p) for p in parts])
+
+    # -- reductions --------------------------------------------------------------------------------------------------
+
+    def _reduce(self, expr: Reduce, context: Context) -> Expr:
+        inner = context
+        axes: list[Axis] = []
+        for axis in expr.axes:
+            start, stop = (self._bound(e, op, inner) for e, op in ((axis.start, "maximum"), (axis.stop, "minimum")))
+            same = start is axis.start and stop is axis.stop
+            axes.append(axis if same else Axis(axis.index, start, stop))
+            inner = inner.inside(axes[-1])
+        where = None if expr.where is None else self.visit(expr.where, inner)
+        if where == FALSE or (inner is not context and inner.is_empty() and not context.is_empty()):
+            return identity(expr)
+        if where is not None:
+            inner = inner.assuming([where])
+        values = tuple(self.visit(v, inner) for v in expr.values)
+        if where == TRUE:
+            where = None
+        same = all(a is b for a, b in zip((*axes, *values), (*expr.axes, *expr.values), strict=True)) and where is expr.where
+        node = expr if same else replace(expr, axes=tuple(axes), where=where, values=values)
+        return self._by_rules(self._without_unit_axes(node, inner), context)
+
+    def _bound(self, expr: Expr, op: str, context: Context) -> Expr:
+        """A start or stop with sums moved into its maximum or minimum: ``minimum(n - 1, i) + 1`` is ``minimum(n, i + 1)``."""
+        simple = self.visit(expr, context, True)
+        moved = _inward(simple, op)
+        return simple if moved is simple else self.visit(moved, context, True)
+
+    def _without_unit_axes(self, expr: Reduce, context: Context) -> Expr:
+        """sum(e for k in range(a, a + 1)) -> e with a for k; other axes stay, and so does the last one of a user's combiner"""
+        kept = tuple(axis for axis in expr.axes if axis.index not in context.fixed)
+        if len(kept) == len(expr.axes):
+            return expr
+        if kept:
+            return replace(expr, axes=kept)
+        if not expr.combiner.is_builtin:
+            return expr if len(expr.axes) == 1 else replace(expr, axes=expr.axes[-1:])
+        if expr.combiner.name in ("argmax", "argmin"):
+            return const(0)
+        value = expr.values[0]
+        return value if expr.where is None else apply("where", expr.where, value, identity(expr))
+
+
+def _operands(expr: Expr, name: str) -> Iterable[Expr]:
+    if isinstance(expr, Apply) and expr.op.name == name:
+        for arg in expr.args:
+            yield from _operands(arg, name)
+    else:
+        yield expr
+
+
+def _inward(expr: Expr, op: str) -> Expr:
+    """minimum(a, b) + c -> minimum(a + c, b + c), likewise for minus and for maximum"""
+    if not isinstance(expr, Apply) or expr.op.name not in ("add", "sub"):
+        return expr
+    left, right = expr.args
+    left = _inward(left, op)
+    if isinstance(left, Apply) and left.op.name == op:
+        return Apply(left.op, tuple(_inward(Apply(expr.op, (a, right)), op) for a in left.args))
+    right = _inward(right, op) if expr.op.name == "add" else right
+    if expr.op.name == "add" and isinstance(right, Apply) and right.op.name == op:
+        return Apply(right.op, tuple(_inward(Apply(expr.op, (left, a)), op) for a in right.args))
+    return expr

@@ -1,0 +1,304 @@
+"""Index arithmetic in normal form: equal indices become equal, readable expressions.
+
+An expression goes to its quasi-affine form and back. On the way floor divisions are reduced by the ranges of what stands
+in them (``(7*i + j)//7`` is ``i`` where ``0 <= j < 7``), also by symbolic divisors (``(i*n + j)//n``). Coming back, positive
+terms stand first, outer indices before inner ones, sizes after indices, the literal last; ``e - m*(e//m)`` reads ``e % m``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import gcd
+
+from tensorexpr.integers import Affine, FloorDiv, ge, lt
+from tensorexpr.ir import Apply, Const, Expr, Index, Size, apply, const
+from tensorexpr.simplify.context import Context
+from tensorexpr.traversal import free_names
+
+INT64_LIMIT = 1 << 63
+
+Term = tuple[int, Expr, tuple]
+"""A summand as (coefficient, expression, sort key)."""
+
+
+def normal_index(expr: Expr, context: Context) -> Expr:
+    """The normal form of an int64 expression that does not overflow; the same object where it has that form already."""
+    form = reduced(context.arithmetic.form(expr), context)
+    result = expression(form, context)
+    return expr if result is None or result == expr else result
+
+
+# ------------------------------------------------------------------------------------------------ expressions of forms
+
+
+def expression(form: Affine, context: Context) -> Expr | None:
+    """The expression of a form, None where a literal does not fit int64."""
+    terms, constant = summands(form, context)
+    return add_up(terms, constant)
+
+
+def add_up(terms: list[Term], constant: int) -> Expr | None:
+    """The sum of the terms and the constant; terms with a positive coefficient stand first."""
+    if abs(constant) >= INT64_LIMIT or any(abs(c) >= INT64_LIMIT for c, _, _ in terms):
+        return None
+    ordered = sorted(terms, key=lambda t: (t[0] < 0, t[2]))
+    positive = [_times(e, c) for c, e, _ in ordered if c > 0]
+    negative = [_times(e, -c) for c, e, _ in ordered if c < 0]
+    if not positive:
+        if constant > 0 or not negative:
+            positive, constant = [const(constant)], 0
+        else:
+            positive = [apply("neg", negative.pop(0))]
+    result = positive[0]
+    for item in positive[1:]:
+        result = apply("add", result, item)
+    for item in negative:
+        result = apply("sub", result, item)
+    if constant:
+        result = apply("add" if constant > 0 else "sub", result, const(abs(constant)))
+    return result
+
+
+def _times(factor: Expr, count: int) -> Expr:
+    return factor if count == 1 else apply("mul", factor, const(count))
+
+
+def summands(form: Affine, context: Context) -> tuple[list[Term], int]:
+    """The terms of a form as they are to be read, and the constant; remainders are gathered from their two parts."""
+    factors = dict(form.terms)
+    constant = form.constant
+    terms: list[Term] = []
+    for atom in sorted((a for a in factors if isinstance(a, FloorDiv)), key=lambda a: -a.denominator):
+        found = _remainder(atom, factors, constant)
+        if found is None:
+            continue
+        dividend, modulus, count, constant = found
+        inner = expression(dividend, context)
+        if inner is None:
+            continue
+        terms.append((count, apply("mod", inner, const(modulus)), _key(dividend, context, f"%{modulus}")))
+    for atom, factor in factors.items():
+        if not factor:
+            continue
+        key = _atom_key(atom, context)
+        if isinstance(atom, FloorDiv) and constant:
+            atom, constant = _with_constant(atom, factor, constant)
+        terms.append((factor, _atom(atom, context), key))
+    return terms, constant
+
+
+def _with_constant(atom: FloorDiv, factor: int, constant: int) -> tuple[FloorDiv, int]:
+    """(e + 1)//2 - 1 reads (e - 1)//2: the constant moves into a division where that makes the one inside no greater."""
+    count, left = divmod(constant, factor)
+    inner = atom.numerator.constant + count * atom.denominator
+    if left or abs(inner) > abs(atom.numerator.constant):
+        return atom, constant
+    return FloorDiv(atom.numerator + count * atom.denominator, atom.denominator), 0
+
+
+def _remainder(atom: FloorDiv, factors: dict, constant: int) -> tuple[Affine, int, int, int] | None:
+    """Takes one ``count * (dividend % modulus)`` out of `factors`: dividend, modulus, count and the constant that is left."""
+    factor = factors[atom]
+    if not factor:
+        return None
+    inner = [a.denominator for a in factors if isinstance(a, FloorDiv) and atom.denominator % a.denominator == 0]
+    for divisor in dict.fromkeys([1, *sorted(inner)]):
+        modulus = atom.denominator // divisor
+        if modulus == 1 or factor % modulus:
+            continue
+        dividend = atom.numerator // divisor  # (e//a)//b = e//(a*b)
+        if dividend // modulus != Affine.of(atom):
+            continue
+        count = -factor // modulus
+        needed = [(own, count * value) for own, value in dividend.terms]
+        if all(factors.get(own, 0) * value > 0 and abs(factors[own]) >= abs(value) for own, value in needed):
+            for own, value in needed:
+                factors[own] -= value
+            factors[atom] = 0
+            return dividend, modulus, count, constant - count * dividend.constant
+    return None
+
+
+def _atom(atom: str | FloorDiv, context: Context) -> Expr:
+    if isinstance(atom, FloorDiv):
+        inner = expression(atom.numerator, context)
+        assert inner is not None  # coefficients inside a floor division are below its divisor
+        return apply("floordiv", inner, const(atom.denominator))
+    hidden = context.arithmetic.opaque.expression(atom)
+    if hidden is not None:
+        return hidden
+    return Size(atom) if atom in context.arithmetic.sizes else Index(atom)
+
+
+def _atom_key(atom: str | FloorDiv, context: Context) -> tuple:
+    """Orders atoms: indices from the outside in, opaque expressions by the outermost index in them, sizes; divisions after their dividend."""
+    if isinstance(atom, FloorDiv):
+        return _key(atom.numerator, context, f"/{atom.denominator}")
+    depths = context.depths
+    if atom in depths:
+        return (0, depths[atom], "", "")
+    if atom in context.arithmetic.sizes:
+        return (2, context.arithmetic.sizes.index(atom), "", "")
+    hidden = context.arithmetic.opaque.expression(atom)
+    if hidden is not None:
+        inside = [depths[n] for n in free_names(hidden) if n in depths]
+        return (0, min(inside), atom, "") if inside else (2, len(context.arithmetic.sizes), atom, "")
+    return (1, 0, atom, "")
+
+
+def _key(form: Affine, context: Context, suffix: str) -> tuple:
+    leading = min((_atom_key(a, context) for a in form.atoms()), default=(3, 0, "", ""))
+    return (*leading[:3], f"{leading[3]}{suffix} {form}")
+
+
+# ---------------------------------------------------------------------------------------------- divisions by their ranges
+
+
+def reduced(form: Affine, context: Context) -> Affine:
+    """The form with floor divisions replaced by what they are in this context."""
+    while True:
+        for atom, factor in form.terms:
+            if not isinstance(atom, FloorDiv):
+                continue
+            quotient = _quotient(atom, context)
+            if quotient is not None:
+                form = form - Affine.of(atom) * factor + quotient * factor
+                break
+        else:
+            return form
+
+
+def _quotient(atom: FloorDiv, context: Context) -> Affine | None:
+    numerator, divisor = reduced(atom.numerator, context), atom.denominator
+    if numerator != atom.numerator:
+        return numerator // divisor
+    block = _block(numerator, divisor, context)
+    if block is not None:
+        return Affine.of(block)
+    for common in _common_divisors(numerator, divisor):
+        whole = Affine([(a, f) for a, f in numerator.terms if f % common == 0])
+        rest = numerator - whole
+        if whole.terms and rest.terms:
+            block = _block(rest, common, context)
+            if block is not None:
+                return ((whole // common) + block) // (divisor // common)
+    return None
+
+
+def _block(form: Affine, divisor: int, context: Context) -> int | None:
+    """The value of ``form // divisor`` where it is one number here."""
+    for low, high in (context.quick_range(form), context.range(form)):
+        if low is not None and high is not None and low // divisor == high // divisor:
+            return low // divisor
+    return None
+
+
+def _common_divisors(form: Affine, divisor: int) -> list[int]:
+    """The divisors of `divisor`, greatest first, that divide some of the coefficients and not all."""
+    found: dict[int, None] = {}
+    for _, factor in form.terms:
+        for other in [divisor, *found]:
+            common = gcd(factor, other)
+            if common > 1:
+                found[common] = None
+    return sorted(found, reverse=True)
+
+
+# ---------------------------------------------------------------------------------------------------- symbolic products
+
+
+def factors_of(expr: Expr) -> Iterator[Expr]:
+    """The factors of a product, left to right."""
+    if isinstance(expr, Apply) and expr.op.name == "mul":
+        for arg in expr.args:
+            yield from factors_of(arg)
+    else:
+        yield expr
+
+
+def product(factors: list[Expr], context: Context) -> Expr:
+    """The product in normal order: indices from the outside in, then other factors, then sizes, the literal last."""
+    count = 1
+    kept: list[Expr] = []
+    for factor in factors:
+        if isinstance(factor, Const):
+            count *= int(factor.value)
+        else:
+            kept.append(factor)
+    kept.sort(key=lambda e: _key(context.arithmetic.form(e), context, ""))
+    if not kept or count == 0:
+        return const(count)
+    result = kept[0]
+    for factor in kept[1:]:
+        result = apply("mul", result, factor)
+    return _times(result, count)
+
+
+def multiply(left: Expr, right: Expr, context: Context) -> Expr:
+    """The product of two expressions neither of which is a literal; a sum over indices is multiplied out, one of sizes is not."""
+    for one, other in ((left, right), (right, left)):
+        terms, constant = summands(context.arithmetic.form(one), context)
+        if (len(terms) > 1 or (terms and constant)) and free_names(one):
+            total = Affine.of(0)
+            for count, term, _ in sorted(terms, key=lambda t: t[2]):
+                total = total + context.arithmetic.form(multiply(term, other, context)) * count
+            total = total + context.arithmetic.form(other) * constant
+            result = expression(total, context)
+            return apply("mul", left, right) if result is None else result
+    return product([*factors_of(left), *factors_of(right)], context)
+
+
+def divide(dividend: Expr, divisor: Expr, context: Context) -> tuple[Expr, Expr] | None:
+    """Quotient and remainder by a symbolic divisor, where what is not a multiple of it lies between 0 and the divisor.
+
+    ``(i*n + j)//n = i`` and ``(i*n + j) % n = j`` where ``0 <= j < n``; the divisor may be a product.
+    """
+    arithmetic = context.arithmetic
+    wanted = list(factors_of(divisor))
+    terms, constant = summands(arithmetic.form(dividend), context)
+    quotient, rest = Affine.of(0), Affine.of(constant)
+    for count, term, _ in terms:
+        others = _without(list(factors_of(term)), wanted)
+        if others is None:
+            rest = rest + arithmetic.form(term) * count
+        else:
+            quotient = quotient + arithmetic.form(product(others, context)) * count
+    if not _below(rest, wanted, context):
+        return None
+    first, second = expression(reduced(quotient, context), context), expression(reduced(rest, context), context)
+    return None if first is None or second is None else (first, second)
+
+
+def _without(factors: list[Expr], removed: list[Expr]) -> list[Expr] | None:
+    left = list(factors)
+    for factor in removed:
+        if factor not in left:
+            return None
+        left.remove(factor)
+    return left
+
+
+def _below(form: Affine, factors: list[Expr], context: Context) -> bool:
+    """Whether ``0 <= form < product of the factors`` is known here."""
+    arithmetic = context.arithmetic
+    whole = arithmetic.form(product(list(factors), context))
+    if context.implies(ge(form, 0)) and context.implies(lt(form, whole)):
+        return True
+    if len(factors) == 1:
+        return False
+    # j*m + k < n*m where 0 <= k < m and 0 <= j < n.
+    for at, factor in enumerate(factors):
+        terms, constant = summands(form, context)
+        high, low = Affine.of(0), Affine.of(constant)
+        for count, term, _ in terms:
+            left = _without(list(factors_of(term)), [factor])
+            if left is None:
+                low = low + arithmetic.form(term) * count
+            else:
+                high = high + arithmetic.form(product(left, context)) * count
+        others = factors[:at] + factors[at + 1 :]
+        for shift in (0, 1):  # k*m + m - 1 is m*(k + 1) - 1 and m*k + (m - 1)
+            inner = low + arithmetic.form(factor) * shift
+            if high.terms and _below(inner, [factor], context) and _below(high - shift, others, context):
+                return True
+    return False

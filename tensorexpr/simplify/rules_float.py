@@ -1,0 +1,216 @@
+"""Rules for floats: those that give the same value, and those that only hold in real arithmetic, in lists of their own.
+
+`FLOAT_RULES` keep every value: NaN stays NaN, infinities and the sign of zero are kept (which is why `x + 0.0`, `x * 0.0`,
+`x - x`, `-(x - y)` and `x / x` are not here). `ZERO_SIGN_RULES` change at most the sign of a zero. `REASSOCIATION_RULES` hold for
+real numbers: they may round differently and forget a NaN or an infinity; they apply only where the caller asks for them.
+"""
+
+from __future__ import annotations
+
+import math
+
+from tensorexpr.ir import Apply, Const, Expr, apply
+from tensorexpr.rewrite import on
+from tensorexpr.simplify.rules_common import fold_constants, is_value
+
+
+def _operation(expr: Expr, name: str) -> tuple[Expr, ...] | None:
+    return expr.args if isinstance(expr, Apply) and expr.op.name == name else None
+
+
+@on("mul", "div")
+def multiply_one(expr: Expr) -> Expr | None:
+    """x * 1 -> x;  x / 1 -> x;  x * -1 -> -x;  x / -1 -> -x"""
+    assert isinstance(expr, Apply)
+    left, right = expr.args
+    if is_value(right, 1.0):
+        return left
+    return apply("neg", left) if is_value(right, -1.0) else None
+
+
+@on("add", "sub")
+def add_neutral_zero(expr: Expr) -> Expr | None:
+    """x - 0.0 -> x;  x + -0.0 -> x, but not x + 0.0, which makes 0.0 of -0.0"""
+    assert isinstance(expr, Apply)
+    return expr.args[0] if is_value(expr.args[1], 0.0 if expr.op.name == "sub" else -0.0) else None
+
+
+@on("neg")
+def negate_twice(expr: Expr) -> Expr | None:
+    """--x -> x"""
+    assert isinstance(expr, Apply)
+    inner = _operation(expr.args[0], "neg")
+    return None if inner is None else inner[0]
+
+
+@on("add", "sub")
+def add_negative(expr: Expr) -> Expr | None:
+    """x + -y -> x - y;  -x + y -> y - x;  x - -y -> x + y;  -0.0 - x -> -x"""
+    assert isinstance(expr, Apply)
+    left, right = expr.args
+    negated = _operation(right, "neg")
+    if negated is not None:
+        return apply("sub" if expr.op.name == "add" else "add", left, negated[0])
+    negated = _operation(left, "neg")
+    if negated is not None and expr.op.name == "add":
+        return apply("sub", right, negated[0])
+    return apply("neg", right) if expr.op.name == "sub" and is_value(left, -0.0) else None
+
+
+@on("add", "sub")
+def add_negative_literal(expr: Expr) -> Expr | None:
+    """x + -c -> x - c;  x - -c -> x + c, where c is a positive literal"""
+    assert isinstance(expr, Apply)
+    right = expr.args[1]
+    if isinstance(right, Const) and right.value < 0:
+        return apply("sub" if expr.op.name == "add" else "add", expr.args[0], Const(-right.value, right.dtype))
+    return None
+
+
+@on("mul", "div")
+def multiply_negative(expr: Expr) -> Expr | None:
+    """-x * -y -> x * y;  -x * c -> x * -c for a literal c;  -x * y -> -(x * y);  x * -y -> -(x * y), and the same for /"""
+    assert isinstance(expr, Apply)
+    left, right = (_operation(a, "neg") for a in expr.args)
+    if left is not None and right is not None:
+        return Apply(expr.op, (left[0], right[0]))
+    if left is not None:
+        if isinstance(expr.args[1], Const):
+            return Apply(expr.op, (left[0], Const(-expr.args[1].value, expr.dtype)))
+        return apply("neg", Apply(expr.op, (left[0], expr.args[1])))
+    if right is not None:
+        if isinstance(expr.args[0], Const):
+            return Apply(expr.op, (Const(-expr.args[0].value, expr.dtype), right[0]))
+        return apply("neg", Apply(expr.op, (expr.args[0], right[0])))
+    return None
+
+
+@on("neg")
+def negate_product(expr: Expr) -> Expr | None:
+    """-(x * c) -> x * -c;  -(x / c) -> x / -c;  -(c / x) -> -c / x, where c is a literal"""
+    assert isinstance(expr, Apply)
+    for name in ("mul", "div"):
+        inner = _operation(expr.args[0], name)
+        if inner is None:
+            continue
+        if isinstance(inner[1], Const):
+            return apply(name, inner[0], Const(-inner[1].value, expr.dtype))
+        if isinstance(inner[0], Const):
+            return apply(name, Const(-inner[0].value, expr.dtype), inner[1])
+    return None
+
+
+@on("abs")
+def magnitude(expr: Expr) -> Expr | None:
+    """abs(-x) -> abs(x);  abs(abs(x)) -> abs(x)"""
+    assert isinstance(expr, Apply)
+    inner = expr.args[0]
+    if _operation(inner, "abs") is not None:
+        return inner
+    negated = _operation(inner, "neg")
+    return None if negated is None else apply("abs", negated[0])
+
+
+@on("pow")
+def small_power(expr: Expr) -> Expr | None:
+    """x ** 0 -> 1;  x ** 1 -> x;  x ** 2 -> x * x"""
+    assert isinstance(expr, Apply)
+    base, exponent = expr.args
+    if isinstance(exponent, Const) and exponent.value == 0:
+        return Const(1.0, expr.dtype)
+    if is_value(exponent, 1.0):
+        return base
+    return apply("mul", base, base) if is_value(exponent, 2.0) else None
+
+
+@on("floor", "ceil", "round", "trunc")
+def round_twice(expr: Expr) -> Expr | None:
+    """floor(round(x)) -> round(x), and likewise for every pair of floor, ceil, round, trunc"""
+    assert isinstance(expr, Apply)
+    inner = expr.args[0]
+    return inner if isinstance(inner, Apply) and inner.op.name in ("floor", "ceil", "round", "trunc") else None
+
+
+FLOAT_RULES = (
+    multiply_one,
+    add_neutral_zero,
+    negate_twice,
+    add_negative,
+    add_negative_literal,
+    multiply_negative,
+    negate_product,
+    magnitude,
+    small_power,
+    round_twice,
+)
+
+
+@on("add", "sub")
+def add_zero(expr: Expr) -> Expr | None:
+    """x + 0.0 -> x;  0.0 + x -> x;  0.0 - x -> -x;  x - -0.0 -> x (a zero may change its sign)"""
+    assert isinstance(expr, Apply)
+    left, right = expr.args
+    if isinstance(right, Const) and right.value == 0:
+        return left
+    if isinstance(left, Const) and left.value == 0:
+        return right if expr.op.name == "add" else apply("neg", right)
+    return None
+
+
+@on("neg")
+def negate_difference(expr: Expr) -> Expr | None:
+    """-(x - y) -> y - x (a zero may change its sign)"""
+    assert isinstance(expr, Apply)
+    inner = _operation(expr.args[0], "sub")
+    return None if inner is None else apply("sub", inner[1], inner[0])
+
+
+ZERO_SIGN_RULES = (add_zero, negate_difference)
+
+
+@on("mul", "div")
+def multiply_zero(expr: Expr) -> Expr | None:
+    """x * 0 -> 0;  0 / x -> 0 (wrong where x is infinite, NaN or, below, zero)"""
+    assert isinstance(expr, Apply)
+    left, right = expr.args
+    at = right if expr.op.name == "mul" else left
+    return Const(0.0, expr.dtype) if isinstance(at, Const) and at.value == 0 else None
+
+
+@on("sub", "div")
+def cancel(expr: Expr) -> Expr | None:
+    """x - x -> 0;  x / x -> 1;  (x + y) - y -> x;  (x * y) / y -> x (real arithmetic)"""
+    assert isinstance(expr, Apply)
+    left, right = expr.args
+    if left == right:
+        return Const(0.0 if expr.op.name == "sub" else 1.0, expr.dtype)
+    inner = _operation(left, "add" if expr.op.name == "sub" else "mul")
+    if inner is not None and right in inner:
+        return inner[0] if inner[1] == right else inner[1]
+    return None
+
+
+@on("add", "mul")
+def collect_literals(expr: Expr) -> Expr | None:
+    """(x + c) + d -> x + (c + d);  (x * c) * d -> x * (c * d), where c and d are literals (real arithmetic)"""
+    assert isinstance(expr, Apply)
+    left, right = expr.args
+    inner = _operation(left, expr.op.name)
+    if inner is None or not isinstance(inner[1], Const) or not isinstance(right, Const):
+        return None
+    folded = fold_constants(Apply(expr.op, (inner[1], right)))
+    return None if folded is None or not math.isfinite(folded.value) else Apply(expr.op, (inner[0], folded))  # type: ignore[attr-defined]
+
+
+@on("div")
+def divide_by_literal(expr: Expr) -> Expr | None:
+    """x / c -> x * (1 / c), where c is a literal and 1 / c is normal (rounds twice)"""
+    assert isinstance(expr, Apply)
+    left, right = expr.args
+    if not isinstance(right, Const) or right.value == 0 or isinstance(left, Const):
+        return None
+    inverse = Const(1.0 / right.value, expr.dtype)
+    return apply("mul", left, inverse) if math.isfinite(inverse.value) and inverse.value != 0 else None
+
+
+REASSOCIATION_RULES = (*ZERO_SIGN_RULES, multiply_zero, cancel, collect_literals, divide_by_literal)
