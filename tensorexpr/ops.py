@@ -73,7 +73,7 @@ def _wide(function: Callable[..., Any]) -> Callable[..., Any]:
 
     def evaluate(*args: Any) -> Any:
         dtype = np.result_type(args[0])
-        if dtype.itemsize == 2:
+        if dtype.itemsize == 2 and dtype.kind not in "iu":
             return function(*(np.asarray(a, np.float32)[()] for a in args)).astype(dtype)
         return function(*args)
 
