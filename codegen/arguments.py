@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import ctypes
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tensorexpr import dtypes
 from tensorexpr.dtypes import DType
 from tensorexpr.errors import ArgumentError, DefinitionError
 from tensorexpr.ir import Apply, Cast, Const, Expr, Program, Size
@@ -66,12 +65,12 @@ class Signature:
         return f"{self.name}({', '.join(str(p) for p in self.inputs)}) -> {results if self.single else f'({results})'}"
 
 
-def signature_of(program: Program, name: str, single: bool) -> Signature:
-    """The signature of a program; `DefinitionError` if a size cannot be known from the shapes of the inputs."""
+def signature_of(program: Program, single: bool) -> Signature:
+    """The signature of a program, called after its outputs."""
     types = program.types
     inputs = tuple(Parameter(i.name, i.type.dtype, i.type.shape) for i in program.inputs)
     outputs = tuple(Parameter(n, types[n].dtype, types[n].shape) for n in program.outputs)
-    return Signature(name, inputs, outputs, program.sizes, single)
+    return Signature("_".join(program.outputs), inputs, outputs, program.sizes, single)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,11 +133,11 @@ def extent_value(expr: Expr, sizes: Mapping[str, int]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What follows from the shapes of the inputs: the sizes (as values and as the entry point takes them) and the outputs' shapes."""
+    """What follows from the shapes of the inputs: the sizes, shape and type of every output, bytes of workspace."""
 
     sizes: tuple[int, ...]
-    block: Any
-    outputs: tuple[tuple[int, ...], ...]
+    outputs: tuple[tuple[tuple[int, ...], np.dtype], ...]
+    workspace: int
 
 
 # The data pointer is the first field of an array object after Python's header; shown below for this NumPy before it is used.
@@ -166,12 +165,14 @@ address = _address_by_field if _field_is_the_address() else _address_by_attribut
 class Arguments:
     """A signature ready for calls: `fits` is the fast test, `prepare` the thorough one, `layout` the sizes and shapes that follow."""
 
-    def __init__(self, signature: Signature) -> None:
+    def __init__(self, signature: Signature, workspace: Callable[[Sequence[int]], int] = lambda sizes: 0) -> None:
         self.signature = signature
+        self._workspace = workspace
         self.input_types = tuple(p.dtype.numpy for p in signature.inputs)
         self.output_types = tuple(p.dtype.numpy for p in signature.outputs)
         self._sources = size_sources(signature)
         self._layouts: dict[tuple[tuple[int, ...], ...], Layout] = {}
+        self.find_layout = self._layouts.get
 
     # ------------------------------------------------------------------------------------------------ inputs
 
@@ -274,7 +275,7 @@ class Arguments:
                 raise self._error(
                     f"expected extents of at least 0, got {shape_text(shape)} for the result {parameter.name}", at=_sizes_text(sizes)
                 )
-        return Layout(ordered, (ctypes.c_int64 * max(1, len(ordered)))(*ordered), outputs)
+        return Layout(ordered, tuple(zip(outputs, self.output_types, strict=True)), self._workspace(ordered))
 
     def _extent_error(
         self, parameter: Parameter, position: int, axis: int, expected: int, got: int, sizes: Mapping[str, int]
@@ -308,7 +309,7 @@ class Arguments:
         else:
             got = f"{len(out)}" if isinstance(out, (tuple, list)) else _kind(out)
             raise self._error(f"out: expected a tuple of {_count(len(outputs), 'array')}, got {got}")
-        for parameter, numpy_type, shape, target in zip(outputs, self.output_types, layout.outputs, targets, strict=True):
+        for parameter, (shape, numpy_type), target in zip(outputs, layout.outputs, targets, strict=True):
             self._check_out(parameter, numpy_type, shape, target)
         names = [p.name for p in self.signature.inputs]
         for i, target in enumerate(targets):
@@ -323,7 +324,7 @@ class Arguments:
                     raise self._error(f"{label}: expected memory of its own, got an array that overlaps out {outputs[j].name}")
         direct = [
             t if t.flags.num & READY == READY and t.dtype.isnative else np.empty(shape, numpy_type)
-            for t, shape, numpy_type in zip(targets, layout.outputs, self.output_types, strict=True)
+            for t, (shape, numpy_type) in zip(targets, layout.outputs, strict=True)
         ]
         return direct, targets
 

@@ -1,0 +1,99 @@
+"""From definitions to a compiled function: program, simplify, schedule, lower, verify, emit, load; and the memory of it.
+
+Native code is kept per program or schedule: programs with the same definitions share it, and threads
+that ask for one at the same time compile it once. Programs are compared by structure, which leaves out the user's lines;
+where a run-time check may have to name such a line, the lines are part of the key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tensorexpr.codegen.arguments import signature_of
+from tensorexpr.codegen.function import CompiledFunction, Executable
+from tensorexpr.codegen.llvm import compile_nest
+from tensorexpr.codegen.lowering import lower
+from tensorexpr.codegen.memo import Memo
+from tensorexpr.codegen.nest_verify import verify_nest
+from tensorexpr.codegen.schedule import Schedule, autoschedule
+from tensorexpr.codegen.target import host_target
+from tensorexpr.errors import DefinitionError, TargetError
+from tensorexpr.ir import Access, Program
+from tensorexpr.language import Tensor, program_of
+from tensorexpr.simplify import simplify
+from tensorexpr.traversal import expressions, walk
+
+TARGETS = ("cpu", "cuda")
+_EXECUTABLES_KEPT = 1024
+_executables: Memo[Executable] = Memo(_EXECUTABLES_KEPT)
+
+
+def build(outputs: Tensor | Sequence[Tensor] | Schedule, inputs: Sequence[Tensor] | None = None, target: str = "cpu") -> CompiledFunction:
+    """Compiles tensors as a function of the placeholders `inputs`, in this order; or a schedule, whose program has them.
+
+    One tensor gives a function that returns an array, a list or tuple of tensors one that returns a tuple. Raises
+    `TargetError` for a target that is unknown or not there, `DefinitionError` for what is not a tensor, and for
+    placeholders that the outputs need and `inputs` lacks (a computed tensor among `inputs` is taken as given).
+    """
+    check_target(target)
+    if isinstance(outputs, Schedule):
+        program = outputs.program
+        return CompiledFunction(_executable_of_schedule(outputs), signature_of(program, single=len(program.outputs) == 1))
+    single = isinstance(outputs, Tensor)
+    tensors = [outputs] if isinstance(outputs, Tensor) else list(outputs)
+    for tensor in (*tensors, *(inputs or ())):
+        if not isinstance(tensor, Tensor):
+            raise DefinitionError(f"te.build: expected te tensors, got {type(tensor).__name__}", term=repr(tensor))
+    program = program_of(tensors, None if inputs is None else list(inputs))
+    return build_program(program, single=single, target=target)
+
+
+def build_program(program: Program, *, single: bool = False, target: str = "cpu") -> CompiledFunction:
+    """Compiles a program as a function of its inputs; it returns a tuple unless it is to return its `single` output bare."""
+    check_target(target)
+    signature = signature_of(program, single)
+    return CompiledFunction(executable_of(program), signature)
+
+
+def check_target(target: object) -> None:
+    """Raises `TargetError` unless code can be made for `target` here."""
+    if target == "cuda":
+        raise TargetError(
+            "expected a target that this build has, got 'cuda': the CUDA backend is not part of this build", hint="target='cpu'"
+        )
+    if target not in TARGETS:
+        raise TargetError(f"expected a target, one of {', '.join(TARGETS)}, got {target!r}")
+
+
+def executable_of(program: Program) -> Executable:
+    """The executable of a program: simplified, scheduled, lowered, compiled for this machine, or found in memory."""
+
+    def make() -> Executable:
+        simplified = simplify(program)
+        return _compile(simplified, autoschedule(simplified, host_target()))
+
+    return _executables.get((program, _lines(program)), make)
+
+
+def _executable_of_schedule(schedule: Schedule) -> Executable:
+    return _executables.get((schedule, _lines(schedule.program)), lambda: _compile(schedule.program, schedule))
+
+
+def _compile(program: Program, schedule: Schedule) -> Executable:
+    nest = lower(schedule)
+    verify_nest(nest)
+    return Executable(program, schedule, nest, compile_nest(nest))
+
+
+def _lines(program: Program) -> tuple[object, ...]:
+    """The user's lines that a run-time error of the program could name: those of accesses whose indices depend on data."""
+    accesses = [
+        node
+        for definition in program.definitions
+        for e in expressions(definition)
+        for node in walk(e)
+        if isinstance(node, Access)
+    ]
+    if not any(isinstance(inner, Access) for node in accesses for index in node.indices for inner in walk(index)):
+        return ()
+    return tuple(node.location for node in accesses)

@@ -1,0 +1,155 @@
+"""What a program costs, counted on its integer domains: arithmetic operations, and bytes that must move.
+
+Operations are those of the definitions as they stand: every scalar operation on elements counts one at each point at which
+it is evaluated, a reduction one more per point it combines; arithmetic on indices, casts and selections count nothing.
+So a matmul has 2 n m k. Bytes are the compulsory traffic: every element of an input that can be read counts once, every
+element of an output once. A guard that depends on data counts as true, a loop whose extent does as one iteration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tensorexpr.codegen.arguments import extent_value
+from tensorexpr.integers import Constraint, Domain
+from tensorexpr.ir import Access, Apply, Axis, Define, Definition, Expr, Program, Reduce, Scan, Scatter, Size, conjuncts, const
+from tensorexpr.regions import bound_constraints, constraints_of
+from tensorexpr.traversal import bottom_up, children, map_axes, negate, read_occurrences, walk
+
+_Points = tuple[tuple[Axis, ...], tuple[Expr, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Formula:
+    """A count that depends on sizes: called with them by name it gives an int."""
+
+    program: Program
+    quantity: str
+
+    def __call__(self, **sizes: int) -> int:
+        return _QUANTITIES[self.quantity](self.program, sizes)
+
+    def __repr__(self) -> str:
+        return f"<{self.quantity} of {', '.join(self.program.sizes)}: call it with these sizes>"
+
+
+class Cost(NamedTuple):
+    """`operations` and `bytes` of one call: ints, or `Formula`s where the program has sizes."""
+
+    operations: int | Formula
+    bytes: int | Formula
+
+
+def cost_of(program: Program) -> Cost:
+    """The cost of a program."""
+    if program.sizes:
+        return Cost(Formula(program, "operations"), Formula(program, "bytes"))
+    return Cost(_operations(program, {}), _bytes(program, {}))
+
+
+def _operations(program: Program, sizes: dict[str, int]) -> int:
+    weights: dict[_Points, int] = {}
+    for definition in program.definitions:
+        for points, weight in _definition_work(definition, ()):
+            weights[points] = weights.get(points, 0) + weight
+    return sum(weight * _count(axes, guards, sizes) for (axes, guards), weight in weights.items())
+
+
+def _bytes(program: Program, sizes: dict[str, int]) -> int:
+    types = program.types
+    read: dict[str, int] = {}
+    for definition in program.definitions:
+        for tensor, axes, guards in _reads(definition, ()):
+            read[tensor] = read.get(tensor, 0) + _count(axes, guards, sizes)
+    total = 0
+    for name in dict.fromkeys((*(i.name for i in program.inputs), *program.outputs)):
+        elements = 1
+        for extent in types[name].shape:
+            elements *= extent_value(extent, sizes)
+        if name not in program.outputs:
+            elements = min(elements, read.get(name, 0))
+        total += elements * types[name].dtype.itemsize
+    return total
+
+
+_QUANTITIES = {"operations": _operations, "bytes": _bytes}
+
+
+# ---------------------------------------------------------------------------------------------------- points of work
+
+
+def _definition_work(definition: Definition, outer: tuple[Axis, ...]) -> Iterator[tuple[_Points, int]]:
+    match definition:
+        case Define():
+            yield from _work(definition.value, (*outer, *definition.axes), ())
+        case Scatter():
+            axes, guards = (*outer, *definition.axes), tuple(conjuncts(definition.where))
+            if definition.where is not None:
+                yield from _work(definition.where, axes, ())
+            yield from _work(definition.value, axes, guards)
+            yield (axes, guards), 1
+        case Scan():
+            steps = (*outer, Axis(definition.step, const(0), definition.length))
+            for inner in definition.body:
+                yield from _definition_work(inner, steps)
+
+
+def _work(value: Expr, axes: tuple[Axis, ...], guards: tuple[Expr, ...]) -> Iterator[tuple[_Points, int]]:
+    """The operations of a value, each with the points at which it is evaluated."""
+    match value:
+        case Access():
+            return
+        case Reduce():
+            inner = (*axes, *value.axes)
+            if value.where is not None:
+                yield from _work(value.where, inner, guards)
+                guards = guards + tuple(conjuncts(value.where))
+            for item in value.values:
+                yield from _work(item, inner, guards)
+            yield (inner, guards), max(1, sum(isinstance(n, Apply) for r in value.combiner.results for n in walk(r)))
+        case Apply() if value.op.name == "where":
+            condition, taken, otherwise = value.args
+            yield from _work(condition, axes, guards)
+            yield from _work(taken, axes, guards + tuple(conjuncts(condition)))
+            yield from _work(otherwise, axes, (*guards, negate(condition)))
+        case _:
+            if isinstance(value, Apply) and any(isinstance(node, (Access, Reduce)) for node in walk(value)):
+                yield (axes, guards), 1
+            for child in children(value):
+                yield from _work(child, axes, guards)
+
+
+def _reads(definition: Definition, outer: tuple[Axis, ...]) -> Iterator[tuple[str, tuple[Axis, ...], tuple[Expr, ...]]]:
+    if isinstance(definition, Scan):
+        steps = (*outer, Axis(definition.step, const(0), definition.length))
+        for name in definition.inits:
+            state = dict(zip(definition.inits, definition.states, strict=True))[name]
+            yield name, tuple(Axis(f"{name}.{position}", const(0), n) for position, n in enumerate(state[1].shape)), ()
+        for inner in definition.body:
+            yield from _reads(inner, steps)
+        return
+    axes, guards = (*outer, *definition.axes), ()
+    values: tuple[Expr, ...] = (definition.value,)
+    if isinstance(definition, Scatter):
+        guards = tuple(conjuncts(definition.where))
+        values = (*definition.indices, *(() if definition.where is None else (definition.where,)), definition.value)
+    for value in values:
+        for access, inner, conditions in read_occurrences(value, axes, guards):
+            yield access.tensor, inner, conditions
+
+
+def _count(axes: tuple[Axis, ...], guards: tuple[Expr, ...], sizes: dict[str, int]) -> int:
+    """How many points of the axes satisfy the guards, at these sizes."""
+
+    def at_sizes(expr: Expr) -> Expr:
+        return bottom_up(expr, lambda node: const(sizes[node.name]) if isinstance(node, Size) else node) if sizes else expr
+
+    constraints: list[Constraint] = []
+    for axis in map_axes(axes, at_sizes):
+        found, exact = bound_constraints(axis.index, axis)
+        constraints.extend(found if exact else bound_constraints(axis.index, Axis(axis.index, const(0), const(1)))[0])
+    for guard in guards:
+        constraints.extend(constraints_of(at_sizes(guard))[0])
+    return Domain([axis.index for axis in axes], constraints).count()

@@ -1,0 +1,173 @@
+"""Compiled functions: arrays in, arrays out, through one native entry point.
+
+A call checks its arrays (`codegen.arguments`), allocates results and workspace and enters the native code, which gives up
+Python's lock while it runs. Nothing is shared between calls but read-only data, so any number of threads may be inside
+at once. A function holds IR values (program, schedule, nest) and native code, and no tensor of the language: what it was
+built from may go away.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tensorexpr.codegen.arguments import READY, Arguments, Layout, Signature, address
+from tensorexpr.codegen.cost import Cost, cost_of
+from tensorexpr.codegen.llvm.abi import ALIGNMENT
+from tensorexpr.codegen.llvm.native import NativeFunction
+from tensorexpr.codegen.nest import LoopNest
+from tensorexpr.codegen.schedule import Schedule
+from tensorexpr.errors import OutOfBoundsError, TargetError
+from tensorexpr.ir import Program
+
+STAGES = ("nest", "llvm", "asm")
+_CUDA_STAGES = ("cuda", "ptx")
+_BLOCKS_KEPT = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Executable:
+    """What compiling makes: each stage on the way, and the native code."""
+
+    program: Program
+    schedule: Schedule
+    nest: LoopNest
+    native: NativeFunction
+
+
+_ndarray = np.ndarray
+_empty = np.empty
+
+
+class CompiledFunction:
+    """A compiled function of arrays: `f(*arrays, out=None)`.
+
+    Takes one array per parameter of `signature` (any strides; scalars for 0-d parameters) and gives one array if it was
+    built from one tensor, else a tuple. `out`, of the same form, is computed into and returned. Raises `ArgumentError`
+    for arguments that do not fit, `OutOfBoundsError` (an `IndexError`) for a data-dependent index outside its tensor; the
+    contents of the results are then unspecified.
+    """
+
+    def __init__(self, executable: Executable, signature: Signature) -> None:
+        self._executable = executable
+        self.signature = signature
+        self._native = executable.native
+        self._arguments = Arguments(signature, executable.native.workspace_size)
+        self._types = self._arguments.input_types
+        self._find_layout = self._arguments.find_layout
+        self._blocks: list[np.ndarray] = []
+        self._cost: Cost | None = None
+
+    def __call__(self, *arrays: Any, out: Any = None) -> Any:
+        inputs: Any = arrays
+        for array in arrays:
+            if type(array) is not _ndarray or array.flags.num & READY != READY:
+                inputs = self._arguments.prepare(arrays)
+                break
+        else:
+            if tuple([array.dtype for array in arrays]) != self._types:
+                inputs = self._arguments.prepare(arrays)
+        layout = self._find_layout(tuple([array.shape for array in inputs]))
+        if layout is None:
+            # Shapes that are new: of the wrong rank, or to be checked once.
+            inputs = self._arguments.prepare(arrays)
+            layout = self._arguments.layout(tuple([array.shape for array in inputs]))
+        if out is None:
+            results = returned = [_empty(shape, type_) for shape, type_ in layout.outputs]
+        else:
+            results, returned = self._arguments.results(out, layout, inputs, arrays)
+        self._run(inputs, results, layout)
+        if returned is not results:
+            for target, result in zip(returned, results, strict=True):
+                if target is not result:
+                    np.copyto(target, result)
+        return returned[0] if self.signature.single else tuple(returned)
+
+    def _run(self, inputs: list[np.ndarray], results: list[np.ndarray], layout: Layout) -> None:
+        pointers = [address(array) for array in inputs]
+        pointers += [address(array) for array in results]
+        if not layout.workspace:
+            failure = self._native(pointers, layout.sizes)
+        else:
+            block = self._take_block(layout.workspace)
+            try:
+                failure = self._native(pointers, layout.sizes, -(-address(block) // ALIGNMENT) * ALIGNMENT)
+            finally:
+                if len(self._blocks) < _BLOCKS_KEPT:
+                    self._blocks.append(block)
+        if failure is not None:
+            raise self._out_of_bounds(*failure)
+
+    def _take_block(self, size: int) -> np.ndarray:
+        """Memory for one call: the one that was given back last, if it is large enough. Lists pop and append atomically."""
+        try:
+            block = self._blocks.pop()
+            if block.nbytes >= size + ALIGNMENT:
+                return block
+        except IndexError:
+            pass
+        return _empty(size + ALIGNMENT, np.uint8)
+
+    def _out_of_bounds(self, check: int, index: int, extent: int) -> OutOfBoundsError:
+        site = self.nest.checks[check]
+        return OutOfBoundsError(
+            f"{site.definition}: expected an index of {site.tensor} from 0 to {extent - 1}, got {index}"
+            if extent
+            else f"{site.definition}: expected no access to {site.tensor}, which has no elements, got index {index}",
+            term=site.access,
+            location=site.location,
+            at=f"axis {site.axis} of {site.tensor}",
+            hint="clip the index, or read with outside=...",
+        )
+
+    # ------------------------------------------------------------------------------------------------ a look inside
+
+    @property
+    def name(self) -> str:
+        """The name of the function."""
+        return self.signature.name
+
+    @property
+    def program(self) -> Program:
+        """The program that was compiled, simplified."""
+        return self._executable.program
+
+    @property
+    def schedule(self) -> Schedule:
+        """How the program is computed."""
+        return self._executable.schedule
+
+    @property
+    def nest(self) -> LoopNest:
+        """The loops that the schedule was lowered to."""
+        return self._executable.nest
+
+    @property
+    def cost(self) -> Cost:
+        """`(operations, bytes)` of one call, from the integer domains; formulas where there are sizes (see `codegen.cost`)."""
+        if self._cost is None:
+            self._cost = cost_of(self.program)
+        return self._cost
+
+    def source(self, stage: str = "llvm") -> str:
+        """The code at a stage: "nest", "llvm" or "asm" (on the CUDA target also "cuda" and "ptx").
+
+        Raises `TargetError` for a stage that this target does not have.
+        """
+        match stage:
+            case "nest":
+                return str(self.nest)
+            case "llvm":
+                return self._native.module.ir
+            case "asm":
+                return self._native.module.assembly
+        if stage in _CUDA_STAGES:
+            raise TargetError(
+                f"expected a stage of the target cpu, one of {', '.join(STAGES)}, got {stage!r}: the CUDA backend is not part of this build"
+            )
+        raise TargetError(f"expected a stage, one of {', '.join(STAGES)}, got {stage!r}")
+
+    def __repr__(self) -> str:
+        return f"<compiled {self.signature}>"

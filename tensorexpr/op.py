@@ -1,0 +1,472 @@
+"""`@te.op`: a Python function on tensors as an operation on arrays.
+
+Called on arrays, an op is traced once per signature (shapes, dtypes, static arguments), compiled, kept and run; called on
+tensors of the language it is composed: the function runs and gives tensors. Positional parameters are tensors,
+keyword-only parameters are static. An argument may be a tuple of tensors, and so may the result, nested at will: trees
+are flattened on the way to a compiled function and rebuilt on the way back. The transforms (`te.vjp`, `te.grad`, ...)
+make ops from ops, so they are called, composed and differentiated in the same ways.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tensorexpr.autodiff.units import Unit
+from tensorexpr.codegen.compile import build
+from tensorexpr.codegen.function import CompiledFunction
+from tensorexpr.codegen.memo import Memo
+from tensorexpr.dtypes import DType, dtype
+from tensorexpr.errors import ArgumentError, DefinitionError, DifferentiationError, Location
+from tensorexpr.ir import Program
+from tensorexpr.language import Tensor, compute, constant, dim, placeholder, program_of
+
+_SIGNATURES_KEPT = 1024
+_RESERVED = ("out",)
+_REQUIRED = inspect.Parameter.empty
+
+
+# ---------------------------------------------------------------------------------------------------- trees
+
+
+def leaves(tree: object) -> Iterator[Any]:
+    """The leaves of nested tuples and lists, left to right."""
+    if isinstance(tree, (tuple, list)):
+        for item in tree:
+            yield from leaves(item)
+    else:
+        yield tree
+
+
+def map_tree(function: Callable[[Any], Any], tree: object) -> Any:
+    """The tree with `function` applied to every leaf; tuples and lists become tuples."""
+    if isinstance(tree, (tuple, list)):
+        return tuple(map_tree(function, item) for item in tree)
+    return function(tree)
+
+
+def rebuild(tree: object, values: Iterator[Any]) -> Any:
+    """A tree of the same form, with its leaves taken from `values`."""
+    return map_tree(lambda _: next(values), tree)
+
+
+# ---------------------------------------------------------------------------------------------------- arguments
+
+
+class Spec(NamedTuple):
+    """What is known of an argument when it is traced: extents (ints, or `te.dim` expressions) and element type."""
+
+    shape: tuple[Any, ...]
+    dtype: DType
+
+
+def _is_scalar(value: object) -> bool:
+    return isinstance(value, (bool, int, float, np.generic))
+
+
+def _static_key(name: str, value: object) -> object:
+    """A key under which equal static arguments of equal types meet: 1, 1.0 and True differ, and so do 0.0 and -0.0."""
+    if isinstance(value, tuple):
+        return (tuple, tuple(_static_key(name, item) for item in value))
+    if isinstance(value, float):
+        return (float, value.hex())
+    try:
+        hash(value)
+    except TypeError:
+        if isinstance(value, np.ndarray):
+            hint = "arrays are tensor arguments: make the parameter positional"
+        else:
+            hint = f"use a tuple: {name}=tuple(...)" if isinstance(value, list) else None
+        raise ArgumentError(f"static argument {name}: expected a hashable value, got {_article(value)}", hint=hint) from None
+    return (type(value), value)
+
+
+class _Ready(NamedTuple):
+    """A compiled signature: the function on flat arguments, and the tree of its results (None where it is flat already)."""
+
+    function: CompiledFunction
+    tree: Any
+
+
+# ---------------------------------------------------------------------------------------------------- operations
+
+
+class Op:
+    """An operation: see `op`.
+
+    `name`; `parameters`, the names of its tensor arguments; `rest`, the stem of the names of further ones (of a transform
+    that takes a varying number; None: no more are taken); `static`, its static arguments with their defaults
+    (`inspect.Parameter.empty`: must be given); `rule`, its own gradient rule or None.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str,
+        parameters: tuple[str, ...],
+        static: Mapping[str, Any],
+        rest: str | None = None,
+        rule: Callable[..., Any] | None = None,
+        names_results: bool = False,
+    ) -> None:
+        self.function = function
+        self.name = self.__name__ = name
+        self.parameters = parameters
+        self.rest = rest
+        self.static = dict(static)
+        self.rule = rule
+        self._names_results = names_results
+        self._memo: Memo[_Ready] = Memo(_SIGNATURES_KEPT)
+        self.__signature__ = self._python_signature()
+
+    def _python_signature(self) -> inspect.Signature:
+        tensors = [inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD) for n in self.parameters]
+        rest = [] if self.rest is None else [inspect.Parameter(self.rest, inspect.Parameter.VAR_POSITIONAL)]
+        static = [inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY, default=d) for n, d in self.static.items()]
+        return inspect.Signature([*tensors, *rest, *static])
+
+    def __repr__(self) -> str:
+        return f"<te.op {self.name}{self.__signature__}>"
+
+    # ------------------------------------------------------------------------------------------------ calls
+
+    def __call__(self, *arguments: Any, out: Any = None, **keywords: Any) -> Any:
+        """On arrays: the result as an array (several: a tuple), computed into `out` if given. On tensors: tensors."""
+        if not keywords:
+            # The short way: plain arrays of a signature seen before.
+            key: list[Any] = []
+            for argument in arguments:
+                if type(argument) is not np.ndarray:
+                    break
+                key.append(argument.shape)
+                key.append(argument.dtype)
+            else:
+                ready = self._memo.find((*key, ()))
+                if ready is not None and ready.tree is None:
+                    return ready.function(*arguments, out=out)
+        trees, static = self._bind(arguments, keywords)
+        if any(isinstance(leaf, Tensor) for leaf in leaves(trees)):
+            if out is not None:
+                raise ArgumentError(f"{self.name}: expected no out with te tensors, got one", hint="out is for calls on arrays")
+            tensors = [map_tree(functools.partial(self._as_tensor, name), tree) for name, tree in self._named(trees)]
+            return self.compose(tensors, static)
+        arrays = [map_tree(functools.partial(self._as_array, name), tree) for name, tree in self._named(trees)]
+        return self._run(arrays, static, out)
+
+    def _run(self, trees: list[Any], static: dict[str, Any], out: Any) -> Any:
+        flat = list(leaves(trees))
+        key = (*(part for array in flat for part in (array.shape, array.dtype)), (*_form(trees), *self._static_key(static)))
+        ready = self._memo.find(key)
+        if ready is None:
+            specs = [map_tree(lambda array: Spec(array.shape, dtype(array.dtype)), tree) for tree in trees]
+            ready = self._memo.get(key, lambda: self._make(specs, static))
+        if ready.tree is None:
+            return ready.function(*flat, out=out)
+        results = ready.function(*flat, out=None if out is None else tuple(leaves(out)))
+        return rebuild(ready.tree, iter(results))
+
+    def _static_key(self, static: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
+        """The static arguments that differ from their defaults."""
+        for name, value in static.items():
+            default = self.static[name]
+            if value is not default:
+                key = _static_key(name, value)
+                if default is _REQUIRED or key != _static_key(name, default):
+                    yield name, key
+
+    def compose(self, trees: Sequence[Any], static: Mapping[str, Any]) -> Any:
+        """The results as tensors, for tensors and every static argument; the op's own gradient rule rides along."""
+        result = self._checked(self.function(*trees, **static))
+        if self._names_results:
+            _name_results(self.name, result)
+        return result if self.rule is None else self._with_rule(result, trees, static)
+
+    def _with_rule(self, result: Any, trees: Sequence[Any], static: Mapping[str, Any]) -> Any:
+        """The results, marked as what the op's rule differentiates (see `autodiff.units`)."""
+        inputs = tuple(leaves(trees))
+        taken: set[str] = {tensor.key for tensor in inputs}
+        outputs = []
+        for tensor in leaves(result):
+            # A result that is an argument, or belongs to a rule already, gets an identity of its own to carry the mark.
+            if tensor.definition is None or tensor.key in taken or tensor.unit is not None:
+                tensor = _identity(tensor)
+            taken.add(tensor.key)
+            outputs.append(tensor)
+        marked = rebuild(result, iter(outputs))
+        names = [p.name for p in inspect.signature(self.rule).parameters.values() if p.kind is p.KEYWORD_ONLY]
+        chosen = {name: static[name] for name in names if name in static}
+
+        def rule(outputs: Sequence[Tensor], inputs: Sequence[Tensor], heads: Sequence[Tensor]) -> list[Tensor | None]:
+            given = iter(inputs)
+            arguments = [rebuild(tree, given) for tree in trees]
+            found = self.rule(rebuild(marked, iter(outputs)), arguments, rebuild(marked, iter(heads)), **chosen)
+            return self._rule_results(found, arguments)
+
+        unit = Unit(tuple(outputs), inputs, rule)
+        for tensor in outputs:
+            tensor.unit = unit
+        return marked
+
+    def _rule_results(self, found: Any, arguments: Sequence[Any]) -> list[Tensor | None]:
+        """What the rule gave, flat; `DifferentiationError` if it is not one gradient per input, of its shape and dtype."""
+        what = f"{self.name}: gradient rule"
+        if not isinstance(found, (tuple, list)) or len(found) != len(arguments):
+            got = len(found) if isinstance(found, (tuple, list)) else _article(found)
+            raise DifferentiationError(f"{what}: expected a list of {len(arguments)} gradients, one per input, got {got}")
+        flat: list[Tensor | None] = []
+        for (name, tree), gradients in zip(self._named(arguments), found, strict=True):
+            inputs, results = list(leaves(tree)), list(leaves(gradients))
+            if len(inputs) != len(results):
+                raise DifferentiationError(f"{what}: expected {len(inputs)} gradients for the tuple {name}, got {len(results)}")
+            for tensor, gradient in zip(inputs, results, strict=True):
+                if gradient is not None and not isinstance(gradient, Tensor):
+                    raise DifferentiationError(f"{what}: expected a te tensor as gradient of {name}, got {_article(gradient)}")
+                if gradient is not None and (gradient.extents != tensor.extents or gradient.dtype is not tensor.dtype):
+                    raise DifferentiationError(f"{what}: expected {_type_text(tensor)} as gradient of {name}, got {_type_text(gradient)}")
+                if gradient is None and tensor.dtype.is_float:
+                    raise DifferentiationError(f"{what}: expected a te tensor as gradient of {name}, got None")
+                flat.append(gradient)
+        return flat
+
+    def _checked(self, result: object) -> Any:
+        """The results with lists as tuples; `DefinitionError` for anything but tensors."""
+        if isinstance(result, (tuple, list)) and not result:
+            raise DefinitionError(f"{self.name}: expected a te tensor or a tuple of them, got an empty tuple", location=self.location)
+
+        def check(leaf: object) -> Tensor:
+            if isinstance(leaf, Tensor):
+                return leaf
+            hint = "return what te.compute, te.scatter or te.scan gives"
+            raise DefinitionError(
+                f"{self.name}: expected the function to return a te tensor or a tuple of them, got {_article(leaf)}",
+                location=self.location,
+                hint="return te.constant(array)" if isinstance(leaf, np.ndarray) else hint,
+            )
+
+        return map_tree(check, result)
+
+    @property
+    def location(self) -> Location | None:
+        """The line of the function's definition."""
+        code = getattr(inspect.unwrap(self.function), "__code__", None)
+        return None if code is None else Location(code.co_filename, code.co_firstlineno)
+
+    # ------------------------------------------------------------------------------------------------ binding
+
+    def _bind(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        """Tensor arguments in order, and every static argument."""
+        given = list(arguments)
+        static = dict(self.static)
+        named: dict[str, Any] = {}
+        for name, value in keywords.items():
+            if name in static:
+                static[name] = value
+            elif name in self.parameters:
+                named[name] = value
+            else:
+                known = ", ".join(self.static) or "none"
+                raise ArgumentError(
+                    f"{self.name}: expected the static arguments {known}, got {name}"
+                    if self.static
+                    else f"{self.name}: expected no static arguments, got {name}",
+                    term=self._term,
+                    hint="keyword-only parameters of the function are its static arguments",
+                )
+        for name in self.parameters[len(given) :]:
+            if name in named:
+                given.append(named.pop(name))
+            else:
+                break
+        if named and next(iter(named)) in self.parameters[: len(arguments)]:
+            raise ArgumentError(f"{self.name}: expected one value for {next(iter(named))}, got two", term=self._term)
+        if len(given) < len(self.parameters) or named or (len(given) > len(self.parameters) and self.rest is None):
+            wanted = ", ".join(self.parameters) or "none"
+            number = len(given) + len(named)
+            surplus = self.static and number > len(self.parameters)
+            raise ArgumentError(
+                f"{self.name}: expected {len(self.parameters)} tensor arguments ({wanted}), got {number}",
+                term=self._term,
+                hint=f"static arguments are given by name: {', '.join(self.static)}" if surplus else None,
+            )
+        for name, value in static.items():
+            if value is inspect.Parameter.empty:
+                raise ArgumentError(f"{self.name}: expected the static argument {name}, got none", term=self._term)
+        return given, static
+
+    @property
+    def _term(self) -> str:
+        return f"{self.name}{self.__signature__}"
+
+    def _name(self, position: int) -> str:
+        count = len(self.parameters)
+        return self.parameters[position] if position < count else f"{self.rest}_{position - count}"
+
+    def _named(self, trees: Sequence[Any]) -> Iterator[tuple[str, Any]]:
+        return ((self._name(position), tree) for position, tree in enumerate(trees))
+
+    def argument_names(self, number: int) -> list[str]:
+        """The names of `number` tensor arguments."""
+        return [self._name(position) for position in range(number)]
+
+    def arrays(self, arguments: Sequence[Any], static: Mapping[str, Any]) -> list[Any]:
+        """The tensor arguments of a call as (trees of) arrays, checked as a call checks them."""
+        trees, _ = self._bind(arguments, static)
+        return [map_tree(functools.partial(self._as_array, name), tree) for name, tree in self._named(trees)]
+
+    def _as_array(self, name: str, leaf: object) -> np.ndarray:
+        array = np.asarray(leaf) if isinstance(leaf, np.ndarray) or _is_scalar(leaf) else None
+        if array is None or isinstance(leaf, np.ma.MaskedArray):
+            raise ArgumentError(
+                f"{self.name}: argument {name}: expected an array or a te tensor, got {_article(leaf)}", hint="np.asarray makes an array"
+            )
+        try:
+            dtype(array.dtype)
+        except DefinitionError as error:
+            raise ArgumentError(f"{self.name}: argument {name}: {error.message}", hint=error.hint) from None
+        return array
+
+    def _as_tensor(self, name: str, leaf: object) -> Tensor:
+        return leaf if isinstance(leaf, Tensor) else constant(self._as_array(name, leaf), name=name)
+
+    # ------------------------------------------------------------------------------------------------ tracing
+
+    def _traced(self, specs: Sequence[Any], static: Mapping[str, Any]) -> tuple[list[Tensor], Any]:
+        """Placeholders for a tree of specs per parameter, flat, and the tree of results on them."""
+        inputs = [_placeholders(name, tree) for name, tree in self._named(specs)]
+        return list(leaves(inputs)), self.compose(inputs, static)
+
+    def _make(self, specs: Sequence[Any], static: Mapping[str, Any], target: str = "cpu") -> _Ready:
+        inputs, result = self._traced(specs, static)
+        if isinstance(result, Tensor):
+            return _Ready(build(result, inputs, target), None)
+        function = build(list(leaves(result)), inputs, target)
+        return _Ready(function, None if all(isinstance(item, Tensor) for item in result) else map_tree(lambda _: None, result))
+
+    def trace(self, *specs: Any, dynamic: Mapping[str | int, Any] | None = None, **static: Any) -> Program:
+        """The program of the op for arguments like `specs`: placeholders, arrays or `(shape, dtype)`.
+
+        `dynamic={"x": (0,)}` keeps axes open: their extents become `te.dim`s named after parameter and axis.
+        """
+        inputs, result = self._traced(*self._specs(specs, dynamic, static))
+        return program_of(list(leaves(result)), inputs)
+
+    def compile(
+        self, *specs: Any, target: str = "cpu", dynamic: Mapping[str | int, Any] | None = None, **static: Any
+    ) -> CompiledFunction:
+        """The op compiled for arguments like `specs` (see `trace`); nested arguments and results are flattened."""
+        return self._make(*self._specs(specs, dynamic, static), target=target).function
+
+    def _specs(
+        self, specs: Sequence[Any], dynamic: Mapping[str | int, Any] | None, static: Mapping[str, Any]
+    ) -> tuple[list[Any], dict[str, Any]]:
+        trees, chosen = self._bind(specs, static)
+        found = [_spec(self.name, name, tree) for name, tree in self._named(trees)]
+        for key, axes in (dynamic or {}).items():
+            names = [self._name(position) for position in range(len(found))]
+            position = names.index(key) if key in names else key
+            if not isinstance(position, int) or not -len(found) <= position < len(found) or not isinstance(found[position], Spec):
+                raise ArgumentError(f"{self.name}: dynamic: expected one of {', '.join(names) or 'none'}, got {key}", term=self._term)
+            found[position] = _opened(self.name, names[position], found[position], axes)
+        return found, chosen
+
+
+def _form(trees: Sequence[Any]) -> tuple[object, ...]:
+    """How the arguments nest: nothing where they are all plain."""
+    return (map_tree(lambda _: None, trees),) if any(isinstance(tree, tuple) for tree in trees) else ()
+
+
+def _placeholders(name: str, tree: Any) -> Any:
+    if isinstance(tree, Spec):
+        return placeholder(tree.shape, tree.dtype.name, name=name)
+    return tuple(_placeholders(f"{name}_{position}", item) for position, item in enumerate(tree))
+
+
+def _spec(op: str, name: str, value: object) -> Any:
+    """What a spec says: shape and dtype of a placeholder or an array, or given as a pair; a tuple of specs nests."""
+    if isinstance(value, Tensor):
+        return Spec(tuple(value.shape), value.dtype)
+    if isinstance(value, np.ndarray) or _is_scalar(value):
+        array = np.asarray(value)
+        return Spec(array.shape, dtype(array.dtype))
+    if isinstance(value, (tuple, list)):
+        if len(value) == 2 and isinstance(value[0], (tuple, list)) and isinstance(value[1], (str, DType, np.dtype, type)):
+            return Spec(tuple(value[0]), dtype(value[1]))
+        return tuple(_spec(op, f"{name}_{position}", item) for position, item in enumerate(value))
+    raise ArgumentError(f"{op}: argument {name}: expected a placeholder, an array or (shape, dtype), got {_article(value)}")
+
+
+def _opened(op: str, name: str, spec: Spec, axes: Any) -> Spec:
+    shape = list(spec.shape)
+    for axis in (axes,) if isinstance(axes, int) else tuple(axes):
+        if not isinstance(axis, int) or not -len(shape) <= axis < len(shape):
+            raise ArgumentError(f"{op}: dynamic: expected axes of {name} below {len(shape)}, got {axis}")
+        shape[axis] = dim(f"{name}_{axis % len(shape)}")
+    return Spec(tuple(shape), spec.dtype)
+
+
+def _name_results(name: str, result: Any) -> None:
+    """Calls the results after the op, where the user has not named them."""
+    for position, tensor in enumerate(leaves(result)):
+        if not tensor.named and tensor.definition is not None:
+            tensor.name = name if isinstance(result, Tensor) else f"{name}_{position}"
+
+
+def _identity(tensor: Tensor) -> Tensor:
+    copied = compute(tensor.shape, lambda *i: tensor[i])
+    copied.name, copied.named = tensor.name, tensor.named
+    return copied
+
+
+def _type_text(tensor: Tensor) -> str:
+    return f"{tensor.dtype.name}[{', '.join(map(str, tensor.shape))}]"
+
+
+def _article(value: object) -> str:
+    kind = type(value).__name__
+    return "None" if value is None else f"{'an' if kind[:1].lower() in 'aeiou' else 'a'} {kind}"
+
+
+# ---------------------------------------------------------------------------------------------------- the decorator
+
+
+def op(function: Callable[..., Any] | None = None, *, gradient: Callable[..., Any] | None = None) -> Any:
+    """Makes an operation of a Python function on tensors: `@te.op`, or `@te.op(gradient=rule)`.
+
+    The function takes tensors (positional parameters) and static arguments (keyword-only, hashable) and returns a tensor
+    or a tuple of tensors. Python scalars passed for tensors become 0-d arrays of NumPy's dtype for them (float64, int64,
+    bool). `rule(output, inputs, head) -> list` gives the gradient by every input (tuples of outputs and heads where there
+    are several outputs), and takes those static arguments that it names as keyword-only parameters.
+
+    Raises `DefinitionError` for a function with `*args`, `**kwargs`, a default for a tensor, or a parameter called `out`.
+    """
+    if function is None:
+        return functools.partial(op, gradient=gradient)
+    name = getattr(function, "__name__", type(function).__name__)
+    location = Location(function.__code__.co_filename, function.__code__.co_firstlineno) if hasattr(function, "__code__") else None
+    parameters: list[str] = []
+    static: dict[str, Any] = {}
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.name in _RESERVED:
+            message, hint = f"a parameter not called {parameter.name}, which means the array to compute into", "rename it"
+        elif parameter.kind is parameter.VAR_POSITIONAL:
+            message, hint = f"a fixed number of tensors, got *{parameter.name}", f"take a tuple of tensors: {parameter.name}"
+        elif parameter.kind is parameter.VAR_KEYWORD:
+            message, hint = f"named static arguments, got **{parameter.name}", "name each of them"
+        elif parameter.kind is parameter.KEYWORD_ONLY:
+            static[parameter.name] = parameter.default
+            continue
+        elif parameter.default is not _REQUIRED:
+            message = f"a tensor argument without default, got {parameter.name}={parameter.default!r}"
+            hint = f"make it static: put it after a bare *, as in f(x, *, {parameter.name}={parameter.default!r})"
+        else:
+            parameters.append(parameter.name)
+            continue
+        raise DefinitionError(f"{name}: expected {message}", location=location, hint=hint)
+    made = Op(function, name=name, parameters=tuple(parameters), static=static, rule=gradient, names_results=True)
+    functools.update_wrapper(made, function)
+    return made

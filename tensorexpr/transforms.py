@@ -1,0 +1,190 @@
+"""Transforms of ops: from an op its derivative, which is again an op, so it is called, composed and differentiated alike.
+
+`vjp` pulls a head back to the inputs, `grad` and `value_and_grad` do so from a scalar output, `jvp` pushes tangents
+forward. Static arguments pass through by name. What is differentiated is the op's function on tensors, so a gradient
+rule of the op, or of an op inside it, is honored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from tensorexpr.autodiff import gradient
+from tensorexpr.autodiff import jvp as push_forward
+from tensorexpr.errors import DifferentiationError
+from tensorexpr.language import Tensor
+from tensorexpr.op import Op, leaves, op
+from tensorexpr.traversal import fresh_name
+
+Wrt = str | int | Sequence[str | int] | None
+
+
+def vjp(operation: Op, wrt: Wrt = None) -> Op:
+    """The op `(*inputs, head) -> gradients`: the gradients of the inputs for a head of the output's shape and dtype.
+
+    Gives a tuple with one gradient per floating input, or per input that `wrt` names (by name or position); a bare one
+    where `wrt` is a single name. An op with several outputs takes a tuple of heads, one per floating output; an input
+    that is a tuple has a tuple of gradients.
+    """
+    operation = as_op(operation, "vjp")
+    name = f"vjp({operation.name})"
+    head = fresh_name("head", {*operation.parameters, *operation.static})
+    parameters, rest = _further(operation, (head,), "argument")
+
+    def pulled(*arguments: Any, **static: Any) -> Any:
+        _expect_more(name, arguments, 1)
+        inputs, heads = arguments[:-1], arguments[-1]
+        outputs = operation.compose(inputs, static)
+        return _gradients(name, operation, outputs, inputs, wrt, heads)
+
+    return Op(pulled, name=name, parameters=parameters, rest=rest, static=operation.static)
+
+
+def grad(operation: Op, wrt: Wrt = None) -> Op:
+    """The op `(*inputs) -> gradients` of a scalar output.
+
+    One gradient for a single name or position in `wrt`, a tuple for several; by default all floating inputs (a bare
+    gradient where there is only one).
+    """
+    return _from_scalar(operation, wrt, "grad", lambda output, gradients: gradients)
+
+
+def value_and_grad(operation: Op, wrt: Wrt = None) -> Op:
+    """The op `(*inputs) -> (value, gradients)` of a scalar output, with the gradients as `grad` gives them."""
+    return _from_scalar(operation, wrt, "value_and_grad", lambda output, gradients: (output, gradients))
+
+
+def _from_scalar(operation: Op, wrt: Wrt, transform: str, result: Callable[[Tensor, Any], Any]) -> Op:
+    operation = as_op(operation, transform)
+    name = f"{transform}({operation.name})"
+
+    def derived(*inputs: Any, **static: Any) -> Any:
+        output = _scalar(name, operation.compose(inputs, static))
+        gradients = _gradients(name, operation, output, inputs, wrt, None)
+        if wrt is None and len(gradients) == 1:
+            gradients = gradients[0]
+        return result(output, gradients)
+
+    return Op(derived, name=name, parameters=operation.parameters, rest=operation.rest, static=operation.static)
+
+
+def _scalar(name: str, outputs: Any) -> Tensor:
+    flat = list(leaves(outputs))
+    if len(flat) != 1 or flat[0].shape != () or not flat[0].dtype.is_float:
+        got = ", ".join(f"{t.dtype.name}[{', '.join(map(str, t.shape))}]" for t in flat)
+        raise DifferentiationError(
+            f"{name}: expected one floating scalar output, got {got}", hint="te.vjp takes a head; te.jacobian gives all derivatives"
+        )
+    return flat[0]
+
+
+def jvp(operation: Any, *arguments: Any) -> Any:
+    """Forward mode: `jvp(op)` is the op `(*inputs, *tangents) -> tangent`; `jvp(output, wrt, tangents)` is its form on tensors.
+
+    Of an op there is one tangent per floating input, of its shape and dtype, and the result has one per floating output
+    (bare if the op's output is).
+    """
+    if arguments:
+        return push_forward(operation, *arguments)
+    operation = as_op(operation, "jvp")
+    name = f"jvp({operation.name})"
+
+    def pushed(*arguments: Any, **static: Any) -> Any:
+        inputs, tangents = _split_tangents(name, arguments)
+        outputs = operation.compose(inputs, static)
+        floating = [t for t in leaves(outputs) if t.dtype.is_float]
+        if not floating:
+            raise DifferentiationError(f"{name}: expected a floating output, got none")
+        pushed = push_forward(floating, [t for t in leaves(inputs) if t.dtype.is_float], list(leaves(tangents)))
+        return _unflatten(outputs, iter(pushed))
+
+    parameters, rest = _further(operation, (), "tangent")
+    return Op(pushed, name=name, parameters=parameters, rest=rest, static=operation.static)
+
+
+# ---------------------------------------------------------------------------------------------------- in common
+
+
+def as_op(value: Any, transform: str) -> Op:
+    """The op that `value` is, or makes as a plain function; `DifferentiationError` for anything else."""
+    if isinstance(value, Op):
+        return value
+    if isinstance(value, Tensor):
+        raise DifferentiationError(f"{transform}: expected a te.op, got a tensor", hint="te.gradient differentiates tensors")
+    if callable(value):
+        return op(value)
+    raise DifferentiationError(f"{transform}: expected a te.op, got {type(value).__name__}", hint="decorate the function with @te.op")
+
+
+def _further(operation: Op, more: tuple[str, ...], stem: str) -> tuple[tuple[str, ...], str | None]:
+    """Parameters of an op that takes `more` after those of `operation`, and the stem of a varying number of further ones."""
+    if operation.rest is not None:
+        return operation.parameters, operation.rest
+    return (*operation.parameters, *more), None if more else fresh_name(stem, {*operation.parameters, *operation.static})
+
+
+def _expect_more(name: str, arguments: Sequence[Any], number: int) -> None:
+    if len(arguments) < number:
+        raise DifferentiationError(f"{name}: expected inputs and a head, got {len(arguments)} arguments")
+
+
+def _split_tangents(name: str, arguments: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+    """Inputs and tangents: one tangent per input that has floating leaves."""
+    floating = [_is_floating(argument) for argument in arguments]
+    for count in range(len(arguments) + 1):
+        if count + sum(floating[:count]) == len(arguments):
+            return arguments[:count], arguments[count:]
+    raise DifferentiationError(f"{name}: expected one tangent per floating input, got {len(arguments)} arguments")
+
+
+def _is_floating(tree: Any) -> bool:
+    return any(leaf.dtype.is_float for leaf in leaves(tree))
+
+
+def _unflatten(tree: Any, values: Iterator[Tensor]) -> Any:
+    """The floating leaves of a tree replaced by `values`, the others left out."""
+    if isinstance(tree, tuple):
+        return tuple(_unflatten(item, values) for item in tree if _is_floating(item))
+    return next(values)
+
+
+def _gradients(name: str, operation: Op, outputs: Any, inputs: Sequence[Any], wrt: Wrt, heads: Any) -> Any:
+    """The gradients of the outputs by the inputs that `wrt` means, in the form that it asks for."""
+    chosen = _positions(name, operation, inputs, wrt)
+    tensors = [leaf for position in chosen for leaf in leaves(inputs[position]) if leaf.dtype.is_float]
+    floating = [t for t in leaves(outputs) if t.dtype.is_float]
+    if not floating:
+        raise DifferentiationError(f"{name}: expected a floating output, got {next(leaves(outputs)).dtype.name}")
+    flat_heads = None
+    if heads is not None:
+        flat_heads = list(leaves(heads))
+        if len(flat_heads) != len(floating):
+            raise DifferentiationError(f"{name}: expected {len(floating)} heads, one per floating output, got {len(flat_heads)}")
+    found = iter(gradient(floating, tensors, flat_heads))
+    trees = tuple(_unflatten(inputs[position], found) for position in chosen)
+    return trees[0] if isinstance(wrt, (str, int)) else trees
+
+
+def _positions(name: str, operation: Op, inputs: Sequence[Any], wrt: Wrt) -> list[int]:
+    if wrt is None:
+        chosen = [position for position, tree in enumerate(inputs) if _is_floating(tree)]
+        if not chosen:
+            raise DifferentiationError(f"{name}: expected a floating input to differentiate by, got none")
+        return chosen
+    names = operation.argument_names(len(inputs))
+    wanted: Iterable[str | int] = (wrt,) if isinstance(wrt, (str, int)) else wrt
+    positions = []
+    for item in wanted:
+        position = names.index(item) if item in names else item
+        if not isinstance(position, int) or not -len(inputs) <= position < len(inputs):
+            raise DifferentiationError(f"{name}: wrt: expected one of {', '.join(names) or 'none'}, or a position, got {item}")
+        position %= len(inputs)
+        if not _is_floating(inputs[position]):
+            raise DifferentiationError(f"{name}: wrt: expected a floating input, got {names[position]} ({_dtypes(inputs[position])})")
+        positions.append(position)
+    return positions
+
+
+def _dtypes(tree: Any) -> str:
+    return ", ".join(leaf.dtype.name for leaf in leaves(tree))

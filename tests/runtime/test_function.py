@@ -1,0 +1,245 @@
+"""Compiled functions: results and their form, `out`, strides, zero extents, sizes, errors of a running kernel, a look inside."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import tensorexpr as te
+from tensorexpr.codegen.compile import executable_of
+
+RNG = np.random.default_rng(2)
+
+
+def floats(*shape):
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def matmul_graph(n=4, k=5, m=6):
+    a, b = te.placeholder((n, k), name="A"), te.placeholder((k, m), name="B")
+    return te.compute((n, m), lambda i, j: te.sum(lambda r: a[i, r] * b[r, j], k), name="C"), [a, b]
+
+
+MATMUL = te.build(*matmul_graph())
+OPEN = te.build(*matmul_graph(te.dim("n"), te.dim("k"), te.dim("m")))
+
+
+def refused(error, function, *arguments, **keywords):
+    with pytest.raises(error) as info:
+        function(*arguments, **keywords)
+    return str(info.value)
+
+
+def test_one_tensor_gives_an_array_and_a_list_a_tuple():
+    c, inputs = matmul_graph()
+    a, b = floats(4, 5), floats(5, 6)
+    assert type(te.build(c, inputs)(a, b)) is np.ndarray
+    (only,) = te.build([c], inputs)(a, b)
+    np.testing.assert_allclose(only, a @ b, rtol=1e-5)
+    double = te.compute(c.shape, lambda i, j: 2 * c[i, j], name="D")
+    first, second = te.build((c, double), inputs)(a, b)
+    np.testing.assert_allclose(second, 2 * first)
+
+
+def test_out_matches_the_form_of_the_result():
+    a, b, out = floats(4, 5), floats(5, 6), np.empty((4, 6), np.float32)
+    assert MATMUL(a, b, out=out) is out
+    np.testing.assert_allclose(out, a @ b, rtol=1e-5)
+    c, inputs = matmul_graph()
+    assert te.build([c], inputs)(a, b, out=(out,))[0] is out
+    wide = np.zeros((8, 12), np.float32)
+    view = wide[::2, 1::2]
+    assert MATMUL(a, b, out=view) is view
+    np.testing.assert_allclose(wide[::2, 1::2], a @ b, rtol=1e-5)
+    assert not wide[1::2].any() and not wide[:, ::2].any()
+    swapped = np.empty((4, 6), ">f4")
+    MATMUL(a, b, out=swapped)
+    np.testing.assert_allclose(swapped, a @ b, rtol=1e-5)
+    assert "out: expected memory of its own, got an array that overlaps argument A" in refused(
+        te.ArgumentError, te.build(*matmul_graph(4, 4, 4)), square := floats(4, 4), floats(4, 4), out=square
+    )
+
+
+@pytest.mark.parametrize(
+    "view",
+    [lambda x: x[::-1], lambda x: x.T.copy().T, lambda x: np.broadcast_to(x[:1], x.shape), lambda x: x.astype(">f4"), np.asfortranarray],
+)
+def test_any_strides(view):
+    a, b = floats(4, 5), floats(5, 6)
+    np.testing.assert_allclose(MATMUL(view(a), view(b)), view(a) @ view(b), rtol=1e-5, atol=1e-6)
+
+
+def test_read_only_inputs_and_scalars():
+    x, s = te.placeholder((3,), name="x"), te.placeholder((), "float64", name="s")
+    scaled = te.build(te.compute((3,), lambda i: te.cast(s[()], "float32") * x[i]), [x, s])
+    values = floats(3)
+    values.flags.writeable = False
+    for s in (2, 2.0, np.float64(2), np.array(2.0)):
+        np.testing.assert_array_equal(scaled(values, s), 2 * values)
+
+
+def test_0d_results_are_0d_arrays():
+    x = te.placeholder((3,), name="x")
+    total = te.build(te.compute((), lambda: te.sum(lambda i: x[i], 3)), [x])(np.ones(3, np.float32))
+    assert type(total) is np.ndarray and total.shape == () and total == 3
+
+
+@pytest.mark.parametrize("shape", [(0, 5, 6), (4, 0, 6), (4, 5, 0), (0, 0, 0)])
+def test_zero_extents(shape):
+    n, k, m = shape
+    for function in (te.build(*matmul_graph(n, k, m)), OPEN):
+        result = function(np.ones((n, k), np.float32), np.ones((k, m), np.float32))
+        assert result.shape == (n, m) and not result.any()
+
+
+def test_open_sizes_are_compiled_once():
+    for n, k, m in ((1, 1, 1), (3, 2, 7), (17, 33, 65)):
+        a, b = floats(n, k), floats(k, m)
+        np.testing.assert_allclose(OPEN(a, b), a @ b, rtol=1e-4, atol=1e-5)
+    assert OPEN.signature.sizes == ("n", "k", "m")
+    text = refused(te.ArgumentError, OPEN, floats(2, 3), floats(4, 5))
+    assert "argument B: expected extent 3 (k = 3 from axis 1 of A), got 4" in text
+
+
+def test_wrong_arguments():
+    a, b = floats(4, 5), floats(5, 6)
+    assert "C: expected 2 arguments (A, B), got 1" in refused(te.ArgumentError, MATMUL, a)
+    assert "argument B: expected extent 5, got 7" in refused(te.ArgumentError, MATMUL, a, floats(7, 6))
+    assert "argument B: expected 2 axes, got 1 (shape [5])" in refused(te.ArgumentError, MATMUL, a, floats(5))
+    assert "argument A: expected dtype float32, got float64" in refused(te.ArgumentError, MATMUL, a.astype(float), b)
+    assert "argument A: expected a NumPy array, got a list" in refused(te.ArgumentError, MATMUL, a.tolist(), b)
+    assert "in:   C(A: float32[4, 5], B: float32[5, 6]) -> C: float32[4, 6]" in refused(te.ArgumentError, MATMUL)
+
+
+@pytest.mark.parametrize("name", ["bool", "int8", "uint16", "int64", "uint64", "float16", "bfloat16", "float32", "float64"])
+def test_every_kind_of_element(name):
+    dtype = np.dtype(ml_dtypes.bfloat16) if name == "bfloat16" else np.dtype(name)
+    x = te.placeholder((2, 3), name, name="x")
+    flip = te.build(te.compute((3, 2), lambda i, j: x[j, i]), [x])
+    values = np.arange(6).reshape(2, 3).astype(dtype)
+    result = flip(values)
+    assert result.dtype == dtype
+    np.testing.assert_array_equal(result.astype(np.float64), values.T.astype(np.float64))
+
+
+def test_inputs_that_are_returned_and_constants():
+    x = te.placeholder((3,), name="x")
+    table = te.constant(np.arange(3, dtype=np.float32), name="table")
+    same, known, again = te.build([x, table, x], [x])(np.ones(3, np.float32))
+    np.testing.assert_array_equal(same, again)
+    np.testing.assert_array_equal(known, [0, 1, 2])
+
+
+# ------------------------------------------------------------------------------------------------ data-dependent indices
+
+
+def gather(n="float32"):
+    table, ids = te.placeholder((te.dim("n"), 2), name="table"), te.placeholder((3,), "int64", name="ids")
+    return te.build(te.compute((3, 2), lambda i, j: table[ids[i], j], name="rows"), [table, ids])
+
+
+def test_an_index_outside_names_operation_access_index_and_extent():
+    function = gather()
+    table = floats(4, 2)
+    np.testing.assert_array_equal(function(table, np.array([3, 0, 3])), table[[3, 0, 3]])
+    for bad in (4, -1, 2**62, -(2**63)):
+        text = refused(IndexError, function, table, np.array([0, bad, 1]))
+        assert f"rows: expected an index of table from 0 to 3, got {bad}" in text
+        assert "table[ids[i], j]" in text and "test_function.py:" in text and "at:   axis 0 of table" in text
+    text = refused(te.ArgumentError, function, np.empty((0, 2), np.float32), np.array([0, 0, 0]))
+    assert "rows: expected no access to table, which has no elements, got index 0" in text
+    np.testing.assert_array_equal(function(table, np.array([3, 0, 3])), table[[3, 0, 3]])
+
+
+def test_the_line_is_the_users_own_even_where_code_is_shared():
+    table, ids = te.placeholder((4,), name="table"), te.placeholder((3,), "int64", name="ids")
+    first = te.compute((3,), lambda i: table[ids[i]], name="y")
+    second = te.compute((3,), lambda i: table[ids[i]], name="y")
+    texts = [refused(IndexError, te.build(y, [table, ids]), floats(4), np.array([0, 9, 0])) for y in (first, second)]
+    lines = [next(line for line in text.splitlines() if "test_function.py" in line) for text in texts]
+    assert lines[0] != lines[1]
+
+
+# ------------------------------------------------------------------------------------------------ building
+
+
+def test_targets():
+    c, inputs = matmul_graph()
+    text = refused(te.TargetError, te.build, c, inputs, target="cuda")
+    assert "expected a target that this build has, got 'cuda': the CUDA backend is not part of this build" in text
+    assert "expected a target, one of cpu, cuda, got 'gpu'" in refused(te.TargetError, te.build, c, inputs, target="gpu")
+
+
+def test_outputs_and_inputs_that_do_not_fit():
+    c, inputs = matmul_graph()
+    assert "te.build: expected te tensors, got float" in refused(te.DefinitionError, te.build, [1.0], inputs)
+    refused(te.DefinitionError, te.build, c, inputs[:1])
+
+
+def test_a_size_must_be_told_by_an_input():
+    n = te.dim("n")
+    x = te.placeholder((3,), name="x")
+    text = refused(te.DefinitionError, te.build, te.compute((n,), lambda i: x[0] * i), [x])
+    assert "expected the size n to be told by an extent of an input" in text
+
+
+def test_stages():
+    assert "for" in MATMUL.source("nest") and "define" in MATMUL.source("llvm") and "ret" in MATMUL.source("asm")
+    assert MATMUL.source() == MATMUL.source("llvm") and str(MATMUL.nest) == MATMUL.source("nest")
+    assert "sum(" in str(MATMUL.program) and str(MATMUL.schedule)
+    assert repr(MATMUL) == "<compiled C(A: float32[4, 5], B: float32[5, 6]) -> C: float32[4, 6]>" and MATMUL.name == "C"
+    assert "expected a stage of the target cpu, one of nest, llvm, asm, got 'ptx'" in refused(te.TargetError, MATMUL.source, "ptx")
+    assert "expected a stage, one of nest, llvm, asm, got 'wasm'" in refused(te.TargetError, MATMUL.source, "wasm")
+
+
+def test_cost_counts_operations_and_bytes():
+    assert MATMUL.cost == (2 * 4 * 5 * 6, 4 * (4 * 5 + 5 * 6 + 4 * 6))
+    assert MATMUL.cost.operations == 240
+    assert OPEN.cost.operations(n=4, k=5, m=6) == 240 and OPEN.cost.bytes(n=4, k=5, m=6) == 296
+    assert repr(OPEN.cost.operations) == "<operations of n, k, m: call it with these sizes>"
+    x = te.placeholder((10,), name="x")
+    triangle = te.build(te.compute((10,), lambda i: te.sum(lambda k: x[k] * 2, i + 1)), [x])
+    assert triangle.cost.operations == 2 * 55
+    first = te.build(te.compute((3,), lambda i: te.where(i > 0, x[i - 1] + 1, 0.0)), [x])
+    assert first.cost == (2, 4 * (2 + 3))
+    table, ids = te.placeholder((1000, 2), name="table"), te.placeholder((3,), "int64", name="ids")
+    assert te.build(te.compute((3, 2), lambda i, j: table[ids[i], j]), [table, ids]).cost.bytes == 4 * 6 + 8 * 3 + 4 * 6
+
+
+def test_equal_programs_share_their_code():
+    one, two = te.build(*matmul_graph(7, 8, 9)), te.build(*matmul_graph(7, 8, 9))
+    assert one is not two and one._executable is two._executable
+    schedule = one.schedule
+    assert te.build(schedule).__call__ and te.build(schedule)._executable is te.build(schedule)._executable
+    assert executable_of(te.build(*matmul_graph(7, 8, 10)).program) is not one._executable
+
+
+def test_a_schedule_can_be_built():
+    c, _ = matmul_graph()
+    a, b = floats(4, 5), floats(5, 6)
+    for make in (te.schedule, te.autoschedule):
+        np.testing.assert_allclose(te.build(make(c, "cpu"))(a, b), a @ b, rtol=1e-5)
+
+
+def test_a_function_holds_no_tensor():
+    c, inputs = matmul_graph(3, 3, 3)
+    references = [weakref.ref(t) for t in (c, *inputs)]
+    function = te.build(c, inputs)
+    del c, inputs
+    gc.collect()
+    assert [r() for r in references] == [None] * 3
+    assert function(np.eye(3, dtype=np.float32), np.eye(3, dtype=np.float32)).trace() == 3
+
+
+def test_workspace_is_not_shared_between_calls():
+    x = te.placeholder((te.dim("n"),), name="x")
+    n = x.shape[0]
+    running = te.scan(lambda t, s: te.compute((n,), lambda i: s[i] + x[i]), te.compute((n,), lambda i: x[i] * 0), 3)
+    function = te.build(te.compute((n,), lambda i: running[2, i]), [x])
+    for size in (5, 1000, 2, 0):
+        values = floats(size)
+        np.testing.assert_allclose(function(values), 3 * values, rtol=1e-5)

@@ -1,0 +1,276 @@
+"""`@te.op`: called on arrays and on tensors, static arguments, signatures, specs, and what is refused."""
+
+from __future__ import annotations
+
+import gc
+import inspect
+import threading
+import weakref
+
+import numpy as np
+import pytest
+
+import tensorexpr as te
+
+RNG = np.random.default_rng(0)
+
+
+def floats(*shape):
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+@te.op
+def matmul(a, b):
+    """a @ b."""
+    (n, k), (_, m) = a.shape, b.shape
+    return te.compute((n, m), lambda i, j: te.sum(lambda r: a[i, r] * b[r, j], k))
+
+
+@te.op
+def scale(x, *, factor=2.0, power=1):
+    return te.compute(x.shape, lambda *i: factor * x[i] ** power)
+
+
+@te.op
+def both(x):
+    return te.compute(x.shape, lambda *i: x[i] + 1), te.compute(x.shape, lambda *i: x[i] * 2)
+
+
+def test_arrays_in_arrays_out():
+    a, b = floats(4, 5), floats(5, 6)
+    result = matmul(a, b)
+    assert type(result) is np.ndarray and result.dtype == np.float32
+    np.testing.assert_allclose(result, a @ b, rtol=1e-5)
+    np.testing.assert_allclose(matmul(a, b=b.astype(np.float32)), a @ b, rtol=1e-5)
+
+
+def test_an_op_keeps_the_face_of_its_function():
+    assert matmul.__name__ == "matmul" and matmul.__doc__ == "a @ b."
+    assert str(inspect.signature(scale)) == "(x, *, factor=2.0, power=1)"
+    assert repr(scale) == "<te.op scale(x, *, factor=2.0, power=1)>"
+
+
+def test_each_signature_is_traced_once():
+    traced = []
+
+    @te.op
+    def twice(x, *, times=2):
+        traced.append((x.shape, x.dtype.name, times))
+        return te.compute(x.shape, lambda *i: x[i] * times)
+
+    for array in (np.ones(3, np.float32), np.ones(3), np.ones(4, np.float32)):
+        for _ in range(2):
+            twice(array)
+            twice(array, times=2)
+    twice(np.ones(3), times=3)
+    twice(np.ones(3), times=2.0)
+    assert traced == [((3,), "float32", 2), ((3,), "float64", 2), ((4,), "float32", 2), ((3,), "float64", 3), ((3,), "float64", 2.0)]
+
+
+def test_static_arguments_of_equal_value_and_other_type_are_kept_apart():
+    seen = []
+
+    @te.op
+    def constant_of(x, *, values):
+        seen.append(values)
+        return te.compute(x.shape, lambda i: x[i] * len(values))
+
+    x = np.ones(2)
+    for values in ((1,), (1.0,), (True,), (0.0,), (-0.0,), (1,)):
+        constant_of(x, values=values)
+    assert [repr(v) for v in seen] == ["(1,)", "(1.0,)", "(True,)", "(0.0,)", "(-0.0,)"]
+
+
+def test_several_results_are_a_tuple():
+    x = floats(3)
+    plus, double = both(x)
+    np.testing.assert_array_equal(plus, x + 1)
+    np.testing.assert_array_equal(double, x * 2)
+    one = te.op(lambda x: [te.compute(x.shape, lambda i: -x[i])])(x)
+    assert isinstance(one, tuple) and len(one) == 1
+
+
+def test_results_and_arguments_nest():
+    @te.op
+    def tree(pair, scale):
+        a, b = pair
+        total = te.compute(a.shape, lambda i: scale[()] * (a[i] + b[i]))
+        return total, (te.compute(a.shape, lambda i: a[i] - b[i]), [te.compute((), lambda: te.sum(lambda i: a[i], a.shape[0]))])
+
+    a, b = floats(4), floats(4)
+    total, (difference, (sum_,)) = tree((a, b), np.float32(2))
+    np.testing.assert_allclose(total, 2 * (a + b), rtol=1e-6)
+    np.testing.assert_array_equal(difference, a - b)
+    assert sum_.shape == () and np.isclose(sum_, a.sum())
+    out = np.empty(4, np.float32), (np.empty(4, np.float32), (np.empty((), np.float32),))
+    assert tree((a, b), np.float32(2), out=out)[1][0] is out[1][0]
+
+
+def test_out_is_computed_into():
+    a, b, out = floats(4, 5), floats(5, 6), np.empty((4, 6), np.float32)
+    assert matmul(a, b, out=out) is out
+    np.testing.assert_allclose(out, a @ b, rtol=1e-5)
+
+
+def test_on_tensors_an_op_composes():
+    a, b, c = te.placeholder((2, 3), name="a"), te.placeholder((3, 4), name="b"), floats(4, 2)
+    product = matmul(matmul(a, b), c)
+    assert isinstance(product, type(a)) and product.shape == (2, 2) and product.name == "matmul"
+    x, y = floats(2, 3), floats(3, 4)
+    np.testing.assert_allclose(te.build(product, [a, b])(x, y), x @ y @ c, rtol=1e-5)
+
+
+def test_python_scalars_are_0d_arrays_of_numpys_dtype():
+    kinds = {}
+
+    @te.op
+    def times(x, s):
+        kinds[s.dtype.name] = s.shape
+        return te.compute(x.shape, lambda i: x[i] * te.cast(s[()], x.dtype))
+
+    x = floats(3)
+    for s in (2, 2.0, True, np.float32(2)):
+        np.testing.assert_allclose(times(x, s), x * s)
+    assert kinds == {"int64": (), "float64": (), "bool": (), "float32": ()}
+
+
+def test_trace_gives_the_program_named_after_parameters_and_op():
+    placeholders, arrays = [te.placeholder((2, 3)), te.placeholder((3, 4))], [floats(2, 3), floats(3, 4)]
+    for specs in (placeholders, arrays, [((2, 3), "float32"), ((3, 4), np.float32)]):
+        program = matmul.trace(*specs)
+        assert [i.name for i in program.inputs] == ["a", "b"] and program.outputs == ("matmul",)
+    assert both.trace(((3,), "float64")).outputs == ("both_0", "both_1")
+    named = te.op(lambda x: te.compute(x.shape, lambda i: x[i], name="mine"))
+    assert named.trace(((3,), "f32")).outputs == ("mine",)
+    assert "x[i] ** 3" in str(scale.trace(((3,), "f64"), power=3)).replace("**3", "** 3")
+
+
+def test_compile_gives_a_function_and_dynamic_keeps_axes_open():
+    compiled = matmul.compile(((4, 5), "float32"), ((5, 6), "float32"), dynamic={"a": (0,), 1: 1})
+    assert str(compiled.signature) == "matmul(a: float32[a_0, 5], b: float32[5, b_1]) -> matmul: float32[a_0, b_1]"
+    for n, m in ((1, 1), (7, 2), (0, 3), (5, 0)):
+        a, b = floats(n, 5), floats(5, m)
+        np.testing.assert_allclose(compiled(a, b), a @ b, rtol=1e-5)
+    n = te.dim("n")
+    square = matmul.compile(te.placeholder((n, n)), te.placeholder((n, n)))
+    assert square.signature.sizes == ("n",)
+    with pytest.raises(te.ArgumentError, match=r"argument b: expected extent 3 \(n = 3 from axis 0 of a\), got 4"):
+        square(floats(3, 3), floats(4, 3))
+
+
+def test_an_op_of_no_arguments():
+    assert te.op(lambda: te.compute((3,), lambda i: i))().tolist() == [0, 1, 2]
+
+
+def test_a_result_that_is_an_argument_is_copied():
+    x = floats(3)
+    a, b = te.op(lambda x: (x, x))(x)
+    np.testing.assert_array_equal(a, x)
+    assert not np.shares_memory(a, x) and not np.shares_memory(a, b)
+
+
+def test_many_threads_trace_once_and_agree():
+    traced = []
+
+    @te.op
+    def softmax(x):
+        traced.append(1)
+        n, m = x.shape
+        e = te.compute((n, m), lambda i, j: te.exp(x[i, j] - te.max(lambda k: x[i, k], m)))
+        return te.compute((n, m), lambda i, j: e[i, j] / te.sum(lambda k: e[i, k], m))
+
+    x, found = floats(8, 9), []
+    threads = [threading.Thread(target=lambda: found.append(softmax(x))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(traced) == 1 and all(f.tobytes() == found[0].tobytes() for f in found)
+
+
+def test_no_tensor_lives_on():
+    seen = []
+
+    @te.op
+    def negate(x):
+        seen.append(weakref.ref(x))
+        result = te.compute(x.shape, lambda i: -x[i])
+        seen.append(weakref.ref(result))
+        return result
+
+    negate(floats(3))
+    gc.collect()
+    assert [ref() for ref in seen] == [None, None]
+
+
+# ------------------------------------------------------------------------------------------------ bad input
+
+
+def refused(error, function, *arguments, **keywords):
+    with pytest.raises(error) as info:
+        function(*arguments, **keywords)
+    return str(info.value)
+
+
+def test_calls_that_do_not_fit():
+    x = floats(3)
+    assert "matmul: expected 2 tensor arguments (a, b), got 1" in refused(te.ArgumentError, matmul, x)
+    text = refused(te.ArgumentError, scale, x, 2.0)
+    assert "scale: expected 1 tensor arguments (x), got 2" in text and "hint: static arguments are given by name: factor, power" in text
+    assert "scale: expected the static arguments factor, power, got factr" in refused(te.ArgumentError, scale, x, factr=1)
+    assert "matmul: expected no static arguments, got c" in refused(te.ArgumentError, matmul, x, x, c=1)
+    assert "matmul: expected one value for a, got two" in refused(te.ArgumentError, matmul, x, a=x)
+    text = refused(te.ArgumentError, scale, x, power=[1])
+    assert "static argument power: expected a hashable value, got a list" in text and "hint: use a tuple: power=tuple(...)" in text
+    text = refused(te.ArgumentError, scale, x, power=x)
+    assert "static argument power: expected a hashable value, got a ndarray" in text and "make the parameter positional" in text
+    assert "expected the static argument n, got none" in refused(te.ArgumentError, te.op(lambda x, *, n: x), x)
+    assert "scale: argument x: expected an array or a te tensor, got a str" in refused(te.ArgumentError, scale, "x")
+    text = refused(te.ArgumentError, scale, np.ones(2, complex))
+    assert "scale: argument x: expected a dtype of the language, got dtype('complex128')" in text
+    assert "expected no out with te tensors, got one" in refused(te.ArgumentError, scale, te.placeholder((3,)), out=x)
+
+
+def test_specs_that_do_not_fit():
+    text = refused(te.ArgumentError, scale.trace, "f32")
+    assert "scale: argument x: expected a placeholder, an array or (shape, dtype), got a str" in text
+    text = refused(te.ArgumentError, scale.compile, ((3,), "f32"), dynamic={"y": (0,)})
+    assert "scale: dynamic: expected one of x, got y" in text
+    assert "scale: dynamic: expected axes of x below 1, got 1" in refused(te.ArgumentError, scale.compile, ((3,), "f32"), dynamic={"x": 1})
+    text = refused(te.TargetError, scale.compile, ((3,), "f32"), target="cuda")
+    assert "the CUDA backend is not part of this build" in text
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda *x: x, "expected a fixed number of tensors, got *x"),
+        (lambda x, **static: x, "expected named static arguments, got **static"),
+        (lambda x, n=3: x, "expected a tensor argument without default, got n=3"),
+        (lambda x, *, out: x, "expected a parameter not called out, which means the array to compute into"),
+    ],
+)
+def test_functions_that_are_no_ops(function, message):
+    text = refused(te.DefinitionError, te.op, function)
+    assert message in text and "test_op.py" in text
+
+
+@pytest.mark.parametrize(
+    ("result", "message"),
+    [
+        (None, "expected the function to return a te tensor or a tuple of them, got None"),
+        (3.0, "expected the function to return a te tensor or a tuple of them, got a float"),
+        (np.ones(2), "expected the function to return a te tensor or a tuple of them, got a ndarray"),
+        ((), "expected a te tensor or a tuple of them, got an empty tuple"),
+    ],
+)
+def test_results_that_are_no_tensors(result, message):
+    assert message in refused(te.DefinitionError, te.op(lambda x: result), floats(2))
+
+
+def test_an_op_that_calls_itself_on_its_own_arguments():
+    @te.op
+    def endless(x):
+        return te.constant(endless(np.zeros(2, np.float32)))
+
+    assert "got an operation that calls itself with the same arguments" in refused(te.DefinitionError, endless, np.zeros(2, np.float32))

@@ -1,0 +1,314 @@
+"""vjp, grad, value_and_grad, jvp: ops from ops, at every order, with rules, statics, several results."""
+
+from __future__ import annotations
+
+import inspect
+
+import numpy as np
+import pytest
+
+import tensorexpr as te
+
+RNG = np.random.default_rng(1)
+
+
+@te.op
+def matmul(a, b):
+    (n, k), (_, m) = a.shape, b.shape
+    return te.compute((n, m), lambda i, j: te.sum(lambda r: a[i, r] * b[r, j], k))
+
+
+@te.op
+def total_power(x, *, power=3):
+    return te.compute((), lambda: te.sum(lambda i: x[i] ** power, x.shape[0]))
+
+
+@te.op
+def gather(table, ids):
+    return te.compute((ids.shape[0], table.shape[1]), lambda i, j: table[ids[i], j])
+
+
+@te.op
+def polar(r, t):
+    return te.compute(r.shape, lambda i: r[i] * te.cos(t[i])), te.compute(r.shape, lambda i: r[i] * te.sin(t[i]))
+
+
+def normal(*shape):
+    return RNG.standard_normal(shape)
+
+
+def test_vjp_pulls_a_head_back():
+    a, b, head = normal(3, 4), normal(4, 5), normal(3, 5)
+    a_bar, b_bar = te.vjp(matmul)(a, b, head)
+    np.testing.assert_allclose(a_bar, head @ b.T)
+    np.testing.assert_allclose(b_bar, a.T @ head)
+    np.testing.assert_allclose(te.vjp(matmul, wrt="b")(a, b, head), b_bar)
+    np.testing.assert_allclose(te.vjp(matmul, wrt=["b"])(a, b, head)[0], b_bar)
+    np.testing.assert_allclose(te.vjp(matmul, wrt=(1, 0))(a, b, head)[1], a_bar)
+
+
+def test_transforms_have_names_and_signatures():
+    assert str(inspect.signature(te.vjp(matmul))) == "(a, b, head)" and te.vjp(matmul).name == "vjp(matmul)"
+    assert str(inspect.signature(te.vjp(te.vjp(matmul)))) == "(a, b, head, head_1)"
+    assert str(inspect.signature(te.grad(total_power))) == "(x, *, power=3)"
+    assert str(inspect.signature(te.jvp(matmul))) == "(a, b, *tangent)"
+
+
+def test_grad_and_value_and_grad_of_a_scalar():
+    x = normal(5)
+    np.testing.assert_allclose(te.grad(total_power)(x), 3 * x**2)
+    np.testing.assert_allclose(te.grad(total_power)(x, power=4), 4 * x**3)
+    value, slope = te.value_and_grad(total_power, wrt="x")(x, power=2)
+    assert value.shape == () and np.isclose(value, (x**2).sum())
+    np.testing.assert_allclose(slope, 2 * x)
+    assert isinstance(te.grad(total_power, wrt=(0,))(x), tuple)
+
+
+def test_several_inputs_give_a_tuple_in_order():
+    @te.op
+    def dot(x, y, n):
+        return te.compute((), lambda: te.sum(lambda i: x[i] * y[i] * n[i], x.shape[0]))
+
+    x, y, n = normal(4), normal(4), np.arange(4)
+    dx, dy = te.grad(dot)(x, y, n)
+    np.testing.assert_allclose(dx, y * n)
+    np.testing.assert_allclose(dy, x * n)
+    value, (dy, dx) = te.value_and_grad(dot, wrt=("y", "x"))(x, y, n)
+    np.testing.assert_allclose(value, (x * y * n).sum())
+    np.testing.assert_allclose(dx, y * n)
+
+
+def test_every_order():
+    @te.op
+    def cube(x):
+        return te.compute((), lambda: x[()] ** 3)
+
+    x = np.float64(1.5)
+    first = te.grad(cube)
+    second = te.grad(first)
+    third = te.grad(second)
+    assert [float(f(x)) for f in (cube, first, second, third)] == pytest.approx([1.5**3, 3 * 1.5**2, 6 * 1.5, 6])
+    v, w = normal(5), normal(5)
+    x = normal(5)
+    np.testing.assert_allclose(te.jvp(te.grad(total_power))(x, v), 6 * x * v)
+    np.testing.assert_allclose(te.vjp(te.grad(total_power))(x, v)[0], 6 * x * v)
+    np.testing.assert_allclose(te.jvp(te.jvp(total_power))(x, v, w, np.zeros(5)), (6 * x * v * w).sum())
+
+
+def test_jvp_pushes_tangents_forward():
+    a, b, da, db = normal(3, 4), normal(4, 5), normal(3, 4), normal(4, 5)
+    np.testing.assert_allclose(te.jvp(matmul)(a, b, da, db), da @ b + a @ db)
+    table, ids, change = normal(6, 2), np.array([5, 0, 5]), normal(6, 2)
+    np.testing.assert_array_equal(te.jvp(gather)(table, ids, change), change[ids])
+
+
+def test_integer_inputs_have_no_gradient():
+    table, ids, head = normal(6, 2), np.array([5, 0, 5]), normal(3, 2)
+    expected = np.zeros((6, 2))
+    np.add.at(expected, ids, head)
+    (found,) = te.vjp(gather)(table, ids, head)
+    np.testing.assert_allclose(found, expected)
+
+
+def test_several_outputs_take_a_tuple_of_heads():
+    r, t, heads = normal(4), normal(4), (normal(4), normal(4))
+    dr, dt = te.vjp(polar)(r, t, heads)
+    np.testing.assert_allclose(dr, heads[0] * np.cos(t) + heads[1] * np.sin(t))
+    np.testing.assert_allclose(dt, r * (-heads[0] * np.sin(t) + heads[1] * np.cos(t)))
+    dx, dy = te.jvp(polar)(r, t, np.ones(4), np.zeros(4))
+    np.testing.assert_allclose((dx, dy), (np.cos(t), np.sin(t)))
+
+
+def test_a_tuple_argument_has_a_tuple_of_gradients():
+    @te.op
+    def norm(pair, scale):
+        a, b = pair
+        return te.compute((), lambda: scale[()] * te.sum(lambda i: a[i] ** 2 + b[i] ** 2, a.shape[0]))
+
+    a, b = normal(3), normal(3)
+    (da, db), dscale = te.grad(norm)((a, b), 2.0)
+    np.testing.assert_allclose((da, db), (4 * a, 4 * b))
+    np.testing.assert_allclose(dscale, (a**2 + b**2).sum())
+
+
+def test_transforms_compose_on_tensors_and_compile():
+    x = te.placeholder((4,), "float64", name="x")
+    slope = te.grad(total_power)(x)
+    compiled = te.build(te.compute((4,), lambda i: slope[i] + 1), [x])
+    values = normal(4)
+    np.testing.assert_allclose(compiled(values), 3 * values**2 + 1)
+    opened = te.grad(total_power).compile(((1,), "float64"), dynamic={"x": (0,)})
+    for n in (0, 1, 9):
+        values = normal(n)
+        np.testing.assert_allclose(opened(values), 3 * values**2)
+    assert [i.name for i in te.vjp(matmul).trace(((2, 3), "f32"), ((3, 4), "f32"), ((2, 4), "f32")).inputs] == ["a", "b", "head"]
+
+
+def test_a_plain_function_is_taken_too():
+    x = normal(3)
+    np.testing.assert_allclose(te.grad(lambda x: te.compute((), lambda: te.sum(lambda i: te.sin(x[i]), 3)))(x), np.cos(x))
+
+
+# ------------------------------------------------------------------------------------------------ rules
+
+
+def doubled_rule(output, inputs, head, *, factor):
+    (x,) = inputs
+    assert output.shape == x.shape
+    return [te.compute(x.shape, lambda i: 1000 * factor * head[i])]
+
+
+@te.op(gradient=doubled_rule)
+def ruled(x, *, factor=2, shift=0):
+    return te.compute(x.shape, lambda i: factor * x[i] + shift)
+
+
+def test_an_ops_own_rule_is_used_alone_and_inside_others():
+    x, head = normal(3), normal(3)
+    np.testing.assert_allclose(te.vjp(ruled)(x, head)[0], 2000 * head)
+    np.testing.assert_allclose(te.vjp(ruled)(x, head, factor=3, shift=1)[0], 3000 * head)
+
+    @te.op
+    def loss(x, w):
+        scaled = te.compute(x.shape, lambda i: w[i] * x[i])
+        hidden = ruled(ruled(scaled))
+        return te.compute((), lambda: te.sum(lambda i: hidden[i] * hidden[i], 3))
+
+    w = normal(3)
+    dx, dw = te.grad(loss)(x, w)
+    inner = 2000.0**2 * 2 * 4 * (w * x)
+    np.testing.assert_allclose(dx, inner * w)
+    np.testing.assert_allclose(dw, inner * x)
+
+
+def test_a_rule_is_differentiated_in_turn():
+    def rule(output, inputs, head):
+        (x,) = inputs
+        return [te.compute(x.shape, lambda i: head[i] * x[i] * x[i] * x[i])]
+
+    @te.op(gradient=rule)
+    def odd(x):
+        return te.compute(x.shape, lambda i: x[i])
+
+    @te.op
+    def total(x):
+        y = odd(x)
+        return te.compute((), lambda: te.sum(lambda i: y[i], 3))
+
+    @te.op
+    def slopes(x):
+        g = te.grad(total)(x)
+        return te.compute((), lambda: te.sum(lambda i: g[i], 3))
+
+    x = normal(3)
+    np.testing.assert_allclose(te.grad(slopes)(x), 3 * x**2)
+
+
+def test_a_rule_for_several_outputs_and_integer_inputs():
+    def rule(outputs, inputs, heads):
+        x, _ = inputs
+        first, second = heads
+        return [te.compute(x.shape, lambda i: 5 * first[i] + 7 * second[i]), None]
+
+    @te.op(gradient=rule)
+    def pair(x, ids):
+        return te.compute(x.shape, lambda i: x[i]), te.compute(x.shape, lambda i: x[i] + ids[i])
+
+    x, ids, heads = normal(3), np.arange(3), (normal(3), normal(3))
+    np.testing.assert_allclose(te.vjp(pair)(x, ids, heads)[0], 5 * heads[0] + 7 * heads[1])
+
+    @te.op
+    def second(x, ids):
+        return pair(x, ids)[1]
+
+    np.testing.assert_allclose(te.vjp(second)(x, ids, heads[1])[0], 7 * heads[1])
+
+
+def test_a_rule_of_an_op_that_returns_its_argument():
+    @te.op(gradient=lambda output, inputs, head: [te.compute(head.shape, lambda i: -head[i])])
+    def reverse_gradient(x):
+        return x
+
+    x, head = normal(3), normal(3)
+    np.testing.assert_array_equal(reverse_gradient(x), x)
+    np.testing.assert_array_equal(te.vjp(reverse_gradient)(x, head)[0], -head)
+
+
+def refused(error, function, *arguments, **keywords):
+    with pytest.raises(error) as info:
+        function(*arguments, **keywords)
+    return str(info.value)
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        (lambda o, i, h: [], "gradient rule: expected a list of 1 gradients, one per input, got 0"),
+        (lambda o, i, h: h, "gradient rule: expected a list of 1 gradients, one per input, got a Tensor"),
+        (lambda o, i, h: [None], "gradient rule: expected a te tensor as gradient of x, got None"),
+        (lambda o, i, h: [3.0], "gradient rule: expected a te tensor as gradient of x, got a float"),
+        (lambda o, i, h: [te.compute((2,), lambda i: h[i])], "gradient rule: expected float64[3] as gradient of x, got float64[2]"),
+    ],
+)
+def test_rules_that_do_not_fit(rule, message):
+    wrong = te.op(gradient=rule)(lambda x: te.compute(x.shape, lambda i: x[i]))
+    assert message in refused(te.DifferentiationError, te.vjp(wrong), normal(3), normal(3))
+
+
+def test_transforms_that_do_not_fit():
+    x = normal(3)
+    text = refused(te.DifferentiationError, te.grad(ruled), x)
+    assert "grad(ruled): expected one floating scalar output, got float64[3]" in text and "te.vjp takes a head" in text
+    assert "vjp(matmul): expected inputs and a head, got 0 arguments" in refused(te.TensorExprError, te.vjp(matmul))
+    text = refused(te.DifferentiationError, te.grad(total_power, wrt="y"), x)
+    assert "grad(total_power): wrt: expected one of x, or a position, got y" in text
+    text = refused(te.DifferentiationError, te.vjp(gather, wrt="ids"), normal(2, 2), np.arange(2), normal(2, 2))
+    assert "vjp(gather): wrt: expected a floating input, got ids (int64)" in text
+    assert "expected a floating input to differentiate by, got none" in refused(te.DifferentiationError, te.grad(total_power), np.arange(3))
+    text = refused(te.DifferentiationError, te.vjp(polar), x, x, x)
+    assert "vjp(polar): expected 2 heads, one per floating output, got 1" in text
+    assert "jvp(matmul): expected one tangent per floating input, got 3 arguments" in refused(
+        te.DifferentiationError, te.jvp(matmul), normal(2, 2), normal(2, 2), normal(2, 2)
+    )
+    assert "vjp: expected a te.op, got a tensor" in refused(te.DifferentiationError, te.vjp, te.placeholder((3,)))
+    assert "grad: expected a te.op, got int" in refused(te.DifferentiationError, te.grad, 3)
+    assert "argument power: expected a hashable value" in refused(te.ArgumentError, te.grad(total_power), x, power=[2])
+
+
+# ------------------------------------------------------------------------------------------------ check_gradient
+
+
+def test_check_gradient_of_right_ops():
+    found = te.check_gradient(matmul, normal(3, 4).astype(np.float32), normal(4, 2))
+    assert found.forward_error < 1e-8 and found.reverse_error < 1e-8
+    text = str(found)
+    assert text.startswith("matmul: the derivative along a random direction") and "reverse mode" in text and "off by" in text
+    te.check_gradient(total_power, normal(4), power=2)
+    te.check_gradient(gather, normal(6, 2), np.array([5, 0, 5]))
+    te.check_gradient(polar, normal(4), normal(4))
+    te.check_gradient(te.grad(total_power), normal(4))
+    te.check_gradient(lambda x: te.compute(x.shape, lambda i: te.cast(te.exp(te.cast(x[i], "float32")), "float64")), normal(4))
+    te.check_gradient(matmul, normal(0, 4), normal(4, 2))
+
+
+def test_check_gradient_of_a_wrong_rule():
+    text = refused(te.GradientCheckError, te.check_gradient, ruled, normal(3), factor=3)
+    assert "ruled: expected the reverse derivative along a random direction to be" in text
+    assert "(finite differences), got" in text and "at:   the derivative by x alone is" in text
+    assert "hint: the op's own gradient rule is what disagrees" in text
+
+
+def test_check_gradient_names_the_input_at_fault():
+    @te.op(gradient=lambda o, i, h: [te.compute((3,), lambda k: h[k] * i[1][k]), te.compute((3,), lambda k: h[k])])
+    def product(x, y):
+        return te.compute((3,), lambda k: x[k] * y[k])
+
+    assert "the derivative by y alone is" in refused(te.GradientCheckError, te.check_gradient, product, normal(3), normal(3))
+
+
+def test_check_gradient_of_what_cannot_be_checked():
+    logarithm = te.op(lambda x: te.compute(x.shape, lambda i: te.log(x[i])))
+    text = refused(te.GradientCheckError, te.check_gradient, logarithm, -np.ones(2))
+    assert "expected finite values around these arrays, got nan" in text
+    integer = te.op(lambda x: te.compute(x.shape, lambda i: x[i] + 1))
+    assert "expected a floating output to check, got none" in refused(te.GradientCheckError, te.check_gradient, integer, np.arange(3))
