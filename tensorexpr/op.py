@@ -16,14 +16,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorexpr.autodiff.units import Unit
 from tensorexpr.codegen.compile import build
 from tensorexpr.codegen.function import CompiledFunction
 from tensorexpr.codegen.memo import Memo
 from tensorexpr.dtypes import DType, dtype
 from tensorexpr.errors import ArgumentError, DefinitionError, DifferentiationError, Location
 from tensorexpr.ir import Program
-from tensorexpr.language import Tensor, compute, constant, dim, placeholder, program_of
+from tensorexpr.language import Tensor, cast, compute, constant, dim, placeholder, program_of
 
 _SIGNATURES_KEPT = 1024
 _RESERVED = ("out",)
@@ -187,51 +186,20 @@ class Op:
         return result if self.rule is None else self._with_rule(result, trees, static)
 
     def _with_rule(self, result: Any, trees: Sequence[Any], static: Mapping[str, Any]) -> Any:
-        """The results, marked as what the op's rule differentiates (see `autodiff.units`)."""
+        """The results, each carrying the op's rule as its `unit`: `te.gradient` treats it as an override of that tensor."""
         inputs = tuple(leaves(trees))
-        taken: set[str] = {tensor.key for tensor in inputs}
+        taken = {tensor.key for tensor in inputs}
         outputs = []
         for tensor in leaves(result):
-            # A result that is an argument, or belongs to a rule already, gets an identity of its own to carry the mark.
-            if tensor.definition is None or tensor.key in taken or tensor.unit is not None:
+            # A result that is an argument, has a rule already or shares its definition gets an identity to carry this rule.
+            if tensor.definition is None or tensor.key in taken or tensor.unit is not None or len(tensor.definition.results) > 1:
                 tensor = _identity(tensor)
             taken.add(tensor.key)
             outputs.append(tensor)
-        marked = rebuild(result, iter(outputs))
-        names = [p.name for p in inspect.signature(self.rule).parameters.values() if p.kind is p.KEYWORD_ONLY]
-        chosen = {name: static[name] for name in names if name in static}
-
-        def rule(outputs: Sequence[Tensor], inputs: Sequence[Tensor], heads: Sequence[Tensor]) -> list[Tensor | None]:
-            given = iter(inputs)
-            arguments = [rebuild(tree, given) for tree in trees]
-            found = self.rule(rebuild(marked, iter(outputs)), arguments, rebuild(marked, iter(heads)), **chosen)
-            return self._rule_results(found, arguments)
-
-        unit = Unit(tuple(outputs), inputs, rule)
-        for tensor in outputs:
-            tensor.unit = unit
-        return marked
-
-    def _rule_results(self, found: Any, arguments: Sequence[Any]) -> list[Tensor | None]:
-        """What the rule gave, flat; `DifferentiationError` if it is not one gradient per input, of its shape and dtype."""
-        what = f"{self.name}: gradient rule"
-        if not isinstance(found, (tuple, list)) or len(found) != len(arguments):
-            got = len(found) if isinstance(found, (tuple, list)) else _article(found)
-            raise DifferentiationError(f"{what}: expected a list of {len(arguments)} gradients, one per input, got {got}")
-        flat: list[Tensor | None] = []
-        for (name, tree), gradients in zip(self._named(arguments), found, strict=True):
-            inputs, results = list(leaves(tree)), list(leaves(gradients))
-            if len(inputs) != len(results):
-                raise DifferentiationError(f"{what}: expected {len(inputs)} gradients for the tuple {name}, got {len(results)}")
-            for tensor, gradient in zip(inputs, results, strict=True):
-                if gradient is not None and not isinstance(gradient, Tensor):
-                    raise DifferentiationError(f"{what}: expected a te tensor as gradient of {name}, got {_article(gradient)}")
-                if gradient is not None and (gradient.extents != tensor.extents or gradient.dtype is not tensor.dtype):
-                    raise DifferentiationError(f"{what}: expected {_type_text(tensor)} as gradient of {name}, got {_type_text(gradient)}")
-                if gradient is None and tensor.dtype.is_float:
-                    raise DifferentiationError(f"{what}: expected a te tensor as gradient of {name}, got None")
-                flat.append(gradient)
-        return flat
+        rule = _Rule(self, map_tree(lambda _: None, result), trees, outputs, static)
+        for position, tensor in enumerate(outputs):
+            tensor.unit = (inputs, functools.partial(rule.pull_back, position))
+        return rebuild(result, iter(outputs))
 
     def _checked(self, result: object) -> Any:
         """The results with lists as tuples; `DefinitionError` for anything but tensors."""
@@ -407,6 +375,55 @@ def _opened(op: str, name: str, spec: Spec, axes: Any) -> Spec:
             raise ArgumentError(f"{op}: dynamic: expected axes of {name} below {len(shape)}, got {axis}")
         shape[axis] = dim(f"{name}_{axis % len(shape)}")
     return Spec(tuple(shape), spec.dtype)
+
+
+class _Rule:
+    """An op's gradient rule applied to arguments: what `te.gradient` calls for each of the outputs."""
+
+    def __init__(self, op: Op, form: Any, trees: Sequence[Any], outputs: Sequence[Tensor], static: Mapping[str, Any]) -> None:
+        self.op, self.form, self.trees, self.outputs = op, form, trees, outputs
+        named = [p.name for p in inspect.signature(op.rule).parameters.values() if p.kind is p.KEYWORD_ONLY]
+        self.static = {name: static[name] for name in named if name in static}
+
+    def pull_back(self, position: int, output: Tensor, inputs: Sequence[Tensor], head: Tensor) -> list[Tensor | None]:
+        """The gradient of output number `position` alone: gradients add up over outputs, so the other heads are zero."""
+        given = iter(inputs)
+        arguments = [rebuild(tree, given) for tree in self.trees]
+        results = [output if k == position else other for k, other in enumerate(self.outputs)]
+        heads = [head if k == position else _zeros(other) for k, other in enumerate(self.outputs)]
+        found = self.op.rule(rebuild(self.form, iter(results)), arguments, rebuild(self.form, iter(heads)), **self.static)
+        return self._checked(found, arguments)
+
+    def _checked(self, found: Any, arguments: Sequence[Any]) -> list[Tensor | None]:
+        """What the rule gave, flat; `DifferentiationError` if it is not one gradient per input, of its shape and dtype."""
+        what = f"{self.op.name}: gradient rule"
+        if not isinstance(found, (tuple, list)) or len(found) != len(arguments):
+            got = len(found) if isinstance(found, (tuple, list)) else _article(found)
+            raise DifferentiationError(f"{what}: expected a list of {len(arguments)} gradients, one per input, got {got}")
+        flat: list[Tensor | None] = []
+        for position, (tree, gradients) in enumerate(zip(arguments, found, strict=True)):
+            name = self.op.argument_names(position + 1)[position]
+            inputs, results = list(leaves(tree)), list(leaves(gradients))
+            if len(inputs) != len(results):
+                raise DifferentiationError(f"{what}: expected {len(inputs)} gradients for the tuple {name}, got {len(results)}")
+            for tensor, gradient in zip(inputs, results, strict=True):
+                _check_gradient_type(f"as gradient of {name}", what, tensor, gradient)
+                flat.append(gradient)
+        return flat
+
+
+def _check_gradient_type(role: str, what: str, tensor: Tensor, gradient: Any) -> None:
+    if gradient is None:
+        if tensor.dtype.is_float:
+            raise DifferentiationError(f"{what}: expected a te tensor {role}, got None")
+    elif not isinstance(gradient, Tensor):
+        raise DifferentiationError(f"{what}: expected a te tensor {role}, got {_article(gradient)}")
+    elif gradient.extents != tensor.extents or gradient.dtype is not tensor.dtype:
+        raise DifferentiationError(f"{what}: expected {_type_text(tensor)} {role}, got {_type_text(gradient)}")
+
+
+def _zeros(like: Tensor) -> Tensor:
+    return compute(like.shape, lambda *i: cast(0, like.dtype))
 
 
 def _name_results(name: str, result: Any) -> None:
