@@ -1,0 +1,138 @@
+"""Index arithmetic while lowering: building int64 expressions folded, and putting them in normal form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from tensorexpr import dtypes
+from tensorexpr.ir import Access, Apply, Cast, Const, Expr, Index, Param, Size, apply, const
+from tensorexpr.regions import Opaque, affine_of, expression_of
+from tensorexpr.traversal import map_children, size_names, walk
+
+ZERO, ONE = const(0), const(1)
+_SMALL = 1 << 40
+
+
+def constant(expr: Expr) -> int | None:
+    """The value of an integer literal."""
+    return int(expr.value) if isinstance(expr, Const) and expr.dtype is dtypes.int64 else None
+
+
+def add(a: Expr, b: Expr) -> Expr:
+    x, y = constant(a), constant(b)
+    if x is not None and y is not None:
+        return const(x + y)
+    return b if x == 0 else a if y == 0 else normal(apply("add", a, b))
+
+
+def sub(a: Expr, b: Expr) -> Expr:
+    x, y = constant(a), constant(b)
+    if x is not None and y is not None:
+        return const(x - y)
+    return a if y == 0 else normal(apply("sub", a, b))
+
+
+def mul(a: Expr, b: Expr) -> Expr:
+    x, y = constant(a), constant(b)
+    if x is not None and y is not None:
+        return const(x * y)
+    if x == 0 or y == 0:
+        return ZERO
+    return b if x == 1 else a if y == 1 else normal(apply("mul", a, b))
+
+
+def floordiv(a: Expr, b: int) -> Expr:
+    x = constant(a)
+    return const(x // b) if x is not None else a if b == 1 else normal(apply("floordiv", a, const(b)))
+
+
+def minimum(a: Expr, b: Expr) -> Expr:
+    return _extremum("minimum", min, a, b)
+
+
+def maximum(a: Expr, b: Expr) -> Expr:
+    return _extremum("maximum", max, a, b)
+
+
+def _extremum(op: str, choose: Callable[[int, int], int], a: Expr, b: Expr) -> Expr:
+    x, y = constant(a), constant(b)
+    if x is not None and y is not None:
+        return const(choose(x, y))
+    return a if a == b else apply(op, a, b)
+
+
+def normal(expr: Expr) -> Expr:
+    """An int64 expression as a sum of terms, each once; what is not affine stays as it is inside.
+
+    Expressions over data stay as they are: their values may wrap around, indices never do.
+    """
+    if reads_data(expr):
+        return expr
+    opaque = Opaque()
+    form = affine_of(expr, opaque)
+    if form is None or any(abs(c) > _SMALL for c in (form.constant, *(c for _, c in form.terms))):
+        return expr
+    return expression_of(form, size_names(expr), opaque)
+
+
+_COMPARISONS: Mapping[str, Callable[[int, int], bool]] = {
+    "eq": int.__eq__, "ne": int.__ne__, "lt": int.__lt__, "le": int.__le__, "gt": int.__gt__, "ge": int.__ge__,
+}  # fmt: skip
+
+
+def substituted(expr: Expr, index: Callable[[str], Expr], parameter: Callable[[Param], Expr], read: Callable[[Access], Expr]) -> Expr:
+    """The expression with indices, parameters and (after their own indices) accesses replaced, int64 parts in normal form."""
+    done: dict[Expr, Expr] = {}
+
+    def visit(node: Expr, inside: bool) -> Expr:
+        found = done.get(node)
+        if found is None:
+            found = done[node] = rebuild(node)
+        if not inside and isinstance(found, Apply):
+            found = _folded(found)
+        return found
+
+    def rebuild(node: Expr) -> Expr:
+        match node:
+            case Index():
+                return index(node.name)
+            case Param():
+                return parameter(node)
+            case Access():
+                return read(map_children(node, lambda child: visit(child, False)))  # type: ignore[arg-type]
+            case Apply() if node.dtype is dtypes.int64 and node.op.name in _ARITHMETIC:
+                return map_children(node, lambda child: visit(child, True))
+        return map_children(node, lambda child: visit(child, False))
+
+    return visit(expr, False)
+
+
+_ARITHMETIC = ("add", "sub", "mul", "neg", "floordiv", "mod")
+
+
+def _folded(node: Apply) -> Expr:
+    if node.dtype is dtypes.int64 and node.op.name in _ARITHMETIC:
+        return normal(node)
+    if node.dtype is dtypes.int64 and node.op.name in ("minimum", "maximum"):
+        return (minimum if node.op.name == "minimum" else maximum)(*node.args)
+    if node.op.name in _COMPARISONS:
+        x, y = (constant(a) for a in node.args)
+        if x is not None and y is not None:
+            return Const(_COMPARISONS[node.op.name](x, y), dtypes.bool_)
+    if node.op.name == "where" and isinstance(node.args[0], Const):
+        return node.args[1] if node.args[0].value else node.args[2]
+    if node.op.name == "and" and node.dtype.is_bool:
+        for a, b in (node.args, node.args[::-1]):
+            if isinstance(a, Const):
+                return b if a.value else a
+    return node
+
+
+def reads_data(expr: Expr) -> bool:
+    """Whether the value depends on elements of tensors or results of reductions."""
+    return any(isinstance(n, Access | Param) for n in walk(expr))
+
+
+def is_plain_index(expr: Expr) -> bool:
+    """Whether an expression is made of indices, sizes and constants alone."""
+    return all(isinstance(n, Const | Index | Size | Apply | Cast) for n in walk(expr))

@@ -1,0 +1,434 @@
+"""The loops of one stage, made from its list of loops, outermost first.
+
+`nest` walks down the list. What is on the way is placed at the first level where all it needs is known: conditions (as
+`If`), checks of data-dependent indices, and reductions, whose loops stand in the list. At the first loop of a reduction
+its accumulators are allocated, one per point of the data loops that come later and on which it depends, and started;
+the reduction's own loops run with those inside, in the order of the list; then the walk goes on without them. A split
+whose extent is no multiple of its factor forks the walk at its outer loop, one fork per form (see `Split`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from tensorexpr import dtypes
+from tensorexpr.codegen.lowering import accumulators
+from tensorexpr.codegen.lowering.arithmetic import ZERO, add, constant, floordiv, mul, sub
+from tensorexpr.codegen.lowering.scope import Result, Scope
+from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, CheckSite, For, If, Store
+from tensorexpr.codegen.schedule.reductions import Group, groups_used
+from tensorexpr.codegen.schedule.state import SERIAL, Split, Stage, all_uses, is_inside, needed_groups
+from tensorexpr.errors import Location, ScheduleError
+from tensorexpr.ir import TRUE, Access, Apply, Const, Expr, Index, apply, conjunction, conjuncts, const
+from tensorexpr.text import print_expr
+from tensorexpr.traversal import fresh_name, free_names, read_occurrences
+
+LOCAL_BYTES = 1 << 16
+"""Local buffers above this size are refused: they would not fit a stack comfortably."""
+UNROLL_LIMIT = 32
+"""Rests shorter than this keep the unrolling of their loop."""
+
+
+@dataclass(slots=True)
+class Names:
+    """What lowering hands out: names of buffers, numbers of checks, and the workspace."""
+
+    taken: set[str]
+    checks: dict[CheckSite, int] = field(default_factory=dict)
+    workspace: list[Buffer] = field(default_factory=list)
+
+    def fresh(self, stem: str) -> str:
+        return fresh_name(stem, self.taken)
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A check to be made: the access and axis, and the conditions under which the access is evaluated."""
+
+    access: Access
+    axis: int
+    guards: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What the loops are walked for: expressions needed, conditions around them, checks to make, statements at the innermost."""
+
+    needs: tuple[Expr, ...]
+    finish: Callable[[Scope], Block]
+    where: tuple[Expr, ...] = ()
+    checks: tuple[Pending, ...] = ()
+    choose: Callable[[Expr], Task] | None = None
+    """Makes the task for another value, where `needs` is one value that a condition further out may decide."""
+    inside: Callable[[str, Scope, Block], Block] | None = None
+    """Wraps the body of a loop, for definitions that are computed there."""
+
+
+class Loops:
+    """Makes the loops of one stage; `shapes` and `buffers` tell how tensors are read."""
+
+    def __init__(
+        self,
+        stage: Stage,
+        names: Names,
+        shapes: dict[str, tuple[Expr, ...]],
+        read: Callable[[Expr], Expr],
+        location: Location | None,
+        at_root: bool,
+    ) -> None:
+        self.stage = stage
+        self.parts = stage.parts
+        self.names = names
+        self.shapes = shapes
+        self.read = read
+        self.location = location
+        self.at_root = at_root
+        self.is_parallel = any(kind == "parallel" for _, kind in stage.kinds)
+
+    # ------------------------------------------------------------------------------------------------------- walking
+
+    def nest(self, loops: tuple[str, ...], scope: Scope, task: Task) -> Block:
+        """The statements that run `task` in the loops of the list."""
+        loops = self.relevant(loops, scope, task)
+        for number, condition in enumerate(task.where):
+            if scope.is_ready(condition):
+                rest = replace(task, where=task.where[:number] + task.where[number + 1 :])
+                return self.guarded(condition, scope, loops, lambda: self.nest(loops, scope, rest))
+        if not loops:
+            return (*self.made_checks(task.checks, scope), *task.finish(scope))
+        ready = tuple(c for c in task.checks if self.is_decided(c, scope)) if not task.where and self.all_run(loops, scope) else ()
+        if ready:
+            rest = replace(task, checks=tuple(c for c in task.checks if c not in ready))
+            return (*self.made_checks(ready, scope), *self.nest(loops, scope, rest))
+        chosen = self.chosen(loops, scope, task)
+        if chosen is not None:
+            return chosen
+        group = self.stage.group_of(loops[0])
+        if group is not None and group.number not in scope.groups:
+            return self.reduction(group, loops, scope, task)
+        return self.opened(loops, scope, task)
+
+    def relevant(self, loops: tuple[str, ...], scope: Scope, task: Task) -> tuple[str, ...]:
+        """The loops without those of reductions that the task does not need."""
+        computed = {int(name[1:].split(".")[0]) for name in scope.results}
+        needed = set(needed_groups(self.parts, *task.needs, *task.where)) | set(scope.groups)
+        needed |= {n for g in scope.groups for n in all_uses(self.parts, self.parts.group(g))}
+        kept = []
+        for loop in loops:
+            group = self.stage.group_of(loop)
+            if group is None or group.number in scope.groups or (group.number in needed and group.number not in computed):
+                kept.append(loop)
+        return tuple(kept)
+
+    def guarded(self, condition: Expr, scope: Scope, loops: tuple[str, ...], body: Callable[[], Block]) -> Block:
+        resolved = scope.resolve(condition)
+        if isinstance(resolved, Const):
+            return body() if resolved.value else ()
+        checks = self.made_checks(self.checks_of((condition,)), scope)
+        return (*checks, If(self.read(resolved), body()))
+
+    def chosen(self, loops: tuple[str, ...], scope: Scope, task: Task) -> Block | None:
+        """Where the value is ``where(c, a, b)`` and c is decided out here: the loops for a and those for b."""
+        if task.choose is None or (self.is_parallel and not scope.names):
+            return None
+        (value,) = task.needs
+        if not (isinstance(value, Apply) and value.op.name == "where"):
+            return None
+        condition, taken, otherwise = value.args
+        parts = tuple(conjuncts(condition))
+        ready = tuple(c for c in parts if scope.is_ready(c))
+        if not ready or (len(ready) < len(parts) and groups_used(otherwise)):
+            return None
+        rest = conjunction([c for c in parts if c not in ready])
+        inner = taken if rest == TRUE else apply("where", rest, taken, otherwise)
+        resolved = scope.resolve(conjunction(ready))
+        branches = tuple(replace(task.choose(e), inside=task.inside) for e in (inner, otherwise))
+        if isinstance(resolved, Const):
+            return self.nest(loops, scope, branches[0] if resolved.value else branches[1])
+        checks = self.made_checks(self.checks_of(ready), scope)
+        return (*checks, If(self.read(resolved), *(self.nest(loops, scope, branch) for branch in branches)))
+
+    # -------------------------------------------------------------------------------------------------------- checks
+
+    def checks_of(self, exprs: tuple[Expr, ...], guards: tuple[Expr, ...] = ()) -> tuple[Pending, ...]:
+        """The checks that the accesses in the expressions need."""
+        if not self.parts.unproved:
+            return ()
+        found: dict[Pending, None] = {}
+        for expr in exprs:
+            for access, _, around in read_occurrences(expr, (), guards):
+                for axis in range(len(access.indices)):
+                    if (access, axis) in self.parts.unproved:
+                        found[Pending(access, axis, around)] = None
+        return tuple(found)
+
+    def made_checks(self, checks: tuple[Pending, ...], scope: Scope) -> Block:
+        made: dict[Check | If, None] = {}
+        for check in checks:
+            resolve = lambda e: self.read(scope.resolve(e))  # noqa: E731
+            tensor = check.access.tensor
+            site = CheckSite(
+                print_expr(check.access), tensor, check.axis, self.stage.name, check.access.location or self.location
+            )
+            number = self.names.checks.setdefault(site, len(self.names.checks))
+            statement: Check | If = Check(resolve(check.access.indices[check.axis]), resolve(self.shapes[tensor][check.axis]), number)
+            for guard in reversed(check.guards):
+                statement = If(resolve(guard), (statement,))
+            made[statement] = None
+        return tuple(made)
+
+    def is_decided(self, check: Pending, scope: Scope) -> bool:
+        return scope.is_ready(check.access) and all(scope.is_ready(g) for g in check.guards)
+
+    def all_run(self, loops: tuple[str, ...], scope: Scope) -> bool:
+        """Whether each of the loops certainly has an iteration."""
+        for loop in loops:
+            for axis in self.stage.axes_of(loop):
+                start, stop = (constant(e) for e in (scope.axes[axis].start, scope.axes[axis].stop))
+                if start is None or stop is None or stop <= start:
+                    return False
+        return True
+
+    # --------------------------------------------------------------------------------------------------------- loops
+
+    def opened(self, loops: tuple[str, ...], scope: Scope, task: Task) -> Block:
+        """The first loop of the list, around the rest."""
+        loop, rest = loops[0], loops[1:]
+        if scope.knows(loop):
+            return self.body(loop, rest, scope, task)
+        fork = self.undecided(loop, scope)
+        if fork is not None:
+            return self.forked(fork, loops, scope, task)
+        bounds = tuple(e for a in self.stage.axes_of(loop) for e in (scope.axes[a].start, scope.axes[a].stop))
+        checks = self.made_checks(self.checks_of(bounds), scope)
+        extent = scope.extent(loop)
+        if extent is None:
+            raise ScheduleError(
+                f"expected the bounds of {loop} in {self.stage.name} to be known where it runs", hint="reorder it inside the loops it depends on"
+            )
+        count = constant(extent)
+        if count == 0:
+            return checks
+        if count == 1:
+            return (*checks, *self.body(loop, rest, scope.with_values(**{loop: ZERO}), task))
+        name = loop
+        while name in scope.names:
+            name = f"{name}_"
+        start = scope.resolve(scope.axes[loop].start) if loop in scope.axes else ZERO
+        stop = scope.resolve(scope.axes[loop].stop) if loop in scope.axes else extent
+        inner = replace(scope.with_values(**{loop: sub(Index(name), start)}), names=scope.names | {name})
+        body = self.body(loop, rest, inner, task)
+        return (*checks, For(name, self.read(start), self.read(stop), body, self.kind(loop, count, scope))) if body else checks
+
+    def kind(self, loop: str, count: int | None, scope: Scope) -> str:
+        kind = self.stage.kind(loop)
+        if kind == "parallel" or (kind == SERIAL and self.inherits_parallel(loop, scope)):
+            return "parallel" if self.at_root and not scope.names else SERIAL
+        if count is None:
+            return SERIAL
+        split = self.stage.parents().get(loop)
+        in_rest = isinstance(split, Split) and self.fork_of(loop, scope) in ("rest", "small")
+        return SERIAL if kind == "unroll" and in_rest and count > UNROLL_LIMIT else kind
+
+    def inherits_parallel(self, loop: str, scope: Scope) -> bool:
+        """In the rest of a parallel block loop, the first data loop takes over."""
+        if scope.names or self.stage.group_of(loop) is not None:
+            return False
+        return any(self.stage.kind(outer) == "parallel" for outer, variant in scope.variants.items() if variant in ("rest", "small"))
+
+    def fork_of(self, loop: str, scope: Scope) -> str | None:
+        split = self.stage.parents().get(loop)
+        return scope.variants.get(split.outer) if isinstance(split, Split) else None
+
+    def body(self, loop: str, rest: tuple[str, ...], scope: Scope, task: Task) -> Block:
+        inner = self.nest(rest, scope, task)
+        return inner if task.inside is None else task.inside(loop, scope, inner)
+
+    def undecided(self, loop: str, scope: Scope) -> Split | None:
+        """The outermost split above a loop whose form is still open."""
+        parents = self.stage.parents()
+        found = None
+        for name in self.stage.ancestry(loop):
+            relation = parents.get(name)
+            if isinstance(relation, Split) and relation.outer not in scope.variants:
+                found = relation
+        return found
+
+    def forked(self, split: Split, loops: tuple[str, ...], scope: Scope, task: Task) -> Block:
+        """The walk once per form that a split takes."""
+
+        def walk(variant: str, outer: Expr | None = None) -> Block:
+            inner = scope.with_variant(split, variant)
+            return self.nest(loops, inner if outer is None else inner.with_values(**{split.outer: outer}), task)
+
+        whole = scope.extent(split.parent)
+        if whole is None:
+            raise ScheduleError(f"expected the bounds of {split.parent} in {self.stage.name} to be known where it runs")
+        count, factor = constant(whole), split.factor
+        if count is not None and count % factor == 0:
+            return walk("main")
+        if split.tail == "guard":
+            inside = apply("lt", Index(split.parent), add(scope.resolve(scope.axes[split.parent].start), whole))
+            guarded = replace(task, where=(*task.where, inside))
+            return self.nest(loops, scope.with_variant(split, "guard"), guarded)
+        if split.tail == "shift":
+            if count is None:
+                fits = If(apply("ge", whole, const(factor)), walk("shift"), walk("small", ZERO))
+                return (fits,)
+            return walk("shift") if count >= factor else walk("small", ZERO)
+        if count is not None and count < factor:
+            return walk("small", ZERO)
+        blocks = floordiv(whole, factor)
+        return (*walk("main"), *walk("rest", blocks))
+
+    # --------------------------------------------------------------------------------------------------- reductions
+
+    def reduction(self, group: Group, loops: tuple[str, ...], scope: Scope, task: Task) -> Block:
+        """A reduction that starts here, and then the walk without its loops."""
+        mine = [x for x in loops if self.belongs(x, group)]
+        tile = tuple(x for x in loops if x not in mine and not scope.knows(x) and set(self.stage.axes_of(x)) & set(group.depends))
+        tile = tuple(x for x in tile if self.stage.group_of(x) is None or self.stage.group_of(x).number != group.number)  # type: ignore[union-attr]
+        inner = tuple(x for x in loops if x in mine or x in tile)
+        rest = tuple(x for x in loops if x not in mine)
+        buffers, results = self.allocated(group, tile, scope)
+        ready = tuple(c for c in group.guard if scope.is_ready(c))
+        late = tuple(c for c in group.guard if c not in ready)
+        crossed = tuple(
+            apply("gt", scope.axes[a].stop, scope.axes[a].start)
+            for x in rest
+            if x not in tile and not scope.knows(x) and self.stage.group_of(x) is None
+            for a in self.stage.axes_of(x)
+            if constant(scope.axes[a].stop) is None
+        )
+        start = self.started(group, buffers, tile, scope)
+        values = tuple(v for m in group.members for v in m.values)
+        position = self.point_number(group)
+        counter = None
+        if position is None and any(accumulators.is_winner(m) for m in group.members):
+            counter = Buffer(self.names.fresh(f"{self.stage.name}_point"), dtypes.int64, buffers[0][0].shape, "local")
+            update = Task(
+                needs=(*values, *group.where),
+                finish=lambda s: self.taken_in_counting(group, buffers, counter, tile, s),
+                where=late,
+                checks=self.checks_of(values, group.where),
+            )
+            buffers = (*buffers, (counter,))
+            start = (*start, *self.nest(tile, scope, Task((), lambda s: (Store(counter.name, s.positions(tile), ZERO),))))
+        else:
+            update = Task(
+                needs=values,
+                finish=lambda s: self.taken_in(group, buffers, tile, s, position),
+                where=(*late, *group.where),
+                checks=self.checks_of(values),
+            )
+        within = replace(scope, groups=(*scope.groups, group.number))
+        body = (*start, *self.nest(inner, within, update))
+        for condition in reversed((*dict.fromkeys(crossed), *ready)):
+            chosen = body
+            body = self.guarded(condition, scope, (), lambda chosen=chosen: chosen)  # type: ignore[misc]
+        after = self.nest(rest, replace(scope, results={**scope.results, **results}), task)
+        block: Block = (*body, *after)
+        for buffer in reversed([b for group_buffers in buffers for b in group_buffers]):
+            if buffer.memory == "local":
+                block = (Alloc(buffer, block),)
+        return block
+
+    def belongs(self, loop: str, group: Group) -> bool:
+        """Whether a loop is one of a group, or of a reduction that stands in its loops."""
+        found = self.stage.group_of(loop)
+        return found is not None and (found.number == group.number or is_inside(self.parts, found.number, group.number))
+
+    def allocated(self, group: Group, tile: tuple[str, ...], scope: Scope) -> tuple[tuple[tuple[Buffer, ...], ...], dict[str, Result]]:
+        """The accumulators of a group's members, and where its results are found."""
+        shape, elements = [], 1
+        for loop in tile:
+            extent = self.stage.extent(loop)
+            if extent is None:
+                raise ScheduleError(
+                    f"expected a constant extent of {loop}, inside the reduction over {', '.join(group.indices)} of {self.stage.name}",
+                    hint="split it, or move the reduction inside of it",
+                )
+            shape.append(const(extent))
+            elements *= extent
+        # Between kernels nothing local survives: results that parallel loops read live in the workspace.
+        shared = self.at_root and not scope.names and not tile and self.is_parallel
+        buffers, results = [], {}
+        for member in group.members:
+            kept = accumulators.carried(member)
+            if sum(k.dtype.itemsize for k in kept) * elements > LOCAL_BYTES:
+                raise ScheduleError(
+                    f"expected accumulators of at most {LOCAL_BYTES} bytes, got a tile of {elements} elements in {self.stage.name}",
+                    at=f"loops {', '.join(tile)}",
+                    hint="split these loops, or move the reduction inside of them",
+                )
+            made = tuple(
+                Buffer(self.names.fresh(f"{self.stage.name}_{k.stem}"), k.dtype, tuple(shape), "workspace" if shared else "local") for k in kept
+            )
+            if shared:
+                self.names.workspace.extend(made)
+            buffers.append(made)
+            for component, final in enumerate(accumulators.finals(member)):
+                results[f"{member.name}.{component}"] = Result(made[component].name, made[component].dtype, tile, final)
+        return tuple(buffers), results
+
+    def started(self, group: Group, buffers: tuple[tuple[Buffer, ...], ...], tile: tuple[str, ...], scope: Scope) -> Block:
+        def finish(inner: Scope) -> Block:
+            at = inner.positions(tile)
+            return tuple(
+                Store(buffer.name, at, kept.start)
+                for member, made in zip(group.members, buffers, strict=True)
+                for buffer, kept in zip(made, accumulators.carried(member), strict=True)
+            )
+
+        return self.nest(tile, scope, Task((), finish))
+
+    def taken_in(
+        self, group: Group, buffers: tuple[tuple[Buffer, ...], ...], tile: tuple[str, ...], scope: Scope, position: Expr | None
+    ) -> Block:
+        """The stores that take in the values of one point."""
+        at = scope.positions(tile)
+        place = None if position is None else self.read(scope.resolve(position))
+        stores = []
+        for member, made in zip(group.members, buffers, strict=False):
+            old = tuple(Access(b.name, at, b.dtype) for b in made)
+            values = tuple(self.read(scope.resolve(v)) for v in member.values)
+            new = accumulators.taken_in(member, old, values, place)
+            if len(new) == 1:
+                stores.append(Store(made[0].name, at, new[0]))
+            else:
+                stores.extend(self.stored_together(made, at, new))
+        return tuple(stores)
+
+    def taken_in_counting(
+        self, group: Group, buffers: tuple[tuple[Buffer, ...], ...], counter: Buffer, tile: tuple[str, ...], scope: Scope
+    ) -> Block:
+        """The same where only counting gives the number of a point: points that the guard leaves out count as well."""
+        here = Access(counter.name, scope.positions(tile), counter.dtype)
+        stores = self.taken_in(group, buffers, tile, scope, here)
+        if group.where:
+            stores = (If(self.read(scope.resolve(conjunction(group.where))), stores),)
+        return (*stores, Store(counter.name, here.indices, apply("add", here, const(1))))
+
+    def stored_together(self, buffers: tuple[Buffer, ...], at: tuple[Expr, ...], values: tuple[Expr, ...]) -> Block:
+        """Several accumulators set at once: all new values are computed from the old ones."""
+        fresh = tuple(Buffer(self.names.fresh(f"{b.name}_next"), b.dtype, (), "local") for b in buffers)
+        block: Block = (
+            *(Store(f.name, (), v) for f, v in zip(fresh, values, strict=True)),
+            *(Store(b.name, at, Access(f.name, (), f.dtype)) for b, f in zip(buffers, fresh, strict=True)),
+        )
+        for buffer in reversed(fresh):
+            block = (Alloc(buffer, block),)
+        return block
+
+    def point_number(self, group: Group) -> Expr | None:
+        """The row-major number of a point among those of a group's axes, where a member asks for it and the axes do not
+        depend on each other (else None)."""
+        if not any(accumulators.is_winner(m) for m in group.members):
+            return None
+        number: Expr = ZERO
+        for axis in group.axes:
+            if set(group.indices) & {n for e in (axis.start, axis.stop) for n in free_names(e)}:
+                return None
+            number = add(mul(number, sub(axis.stop, axis.start)), sub(Index(axis.index), axis.start))
+        return number

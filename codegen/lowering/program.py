@@ -1,0 +1,297 @@
+"""From a schedule to a loop nest: buffers for tensors, a kernel per parallel region, scans and scatters around the stages.
+
+Inputs and outputs are parameters, constants keep their data, what lies between definitions is workspace. An output that
+is an input, a constant or given twice is copied. The sizes of the program are those of the nest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from tensorexpr.codegen.lowering.arithmetic import ONE, ZERO, constant, sub
+from tensorexpr.codegen.lowering.loops import Loops, Names, Task
+from tensorexpr.codegen.lowering.scope import Scope
+from tensorexpr.codegen.lowering.accumulators import COMBINE
+from tensorexpr.codegen.nest import Block, Buffer, For, If, Kernel, LoopNest, Stmt, Store
+from tensorexpr.codegen.nest_verify import touched
+from tensorexpr.codegen.schedule.state import Stage, State
+from tensorexpr.dtypes import accumulator
+from tensorexpr.interpret import identity_of
+from tensorexpr.ir import Access, Cast, Const, Define, Definition, Expr, Index, Scan, Scatter, TensorType, apply, const
+from tensorexpr.traversal import bottom_up, fresh_name
+
+Reader = Callable[[Access], Access]
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """Where a tensor is kept: a buffer, behind fixed leading indices (the step of a scan)."""
+
+    buffer: str
+    leading: tuple[Expr, ...] = ()
+    offsets: tuple[Expr, ...] | None = None
+    """Of a buffer that holds a part of the tensor: where the part starts, per axis."""
+
+    def at(self, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        if self.offsets is not None:
+            indices = tuple(sub(i, o) for i, o in zip(indices, self.offsets, strict=True))
+        return (*self.leading, *indices)
+
+
+def lower_state(state: State, name: str = "main") -> LoopNest:
+    """The loop nest of a schedule.
+
+    Requires: a legal state. Ensures: a nest that `verify_nest` accepts and that computes what the program means.
+    """
+    return _Lowering(state).nest(name)
+
+
+class _Lowering:
+    """One lowering: names, homes of tensors and the kernels so far."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self.program = program = state.program
+        self.stages = {s.name: s for s in state.stages}
+        self.types = dict(program.types)
+        taken = {*self.types, *program.sizes}
+        for definition in program.definitions:
+            taken.update(_inner_names(definition))
+        self.names = Names(taken)
+        self.homes: dict[str, Home] = {n: Home(n) for n in self.types}
+        self.kernels: list[Kernel] = []
+        self.placed: dict[tuple[str, str], list[str]] = {}
+        for stage in state.stages:
+            if stage.place is not None:
+                self.placed.setdefault((stage.place.stage, stage.place.loop), []).append(stage.name)
+
+    def nest(self, name: str) -> LoopNest:
+        program = self.program
+        computed = {n for d in program.definitions for n, _ in d.results}
+        parameters = [Buffer(i.name, i.type.dtype, i.type.shape, "parameter") for i in program.inputs]
+        outputs, copies = [], []
+        for output in program.outputs:
+            type_ = self.types[output]
+            if output in computed and output not in outputs:
+                target = output
+            else:
+                target = self.names.fresh(f"{output}_out")
+                copies.append((target, output))
+            outputs.append(target)
+            parameters.append(Buffer(target, type_.dtype, type_.shape, "parameter"))
+        between = [n for d in program.definitions for n, _ in d.results if n not in outputs]
+        for tensor in between:
+            if self.stored(tensor):
+                self.names.workspace.append(Buffer(tensor, self.types[tensor].dtype, self.types[tensor].shape, "workspace"))
+        for definition in program.definitions:
+            self.definition(definition)
+        for target, source in copies:
+            self.add_kernels(target, self.copy(self.types[source], Home(target), self.homes[source], frozenset()))
+        used = _read_buffers(self.kernels)
+        return LoopNest(
+            name,
+            tuple(parameters),
+            tuple(c for c in program.constants if c.name in used),
+            tuple(b for b in self.names.workspace if b.name in used),
+            tuple(self.kernels),
+            tuple(outputs),
+            program.sizes,
+            tuple(self.names.checks),
+        )
+
+    def stored(self, tensor: str) -> bool:
+        """Whether a tensor between definitions has a buffer of its own."""
+        return True
+
+    # -------------------------------------------------------------------------------------------------- definitions
+
+    def definition(self, definition: Definition) -> None:
+        """Adds the kernels of a definition (none for one that is computed inside another)."""
+        match definition:
+            case Scan():
+                self.add_kernels(" ".join(definition.names), self.scan(definition, frozenset(), {}))
+            case Scatter():
+                self.add_kernels(definition.name, self.scatter(definition, frozenset(), {}, True))
+            case Define() if self.stages[definition.name].place is None:
+                self.add_kernels(definition.name, self.define(definition, frozenset(), {}, True))
+
+    def add_kernels(self, name: str, block: Block) -> None:
+        """Adds statements at the top level: every parallel loop is a kernel, what lies between two of them is one."""
+        between: list[Stmt] = []
+
+        def flush() -> None:
+            if between:
+                self.kernels.append(Kernel(name, tuple(between)))
+                between.clear()
+
+        for statement in block:
+            if isinstance(statement, For) and statement.kind == "parallel":
+                flush()
+                self.kernels.append(Kernel(name, (statement,)))
+            else:
+                between.append(statement)
+        flush()
+
+    def read(self, expr: Expr) -> Expr:
+        """The expression with tensors read where they are kept."""
+
+        def visit(node: Expr) -> Expr:
+            if not isinstance(node, Access):
+                return node
+            home = self.homes.get(node.tensor)
+            if home is None or (home.buffer == node.tensor and not home.leading and home.offsets is None):
+                return node
+            return replace(node, tensor=home.buffer, indices=home.at(node.indices))
+
+        return bottom_up(expr, visit)
+
+    def loops(self, stage: Stage, definition: Define | Scatter, at_root: bool) -> Loops:
+        shapes = {n: t.shape for n, t in self.types.items()}
+        return Loops(stage, self.names, shapes, self.read, definition.location, at_root)
+
+    def define(self, definition: Define, names: frozenset[str], outside: dict[str, Expr], at_root: bool, to: Home | None = None) -> Block:
+        """The loops of a `Define`."""
+        stage = self.stages[definition.name]
+        home = self.homes[definition.name] if to is None else to
+        loops = self.loops(stage, definition, at_root)
+        axes = {a.index: a for a in (*stage.parts.axes, *(x for g in stage.parts.groups for x in g.axes))}
+        scope = Scope(stage, axes, names=names, outside=outside)
+
+        def task(value: Expr) -> Task:
+            def finish(inner: Scope) -> Block:
+                at = home.at(tuple(inner.resolve(Index(a.index)) for a in stage.parts.axes))
+                return (Store(home.buffer, at, self.read(inner.resolve(value))),)
+
+            return Task((value,), finish, checks=loops.checks_of((value,)), choose=task)
+
+        return loops.nest(stage.order, scope, task(stage.parts.values[0]))
+
+    def scatter(self, definition: Scatter, names: frozenset[str], outside: dict[str, Expr], at_root: bool, to: Home | None = None) -> Block:
+        """The start of every element, then the contributions in order; 16-bit floats are carried in float32 beside the result."""
+        stage = self.stages[definition.name]
+        target = self.homes[definition.name] if to is None else to
+        type_ = definition.type
+        kept = accumulator(type_.dtype)
+        home = target
+        if kept is not type_.dtype:
+            wide = Buffer(self.names.fresh(f"{definition.name}_wide"), kept, type_.shape, "workspace")
+            self.names.workspace.append(wide)
+            home = Home(wide.name)
+        start = Const(identity_of(definition.combine, kept), kept)
+        filled = self.over(type_, names, lambda at: (Store(home.buffer, home.at(at), start),))
+        loops = self.loops(stage, definition, at_root)
+        axes = {a.index: a for a in (*stage.parts.axes, *(x for g in stage.parts.groups for x in g.axes))}
+        scope = Scope(stage, axes, names=names, outside=outside)
+        values = stage.parts.values
+        element = Access(definition.name, values[:-1], type_.dtype)
+
+        def finish(inner: Scope) -> Block:
+            at = home.at(tuple(self.read(inner.resolve(e)) for e in values[:-1]))
+            value = self.read(inner.resolve(values[-1]))
+            value = value if value.dtype is kept else Cast(kept, value)
+            return (Store(home.buffer, at, apply(COMBINE[definition.combine], Access(home.buffer, at, kept), value)),)
+
+        task = Task(values, finish, where=stage.parts.where, checks=loops.checks_of((*values, element)))
+        added = loops.nest(stage.order, scope, task)
+        if home is target:
+            return (*filled, *added)
+        rounded = self.over(
+            type_, names, lambda at: (Store(target.buffer, target.at(at), Cast(type_.dtype, Access(home.buffer, home.at(at), kept))),)
+        )
+        return (*filled, *added, *rounded)
+
+    def over(self, type_: TensorType, names: frozenset[str], body: Callable[[tuple[Expr, ...]], Block]) -> Block:
+        """Loops over all elements of a tensor."""
+        taken, indices = set(names) | set(self.program.sizes), []
+        for axis in range(len(type_.shape)):
+            indices.append(fresh_name(f"x{axis}", taken))
+        block = body(tuple(Index(i) for i in indices))
+        for index, extent in zip(reversed(indices), reversed(type_.shape), strict=True):
+            block = (For(index, ZERO, extent, block),)
+        return block
+
+    def copy(self, type_: TensorType, to: Home, source: Home, names: frozenset[str]) -> Block:
+        return self.over(type_, names, lambda at: (Store(to.buffer, to.at(at), Access(source.buffer, source.at(at), type_.dtype)),))
+
+    # --------------------------------------------------------------------------------------------------------- scans
+
+    def scan(self, definition: Scan, names: frozenset[str], outside: dict[str, Expr], to: tuple[Home, ...] | None = None) -> Block:
+        """Step 0 from the initial states, then a serial loop over the others, which read the entry before."""
+        results = tuple(self.homes[n] for n in definition.names) if to is None else to
+        step = definition.step
+        while step in names:
+            step = f"{step}_"
+        for inner in definition.body:
+            for name, type_ in inner.results:
+                self.types[name] = type_
+                self.homes[name] = Home(name)
+        self.types.update(definition.states)
+        inits = tuple(self.homes[n] for n in definition.inits)
+        first = self.step(definition, names, {**outside, definition.step: ZERO}, inits, _entries(results, ZERO))
+        length = constant(definition.length)
+        if length == 0:
+            return ()
+        if length is None:
+            first = (If(apply("gt", definition.length, ZERO), first),)
+        if length == 1:
+            return first
+        here = Index(step)
+        later = self.step(
+            definition,
+            names | {step},
+            {**outside, definition.step: here},
+            _entries(results, sub(here, ONE)),
+            _entries(results, here),
+        )
+        return (*first, For(step, ONE, definition.length, later))
+
+    def step(
+        self, definition: Scan, names: frozenset[str], outside: dict[str, Expr], before: tuple[Home, ...], after: tuple[Home, ...]
+    ) -> Block:
+        """One step: the body, with the states read from `before`; next states go straight to `after` where the body makes them."""
+        for (formal, _), home in zip(definition.states, before, strict=True):
+            self.homes[formal] = home
+        made = {name for inner in definition.body for name, _ in inner.results}
+        direct: dict[str, Home] = {}
+        for following, home in zip(definition.nexts, after, strict=True):
+            if following in made:
+                direct.setdefault(following, home)
+        block: list[Stmt] = []
+        for inner in definition.body:
+            for name, type_ in inner.results:
+                if name in direct:
+                    self.homes[name] = direct[name]
+                elif not any(b.name == name for b in self.names.workspace):
+                    self.names.workspace.append(Buffer(name, type_.dtype, type_.shape, "workspace"))
+            match inner:
+                case Define():
+                    block.extend(self.define(inner, names, outside, False))
+                case Scatter():
+                    block.extend(self.scatter(inner, names, outside, False))
+                case Scan():
+                    block.extend(self.scan(inner, names, outside))
+        for following, home, (_, type_) in zip(definition.nexts, after, definition.states, strict=True):
+            if direct.get(following) is not home:
+                block.extend(self.copy(type_, home, self.homes[following], names))
+        return tuple(block)
+
+
+def _entries(results: tuple[Home, ...], step: Expr) -> tuple[Home, ...]:
+    return tuple(Home(r.buffer, (*r.leading, step)) for r in results)
+
+
+def _inner_names(definition: Definition) -> set[str]:
+    """Every name that stands in the body of a scan."""
+    if not isinstance(definition, Scan):
+        return set()
+    names = {definition.step, *(n for n, _ in definition.states)}
+    for inner in definition.body:
+        names.update(n for n, _ in inner.results)
+        names.update(_inner_names(inner))
+    return names
+
+
+def _read_buffers(kernels: list[Kernel]) -> set[str]:
+    """The buffers that the kernels touch."""
+    return set(touched(tuple(kernels)))

@@ -1,0 +1,173 @@
+"""Where lowering stands inside the loops of a stage: which loops are open, what they say about the axes, which results exist."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from tensorexpr.codegen.lowering.arithmetic import ZERO, add, constant, floordiv, maximum, minimum, mul, sub, substituted
+from tensorexpr.codegen.schedule.state import Fuse, Split, Stage
+from tensorexpr.dtypes import DType
+from tensorexpr.errors import InternalError
+from tensorexpr.ir import Access, Axis, Expr, Index, Param, apply, const
+from tensorexpr.traversal import bottom_up, free_names, walk
+
+
+ELEMENT = "element"
+
+
+def replaced(expr: Expr, parameters: Mapping[str, Expr]) -> Expr:
+    """The expression with parameters replaced."""
+    return bottom_up(expr, lambda node: parameters.get(node.name, node) if isinstance(node, Param) else node)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The result of a reduction: a buffer of `dtype` with one element per point of the loops `tile`.
+
+    `final` is what the reduction gives, an expression over the parameter `ELEMENT`, where that is not the element itself.
+    """
+
+    buffer: str
+    dtype: DType
+    tile: tuple[str, ...]
+    final: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Open loops of one stage.
+
+    `values` are positions of loops (counted from 0) and values of axes that are known, `variants` says for splits that are
+    being run which form they take, `results` where reductions already computed are found, `names` which loop indices
+    are taken, `groups` the reductions whose loops are being run, `outside` what indices of outer loops are called.
+    """
+
+    stage: Stage
+    axes: dict[str, Axis]
+    values: dict[str, Expr] = field(default_factory=dict)
+    variants: dict[str, str] = field(default_factory=dict)
+    results: dict[str, Result] = field(default_factory=dict)
+    names: frozenset[str] = frozenset()
+    groups: tuple[int, ...] = ()
+    outside: dict[str, Expr] = field(default_factory=dict)
+
+    def knows(self, loop: str) -> bool:
+        """Whether the position of a loop is settled: open, or part of a loop that is fixed."""
+        return any(name in self.values for name in self.stage.ancestry(loop))
+
+    def with_values(self, **values: Expr) -> Scope:
+        return replace(self, values={**self.values, **values})
+
+    def with_variant(self, split: Split, variant: str) -> Scope:
+        return replace(self, variants={**self.variants, split.outer: variant})
+
+    # ------------------------------------------------------------------------------------------- positions and extents
+
+    def position(self, loop: str) -> Expr | None:
+        """The position of a loop or axis, counted from 0, as an expression over open loops; None while it is not known."""
+        found = self.values.get(loop)
+        if found is not None:
+            return found
+        for relation in self.stage.relations:
+            if isinstance(relation, Split) and relation.parent == loop:
+                return self._joined(relation)
+            if isinstance(relation, Fuse) and loop in (relation.outer, relation.inner):
+                fused, inner = self.position(relation.fused), self.extent(relation.inner)
+                if fused is None or inner is None:
+                    return None
+                width = constant(inner)
+                if loop == relation.outer:
+                    return floordiv(fused, width) if width else apply("floordiv", fused, inner)
+                return sub(fused, mul(floordiv(fused, width), inner)) if width else apply("mod", fused, inner)
+        return None
+
+    def _joined(self, split: Split) -> Expr | None:
+        outer, inner = self.position(split.outer), self.position(split.inner)
+        if outer is None or inner is None:
+            return None
+        start = mul(outer, const(split.factor))
+        if self.variants.get(split.outer) == "shift":
+            whole = self.extent(split.parent)
+            if whole is None:
+                return None
+            start = minimum(start, sub(whole, const(split.factor)))
+        return add(start, inner)
+
+    def extent(self, loop: str) -> Expr | None:
+        """The number of iterations of a loop in the form that it is run in; None where it needs indices that are not known."""
+        for relation in self.stage.relations:
+            if isinstance(relation, Split) and loop in (relation.outer, relation.inner):
+                return self._part(relation, loop)
+            if isinstance(relation, Fuse) and loop == relation.fused:
+                outer, inner = self.extent(relation.outer), self.extent(relation.inner)
+                return None if outer is None or inner is None else mul(outer, inner)
+        axis = self.axes.get(loop)
+        if axis is None:
+            raise InternalError(f"expected a loop of {self.stage.name}, got {loop}")
+        start, stop = self.resolved(axis.start), self.resolved(axis.stop)
+        if start is None or stop is None:
+            return None
+        whole = sub(stop, start)
+        if start == ZERO and all(not isinstance(n, Index) for n in walk(stop)):
+            return whole
+        return maximum(whole, ZERO)
+
+    def _part(self, split: Split, loop: str) -> Expr | None:
+        whole = self.extent(split.parent)
+        if whole is None:
+            return None
+        variant, factor = self.variants.get(split.outer), const(split.factor)
+        if variant == "small":
+            return const(1) if loop == split.outer else whole
+        if loop == split.inner:
+            return sub(whole, mul(floordiv(whole, split.factor), factor)) if variant == "rest" else factor
+        if variant in ("shift", "guard"):
+            return floordiv(add(whole, const(split.factor - 1)), split.factor)
+        return floordiv(whole, split.factor)
+
+    # ------------------------------------------------------------------------------------------------- expressions
+
+    def index(self, name: str) -> Expr | None:
+        """The value of an index of the definition."""
+        if name in self.outside:
+            return self.outside[name]
+        position = self.position(name)
+        if position is None:
+            return None
+        start = self.resolved(self.axes[name].start)
+        return None if start is None else add(start, position)
+
+    def is_ready(self, expr: Expr) -> bool:
+        """Whether every index and every result in the expression is known."""
+        return all(self.index(n) is not None for n in free_names(expr)) and all(
+            n.name in self.results for n in walk(expr) if isinstance(n, Param)
+        )
+
+    def resolved(self, expr: Expr) -> Expr | None:
+        """The expression over open loops, its reductions read from their buffers; None while something is not known."""
+        return self.resolve(expr) if self.is_ready(expr) else None
+
+    def resolve(self, expr: Expr) -> Expr:
+        return substituted(expr, self._index, self._result, lambda access: access)
+
+    def _index(self, name: str) -> Expr:
+        found = self.index(name)
+        if found is None:
+            raise InternalError(f"expected index {name} of {self.stage.name} to be known here")
+        return found
+
+    def _result(self, parameter: Param) -> Expr:
+        result = self.results[parameter.name]
+        element = Access(result.buffer, self.positions(result.tile), result.dtype)
+        return element if result.final is None else replaced(result.final, {ELEMENT: element})
+
+    def positions(self, loops: tuple[str, ...]) -> tuple[Expr, ...]:
+        """The positions of loops that are known, as indices of a buffer with an axis for each."""
+        found = []
+        for loop in loops:
+            position = self.position(loop)
+            if position is None:
+                raise InternalError(f"expected loop {loop} of {self.stage.name} to be open here")
+            found.append(position)
+        return tuple(found)

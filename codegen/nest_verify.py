@@ -1,0 +1,154 @@
+"""What every loop nest satisfies, and the check of it.
+
+1. Names: buffers are named once, loop indices are bound where they are used, and none is bound twice on one path.
+2. Buffers: parameters, constants and workspace stand in the head, local ones in an `Alloc` around their uses, with a constant
+   shape. An access or store has one int64 index per axis and the dtype of its buffer; inputs and constants are not written.
+3. Expressions: scalars over indices, sizes and elements; no reduction and no parameter is left. Conditions are bools.
+4. Loops: kinds are known; parallel loops are outermost in their kernel; vectorized and unrolled ones have constant bounds.
+5. Checks: every check names a site of the nest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NoReturn
+
+from tensorexpr import dtypes
+from tensorexpr.codegen.nest import LOOP_KINDS, MEMORIES, Alloc, Block, Buffer, Check, For, If, Kernel, LoopNest, Stmt, Store
+from tensorexpr.codegen.nest_text import print_block, print_expr
+from tensorexpr.errors import InternalError
+from tensorexpr.ir import Access, Const, Expr, Index, Param, Reduce, Size
+from tensorexpr.traversal import walk
+
+
+def verify_nest(nest: LoopNest) -> LoopNest:
+    """Gives the nest back; raises `InternalError` with the broken invariant and the statement that breaks it."""
+    checker = _Checker(nest)
+    for kernel in nest.kernels:
+        checker.block(kernel.body, frozenset(), outermost=True)
+    return nest
+
+
+class _Checker:
+    def __init__(self, nest: LoopNest) -> None:
+        self.nest = nest
+        self.buffers: dict[str, Buffer] = {}
+        self.read_only = {b.name for b in nest.parameters if b.name not in nest.writes} | {c.name for c in nest.constants}
+        constants = (Buffer(c.name, c.type.dtype, c.type.shape, "constant") for c in nest.constants)
+        for buffer in (*nest.parameters, *constants, *nest.workspace):
+            self.add(buffer)
+        for name in nest.writes:
+            if name not in {b.name for b in nest.parameters}:
+                self.fail(f"expected an output that is a parameter, got {name}")
+
+    def fail(self, message: str, term: object = None) -> NoReturn:
+        raise InternalError(f"loop nest {self.nest.name}: {message}", term=term)
+
+    def add(self, buffer: Buffer) -> None:
+        if buffer.name in self.buffers:
+            self.fail(f"expected distinct names of buffers, got {buffer.name} twice")
+        if buffer.memory not in MEMORIES:
+            self.fail(f"expected a memory among {', '.join(MEMORIES)}, got {buffer.memory!r}", buffer.name)
+        if buffer.memory == "local" and not all(isinstance(e, Const) for e in buffer.shape):
+            self.fail("expected a constant shape of a local buffer", buffer.name)
+        self.buffers[buffer.name] = buffer
+
+    def block(self, block: Block, bound: frozenset[str], outermost: bool = False) -> None:
+        for statement in block:
+            self.statement(statement, bound, outermost)
+
+    def statement(self, statement: Stmt, bound: frozenset[str], outermost: bool) -> None:
+        text = next(iter(print_block((statement,))))
+        match statement:
+            case For():
+                if statement.kind not in LOOP_KINDS:
+                    self.fail(f"expected a kind among {', '.join(LOOP_KINDS)}, got {statement.kind!r}", text)
+                if statement.kind == "parallel" and not outermost:
+                    self.fail("expected parallel loops outermost in their kernel", text)
+                if statement.kind in ("vectorize", "unroll"):
+                    # The length must be known; only vectorized loops also need a known start.
+                    if not (isinstance(statement.stop, Const) and isinstance(statement.start, Const)):
+                        self.fail(f"expected constant bounds of a loop to {statement.kind}", text)
+                if statement.index in bound or statement.index in self.nest.sizes:
+                    self.fail(f"expected a new name for a loop, got {statement.index} again", text)
+                self.expr(statement.start, bound, text)
+                self.expr(statement.stop, bound, text)
+                self.block(statement.body, bound | {statement.index})
+            case If():
+                self.expr(statement.condition, bound, text)
+                if not statement.condition.dtype.is_bool:
+                    self.fail(f"expected a bool condition, got {statement.condition.dtype}", text)
+                self.block(statement.then, bound)
+                self.block(statement.otherwise, bound)
+            case Store():
+                buffer = self.element(statement.buffer, statement.indices, text)
+                if statement.buffer in self.read_only:
+                    self.fail(f"expected {statement.buffer} to be read only", text)
+                if buffer.dtype is not statement.value.dtype:
+                    self.fail(f"expected a value of {buffer.dtype}, got {statement.value.dtype}", text)
+                for e in (*statement.indices, statement.value):
+                    self.expr(e, bound, text)
+            case Alloc():
+                if statement.buffer.memory != "local":
+                    self.fail(f"expected a local buffer, got one in {statement.buffer.memory}", text)
+                self.add(statement.buffer)
+                self.block(statement.body, bound, outermost)
+                del self.buffers[statement.buffer.name]
+            case Check():
+                if not 0 <= statement.check < len(self.nest.checks):
+                    self.fail(f"expected one of {len(self.nest.checks)} checks, got {statement.check}", text)
+                self.expr(statement.index, bound, text)
+                self.expr(statement.extent, bound, text)
+
+    def element(self, name: str, indices: tuple[Expr, ...], text: str) -> Buffer:
+        buffer = self.buffers.get(name)
+        if buffer is None:
+            self.fail(f"expected a buffer that is declared here, got {name}", text)
+        if len(indices) != len(buffer.shape):
+            self.fail(f"expected {len(buffer.shape)} indices of {name}, got {len(indices)}", text)
+        for index in indices:
+            if index.dtype is not dtypes.int64:
+                self.fail(f"expected int64 indices, got {index.dtype}", text)
+        return buffer
+
+    def expr(self, expr: Expr, bound: frozenset[str], text: str) -> None:
+        for node in walk(expr):
+            match node:
+                case Reduce() | Param():
+                    self.fail("expected scalars over elements and indices, got a reduction or a parameter", text)
+                case Index() if node.name not in bound:
+                    self.fail(f"expected a loop over {node.name} around", text)
+                case Size() if node.name not in self.nest.sizes:
+                    self.fail(f"expected {node.name} among the sizes", text)
+                case Access():
+                    buffer = self.element(node.tensor, node.indices, print_expr(node))
+                    if buffer.dtype is not node.dtype:
+                        self.fail(f"expected an access of {buffer.dtype}, got {node.dtype}", print_expr(node))
+
+
+def touched(kernels: tuple[Kernel, ...]) -> Iterator[str]:
+    """The buffers that kernels read or write, in order of first occurrence."""
+    seen: dict[str, None] = {}
+    todo: list[Stmt] = [s for k in reversed(kernels) for s in reversed(k.body)]
+    while todo:
+        statement = todo.pop()
+        exprs: tuple[Expr, ...] = ()
+        match statement:
+            case For():
+                exprs = (statement.start, statement.stop)
+                todo.extend(reversed(statement.body))
+            case If():
+                exprs = (statement.condition,)
+                todo.extend(reversed((*statement.then, *statement.otherwise)))
+            case Store():
+                exprs = (*statement.indices, statement.value)
+                seen.setdefault(statement.buffer)
+            case Alloc():
+                todo.extend(reversed(statement.body))
+            case Check():
+                exprs = (statement.index, statement.extent)
+        for expr in exprs:
+            for node in walk(expr):
+                if isinstance(node, Access):
+                    seen.setdefault(node.tensor)
+    return iter(seen)

@@ -1,0 +1,351 @@
+"""What a definition computes, taken apart: its data axes, the groups of reductions in it, and its values over their results.
+
+A `Group` is a set of reductions that share one loop nest: equal axes and guard, none needs another's result. Reductions
+are lifted out of the expression around them, which then names their results by parameters (`%0.1.0`: group, member,
+component), and out of the loops of enclosing reductions that they do not depend on, where they are in bounds without
+them. Equal reductions are computed once. What stands on the path to a reduction (`where` conditions) is the group's
+guard: the group is evaluated only where one of its uses is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from tensorexpr.codegen.schedule.narrowing import narrow
+from tensorexpr.codegen.schedule.proofs import unproved_axes
+from tensorexpr.dtypes import DType
+from tensorexpr.ir import (
+    FALSE,
+    TRUE,
+    Access,
+    Apply,
+    Axis,
+    Combiner,
+    Const,
+    Define,
+    Expr,
+    Index,
+    Param,
+    Reduce,
+    Scatter,
+    apply,
+    conjunction,
+    conjuncts,
+)
+from tensorexpr.traversal import free_names, map_children, negate, read_occurrences, substitute, walk
+
+PARAMETER = "%"
+"""First letter of the parameters that stand for results of reductions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One reduction of a group: its combiner and the values it combines; result `c` is the parameter `name.c`."""
+
+    name: str
+    combiner: Combiner
+    values: tuple[Expr, ...]
+
+    def parameter(self, component: int, dtype: DType) -> Param:
+        return Param(f"{self.name}.{component}", dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Reductions over the same points: `axes`, the conditions `where` that are not bounds of them, the members.
+
+    `scope` is the group in whose loops it stands (None: the definition's own data axes), `guard` the conditions of its
+    evaluation there, each to be evaluated where those before it hold, `depends` the indices it needs bound, `uses` the
+    groups whose results it reads.
+    """
+
+    number: int
+    axes: tuple[Axis, ...]
+    where: tuple[Expr, ...]
+    members: tuple[Member, ...]
+    scope: int | None
+    guard: tuple[Expr, ...]
+    depends: tuple[str, ...]
+    uses: tuple[int, ...]
+
+    @property
+    def indices(self) -> tuple[str, ...]:
+        return tuple(a.index for a in self.axes)
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """A definition taken apart: data `axes`, `groups` in an order in which each uses earlier ones, the root expressions
+    (of a Define its value; of a Scatter its indices and its value), the guard on them, and the accesses to check."""
+
+    axes: tuple[Axis, ...]
+    groups: tuple[Group, ...]
+    values: tuple[Expr, ...]
+    where: tuple[Expr, ...]
+    unproved: frozenset[tuple[Access, int]]
+
+    def group(self, number: int) -> Group:
+        """The group with this number."""
+        return next(g for g in self.groups if g.number == number)
+
+    def group_of(self, index: str) -> Group | None:
+        """The group that has an axis of this name."""
+        return next((g for g in self.groups if index in g.indices), None)
+
+
+def group_number(parameter: str) -> int:
+    """The group of a parameter `%group.member.component`."""
+    return int(parameter[1:].split(".")[0])
+
+
+def groups_used(*exprs: Expr) -> tuple[int, ...]:
+    """Numbers of the groups whose results stand in the expressions, in order."""
+    return tuple(
+        dict.fromkeys(
+            group_number(n.name) for e in exprs for n in walk(e) if isinstance(n, Param) and n.name.startswith(PARAMETER)
+        )
+    )
+
+
+# ------------------------------------------------------------------------------------------------------- taking apart
+
+
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """A loop nest around an expression: the group it will be (None: the data axes), axes, its guards, the path inside it.
+
+    `path` are the conditions between these loops and the expression at hand: as written, and over parameters.
+    """
+
+    number: int | None
+    axes: tuple[Axis, ...]
+    where: tuple[Expr, ...] = ()
+    path: tuple[tuple[Expr, Expr], ...] = ()
+
+
+def take_apart(definition: Define | Scatter, shapes: Mapping[str, tuple[Expr, ...]], outer: tuple[Axis, ...] = ()) -> Parts:
+    """The parts of a definition. `shapes` gives the shape of every tensor that it reads; `outer` are loops around all of it."""
+    taker = _Taker(shapes, outer)
+    data = _Frame(None, definition.axes)
+    if isinstance(definition, Define):
+        values = (taker.visit(definition.value, (data,)),)
+        where: tuple[Expr, ...] = ()
+    else:
+        conditions = tuple(conjuncts(definition.where))
+        where, data = taker.conditions(conditions, (data,))
+        values = tuple(taker.visit(e, (data,)) for e in (*definition.indices, definition.value))
+        target = Access(definition.name, definition.indices, definition.value.dtype)
+        for axis in unproved_axes(definition.indices, definition.type.shape, (*outer, *definition.axes), conditions):
+            taker.unproved[replace(target, indices=values[:-1]), axis] = None
+    return Parts(definition.axes, tuple(taker.groups), values, where, frozenset(taker.unproved))
+
+
+class _Taker:
+    """Lifts reductions out of the expressions of one definition."""
+
+    def __init__(self, shapes: Mapping[str, tuple[Expr, ...]], outer: tuple[Axis, ...]) -> None:
+        self.shapes = shapes
+        self.outer = outer
+        self.groups: list[Group] = []
+        self.known: dict[tuple[int | None, Expr], Param] = {}
+        self.unproved: dict[tuple[Access, int], None] = {}
+        self.count = 0
+
+    def visit(self, expr: Expr, frames: tuple[_Frame, ...]) -> Expr:
+        """The expression with results of reductions as parameters; groups, accesses to check are noted on the way."""
+        match expr:
+            case Reduce():
+                return self.reduce(expr, frames)
+            case Access():
+                found = map_children(expr, lambda e: self.visit(e, frames))
+                axes, guards = self.context(frames)
+                for axis in unproved_axes(expr.indices, self.shapes[expr.tensor], axes, guards):
+                    self.unproved[found, axis] = None  # type: ignore[index]
+                return found
+            case Apply() if expr.op.name == "where":
+                condition, taken, otherwise = expr.args
+                parts, inner = self.conditions(tuple(conjuncts(condition)), frames)
+                new = conjunction(parts)
+                opposite = replace(frames[-1], path=(*frames[-1].path, (negate(condition), negate(new))))
+                return apply("where", new, self.visit(taken, (*frames[:-1], inner)), self.visit(otherwise, (*frames[:-1], opposite)))
+        return map_children(expr, lambda e: self.visit(e, frames))
+
+    def conditions(self, conditions: tuple[Expr, ...], frames: tuple[_Frame, ...]) -> tuple[tuple[Expr, ...], _Frame]:
+        """Conditions over parameters, and the innermost frame with them on its path."""
+        new = tuple(self.visit(c, frames) for c in conditions)
+        inner = replace(frames[-1], path=(*frames[-1].path, *zip(conditions, new, strict=True)))
+        return new, inner
+
+    def context(self, frames: tuple[_Frame, ...]) -> tuple[tuple[Axis, ...], tuple[Expr, ...]]:
+        """All loops and all conditions (as written) around an expression."""
+        axes = (*self.outer, *(a for f in frames for a in f.axes))
+        return axes, tuple(g for f in frames for g in (*f.where, *(orig for orig, _ in f.path)))
+
+    def reduce(self, expr: Reduce, frames: tuple[_Frame, ...]) -> Expr:
+        frames, stuck = self.lifted(expr, frames)
+        scope, guard = frames[-1].number, tuple(new for _, new in frames[-1].path)
+        key = (scope, canonical(replace(expr, component=0)))
+        found = self.known.get(key)
+        if found is not None and self.widen(group_number(found.name), guard):
+            return Param(f"{found.name.rsplit('.', 1)[0]}.{expr.component}", expr.dtype)
+        number, start = self.count, len(self.groups)
+        self.count += 1
+        axes = []
+        for axis in expr.axes:
+            inner = (*frames, _Frame(number, tuple(expr.axes[: len(axes)])))
+            axes.append(Axis(axis.index, self.visit(axis.start, inner), self.visit(axis.stop, inner)))
+        frame = _Frame(number, expr.axes)
+        conditions = tuple(conjuncts(expr.where))
+        where, frame = self.conditions(conditions, (*frames, frame))
+        values = tuple(self.visit(v, (*frames, frame)) for v in expr.values)
+        bounded = tuple(axes)
+        if expr.combiner.name not in ("argmax", "argmin"):  # their result counts the points that the guard leaves out
+            bounded, where = narrow(bounded, where, (*self.outer, *(a for f in frames for a in f.axes)))
+        used = tuple(n for n in groups_used(*(e for a in bounded for e in (a.start, a.stop)), *where, *values, *guard))
+        depends = dict.fromkeys((*free_names(expr), *(n for g in guard for n in free_names(g)), *stuck))
+        member = Member(f"{PARAMETER}{number}.0", expr.combiner, values)
+        group = Group(number, bounded, where, (member,), scope, guard, tuple(depends), used)
+        member = self.join(group, start)
+        result = member.parameter(expr.component, expr.dtype)
+        self.known[key] = result
+        return result
+
+    def lifted(self, expr: Reduce, frames: tuple[_Frame, ...]) -> tuple[tuple[_Frame, ...], tuple[str, ...]]:
+        """The frames in which a reduction is evaluated: outside of loops that it does not depend on, as far as it is
+        certainly in bounds there. Also the indices that hold it back although it does not depend on them."""
+        free = set(free_names(expr))
+        while len(frames) > 1:
+            frame, outer = frames[-1], frames[-2]
+            names = {a.index for a in frame.axes}
+            if names & free:
+                return frames, ()
+            kept = tuple((o, n) for o, n in frame.path if not names & set(free_names(o)) and not _mentions_inner(n, frame.number, self.groups))
+            outside = (*frames[:-2], replace(outer, path=(*outer.path, *kept)))
+            if not self.is_safe(expr, outside, frame, len(kept) == len(frame.path)):
+                return frames, tuple(names)
+            frames = outside
+        return frames, ()
+
+    def is_safe(self, expr: Reduce, outside: tuple[_Frame, ...], frame: _Frame, all_kept: bool) -> bool:
+        """Whether every access in `expr` is in bounds although the loops of `frame`, or conditions in it, no longer guard it."""
+        if all_kept and not frame.where and all(_is_nonempty(a) for a in frame.axes):
+            return True
+        axes, guards = self.context(outside)
+        return not any(
+            unproved_axes(read.access.indices, self.shapes[read.access.tensor], read.axes, read.guards)
+            for read in read_occurrences(expr, axes, guards)
+        )
+
+    def widen(self, number: int, guard: tuple[Expr, ...]) -> bool:
+        """Lets a group be evaluated under another guard as well; False where its other members could not bear that."""
+        at = next(i for i, g in enumerate(self.groups) if g.number == number)
+        group = self.groups[at]
+        if group.guard == guard or not group.guard:
+            return True
+        if len(group.members) > 1:
+            return False
+        either = () if not guard else (apply("or", _closed(group.guard), _closed(guard)),)
+        depends = dict.fromkeys((*group.depends, *(n for g in either for n in free_names(g))))
+        uses = dict.fromkeys((*group.uses, *groups_used(*either)))
+        order = {g.number: i for i, g in enumerate(self.groups)}
+        if any(order[n] > at for n in uses):
+            return False
+        self.groups[at] = replace(group, guard=either, depends=tuple(depends), uses=tuple(uses))
+        return True
+
+    def join(self, group: Group, start: int) -> Member:
+        """Adds a group, as a further member of one with the same loops where there is one that it does not need."""
+        (member,) = group.members
+        for at, other in enumerate(self.groups[:start]):
+            if other.scope != group.scope or other.guard != group.guard or len(other.axes) != len(group.axes):
+                continue
+            if set(other.depends) != set(group.depends):
+                continue  # together they would run in all loops that either depends on
+            names = {a.index: Index(b.index) for a, b in zip(group.axes, other.axes, strict=True)}
+            same_axes = all(
+                (substitute(a.start, names), substitute(a.stop, names)) == (b.start, b.stop)
+                for a, b in zip(group.axes, other.axes, strict=True)
+            )
+            if not same_axes or tuple(substitute(c, names) for c in group.where) != other.where:
+                continue
+            earlier = {g.number for g in self.groups[:at]}
+            inner = {g.number for g in self.groups[start:]}
+            if not all(n in earlier or n in inner for n in group.uses) or not self._stays(inner, earlier, group.number):
+                continue
+            joined = replace(
+                member, name=f"{PARAMETER}{other.number}.{len(other.members)}", values=tuple(substitute(v, names) for v in member.values)
+            )
+            for position in range(start, len(self.groups)):
+                self.groups[position] = _moved(self.groups[position], group.number, other.number, names)
+            uses = tuple(dict.fromkeys((*other.uses, *group.uses)))
+            children = self.groups[start:]
+            del self.groups[start:]
+            self.groups[at : at + 1] = [*children, replace(other, members=(*other.members, joined), uses=uses)]
+            return joined
+        self.groups.append(group)
+        return member
+
+    def _stays(self, inner: set[int], earlier: set[int], number: int) -> bool:
+        """Whether the groups made on the way into group `number` all stand in its loops and need only earlier ones."""
+        chosen = [g for g in self.groups if g.number in inner]
+        return all((g.scope == number or g.scope in inner) and all(n in earlier or n in inner for n in g.uses) for g in chosen)
+
+
+def _mentions_inner(condition: Expr, number: int | None, groups: list[Group]) -> bool:
+    """Whether a condition reads the result of a group that stands in the loops of group `number`."""
+    scopes = {g.number: g.scope for g in groups}
+    return any(scopes.get(used) == number for used in groups_used(condition))
+
+
+def _moved(group: Group, old: int, new: int, names: Mapping[str, Expr]) -> Group:
+    """A group whose enclosing group `old` became part of group `new`, with the names of its axes."""
+    axes = tuple(Axis(a.index, substitute(a.start, names), substitute(a.stop, names)) for a in group.axes)
+    members = tuple(replace(m, values=tuple(substitute(v, names) for v in m.values)) for m in group.members)
+    renamed = {k: v.name for k, v in names.items() if isinstance(v, Index)}
+    return replace(
+        group,
+        axes=axes,
+        where=tuple(substitute(c, names) for c in group.where),
+        members=members,
+        scope=new if group.scope == old else group.scope,
+        guard=tuple(substitute(c, names) for c in group.guard),
+        depends=tuple(renamed.get(n, n) for n in group.depends),
+    )
+
+
+def _closed(conditions: tuple[Expr, ...]) -> Expr:
+    """All of the conditions as one; a condition that reads data is evaluated only where those before it hold."""
+    result: Expr | None = None
+    for condition in reversed(conditions):
+        if result is None:
+            result = condition
+        elif any(isinstance(n, Access | Param) for n in walk(result)):
+            result = apply("where", condition, result, FALSE)
+        else:
+            result = apply("and", condition, result)
+    return TRUE if result is None else result
+
+
+def _is_nonempty(axis: Axis) -> bool:
+    return isinstance(axis.start, Const) and isinstance(axis.stop, Const) and axis.start.value < axis.stop.value
+
+
+def canonical(expr: Expr) -> Expr:
+    """The expression with the indices bound in it renamed by depth: equal for expressions that differ only in those names."""
+
+    def visit(node: Expr, names: Mapping[str, Expr], depth: int) -> Expr:
+        if isinstance(node, Index):
+            return names.get(node.name, node)
+        if not isinstance(node, Reduce):
+            return map_children(node, lambda child: visit(child, names, depth))
+        inner, axes = dict(names), []
+        for axis in node.axes:
+            start, stop = visit(axis.start, inner, depth), visit(axis.stop, inner, depth)
+            inner[axis.index] = Index(f"#{depth}")
+            axes.append(Axis(f"#{depth}", start, stop))
+            depth += 1
+        where = None if node.where is None else visit(node.where, inner, depth)
+        return replace(node, axes=tuple(axes), where=where, values=tuple(visit(v, inner, depth) for v in node.values))
+
+    return visit(expr, {}, 0)

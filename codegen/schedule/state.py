@@ -1,0 +1,257 @@
+"""The state of a schedule: for every definition its loops in order, how they came from its axes, and how each runs.
+
+The loops of one definition are one list, outermost first, that holds its data axes and the axes of its reductions. The
+position says all: a reduction runs where its first loop stands; data loops after that, on which it depends, become the
+tile over which it keeps one accumulator per point, and run again afterwards for what is done with the result:
+
+    [i, j, k]              for i: for j: { acc = 0; for k: acc += ...; C[i, j] = acc }
+    [i, k, j]              for i: { acc[j] = 0; for k: for j: acc[j] += ...; for j: C[i, j] = acc[j] }
+    [i, k, j], k without j for i: { acc = 0; for k: acc += ...; for j: C[i, j] = f(acc, j) }
+
+States are values: primitives make new ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from tensorexpr.codegen.schedule.reductions import Group, Parts, groups_used, take_apart
+from tensorexpr.codegen.target import Target
+from tensorexpr.errors import ScheduleError
+from tensorexpr.ir import Axis, Const, Define, Definition, Expr, Program, Scan, Scatter, const
+from tensorexpr.traversal import reads
+
+SERIAL = "serial"
+TAILS = ("peel", "shift", "guard")
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """`parent` runs as `outer` over blocks of `factor` and `inner` inside a block.
+
+    `tail` says what happens where the extent is no multiple: "peel" runs the rest as a smaller block of its own, "shift" moves
+    the last block back to end at the extent (some points are computed twice, with the same value; where the extent is
+    less than a block, the rest alone), "guard" skips the points beyond.
+    """
+
+    parent: str
+    outer: str
+    inner: str
+    factor: int
+    tail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fuse:
+    """`outer` and the loop inside it, `inner`, run as one loop `fused`."""
+
+    fused: str
+    outer: str
+    inner: str
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a definition is computed: in loop `loop` of the definition `stage`."""
+
+    stage: str
+    loop: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """The loops of one definition (see the module). `kinds` lists those that are not serial, `together` the definitions
+    that run in the same loops, `scan` the scan in whose body the definition stands."""
+
+    name: str
+    parts: Parts = field(repr=False, compare=False)
+    order: tuple[str, ...]
+    relations: tuple[Split | Fuse, ...] = ()
+    kinds: tuple[tuple[str, str], ...] = ()
+    place: Place | None = None
+    scan: str | None = None
+
+    def kind(self, loop: str) -> str:
+        return dict(self.kinds).get(loop, SERIAL)
+
+    def parents(self) -> dict[str, Split | Fuse]:
+        """The relation that made each loop."""
+        made: dict[str, Split | Fuse] = {}
+        for relation in self.relations:
+            for name in (relation.outer, relation.inner) if isinstance(relation, Split) else (relation.fused,):
+                made[name] = relation
+        return made
+
+    def axes_of(self, loop: str) -> tuple[str, ...]:
+        """The original axes that a loop runs over."""
+        relation = self.parents().get(loop)
+        if relation is None:
+            return (loop,)
+        if isinstance(relation, Split):
+            return self.axes_of(relation.parent)
+        return (*self.axes_of(relation.outer), *self.axes_of(relation.inner))
+
+    def loops_of(self, axis: str) -> tuple[str, ...]:
+        """The loops in `order` that an axis (or a loop since split or fused) runs as."""
+        return tuple(loop for loop in self.order if axis in self.ancestry(loop))
+
+    def ancestry(self, loop: str) -> tuple[str, ...]:
+        """The loop and everything that it came from."""
+        relation = self.parents().get(loop)
+        if relation is None:
+            return (loop,)
+        made_from = (relation.parent,) if isinstance(relation, Split) else (relation.outer, relation.inner)
+        return (loop, *(n for name in made_from for n in self.ancestry(name)))
+
+    def group_of(self, loop: str) -> Group | None:
+        """The reduction group that a loop belongs to; None for a data loop."""
+        return self.parts.group_of(self.axes_of(loop)[0])
+
+    def axis(self, name: str) -> Axis:
+        """The original axis of this name."""
+        for axes in (self.parts.axes, *(g.axes for g in self.parts.groups)):
+            for axis in axes:
+                if axis.index == name:
+                    return axis
+        raise ScheduleError(f"expected an axis of {self.name}, got {name!r}")
+
+    def extent(self, loop: str) -> int | None:
+        """The constant number of iterations of a loop (of a split with a rest: of a whole block, rounded up), if it is one."""
+        relation = self.parents().get(loop)
+        if relation is None:
+            axis = self.axis(loop)
+            if isinstance(axis.start, Const) and isinstance(axis.stop, Const):
+                return max(0, int(axis.stop.value) - int(axis.start.value))
+            return None
+        if isinstance(relation, Split):
+            if loop == relation.inner:
+                return relation.factor
+            whole = self.extent(relation.parent)
+            return None if whole is None else -(-whole // relation.factor)
+        outer, inner = self.extent(relation.outer), self.extent(relation.inner)
+        return None if outer is None or inner is None else outer * inner
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A program and how it runs: the stages of its definitions by name, in program order (bodies of scans included)."""
+
+    program: Program
+    target: Target
+    stages: tuple[Stage, ...]
+    source: Program
+    inlined: tuple[str, ...] = ()
+
+    def stage(self, name: str) -> Stage:
+        for stage in self.stages:
+            if stage.name == name:
+                return stage
+        if name in self.inlined:
+            raise ScheduleError(f"expected a definition with loops, got {name!r}, which is inlined")
+        known = ", ".join(s.name for s in self.stages) or "none"
+        raise ScheduleError(f"expected a definition of the program, got {name!r}", hint=f"definitions: {known}")
+
+    def with_stage(self, stage: Stage) -> State:
+        return replace(self, stages=tuple(stage if s.name == stage.name else s for s in self.stages))
+
+
+def plain_state(program: Program, target: Target) -> State:
+    """Every definition by itself, all loops serial in the order of the text, each reduction where its indices are bound."""
+    live = live_definitions(program)
+    program = replace(program, definitions=live) if len(live) != len(program.definitions) else program
+    return State(program, target, plain_stages(program), program)
+
+
+def live_definitions(program: Program) -> tuple[Definition, ...]:
+    """The definitions that the outputs need, in order."""
+    needed, kept = set(program.outputs), []
+    for definition in reversed(program.definitions):
+        if any(name in needed for name, _ in definition.results):
+            kept.append(definition)
+            needed.update(reads(definition))
+    return tuple(reversed(kept))
+
+
+def plain_stages(program: Program) -> tuple[Stage, ...]:
+    """The stages of all definitions, bodies of scans included."""
+    shapes = {name: type_.shape for name, type_ in program.types.items()}
+    return tuple(_stages(program.definitions, shapes, (), None))
+
+
+def _stages(
+    definitions: Iterable[Definition], shapes: dict[str, tuple[Expr, ...]], outer: tuple[Axis, ...], scan: str | None
+) -> Iterable[Stage]:
+    for definition in definitions:
+        if isinstance(definition, Scan):
+            inner = dict(shapes)
+            inner.update((name, type_.shape) for name, type_ in definition.states)
+            inner.update((name, type_.shape) for d in definition.body for name, type_ in d.results)
+            steps = (*outer, Axis(definition.step, const(0), definition.length))
+            yield from _stages(definition.body, inner, steps, definition.names[0])
+        else:
+            parts = take_apart(definition, shapes, outer)
+            yield Stage(definition.name, parts, plain_order(parts), scan=scan)
+
+
+def plain_order(parts: Parts) -> tuple[str, ...]:
+    """Data axes in order, and every reduction after the last loop that it needs."""
+    order = [a.index for a in parts.axes]
+
+    def insert(scope: int | None) -> None:
+        inside = [g for g in parts.groups if g.scope == scope]
+        for group in inside:
+            needed = {n for n in group.depends if n in order}
+            for used in all_uses(parts, group):
+                needed.update(n for n in parts.group(used).indices if n in order)
+            at = max((order.index(n) for n in needed), default=-1) + 1
+            # Behind reductions that already stand there, so that equal depth keeps the order of the text.
+            earlier = {n for g in inside for n in g.indices} - set(group.indices)
+            while at < len(order) and order[at] in earlier:
+                at += 1
+            order[at:at] = group.indices
+        for group in inside:
+            insert(group.number)
+
+    insert(None)
+    return tuple(order)
+
+
+def all_uses(parts: Parts, group: Group) -> tuple[int, ...]:
+    """The groups whose results a group needs, itself or in reductions that stand in its loops."""
+    inner = [g for g in parts.groups if is_inside(parts, g.number, group.number)]
+    return tuple(dict.fromkeys(n for g in (group, *inner) for n in g.uses if not is_inside(parts, n, group.number)))
+
+
+def is_inside(parts: Parts, number: int, outer: int) -> bool:
+    """Whether a group stands in the loops of another, directly or not."""
+    scope = parts.group(number).scope
+    while scope is not None:
+        if scope == outer:
+            return True
+        scope = parts.group(scope).scope
+    return False
+
+
+def needed_groups(parts: Parts, *exprs: Expr) -> tuple[int, ...]:
+    """The groups whose results the expressions need, and all groups that those need, wherever they stand."""
+    needed: dict[int, None] = {}
+    todo = list(groups_used(*exprs))
+    while todo:
+        number = todo.pop(0)
+        if number not in needed:
+            needed[number] = None
+            todo.extend(parts.group(number).uses)
+    return tuple(needed)
+
+
+def definition_named(program: Program, name: str) -> Define | Scatter:
+    """The definition of a stage, also inside the body of a scan."""
+    todo: list[Definition] = list(program.definitions)
+    while todo:
+        definition = todo.pop()
+        if isinstance(definition, Scan):
+            todo.extend(definition.body)
+        elif definition.name == name:
+            return definition
+    raise ScheduleError(f"expected a definition of the program, got {name!r}")

@@ -1,0 +1,76 @@
+"""The machine that a schedule is made for: the few facts from which loops, tiles and vectors are chosen.
+
+A `Target` says nothing about instructions (the emitters know those); it is a value, so schedules for another machine can be
+made and tested anywhere.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from tensorexpr.dtypes import DType
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A CPU: width of its vectors in bits, number of vector registers, cores, and sizes of its caches in bytes."""
+
+    name: str
+    vector_bits: int = 128
+    registers: int = 16
+    cores: int = 1
+    l1_bytes: int = 32 << 10
+    l2_bytes: int = 512 << 10
+    l3_bytes: int = 8 << 20
+
+    def lanes(self, dtype: DType) -> int:
+        """Elements of `dtype` in one vector."""
+        return max(1, self.vector_bits // (8 * dtype.itemsize))
+
+
+@cache
+def host_target() -> Target:
+    """The CPU of this process, from what the operating system says of it; 128-bit vectors where it says nothing."""
+    features = _cpu_flags()
+    if {"avx512f", "avx512bw", "avx512vl"} <= features:
+        bits, registers = 512, 32
+    elif "avx2" in features:
+        bits, registers = 256, 16
+    else:
+        bits, registers = 128, 32 if "asimd" in features else 16
+    sizes = _cache_sizes()
+    default = Target("cpu")
+    return Target(
+        "cpu", bits, registers, _cores(), sizes.get(1, default.l1_bytes), sizes.get(2, default.l2_bytes), sizes.get(3, default.l3_bytes)
+    )
+
+
+def _cores() -> int:
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+
+
+def _cpu_flags(path: Path = Path("/proc/cpuinfo")) -> frozenset[str]:
+    try:
+        lines = path.read_text().splitlines()
+    except OSError:
+        return frozenset()
+    line = next((item for item in lines if item.lower().startswith(("flags", "features"))), ":")
+    return frozenset(line.split(":", 1)[1].split())
+
+
+def _cache_sizes(folder: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> dict[int, int]:
+    """Bytes of the data caches by level."""
+    sizes: dict[int, int] = {}
+    for entry in sorted(folder.glob("index*")):
+        try:
+            kind, level, size = ((entry / name).read_text().strip() for name in ("type", "level", "size"))
+            unit = {"K": 1 << 10, "M": 1 << 20}.get(size[-1:], 1)
+            if kind != "Instruction":
+                sizes[int(level)] = int(size.rstrip("KM")) * unit
+        except (OSError, ValueError):
+            continue
+    return sizes
