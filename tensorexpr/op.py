@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -23,10 +24,12 @@ from tensorexpr.dtypes import DType, dtype
 from tensorexpr.errors import ArgumentError, DefinitionError, DifferentiationError, Location
 from tensorexpr.ir import Program
 from tensorexpr.language import Tensor, cast, compute, constant, dim, placeholder, program_of
+from tensorexpr.traversal import fresh_name
 
 _SIGNATURES_KEPT = 1024
 _RESERVED = ("out",)
 _REQUIRED = inspect.Parameter.empty
+_NAMED_BY_OPS: weakref.WeakSet[Tensor] = weakref.WeakSet()
 
 
 # ---------------------------------------------------------------------------------------------------- trees
@@ -181,7 +184,7 @@ class Op:
     def compose(self, trees: Sequence[Any], static: Mapping[str, Any]) -> Any:
         """The results as tensors, for tensors and every static argument; the op's own gradient rule rides along."""
         result = self._checked(self.function(*trees, **static))
-        if self._names_results:
+        if self._names_results and self.name.isidentifier():
             _name_results(self.name, result)
         return result if self.rule is None else self._with_rule(result, trees, static)
 
@@ -334,12 +337,13 @@ class Op:
     ) -> tuple[list[Any], dict[str, Any]]:
         trees, chosen = self._bind(specs, static)
         found = [_spec(self.name, name, tree) for name, tree in self._named(trees)]
+        names = self.argument_names(len(found))
+        taken = set(names)
         for key, axes in (dynamic or {}).items():
-            names = [self._name(position) for position in range(len(found))]
             position = names.index(key) if key in names else key
             if not isinstance(position, int) or not -len(found) <= position < len(found) or not isinstance(found[position], Spec):
                 raise ArgumentError(f"{self.name}: dynamic: expected one of {', '.join(names) or 'none'}, got {key}", term=self._term)
-            found[position] = _opened(self.name, names[position], found[position], axes)
+            found[position] = _opened(self.name, names[position], found[position], axes, taken)
         return found, chosen
 
 
@@ -368,12 +372,12 @@ def _spec(op: str, name: str, value: object) -> Any:
     raise ArgumentError(f"{op}: argument {name}: expected a placeholder, an array or (shape, dtype), got {_article(value)}")
 
 
-def _opened(op: str, name: str, spec: Spec, axes: Any) -> Spec:
+def _opened(op: str, name: str, spec: Spec, axes: Any, taken: set[str]) -> Spec:
     shape = list(spec.shape)
     for axis in (axes,) if isinstance(axes, int) else tuple(axes):
         if not isinstance(axis, int) or not -len(shape) <= axis < len(shape):
             raise ArgumentError(f"{op}: dynamic: expected axes of {name} below {len(shape)}, got {axis}")
-        shape[axis] = dim(f"{name}_{axis % len(shape)}")
+        shape[axis] = dim(fresh_name(f"{name}_{axis % len(shape)}", taken))
     return Spec(tuple(shape), spec.dtype)
 
 
@@ -427,10 +431,11 @@ def _zeros(like: Tensor) -> Tensor:
 
 
 def _name_results(name: str, result: Any) -> None:
-    """Calls the results after the op, where the user has not named them."""
+    """Calls the results after the op, where the user has not named them (an outer op renames what an inner one named)."""
     for position, tensor in enumerate(leaves(result)):
-        if not tensor.named and tensor.definition is not None:
-            tensor.name = name if isinstance(result, Tensor) else f"{name}_{position}"
+        if tensor.definition is not None and (not tensor.named or tensor in _NAMED_BY_OPS):
+            tensor.name, tensor.named = name if isinstance(result, Tensor) else f"{name}_{position}", True
+            _NAMED_BY_OPS.add(tensor)
 
 
 def _identity(tensor: Tensor) -> Tensor:
