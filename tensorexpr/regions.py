@@ -1,9 +1,13 @@
 """The bridge between scalar expressions and integer sets: affine forms of indices, domains of loops and guards.
 
 `affine_of` reads an int64 expression as a quasi-affine form (sums, products with constants, floor division and modulo by
-positive constants); what is not (products of sizes, data-dependent indices, min and max) can become an opaque name, so
-that proofs go on with what is known around it. `expression_of` goes back. `domain_of` makes the integer set of a
-nest of axes and guards; guards that are not affine are left out (the set is then an over-approximation, and says so).
+positive constants, shifts and masks by constants); what is not (products of sizes, data-dependent indices) can become an
+opaque name, so that proofs go on with what is known around it. `expression_of` goes back.
+
+`cases_of` and `cases_where` split minimum, maximum, abs and where in an index, and `|`, `~`, `!=` in a condition, into
+disjoint cases that are affine. `domain_of` makes the integer set of a nest of axes and guards; guards that are no
+conjunction of affine constraints are left out (the set is then an over-approximation, and says so). `regions_of` keeps
+those too, as several disjoint sets.
 """
 
 from __future__ import annotations
@@ -15,6 +19,9 @@ from tensorexpr import dtypes
 from tensorexpr.integers import Affine, Constraint, Domain, FloorDiv, eq, ge, gt, le, lt
 from tensorexpr.ir import Apply, Axis, Cast, Const, Expr, Index, Size, apply, conjuncts, const
 from tensorexpr.traversal import size_names
+
+MAX_CASES = 64
+"""Where an expression or the guards have more cases, what would split further is left opaque, or out."""
 
 
 @dataclass(slots=True)
@@ -52,28 +59,49 @@ def _affine_apply(expr: Apply, opaque: Opaque | None) -> Affine | None:
     if name == "neg":
         inner = affine_of(expr.args[0], opaque)
         return None if inner is None else -inner
-    if name not in ("add", "sub", "mul", "floordiv", "mod"):
+    if name not in _AFFINE_OPS:
         return None
-    left, right = affine_of(expr.args[0], opaque), affine_of(expr.args[1], opaque)
-    if left is None or right is None:
+    # Without names for what is opaque, so that a product or a quotient that is not affine becomes one name as a whole.
+    left, right = affine_of(expr.args[0]), affine_of(expr.args[1])
+    if name in ("add", "sub"):
+        left = affine_of(expr.args[0], opaque) if left is None else left
+        right = affine_of(expr.args[1], opaque) if right is None else right
+        if left is None or right is None:
+            return None
+        return left + right if name == "add" else left - right
+    if name == "mul" and left is not None and left.is_constant:
+        left, right, expr = right, left, apply("mul", expr.args[1], expr.args[0])
+    if right is None or not right.is_constant:
         return None
-    if name == "add":
-        return left + right
-    if name == "sub":
-        return left - right
-    if name == "mul":
-        if right.is_constant:
-            return left * right.constant
-        return right * left.constant if left.is_constant else None
-    if not right.is_constant or right.constant <= 0:
+    factor = right.constant
+    if (name in ("floordiv", "mod") and factor <= 0) or (name == "and" and (factor < 0 or factor & (factor + 1))):
         return None
-    return left // right.constant if name == "floordiv" else left % right.constant
+    if name in ("shift_left", "shift_right") and not 0 <= factor < 62:
+        return None
+    left = affine_of(expr.args[0], opaque) if left is None else left
+    if left is None:
+        return None
+    match name:
+        case "mul":
+            return left * factor
+        case "floordiv":
+            return left // factor
+        case "mod":
+            return left % factor
+        case "shift_left":
+            return left * (1 << factor)
+        case "shift_right":
+            return left // (1 << factor)
+    return left % (factor + 1)
+
+
+_AFFINE_OPS = ("add", "sub", "mul", "floordiv", "mod", "shift_left", "shift_right", "and")
 
 
 def expression_of(affine: Affine, sizes: Iterable[str] = (), opaque: Opaque | None = None) -> Expr:
     """The int64 expression of an affine form: names in `sizes` become sizes, opaque names their expressions, others indices.
 
-    Terms with positive coefficients come first, then the rest, then the constant; `c*e - c*m*(e // m)` prints as a modulo.
+    Terms with positive coefficients come first, then the rest, then the constant; `c*e - c*m*(e // m)` becomes a modulo.
     """
     known = set(sizes)
     hidden = {} if opaque is None else opaque.expressions
@@ -91,8 +119,9 @@ def expression_of(affine: Affine, sizes: Iterable[str] = (), opaque: Opaque | No
     def build(form: Affine) -> Expr:
         form, modulos = _split_modulos(form)
         positive = [times(atom(t), c) for t, c in form.terms if c > 0]
-        positive += [times(apply("mod", build(e), const(m)), c) for e, m, c in modulos]
+        positive += [times(apply("mod", build(e), const(m)), c) for e, m, c in modulos if c > 0]
         negative = [times(atom(t), -c) for t, c in form.terms if c < 0]
+        negative += [times(apply("mod", build(e), const(m)), -c) for e, m, c in modulos if c < 0]
         constant = form.constant
         if not positive:
             if constant > 0 or not negative:
@@ -111,39 +140,202 @@ def expression_of(affine: Affine, sizes: Iterable[str] = (), opaque: Opaque | No
     return build(affine)
 
 
+def normal_form(extent: Expr) -> Expr:
+    """An expression over sizes in normal form, so that equal extents are equal terms; as it is where it is not affine."""
+    if isinstance(extent, Const | Size):
+        return extent
+    form = affine_of(extent)
+    return extent if form is None else expression_of(form, sizes=form.names())
+
+
 def _split_modulos(form: Affine) -> tuple[Affine, list[tuple[Affine, int, int]]]:
-    """Splits off the terms c * (e % m), c > 0, that appear as c*e - c*m*(e // m); gives the rest and the (e, m, c)."""
+    """Splits off the terms c * (e % m), which stand in the form as c*e - c*m*(e // m); gives the rest and the (e, m, c).
+
+    Only where e stands there term by term, so that taking it out leaves fewer terms.
+    """
+    factors = dict(form.terms)
+    constant = form.constant
     modulos: list[tuple[Affine, int, int]] = []
-    for term, coefficient in form.terms:
-        if not isinstance(term, FloorDiv) or coefficient >= 0 or coefficient % term.denominator:
+    for atom, _ in form.terms:
+        factor = factors.get(atom, 0)
+        if not isinstance(atom, FloorDiv) or not factor or factor % atom.denominator:
             continue
-        factor = -coefficient // term.denominator
-        rest = form - term.numerator * factor
-        # Only where the dividend really stands there: taking it out must not leave more terms than before.
-        if len(rest.terms) <= len(form.terms) - sum(1 for t, _ in term.numerator.terms if form.coefficient(t)) and term.numerator.terms:
-            modulos.append((term.numerator, term.denominator, factor))
-            form = rest + Affine.of(0) - Affine({term: coefficient}, 0)
-    return form, modulos
+        count = -factor // atom.denominator
+        needed = [(own, count * value) for own, value in atom.numerator.terms]
+        if not all(factors.get(own, 0) * value > 0 and abs(factors[own]) >= abs(value) for own, value in needed):
+            continue
+        for own, value in needed:
+            factors[own] -= value
+        factors[atom] = 0
+        constant -= count * atom.numerator.constant
+        modulos.append((atom.numerator, atom.denominator, count))
+    return Affine(factors, constant), modulos
+
+
+# --------------------------------------------------------------------------------------------------------- cases
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A part of the points, given by constraints, on which an index has an affine `value` (None for a condition).
+
+    `exact` is False where the constraints leave something out, so that the case may be smaller than it looks.
+    """
+
+    constraints: tuple[Constraint, ...]
+    value: Affine | None = None
+    exact: bool = True
+
+
+def cases_of(expr: Expr, opaque: Opaque) -> list[Case]:
+    """Disjoint cases of an integer expression; in each the value is affine over indices, sizes and opaque names."""
+    if not _splits(expr):
+        return [Case((), affine_of(expr, opaque))]
+    found = _split(expr, opaque)
+    return [Case((), Affine.of(opaque.name_of(expr)))] if found is None or len(found) > MAX_CASES else found
+
+
+def _splits(expr: Expr) -> bool:
+    if isinstance(expr, Apply):
+        return expr.op.name in _SPLITTING or (expr.dtype is dtypes.int64 and any(map(_splits, expr.args)))
+    if not isinstance(expr, Cast) or expr.dtype is not dtypes.int64:
+        return False
+    return expr.arg.dtype.is_bool or (expr.arg.dtype.is_integer and _splits(expr.arg))
+
+
+_SPLITTING = ("minimum", "maximum", "abs", "sign", "where")
+
+
+def _split(expr: Expr, opaque: Opaque) -> list[Case] | None:
+    if isinstance(expr, Cast):
+        if expr.arg.dtype.is_bool:
+            return _choice(expr.arg, [Case((), Affine.of(1))], [Case((), Affine.of(0))], opaque)
+        return cases_of(expr.arg, opaque)
+    if not isinstance(expr, Apply):
+        return None
+    name = expr.op.name
+    if name == "where":
+        return _choice(expr.args[0], cases_of(expr.args[1], opaque), cases_of(expr.args[2], opaque), opaque)
+    if name in ("abs", "sign"):
+        if expr.dtype is not dtypes.int64:  # the least narrow integer is its own negative
+            return None
+        return [found for case in cases_of(expr.args[0], opaque) for found in _by_sign(name, case)]
+    parts = [cases_of(arg, opaque) for arg in expr.args]
+    if len(parts) == 2 and len(parts[0]) * len(parts[1]) > MAX_CASES:
+        return None
+    if name in ("minimum", "maximum"):
+        found = []
+        for first in parts[0]:
+            for second in parts[1]:
+                shared, exact = (*first.constraints, *second.constraints), first.exact and second.exact
+                low, high = (first, second) if name == "minimum" else (second, first)
+                found.append(Case((*shared, le(low.value, high.value)), first.value, exact))
+                found.append(Case((*shared, gt(low.value, high.value)), second.value, exact))
+        return [case for case in found if not any(one.is_false for one in case.constraints)]
+    # An operation that is affine in its operands once each of them is: rebuilt over names that stand for the cases' values.
+    found = []
+    for chosen in _products(parts):
+        stand = Opaque()
+        values = {stand.name_of(arg): case.value for arg, case in zip(expr.args, chosen, strict=True) if not isinstance(arg, Const)}
+        form = affine_of(Apply(expr.op, tuple(arg if isinstance(arg, Const) else Index(stand.name_of(arg)) for arg in expr.args)))
+        if form is None:
+            return None
+        constraints = tuple(one for case in chosen for one in case.constraints)
+        found.append(Case(constraints, form.substitute(values), all(case.exact for case in chosen)))
+    return found
+
+
+def _products(parts: list[list[Case]]) -> Iterable[tuple[Case, ...]]:
+    return ((case,) for case in parts[0]) if len(parts) == 1 else ((a, b) for a in parts[0] for b in parts[1])
+
+
+def _by_sign(name: str, case: Case) -> list[Case]:
+    value = case.value
+    if name == "abs":
+        return [Case((*case.constraints, ge(value, 0)), value, case.exact), Case((*case.constraints, lt(value, 0)), -value, case.exact)]
+    rows = ((gt(value, 0), 1), (eq(value, 0), 0), (lt(value, 0), -1))
+    return [Case((*case.constraints, one), Affine.of(sign), case.exact) for one, sign in rows]
+
+
+def _choice(condition: Expr, then: list[Case], otherwise: list[Case], opaque: Opaque) -> list[Case]:
+    found = []
+    for holds, branch in ((True, then), (False, otherwise)):
+        for guard in cases_where(condition, opaque, holds):
+            found += [Case((*guard.constraints, *case.constraints), case.value, guard.exact and case.exact) for case in branch]
+    return found
 
 
 _COMPARISONS = {"lt": lt, "le": le, "gt": gt, "ge": ge, "eq": eq}
+_OPPOSITE = {"lt": "ge", "ge": "lt", "le": "gt", "gt": "le", "eq": "ne", "ne": "eq"}
+
+
+def cases_where(condition: Expr, opaque: Opaque, holds: bool = True) -> list[Case]:
+    """Disjoint cases that make up the points at which `condition` holds (or does not); no case where it never does.
+
+    What is not a comparison of integers is a case without constraints that is not exact.
+    """
+    found = _cases_where(condition, opaque, holds)
+    return [Case((), None, False)] if len(found) > MAX_CASES else found
+
+
+def _cases_where(condition: Expr, opaque: Opaque, holds: bool) -> list[Case]:
+    if isinstance(condition, Const):
+        return [Case(())] if bool(condition.value) == holds else []
+    unknown = [Case((), None, False)]
+    if not isinstance(condition, Apply):
+        return unknown
+    name, args = condition.op.name, condition.args
+    if name == "invert":
+        return cases_where(args[0], opaque, not holds)
+    if name in ("and", "or"):
+        if (name == "and") == holds:
+            return _both(cases_where(args[0], opaque, holds), cases_where(args[1], opaque, holds))
+        first = cases_where(args[0], opaque, holds)
+        return first + _both(cases_where(args[0], opaque, not holds), cases_where(args[1], opaque, holds))
+    if name == "where":
+        taken = _both(cases_where(args[0], opaque, True), cases_where(args[1], opaque, holds))
+        return taken + _both(cases_where(args[0], opaque, False), cases_where(args[2], opaque, holds))
+    if name in ("eq", "ne", "xor") and args[0].dtype.is_bool:
+        same = (name == "eq") == holds
+        return [
+            case
+            for first in (True, False)
+            for case in _both(cases_where(args[0], opaque, first), cases_where(args[1], opaque, first == same))
+        ]
+    if name not in _OPPOSITE or not args[0].dtype.is_integer:
+        return unknown
+    name = name if holds else _OPPOSITE[name]
+    found = []
+    for left in cases_of(args[0], opaque):
+        for right in cases_of(args[1], opaque):
+            shared, exact = (*left.constraints, *right.constraints), left.exact and right.exact
+            makers = (lt, gt) if name == "ne" else (_COMPARISONS[name],)
+            found += [Case((*shared, make(left.value, right.value)), None, exact) for make in makers]
+    return [case for case in found if not any(one.is_false for one in case.constraints)]
+
+
+def _both(first: list[Case], second: list[Case]) -> list[Case]:
+    return [Case((*a.constraints, *b.constraints), None, a.exact and b.exact) for a in first for b in second]
 
 
 def constraints_of(condition: Expr, opaque: Opaque | None = None) -> tuple[tuple[Constraint, ...], bool]:
     """The affine conjuncts of a condition, and whether they are all of it (False: something was left out)."""
+    hidden = Opaque() if opaque is None else opaque
     found: list[Constraint] = []
     exact = True
     for part in conjuncts(condition):
-        make = _COMPARISONS.get(part.op.name) if isinstance(part, Apply) else None
-        sides = tuple(affine_of(a, opaque) for a in part.args) if make is not None and isinstance(part, Apply) else (None,)
-        if make is None or None in sides or not part.args[0].dtype.is_integer:  # type: ignore[union-attr]
-            if isinstance(part, Const) and part.value is False:
-                found.append(ge(-1, 0))
-            else:
-                exact = False
-            continue
-        found.append(make(*sides))  # type: ignore[arg-type]
+        cases = cases_where(part, hidden)
+        if not cases:
+            found.append(ge(-1, 0))
+        elif len(cases) > 1 or (opaque is None and any(name.startswith("?") for one in cases[0].constraints for name in one.names())):
+            exact = False
+        else:
+            found += cases[0].constraints
+            exact = exact and cases[0].exact
     return tuple(found), exact
+
+
+# ------------------------------------------------------------------------------------------------------- domains
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,27 +376,68 @@ def _alternatives(expr: Expr, op: str) -> list[Expr]:
 def domain_of(axes: Iterable[Axis], guards: Iterable[Expr] = (), opaque: Opaque | None = None) -> Region:
     """The points of the axes at which all guards hold.
 
-    Sizes are non-negative parameters of the domain; so are opaque names, which may stand for anything. What is not
-    affine is left out, and the region is then not exact.
+    Sizes are non-negative parameters of the domain; so are opaque names, which may stand for anything. A guard with
+    several cases counts where only one of them has points (`i != 0` for i >= 0). What is not affine is left out, and the
+    region is then not exact.
     """
     hidden = Opaque() if opaque is None else opaque
-    axes = tuple(axes)
+    domain, exact, several = _conjunction(tuple(axes), tuple(guards), hidden)
+    for cases in several:
+        left = [case for case in cases if not with_constraints(domain, case.constraints).is_empty()]
+        if len(left) == 1:
+            domain = with_constraints(domain, left[0].constraints)
+        elif not left:
+            domain = Domain.empty(domain.dims, domain.sizes)
+        exact = exact and len(left) <= 1 and all(case.exact for case in left)
+    return Region(domain, exact and not _mentions_opaque(domain), hidden)
+
+
+def regions_of(axes: Iterable[Axis], guards: Iterable[Expr] = (), opaque: Opaque | None = None) -> list[Region]:
+    """The points of the axes at which all guards hold, in disjoint regions without empty ones; see `domain_of`."""
+    hidden = Opaque() if opaque is None else opaque
+    domain, exact, several = _conjunction(tuple(axes), tuple(guards), hidden)
+    found = [(domain, exact)]
+    for cases in several:
+        if len(found) * len(cases) > MAX_CASES:
+            found = [(domain, False) for domain, _ in found]
+            continue
+        split = [(with_constraints(domain, case.constraints), exact and case.exact) for domain, exact in found for case in cases]
+        found = [(domain, exact) for domain, exact in split if not domain.is_empty()]
+    return [Region(domain, exact and not _mentions_opaque(domain), hidden) for domain, exact in found]
+
+
+def _conjunction(axes: tuple[Axis, ...], guards: tuple[Expr, ...], opaque: Opaque) -> tuple[Domain, bool, list[list[Case]]]:
+    """The domain of the axes and of those guards that have one case, whether it leaves something out, and the other guards' cases."""
     constraints: list[Constraint] = []
     exact = True
+    several: list[list[Case]] = []
     for axis in axes:
-        found, whole = bound_constraints(axis.index, axis, hidden)
+        found, whole = bound_constraints(axis.index, axis, opaque)
         constraints.extend(found)
         exact = exact and whole
     for guard in guards:
-        found, whole = constraints_of(guard, hidden)
-        constraints.extend(found)
-        exact = exact and whole
+        for part in conjuncts(guard):
+            cases = cases_where(part, opaque)
+            if len(cases) == 1:
+                constraints.extend(cases[0].constraints)
+                exact = exact and cases[0].exact
+            else:
+                several.append(cases)
     sizes = dict.fromkeys(n for e in _all_expressions(axes, guards) for n in size_names(e))
-    dims = [axis.index for axis in axes]
-    mentioned = dict.fromkeys(n for c in constraints for n in c.expr.names())
-    free = [n for n in mentioned if n not in dims and n not in sizes]
     constraints.extend(ge(size, 0) for size in sizes)
-    return Region(Domain(dims, constraints, sizes=(*sizes, *free)), exact and not hidden.names, hidden)
+    return with_constraints(Domain([axis.index for axis in axes], (), sizes=tuple(sizes)), constraints), exact, several
+
+
+def with_constraints(domain: Domain, constraints: Iterable[Constraint]) -> Domain:
+    """The domain under more constraints; names that it does not know yet become sizes."""
+    constraints = tuple(constraints)
+    known = set(domain.names)
+    new = dict.fromkeys(name for one in constraints for name in one.names() if name not in known)
+    return Domain(domain.dims, (*domain.constraints, *constraints), (*domain.sizes, *new))
+
+
+def _mentions_opaque(domain: Domain) -> bool:
+    return any(name.startswith("?") for name in domain.sizes)
 
 
 def _all_expressions(axes: Iterable[Axis], guards: Iterable[Expr]) -> Iterable[Expr]:

@@ -1,0 +1,305 @@
+"""Proofs that accesses stay in bounds, over the integer set of the loops and guards around them.
+
+`check_access` gives one verdict per axis of an access: `PROVED`; `OutOfBounds` with concrete indices at which it happens;
+or `UNKNOWN`, where the index depends on data, or on sizes in a way that only empty tensors break: lowering then emits a
+check at run time. Quick answers come first (an index that is a loop over just that extent, interval arithmetic), then
+the exact integer set in cases, then enumeration of small loops for what is not affine. Results are cached.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from tensorexpr import dtypes
+from tensorexpr.enumeration import NotEnumerable, enumerate_points, evaluate_on
+from tensorexpr.integers import Affine, Domain, DomainTooComplex, ge, lt
+from tensorexpr.ir import Apply, Axis, Cast, Const, Expr, Index, Size, const
+from tensorexpr.regions import Case, Opaque, Region, cases_of, cases_where, regions_of, with_constraints
+
+Interval = tuple[float, float]
+"""Least and greatest value, infinite where there is no bound."""
+
+_WHOLE: Interval = (-math.inf, math.inf)
+
+
+@dataclass(frozen=True, slots=True)
+class Proved:
+    """The index is in range wherever the access is evaluated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """Neither proved nor refuted when written: to be checked as the program runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutOfBounds:
+    """The index leaves its range: `at` is a point (indices and sizes) where it does, `value` the index there, `extent`
+    the extent there, `least` and `greatest` its range over all points (None where unbounded)."""
+
+    at: tuple[tuple[str, int], ...]
+    value: int
+    extent: int
+    least: int | None
+    greatest: int | None
+
+
+Verdict = Proved | Unknown | OutOfBounds
+PROVED, UNKNOWN = Proved(), Unknown()
+
+
+@lru_cache(maxsize=8192)
+def check_access(
+    indices: tuple[Expr, ...], shape: tuple[Expr, ...], axes: tuple[Axis, ...], guards: tuple[Expr, ...] = ()
+) -> tuple[Verdict, ...]:
+    """A verdict per axis on an access with these indices to a tensor of this shape, under `axes` and `guards`.
+
+    The axes are outermost first; later ones may use earlier ones. Guards are bool expressions that hold where the access
+    is evaluated.
+    """
+    return tuple(_check(index, extent, axes, guards) for index, extent in zip(indices, shape, strict=True))
+
+
+def implied(condition: Expr, axes: tuple[Axis, ...], guards: tuple[Expr, ...] = ()) -> bool:
+    """Whether a condition provably holds at every point of the axes at which the guards hold."""
+    if isinstance(condition, Const):
+        return bool(condition.value)
+    if isinstance(condition, Apply) and condition.op.name in _QUICK and not condition.args[0].dtype.is_bool:
+        ranges = axis_ranges(axes)
+        first, second = (interval(arg, ranges) for arg in condition.args)
+        if _QUICK[condition.op.name](first, second):
+            return True
+    try:
+        prover = _Prover(axes, guards)
+        return all(_with(region, case).is_empty() for case in cases_where(condition, prover.opaque, False) for region in prover.regions)
+    except DomainTooComplex:
+        return False
+
+
+def is_empty(axes: tuple[Axis, ...], guards: tuple[Expr, ...] = ()) -> bool:
+    """Whether the axes provably have no point at which the guards hold, whatever the sizes are."""
+    try:
+        return not any(not region.domain.is_empty() for region in _Prover(axes, guards).regions)
+    except DomainTooComplex:
+        return False
+
+
+_QUICK = {
+    "lt": lambda a, b: a[1] < b[0],
+    "le": lambda a, b: a[1] <= b[0],
+    "gt": lambda a, b: a[0] > b[1],
+    "ge": lambda a, b: a[0] >= b[1],
+}
+
+
+def _check(index: Expr, extent: Expr, axes: tuple[Axis, ...], guards: tuple[Expr, ...]) -> Verdict:
+    if isinstance(index, Index) and any(a.index == index.name and a.stop == extent and a.start == const(0) for a in axes):
+        return PROVED
+    low, high = interval(index, axis_ranges(axes))
+    if low >= 0 and high < interval(extent, {})[0]:
+        return PROVED
+    try:
+        return _Prover(axes, guards).check(index, extent)
+    except DomainTooComplex:
+        return UNKNOWN
+
+
+@lru_cache(maxsize=1024)
+def axis_ranges(axes: tuple[Axis, ...]) -> dict[str, Interval]:
+    """The values that each index can take, by interval arithmetic."""
+    ranges: dict[str, Interval] = {}
+    for axis in axes:
+        ranges[axis.index] = (interval(axis.start, ranges)[0], interval(axis.stop, ranges)[1] - 1)
+    return ranges
+
+
+# ------------------------------------------------------------------------------------------------------- intervals
+
+
+def interval(expr: Expr, ranges: dict[str, Interval]) -> Interval:
+    """The values that a number can take where the indices are in `ranges` (sizes are at least 0); a float may be NaN as well."""
+    match expr:
+        case Const():
+            value = float("nan") if expr.dtype.is_bool else expr.value
+            return (value, value) if value == value else _WHOLE
+        case Index():
+            return ranges.get(expr.name, _WHOLE)
+        case Cast():
+            return _cast_interval(expr, ranges)
+        case Apply():
+            found = _apply_interval(expr, ranges)
+            if expr.dtype.is_float or expr.dtype is dtypes.int64:
+                return found
+            own = _of_dtype(expr)
+            return found if own[0] <= found[0] and found[1] <= own[1] else own  # narrow integers wrap around
+    return _of_dtype(expr)
+
+
+def _of_dtype(expr: Expr) -> Interval:
+    if expr.dtype.is_integer and expr.dtype is not dtypes.int64:
+        return (expr.dtype.least, expr.dtype.greatest)
+    return (0, math.inf) if isinstance(expr, Size) else _WHOLE
+
+
+def _cast_interval(expr: Cast, ranges: dict[str, Interval]) -> Interval:
+    if expr.arg.dtype.is_bool:
+        return (0, 1)
+    low, high = interval(expr.arg, ranges)
+    if expr.dtype.is_float:
+        # Rounding is monotonic, but need not keep a bound that the narrower type cannot represent.
+        return (low, high) if expr.arg.dtype.is_float and expr.arg.dtype.bits < expr.dtype.bits else _WHOLE
+    if expr.arg.dtype.is_float:  # toward zero, saturating; NaN gives 0
+        low, high = min(0, low), max(0, high)
+        low, high = (low if math.isinf(low) else math.trunc(low)), (high if math.isinf(high) else math.trunc(high))
+    own = (expr.dtype.least, expr.dtype.greatest)
+    if own[0] <= low and high <= own[1]:
+        return (low, high)
+    saturates = expr.arg.dtype.is_float or (expr.dtype is dtypes.int64 and expr.arg.dtype is not dtypes.uint64)
+    return (max(own[0], low), min(own[1], high)) if saturates else own
+
+
+def _apply_interval(expr: Apply, ranges: dict[str, Interval]) -> Interval:
+    name = expr.op.name
+    if name == "where":
+        return _hull(interval(expr.args[1], ranges), interval(expr.args[2], ranges))
+    if name not in _INTERVALS:
+        return _WHOLE
+    if expr.dtype.is_float and name not in ("minimum", "maximum", "floor", "ceil", "round", "trunc", "neg", "abs"):
+        return _WHOLE
+    return _INTERVALS[name](*(interval(arg, ranges) for arg in expr.args))
+
+
+def _hull(a: Interval, b: Interval) -> Interval:
+    return min(a[0], b[0]), max(a[1], b[1])
+
+
+def _product(a: Interval, b: Interval) -> Interval:
+    ends = [0 if x == 0 or y == 0 else x * y for x in a for y in b]
+    return min(ends), max(ends)
+
+
+def _quotient(a: Interval, b: Interval) -> Interval:
+    if b[0] != b[1] or not 0 < b[0] < math.inf:
+        return (min(a[0], 0), max(a[1], 0)) if b[0] >= 0 else _WHOLE  # a zero divisor gives 0
+    return tuple(x if math.isinf(x) else x // b[0] for x in a)  # type: ignore[return-value]
+
+
+def _remainder(a: Interval, b: Interval) -> Interval:
+    if b[0] < 0:
+        return _WHOLE
+    if a[0] >= 0 and a[1] < b[0]:
+        return a
+    return (0, max(b[1] - 1, 0))  # a zero divisor gives 0
+
+
+def _bitand(a: Interval, b: Interval) -> Interval:
+    limits = [x[1] for x in (a, b) if x[0] >= 0]
+    return (0, min(limits)) if limits else _WHOLE
+
+
+_INTERVALS = {
+    "add": lambda a, b: (a[0] + b[0], a[1] + b[1]),
+    "sub": lambda a, b: (a[0] - b[1], a[1] - b[0]),
+    "mul": _product,
+    "neg": lambda a: (-a[1], -a[0]),
+    "abs": lambda a: (0 if a[0] <= 0 <= a[1] else min(abs(a[0]), abs(a[1])), max(abs(a[0]), abs(a[1]))),
+    "sign": lambda a: (-1 if a[0] < 0 else 0, 1 if a[1] > 0 else 0),
+    "minimum": lambda a, b: (min(a[0], b[0]), min(a[1], b[1])),
+    "maximum": lambda a, b: (max(a[0], b[0]), max(a[1], b[1])),
+    "floordiv": _quotient,
+    "mod": _remainder,
+    "and": _bitand,
+    "floor": lambda a: tuple(x if math.isinf(x) else math.floor(x) for x in a),
+    "ceil": lambda a: tuple(x if math.isinf(x) else math.ceil(x) for x in a),
+    "round": lambda a: tuple(x if math.isinf(x) else round(x) for x in a),
+    "trunc": lambda a: tuple(x if math.isinf(x) else math.trunc(x) for x in a),
+}
+
+
+# ---------------------------------------------------------------------------------------------------------- proofs
+
+
+def _with(region: Region, case: Case) -> Domain:
+    return with_constraints(region.domain, case.constraints)
+
+
+class _Prover:
+    """The regions of some axes and guards, made once for all axes of an access."""
+
+    def __init__(self, axes: tuple[Axis, ...], guards: tuple[Expr, ...]) -> None:
+        self.axes, self.guards = axes, guards
+        self.opaque = Opaque()
+        self.ranges = axis_ranges(axes)
+        self.regions = regions_of(axes, guards, self.opaque)
+
+    def check(self, index: Expr, extent: Expr) -> Verdict:
+        violations: list[tuple[Domain, Affine, bool]] = []
+        for value in cases_of(index, self.opaque):
+            for limit in cases_of(extent, self.opaque):
+                for region in self.regions:
+                    domain = self._informed(with_constraints(_with(region, value), limit.constraints), value.value, limit.value)
+                    exact = region.exact and value.exact and limit.exact
+                    for wrong in (lt(value.value, 0), ge(value.value, limit.value)):
+                        if not (wrong.is_true or domain.implies(wrong.negate()[0])):
+                            violations.append((with_constraints(domain, (wrong,)), value.value, exact))
+                        elif wrong.is_true and not domain.is_empty():
+                            violations.append((domain, value.value, exact))
+        if not violations:
+            return PROVED
+        certain = [(domain, value) for domain, value, exact in violations if exact and not _opaque_in(domain)]
+        return self._refuted(certain, index, extent) or self._enumerated(index, extent)
+
+    def _informed(self, domain: Domain, *values: Affine) -> Domain:
+        """The domain with what intervals say about the opaque names in it and in the values."""
+        names = dict.fromkeys(name for name in (*domain.sizes, *(n for v in values for n in v.names())) if name.startswith("?"))
+        hidden = self.opaque.expressions
+        facts = []
+        for name in names:
+            low, high = interval(hidden[name], self.ranges)
+            facts += [] if math.isinf(low) else [ge(name, int(low))]
+            facts += [] if math.isinf(high) else [lt(name, int(high) + 1)]
+        return with_constraints(domain, facts)
+
+    def _refuted(self, violations: list[tuple[Domain, Affine]], index: Expr, extent: Expr) -> OutOfBounds | None:
+        """Out of bounds, at the first violation that does not take an empty tensor."""
+        for domain, value in violations:
+            point = with_constraints(domain, [ge(size, 1) for size in domain.sizes]).sample()
+            if point is None:
+                continue
+            ranges = [_range(_with(region, case), case.value) for case in cases_of(index, self.opaque) for region in self.regions]
+            least = None if any(r[0] is None for r in ranges) else min(r[0] for r in ranges)
+            greatest = None if any(r[1] is None for r in ranges) else max(r[1] for r in ranges)
+            limit = int(evaluate_on(extent, {name: np.int64(v) for name, v in point.items()}))
+            return OutOfBounds(tuple(sorted(point.items(), key=self._order)), value.evaluate(point), limit, least, greatest)
+        return None
+
+    def _order(self, item: tuple[str, int]) -> tuple[int, str]:
+        names = [axis.index for axis in self.axes]
+        return (names.index(item[0]) if item[0] in names else len(names), item[0])
+
+    def _enumerated(self, index: Expr, extent: Expr) -> Verdict:
+        """The verdict by visiting every point, where there are few and neither sizes nor data are involved."""
+        try:
+            points = enumerate_points(self.axes, self.guards)
+            values = np.broadcast_to(evaluate_on(index, points.values), (points.count,))
+            limits = np.broadcast_to(evaluate_on(extent, points.values), (points.count,))
+        except NotEnumerable:
+            return UNKNOWN
+        wrong = (values < 0) | (values >= limits)
+        if not wrong.any():
+            return PROVED
+        at = int(np.argmax(wrong))
+        point = tuple((axis.index, int(points.values[axis.index][at])) for axis in self.axes)
+        return OutOfBounds(point, int(values[at]), int(limits[at]), int(values.min()), int(values.max()))
+
+
+def _range(domain: Domain, value: Affine) -> tuple[int | None, int | None]:
+    return (0, 0) if domain.is_empty() else domain.range(value)
+
+
+def _opaque_in(domain: Domain) -> bool:
+    return any(name.startswith("?") for name in domain.sizes)

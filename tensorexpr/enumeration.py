@@ -1,0 +1,61 @@
+"""All points of small loops at once, as NumPy arrays: the last resort of proofs about indices that are not affine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tensorexpr.ir import Apply, Axis, Cast, Const, Expr, Index, Size
+from tensorexpr.ops import cast_value
+
+MAX_POINTS = 1 << 18
+
+
+class NotEnumerable(Exception):
+    """The loops have too many points, or depend on sizes or on data."""
+
+
+@dataclass(frozen=True, slots=True)
+class Points:
+    """The points of some loops in row-major order: one array of `count` values per index."""
+
+    count: int
+    values: dict[str, np.ndarray]
+
+
+def enumerate_points(axes: tuple[Axis, ...], guards: tuple[Expr, ...]) -> Points:
+    """The points of the axes at which the guards hold. Raises `NotEnumerable`."""
+    values: dict[str, np.ndarray] = {}
+    count = 1
+    for axis in axes:
+        start = np.broadcast_to(evaluate_on(axis.start, values), (count,))
+        lengths = np.maximum(np.broadcast_to(evaluate_on(axis.stop, values), (count,)) - start, 0)
+        total = int(lengths.sum())
+        if total > MAX_POINTS:
+            raise NotEnumerable
+        values = {name: np.repeat(array, lengths) for name, array in values.items()}
+        first = np.repeat(np.cumsum(lengths) - lengths, lengths)
+        values[axis.index] = np.arange(total, dtype=np.int64) - first + np.repeat(start, lengths)
+        count = total
+    for guard in guards:
+        holds = np.broadcast_to(evaluate_on(guard, values), (count,))
+        values = {name: array[holds] for name, array in values.items()}
+        count = int(holds.sum())
+    return Points(count, values)
+
+
+def evaluate_on(expr: Expr, values: dict[str, np.ndarray] | dict[str, np.int64]) -> np.ndarray | np.generic:
+    """An expression over indices and sizes alone at all points at once. Raises `NotEnumerable` where it reads a tensor."""
+    match expr:
+        case Const():
+            return expr.dtype.numpy.type(expr.value)
+        case Index() | Size() if expr.name in values:
+            return values[expr.name]
+        case Cast():
+            return cast_value(evaluate_on(expr.arg, values), expr.dtype)
+        case Apply():
+            args = [evaluate_on(arg, values) for arg in expr.args]
+            with np.errstate(all="ignore"):
+                return np.where(*args) if expr.op.name == "where" else expr.op.evaluate(*args)
+    raise NotEnumerable

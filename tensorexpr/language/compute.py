@@ -1,0 +1,76 @@
+"""`te.compute`: a tensor given element by element, and the one place where a definition is completed and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tensorexpr.errors import DefinitionError, Location, user_location
+from tensorexpr.ir import Axis, Define, Expr, Index, const
+from tensorexpr.language.checks import check_expressions
+from tensorexpr.language.scalar import Scalar, merged, strong
+from tensorexpr.language.tensor import Tensor, as_shape, fresh_key, identifier
+from tensorexpr.language.tracing import binding, frames_of, fresh_index, parameters, settle
+from tensorexpr.traversal import walk
+
+
+def compute(shape: Any, body: Callable[..., Any], name: str | Sequence[str] | None = None) -> Any:
+    """The tensor of `shape` whose element at each index is `body(*indices)`.
+
+    `body` takes one index per axis (``lambda i, j: ...`` or ``lambda *idx: ...``; the parameters name the axes) and returns a
+    scalar, or a tuple of scalars: the result is then a tuple of tensors, named `name_0`, `name_1`, ... or by the names in
+    `name`. Every access in the body is proved in bounds. Raises `DefinitionError` for a wrong number of indices, an access
+    out of bounds, a name that is no identifier, and dtypes without the operation.
+    """
+    location = user_location()
+    extents = as_shape(shape, "te.compute")
+    stems = parameters(body, len(extents), "te.compute")
+    indices = [fresh_index(stem) for stem in stems]
+    with binding(tuple(Axis(i.name, const(0), e) for i, e in zip(indices, extents, strict=True))):
+        result = body(*map(Scalar, indices))
+    if isinstance(result, tuple | list):
+        names = names_for(name, len(result), "te.compute")
+        return tuple(define(extents, indices, value, n, location) for value, n in zip(result, names, strict=True))
+    return define(extents, indices, result, names_for(name, None, "te.compute")[0], location)
+
+
+def names_for(name: Any, count: int | None, what: str) -> list[str | None]:
+    """The names of `count` results of one call (None for a single one that is no tuple)."""
+    if name is None:
+        return [None] * (count or 1)
+    if count is None:
+        return [identifier(name, what)]
+    if isinstance(name, str):
+        return [f"{identifier(name, what)}_{position}" for position in range(count)]
+    if len(name) != count:
+        raise DefinitionError(f"{what}: expected {count} names, one per result, got {len(name)}", location=user_location())
+    return [identifier(one, what) for one in name]
+
+
+def define(extents: tuple[Expr, ...], indices: list[Index], value: Any, name: str | None, location: Location | None) -> Tensor:
+    """The tensor of these extents whose element at `indices` (unsettled) is `value`, complete and checked."""
+    if value is None or isinstance(value, str):
+        raise DefinitionError(
+            f"te.compute: expected the body to return a scalar, got {value!r}",
+            location=location,
+            hint="a function body needs a return statement",
+        )
+    scalar = strong(value)
+    sources = merged((scalar,))
+    settled = settle([scalar.expr, *extents], indices, sources)
+    axes = tuple(Axis(n, const(0), extent) for n, extent in zip(settled.names, settled.expressions[1:], strict=True))
+    frames = frames_of(settled.steps, sources)
+    key = fresh_key(name or "t")
+    definition = Define(key, axes, settled.expressions[0], location)
+    check_expressions([definition.value], tuple(frame.axis for frame in frames) + axes, sources, name or "t", location)
+    read = dict.fromkeys(node.tensor for node in walk(definition.value) if hasattr(node, "tensor"))
+    return Tensor(
+        name,
+        extents,
+        scalar.dtype,
+        key=key,
+        definition=definition,
+        sources=tuple(sources[k] for k in read),
+        frames=frames,
+        location=location,
+    )

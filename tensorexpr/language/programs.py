@@ -1,0 +1,245 @@
+"""From the graph of tensors to programs and back: `program_of`, `names_of`, `lift`; and `te.evaluate`.
+
+The graph is walked with an explicit stack, so chains of thousands of definitions are fine, and in a fixed order (outputs
+first to last, sources in the order in which a definition reads them), so equal graphs give equal programs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tensorexpr.errors import ArgumentError, DefinitionError, user_location
+from tensorexpr.interpret import evaluate_program
+from tensorexpr.ir import Access, Axis, Constant, Define, Definition, Input, Program, Size, const
+from tensorexpr.ir import Index as IndexNode
+from tensorexpr.language.renaming import ProgramRenaming, local_names
+from tensorexpr.language.tensor import Tensor, fresh_key, name_of
+from tensorexpr.language.tracing import RESERVED
+from tensorexpr.traversal import expressions, fresh_name, reads, walk
+
+
+@dataclass(frozen=True, slots=True)
+class _Graph:
+    """What a program is made of, in order."""
+
+    inputs: tuple[Tensor, ...]
+    constants: tuple[Tensor, ...]
+    computed: tuple[Tensor, ...]
+    definitions: tuple[Definition, ...]
+    sizes: tuple[str, ...]
+
+
+def program_of(outputs: Sequence[Tensor], inputs: Sequence[Tensor] | None = None, keys: bool = False) -> Program:
+    """The program that computes `outputs`.
+
+    Inputs are the placeholders in order of appearance, or `inputs` in that order, which may hold computed tensors: the program
+    then takes them as given. Names are the pretty ones, made unique (`C`, `C_1`), or with `keys` the keys of the tensors.
+    With pretty names every output is a definition of its own: an input that is returned, or a tensor returned twice, is
+    copied.
+
+    Raises `DefinitionError` for two inputs of one name, a placeholder that is not among `inputs`, and a tensor that belongs to
+    the body of a scan.
+    """
+    graph = _graph(outputs, inputs)
+    names = {} if keys else _names(graph)
+    renaming = ProgramRenaming(names, graph.sizes)
+    program = Program(
+        tuple(Input(names.get(t.key, t.key), t.type) for t in graph.inputs),
+        tuple(Constant(names.get(t.key, t.key), t.data) for t in graph.constants if t.data is not None),
+        tuple(renaming.definition(d) for d in graph.definitions),
+        tuple(names.get(t.key, t.key) for t in outputs),
+        graph.sizes,
+    )
+    return program if keys else _with_own_outputs(program)
+
+
+def names_of(outputs: Sequence[Tensor], inputs: Sequence[Tensor] | None = None) -> dict[str, str]:
+    """The name that every tensor of the graph has in `program_of(outputs, inputs)`, by its key."""
+    return _names(_graph(outputs, inputs))
+
+
+def lift(program: Program, known: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Tensors for everything the program names: those in `known` as they are, the others new, reading each other.
+
+    Definitions whose results are all known are left out. The result maps each name of the program to its tensor.
+    """
+    table = dict(known)
+    for given in program.inputs:
+        if given.name not in table:
+            table[given.name] = Tensor(given.name, given.type.shape, given.type.dtype)
+    for constant in program.constants:
+        if constant.name not in table:
+            table[constant.name] = Tensor(constant.name, constant.type.shape, constant.type.dtype, data=constant.data)
+    for definition in program.definitions:
+        results = definition.results
+        if all(name in table for name, _ in results):
+            continue
+        read = reads(definition)
+        keys = {name: fresh_key(name) for name in (*(name for name, _ in results), *local_names(definition))}
+        renamed = ProgramRenaming({name: table[name].key for name in read} | keys, ()).definition(definition)
+        sources = tuple(table[name] for name in read)
+        for component, (name, type_) in enumerate(results):
+            table[name] = Tensor(
+                name, type_.shape, type_.dtype, key=keys[name], definition=renamed, component=component, sources=sources,
+                location=definition.location,
+            )  # fmt: skip
+    return table
+
+
+def evaluate(outputs: Any, arrays: Mapping[Tensor, Any] | None = None, sizes: Mapping[str, int] | None = None) -> Any:
+    """The meaning of the language: `outputs` computed by the reference interpreter, as naive as possible and slow.
+
+    `outputs` is a tensor, which gives an array, or a list or tuple of tensors, which gives a tuple of arrays. `arrays` maps
+    tensors to arrays of their shape and dtype: the placeholders, and computed tensors that are to be taken as given. `sizes`
+    gives `te.dim` sizes that no array fixes.
+
+    Raises `ArgumentError` for an array that is missing, of another shape or dtype, or for nothing that is asked;
+    `OutOfBoundsError` (an `IndexError`) for a data-dependent index that leaves its tensor.
+    """
+    several = isinstance(outputs, list | tuple)
+    wanted = list(outputs) if several else [outputs]
+    given = dict(arrays or {})
+    for tensor in given:
+        if not isinstance(tensor, Tensor):
+            raise ArgumentError(
+                f"te.evaluate: expected tensors as keys, got {tensor!r}", location=user_location(), hint="te.evaluate(C, {A: a, B: b})"
+            )
+    for tensor in _ordered(wanted, given):
+        if tensor.definition is None and tensor.data is None and tensor not in given:
+            raise ArgumentError(
+                f"te.evaluate: expected an array for {tensor.name}, got none",
+                term=tensor,
+                location=user_location(),
+                hint="give it as {A: array}",
+            )
+    program = program_of(wanted, list(given))
+    values = {item.name: _array(value, tensor) for item, (tensor, value) in zip(program.inputs, given.items(), strict=True)}
+    results = evaluate_program(program, values, sizes)
+    found = tuple(results[name] for name in program.outputs)
+    return found if several else found[0]
+
+
+def _array(value: Any, tensor: Tensor) -> np.ndarray:
+    return value if isinstance(value, np.ndarray) else np.asarray(value, tensor.dtype.numpy)
+
+
+# ----------------------------------------------------------------------------------------------------------- graph
+
+
+def _graph(outputs: Sequence[Tensor], inputs: Sequence[Tensor] | None) -> _Graph:
+    order = _ordered(outputs, () if inputs is None else inputs)
+    if inputs is None:
+        given = tuple(t for t in order if t.definition is None and t.data is None)
+    else:
+        given = tuple(dict.fromkeys(inputs))
+        for tensor in order:
+            if tensor.definition is None and tensor.data is None and tensor not in given:
+                raise DefinitionError(
+                    f"expected every placeholder that is read among the inputs, got none for {tensor.name}",
+                    term=tensor,
+                    location=user_location(),
+                    hint=f"the inputs given are {', '.join(t.name for t in given) or 'none'}",
+                )
+    constants = tuple(t for t in order if t.data is not None and t not in given)
+    computed = tuple(t for t in order if t.definition is not None and t not in given)
+    definitions = tuple({id(t.definition): t.definition for t in computed if t.definition is not None}.values())
+    shapes = (e for t in given for e in t.extents)
+    inner = (e for d in definitions for e in expressions(d))
+    sizes = tuple(dict.fromkeys(node.name for source in (shapes, inner) for e in source for node in walk(e) if isinstance(node, Size)))
+    return _Graph(given, constants, computed, definitions, sizes)
+
+
+def _ordered(outputs: Sequence[Tensor], inputs: Iterable[Tensor]) -> list[Tensor]:
+    """The outputs and all they read down to the inputs, each after what it reads."""
+    stop = set(inputs)
+    done: dict[Tensor, None] = {}
+    for output in outputs:
+        if not isinstance(output, Tensor):
+            raise DefinitionError(
+                f"expected tensors as outputs, got {output!r}",
+                location=user_location(),
+                hint="a scalar becomes one by te.compute((), lambda: x)",
+            )
+        stack = [(output, False)]
+        while stack:
+            tensor, ready = stack.pop()
+            if tensor in done:
+                continue
+            if ready or tensor in stop or not tensor.sources:
+                if tensor.frames:
+                    raise DefinitionError(
+                        f"expected a tensor that has a meaning outside of a scan, got {tensor.name}, which belongs to the body of one",
+                        location=tensor.location,
+                        hint="only what te.scan returns leaves its body: make it one of the states",
+                    )
+                done[tensor] = None
+                continue
+            stack.append((tensor, True))
+            stack.extend((source, False) for source in reversed(tensor.sources))
+    return list(done)
+
+
+def _names(graph: _Graph) -> dict[str, str]:
+    """Pretty names by key, unique in the program: inputs keep theirs, unnamed tensors are numbered."""
+    taken = {*graph.sizes, *RESERVED}
+    names: dict[str, str] = {}
+    for tensor in graph.inputs:
+        if not tensor.named:
+            continue
+        if tensor.name in taken:
+            other = "a size" if tensor.name in graph.sizes else "an input"
+            raise DefinitionError(
+                f"expected a name for each input of a program, got {tensor.name} twice",
+                term=tensor,
+                location=tensor.location,
+                at=f"also the name of {other}",
+                hint="give te.placeholder another name=",
+            )
+        taken.add(tensor.name)
+        names[tensor.key] = tensor.name
+    numbers: dict[str, int] = {}
+
+    def numbered(stem: str) -> str:
+        while True:
+            name = f"{stem}{numbers.setdefault(stem, 0)}"
+            numbers[stem] += 1
+            if name not in taken:
+                taken.add(name)
+                return name
+
+    for tensor in graph.inputs + graph.constants + graph.computed:
+        if tensor.key not in names:
+            names[tensor.key] = fresh_name(tensor.name, taken) if tensor.named else numbered(tensor.name)
+    for definition in graph.definitions:
+        for key in local_names(definition):
+            stem = name_of(key)
+            names[key] = numbered(stem) if stem == "t" else fresh_name(stem, taken)
+    return names
+
+
+def _with_own_outputs(program: Program) -> Program:
+    """The program with a copy for each output that is no definition, or an output already."""
+    defined = {name for d in program.definitions for name, _ in d.results}
+    types = program.types
+    taken = set(types) | {name for d in program.definitions for name in local_names(d)} | set(program.sizes) | set(RESERVED)
+    outputs: list[str] = []
+    copies: list[Define] = []
+    for name in program.outputs:
+        if name in defined and name not in outputs:
+            outputs.append(name)
+            continue
+        copy = fresh_name(name, taken)
+        indices = [fresh_name(f"i{n}", set(program.sizes)) for n in range(len(types[name].shape))]
+        axes = tuple(Axis(i, const(0), e) for i, e in zip(indices, types[name].shape, strict=True))
+        copies.append(Define(copy, axes, Access(name, tuple(map(IndexNode, indices)), types[name].dtype)))
+        outputs.append(copy)
+    if not copies:
+        return program
+    return Program(program.inputs, program.constants, (*program.definitions, *copies), tuple(outputs), program.sizes)
+
+
+__all__ = ["evaluate", "lift", "names_of", "program_of"]

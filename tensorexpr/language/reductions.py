@@ -1,0 +1,120 @@
+"""Reductions: `te.sum` and its kin (`te.reduce`, with a combiner of the user's own, is in `combiners`).
+
+A reduction is an expression: it stands anywhere, nests, and its body may use the indices around it. `body` takes one index
+per extent; an extent is an integer, or an integer expression that may use outer indices, or a function of the indices
+before it (``te.sum(lambda i, j: A[i, j], (n, lambda i: i + 1))``). `where` takes the same indices and says which points count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tensorexpr import dtypes
+from tensorexpr.errors import DefinitionError, user_location
+from tensorexpr.ir import Combiner, Reduce
+from tensorexpr.language.functions import as_bool, condition
+from tensorexpr.language.loops import Loops, loops_over
+from tensorexpr.language.printing import describe
+from tensorexpr.language.scalar import Scalar, converted, merged, strong
+from tensorexpr.language.tracing import parameters
+from tensorexpr.traversal import free_names
+
+
+def sum(body: Callable[..., Any], extents: Any, where: Callable[..., Any] | None = None) -> Scalar:
+    """The sum of `body` over all points, 0 over nothing.
+
+    Integers narrower than 64 bits and bools are summed in 64 bits, as NumPy does; float16 and bfloat16 are carried in float32
+    and rounded once.
+    """
+    return _builtin("sum", body, extents, where, _widened)
+
+
+def prod(body: Callable[..., Any], extents: Any, where: Callable[..., Any] | None = None) -> Scalar:
+    """The product of `body` over all points, 1 over nothing; dtypes as for `sum`."""
+    return _builtin("prod", body, extents, where, _widened)
+
+
+def max(body: Callable[..., Any], extents: Any, where: Callable[..., Any] | None = None) -> Scalar:
+    """The greatest value of `body`; NaN if one is NaN.
+
+    Over nothing it is the dtype's least value (minus infinity); where that is provable it is refused with a `DefinitionError`.
+    """
+    return _builtin("max", body, extents, where, _kept)
+
+
+def min(body: Callable[..., Any], extents: Any, where: Callable[..., Any] | None = None) -> Scalar:
+    """The least value of `body`; NaN if one is NaN. Over nothing it is the dtype's greatest value; see `max`."""
+    return _builtin("min", body, extents, where, _kept)
+
+
+def all(body: Callable[..., Any], extents: Any, where: Callable[..., Any] | None = None) -> Scalar:
+    """Whether `body` is true (not 0) at every point; True over nothing."""
+    return _builtin("all", body, extents, where, as_bool)
+
+
+def any(body: Callable[..., Any], extents: Any, where: Callable[..., Any] | None = None) -> Scalar:
+    """Whether `body` is true (not 0) at some point; False over nothing."""
+    return _builtin("any", body, extents, where, as_bool)
+
+
+def argmax(body: Callable[..., Any], extents: Any, where: Callable[..., Any] | None = None) -> Scalar:
+    """The position of the greatest value, int64: over several extents the flat row-major index. The first of equals wins, a
+    NaN wins over numbers.
+
+    Several extents must not depend on each other. Over nothing it is 0; where that is provable it is refused.
+    """
+    return _builtin("argmax", body, extents, where, _kept)
+
+
+def argmin(body: Callable[..., Any], extents: Any, where: Callable[..., Any] | None = None) -> Scalar:
+    """The position of the least value; see `argmax`."""
+    return _builtin("argmin", body, extents, where, _kept)
+
+
+def _kept(value: Any) -> Scalar:
+    return strong(value)
+
+
+def _widened(value: Any) -> Scalar:
+    found = strong(value)
+    dtype = found.dtype
+    if dtype.is_bool or (dtype.is_integer and dtype.bits < 64):
+        return converted(found, dtypes.int64 if dtype.is_bool or dtype.is_signed else dtypes.uint64)
+    return found
+
+
+def _builtin(
+    name: str, body: Callable[..., Any], extents: Any, where: Callable[..., Any] | None, prepare: Callable[[Any], Scalar]
+) -> Scalar:
+    what = f"te.{name}"
+    loops = loops_over(what, body, extents)
+    if name in ("argmax", "argmin"):
+        own = {axis.index for axis in loops.axes}
+        for axis in loops.axes:
+            if not own.isdisjoint(free_names(axis.stop)):
+                raise DefinitionError(
+                    f"{what}: expected extents that do not depend on each other, got {describe(axis.stop, loops.sources)}",
+                    location=user_location(),
+                    hint="the flat position needs a rectangle; use te.where or where= to leave points out",
+                )
+    value = prepare(_one(loops.run(body), what))
+    holds = None if where is None else guard(what, loops, where)
+    sources = merged((value, Scalar(value.expr, loops.sources), *(() if holds is None else (holds,))))
+    return Scalar(Reduce(Combiner(name), (value.expr,), loops.axes, None if holds is None else holds.expr), sources)
+
+
+def _one(value: Any, what: str) -> Any:
+    if isinstance(value, tuple | list):
+        raise DefinitionError(
+            f"{what}: expected the body to return one value, got a tuple of {len(value)}",
+            location=user_location(),
+            hint="te.reduce combines tuples",
+        )
+    return value
+
+
+def guard(what: str, loops: Loops, where: Callable[..., Any]) -> Scalar:
+    """The condition `where` on the indices of the loops. Raises `DefinitionError` where it is no bool."""
+    parameters(where, len(loops.indices), f"{what}, where")
+    return condition(loops.run(where), f"{what}, where")

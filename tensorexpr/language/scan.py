@@ -1,0 +1,172 @@
+"""`te.scan`: recurrences over a leading axis, such as cumulative sums, time stepping and recurrent networks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tensorexpr.errors import DefinitionError, Location, user_location
+from tensorexpr.ir import Const, Definition, Expr, Scan, Size, TensorType
+from tensorexpr.language.compute import define, names_for
+from tensorexpr.language.printing import describe
+from tensorexpr.language.renaming import index_names, renamed
+from tensorexpr.language.scalar import Scalar
+from tensorexpr.language.tensor import Tensor, as_extents, fresh_key
+from tensorexpr.language.tracing import RESERVED, Frame, active_frames, binding, fresh_index, inside, parameters, stem_of
+from tensorexpr.regions import affine_of
+from tensorexpr.traversal import expressions, fresh_name, walk
+
+_WHAT = "te.scan"
+
+
+def scan(body: Callable[[Any, Any], Any], init: Any, length: Any, name: Any = None) -> Any:
+    """The states of a recurrence: entry t of the result is the state after step t, so its shape is `(length, *state)`.
+
+    `init` is a tensor or a tuple of tensors, the state before step 0. `body(t, state)` gets the step and the state, one tensor
+    or a tuple of tensors as `init` is, and returns the next state: tensors of the same shapes and dtypes, made by `te.compute`
+    and its kin from the state, the step and any tensor outside. A state without axes is read `s[()]`, and the body may return
+    a scalar for it. The result is a tensor, or a tuple of tensors.
+
+    Raises `DefinitionError` where `init` is not made of tensors, the length is no extent, or the next state differs from the
+    state in number, shape or dtype.
+    """
+    location = user_location()
+    single = not isinstance(init, tuple | list)
+    inits = [init] if single else list(init)
+    if not inits or not all(isinstance(i, Tensor) for i in inits):
+        wrong = next((i for i in inits if not isinstance(i, Tensor)), None)
+        raise DefinitionError(
+            f"{_WHAT}: expected init to be a tensor or a tuple of tensors, the state before step 0, got {wrong!r}",
+            location=location,
+            hint="a recurrence needs a base: te.compute(shape, lambda ...: 0.0) or te.constant(array)",
+        )
+    (extent,) = as_extents((length,), _WHAT)
+    if any(not isinstance(node, Const | Size) and not hasattr(node, "op") for node in walk(extent.expr)):
+        raise DefinitionError(f"{_WHAT}: expected a length made of integers and sizes, got {extent!r}", location=location)
+    stems = parameters(body, 2, _WHAT)
+    step = fresh_index(stems[0])
+    frame = Frame(step.name, extent.expr)
+    names = [stems[1]] if single else [f"{stems[1]}_{n}" for n in range(len(inits))]
+    states = tuple(Tensor(n, i.extents, i.dtype, frames=(frame,), location=location) for n, i in zip(names, inits, strict=True))
+    frame.states = states
+    with inside(frame), binding((frame.axis,)):
+        result = body(Scalar(step), states[0] if single else states)
+        following = _checked(result, states, single, location)
+        nexts, local = _own(following, frame, location)
+    return _completed(frame, inits, nexts, local, names_for(name, None if single else len(inits), _WHAT), single, location)
+
+
+def _checked(result: Any, states: tuple[Tensor, ...], single: bool, location: Location | None) -> list[Tensor]:
+    """The next states. Raises `DefinitionError` where they are not like the states."""
+    several = isinstance(result, tuple | list)
+    if single == several or (several and len(result) != len(states)):
+        got = f"a tuple of {len(result)}" if several else _short(result)
+        wanted = "one tensor" if single else f"a tuple of {len(states)} tensors"
+        raise DefinitionError(f"{_WHAT}: expected the body to return {wanted}, the next state, got {got}", location=location)
+    following = []
+    for value, state in zip(result if several else [result], states, strict=True):
+        if isinstance(value, Scalar | bool | int | float) and state.ndim == 0:
+            value = define((), [], value, None, location)
+        if not isinstance(value, Tensor):
+            raise DefinitionError(
+                f"{_WHAT}: expected the body to return a tensor for the state {state.name}, got {_short(value)}",
+                location=location,
+                hint="te.compute(s.shape, lambda ...: ...) makes it",
+            )
+        if value.dtype is not state.dtype:
+            raise DefinitionError(
+                f"{_WHAT}: expected the next {state.name} to be {state.dtype.name} like the state, got {value.dtype.name}",
+                term=value,
+                location=value.location or location,
+                hint=f'te.cast(x, "{state.dtype.name}") in the body, or an init of dtype {value.dtype.name}',
+            )
+        if len(value.extents) != state.ndim or not all(map(_same, value.extents, state.extents)):
+            shapes = [f"({', '.join(describe(e, {}) for e in t.extents)})" for t in (state, value)]
+            raise DefinitionError(
+                f"{_WHAT}: expected the next {state.name} to have shape {shapes[0]} like the state, got {shapes[1]}",
+                term=value,
+                location=value.location or location,
+            )
+        following.append(value)
+    return following
+
+
+def _short(value: object) -> str:
+    return "None" if value is None else f"a {type(value).__name__}"
+
+
+def _same(a: Expr, b: Expr) -> bool:
+    if a == b:
+        return True
+    first, second = affine_of(a), affine_of(b)
+    return first is not None and first == second
+
+
+def _own(following: list[Tensor], frame: Frame, location: Location | None) -> tuple[list[Tensor], list[Tensor]]:
+    """The next states as definitions of the body, each its own, and all tensors of the body in order."""
+    nexts: list[Tensor] = []
+    for tensor, state in zip(following, frame.states, strict=True):
+        plain = frame in tensor.frames and tensor.definition is not None and tensor not in nexts
+        if not plain or tensor.extents != state.extents:
+            indices = [fresh_index(f"i{n}") for n in range(tensor.ndim)]
+            tensor = define(state.extents, indices, tensor[tuple(map(Scalar, indices))], tensor.name, location)
+        nexts.append(tensor)
+    done: dict[Tensor, None] = {}
+    stack = [(tensor, False) for tensor in reversed(nexts)]
+    while stack:
+        tensor, ready = stack.pop()
+        if tensor in done or (frame not in tensor.frames and tensor not in nexts) or tensor in frame.states:
+            continue
+        if ready:
+            done[tensor] = None
+            continue
+        stack.append((tensor, True))
+        stack.extend((source, False) for source in reversed(tensor.sources))
+    return nexts, list(done)
+
+
+def _completed(
+    frame: Frame,
+    inits: list[Tensor],
+    nexts: list[Tensor],
+    local: list[Tensor],
+    names: list[str | None],
+    single: bool,
+    location: Location | None,
+) -> Any:
+    own = set(local) | set(frame.states)
+    outer = list(dict.fromkeys([*inits, *(s for tensor in local for s in tensor.sources if s not in own)]))
+    wanted = {f for tensor in (*outer, *local) for f in tensor.frames}
+    frames = tuple(f for f in active_frames() if f in wanted)
+    body = list({id(t.definition): t.definition for t in local if t.definition is not None}.values())
+    step = _step_name(frame, body)
+    renamed_body = tuple(renamed(definition, {}, {frame.step: step}) for definition in body)
+    keys = [fresh_key(n or "t") for n in names]
+    definition = Scan(
+        tuple(keys),
+        frame.length,
+        step,
+        tuple((s.key, TensorType(s.extents, s.dtype)) for s in frame.states),
+        tuple(i.key for i in inits),
+        renamed_body,
+        tuple(t.key for t in nexts),
+        location,
+    )
+    results = tuple(
+        Tensor(
+            n, (frame.length, *state.extents), state.dtype, key=key, definition=definition, component=position, sources=tuple(outer),
+            frames=frames, location=location,
+        )
+        for position, (n, key, state) in enumerate(zip(names, keys, frame.states, strict=True))
+    )  # fmt: skip
+    return results[0] if single else results
+
+
+def _step_name(frame: Frame, body: list[Definition]) -> str:
+    """The step's final name: that of the user's parameter, unless something in the body has it."""
+    taken = {*RESERVED, *(stem_of(f.step) for f in active_frames())}
+    for definition in body:
+        taken.update(index_names(definition))
+        taken.update(node.name for e in expressions(definition) for node in walk(e) if isinstance(node, Size))
+    taken.update(node.name for node in walk(frame.length) if isinstance(node, Size))
+    return fresh_name(stem_of(frame.step), taken)

@@ -1,0 +1,317 @@
+"""Tensors: nodes of the graph that a user writes. A tensor has a type, and a definition unless it is given.
+
+`te.placeholder` and `te.constant` are the leaves, `te.compute`, `te.scatter` and `te.scan` make the rest. A tensor is
+known inside IR expressions by its `key`, unique in the process; `name` is what the user reads. Indexing gives a scalar of
+the language; there is no arithmetic on whole tensors, because an index says what is meant.
+"""
+
+from __future__ import annotations
+
+import itertools
+import keyword
+from typing import Any
+
+import numpy as np
+
+from tensorexpr import dtypes
+from tensorexpr.dtypes import DType
+from tensorexpr.errors import DefinitionError, Location, user_location
+from tensorexpr.ir import Access, Cast, Const, Definition, Expr, Size, TensorType, const
+from tensorexpr.language import borders
+from tensorexpr.language.printing import renamed_text
+from tensorexpr.language.renaming import local_names
+from tensorexpr.language.scalar import Scalar, operand
+from tensorexpr.language.tracing import Frame
+from tensorexpr.regions import normal_form
+from tensorexpr.text import print_definition, print_type
+from tensorexpr.traversal import walk
+
+_serial = itertools.count()
+
+
+def identifier(name: object, what: str) -> str:
+    """The name, if it can stand in the text of a program. Raises `DefinitionError` if not."""
+    if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
+        raise DefinitionError(
+            f"{what}: expected a name that is a Python identifier, got {name!r}",
+            location=user_location(),
+            hint="letters, digits and underscores, not a keyword",
+        )
+    return name
+
+
+class Tensor:
+    """A tensor of the language, by identity.
+
+    `shape` holds a Python int for every concrete extent and a scalar for every symbolic one; `dtype`, `ndim`, `name` as
+    in NumPy. `A[i, j]` is an element, proved in bounds when the definition that reads it is complete;
+    `A.read(i - 1, j, outside=0.0)` an element that may lie beyond the border.
+
+    `definition` is the IR with keys for names (None for a placeholder, a constant and the state of a scan), shared by all
+    results of one scan; `component` says which of its results this is. `sources` are the tensors that the definition reads.
+    `unit` is None, or `(inputs, rule)`: how an op with a gradient rule of its own is differentiated in place of the definition.
+    """
+
+    __slots__ = (
+        "__weakref__", "_shape", "component", "data", "definition", "dtype", "extents", "frames", "key", "location", "name", "named", "sources", "unit",
+    )  # fmt: skip
+
+    scalar_hint = "a tensor has many elements: write one with an index, A[i, j], or s[()] for a tensor without axes"
+
+    def __init__(
+        self,
+        name: str | None,
+        extents: tuple[Expr, ...],
+        dtype: DType,
+        *,
+        stem: str = "t",
+        key: str | None = None,
+        definition: Definition | None = None,
+        component: int = 0,
+        sources: tuple[Tensor, ...] = (),
+        frames: tuple[Frame, ...] = (),
+        data: np.ndarray | None = None,
+        location: Location | None = None,
+    ) -> None:
+        self.named = name is not None
+        self.name = stem if name is None else name
+        self.key = fresh_key(self.name) if key is None else key
+        self.extents = extents
+        self.dtype = dtype
+        self.definition = definition
+        self.component = component
+        self.sources = sources
+        self.frames = frames
+        self.data = data
+        self.location = location
+        self.unit: tuple[tuple[Tensor, ...], Any] | None = None
+        self._shape: tuple[int | Scalar, ...] | None = None
+
+    @property
+    def shape(self) -> tuple[int | Scalar, ...]:
+        """One extent per axis: a Python int, or a scalar of the language where it is symbolic."""
+        if self._shape is None:
+            self._shape = tuple(int(e.value) if isinstance(e, Const) else Scalar(e) for e in self.extents)
+        return self._shape
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.extents)
+
+    @property
+    def type(self) -> TensorType:
+        """Shape and dtype as IR."""
+        return TensorType(self.extents, self.dtype)
+
+    def __getitem__(self, item: Any) -> Scalar:
+        items = item if isinstance(item, tuple) else (item,)
+        location = user_location()
+        indices = self._indices(items, location)
+        sources = {self.key: self}
+        for index in indices:
+            sources.update(index.sources)
+        return Scalar(Access(self.key, tuple(i.expr for i in indices), self.dtype, location), sources)
+
+    def read(self, *indices: Any, outside: Any) -> Scalar:
+        """The element at `indices`, which may lie beyond the border: there the read gives what `outside` says.
+
+        `outside` is a value (cast to the tensor's dtype), or "clamp" (the nearest element), "reflect" (mirrored, the edge
+        not repeated), "symmetric" (mirrored, the edge repeated) or "wrap" (periodic), at any distance, as `numpy.pad`.
+        """
+        items = indices[0] if len(indices) == 1 and isinstance(indices[0], tuple) else indices
+        return borders.read(self, self._indices(items, user_location()), outside)
+
+    def _indices(self, items: tuple[Any, ...], location: Location | None) -> list[Scalar]:
+        if len(items) != self.ndim:
+            raise DefinitionError(
+                f"{self.name}: expected {self.ndim} {'index' if self.ndim == 1 else 'indices'}, one per axis, got {len(items)}",
+                term=f"{self.name}: {self._type_text()}",
+                location=location,
+                hint=f"{self.name}[()] reads a tensor without axes" if self.ndim == 0 else "a tensor is indexed at all its axes at once",
+            )
+        return [as_index(item, f"axis {axis} of {self.name}") for axis, item in enumerate(items)]
+
+    def _type_text(self) -> str:
+        return print_type(self.type)
+
+    def __repr__(self) -> str:
+        if self.definition is None:
+            return f"{self.name}: {self._type_text()}"
+        keys = [source.key for source in self.sources] + [key for key, _ in self.definition.results] + [*local_names(self.definition)]
+        return renamed_text(print_definition(self.definition), {key: name_of(key) for key in keys})
+
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Tensor):
+            return self is other
+        if isinstance(other, Scalar | bool | int | float | np.generic | np.ndarray):
+            raise self._not_a_scalar("==")
+        return NotImplemented
+
+    def __iter__(self) -> Any:
+        raise DefinitionError(
+            f"expected something to iterate over, got the tensor {self.name}",
+            location=user_location(),
+            hint="loops over indices are reductions: te.sum(lambda k: A[k], n); extents are in A.shape",
+        )
+
+    def __len__(self) -> int:
+        raise DefinitionError(
+            f"expected something with a length, got the tensor {self.name}",
+            location=user_location(),
+            hint="the extent of the first axis is A.shape[0]",
+        )
+
+    def __bool__(self) -> bool:
+        raise DefinitionError(
+            f"expected a Python truth value, got the tensor {self.name}, which has none until it runs",
+            location=user_location(),
+            hint="compare with None to see whether there is one: A is not None",
+        )
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        raise DefinitionError(
+            f"expected an array, got the tensor {self.name}, which has no elements until it runs",
+            location=user_location(),
+            hint="te.evaluate or a compiled function gives arrays",
+        )
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        raise self._not_a_scalar(f"numpy.{ufunc.__name__}")
+
+    def _not_a_scalar(self, what: str) -> DefinitionError:
+        return DefinitionError(
+            f"{what}: expected scalars, got the tensor {self.name} of {self.ndim} {'axis' if self.ndim == 1 else 'axes'}",
+            term=f"{self.name}: {self._type_text()}",
+            location=user_location(),
+            hint=self.scalar_hint,
+        )
+
+
+def _refuse_arithmetic(symbol: str) -> Any:
+    def method(self: Tensor, *others: Any) -> Any:
+        raise self._not_a_scalar(symbol)
+
+    return method
+
+
+for _name, _symbol in {
+    "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "matmul": "@",
+    "and": "&", "or": "|", "xor": "^", "lshift": "<<", "rshift": ">>",
+}.items():  # fmt: skip
+    setattr(Tensor, f"__{_name}__", _refuse_arithmetic(_symbol))
+    setattr(Tensor, f"__r{_name}__", _refuse_arithmetic(_symbol))
+for _name, _symbol in {"neg": "-", "pos": "+", "invert": "~", "abs": "abs", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}.items():
+    setattr(Tensor, f"__{_name}__", _refuse_arithmetic(_symbol))
+
+
+def fresh_key(name: str) -> str:
+    """A key that no other tensor has."""
+    return f"{name}__{next(_serial)}"
+
+
+def name_of(key: str) -> str:
+    """The name from which a key was made."""
+    return key.rpartition("__")[0]
+
+
+def as_index(value: Any, what: str) -> Scalar:
+    """The value as an index, an int64. Raises `DefinitionError` for what is not an integer."""
+    if isinstance(value, slice) or value is Ellipsis or value is None:
+        raise DefinitionError(
+            f"{what}: expected an index, got {value!r}",
+            location=user_location(),
+            hint="a tensor is read one element at a time; te.compute makes slices",
+        )
+    found = operand(value)
+    if isinstance(found, Scalar) and found.dtype.is_integer:
+        if isinstance(found.expr, Const):
+            return Scalar(const(int(found.expr.value)))
+        return found if found.dtype is dtypes.int64 else Scalar(Cast(dtypes.int64, found.expr), found.sources)
+    if isinstance(found, int) and not isinstance(found, bool):
+        return Scalar(const(found))
+    kind = found.dtype.name if isinstance(found, Scalar) else type(found).__name__
+    raise DefinitionError(
+        f"{what}: expected an integer index, got a {kind}",
+        term=repr(value),
+        location=user_location(),
+        hint='te.cast(x, "int64") makes one (it truncates toward zero; te.floor rounds down first)',
+    )
+
+
+def as_extents(shape: Any, what: str) -> tuple[Scalar, ...]:
+    """A shape, or one extent, as scalars. Raises `DefinitionError` for what is not an integer, or a negative literal."""
+    items = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
+    extents = []
+    for item in items:
+        if isinstance(item, float | np.floating | bool | np.bool_) or item is None or isinstance(item, str):
+            raise DefinitionError(
+                f"{what}: expected extents that are integers, got {item!r}",
+                location=user_location(),
+                hint='symbolic extents are made by te.dim("n")',
+            )
+        extent = as_index(item, what)
+        if isinstance(extent.expr, Const) and extent.expr.value < 0:
+            raise DefinitionError(f"{what}: expected extents that are not negative, got {extent.expr.value}", location=user_location())
+        extents.append(extent)
+    return tuple(extents)
+
+
+def as_shape(shape: Any, what: str) -> tuple[Expr, ...]:
+    """The shape of a tensor as IR: integers, sizes and arithmetic on them. Raises `DefinitionError` for anything else."""
+    extents = as_extents(shape, what)
+    for extent in extents:
+        if any(not isinstance(node, Const | Size) and not (hasattr(node, "op")) for node in walk(extent.expr)):
+            raise DefinitionError(
+                f"{what}: expected extents made of integers and sizes, got {extent!r}",
+                location=user_location(),
+                hint="the shape of a tensor cannot depend on an index or on data; an extent of a reduction can",
+            )
+    return tuple(normal_form(extent.expr) for extent in extents)
+
+
+def placeholder(shape: Any, dtype: Any = "float32", name: str | None = None) -> Tensor:
+    """A tensor that is given when the program runs: a type without storage.
+
+    `shape` is a tuple of extents (ints, `te.dim` sizes, integer expressions of them) or one extent; `dtype` a name, a
+    NumPy dtype or a `DType`. Raises `DefinitionError` for negative or non-integer extents and unsupported dtypes.
+    """
+    location = user_location()
+    return Tensor(
+        None if name is None else identifier(name, "te.placeholder"),
+        as_shape(shape, "te.placeholder"),
+        as_dtype(dtype),
+        stem="x",
+        location=location,
+    )
+
+
+def constant(array: Any, name: str | None = None) -> Tensor:
+    """A tensor that has its data: a read-only copy of `array` (anything `numpy.asarray` takes), with its shape and dtype.
+
+    Raises `DefinitionError` for unsupported dtypes.
+    """
+    location = user_location()
+    if isinstance(array, Tensor | Scalar):
+        raise DefinitionError("te.constant: expected an array, got a value of the language", term=repr(array), location=location)
+    given = np.asarray(array)
+    kind = as_dtype(given.dtype)
+    data = np.array(given, dtype=kind.numpy, order="C", copy=True)
+    data.flags.writeable = False
+    extents = tuple(const(n) for n in data.shape)
+    return Tensor(None if name is None else identifier(name, "te.constant"), extents, kind, stem="c", data=data, location=location)
+
+
+def dim(name: str) -> Scalar:
+    """A symbolic extent, an int64 that is at least 0 and known when the program runs. Equal names are one size."""
+    return Scalar(Size(identifier(name, "te.dim")))
+
+
+def as_dtype(value: Any) -> DType:
+    """The dtype meant, or a `DefinitionError` with the user's line."""
+    try:
+        return dtypes.dtype(value)
+    except DefinitionError as error:
+        raise DefinitionError(error.message, location=user_location(), hint=error.hint) from None
