@@ -71,6 +71,13 @@ def verify(program: Program) -> None:
     _Verifier(program).run()
 
 
+def _quoted(definition: Definition) -> str:
+    try:
+        return print_definition(definition)
+    except Exception:  # a broken definition may have no text; the invariant matters more than how it prints
+        return repr(definition)
+
+
 def _is_identifier(name: str) -> bool:
     return name.isidentifier() and not keyword.iskeyword(name) and name not in _RESERVED
 
@@ -84,7 +91,7 @@ class _Verifier:
         self.definition: Definition | None = None
 
     def fail(self, invariant: str, message: str, at: object = None) -> NoReturn:
-        term = None if self.definition is None else print_definition(self.definition)
+        term = None if self.definition is None else _quoted(self.definition)
         location = None if self.definition is None else self.definition.location
         raise InternalError(f"invariant {invariant!r}: {message}", term=term, location=location, at=at)
 
@@ -236,10 +243,6 @@ class _Verifier:
             case Param(name):
                 if params is None or expr not in params:
                     self.fail("scope", f"expected a parameter of the combiner around it, got {name}")
-            case Access():
-                self.access(expr)
-            case Apply():
-                self.apply(expr)
             case Reduce():
                 inner = self.axes(expr.axes, scope)
                 self.condition(expr.where, inner, "reductions")
@@ -249,6 +252,10 @@ class _Verifier:
                 return
         for child in children(expr):
             self.expr(child, scope, params)
+        if isinstance(expr, Access):
+            self.access(expr)
+        elif isinstance(expr, Apply):
+            self.apply(expr)
 
     def access(self, expr: Access) -> None:
         found = self.types.get(expr.tensor)
