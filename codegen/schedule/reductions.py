@@ -33,7 +33,7 @@ from tensorexpr.ir import (
     conjunction,
     conjuncts,
 )
-from tensorexpr.traversal import free_names, map_children, negate, read_occurrences, substitute, walk
+from tensorexpr.traversal import free_names, map_children, map_expressions, negate, read_occurrences, rename_bound, substitute, walk
 
 PARAMETER = "%"
 """First letter of the parameters that stand for results of reductions."""
@@ -125,7 +125,12 @@ class _Frame:
 
 
 def take_apart(definition: Define | Scatter, shapes: Mapping[str, tuple[Expr, ...]], outer: tuple[Axis, ...] = ()) -> Parts:
-    """The parts of a definition. `shapes` gives the shape of every tensor that it reads; `outer` are loops around all of it."""
+    """The parts of a definition. `shapes` gives the shape of every tensor that it reads; `outer` are loops around all of it.
+
+    Loops need names of their own, so reductions side by side that use one name get different ones (`k`, `k_1`, ...).
+    """
+    taken = {a.index for a in (*outer, *definition.axes)}
+    definition = map_expressions(definition, lambda e: rename_bound(e, taken))  # type: ignore[assignment]
     taker = _Taker(shapes, outer)
     data = _Frame(None, definition.axes)
     if isinstance(definition, Define):
