@@ -75,7 +75,8 @@ def implied(condition: Expr, axes: tuple[Axis, ...], guards: tuple[Expr, ...] = 
             return True
     try:
         prover = _Prover(axes, guards)
-        return all(_with(region, case).is_empty() for case in cases_where(condition, prover.opaque, False) for region in prover.regions)
+        cases = cases_where(condition, prover.opaque, False)
+        return all(prover.narrowed(region, case).is_empty() for case in cases for region in prover.regions)
     except DomainTooComplex:
         return False
 
@@ -223,12 +224,8 @@ _INTERVALS = {
 # ---------------------------------------------------------------------------------------------------------- proofs
 
 
-def _with(region: Region, case: Case) -> Domain:
-    return with_constraints(region.domain, case.constraints)
-
-
 class _Prover:
-    """The regions of some axes and guards, made once for all axes of an access."""
+    """The regions of some axes and guards, made once for all questions about them."""
 
     def __init__(self, axes: tuple[Axis, ...], guards: tuple[Expr, ...]) -> None:
         self.axes, self.guards = axes, guards
@@ -236,33 +233,37 @@ class _Prover:
         self.ranges = axis_ranges(axes)
         self.regions = regions_of(axes, guards, self.opaque)
 
+    def narrowed(self, region: Region, *cases: Case) -> Domain:
+        """The points of the region in all the cases, with what is known of every name: sizes and opaque values."""
+        constraints = [one for case in cases for one in case.constraints]
+        values = [case.value for case in cases if case.value is not None]
+        domain = with_constraints(region.domain, constraints, [name for value in values for name in value.names()])
+        hidden = self.opaque.expressions
+        facts = []
+        for name in domain.sizes:
+            low, high = interval(hidden[name], self.ranges) if name in hidden else (0, math.inf)
+            facts += [] if math.isinf(low) else [ge(name, int(low))]
+            facts += [] if math.isinf(high) else [lt(name, int(high) + 1)]
+        return with_constraints(domain, facts)
+
     def check(self, index: Expr, extent: Expr) -> Verdict:
+        """The verdict on an index that must lie in range(extent)."""
         violations: list[tuple[Domain, Affine, bool]] = []
         for value in cases_of(index, self.opaque):
             for limit in cases_of(extent, self.opaque):
                 for region in self.regions:
-                    domain = self._informed(with_constraints(_with(region, value), limit.constraints), value.value, limit.value)
+                    domain = self.narrowed(region, value, limit)
                     exact = region.exact and value.exact and limit.exact
-                    for wrong in (lt(value.value, 0), ge(value.value, limit.value)):
-                        if not (wrong.is_true or domain.implies(wrong.negate()[0])):
+                    for right, wrong in (
+                        (ge(value.value, 0), lt(value.value, 0)),
+                        (lt(value.value, limit.value), ge(value.value, limit.value)),
+                    ):
+                        if not domain.implies(right):
                             violations.append((with_constraints(domain, (wrong,)), value.value, exact))
-                        elif wrong.is_true and not domain.is_empty():
-                            violations.append((domain, value.value, exact))
         if not violations:
             return PROVED
         certain = [(domain, value) for domain, value, exact in violations if exact and not _opaque_in(domain)]
         return self._refuted(certain, index, extent) or self._enumerated(index, extent)
-
-    def _informed(self, domain: Domain, *values: Affine) -> Domain:
-        """The domain with what intervals say about the opaque names in it and in the values."""
-        names = dict.fromkeys(name for name in (*domain.sizes, *(n for v in values for n in v.names())) if name.startswith("?"))
-        hidden = self.opaque.expressions
-        facts = []
-        for name in names:
-            low, high = interval(hidden[name], self.ranges)
-            facts += [] if math.isinf(low) else [ge(name, int(low))]
-            facts += [] if math.isinf(high) else [lt(name, int(high) + 1)]
-        return with_constraints(domain, facts)
 
     def _refuted(self, violations: list[tuple[Domain, Affine]], index: Expr, extent: Expr) -> OutOfBounds | None:
         """Out of bounds, at the first violation that does not take an empty tensor."""
@@ -270,7 +271,8 @@ class _Prover:
             point = with_constraints(domain, [ge(size, 1) for size in domain.sizes]).sample()
             if point is None:
                 continue
-            ranges = [_range(_with(region, case), case.value) for case in cases_of(index, self.opaque) for region in self.regions]
+            cases = cases_of(index, self.opaque)
+            ranges = [_range(self.narrowed(region, case), case.value) for case in cases for region in self.regions]
             least = None if any(r[0] is None for r in ranges) else min(r[0] for r in ranges)
             greatest = None if any(r[1] is None for r in ranges) else max(r[1] for r in ranges)
             limit = int(evaluate_on(extent, {name: np.int64(v) for name, v in point.items()}))

@@ -428,11 +428,14 @@ def _conjunction(axes: tuple[Axis, ...], guards: tuple[Expr, ...], opaque: Opaqu
     return with_constraints(Domain([axis.index for axis in axes], (), sizes=tuple(sizes)), constraints), exact, several
 
 
-def with_constraints(domain: Domain, constraints: Iterable[Constraint]) -> Domain:
-    """The domain under more constraints; names that it does not know yet become sizes."""
+def with_constraints(domain: Domain, constraints: Iterable[Constraint], names: Iterable[str] = ()) -> Domain:
+    """The domain under more constraints; names that it does not know yet, in them or in `names`, become sizes."""
     constraints = tuple(constraints)
     known = set(domain.names)
-    new = dict.fromkeys(name for one in constraints for name in one.names() if name not in known)
+    mentioned = (*(name for one in constraints for name in one.names()), *names)
+    new = dict.fromkeys(name for name in mentioned if name not in known)
+    if not constraints and not new:
+        return domain
     return Domain(domain.dims, (*domain.constraints, *constraints), (*domain.sizes, *new))
 
 
