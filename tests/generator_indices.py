@@ -207,7 +207,7 @@ class IndexWriter(ABC):
         """An index that comes from data: from an input made for it, another integer tensor, or an argmax."""
         rng = self.rng
         kind = rng.random()
-        if kind < 0.2 and "argmax" not in self.without:
+        if kind < 0.2 and not {"argmax", "nested"} & self.without:
             loop = self.loop(const(length), scope)
             value = self.leaf(rng.choice(self.pool), (*scope, loop))
             return Reduce(Combiner("argmax"), (value.expr,), (Axis(loop.name, const(0), const(length)),))
