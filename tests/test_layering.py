@@ -1,0 +1,75 @@
+"""Each room imports only from rungs above it, by its installed name, at the top of the file."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+ROOMS = ("tensorexpr", "autodiff", "codegen", "kernels", "benchmarks", "examples")
+LADDER = (
+    "errors", "dtypes", "ops", "integers", "ir", "traversal", "regions", "layout", "text", "parse", "verify", "interpret", "rewrite",
+    "enumeration", "bounds", "language", "passes", "simplify", "autodiff", "codegen.target", "codegen.nest", "codegen.schedule",
+    "codegen.lowering", "codegen.llvm", "codegen", "op", "transforms", "gradient_check", "__init__", "kernels", "cli", "__main__",
+    "examples", "benchmarks",
+)  # fmt: skip
+STRANGERS = [("autodiff", "codegen"), ("codegen", "autodiff"), ("language", "autodiff"), ("integers", "dtypes")]
+LAZY = {  # what may be imported inside a function: how a node prints, and the derivative of a scan's body, a derivative again
+    ("tensorexpr.ir", "tensorexpr.text"),
+    ("tensorexpr.codegen.nest", "tensorexpr.codegen.nest_text"),
+    ("tensorexpr.autodiff.scans", "tensorexpr.autodiff.reverse"),
+}
+
+
+def modules() -> dict[str, ast.Module]:
+    found = {}
+    for room in ROOMS:
+        for file in sorted((ROOT / room).rglob("*.py")):
+            parts = file.relative_to(ROOT).with_suffix("").parts
+            name = ".".join(parts if room == "tensorexpr" else ("tensorexpr", *parts)).removesuffix(".__init__")
+            found[name] = ast.parse(file.read_text())
+    return found
+
+
+MODULES = modules()
+
+
+def imported(tree: ast.AST) -> list[str]:
+    """Modules that a tree imports; not those for type checkers alone."""
+    if isinstance(tree, ast.If) and isinstance(tree.test, ast.Name) and tree.test.id == "TYPE_CHECKING":
+        return []
+    if isinstance(tree, ast.Import):
+        return [alias.name for alias in tree.names]
+    if isinstance(tree, ast.ImportFrom):
+        assert tree.level == 0, f"expected absolute imports, got one relative to {tree.module}"
+        inner = [f"{tree.module}.{alias.name}" for alias in tree.names]
+        return [name if name in MODULES else str(tree.module) for name in inner]
+    return [name for child in ast.iter_child_nodes(tree) for name in imported(child)]
+
+
+def rung(module: str) -> str:
+    """The longest entry of the ladder that a module is or is in; `__init__` is the front door."""
+    inner = module.removeprefix("tensorexpr").removeprefix(".") or "__init__"
+    fitting = [entry for entry in LADDER if inner == entry or inner.startswith((f"{entry}.", f"{entry}_"))]
+    assert fitting, f"expected {module} on a rung of the ladder in tests/test_layering.py"
+    return max(fitting, key=len)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_imports_climb_the_ladder(module):
+    own = rung(module)
+    for name in imported(MODULES[module]):
+        assert name.split(".")[0] not in set(ROOMS) - {"tensorexpr"}, f"{module}: expected tensorexpr.{name}, got {name}"
+        if name.split(".")[0] != "tensorexpr" or (module, name) in LAZY:
+            continue
+        other = rung(name)
+        assert LADDER.index(other) <= LADDER.index(own), f"{module} imports {name}, which stands lower on the ladder"
+        assert (own.split(".")[0], other.split(".")[0]) not in STRANGERS, f"{module} imports {name}, which it must not know"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_our_own_modules_are_imported_at_the_top(module):
+    for node in ast.walk(MODULES[module]):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            inside = {name for name in imported(node) if name.split(".")[0] == "tensorexpr"}
+            assert all((module, name) in LAZY for name in inside), f"{module}.{node.name} imports {', '.join(inside)} inside"
