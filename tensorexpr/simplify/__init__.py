@@ -1,5 +1,62 @@
-"""The simplifier: expressions under their context, and passes over programs that keep every value."""
+"""The simplifier: expressions under their context, and passes over programs that keep every value.
 
-from tensorexpr.simplify.expressions import simplify_expr
+`simplify` is the standard list of passes, run to a fixpoint. Everything is exact: integers with their wraparound (index
+arithmetic is assumed not to overflow), floats with NaN, infinities and signs of zero, unless the caller says otherwise.
+One liberty is taken always: a sum of a single term is that term, also where the term is -0.0 (a sum starts from 0.0).
+"""
 
-__all__ = ["simplify_expr"]
+from __future__ import annotations
+
+from tensorexpr.ir import Program
+from tensorexpr.passes import Pass, run_passes
+from tensorexpr.simplify.definitions import (
+    factor_reductions,
+    fold_constants,
+    narrow_domains,
+    remove_dead_definitions,
+    share_definitions,
+    simplify_indices,
+)
+from tensorexpr.simplify.expressions import Options, simplify_expr
+from tensorexpr.simplify.inline import cheap_names, inline_cheap, inline_definitions
+
+MOST_ROUNDS = 12
+
+
+def simplify(program: Program, *, inline: bool = True, signed_zeros: bool = True, reassociate: bool = False) -> Program:
+    """The program in its simplest form: the same inputs, outputs and values; the same object where it has that form already.
+
+    Indices and conditions in normal form, reductions over no more points than count, nothing computed that is not read and
+    nothing computed twice; with `inline` cheap definitions written where they are read. Values are kept bit for bit, but for
+    the sign of zeros with `signed_zeros=False`, and for rounding, NaN and infinities with `reassociate=True`.
+    """
+    options = Options(signed_zeros, reassociate, narrow=True, factor=True)
+
+    def simplify_expressions(given: Program) -> Program:
+        return narrow_domains(given, options)
+
+    passes: list[Pass] = [simplify_expressions, share_definitions, remove_dead_definitions]
+    if inline:
+        passes.insert(1, inline_cheap)
+    for _ in range(MOST_ROUNDS):
+        before = program
+        program = run_passes(program, passes)
+        if program is before:
+            break
+    return program
+
+
+__all__ = [
+    "Options",
+    "cheap_names",
+    "factor_reductions",
+    "fold_constants",
+    "inline_cheap",
+    "inline_definitions",
+    "narrow_domains",
+    "remove_dead_definitions",
+    "share_definitions",
+    "simplify",
+    "simplify_expr",
+    "simplify_indices",
+]

@@ -54,6 +54,16 @@ def normal_comparison(condition: Apply, context: Context) -> Expr:
     return condition if result is None or result == condition else result
 
 
+def condition_of(constraint: Constraint, context: Context) -> Expr | None:
+    """The comparison that says what a constraint says, in normal form; None where a literal does not fit."""
+    terms, constant = summands(constraint.expr, context)
+    if not terms:
+        return FALSE if constraint.is_false else TRUE
+    if constraint.is_equality:
+        return _congruence("eq", terms, constant, context) or _equality("eq", terms, constant)
+    return _inequality("ge", terms, constant)
+
+
 def _split(terms: list[Term]) -> tuple[list[Term], list[Term]]:
     """The terms with positive coefficients, and the others negated."""
     return [t for t in terms if t[0] > 0], [(-c, e, k) for c, e, k in terms if c < 0]

@@ -10,7 +10,7 @@ only where their range shows that they cannot wrap around (`exact`); else they a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tensorexpr import dtypes
@@ -18,7 +18,7 @@ from tensorexpr.integers import Affine, Constraint, Domain, DomainTooComplex, Fl
 from tensorexpr.ir import Access, Apply, Axis, Cast, Const, Expr, Index, Reduce, Size, conjuncts
 from tensorexpr.regions import Opaque, affine_of, bound_constraints
 from tensorexpr.text import print_expr
-from tensorexpr.traversal import negate
+from tensorexpr.traversal import negate, walk
 
 Interval = tuple[int | None, int | None]
 
@@ -53,9 +53,10 @@ class NamedOpaque(Opaque):
 class Arithmetic:
     """Forms and ranges of integer expressions, shared by all contexts of one simplification."""
 
-    def __init__(self, sizes: Iterable[str]) -> None:
+    def __init__(self, sizes: Iterable[str], shapes: Mapping[str, tuple[Expr, ...]] | None = None) -> None:
         self.opaque = NamedOpaque()
         self.sizes = tuple(sizes)
+        self.shapes = shapes or {}
         self._spans: dict[Expr, tuple[int, int] | None] = {}
         self._pure: dict[Expr, bool] = {}
         self._forms: dict[Expr, Affine] = {}
@@ -295,6 +296,22 @@ class Context:
                 yield ge(name, right)
             if expr.op.name == "mul" and self.quick_low(right) >= 1:
                 yield ge(name, left)
+
+    def harmless(self, expr: Expr) -> bool:
+        """Whether an expression can be evaluated here: every element that it reads is known to exist."""
+        for node in walk(expr):
+            if not isinstance(node, Access):
+                continue
+            shape = self.arithmetic.shapes.get(node.tensor)
+            if shape is None:
+                return False
+            for index, extent in zip(node.indices, shape, strict=True):
+                if not self.arithmetic.pure(index):
+                    return False
+                form = self.arithmetic.form(index)
+                if not self.implies(ge(form, 0)) or not self.implies(lt(form, self.arithmetic.form(extent))):
+                    return False
+        return True
 
     def quick_low(self, form: Affine) -> float:
         """A lower bound by intervals alone, minus infinity where there is none."""

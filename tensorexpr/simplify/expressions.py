@@ -9,7 +9,7 @@ the other conditions are false, and might then read out of bounds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -18,7 +18,9 @@ from tensorexpr.ir import FALSE, TRUE, Access, Apply, Axis, Cast, Const, Expr, I
 from tensorexpr.rewrite import MOST_STEPS, RuleSet, endless, trace
 from tensorexpr.simplify.conditions import decided, disjuncts, joined, needed, normal_comparison, split_extremum
 from tensorexpr.simplify.context import Arithmetic, Context
+from tensorexpr.simplify.domains import narrowed
 from tensorexpr.simplify.indices import divide, multiply, normal_index
+from tensorexpr.simplify.reductions import factored
 from tensorexpr.simplify.rules_common import COMMON_RULES, reads_nothing
 from tensorexpr.simplify.rules_float import FLOAT_RULES, REASSOCIATION_RULES, ZERO_SIGN_RULES
 from tensorexpr.simplify.rules_integer import INTEGER_RULES
@@ -31,10 +33,15 @@ _SUMS = ("add", "sub", "mul", "neg", "floordiv", "mod")
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a simplification may change: with `signed_zeros` False the sign of zeros, with `reassociate` the rounding, too."""
+    """What a simplification may change: with `signed_zeros` False the sign of zeros, with `reassociate` the rounding, too.
+
+    With `narrow` reductions run over as few points as their conditions allow, with `factor` factors leave sums.
+    """
 
     signed_zeros: bool = True
     reassociate: bool = False
+    narrow: bool = False
+    factor: bool = False
 
 
 STRICT = Options()
@@ -67,17 +74,18 @@ def simplify_expr(
     *,
     signed_zeros: bool = True,
     reassociate: bool = False,
+    narrow: bool = False,
     subscript: bool = False,
 ) -> Expr:
     """`expr` in its simplest form inside `axes` (outermost first) and under `guards`; the same object when it has it already.
 
     The value is kept at every point of the axes at which all guards hold, NaN, infinities and (unless `signed_zeros` is
-    False) the sign of zeros included; `reassociate` allows what holds in real arithmetic only. `subscript` says that an
-    integer expression stands in a subscript or a bound, where its arithmetic is assumed not to overflow.
+    False) the sign of zeros included; `reassociate` allows what holds in real arithmetic only, `narrow` makes the axes of
+    reductions as short as their conditions allow (see `simplify.domains`). `subscript` says that an integer expression stands in a subscript or a bound, where its arithmetic is assumed not to overflow.
     """
     axes, guards = tuple(axes), tuple(guards)
     parts = [expr, *guards, *(e for axis in axes for e in (axis.start, axis.stop))]
-    simplifier = Simplifier(dict.fromkeys(n for e in parts for n in size_names(e)), Options(signed_zeros, reassociate))
+    simplifier = Simplifier(dict.fromkeys(n for e in parts for n in size_names(e)), Options(signed_zeros, reassociate, narrow))
     context = simplifier.enter(axes, simplifier.outermost)
     for guard in guards:
         context = simplifier.assume(guard, context)
@@ -87,9 +95,9 @@ def simplify_expr(
 class Simplifier:
     """One simplification: the contexts of one definition share its forms of integers."""
 
-    def __init__(self, sizes: Iterable[str], options: Options = STRICT) -> None:
+    def __init__(self, sizes: Iterable[str], options: Options = STRICT, shapes: Mapping[str, tuple[Expr, ...]] | None = None) -> None:
         self.options = options
-        self.arithmetic = Arithmetic(sizes)
+        self.arithmetic = Arithmetic(sizes, shapes)
         self.outermost = Context.outermost(self.arithmetic)
 
     def enter(self, axes: Iterable[Axis], context: Context) -> Context:
@@ -133,7 +141,8 @@ class Simplifier:
         """One step: the parts simplified, then the node itself."""
         match expr:
             case Access():
-                return map_children(expr, lambda index: self.visit(index, context, True))
+                node = map_children(expr, lambda index: self.visit(index, context, True))
+                return (decided(node, context) or node) if expr.dtype.is_bool else node
             case Cast():
                 return self._by_rules(map_children(expr, lambda arg: self.visit(arg, context)), context)
             case Reduce():
@@ -293,25 +302,32 @@ class Simplifier:
 
     # -- reductions --------------------------------------------------------------------------------------------------
 
+    def axes(self, axes: tuple[Axis, ...], context: Context) -> tuple[tuple[Axis, ...], Context]:
+        """The axes with simplified bounds, the same object where nothing changed, and the context inside them."""
+        found: list[Axis] = []
+        for axis in axes:
+            start, stop = self._bound(axis.start, "maximum", context), self._bound(axis.stop, "minimum", context)
+            found.append(axis if start is axis.start and stop is axis.stop else Axis(axis.index, start, stop))
+            context = context.inside(found[-1])
+        return (axes if all(a is b for a, b in zip(axes, found, strict=True)) else tuple(found)), context
+
     def _reduce(self, expr: Reduce, context: Context) -> Expr:
-        inner = context
-        axes: list[Axis] = []
-        for axis in expr.axes:
-            start, stop = (self._bound(e, op, inner) for e, op in ((axis.start, "maximum"), (axis.stop, "minimum")))
-            same = start is axis.start and stop is axis.stop
-            axes.append(axis if same else Axis(axis.index, start, stop))
-            inner = inner.inside(axes[-1])
+        axes, inner = self.axes(expr.axes, context)
         where = None if expr.where is None else self.visit(expr.where, inner)
-        if where == FALSE or (inner is not context and inner.is_empty() and not context.is_empty()):
+        if where == FALSE or (expr.axes and inner.is_empty() and not context.is_empty()):
             return identity(expr)
         if where is not None:
             inner = inner.assuming([where])
         values = tuple(self.visit(v, inner) for v in expr.values)
-        if where == TRUE:
-            where = None
-        same = all(a is b for a, b in zip((*axes, *values), (*expr.axes, *expr.values), strict=True)) and where is expr.where
-        node = expr if same else replace(expr, axes=tuple(axes), where=where, values=values)
-        return self._by_rules(self._without_unit_axes(node, inner), context)
+        where = None if where == TRUE else where
+        same = axes is expr.axes and where is expr.where and all(a is b for a, b in zip(values, expr.values, strict=True))
+        node = expr if same else replace(expr, axes=axes, where=where, values=values)
+        node = self._without_unit_axes(node, inner)
+        if self.options.narrow and isinstance(node, Reduce):
+            node = narrowed(node, context)
+        if self.options.factor and isinstance(node, Reduce):
+            node = factored(node, context, self.options.signed_zeros, self.options.reassociate)
+        return self._by_rules(node, context)
 
     def _bound(self, expr: Expr, op: str, context: Context) -> Expr:
         """A start or stop with sums moved into its maximum or minimum: ``minimum(n - 1, i) + 1`` is ``minimum(n, i + 1)``."""

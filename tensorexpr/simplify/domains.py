@@ -1,0 +1,287 @@
+"""Reductions over no more points than count: guards become bounds of axes, determined axes go away.
+
+``sum(e for k in range(n) if k <= i)`` runs to ``minimum(n, i + 1)``; ``sum(e for k in range(n) if k == i)`` is ``e`` at k = i;
+``if (k + i) % 2 == 0`` makes an axis over every second point. A term that is the combiner's identity under a condition
+moves the condition into the reduction first, and what does not depend on its axes is asked once, around it.
+
+Only guards over index arithmetic move. Points keep their order, so every combiner sees the same values in the same order;
+a sum of one term is that term (the sign of a zero apart, as a sum starts from 0). argmax and argmin number their points
+by their axes and keep them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tensorexpr.integers import Affine, Constraint, Domain, DomainTooComplex, FloorDiv
+from tensorexpr.integers.loops import Bounds
+from tensorexpr.ir import FALSE, Apply, Axis, Cast, Const, Expr, Reduce, Scatter, apply, conjunction, conjuncts
+from tensorexpr.regions import bound_constraints
+from tensorexpr.simplify.conditions import condition_of
+from tensorexpr.simplify.context import Context
+from tensorexpr.simplify.indices import expression
+from tensorexpr.simplify.rules_common import reads_nothing
+from tensorexpr.simplify.rules_reduce import identity, identity_value
+from tensorexpr.traversal import free_names, negate, substitute
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """Axes with a condition, and the indices that became functions of the others."""
+
+    axes: tuple[Axis, ...]
+    where: tuple[Expr, ...]
+    replaced: dict[str, Expr]
+
+
+def narrowed(expr: Reduce, context: Context) -> Expr:
+    """The reduction over as few points as its conditions allow, in a context; the same object when there is nothing to gain."""
+    lifted = _outside(_with_condition_of_value(expr), context)
+    if isinstance(lifted, Reduce) and lifted.combiner.is_builtin and lifted.combiner.name in ("argmax", "argmin"):
+        return lifted
+    if not isinstance(lifted, Reduce) or lifted.where is None:
+        return lifted
+    nest = narrow_axes(lifted.axes, tuple(conjuncts(lifted.where)), context)
+    if nest is None:
+        return lifted
+    if FALSE in nest.where:
+        return identity(lifted)
+    values = tuple(substitute(v, nest.replaced) for v in lifted.values)
+    if not nest.axes:
+        if not lifted.combiner.is_builtin:
+            return lifted
+        return apply("where", conjunction(nest.where), values[0], identity(lifted)) if nest.where else values[0]
+    where = conjunction(nest.where) if nest.where else None
+    return replace(lifted, axes=nest.axes, where=where, values=values)
+
+
+# ---------------------------------------------------------------------------------------------------- moving conditions
+
+
+def _with_condition_of_value(expr: Reduce) -> Reduce:
+    """sum(where(c, e, 0) for ...) -> sum(e for ... if c), for every combiner with its identity, through casts of a sum"""
+    if not expr.combiner.is_builtin or expr.combiner.name in ("argmax", "argmin"):
+        return expr
+    value, casts = expr.values[0], []
+    while isinstance(value, Cast) and expr.combiner.name == "sum" and not value.arg.dtype.is_bool:
+        casts.append(value.dtype)
+        value = value.arg
+    found = _condition_and_term(value, expr.combiner.name)
+    if found is None:
+        return expr
+    condition, term = found
+    # A condition that reads may not be evaluated where the one that is there already fails.
+    moving = [c for c in conjuncts(condition) if expr.where is None or reads_nothing(c)]
+    staying = [c for c in conjuncts(condition) if c not in moving]
+    if not moving:
+        return expr
+    if staying:
+        term = apply("where", conjunction(staying), term, identity_value(expr.combiner.name, term.dtype))
+    for dtype in reversed(casts):
+        term = Cast(dtype, term)
+    where = conjunction([*conjuncts(expr.where), *moving])
+    return replace(expr, values=(term,), where=where)
+
+
+def _condition_and_term(value: Expr, combiner: str) -> tuple[Expr, Expr] | None:
+    if not isinstance(value, Apply):
+        return None
+    if value.op.name == "where":
+        condition, taken, otherwise = value.args
+        if _is_identity(otherwise, combiner):
+            return condition, taken
+        if _is_identity(taken, combiner):
+            return negate(condition), otherwise
+    if combiner == "any" and value.op.name == "and":
+        parts = list(conjuncts(value))
+        moving = [p for p in parts if reads_nothing(p)]
+        if moving:
+            return conjunction(moving), conjunction([p for p in parts if p not in moving])
+    return None
+
+
+def _is_identity(expr: Expr, combiner: str) -> bool:
+    neutral = identity_value(combiner, expr.dtype)
+    return expr == neutral or (combiner == "sum" and isinstance(expr, Const) and expr.value == 0)
+
+
+def _outside(expr: Reduce, context: Context) -> Expr:
+    """sum(e for k in range(n) if c and d) -> where(c, sum(e for k in range(n) if d), 0), where c does not depend on k"""
+    if expr.where is None:
+        return expr
+    own = {axis.index for axis in expr.axes}
+    free = [c for c in conjuncts(expr.where) if own.isdisjoint(free_names(c)) and context.harmless(c)]
+    if not free:
+        return expr
+    rest = [c for c in conjuncts(expr.where) if c not in free]
+    return apply("where", conjunction(free), replace(expr, where=conjunction(rest) if rest else None), identity(expr))
+
+
+# ----------------------------------------------------------------------------------------------------------- narrowing
+
+
+def narrow_axes(axes: tuple[Axis, ...], conditions: Sequence[Expr], context: Context) -> Nest | None:
+    """Axes and conditions that visit the same points in the same order, None where nothing is gained.
+
+    The points of the result may be fewer than those of `axes` only where a condition fails; `replaced` gives the indices that
+    are no longer axes, and those that now count something else, as expressions over the new axes.
+    """
+    own = tuple(axis.index for axis in axes)
+    usable, rest = [], []
+    for condition in conditions:
+        found = context.arithmetic.constraints(condition)
+        if found is not None and all(_usable(c, own, context) for c in found) and any(n in own for c in found for n in c.names()):
+            usable.extend(found)
+        else:
+            rest.append(condition)
+    if not usable:
+        return None
+    bounds: list[Constraint] = []
+    for axis in axes:
+        found, whole = bound_constraints(axis.index, axis, context.arithmetic.opaque)
+        if not whole or not all(_usable(c, own, context) for c in found):
+            return None
+        bounds.extend(found)
+    try:
+        return _Narrowing(axes, context).run([*bounds, *usable], rest)
+    except DomainTooComplex:
+        return None
+
+
+def _usable(constraint: Constraint, own: tuple[str, ...], context: Context) -> bool:
+    """Whether a constraint speaks of the axes only as names: opaque expressions in it can be evaluated outside of them."""
+    hidden = [context.arithmetic.opaque.expression(n) for n in constraint.names()]
+    return all(e is None or (set(own).isdisjoint(free_names(e)) and context.harmless(e)) for e in hidden)
+
+
+class _Narrowing:
+    """One nest of axes being narrowed: constraints and values change together."""
+
+    def __init__(self, axes: tuple[Axis, ...], context: Context) -> None:
+        self.axes = axes
+        self.own = [axis.index for axis in axes]
+        self.context = context
+        self.values: dict[str, Affine] = {}
+
+    def run(self, constraints: list[Constraint], rest: list[Expr]) -> Nest | None:
+        constraints = self._substitute_equalities(self._stride(constraints))
+        known = self.context.domain(dict.fromkeys(n for c in constraints for n in c.names() if n not in self.own))
+        domain = Domain(self.own, constraints, known.sizes)
+        context = Domain(self.own, known.constraints, known.sizes)
+        if domain.intersect(context).is_empty():
+            return Nest((), (FALSE,), {})
+        loops = domain.loops(self.own, context)
+        return self._nest(loops, rest)
+
+    def _nest(self, loops: list[Bounds], rest: list[Expr]) -> Nest | None:
+        axes: list[Axis] = []
+        guards: list[Expr] = []
+        context = self.context
+        for loop in loops:
+            if loop.value is not None:
+                self._replace(loop.name, loop.value)
+            else:
+                axis = self._axis(loop, context)
+                if axis is None:
+                    return None
+                axes.append(axis)
+                context = context.inside(axis)
+            for guard in loop.guards:
+                condition = condition_of(guard, context)
+                if condition is None:
+                    return None
+                guards.append(condition)
+        replaced: dict[str, Expr] = {}
+        for name, value in self.values.items():
+            found = expression(value, context)
+            if found is None:
+                return None
+            replaced[name] = found
+        where = tuple(guards) + tuple(substitute(c, replaced) for c in rest)
+        return Nest(tuple(axes), where, replaced)
+
+    def _axis(self, loop: Bounds, context: Context) -> Axis | None:
+        lowers = [expression(-(-e // d), context) for e, d in loop.lowers]
+        uppers = [expression(e // d + 1, context) for e, d in loop.uppers]
+        if not lowers or not uppers or None in lowers or None in uppers:
+            return None
+        start, stop = lowers[0], uppers[0]
+        assert start is not None and stop is not None
+        for other in lowers[1:]:
+            start = apply("maximum", start, other)  # type: ignore[arg-type]
+        for other in uppers[1:]:
+            stop = apply("minimum", stop, other)  # type: ignore[arg-type]
+        return Axis(loop.name, start, stop)
+
+    def _replace(self, name: str, value: Affine) -> None:
+        self.values = {n: v.substitute({name: value}) for n, v in self.values.items()}
+        if name not in self.values:
+            self.values[name] = value
+
+    def _stride(self, constraints: list[Constraint]) -> list[Constraint]:
+        """``(k + e) % m == r``, k the innermost index in it: k becomes ``m*k + r - e``, an axis over every m-th point."""
+        for constraint in constraints:
+            found = self._every(constraint)
+            if found is None:
+                continue
+            name, value = found
+            self._replace(name, value)
+            return self._stride([c.substitute({name: value}) for c in constraints])
+        return constraints
+
+    def _every(self, constraint: Constraint) -> tuple[str, Affine] | None:
+        if not constraint.is_equality:
+            return None
+        divisions = [(a, f) for a, f in constraint.expr.terms if isinstance(a, FloorDiv)]
+        if len(divisions) != 1 or abs(divisions[0][1]) != divisions[0][0].denominator:
+            return None
+        atom, factor = divisions[0]
+        sign = -1 if factor > 0 else 1
+        rest = constraint.expr * sign + Affine.of(atom) * atom.denominator - atom.numerator
+        # Now numerator % m + rest == 0, with a constant rest.
+        if not rest.is_constant:
+            return None
+        inside = [n for n in self.own if n in atom.numerator.names()]
+        if not inside or abs(atom.numerator.coefficient(inside[-1])) != 1:
+            return None
+        name = inside[-1]
+        own = atom.numerator.coefficient(name)
+        others = atom.numerator - Affine({name: own})
+        if name in others.names():
+            return None
+        # own*k + others = m*q - rest; for own = -1, counting q downward keeps the order of the points.
+        return name, (Affine.of(-rest.constant) - others) * own + Affine({name: atom.denominator})
+
+    def _substitute_equalities(self, constraints: list[Constraint]) -> list[Constraint]:
+        """``2*j == k`` with k outside j: k goes, being increasing in j, where `loops` would only find j with a remainder."""
+        for constraint in constraints:
+            if not constraint.is_equality or constraint.expr.has_division():
+                continue
+            inside = [n for n in self.own if constraint.expr.coefficient(n)]
+            if len(inside) < 2 or abs(constraint.expr.coefficient(inside[-1])) == 1:
+                continue
+            outer, inner = inside[-2:]
+            factor = constraint.expr.coefficient(outer)
+            value = (constraint.expr - Affine({outer: factor})) * -factor
+            between = self.own[self.own.index(outer) + 1 : self.own.index(inner)]
+            if abs(factor) != 1 or value.coefficient(inner) < 0 or between:
+                continue
+            self.own.remove(outer)
+            self._replace(outer, value)
+            return self._substitute_equalities([c.substitute({outer: value}) for c in constraints])
+        return constraints
+
+
+def narrowed_scatter(scatter: Scatter, context: Context) -> Scatter:
+    """The scatter over as few points as its conditions allow; a value that is the identity of its combiner moves no element."""
+    found = _condition_and_term(scatter.value, scatter.combine)
+    if found is not None and (scatter.where is None or reads_nothing(found[0])):
+        where = conjunction([*conjuncts(scatter.where), *conjuncts(found[0])])
+        scatter = replace(scatter, where=where, value=found[1])
+    nest = narrow_axes(scatter.axes, tuple(conjuncts(scatter.where)), context)
+    if nest is None:
+        return scatter
+    indices = tuple(substitute(e, nest.replaced) for e in scatter.indices)
+    where = conjunction(nest.where) if nest.where else None
+    changed = replace(scatter, axes=nest.axes, indices=indices, where=where, value=substitute(scatter.value, nest.replaced))
+    return scatter if changed == scatter else changed

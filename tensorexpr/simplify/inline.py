@@ -1,0 +1,186 @@
+"""Inlining: the value of a definition written where it is read, without capture of index names.
+
+`inline_definitions` does what it is told; `inline_cheap` chooses: a definition goes into its reader where no work is
+repeated (every element is read at most once, in one place), or where the work is so small that repeating it costs less than
+storing it. Reductions stay where they are, and so do outputs, the inits of scans and whatever a scatter or a scan makes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from tensorexpr.errors import DefinitionError
+from tensorexpr.ir import Access, Apply, Axis, Cast, Const, Define, Definition, Expr, Index, Program, Reduce, Scan
+from tensorexpr.simplify.definitions import with_definitions
+from tensorexpr.traversal import bound_names, expressions, free_names, map_children, map_expressions, reads, rename_bound, substitute, walk
+
+CHEAP = 4
+"""Definitions of at most this cost (see `Op.cost`) may be computed again at every read."""
+MOST_READS = 4
+"""A cheap definition that is read in more places than this is kept; one that only renames an element is never."""
+MOST_NODES = 200
+"""No definition grows beyond this many nodes by inlining."""
+
+
+def inline_definitions(program: Program, names: Iterable[str]) -> Program:
+    """Writes the values of the named definitions where they are read; those that are not outputs go away.
+
+    Requires: the names are plain definitions at the top level that no scan starts from. Ensures: no definition reads the
+    names; every value is kept, a data-dependent index is only checked where the value is read. Raises `DefinitionError` for
+    inputs, scatters, scans and unknown names.
+    """
+    wanted = dict.fromkeys(names)
+    table = {name: d for d in program.definitions for name, _ in d.results}
+    for name in wanted:
+        if not isinstance(table.get(name), Define):
+            found = "no definition" if name not in table else f"a {type(table[name]).__name__.lower()}"
+            raise DefinitionError(f"expected a plain definition to inline, got {found}", at=name, hint="only te.compute can be inlined")
+    started = {name for d in program.definitions if isinstance(d, Scan) for name in _inits(d)}
+    for name in wanted:
+        if name in started:
+            raise DefinitionError("expected a definition that is read by index, got the start of a scan", at=name)
+    values: dict[str, Define] = {}
+    kept: list[Definition] = []
+    for definition in program.definitions:
+        definition = _inlined(definition, values)
+        if isinstance(definition, Define) and definition.name in wanted:
+            values[definition.name] = definition
+            if definition.name not in program.outputs:
+                continue
+        kept.append(definition)
+    return with_definitions(program, kept)
+
+
+def _inits(scan: Scan) -> list[str]:
+    return [*scan.inits, *(name for d in scan.body if isinstance(d, Scan) for name in _inits(d))]
+
+
+def _inlined(definition: Definition, values: dict[str, Define]) -> Definition:
+    if not values or not any(name in values for name in reads(definition)):
+        return definition
+    if isinstance(definition, Scan):
+        return replace(definition, body=tuple(_inlined(d, values) for d in definition.body))
+    taken = {a.index for a in definition.axes}
+    for e in expressions(definition):
+        taken.update(bound_names(e))
+        taken.update(free_names(e))
+
+    def visit(node: Expr) -> Expr:
+        node = map_children(node, visit)
+        if not isinstance(node, Access) or node.tensor not in values:
+            return node
+        source = values[node.tensor]
+        # Its own axes may have names of the reader, too; they disappear in one simultaneous substitution.
+        body = rename_bound(source.value, taken)
+        return substitute(body, {a.index: e for a, e in zip(source.axes, node.indices, strict=True)})
+
+    return map_expressions(definition, visit)
+
+
+def inline_cheap(program: Program) -> Program:
+    """Inlines definitions that cost nothing to compute where they are read: see this module's docstring for the choice.
+
+    Requires: nothing. Ensures: every value is kept; no reduction and no expensive operation is computed more often than before.
+    """
+    chosen = cheap_names(program)
+    return inline_definitions(program, chosen) if chosen else program
+
+
+def cheap_names(program: Program) -> tuple[str, ...]:
+    """The definitions that `inline_cheap` inlines, in order."""
+    sites: dict[str, list[tuple[Definition, Access, tuple[Axis, ...]]]] = {}
+    fixed = set(program.outputs)
+    for definition in program.definitions:
+        _collect(definition, (), sites, fixed)
+    sizes = {d.name: sum(1 for _ in walk(d.value)) for d in program.definitions if isinstance(d, Define)}
+    grown: dict[int, int] = {}
+    chosen: list[str] = []
+    for definition in program.definitions:
+        if not isinstance(definition, Define) or definition.name in fixed or definition.name not in sites:
+            continue
+        places = sites[definition.name]
+        if not _worth_inlining(definition, places):
+            continue
+        size = sizes[definition.name] + grown.get(id(definition), 0)
+        readers: dict[int, int] = {}
+        for reader, _, _ in places:
+            readers[id(reader)] = readers.get(id(reader), 0) + size
+        own = {id(reader): sum(1 for e in expressions(reader) for _ in walk(e)) for reader, _, _ in places}
+        if not _renames_only(definition) and any(own[r] + grown.get(r, 0) + more > MOST_NODES for r, more in readers.items()):
+            continue
+        for reader, more in readers.items():
+            grown[reader] = grown.get(reader, 0) + more
+        chosen.append(definition.name)
+    return tuple(chosen)
+
+
+def _collect(definition: Definition, outer: tuple[Axis, ...], sites: dict[str, list], fixed: set[str]) -> None:
+    """Every read of every tensor, with the definition it stands in and the axes around it; the inits of scans are fixed."""
+    if isinstance(definition, Scan):
+        fixed.update(definition.inits)
+        step = Axis(definition.step, Const(0, definition.length.dtype), definition.length)
+        for inner in definition.body:
+            _collect(inner, (*outer, step), sites, fixed)
+        return
+
+    def visit(expr: Expr, axes: tuple[Axis, ...]) -> None:
+        if isinstance(expr, Access):
+            sites.setdefault(expr.tensor, []).append((definition, expr, axes))
+        if isinstance(expr, Reduce):
+            for axis in expr.axes:
+                visit(axis.start, axes)
+                visit(axis.stop, axes)
+                axes = (*axes, axis)
+            for e in (*(() if expr.where is None else (expr.where,)), *expr.values):
+                visit(e, axes)
+            return
+        for e in _parts(expr):
+            visit(e, axes)
+
+    axes = (*outer, *definition.axes)
+    parts = (definition.value,) if isinstance(definition, Define) else (*definition.indices, definition.where, definition.value)
+    for e in parts:
+        if e is not None:
+            visit(e, axes)
+
+
+def _parts(expr: Expr) -> tuple[Expr, ...]:
+    match expr:
+        case Access():
+            return expr.indices
+        case Apply():
+            return expr.args
+        case Cast():
+            return (expr.arg,)
+    return ()
+
+
+def _worth_inlining(definition: Define, places: list[tuple[Definition, Access, tuple[Axis, ...]]]) -> bool:
+    if any(isinstance(node, Reduce) for node in walk(definition.value)):
+        return False
+    if _renames_only(definition):
+        return True
+    cost = sum(node.op.cost for node in walk(definition.value) if isinstance(node, Apply))
+    loads = sum(1 for node in walk(definition.value) if isinstance(node, Access))
+    if len(places) == 1 and _reads_each_once(places[0][1], places[0][2]):
+        return True
+    return cost <= CHEAP and loads <= 2 and len(places) <= MOST_READS
+
+
+def _renames_only(definition: Define) -> bool:
+    """Whether the value is a literal, an index or one element of a tensor."""
+    value = definition.value
+    while isinstance(value, Cast):
+        value = value.arg
+    if isinstance(value, Access):
+        return all(isinstance(e, Index | Const) for e in value.indices)
+    return isinstance(value, Const | Index)
+
+
+def _reads_each_once(access: Access, axes: tuple[Axis, ...]) -> bool:
+    """Whether different points of the axes read different elements: every axis is a subscript by itself."""
+    plain = {e.name for e in access.indices if isinstance(e, Index)}
+    return all(axis.index in plain for axis in axes)
+
+
