@@ -26,6 +26,7 @@ from tensorexpr.ir import (
 )
 from tensorexpr.rewrite import RuleSet, rewrite
 from tensorexpr.simplify.context import Context
+from tensorexpr.simplify.domains import narrowed_scatter
 from tensorexpr.simplify.expressions import STRICT, Options, Simplifier
 from tensorexpr.simplify.rules_common import choose_branch, fold_cast, fold_constants as fold_operation
 from tensorexpr.simplify.rules_reduce import identity_value
