@@ -15,7 +15,9 @@ from tensorexpr.codegen.llvm import compile_nest
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.memo import Memo
 from tensorexpr.codegen.nest_verify import verify_nest
-from tensorexpr.codegen.schedule import Schedule, autoschedule
+from tensorexpr.codegen.schedule import Schedule
+from tensorexpr.codegen.schedule import autoschedule as default_schedule
+from tensorexpr.codegen.schedule import schedule as plain_schedule
 from tensorexpr.codegen.target import host_target
 from tensorexpr.errors import DefinitionError, TargetError
 from tensorexpr.ir import Access, Program
@@ -29,23 +31,55 @@ _executables: Memo[Executable] = Memo(_EXECUTABLES_KEPT)
 
 
 def build(outputs: Tensor | Sequence[Tensor] | Schedule, inputs: Sequence[Tensor] | None = None, target: str = "cpu") -> CompiledFunction:
-    """Compiles tensors as a function of the placeholders `inputs`, in this order; or a schedule, whose program has them.
+    """Compiles tensors as a function of the placeholders `inputs`, in this order; or a schedule of them.
 
-    One tensor gives a function that returns an array, a list or tuple of tensors one that returns a tuple. Raises
-    `TargetError` for a target that is unknown or not there, `DefinitionError` for what is not a tensor, and for
-    placeholders that the outputs need and `inputs` lacks (a computed tensor among `inputs` is taken as given).
+    One tensor gives a function that returns an array, a list or tuple of tensors one that returns a tuple (a schedule one
+    that returns an array where its program has one output). Without `inputs` the arguments are the placeholders in order
+    of appearance. Raises `TargetError` for a target that is unknown or not there, `DefinitionError` for what is not a
+    tensor and for placeholders that the outputs need and `inputs` lacks (a computed tensor among `inputs` is taken as given).
     """
     check_target(target)
     if isinstance(outputs, Schedule):
         program = outputs.program
-        return CompiledFunction(_executable_of_schedule(outputs), signature_of(program, single=len(program.outputs) == 1))
-    single = isinstance(outputs, Tensor)
+        signature = signature_of(program, single=len(program.outputs) == 1)
+        order = None if inputs is None else _order(program, inputs)
+        return CompiledFunction(_executable_of_schedule(outputs), signature, order)
+    return build_program(_program(outputs, inputs, "te.build"), single=isinstance(outputs, Tensor), target=target)
+
+
+def _program(outputs: Tensor | Sequence[Tensor], inputs: Sequence[Tensor] | None, what: str) -> Program:
     tensors = [outputs] if isinstance(outputs, Tensor) else list(outputs)
     for tensor in (*tensors, *(inputs or ())):
         if not isinstance(tensor, Tensor):
-            raise DefinitionError(f"te.build: expected te tensors, got {type(tensor).__name__}", term=repr(tensor))
-    program = program_of(tensors, None if inputs is None else list(inputs))
-    return build_program(program, single=single, target=target)
+            raise DefinitionError(f"{what}: expected te tensors, got {type(tensor).__name__}", term=repr(tensor))
+    return program_of(tensors, None if inputs is None else list(inputs))
+
+
+def _order(program: Program, inputs: Sequence[Tensor]) -> tuple[int, ...]:
+    """For every input of the program its position among `inputs`, which are told by their names."""
+    given = [tensor.name if isinstance(tensor, Tensor) else repr(tensor) for tensor in inputs]
+    wanted = [item.name for item in program.inputs]
+    if sorted(given) != sorted(wanted):
+        raise DefinitionError(
+            f"te.build: expected the inputs of the schedule ({', '.join(wanted) or 'none'}), got {', '.join(given) or 'none'}",
+            hint="placeholders are told by their names: te.placeholder(..., name=...)",
+        )
+    return tuple(given.index(name) for name in wanted)
+
+
+def schedule(outputs: Tensor | Sequence[Tensor], target: str = "cpu", inputs: Sequence[Tensor] | None = None) -> Schedule:
+    """The plain schedule of tensors: every definition by itself, loops in the order in which it is written.
+
+    `print(s)` is the loop nest. Raises as `build` does.
+    """
+    check_target(target)
+    return plain_schedule(simplify(_program(outputs, inputs, "te.schedule")), host_target())
+
+
+def autoschedule(outputs: Tensor | Sequence[Tensor], target: str = "cpu", inputs: Sequence[Tensor] | None = None) -> Schedule:
+    """The schedule that `build` uses by default: see `codegen.schedule`. Raises as `build` does."""
+    check_target(target)
+    return default_schedule(simplify(_program(outputs, inputs, "te.autoschedule")), host_target())
 
 
 def build_program(program: Program, *, single: bool = False, target: str = "cpu") -> CompiledFunction:
@@ -70,7 +104,7 @@ def executable_of(program: Program) -> Executable:
 
     def make() -> Executable:
         simplified = simplify(program)
-        return _compile(simplified, autoschedule(simplified, host_target()))
+        return _compile(simplified, default_schedule(simplified, host_target()))
 
     return _executables.get((program, _lines(program)), make)
 

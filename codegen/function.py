@@ -8,7 +8,7 @@ built from may go away.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -50,8 +50,13 @@ class CompiledFunction:
     contents of the results are then unspecified.
     """
 
-    def __init__(self, executable: Executable, signature: Signature) -> None:
+    def __init__(self, executable: Executable, signature: Signature, order: tuple[int, ...] | None = None) -> None:
+        """`signature` has the inputs in calling order; `order` says where each input of the program stands in it."""
+        if order is not None:
+            places = {position: k for k, position in enumerate(order)}
+            signature = replace(signature, inputs=tuple(signature.inputs[places[k]] for k in range(len(order))))
         self._executable = executable
+        self._order = order
         self.signature = signature
         self._native = executable.native
         self._arguments = Arguments(signature, executable.native.workspace_size)
@@ -86,7 +91,7 @@ class CompiledFunction:
         return returned[0] if self.signature.single else tuple(returned)
 
     def _run(self, inputs: list[np.ndarray], results: list[np.ndarray], layout: Layout) -> None:
-        pointers = [address(array) for array in inputs]
+        pointers = [address(array) for array in (inputs if self._order is None else [inputs[k] for k in self._order])]
         pointers += [address(array) for array in results]
         if not layout.workspace:
             failure = self._native(pointers, layout.sizes)

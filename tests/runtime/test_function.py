@@ -219,10 +219,16 @@ def test_equal_programs_share_their_code():
 
 
 def test_a_schedule_can_be_built():
-    c, _ = matmul_graph()
+    c, inputs = matmul_graph()
     a, b = floats(4, 5), floats(5, 6)
     for make in (te.schedule, te.autoschedule):
         np.testing.assert_allclose(te.build(make(c, "cpu"))(a, b), a @ b, rtol=1e-5)
+        swapped = te.build(make(c), inputs[::-1])
+        assert str(swapped.signature) == "C(B: float32[5, 6], A: float32[4, 5]) -> C: float32[4, 6]"
+        np.testing.assert_allclose(swapped(b, a), a @ b, rtol=1e-5)
+    text = refused(te.DefinitionError, te.build, te.schedule(c), inputs[:1])
+    assert "te.build: expected the inputs of the schedule (A, B), got A" in text
+    assert "expected a target that this build has" in refused(te.TargetError, te.schedule, c, "cuda")
 
 
 def test_a_function_holds_no_tensor():
