@@ -15,6 +15,7 @@ import math
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ class Node:
     __slots__ = ("_hash",)
 
     def _key(self) -> tuple[Any, ...]:
-        return tuple(getattr(self, f.name) for f in fields(self) if f.compare)  # type: ignore[arg-type]
+        return tuple([getattr(self, name) for name in _compared(type(self))])
 
     def __hash__(self) -> int:
         try:
@@ -46,7 +47,22 @@ class Node:
             return True
         if type(self) is not type(other) or hash(self) != hash(other):
             return False
-        return self._key() == other._key()  # type: ignore[attr-defined]
+        pending: list[tuple[Any, Any]] = [(self._key(), other._key())]  # type: ignore[attr-defined]
+        while pending:  # without recursion: expressions are as deep as the user's sums are long
+            left, right = pending.pop()
+            if left is right:
+                continue
+            if isinstance(left, Node):
+                if type(left) is not type(right) or hash(left) != hash(right):
+                    return False
+                pending.append((left._key(), right._key()))
+            elif type(left) is tuple and type(right) is tuple:
+                if len(left) != len(right):
+                    return False
+                pending.extend(zip(left, right))
+            elif left != right:
+                return False
+        return True
 
     def __getstate__(self) -> tuple[Any, ...]:
         return tuple(getattr(self, f.name) for f in fields(self))  # type: ignore[arg-type]
@@ -54,6 +70,11 @@ class Node:
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         for f, value in zip(fields(self), state, strict=True):  # type: ignore[arg-type]
             object.__setattr__(self, f.name, value)
+
+
+@cache
+def _compared(node: type[Node]) -> tuple[str, ...]:
+    return tuple(f.name for f in fields(node) if f.compare)  # type: ignore[arg-type]
 
 
 # ---------------------------------------------------------------------------------------------------- expressions
