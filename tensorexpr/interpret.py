@@ -78,9 +78,7 @@ def extent(expr: Expr, sizes: Mapping[str, int]) -> int:
         return int(_Machine(sizes, {}).compile(expr, "")({}))
 
 
-def infer_sizes(
-    inputs: tuple[Input, ...], shapes: Mapping[str, tuple[int, ...]], given: Mapping[str, int] | None = None
-) -> dict[str, int]:
+def infer_sizes(inputs: tuple[Input, ...], shapes: Mapping[str, tuple[int, ...]], given: Mapping[str, int] | None = None) -> dict[str, int]:
     """The symbolic sizes, from the shapes of the inputs: each extent that is linear in one unknown size gives its value.
 
     Raises `ArgumentError` for a wrong rank or an extent that contradicts the others.
@@ -99,8 +97,9 @@ def infer_sizes(
         progress = False
         for _, _, expr, found in todo:
             unknown = [n for n in size_names(expr) if n not in bound]
-            if len(unknown) == 1 and (value := _solve(expr, unknown[0], bound, found)) is not None:
-                bound[unknown[0]] = value
+            solution = _solve(expr, unknown[0], bound, found) if len(unknown) == 1 else None
+            if solution is not None:
+                bound[unknown[0]] = solution
                 progress = True
     for name, value in bound.items():
         if value < 0:
@@ -258,11 +257,14 @@ class _Machine:
                 inner = self.compile(arg, name)
                 return lambda env: cast_value(inner(env), dtype)
             case Apply(op, args):
-                operands = [self.compile(a, name) for a in args]
                 if op.name == "where":
-                    condition, taken, otherwise = operands
+                    condition, taken, otherwise = (self.compile(a, name) for a in args)
                     return lambda env: taken(env) if condition(env) else otherwise(env)
-                return lambda env: op.evaluate(*[operand(env) for operand in operands])
+                evaluate, first = op.evaluate, self.compile(args[0], name)
+                if op.arity == 1:
+                    return lambda env: evaluate(first(env))
+                second = self.compile(args[1], name)
+                return lambda env: evaluate(first(env), second(env))
             case Reduce():
                 return self.reduce(expr, name)
         raise AssertionError(type(expr))
@@ -334,4 +336,3 @@ def _winner(name: str, points: Iterator[None], where: Thunk, value: Thunk, env: 
 
 def _is_nan(value: Any) -> bool:
     return bool(value != value)
-

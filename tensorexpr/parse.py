@@ -149,7 +149,7 @@ class _Reader:
 
     def constant(self, statement: ast.AnnAssign) -> Constant:
         name, type_ = self.declare(statement), self.type(statement.annotation)
-        shape = tuple(e.value for e in type_.shape if isinstance(e, Const))
+        shape = tuple(int(e.value) for e in type_.shape if isinstance(e, Const))
         call = statement.value
         if not isinstance(call, ast.Call) or len(call.args) != 1 or len(shape) != len(type_.shape):
             self.fail(statement, "expected constant(data) of a fixed shape, got something else")
@@ -206,7 +206,9 @@ class _Reader:
         if len(call.args) != 1 or not isinstance(call.args[0], ast.DictComp):
             self.fail(call, "expected scatter({indices: value for ...}), got something else")
         comprehension = call.args[0]
-        options = {k.arg: k.value.value for k in call.keywords if k.arg in ("combine", "lowering") and isinstance(k.value, ast.Constant)}
+        options = {
+            k.arg: str(k.value.value) for k in call.keywords if k.arg in ("combine", "lowering") and isinstance(k.value, ast.Constant)
+        }
         if len(options) != len(call.keywords):
             self.fail(call, "expected only the options combine and lowering, got others")
         with self.loops(comprehension.generators) as (axes, where):
@@ -300,8 +302,8 @@ class _Reader:
                 return self.bare_name(node, name)
             case ast.UnaryOp(op=op) if type(op) in _UNARY:
                 return self.apply(node, _UNARY[type(op)], [node.operand])
-            case ast.BinOp(op=op) if type(op) in _BINARY:
-                return self.apply(node, _BINARY[type(op)], [node.left, node.right])
+            case ast.BinOp():
+                return self.chain(node)
             case ast.BoolOp(op=op, values=[first, *rest]):
                 result = self.read(first)
                 for item in rest:
@@ -316,6 +318,20 @@ class _Reader:
             case ast.Call(func=ast.Name(id=name)):
                 return self.call(node, name)
         self.fail(node, "expected an expression of the language, got something else")
+
+    def chain(self, node: ast.BinOp) -> _Pending:
+        """Operators that lean left, without recursion along them: sums of hundreds of terms are legal."""
+        spine: list[ast.BinOp] = []
+        left: ast.expr = node
+        while isinstance(left, ast.BinOp):
+            if type(left.op) not in _BINARY:
+                self.fail(left, "expected an operator of the language, got another")
+            spine.append(left)
+            left = left.left
+        result = self.read(left)
+        for item in reversed(spine):
+            result = self.combine(item, _BINARY[type(item.op)], [result, self.read(item.right)])
+        return result
 
     def literal(self, node: ast.expr, value: bool | int | float) -> _Pending:
         if isinstance(value, bool):
@@ -387,7 +403,9 @@ class _Reader:
                     raise
                 self.fail(node, error.message, error.hint)
 
-        return _Pending(dtypes.bool_ if op.result == "bool" else known, finish)
+        if known is not None or op.result == "bool":  # nothing outside can change what it is
+            return _done(finish(None))
+        return _Pending(None, finish)
 
     def reduce(self, call: ast.Call, component: int) -> _Pending:
         match call.args:

@@ -191,7 +191,11 @@ class _Writer:
         return found
 
     def first_known(self, items: tuple[Expr, ...]) -> DType | None:
-        return next((d for d in map(self.known, items) if d is not None), None)
+        for item in items:
+            found = self.known(item)
+            if found is not None:
+                return found
+        return None
 
     def expr(self, expr: Expr, expected: DType | None, level: int) -> Doc:
         """The document of `expr` where dtype `expected` is asked for, in parentheses if it binds less than `level`."""
@@ -313,4 +317,3 @@ class _Writer:
             items.append(f'name="{combiner.name}"')
         doc = bracketed("reduce(", items, ")")
         return doc if len(values) == 1 else (doc, f"[{expr.component}]")
-

@@ -102,9 +102,9 @@ class _Verifier:
         for size in program.sizes:
             if not _is_identifier(size):
                 self.fail("names", f"expected an identifier for a size, got {size!r}")
-        for source in (*program.inputs, *program.constants):
-            self.declare(source.name, source.type)
-            self.shape(source.type.shape, source.name)
+        for name, type_ in [(i.name, i.type) for i in program.inputs] + [(c.name, c.type) for c in program.constants]:
+            self.declare(name, type_)
+            self.shape(type_.shape, name)
         for definition in program.definitions:
             self.definition = definition
             self.check(definition, ())
@@ -246,8 +246,8 @@ class _Verifier:
             case Reduce():
                 inner = self.axes(expr.axes, scope)
                 self.condition(expr.where, inner, "reductions")
-                for value in expr.values:
-                    self.expr(value, inner, params)
+                for item in expr.values:
+                    self.expr(item, inner, params)
                 self.reduction(expr)
                 return
         for child in children(expr):
