@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from tensorexpr.integers import Affine, Constraint, Domain, DomainTooComplex, FloorDiv
 from tensorexpr.integers.loops import Bounds
-from tensorexpr.ir import FALSE, Apply, Axis, Cast, Const, Expr, Reduce, Scatter, apply, conjunction, conjuncts
+from tensorexpr.ir import FALSE, TRUE, Apply, Axis, Cast, Const, Expr, Reduce, Scatter, apply, conjunction, conjuncts
 from tensorexpr.regions import bound_constraints
 from tensorexpr.simplify.conditions import condition_of
 from tensorexpr.simplify.context import Context
@@ -27,10 +27,15 @@ from tensorexpr.traversal import free_names, negate, substitute
 
 @dataclass(frozen=True, slots=True)
 class Nest:
-    """Axes with a condition, and the indices that became functions of the others."""
+    """Axes with a condition, and the indices that became functions of the others.
+
+    `reading` holds the conditions that read tensors: with `where` not empty they may only be evaluated where it holds, as
+    they were simplified for the points of the former axes.
+    """
 
     axes: tuple[Axis, ...]
     where: tuple[Expr, ...]
+    reading: tuple[Expr, ...]
     replaced: dict[str, Expr]
 
 
@@ -47,12 +52,16 @@ def narrowed(expr: Reduce, context: Context) -> Expr:
     if FALSE in nest.where:
         return identity(lifted)
     values = tuple(substitute(v, nest.replaced) for v in lifted.values)
-    if not nest.axes:
+    where, reading = conjunction(nest.where), conjunction(nest.reading)
+    if reading != TRUE and where != TRUE:
         if not lifted.combiner.is_builtin:
             return lifted
-        return apply("where", conjunction(nest.where), values[0], identity(lifted)) if nest.where else values[0]
-    where = conjunction(nest.where) if nest.where else None
-    return replace(lifted, axes=nest.axes, where=where, values=values)
+        values = (apply("where", reading, values[0], identity_value(lifted.combiner.name, values[0].dtype)),)
+    elif reading != TRUE:
+        where = reading
+    if not nest.axes:
+        return apply("where", where, values[0], identity(lifted)) if lifted.combiner.is_builtin else lifted
+    return replace(lifted, axes=nest.axes, where=None if where == TRUE else where, values=values)
 
 
 # ---------------------------------------------------------------------------------------------------- moving conditions
@@ -162,6 +171,7 @@ class _Narrowing:
         self.own = [axis.index for axis in axes]
         self.context = context
         self.values: dict[str, Affine] = {}
+        self.gone: dict[str, Affine] = {}
 
     def run(self, constraints: list[Constraint], rest: list[Expr]) -> Nest | None:
         constraints = self._substitute_equalities(self._stride(constraints))
@@ -169,7 +179,7 @@ class _Narrowing:
         domain = Domain(self.own, constraints, known.sizes)
         context = Domain(self.own, known.constraints, known.sizes)
         if domain.intersect(context).is_empty():
-            return Nest((), (FALSE,), {})
+            return Nest((), (FALSE,), (), {})
         loops = domain.loops(self.own, context)
         return self._nest(loops, rest)
 
@@ -179,7 +189,9 @@ class _Narrowing:
         context = self.context
         for loop in loops:
             if loop.value is not None:
-                self._replace(loop.name, loop.value)
+                value = loop.value.substitute(self.gone)
+                self._replace(loop.name, value)
+                self.gone[loop.name] = value
             else:
                 axis = self._axis(loop, context)
                 if axis is None:
@@ -187,7 +199,7 @@ class _Narrowing:
                 axes.append(axis)
                 context = context.inside(axis)
             for guard in loop.guards:
-                condition = condition_of(guard, context)
+                condition = condition_of(guard.substitute(self.gone), context)
                 if condition is None:
                     return None
                 guards.append(condition)
@@ -197,12 +209,13 @@ class _Narrowing:
             if found is None:
                 return None
             replaced[name] = found
-        where = tuple(guards) + tuple(substitute(c, replaced) for c in rest)
-        return Nest(tuple(axes), where, replaced)
+        left = [substitute(c, replaced) for c in rest]
+        plain = [c for c in left if reads_nothing(c)]
+        return Nest(tuple(axes), (*guards, *plain), tuple(c for c in left if c not in plain), replaced)
 
     def _axis(self, loop: Bounds, context: Context) -> Axis | None:
-        lowers = [expression(-(-e // d), context) for e, d in loop.lowers]
-        uppers = [expression(e // d + 1, context) for e, d in loop.uppers]
+        lowers = [expression(-(-e.substitute(self.gone) // d), context) for e, d in loop.lowers]
+        uppers = [expression(e.substitute(self.gone) // d + 1, context) for e, d in loop.uppers]
         if not lowers or not uppers or None in lowers or None in uppers:
             return None
         start, stop = lowers[0], uppers[0]
@@ -267,7 +280,7 @@ class _Narrowing:
             if abs(factor) != 1 or value.coefficient(inner) < 0 or between:
                 continue
             self.own.remove(outer)
-            self._replace(outer, value)
+            self._replace(outer, value)  # no bound that `loops` gives mentions it any more
             return self._substitute_equalities([c.substitute({outer: value}) for c in constraints])
         return constraints
 
@@ -279,9 +292,9 @@ def narrowed_scatter(scatter: Scatter, context: Context) -> Scatter:
         where = conjunction([*conjuncts(scatter.where), *conjuncts(found[0])])
         scatter = replace(scatter, where=where, value=found[1])
     nest = narrow_axes(scatter.axes, tuple(conjuncts(scatter.where)), context)
-    if nest is None:
+    if nest is None or (nest.where and nest.reading):
         return scatter
     indices = tuple(substitute(e, nest.replaced) for e in scatter.indices)
-    where = conjunction(nest.where) if nest.where else None
-    changed = replace(scatter, axes=nest.axes, indices=indices, where=where, value=substitute(scatter.value, nest.replaced))
+    where = conjunction([*nest.where, *nest.reading])
+    changed = replace(scatter, axes=nest.axes, indices=indices, where=None if where == TRUE else where, value=substitute(scatter.value, nest.replaced))
     return scatter if changed == scatter else changed
