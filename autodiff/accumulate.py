@@ -1,0 +1,152 @@
+"""All that flows into one tensor, as one definition: a sum of gathers over its elements.
+
+Each contribution is inverted (`inversion`, by pieces where the index is affine by cases only) and becomes a term
+`where(outer, sum(value for axes if inner), 0)`; terms with the same loops and guards share one sum. What cannot be
+inverted, or is told not to be, becomes a `Scatter` of its own, in float32 for 16-bit floats, and is added in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tensorexpr import dtypes
+from tensorexpr.autodiff.contributions import Contribution
+from tensorexpr.autodiff.derivatives import is_number, plus
+from tensorexpr.autodiff.inversion import Gather, invert
+from tensorexpr.autodiff.pieces import split
+from tensorexpr.autodiff.workspace import Workspace
+from tensorexpr.integers import DomainTooComplex
+from tensorexpr.ir import (
+    Access,
+    Axis,
+    Cast,
+    Combiner,
+    Const,
+    Define,
+    Definition,
+    Expr,
+    Index,
+    Reduce,
+    Scatter,
+    TensorType,
+    apply,
+    conjunction,
+    const,
+)
+from tensorexpr.traversal import fresh_name, rename_bound, substitute
+
+SUM = Combiner("sum")
+SPARE_NAMES = ("p", "q", "u", "v", "w")
+"""Names for axes of a tensor that neither a definition nor a reader names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """A contribution of the definition `consumer`, with its `gathers` (None: it is scattered)."""
+
+    consumer: str
+    contribution: Contribution
+    gathers: tuple[Gather, ...] | None
+    lowering: str
+
+
+def axes_of(tensor: str, workspace: Workspace, definition: Definition | None, contributions: Sequence[Contribution]) -> tuple[Axis, ...]:
+    """Axes over the elements of a tensor, named as its definition or its first reader names them."""
+    type_ = workspace.types[tensor]
+    if isinstance(definition, Define):
+        return tuple(Axis(axis.index, const(0), stop) for axis, stop in zip(definition.axes, type_.shape, strict=True))
+    bound = {axis.index for c in contributions for axis in c.axes}
+    taken = set(workspace.sizes)
+    axes = []
+    for d, stop in enumerate(type_.shape):
+        own = [c.access.indices[d] for c in contributions]
+        name = next((index.name for index in own if isinstance(index, Index) and index.name not in taken), None)
+        if name is None:
+            spare = SPARE_NAMES[d] if d < len(SPARE_NAMES) else f"p{d}"
+            name = fresh_name(spare, {*taken, *bound})
+        taken.add(name)
+        axes.append(Axis(name, const(0), stop))
+    return tuple(axes)
+
+
+def flow(consumer: str, contribution: Contribution, target: tuple[Axis, ...], lowering: str | None) -> Flow:
+    """A contribution with the gathers it becomes at the elements `target`."""
+    if lowering is not None:
+        return Flow(consumer, contribution, None, lowering)
+    try:
+        gathers = _gathers(contribution, target)
+    except DomainTooComplex:
+        gathers = None
+    if gathers is None:
+        return Flow(consumer, contribution, None, "segments")
+    name = "pieces" if len(gathers) > 1 else gathers[0].lowering if gathers else "substitute"
+    return Flow(consumer, contribution, gathers, name)
+
+
+def _gathers(contribution: Contribution, target: tuple[Axis, ...]) -> tuple[Gather, ...] | None:
+    pieces = split(contribution.access.indices, contribution.axes, contribution.guards)
+    if pieces is None:
+        return None
+    found = []
+    for indices, guards in pieces:
+        gather = invert(indices, contribution.axes, guards, target, None if len(pieces) == 1 else "pieces")
+        if gather is None:
+            return None
+        if isinstance(gather, Gather):
+            found.append(gather)
+    return tuple(found)
+
+
+def accumulate(
+    tensor: str, name: str, target: tuple[Axis, ...], flows: Sequence[Flow], seeds: Sequence[Expr], workspace: Workspace
+) -> Definition:
+    """The definition `name` of the sum of all flows and `seeds` (expressions over `target`); scatters are added before it."""
+    dtype = workspace.types[tensor].dtype
+    carried = dtype if len(flows) + len(seeds) < 2 else dtypes.accumulator(dtype)
+    scattered = [one for one in flows if one.gathers is None]
+    if len(scattered) == 1 == len(flows) and not seeds and dtypes.accumulator(dtype) is dtype:
+        return workspace.add(_scatter(scattered[0], name, workspace.types[tensor]))
+    terms = [_cast(seed, carried) for seed in seeds]
+    terms += _terms([one for one in flows if one.gathers is not None], target, carried)
+    wide = TensorType(workspace.types[tensor].shape, dtypes.accumulator(dtype))
+    for one in scattered:
+        part = workspace.new_name(name, "_scattered")
+        workspace.add(_scatter(one, part, wide))
+        terms.append(_cast(Access(part, tuple(Index(axis.index) for axis in target), wide.dtype), carried))
+    total: Expr = Const(0, carried)
+    for term in terms:
+        total = term if is_number(total, 0) else plus(total, term)
+    return workspace.add(Define(name, target, _cast(total, dtype)))
+
+
+def _terms(flows: Sequence[Flow], target: tuple[Axis, ...], carried: dtypes.DType) -> list[Expr]:
+    """One term for each distinct combination of loops and guards, in order of first occurrence."""
+    grouped: dict[tuple[tuple[Axis, ...], tuple[Expr, ...], tuple[Expr, ...]], Expr] = {}
+    names = {axis.index for axis in target}
+    for one in flows:
+        for gather in one.gathers or ():
+            taken = names | {axis.index for axis in gather.axes}
+            value = substitute(rename_bound(one.contribution.value, taken), gather.values)
+            key = (gather.axes, gather.outer, gather.inner)
+            grouped[key] = _cast(value, carried) if key not in grouped else plus(grouped[key], _cast(value, carried))
+    terms = []
+    for (axes, outer, inner), value in grouped.items():
+        zero = Const(0, carried)
+        if axes:
+            value = Reduce(SUM, (value,), axes, conjunction(inner) if inner else None)
+            conditions = outer
+        else:
+            conditions = (*outer, *inner)
+        terms.append(apply("where", conjunction(conditions), value, zero) if conditions else value)
+    return terms
+
+
+def _scatter(one: Flow, name: str, type_: TensorType) -> Scatter:
+    c = one.contribution
+    where = conjunction(c.guards) if c.guards else None
+    return Scatter(name, type_, c.axes, c.access.indices, _cast(c.value, type_.dtype), where, "sum", one.lowering)
+
+
+def _cast(expr: Expr, dtype: dtypes.DType) -> Expr:
+    return expr if expr.dtype is dtype else Cast(dtype, expr)

@@ -1,0 +1,99 @@
+"""Checks of what users ask to differentiate, each with the message that says what to write instead."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tensorexpr.errors import DifferentiationError, user_location
+from tensorexpr.language import Tensor
+from tensorexpr.text import print_type
+
+
+def checked_tensors(given: Any, what: str) -> tuple[Tensor, ...]:
+    """The tensor or tensors given as `what`. Raises `DifferentiationError` unless they are floating tensors."""
+    tensors = (given,) if isinstance(given, Tensor) else given
+    if not isinstance(tensors, Sequence) or isinstance(tensors, str) or not all(isinstance(t, Tensor) for t in tensors):
+        strange = given if not isinstance(tensors, Sequence) or isinstance(tensors, str) else next(t for t in tensors if not isinstance(t, Tensor))
+        raise DifferentiationError(
+            f"expected {what} to be a tensor or a list of tensors, got {strange!r}",
+            location=user_location(),
+            hint="te.gradient works on tensors, te.vjp and te.grad on ops",
+        )
+    for tensor in tensors:
+        if not tensor.dtype.is_float:
+            raise DifferentiationError(
+                f"expected {what} to be floating, got {tensor.name} of dtype {tensor.dtype.name}",
+                term=text_of(tensor),
+                location=tensor.location or user_location(),
+                hint=f'only floating tensors have gradients: te.cast(..., "float32"), or leave {tensor.name} out',
+            )
+    return tuple(tensors)
+
+
+def checked_heads(outputs: Sequence[Tensor], single: bool, given: Any) -> tuple[Tensor | None, ...]:
+    """One head per output, None for a scalar without one."""
+    if given is None:
+        heads: list[Any] = [None] * len(outputs)
+    elif single and isinstance(given, Tensor):
+        heads = [given]
+    elif not isinstance(given, Tensor) and isinstance(given, Sequence):
+        heads = list(given)
+    else:
+        heads = [given]
+    if len(heads) != len(outputs):
+        raise DifferentiationError(
+            f"expected one head per output, got {len(heads)} for {len(outputs)}",
+            location=user_location(),
+            hint=f"head=[{', '.join(f'{t.name}_bar' for t in outputs)}]",
+        )
+    for output, head in zip(outputs, heads, strict=True):
+        wanted = print_type(output.type)
+        make = f"te.placeholder({_shape(output)}, {output.dtype.name!r}, name={output.name + '_bar'!r})"
+        if head is None:
+            if output.ndim:
+                raise DifferentiationError(
+                    f"expected a head for the output {output.name}, which is no scalar, got none",
+                    term=text_of(output),
+                    location=user_location(),
+                    hint=f"head={make}, or differentiate a scalar; te.jacobian gives all derivatives",
+                )
+            continue
+        if not isinstance(head, Tensor):
+            raise DifferentiationError(
+                f"expected the head of {output.name} to be a tensor {wanted}, got {head!r}", location=user_location(), hint=f"head={make}"
+            )
+        if head.extents != output.extents or head.dtype is not output.dtype:
+            raise DifferentiationError(
+                f"expected the head of {output.name} to be {wanted}, got {print_type(head.type)}",
+                term=text_of(head),
+                location=head.location or user_location(),
+                hint=f"head={make}",
+            )
+    return tuple(heads)
+
+
+def checked_tangents(wrt: Sequence[Tensor], given: Any) -> tuple[Tensor, ...]:
+    """One tangent of the shape and dtype of each tensor of `wrt`."""
+    tangents = [given] if isinstance(given, Tensor) else list(given)
+    if len(tangents) != len(wrt):
+        raise DifferentiationError(f"expected one tangent per tensor of wrt, got {len(tangents)} for {len(wrt)}", location=user_location())
+    for tensor, tangent in zip(wrt, tangents, strict=True):
+        if not isinstance(tangent, Tensor) or tangent.extents != tensor.extents or tangent.dtype is not tensor.dtype:
+            got = print_type(tangent.type) if isinstance(tangent, Tensor) else repr(tangent)
+            raise DifferentiationError(
+                f"expected the tangent of {tensor.name} to be {print_type(tensor.type)}, got {got}",
+                term=text_of(tensor),
+                location=user_location(),
+                hint=f"te.placeholder({_shape(tensor)}, {tensor.dtype.name!r}, name={tensor.name + '_dot'!r})",
+            )
+    return tuple(tangents)
+
+
+def text_of(tensor: Tensor) -> str:
+    """A tensor with its type, for messages."""
+    return f"{tensor.name}: {print_type(tensor.type)}"
+
+
+def _shape(tensor: Tensor) -> str:
+    return f"{tensor.name}.shape"

@@ -1,0 +1,188 @@
+"""Forward mode on programs: behind each definition that changes with `wrt` stands one for its tangent.
+
+The tangent of an expression follows the expression: sums stay sums, a maximum takes the tangent of its winner, a product
+the sum over its factors, `where` the tangent of the branch taken. The derivative table is the one of reverse mode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+
+from tensorexpr.autodiff.accumulate import SUM
+from tensorexpr.autodiff.contributions import ExpressionAdjoint
+from tensorexpr.autodiff.derivatives import DERIVATIVES, plus
+from tensorexpr.autodiff.products import leave_one_out
+from tensorexpr.autodiff.reverse import active_tensors
+from tensorexpr.autodiff.scans import before, expand_reduction, renamed_scan
+from tensorexpr.autodiff.scatters import wins
+from tensorexpr.autodiff.winners import winner_guards
+from tensorexpr.autodiff.workspace import Place, Workspace
+from tensorexpr.errors import DifferentiationError
+from tensorexpr.ir import Access, Apply, Cast, Const, Define, Definition, Expr, Index, Reduce, Scan, Scatter, apply, conjunction, conjuncts
+from tensorexpr.traversal import bottom_up, map_expressions
+
+Rule = Callable[[Mapping[str, str], Workspace], str]
+"""The tangent of a tensor by a rule of its own, from the tangents of those inputs that have one."""
+
+
+class Forward:
+    """The tangents of tensors: `names` maps each tensor that changes to the tensor of its tangent."""
+
+    def __init__(self, workspace: Workspace, tangents: Mapping[str, str]) -> None:
+        self.workspace = workspace
+        self.names = dict(tangents)
+
+    def run(self, definitions: Iterable[Definition], rules: Mapping[str, tuple[tuple[str, ...], Rule]] | None = None) -> None:
+        """Adds the tangents of all definitions that change, in order."""
+        rules = {} if rules is None else rules
+        for definition in definitions:
+            custom = next((name for name, _ in definition.results if name in rules), None)
+            if custom is not None:
+                inputs, rule = rules[custom]
+                if custom not in self.names and any(name in self.names for name in inputs):
+                    self.names[custom] = rule(self.names, self.workspace)
+                continue
+            active = active_tensors([definition], self.names)
+            if any(name in active and name not in self.names for name, _ in definition.results):
+                self.visit(definition)
+
+    def visit(self, definition: Definition) -> None:
+        """Adds the tangent of one definition."""
+        match definition:
+            case Define():
+                at = tuple(Index(axis.index) for axis in definition.axes)
+                whole = Access(definition.name, at, definition.value.dtype)
+                value = self._tangent(definition.value, Place(definition.axes), definition.name, len(definition.axes), whole)
+                if value is not None:
+                    name = self._name(definition.name)
+                    self.workspace.add(Define(name, definition.axes, value))
+            case Scatter():
+                self._visit_scatter(definition)
+            case Scan():
+                self._visit_scan(definition)
+
+    def _name(self, tensor: str) -> str:
+        return self.names.setdefault(tensor, self.workspace.new_name(tensor, "_dot"))
+
+    def _visit_scatter(self, definition: Scatter) -> None:
+        guards = list(conjuncts(definition.where))
+        if definition.combine in ("max", "min"):
+            guards.append(wins(definition, self.workspace))
+        elif definition.combine != "sum":
+            raise DifferentiationError(
+                f"expected a scatter by sum, max or min, got combine={definition.combine!r}, which has no derivative",
+                term=definition.name,
+                location=definition.location,
+            )
+        value = self._tangent(definition.value, Place(definition.axes, tuple(guards)), definition.name, len(definition.axes), None)
+        if value is not None:
+            name = self._name(definition.name)
+            where = conjunction(guards) if guards else None
+            self.workspace.add(replace(definition, name=name, value=value, where=where, combine="sum"))
+
+    def _visit_scan(self, scan: Scan) -> None:
+        """The tangents of the states run through a scan of their own, which computes the body again from the stored states."""
+        workspace = self.workspace
+        again = renamed_scan(scan, workspace)
+        floating = [c for c, (_, type_) in enumerate(scan.states) if type_.dtype.is_float]
+        inner = Forward(Workspace([], dict(workspace.types), workspace.labels, workspace.taken, workspace.sizes), self.names)
+        inner.workspace.types.update(dict(again.states))
+        states, inits = [], []
+        for c in floating:
+            state, type_ = again.states[c]
+            dot = workspace.new_name(scan.names[c], "_dot_state")
+            inner.names[state] = dot
+            inner.workspace.types[dot] = type_
+            states.append((dot, type_))
+            known = self.names.get(scan.inits[c])
+            inits.append(workspace.zeros(scan.inits[c], "_dot") if known is None else known)
+        body: list[Definition] = []
+        for definition in again.body:
+            inner.workspace.types.update(definition.results)
+            inner.workspace.definitions.append(definition)
+            inner.run([definition])
+        nexts = []
+        for c in floating:
+            found = inner.names.get(again.nexts[c])
+            if found is None or not any(found == name for d in inner.workspace.definitions for name, _ in d.results):
+                found = self._copied(inner, found, again, c)
+            nexts.append(found)
+        state_of = {name: c for c, (name, _) in enumerate(again.states)}
+
+        def place(node: Expr) -> Expr:
+            if isinstance(node, Access) and node.tensor in state_of:
+                return before(again, state_of[node.tensor], Index(again.step), node.indices)
+            return node
+
+        body = [map_expressions(definition, lambda e: bottom_up(e, place)) for definition in inner.workspace.definitions]
+        names = tuple(self._name(scan.names[c]) for c in floating)
+        workspace.add(Scan(names, scan.length, again.step, tuple(states), tuple(inits), tuple(body), tuple(nexts), scan.location))
+
+    @staticmethod
+    def _copied(inner: Forward, found: str | None, scan: Scan, c: int) -> str:
+        """The tangent of a next state as a definition of the body: a copy, or zeros."""
+        if found is None:
+            return inner.workspace.zeros(scan.states[c][0], "_dot")
+        return inner.workspace.copy(found, "_next")
+
+    # -- expressions -------------------------------------------------------------------------------------------------
+
+    def _tangent(self, value: Expr, place: Place, owner: str, outer: int, whole: Expr | None) -> Expr | None:
+        """The tangent of an expression at `place`, None for zero; `whole` is a read that has the same value as `value`."""
+        counter = ExpressionAdjoint(self.workspace, owner, self.names, outer)
+
+        def visit(node: Expr, place: Place) -> Expr | None:
+            if not node.dtype.is_float or not counter.count(node):
+                return None
+            match node:
+                case Access():
+                    return Access(self.names[node.tensor], node.indices, node.dtype)
+                case Cast():
+                    inner = visit(node.arg, place)
+                    return None if inner is None else Cast(node.dtype, inner)
+                case Reduce():
+                    return reduction(node, place)
+                case Apply() if node.op.name == "where":
+                    zero = Const(0, node.dtype)
+                    taken, otherwise = (visit(branch, place) for branch in node.args[1:])
+                    return apply("where", node.args[0], zero if taken is None else taken, zero if otherwise is None else otherwise)
+                case Apply():
+                    result = whole if whole is not None and node is value else node
+                    total: Expr | None = None
+                    for arg, scaling in zip(node.args, DERIVATIVES[node.op.name], strict=True):
+                        inner = None if scaling is None else visit(arg, place)
+                        if scaling is not None and inner is not None:
+                            part = scaling(inner, node.args, result)
+                            total = part if total is None else plus(total, part)
+                    return total
+            return None
+
+        def reduction(node: Reduce, place: Place) -> Expr | None:
+            inner = place.under(node.axes, conjuncts(node.where))
+            match node.combiner.name:
+                case "sum":
+                    tangent, where = visit(node.values[0], inner), node.where
+                case "max" | "min":
+                    guards = winner_guards(node, place, self.workspace, owner)
+                    tangent = visit(node.values[0], inner)
+                    where = conjunction([*conjuncts(node.where), *guards])
+                case "prod":
+                    factor = leave_one_out(node, place, self.workspace, owner)
+                    tangent, where = visit(node.values[0], inner), node.where
+                    tangent = None if tangent is None else apply("mul", tangent, factor)
+                case _:
+                    read, scan = expand_reduction(node, place, self.workspace, owner)
+                    if scan.names[0] not in self.names:
+                        self._visit_scan(scan)
+                    recount = ExpressionAdjoint(self.workspace, owner, self.names, outer)
+                    return bottom_up(read, self._to_tangent) if recount.count(read) else None
+            return None if tangent is None else Reduce(SUM, (tangent,), node.axes, where)
+
+        return visit(value, place)
+
+    def _to_tangent(self, node: Expr) -> Expr:
+        """An access to a tensor as one to its tangent; a constant, which starts a fold over nothing, as zero."""
+        if isinstance(node, Access) and node.tensor in self.names:
+            return replace(node, tensor=self.names[node.tensor])
+        return Const(0, node.dtype) if isinstance(node, Const) and node.dtype.is_float else node

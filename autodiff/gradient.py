@@ -1,0 +1,201 @@
+"""`te.gradient`: the gradient of tensors of the language, as tensors.
+
+The graph becomes a program under the keys of its tensors, `reverse` derives the adjoints, and what it adds is lifted back:
+the gradients are ordinary tensors that read the tensors of the forward pass, so they can be composed, scheduled,
+compiled together with it, and differentiated again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from tensorexpr.autodiff.accumulate import accumulate
+from tensorexpr.autodiff.arguments import checked_heads, checked_tensors
+from tensorexpr.autodiff.report import Report, Row, count_of, points
+from tensorexpr.autodiff.reverse import Override, Received, Reverse, reverse
+from tensorexpr.autodiff.units import Graph, Rule, Unit, units_of
+from tensorexpr.autodiff.workspace import Workspace
+from tensorexpr.errors import DifferentiationError, user_location
+from tensorexpr.integers import Domain
+from tensorexpr.ir import Access, Expr, Index, Program
+from tensorexpr.language import Tensor, lift
+from tensorexpr.language.printing import renamed_text
+from tensorexpr.text import print_expr
+
+LOWERINGS = ("segments", "atomics")
+
+
+def gradient(
+    output: Tensor | Sequence[Tensor],
+    wrt: Tensor | Sequence[Tensor],
+    head: Tensor | Sequence[Tensor | None] | None = None,
+    override: Mapping[Tensor, Rule | tuple[Sequence[Tensor], Rule]] | None = None,
+    lowering: str | None = None,
+) -> Gradient:
+    """The gradients of `output` by the tensors `wrt`: a sequence of tensors, one for each, of its shape and dtype.
+
+    `output` is a tensor or a list of tensors, `head` what their elements are weighted with: a tensor of the same shape and
+    dtype, a list of these for a list. A scalar output needs none. Tensors the output does not depend on have gradient zero.
+
+    `override` gives tensors a rule of their own, `rule(output, inputs, head) -> list`, one tensor (or None for zero) for each
+    input: `{tensor: rule}` for the tensors it reads, `{tensor: (inputs, rule)}` to make all between these inputs and the tensor
+    one unit. `lowering` forces every read into a scatter, "segments" (deterministic) or "atomics".
+
+    Raises `DifferentiationError` for outputs or `wrt` that are not floating tensors, a missing or misshapen head, and rules that give
+    the wrong number, shapes or dtypes.
+    """
+    outputs = checked_tensors(output, "output")
+    inputs = checked_tensors(wrt, "wrt")
+    heads = checked_heads(outputs, isinstance(output, Tensor), head)
+    if lowering is not None and lowering not in LOWERINGS:
+        raise DifferentiationError(
+            f"te.gradient: expected lowering= to be None, 'segments' or 'atomics', got {lowering!r}", location=user_location()
+        )
+    units = units_of([*outputs, *inputs], override or {})
+    return Gradient(outputs, inputs, heads, units, lowering)
+
+
+class Gradient(Sequence[Tensor]):
+    """The gradients, one per tensor of `wrt`, and how they came about.
+
+    `adjoints[tensor]` is the gradient by any tensor of the graph, `contributions[tensor][consumer]` the part of it that
+    `consumer` sends, `report()` a table with one row per read. `reverse` is the derivative as a program, `tensors` what its
+    names of the forward pass stand for.
+    """
+
+    def __init__(
+        self, outputs: Sequence[Tensor], wrt: Sequence[Tensor], heads: Sequence[Tensor | None], units: Mapping[Tensor, Unit], lowering: str | None
+    ) -> None:
+        self._request = (outputs, heads, units, lowering)
+        graph = Graph.of([*(h for h in heads if h is not None), *wrt, *outputs], dict(units))
+        self.tensors, self._labels = graph.known, graph.labels
+        seeds = [(tensor.key, None if given is None else given.key) for tensor, given in zip(outputs, heads, strict=True)]
+        rules = {tensor.key: _sweep_rule(unit, graph) for tensor, unit in graph.units.items()}
+        self.reverse: Reverse = reverse(graph.program, seeds, [t.key for t in wrt], rules, lowering, graph.labels)
+        self._table = lift(self.reverse.program, self.tensors)
+        self._gradients = tuple(self._table[self.reverse.adjoints[tensor.key]] for tensor in wrt)
+        self.adjoints: Mapping[Tensor, Tensor] = _Adjoints(self)
+        self.contributions: Mapping[Tensor, Mapping[Tensor, Tensor]] = _Contributions(self)
+
+    def __len__(self) -> int:
+        return len(self._gradients)
+
+    def __getitem__(self, at: Any) -> Any:
+        return self._gradients[at]
+
+    def __repr__(self) -> str:
+        return f"Gradient({', '.join(t.name for t in self._gradients)})"
+
+    def report(self) -> Report:
+        """One row per read as written, in the order in which the gradient was derived."""
+        rows = []
+        for name, received in self.reverse.received.items():
+            if name in self.tensors:
+                rows += _rows(name, received, self._labels)
+        return Report(tuple(rows))
+
+    def _adjoint(self, tensor: Tensor) -> Tensor:
+        name = self.reverse.adjoints.get(tensor.key)
+        if name is not None:
+            return self._table[name]
+        if tensor.key not in self.tensors:
+            raise DifferentiationError(
+                f"expected a tensor of the graph that was differentiated, got {getattr(tensor, 'name', tensor)!r}",
+                location=user_location(),
+                hint="gradient.adjoints has the outputs and all that they read",
+            )
+        outputs, heads, units, lowering = self._request
+        return Gradient(outputs, checked_tensors(tensor, "wrt"), heads, units, lowering)[0]
+
+    def _received(self, tensor: Tensor) -> Received:
+        self._adjoint(tensor)
+        found = self.reverse.received.get(tensor.key)
+        return found if found is not None else Received((), [])
+
+    def _contribution(self, tensor: Tensor, consumer: str) -> Tensor:
+        """A tensor for the part of an adjoint that one consumer sends."""
+        received = self._received(tensor)
+        scratch = self.reverse.workspace.scratch()
+        at = tuple(Index(axis.index) for axis in received.target)
+        terms: list[Expr] = [Access(name, at, tensor.dtype) for by, name in received.whole if by == consumer]
+        name = scratch.new_name(tensor.key, "_bar_part")
+        accumulate(tensor.key, name, received.target, [one for one in received.flows if one.consumer == consumer], terms, scratch)
+        part = Program((), (), tuple(scratch.definitions), (name,), self.reverse.program.sizes)
+        return lift(part, self._table)[name]
+
+
+class _Adjoints(Mapping[Tensor, Tensor]):
+    """The adjoints of the tensors of the graph; those that do not lie on the way to `wrt` are derived when asked for."""
+
+    def __init__(self, owner: Gradient) -> None:
+        self._owner = owner
+
+    def __getitem__(self, tensor: Tensor) -> Tensor:
+        return self._owner._adjoint(tensor)
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return (tensor for key, tensor in self._owner.tensors.items() if key in self._owner.reverse.adjoints)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+class _Contributions(Mapping[Tensor, Mapping[Tensor, Tensor]]):
+    """For each tensor the parts of its adjoint by consumer."""
+
+    def __init__(self, owner: Gradient) -> None:
+        self._owner = owner
+
+    def __getitem__(self, tensor: Tensor) -> Mapping[Tensor, Tensor]:
+        received = self._owner._received(tensor)
+        consumers = dict.fromkeys([one.consumer for one in received.flows] + [by for by, _ in received.whole])
+        return {self._owner._table[name]: self._owner._contribution(tensor, name) for name in consumers}
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return iter(self._owner.adjoints)
+
+    def __len__(self) -> int:
+        return len(self._owner.adjoints)
+
+
+def _sweep_rule(unit: Unit, graph: Graph) -> Override:
+    """A unit as a rule of the sweep."""
+
+    def rule(adjoint: str, workspace: Workspace) -> dict[str, str]:
+        head = Tensor(f"{unit.tensor.name}_bar", unit.tensor.extents, unit.tensor.dtype)
+        pairs = [(source, result) for source, result in zip(unit.inputs, unit.results(head), strict=True) if result is not None]
+        names = graph.insert([result for _, result in pairs], {head.key: adjoint}, workspace)
+        return {source.key: name for (source, _), name in zip(pairs, names, strict=True) if source.dtype.is_float}
+
+    return Override(tuple(tensor.key for tensor in unit.inputs), rule)
+
+
+def _rows(tensor: str, received: Received, labels: Mapping[str, str]) -> list[Row]:
+    grouped: dict[tuple[str, int], list] = {}
+    for one in received.flows:
+        for access in one.contribution.reads:
+            grouped.setdefault((one.consumer, id(access)), []).append((access, one))
+    rows = []
+    for (consumer, _), items in grouped.items():
+        visited: list[Domain] = []
+        read: list[Domain] = []
+        for _, one in items:
+            own = points(one.contribution.axes, one.contribution.guards)
+            read.append(own)
+            if one.gathers is None:
+                visited.append(own)
+            else:
+                visited += [points((*received.target, *g.axes), g.outer) for g in one.gathers]
+        lowerings = list(dict.fromkeys(one.lowering for _, one in items))
+        rows.append(
+            Row(
+                labels.get(tensor, tensor),
+                labels.get(consumer, consumer),
+                renamed_text(print_expr(items[0][0]), labels),
+                lowerings[0] if len(lowerings) == 1 else "pieces",
+                count_of(visited),
+                count_of(read),
+            )
+        )
+    return rows

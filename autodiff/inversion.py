@@ -1,0 +1,356 @@
+"""Scatter into gather: all the points at which a read meets a given element, as loops with exact bounds.
+
+A read `X[a(v)]` at the points v of a set D is turned around: for an element x of X, the points are the integer solutions of
+`a(v) = x` in D. Floor divisions in indices and guards become unknowns of their own (`q = e // c` is `0 <= e - c*q < c`), so that
+everything is linear. Equations with an unknown of coefficient 1 or -1 are solved by substitution, which keeps the names the
+user wrote; what is left is solved as a lattice (a particular solution, a short kernel basis, congruences on x). The free
+unknowns become reduction axes bounded by `max` of ceilings and `min` of floors, or a single value where only one is
+possible; conditions on x alone become guards outside. The innermost body runs exactly once for each read.
+
+None is the answer where an index is not affine; see `pieces` for what can be split before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from math import gcd
+
+from tensorexpr.integers import Affine, Bounds, Constraint, Domain, FloorDiv, congruent, ge, le, lt, solve_parametric
+from tensorexpr.ir import Axis, Const, Expr, Index, apply, const
+from tensorexpr.regions import affine_of, bound_constraints, constraints_of, expression_of
+from tensorexpr.traversal import fresh_name, size_names, substitute
+
+
+@dataclass(frozen=True, slots=True)
+class Gather:
+    """Where an element is read from: each original index as an expression over the element's indices and `axes`.
+
+    `outer` are conditions on the element alone, `inner` conditions inside the axes (the guards that are not affine).
+    """
+
+    values: dict[str, Expr]
+    axes: tuple[Axis, ...]
+    outer: tuple[Expr, ...]
+    inner: tuple[Expr, ...]
+    lowering: str
+
+
+def invert(
+    indices: Sequence[Expr], axes: Sequence[Axis], guards: Sequence[Expr], target: Sequence[Axis], lowering: str | None = None
+) -> Gather | None | bool:
+    """The gather at the elements `target` of the reads at `indices` for all points of `axes` where `guards` hold.
+
+    None where an index is not affine, False where nothing is ever read. `lowering` replaces the name that is found.
+    """
+    plain = _permutation(indices, axes, guards, target)
+    if plain is not None:
+        return plain
+    system = _System(axes, target)
+    for index, axis in zip(indices, target, strict=True):
+        form = affine_of(index)
+        if form is None or affine_of(axis.stop) is None:
+            return None
+        system.equate(form, system.target_name(axis))
+    for guard in guards:
+        system.restrict(guard)
+    return system.solve(lowering)
+
+
+def _permutation(indices: Sequence[Expr], axes: Sequence[Axis], guards: Sequence[Expr], target: Sequence[Axis]) -> Gather | None:
+    """The quick case: every index is an axis of its own that runs over the whole extent, and no guard is affine."""
+    own = {axis.index: axis for axis in axes}
+    values: dict[str, Expr] = {}
+    for index, axis in zip(indices, target, strict=True):
+        if not isinstance(index, Index) or index.name in values:
+            return None
+        source = own[index.name]
+        if source.start != const(0) or source.stop != axis.stop:
+            return None
+        values[index.name] = Index(axis.index)
+    if any(constraints_of(guard)[0] for guard in guards):
+        return None
+    taken = {axis.index for axis in target}
+    loops = []
+    for axis in axes:
+        if axis.index in values:
+            continue
+        name = fresh_name(axis.index, taken)
+        loops.append(Axis(name, substitute(axis.start, values), substitute(axis.stop, values)))
+        values[axis.index] = Index(name)
+    return Gather(values, tuple(loops), (), tuple(substitute(guard, values) for guard in guards), "substitute")
+
+
+class _System:
+    """The linear system of one read: unknowns, equations, constraints, and what could not be made linear."""
+
+    def __init__(self, axes: Sequence[Axis], target: Sequence[Axis]) -> None:
+        self._axes = tuple(axes)
+        self._target = tuple(target)
+        self._target_names = {axis.index: f"@{d}" for d, axis in enumerate(target)}
+        self._unknowns = [axis.index for axis in axes]
+        self._quotients: dict[FloorDiv, str] = {}
+        self._equations: list[Affine] = []
+        self._constraints: list[Constraint] = []
+        self._opaque: list[Expr] = []
+        self._raw: dict[str, Axis] = {}
+        self._simple = True
+        self._lattice = False
+        mentioned = [e for axis in (*axes, *target) for e in (axis.start, axis.stop)]
+        self._sizes = dict.fromkeys(name for e in mentioned for name in size_names(e))
+        for axis in axes:
+            found, exact = bound_constraints(axis.index, axis)
+            for constraint in found:
+                self._add(constraint)
+            if not exact:
+                self._raw[axis.index] = axis
+
+    def target_name(self, axis: Axis) -> Affine:
+        """The name of an index of the element inside the system."""
+        return Affine.of(self._target_names[axis.index])
+
+    # -- making it linear --------------------------------------------------------------------------------------------
+
+    def equate(self, form: Affine, value: Affine) -> None:
+        """Adds the equation `form == value` of one axis of the tensor."""
+        unknown = [(name, factor) for name, factor in form.terms if name in self._unknowns]
+        used = {name for equation in self._equations for name in equation.names()}
+        if form.has_division() or len(unknown) > 1 or any(abs(factor) != 1 or name in used for name, factor in unknown):
+            self._simple = False
+        self._equations.append(self._flat(form) - value)
+
+    def restrict(self, guard: Expr) -> None:
+        """Adds a condition; what is not affine stays a condition to be tested."""
+        found, exact = constraints_of(guard)
+        for name in size_names(guard):
+            self._sizes.setdefault(name)
+        for constraint in found:
+            self._add(constraint)
+        if not exact:
+            self._opaque.append(guard)
+
+    def _add(self, constraint: Constraint) -> None:
+        if constraint.is_equality:
+            self._equations.append(self._flat(constraint.expr))
+            return
+        divisions = [(atom, factor) for atom, factor in constraint.expr.terms if isinstance(atom, FloorDiv) and atom not in self._quotients]
+        if len(divisions) == 1 and abs(divisions[0][1]) == 1:
+            # e//d + r >= 0 says e + d*r >= 0; r - e//d >= 0 says d*r + d - 1 - e >= 0: no unknown is needed for the quotient.
+            atom, factor = divisions[0]
+            rest = constraint.expr - Affine.of(atom) * factor
+            scaled = rest * atom.denominator
+            self._add(ge(scaled + atom.numerator, 0) if factor > 0 else ge(scaled + (atom.denominator - 1) - atom.numerator, 0))
+            return
+        self._constraints.append(ge(self._flat(constraint.expr), 0))
+
+    def _flat(self, form: Affine) -> Affine:
+        """`form` with every floor division replaced by an unknown."""
+        result = form
+        for atom, factor in form.terms:
+            if isinstance(atom, FloorDiv):
+                result = result + (Affine.of(self._quotient(atom)) - Affine.of(atom)) * factor
+        return result
+
+    def _quotient(self, atom: FloorDiv) -> str:
+        name = self._quotients.get(atom)
+        if name is None:
+            numerator = self._flat(atom.numerator)
+            name = f"#{len(self._quotients)}"
+            self._quotients[atom] = name
+            self._unknowns.append(name)
+            rest = numerator - Affine.of(name) * atom.denominator
+            self._constraints += [ge(rest, 0), le(rest, atom.denominator - 1)]
+        return name
+
+    # -- solving -----------------------------------------------------------------------------------------------------
+
+    def solve(self, lowering: str | None) -> Gather | None | bool:
+        """The gather, False where the system has no solution."""
+        solved, left, conditions = self._substitutions()
+        parameters: list[str] = []
+        if any(any(name in self._unknowns for name in equation.names()) for equation in left):
+            names = [n for n in self._unknowns if any(equation.coefficient(n) for equation in left)]
+            rows = [[equation.coefficient(name) for name in names] for equation in left]
+            right = [Affine([(name, c) for name, c in zip(names, row, strict=True)]) - equation for row, equation in zip(rows, left, strict=True)]
+            solution = solve_parametric(rows, right)
+            if solution is None:
+                return False
+            self._lattice = True
+            parameters = [f"${k}" for k in range(len(solution.kernel))]
+            found = dict(zip(names, solution.values(parameters), strict=True))
+            solved = {name: value.substitute(found) for name, value in solved.items()} | found
+            conditions += solution.congruences
+        else:
+            conditions += [Constraint(equation, "==") for equation in left]
+        if any(condition.is_false for condition in conditions):
+            return False
+        free = [name for name in self._unknowns if name not in solved] + parameters
+        return self._loops(solved, free, [c for c in conditions if not c.is_true], lowering)
+
+    def _substitutions(self) -> tuple[dict[str, Affine], list[Affine], list[Constraint]]:
+        """Unknowns solved by equations in which they have the coefficient 1 or -1, the equations that are left, congruences.
+
+        A common factor of the unknowns of an equation is divided out first, which leaves a congruence.
+        """
+        solved: dict[str, Affine] = {}
+        conditions: list[Constraint] = []
+        left = list(self._equations)
+        while True:
+            for at, equation in enumerate(left):
+                own = [(name, equation.coefficient(name)) for name in self._unknowns if equation.coefficient(name)]
+                common = gcd(*(factor for _, factor in own))
+                if common > 1:
+                    rest = equation - Affine(own)
+                    conditions.append(congruent(rest, common))
+                    equation = Affine([(name, factor // common) for name, factor in own]) - (-rest) // common
+                    left[at] = equation
+                pivot = next((name for name, _ in own if abs(equation.coefficient(name)) == 1), None)
+                if pivot is not None:
+                    break
+            else:
+                return solved, left, conditions
+            factor = equation.coefficient(pivot)
+            value = (Affine.of(pivot) * factor - equation) * factor
+            move = {pivot: value}
+            solved = {name: form.substitute(move) for name, form in solved.items()} | {pivot: value}
+            left = [other.substitute(move) for k, other in enumerate(left) if k != at]
+
+    def _loops(self, solved: dict[str, Affine], free: list[str], conditions: list[Constraint], lowering: str | None) -> Gather | bool:
+        sizes = (*self._target_names.values(), *self._sizes)
+        known = [ge(size, 0) for size in self._sizes]
+        for axis, name in zip(self._target, self._target_names.values(), strict=True):
+            limit = affine_of(axis.stop)
+            assert limit is not None
+            known += [ge(name, 0), lt(name, limit)]
+        rows = [constraint.substitute(solved) for constraint in self._constraints]
+        loose = set(free)
+        conditions = conditions + [row for row in rows if loose.isdisjoint(row.names())]
+        rows = [row for row in rows if not loose.isdisjoint(row.names())]
+        context = Domain((), known, sizes)
+        if Domain((), [*known, *conditions], sizes).is_empty():
+            return False
+        outer = list(Domain((), conditions, sizes).gist(context).constraints)
+        context = context.constrain(*outer)
+        order = [name for name in free if name not in self._raw] + [name for name in free if name in self._raw]
+        domain = Domain(order, rows, sizes)
+        bounds = _nest(domain, order, context, bool(self._raw))
+        if bounds is None:
+            return False
+        outer += [guard for loop in bounds for guard in loop.guards]
+        return self._gather(solved, bounds, outer, context, lowering)
+
+    def _gather(self, solved: dict[str, Affine], bounds: list[Bounds], outer: list[Constraint], context: Domain, lowering: str | None) -> Gather:
+        single = {loop.name: loop.value for loop in bounds if loop.value is not None}
+        loops = [loop for loop in bounds if loop.value is None]
+        taken = {axis.index for axis in self._target} | set(self._sizes)
+        final = {name: index for index, name in self._target_names.items()}
+        for loop in loops:
+            stem = loop.name if loop.name in self._original else "t" if loop.name.startswith("$") else "q"
+            final[loop.name] = fresh_name(stem, taken)
+        determined: dict[str, Affine] = {}
+        for loop in bounds:
+            if loop.value is not None:
+                determined[loop.name] = context.constrain(*outer).simplify(loop.value.substitute(determined))
+        inside = Domain([loop.name for loop in loops], _visited(loops, determined), context.sizes).intersect(context).constrain(*outer)
+
+        def write(form: Affine) -> Expr:
+            return expression_of(form.rename(final), self._sizes)
+
+        values = {}
+        for axis in self._axes:
+            form = solved.get(axis.index, Affine.of(axis.index)).substitute(determined)
+            values[axis.index] = write(inside.simplify(form))
+        axes = []
+        for loop in loops:
+            start = _extreme("maximum", [write(-(-e.substitute(determined) // d)) for e, d in loop.lowers])
+            stop = _extreme("minimum", [write(e.substitute(determined) // d + 1) for e, d in loop.uppers])
+            raw = self._raw.get(loop.name)
+            if raw is not None:
+                start = _extreme("maximum", ([] if start is None else [start]) + _opaque_bounds(raw.start, "maximum", values))
+                stop = _extreme("minimum", ([] if stop is None else [stop]) + _opaque_bounds(raw.stop, "minimum", values))
+            assert start is not None and stop is not None
+            axes.append(Axis(final[loop.name], start, stop))
+        inner = [substitute(guard, values) for guard in self._opaque]
+        for name, axis in self._raw.items():
+            if name in solved or name in single:
+                inner += [apply("ge", values[name], substitute(axis.start, values)), apply("lt", values[name], substitute(axis.stop, values))]
+        guards = tuple(condition_of(guard, write) for guard in dict.fromkeys(outer))
+        return Gather(values, tuple(axes), guards, tuple(inner), lowering or self._tier(solved, loops, outer))
+
+    @property
+    def _original(self) -> set[str]:
+        return {axis.index for axis in self._axes}
+
+    def _tier(self, solved: dict[str, Affine], loops: list[Bounds], outer: list[Constraint]) -> str:
+        if self._simple:
+            return "substitute"
+        running = {loop.name for loop in loops}
+        fixed = all(running.isdisjoint(form.names()) for form in solved.values())
+        whole = not self._lattice and not any(guard.is_equality or guard.expr.has_division() for guard in outer)
+        return "reshape" if fixed and whole else "lattice"
+
+
+def _visited(loops: Iterable[Bounds], determined: dict[str, Affine]) -> list[Constraint]:
+    """The bounds of the loops as constraints."""
+    found = []
+    for loop in loops:
+        name = Affine.of(loop.name)
+        found += [ge(name * d, e.substitute(determined)) for e, d in loop.lowers]
+        found += [le(name * d, e.substitute(determined)) for e, d in loop.uppers]
+    return found
+
+
+def _nest(domain: Domain, order: list[str], context: Domain, open_ended: bool) -> list[Bounds] | None:
+    """Loops over the free unknowns with guards on the element alone, None where there is no point."""
+    if not order:
+        return []
+    if domain.intersect(context).is_empty():
+        return None
+    loops = domain.loops(order, context)
+    own = set(order)
+    if open_ended or all(own.isdisjoint(guard.names()) for loop in loops for guard in loop.guards):
+        return loops
+    # A condition inside the loops would be visited in vain: write all of it as bounds.
+    whole = domain.intersect(context)
+    return [whole.bounds(name, order[level + 1 :]) for level, name in enumerate(order)]
+
+
+def _extreme(op: str, candidates: list[Expr]) -> Expr | None:
+    """The maximum or minimum of all candidates."""
+    distinct = list(dict.fromkeys(candidates))
+    if not distinct:
+        return None
+    result = distinct[0]
+    for other in distinct[1:]:
+        if isinstance(result, Const) and isinstance(other, Const):
+            result = const((max if op == "maximum" else min)(int(result.value), int(other.value)))
+        else:
+            result = apply(op, result, other)
+    return result
+
+
+def _opaque_bounds(bound: Expr, op: str, values: dict[str, Expr]) -> list[Expr]:
+    """The alternatives of a bound that are not affine, over the new indices."""
+    parts = list(bound.args) if getattr(bound, "op", None) is not None and bound.op.name == op else [bound]  # type: ignore[attr-defined]
+    return [substitute(part, values) for part in parts if affine_of(part) is None]
+
+
+def condition_of(constraint: Constraint, write: Callable[[Affine], Expr]) -> Expr:
+    """A constraint as a condition: congruences as `e % m == r`, otherwise positive terms on the left."""
+    expr = constraint.expr
+    if constraint.is_equality:
+        for sign in (1, -1):
+            signed = expr * sign
+            for atom, factor in signed.terms:
+                if isinstance(atom, FloorDiv) and factor == -atom.denominator:
+                    rest = signed - atom.numerator + Affine.of(atom) * atom.denominator
+                    if rest.is_constant:
+                        left = apply("mod", write(atom.numerator), const(atom.denominator))
+                        return apply("eq", left, const(-rest.constant))
+    left = Affine([(atom, factor) for atom, factor in expr.terms if factor > 0])
+    right = left - expr
+    if constraint.is_equality:
+        return apply("eq", write(left), write(right)) if left.terms else apply("eq", write(right - right.constant), const(-right.constant))
+    if not left.terms:
+        return apply("lt", write(right - right.constant), const(1 - right.constant))
+    return apply("gt", write(left), write(right - 1)) if right.constant == 1 and right.terms else apply("ge", write(left), write(right))

@@ -1,0 +1,123 @@
+"""Reads whose index is affine only by cases, as disjoint pieces in each of which it is affine.
+
+A minimum, maximum, absolute value, sign or selection in an index, and a disjunction or negation among the guards, is split
+into its cases; each case becomes a guard. The pieces are disjoint and together are all points, so every read stands in
+exactly one. What hangs on data is not split: it stays a condition, or makes the read one that cannot be inverted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tensorexpr import dtypes
+from tensorexpr.ir import Access, Apply, Axis, Cast, Expr, apply, conjuncts, const
+from tensorexpr.regions import affine_of, constraints_of, domain_of
+from tensorexpr.traversal import bottom_up, negate, walk
+
+MOST_PIECES = 64
+
+Piece = tuple[tuple[Expr, ...], tuple[Expr, ...]]
+
+
+def split(indices: Sequence[Expr], axes: Sequence[Axis], guards: Sequence[Expr]) -> list[Piece] | None:
+    """The pieces as (indices, guards), those without points left out; None where there would be too many.
+
+    A read that is affine as it stands is one piece, unchanged.
+    """
+    done: list[Piece] = []
+    open_pieces: list[Piece] = [(tuple(indices), tuple(guards))]
+    while open_pieces:
+        piece = open_pieces.pop(0)
+        cases = _cases(*piece)
+        if cases is None:
+            done.append(piece)
+        else:
+            open_pieces = [case for case in cases if not domain_of(axes, case[1]).domain.is_empty()] + open_pieces
+        if len(done) + len(open_pieces) > MOST_PIECES:
+            return None
+    return done
+
+
+def _cases(indices: tuple[Expr, ...], guards: tuple[Expr, ...]) -> list[Piece] | None:
+    """The piece split at its first choice, None where there is none."""
+    for at, guard in enumerate(guards):
+        if constraints_of(guard)[1]:
+            continue
+        alternatives = _disjuncts(guard)
+        if alternatives is not None:
+            return [(indices, (*guards[:at], *parts, *guards[at + 1 :])) for parts in alternatives]
+    for node in _choices((*indices, *(g for g in guards if not constraints_of(g)[1]))):
+        found = []
+        for condition, value in _values(node):
+            move = lambda e, value=value: value if e == node else e  # noqa: E731
+            found.append((tuple(bottom_up(i, move) for i in indices), (condition, *(bottom_up(g, move) for g in guards))))
+        return found
+    return None
+
+
+def _choices(exprs: Iterable[Expr]) -> list[Expr]:
+    """The innermost choices whose conditions are affine, in order."""
+    found = []
+    for expr in exprs:
+        for node in walk(expr):
+            cases = _values(node)
+            if cases and all(constraints_of(condition)[1] and affine_of(value) is not None for condition, value in cases):
+                found.append(node)
+    return found
+
+
+def _values(node: Expr) -> list[tuple[Expr, Expr]]:
+    """The cases of a choice between integers as (condition, value)."""
+    zero = const(0)
+    if isinstance(node, Cast) and node.dtype is dtypes.int64 and node.arg.dtype.is_bool:
+        return [(node.arg, const(1)), (negate(node.arg), zero)]
+    if not isinstance(node, Apply) or node.dtype is not dtypes.int64:
+        return []
+    match node.op.name:
+        case "minimum" | "maximum":
+            a, b = node.args
+            first, second = ("le", "gt") if node.op.name == "minimum" else ("ge", "lt")
+            return [(apply(first, a, b), a), (apply(second, a, b), b)]
+        case "abs":
+            (a,) = node.args
+            return [(apply("ge", a, zero), a), (apply("lt", a, zero), apply("neg", a))]
+        case "sign":
+            (a,) = node.args
+            return [(apply("gt", a, zero), const(1)), (apply("eq", a, zero), zero), (apply("lt", a, zero), const(-1))]
+        case "where":
+            condition, a, b = node.args
+            return [(condition, a), (negate(condition), b)]
+    return []
+
+
+def _disjuncts(guard: Expr) -> list[tuple[Expr, ...]] | None:
+    """Disjoint alternatives that together are a guard over indices, None where it is none or hangs on data."""
+    if not isinstance(guard, Apply) or any(isinstance(node, Access) or node.dtype.is_float for node in walk(guard)):
+        return None
+    match guard.op.name:
+        case "and":
+            return [tuple(conjuncts(guard))]
+        case "or":
+            a, b = guard.args
+            return [(a,), (negate(a), b)]
+        case "xor":
+            a, b = guard.args
+            return [(a, negate(b)), (negate(a), b)]
+        case "ne" if guard.args[0].dtype.is_bool:
+            return _disjuncts(apply("xor", *guard.args))
+        case "eq" if guard.args[0].dtype.is_bool:
+            a, b = guard.args
+            return [(a, b), (negate(a), negate(b))]
+        case "ne" if guard.args[0].dtype.is_integer:
+            return [(apply("lt", *guard.args),), (apply("gt", *guard.args),)]
+        case "invert":
+            inner = guard.args[0]
+            if isinstance(inner, Apply) and inner.op.name == "and":
+                a, b = inner.args
+                return [(negate(a),), (a, negate(b))]
+            if isinstance(inner, Apply) and inner.op.name == "or":
+                return [tuple(negate(part) for part in inner.args)]
+            if isinstance(inner, Apply) and inner.op.name in ("xor", "eq", "ne"):
+                other = {"xor": "eq", "eq": "ne", "ne": "eq"}[inner.op.name]
+                return [(apply(other, *inner.args),)]
+    return None

@@ -1,0 +1,253 @@
+"""Reverse mode on programs: definitions are walked backwards, and every read sends its adjoint to the tensor it read.
+
+The adjoint of a tensor is complete when all its readers are done; it is then one definition, the sum of what its readers
+sent (`accumulate`). Tensors that do not lie between the outputs and `wrt` are not visited. The walk is a loop, so chains
+of any length work, and its result is an ordinary program: it can be differentiated again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tensorexpr.autodiff.accumulate import Flow, accumulate, axes_of, flow
+from tensorexpr.autodiff.contributions import Contribution, ExpressionAdjoint
+from tensorexpr.autodiff.scans import expand_reduction, reverse_scan
+from tensorexpr.autodiff.scatters import scattered_adjoint
+from tensorexpr.autodiff.workspace import Place, Workspace
+from tensorexpr.ir import (
+    Access,
+    Axis,
+    Const,
+    Define,
+    Definition,
+    Expr,
+    Index,
+    Program,
+    Reduce,
+    Scan,
+    Scatter,
+)
+from tensorexpr.traversal import expressions, walk
+
+Rule = Callable[[str, Workspace], Mapping[str, str]]
+"""A rule in place of a derivative: given the name of the adjoint of the tensor, adds definitions to the workspace and gives
+for each input the name of what it receives."""
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """A rule for one tensor; nothing flows to what it reads but to `inputs`, all of which come before it."""
+
+    inputs: tuple[str, ...]
+    rule: Rule
+
+
+@dataclass(slots=True)
+class Received:
+    """What one tensor received: the axes of its adjoint, a flow per contribution, and tensors added whole, by consumer."""
+
+    target: tuple[Axis, ...]
+    flows: list[Flow]
+    whole: list[tuple[str, str]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Reverse:
+    """The derivative: `program` (the forward definitions, then the derived ones; outputs are the adjoints of `wrt`).
+
+    `adjoints` gives the name of the adjoint of every tensor on the way, `received` what it is the sum of.
+    """
+
+    program: Program
+    adjoints: dict[str, str]
+    received: dict[str, Received]
+    workspace: Workspace
+
+
+def reverse(
+    program: Program,
+    outputs: Iterable[tuple[str, str | None]],
+    wrt: Sequence[str],
+    override: Mapping[str, Override] | None = None,
+    lowering: str | None = None,
+    labels: Mapping[str, str] | None = None,
+    taken: set[str] | None = None,
+) -> Reverse:
+    """The adjoints of `wrt` for `outputs`, pairs of a name and the name of the head (None: the number 1, for a scalar).
+
+    `lowering` ("segments" or "atomics") forces that form on every read; `labels` gives the names that new tensors are
+    made of, `taken` names to stay clear of. All tensors are floating, heads have the types of their outputs; the caller
+    has checked that.
+    """
+    rules = {} if override is None else override
+    workspace = Workspace.behind(program, labels, taken)
+    sweep = Sweep(workspace, active_tensors(program.definitions, wrt, rules), lowering)
+    for name, head in outputs:
+        sweep.seed(name, head)
+    for definition in reversed(program.definitions):
+        names = [name for name, _ in definition.results]
+        custom = next((name for name in names if name in rules), None)
+        if custom is None:
+            sweep.visit(definition)
+        elif sweep.reached(names):
+            sweep.apply_rule(custom, rules[custom])
+    adjoints = {name: sweep.finish(name) for name in dict.fromkeys(wrt)}
+    derived = Program(
+        program.inputs, program.constants, (*program.definitions, *workspace.definitions), tuple(adjoints[n] for n in wrt), program.sizes
+    )
+    return Reverse(derived, sweep.names, sweep.received, workspace)
+
+
+def active_tensors(definitions: Iterable[Definition], wrt: Iterable[str], rules: Mapping[str, Override] | None = None) -> dict[str, None]:
+    """The floating tensors whose values change with `wrt`."""
+    active = dict.fromkeys(wrt)
+    for definition in definitions:
+        own = [rules[name] for name, _ in definition.results if rules is not None and name in rules]
+        sources = own[0].inputs if own else float_reads(definition)
+        if any(name in active for name in sources):
+            active.update((name, None) for name, type_ in definition.results if type_.dtype.is_float)
+    return active
+
+
+def float_reads(definition: Definition) -> list[str]:
+    """The floating tensors that a definition reads (of a scan: from outside and as initial states)."""
+    found = [node.tensor for e in expressions(definition) for node in walk(e) if isinstance(node, Access) and node.dtype.is_float]
+    return [*definition.inits, *found] if isinstance(definition, Scan) else found
+
+
+class Sweep:
+    """The backward walk: what each tensor has received so far, and the adjoints that are finished."""
+
+    def __init__(self, workspace: Workspace, active: dict[str, None], lowering: str | None) -> None:
+        self.workspace = workspace
+        self.active = active
+        self.lowering = lowering
+        self.received: dict[str, Received] = {}
+        self.names: dict[str, str] = {}
+        self._pending: dict[str, list[tuple[str, Contribution]]] = {}
+        self._seeds: dict[str, list[str | None]] = {}
+        self._whole: dict[str, list[tuple[str, str]]] = {}
+        self._values: dict[str, Callable[[tuple[Expr, ...]], Expr]] = {}
+        self._definitions: dict[str, Definition] = {}
+        self._expanded: list[Definition] = []
+        self.owners: dict[str, str] = {}
+
+    # -- sending -----------------------------------------------------------------------------------------------------
+
+    def seed(self, tensor: str, head: str | None) -> None:
+        """An output: `tensor` receives the tensor `head`, or 1."""
+        if tensor in self.active:
+            self._seeds.setdefault(tensor, []).append(head)
+
+    def send(self, consumer: str, contributions: Iterable[Contribution]) -> None:
+        """What the definition `consumer` sends to the tensors it reads."""
+        consumer = self.owners.get(consumer, consumer)
+        for one in contributions:
+            self._pending.setdefault(one.access.tensor, []).append((consumer, one))
+
+    def activate(self, definitions: Iterable[Definition]) -> None:
+        """Makes the results of further definitions active where they read active tensors."""
+        self.active.update(active_tensors(definitions, self.active))
+
+    def send_whole(self, consumer: str, tensor: str, value: str) -> None:
+        """Sends the tensor called `value`, element by element, to `tensor`."""
+        if tensor in self.active:
+            self._whole.setdefault(tensor, []).append((consumer, value))
+
+    def reached(self, names: Iterable[str]) -> bool:
+        """Whether one of the tensors has received anything."""
+        return any(name in self._pending or name in self._seeds or name in self._whole for name in names)
+
+    # -- receiving ---------------------------------------------------------------------------------------------------
+
+    def adjoint(self, tensor: str) -> Callable[[tuple[Expr, ...]], Expr]:
+        """Reads the finished adjoint of a tensor at indices."""
+        found = self._values.get(tensor)
+        if found is None:
+            found = self._finished(tensor)
+            self._values[tensor] = found
+        return found
+
+    def _finished(self, tensor: str) -> Callable[[tuple[Expr, ...]], Expr]:
+        dtype = self.workspace.types[tensor].dtype
+        seeds = self._seeds.pop(tensor, [])
+        whole = self._whole.pop(tensor, [])
+        pending = self._pending.pop(tensor, [])
+        target = axes_of(tensor, self.workspace, self._definitions.get(tensor), [c for _, c in pending])
+        flows = [flow(consumer, one, target, self.lowering) for consumer, one in pending]
+        self.received[tensor] = Received(target, flows, whole)
+        at = tuple(Index(axis.index) for axis in target)
+        sources = [*seeds, *(name for _, name in whole)]
+        if not flows and len(sources) == 1:
+            if sources[0] is None:
+                return lambda indices: Const(1, dtype)
+            name = sources[0]
+        elif not flows and not sources:
+            name = self.workspace.zeros(tensor, "_bar")
+        else:
+            name = self.workspace.new_name(tensor, "_bar")
+            terms = [Const(1, dtype) if source is None else Access(source, at, dtype) for source in sources]
+            accumulate(tensor, name, target, flows, terms, self.workspace)
+        self.names[tensor] = name
+        return lambda indices: Access(name, indices, dtype)
+
+    def finish(self, tensor: str) -> str:
+        """The name of the adjoint of a tensor, which becomes a definition where it is just the number 1."""
+        read = self.adjoint(tensor)
+        if tensor not in self.names:
+            name = self.workspace.new_name(tensor, "_bar")
+            target = self.received[tensor].target
+            self.workspace.add(Define(name, target, read(tuple(Index(axis.index) for axis in target))))
+            self.names[tensor] = name
+            dtype = self.workspace.types[tensor].dtype
+            self._values[tensor] = lambda indices: Access(name, indices, dtype)
+        return self.names[tensor]
+
+    # -- definitions -------------------------------------------------------------------------------------------------
+
+    def visit(self, definition: Definition) -> None:
+        """Sends on what the results of a definition have received."""
+        names = [name for name, _ in definition.results]
+        if not self.reached(names):
+            return
+        for name in names:
+            self._definitions[name] = definition
+        match definition:
+            case Define():
+                self._visit_define(definition)
+            case Scatter():
+                seed, place = scattered_adjoint(definition, self.adjoint(definition.name), self.workspace)
+                adjoint = self._expression(definition.name, len(place.axes))
+                self.send(definition.name, adjoint.contributions(definition.value, seed, place))
+            case Scan():
+                reverse_scan(definition, self)
+        while self._expanded:
+            self.visit(self._expanded.pop())
+
+    def _visit_define(self, definition: Define) -> None:
+        at = tuple(Index(axis.index) for axis in definition.axes)
+        seed = self.adjoint(definition.name)(at)
+        whole = Access(definition.name, at, definition.value.dtype)
+        adjoint = self._expression(definition.name, len(definition.axes))
+        self.send(definition.name, adjoint.contributions(definition.value, seed, Place(definition.axes), whole))
+
+    def _expression(self, owner: str, outer: int) -> ExpressionAdjoint:
+        def expand(node: Reduce, place: Place) -> Expr:
+            value, scan = expand_reduction(node, place, self.workspace, owner)
+            if scan.names[0] not in self.active:
+                self.active.update(dict.fromkeys(scan.names))
+                self.owners.update((name, self.owners.get(owner, owner)) for name in scan.names)
+                self._expanded.append(scan)
+            return value
+
+        return ExpressionAdjoint(self.workspace, owner, self.active, outer, expand)
+
+    def derive(self, program: Program, outputs: Iterable[tuple[str, str | None]], wrt: Sequence[str]) -> Reverse:
+        """The derivative of a part of the program, with names that nothing here has."""
+        return reverse(program, outputs, wrt, lowering=self.lowering, taken=self.workspace.taken)
+
+    def apply_rule(self, tensor: str, override: Override) -> None:
+        """Sends what a rule says in place of the derivative."""
+        for source, value in override.rule(self.finish(tensor), self.workspace).items():
+            self.send_whole(tensor, source, value)

@@ -1,0 +1,325 @@
+"""Recurrences backwards, and reductions by a user's combiner as recurrences.
+
+The states of a scan are its result, so they are stored already. Backwards a second scan runs from the last step to the
+first and carries the adjoint of the state; its body is the derivative of the body of the first, which it computes again at
+each step from the stored state. What the body reads from outside receives its adjoint from all steps at once: the body,
+written as definitions over (step, ...), is swept like any other definitions, so these reads become gathers.
+
+A reduction by a user's combiner is the scan that folds its values one after the other; its partial results are stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tensorexpr.autodiff.batching import batch, fresh_axes, index_names
+from tensorexpr.autodiff.workspace import Place, Workspace, hull_of, plain_axes, shifted
+from tensorexpr.errors import DifferentiationError
+from tensorexpr.ir import (
+    Access,
+    Axis,
+    Combiner,
+    Const,
+    Define,
+    Definition,
+    Expr,
+    Index,
+    Input,
+    Param,
+    Program,
+    Reduce,
+    Scan,
+    Scatter,
+    TensorType,
+    apply,
+    conjunction,
+    const,
+)
+from tensorexpr.traversal import bottom_up, free_names, fresh_name, map_expressions, reads, substitute, walk
+
+if TYPE_CHECKING:
+    from tensorexpr.autodiff.reverse import Sweep
+
+# ------------------------------------------------------------------------------------------------------------ steps
+
+
+def fold_steps(axes: tuple[Axis, ...], place: Place, step: Expr) -> tuple[Expr, dict[str, Expr], list[Expr]] | None:
+    """Reduction axes as one row-major sequence: its length, each index as a function of `step`, conditions for a point.
+
+    None where an axis has no bound that holds at every point of `place`.
+    """
+    inner = place.under(axes)
+    extents, lows, conditions = [], [], []
+    for axis in axes:
+        fixed = not free_names(axis.start) and not free_names(axis.stop)
+        if fixed and not any(isinstance(node, Access) for bound in (axis.start, axis.stop) for node in walk(bound)):
+            extents.append(axis.stop if axis.start == const(0) else apply("sub", axis.stop, axis.start))
+            lows.append(axis.start)
+            continue
+        hull = hull_of(axis, inner)
+        if hull is None:
+            return None
+        low, stop = hull
+        extents.append(shifted(stop, -low))
+        lows.append(const(low))
+        conditions += [apply("ge", Index(axis.index), axis.start), apply("lt", Index(axis.index), axis.stop)]
+    length = extents[0]
+    for extent in extents[1:]:
+        length = apply("mul", length, extent)
+    values: dict[str, Expr] = {}
+    rest = step
+    for axis, extent, low in reversed(list(zip(axes, extents, lows, strict=True))):
+        own = rest if axis is axes[0] else apply("mod", rest, extent)
+        rest = rest if axis is axes[0] else apply("floordiv", rest, extent)
+        values[axis.index] = own if low == const(0) else apply("add", own, low)
+    return length, values, [substitute(condition, values) for condition in conditions]
+
+
+def expand_reduction(node: Reduce, place: Place, workspace: Workspace, owner: str) -> tuple[Expr, Scan]:
+    """A read of the last state of the scan that folds the values of `node`, and that scan (added to the workspace)."""
+    around, guards, offsets = workspace.hull(node, place)
+    taken = {axis.index for axis in place.axes} | {n.name for v in node.values for n in walk(v) if isinstance(n, Index)}
+    taken |= {axis.index for v in (node, *node.values) for n in walk(v) if isinstance(n, Reduce) for axis in n.axes}
+    step = Index(fresh_name("t", taken))
+    steps = fold_steps(node.axes, place, step) if around is not None else None
+    if around is None or steps is None:
+        raise DifferentiationError(
+            f"expected a reduction by {node.combiner.name!r} over axes with bounds known beforehand", term=owner, hint="use a `where` instead"
+        )
+    length, values, conditions = steps
+    shift = {a.index: shifted(Index(a.index), offset) for a, offset in zip(around, offsets, strict=True) if offset}
+
+    def here(expr: Expr) -> Expr:
+        return substitute(substitute(expr, values), shift)
+
+    at = tuple(Index(axis.index) for axis in around)
+    names = tuple(workspace.new_name(owner, f"_{node.combiner.name}") for _ in node.values)
+    states = tuple(
+        (workspace.new_name(name, "_state"), TensorType(tuple(a.stop for a in around), value.dtype)) for name, value in zip(names, node.values, strict=True)
+    )
+    inits, body, nexts = [], [], []
+    for name, identity in zip(names, node.combiner.identity, strict=True):
+        inits.append(workspace.new_name(name, "_init"))
+        workspace.add(Define(inits[-1], around, identity))
+    left = {p.name: Access(state, at, p.dtype) for p, (state, _) in zip(node.combiner.left, states, strict=True)}
+    right = {p.name: here(value) for p, value in zip(node.combiner.right, node.values, strict=True)}
+    tests = [*guards, *(substitute(c, shift) for c in conditions), *(() if node.where is None else (here(node.where),))]
+    for name, result, (state, _) in zip(names, node.combiner.results, states, strict=True):
+        value = bottom_up(result, lambda e: {**left, **right}.get(e.name, e) if isinstance(e, Param) else e)
+        if tests:
+            value = apply("where", conjunction(tests), value, Access(state, at, value.dtype))
+        nexts.append(workspace.new_name(name, "_next"))
+        body.append(Define(nexts[-1], around, value))
+    scan = Scan(names, length, step.name, states, tuple(inits), tuple(body), tuple(nexts))
+    workspace.add(scan)
+    dtype = node.values[node.component].dtype
+    read_at = tuple(shifted(Index(a.index), -offset) for a, offset in zip(around, offsets, strict=True))
+    last = Access(names[node.component], (apply("sub", length, const(1)), *read_at), dtype)
+    if isinstance(length, Const):
+        return (last if length.value > 0 else node.combiner.identity[node.component]), scan
+    return apply("where", apply("gt", length, const(0)), last, node.combiner.identity[node.component]), scan
+
+
+# -------------------------------------------------------------------------------------------------------- backwards
+
+
+def reverse_scan(scan: Scan, sweep: Sweep) -> None:
+    """Sends what the results of a scan received to its initial states and to all that its body reads."""
+    workspace = sweep.workspace
+    floating = [c for c, (_, type_) in enumerate(scan.states) if type_.dtype.is_float]
+    heads = {c: sweep.adjoint(scan.names[c]) for c in floating}
+    scan = renamed_scan(scan, workspace)
+    backward = _backward_scan(scan, heads, sweep)
+    steps = fresh_axes([(scan.step, scan.length)], [*scan.body])
+    for c in floating:
+        _send_to_init(scan, c, backward[c], sweep)
+    if any(name in sweep.active for inner in scan.body for name in reads(inner)):
+        _sweep_steps(scan, steps[0], heads, backward, sweep)
+
+
+def renamed_scan(scan: Scan, workspace: Workspace) -> Scan:
+    """The scan with fresh names for its states and body (copies of the body will stand beside it)."""
+    names = {name: workspace.new_name(name, "_again") for name, _ in scan.states}
+
+    def rename(definition: Definition) -> Definition:
+        for name, _ in definition.results:
+            names[name] = workspace.new_name(name, "_again")
+        if isinstance(definition, Scan):
+            for name, _ in definition.states:
+                names[name] = workspace.new_name(name, "_again")
+            body = tuple(rename(inner) for inner in definition.body)
+            return replace(
+                definition,
+                names=tuple(names[n] for n in definition.names),
+                length=definition.length,
+                states=tuple((names[n], t) for n, t in definition.states),
+                inits=tuple(names.get(n, n) for n in definition.inits),
+                body=body,
+                nexts=tuple(names[n] for n in definition.nexts),
+            )
+        moved = map_expressions(definition, lambda e: bottom_up(e, _renaming(names)))
+        return replace(moved, name=names[definition.name])
+
+    body = tuple(rename(inner) for inner in scan.body)
+    return replace(
+        scan, states=tuple((names[n], t) for n, t in scan.states), body=body, nexts=tuple(names.get(n, n) for n in scan.nexts)
+    )
+
+
+def _renaming(names: dict[str, str]) -> Callable[[Expr], Expr]:
+    return lambda node: replace(node, tensor=names[node.tensor]) if isinstance(node, Access) and node.tensor in names else node
+
+
+def before(scan: Scan, c: int, step: Expr, indices: tuple[Expr, ...]) -> Expr:
+    """State `c` before a step: what the step before left, or the initial state."""
+    dtype = scan.states[c][1].dtype
+    first = Access(scan.inits[c], indices, dtype)
+    if scan.length == const(1):
+        return first
+    earlier = Access(scan.names[c], (apply("sub", step, const(1)), *indices), dtype)
+    return apply("where", apply("gt", step, const(0)), earlier, first)
+
+
+def _backward_scan(scan: Scan, heads: dict[int, Callable[[tuple[Expr, ...]], Expr]], sweep: Sweep) -> dict[int, str]:
+    """Adds the scan of the adjoints of the states; gives its result for each floating state.
+
+    Entry u of a result is the adjoint of the state before step `length - 1 - u`.
+    """
+    workspace = sweep.workspace
+    label = {c: workspace.new_name(scan.names[c], "_back") for c in heads}
+    states, inits, seeds, totals = [], [], {}, []
+    taken = index_names(scan.body) | {scan.step}
+    u = fresh_name("u", taken)
+    step = apply("sub", apply("sub", scan.length, const(1)), Index(u))
+    inputs = []
+    for c, head in heads.items():
+        type_ = scan.states[c][1]
+        state, init, total = (workspace.new_name(label[c], suffix) for suffix in ("_state", "_init", "_total"))
+        axes = plain_axes(type_, workspace.sizes, taken)
+        at = tuple(Index(axis.index) for axis in axes)
+        workspace.add(Define(init, axes, Const(0, type_.dtype)))
+        totals.append(Define(total, axes, apply("add", Access(state, at, type_.dtype), head((step, *at)))))
+        states.append((state, type_))
+        inits.append(init)
+        inputs.append(Input(total, type_))
+        seeds[c] = total
+    outside = [Input(name, workspace.types[name]) for inner in scan.body for name in reads(inner) if name in workspace.types]
+    own = [Input(name, type_) for name, type_ in scan.states]
+    program = Program(tuple({i.name: i for i in [*inputs, *own, *outside]}.values()), (), scan.body, (), ())
+    wrt = [scan.states[c][0] for c in heads]
+    outputs = [(scan.nexts[c], total) for c, total in seeds.items()]
+    derived = sweep.derive(program, outputs, wrt)
+    state_of = {name: c for c, (name, _) in enumerate(scan.states)}
+
+    def place(node: Expr) -> Expr:
+        if isinstance(node, Access) and node.tensor in state_of:
+            return before(scan, state_of[node.tensor], Index(scan.step), node.indices)
+        return node
+
+    body: list[Definition] = [*totals]
+    for inner in _live(derived.program.definitions, derived.program.outputs):
+        body.append(map_expressions(inner, lambda e: substitute(bottom_up(e, place), {scan.step: step})))
+    nexts = []
+    for c, name in zip(heads, derived.program.outputs, strict=True):
+        if any(name == result for inner in body for result, _ in inner.results):
+            nexts.append(name)
+            continue
+        type_ = scan.states[c][1]  # the adjoint is one of the totals, or of the inputs: give it a name in the body
+        axes = plain_axes(type_, workspace.sizes)
+        nexts.append(workspace.new_name(label[c], "_next"))
+        body.append(Define(nexts[-1], axes, Access(name, tuple(Index(axis.index) for axis in axes), type_.dtype)))
+    workspace.add(Scan(tuple(label.values()), scan.length, u, tuple(states), tuple(inits), tuple(body), tuple(nexts)))
+    return label
+
+
+def _live(definitions: tuple[Definition, ...], outputs: tuple[str, ...]) -> list[Definition]:
+    """The definitions that the outputs need."""
+    needed = set(outputs)
+    kept = []
+    for definition in reversed(definitions):
+        if any(name in needed for name, _ in definition.results):
+            needed.update(reads(definition))
+            kept.append(definition)
+    return list(reversed(kept))
+
+
+def _send_to_init(scan: Scan, c: int, backward: str, sweep: Sweep) -> None:
+    """The initial state receives the adjoint of the state before the first step."""
+    if scan.inits[c] not in sweep.active:
+        return
+    type_ = scan.states[c][1]
+    axes = plain_axes(type_, sweep.workspace.sizes)
+    last = Access(backward, (apply("sub", scan.length, const(1)), *(Index(axis.index) for axis in axes)), type_.dtype)
+    value: Expr = last
+    if not isinstance(scan.length, Const):
+        value = apply("where", apply("gt", scan.length, const(0)), last, Const(0, type_.dtype))
+    elif scan.length.value <= 0:
+        value = Const(0, type_.dtype)
+    name = sweep.workspace.new_name(scan.inits[c], "_bar")
+    sweep.workspace.add(Define(name, axes, value))
+    sweep.send_whole(scan.names[0], scan.inits[c], name)
+
+
+def _sweep_steps(scan: Scan, step: Axis, heads: dict[int, Callable[[tuple[Expr, ...]], Expr]], backward: dict[int, str], sweep: Sweep) -> None:
+    """The body over all steps at once, swept for what it reads from outside."""
+    workspace = sweep.workspace
+    t = Index(step.index)
+    states: dict[str, str] = {}
+    batched: dict[str, int] = {}
+    for c, (state, type_) in enumerate(scan.states):
+        axes = plain_axes(type_, workspace.sizes)
+        states[state] = workspace.new_name(scan.names[c], "_before")
+        batched[states[state]] = 0
+        value = before(scan, c, t, tuple(Index(axis.index) for axis in axes))
+        workspace.add(Define(states[state], (step, *axes), value))
+    renamed = [map_expressions(d, lambda e: bottom_up(e, _renaming(states))) for d in scan.body]
+    renamed = [map_expressions(d, lambda e: substitute(e, {scan.step: t})) for d in renamed]
+    if any(isinstance(d, Scan) for d in renamed):
+        renamed = [replace(d, inits=tuple(states.get(n, n) for n in d.inits)) if isinstance(d, Scan) else d for d in renamed]
+    steps = batch(renamed, (step,), batched, workspace.types, lambda name: workspace.new_name(name, "_steps"))
+    again = {name: workspace.new_name(name, "_steps") for d in steps for name, _ in d.results}
+    unrolled = [_with_names(d, again) for d in steps]
+    for definition in unrolled:
+        workspace.add(definition)
+    sweep.activate(unrolled)
+    sweep.owners.update((name, sweep.owners.get(scan.names[0], scan.names[0])) for d in unrolled for name, _ in d.results)
+    last = apply("sub", scan.length, const(1))
+    for c, head in heads.items():
+        type_ = scan.states[c][1]
+        axes = plain_axes(type_, workspace.sizes)
+        at = tuple(Index(axis.index) for axis in axes)
+        value = head((t, *at))
+        if scan.length != const(1):
+            later = Access(backward[c], (apply("sub", apply("sub", scan.length, const(2)), t), *at), type_.dtype)
+            value = apply("add", value, apply("where", apply("lt", t, last), later, Const(0, type_.dtype)))
+        name = workspace.new_name(scan.names[c], "_after_bar")
+        workspace.add(Define(name, (step, *axes), value))
+        target = again.get(scan.nexts[c], states.get(scan.nexts[c], scan.nexts[c]))
+        if target in again.values():
+            sweep.send_whole(scan.names[0], target, name)
+        elif target in sweep.active:
+            _send_over_steps(scan, target, name, step, axes, sweep)
+    for definition in reversed(unrolled):
+        sweep.visit(definition)
+
+
+def _send_over_steps(scan: Scan, tensor: str, value: str, step: Axis, axes: tuple[Axis, ...], sweep: Sweep) -> None:
+    """A tensor from outside that is itself the next state receives the sum over all steps."""
+    dtype = sweep.workspace.types[tensor].dtype
+    read = Access(value, (Index(step.index), *(Index(axis.index) for axis in axes)), dtype)
+    name = sweep.workspace.new_name(tensor, "_bar")
+    sweep.workspace.add(Define(name, axes, Reduce(Combiner("sum"), (read,), (step,))))
+    sweep.send_whole(scan.names[0], tensor, name)
+
+
+def _with_names(definition: Definition, names: dict[str, str]) -> Definition:
+    """The definition with its result and all it reads renamed."""
+    moved = map_expressions(definition, lambda e: bottom_up(e, _renaming(names)))
+    match moved:
+        case Scan():
+            return replace(moved, names=tuple(names[n] for n in moved.names), inits=tuple(names.get(n, n) for n in moved.inits))
+        case Define() | Scatter():
+            return replace(moved, name=names[moved.name])
+    raise AssertionError(type(moved))

@@ -1,0 +1,155 @@
+"""Units: tensors that are differentiated by a rule of their own, given by `override=` or by the op that made them.
+
+A rule is a function of tensors of the language, `rule(output, inputs, head) -> list`. It is called once, with a stand-in for
+the head, and the tensors that it gives become definitions of the derivative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tensorexpr.autodiff.arguments import text_of
+from tensorexpr.autodiff.workspace import Workspace
+from tensorexpr.errors import DifferentiationError, user_location
+from tensorexpr.ir import Access, Expr, Program
+from tensorexpr.language import Tensor, program_of
+from tensorexpr.language.renaming import ProgramRenaming, local_names
+from tensorexpr.text import print_type
+
+Rule = Callable[[Tensor, Sequence[Tensor], Tensor], Sequence[Tensor | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """The rule of `tensor`, and the inputs to which it sends."""
+
+    tensor: Tensor
+    inputs: tuple[Tensor, ...]
+    rule: Rule
+
+    def results(self, head: Tensor) -> list[Tensor | None]:
+        """What the rule gives for a head: checked to be a tensor of its shape and dtype for each input, or None."""
+        return _checked(self, self.rule(self.tensor, list(self.inputs), head))
+
+
+def units_of(roots: Sequence[Tensor], override: Mapping[Tensor, Any]) -> dict[Tensor, Unit]:
+    """The tensors of the graph that have a rule, by `override` or of their own, each after those it is made of."""
+    for tensor, given in override.items():
+        rule = given[1] if isinstance(given, tuple) and len(given) == 2 else given
+        if not isinstance(tensor, Tensor) or not callable(rule):
+            raise DifferentiationError(
+                f"expected override= to map tensors to rules, got {tensor!r}: {given!r}",
+                location=user_location(),
+                hint="override={C: rule} or {C: ([A, B], rule)} with rule(output, inputs, head) -> list of gradients",
+            )
+        if tensor.definition is None:
+            raise DifferentiationError(
+                f"expected override= for computed tensors, got {tensor.name}, which is given", term=text_of(tensor), location=user_location()
+            )
+    found: dict[Tensor, Unit] = {}
+    done: set[Tensor] = set()
+    stack = [(root, False) for root in reversed(roots)]
+    while stack:
+        tensor, ready = stack.pop()
+        if ready:
+            unit = _unit(tensor, override)
+            if unit is not None:
+                found[tensor] = unit
+            continue
+        if tensor in done:
+            continue
+        done.add(tensor)
+        unit = _unit(tensor, override)
+        stack.append((tensor, True))
+        stack.extend((source, False) for source in reversed((*tensor.sources, *(() if unit is None else unit.inputs))))
+    for tensor in override:
+        if tensor not in done:
+            raise DifferentiationError(
+                f"expected override= for tensors of the graph, got {tensor.name}, which the outputs do not depend on",
+                term=text_of(tensor),
+                location=tensor.location or user_location(),
+            )
+    return found
+
+
+def _unit(tensor: Tensor, override: Mapping[Tensor, Any]) -> Unit | None:
+    given = override.get(tensor, tensor.unit)
+    if given is None:
+        return None
+    if isinstance(given, tuple):
+        return Unit(tensor, tuple(given[0]), given[1])
+    return Unit(tensor, tuple(tensor.sources), given)
+
+
+def _checked(unit: Unit, given: Any) -> list[Tensor | None]:
+    tensor = unit.tensor
+    results = [given] if isinstance(given, Tensor) else list(given) if isinstance(given, Sequence) else None
+    if results is None or len(results) != len(unit.inputs):
+        raise DifferentiationError(
+            f"expected the rule of {tensor.name} to give {len(unit.inputs)} gradients, got {given!r}" if results is None else
+            f"expected the rule of {tensor.name} to give {len(unit.inputs)} gradients, got {len(results)}",
+            term=text_of(tensor),
+            location=tensor.location or user_location(),
+            hint=f"one for each of {', '.join(t.name for t in unit.inputs)}; None where nothing flows",
+        )  # fmt: skip
+    for source, result in zip(unit.inputs, results, strict=True):
+        if result is None:
+            continue
+        if not isinstance(result, Tensor) or result.extents != source.extents or result.dtype is not source.dtype:
+            got = print_type(result.type) if isinstance(result, Tensor) else repr(result)
+            raise DifferentiationError(
+                f"expected the rule of {tensor.name} to give {print_type(source.type)} for {source.name}, got {got}",
+                term=text_of(tensor),
+                location=tensor.location or user_location(),
+            )
+    return results
+
+
+def tensors_of(roots: Sequence[Tensor]) -> dict[str, Tensor]:
+    """All tensors of a graph by key."""
+    found: dict[str, Tensor] = {}
+    stack = list(reversed(roots))
+    while stack:
+        tensor = stack.pop()
+        if tensor.key not in found:
+            found[tensor.key] = tensor
+            stack.extend(reversed(tensor.sources))
+    return found
+
+
+@dataclass(slots=True)
+class Graph:
+    """The graph of some tensors as a program under their keys, with the units in it; `known` grows with what rules read."""
+
+    program: Program
+    known: dict[str, Tensor]
+    labels: dict[str, str]
+    units: dict[Tensor, Unit]
+
+    @classmethod
+    def of(cls, roots: Sequence[Tensor], units: dict[Tensor, Unit]) -> Graph:
+        """The graph in an order in which the inputs of each unit come before it."""
+        ordered = [*(tensor for unit in units.values() for tensor in unit.inputs), *roots]
+        program = program_of(ordered, keys=True)
+        known = tensors_of(ordered)
+        labels = {key: tensor.name for key, tensor in known.items()}
+        labels |= {name: name.rpartition("__")[0] or name for d in program.definitions for name in local_names(d)}
+        return cls(program, known, labels, units)
+
+    def insert(self, wanted: Sequence[Tensor], names: Mapping[str, str], workspace: Workspace) -> list[str]:
+        """Adds definitions for `wanted` to the workspace, as far as it has none; gives their names. `names` replaces keys."""
+        names = dict(names)
+        tensors = tensors_of(wanted)
+        for key, tensor in tensors.items():
+            if tensor.definition is None and key not in names and key not in workspace.types:
+                self.known[key] = tensor
+                workspace.types[key] = tensor.type
+        for definition in program_of(wanted, keys=True).definitions:
+            if all(name in workspace.types for name, _ in definition.results):
+                continue
+            for name in (*(name for name, _ in definition.results), *local_names(definition)):
+                names[name] = workspace.new_name(tensors[name].name if name in tensors else name.rpartition("__")[0], "")
+            workspace.add(ProgramRenaming(names, workspace.sizes).definition(definition))
+        return [names.get(tensor.key, tensor.key) for tensor in wanted]

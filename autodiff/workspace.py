@@ -1,0 +1,223 @@
+"""The definitions of a derivative while they are made: unique names, types, and values that are worth saving.
+
+A derivative grows behind the program it belongs to; everything it needs is a definition of its own, so that sharing lives
+in names. `save` makes an expression that stands inside a definition, perhaps under reductions and guards, into a tensor
+over just the indices that it mentions: sums inside a nonlinear function, winners of maxima, adjoints that several reads
+share. The tensor has the hull of the index ranges, and a guard where the hull is larger than what is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from tensorexpr import dtypes
+from tensorexpr.integers import Affine, ge, lt
+from tensorexpr.ir import (
+    Access,
+    Apply,
+    Axis,
+    Const,
+    Define,
+    Definition,
+    Expr,
+    Index,
+    Program,
+    Reduce,
+    Size,
+    TensorType,
+    apply,
+    conjunction,
+    const,
+)
+from tensorexpr.regions import affine_of, domain_of, expression_of
+from tensorexpr.traversal import free_names, fresh_name, map_children, read_occurrences, substitute, walk
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an expression stands: the axes around it, outermost first, and the conditions under which it is evaluated."""
+
+    axes: tuple[Axis, ...]
+    guards: tuple[Expr, ...] = ()
+
+    def under(self, axes: Iterable[Axis] = (), guards: Iterable[Expr] = ()) -> Place:
+        """The place further inside."""
+        return Place((*self.axes, *axes), (*self.guards, *guards))
+
+
+@dataclass(slots=True)
+class Workspace:
+    """`definitions` made so far, `types` of all tensors, `labels` the names that users see, `taken` names of tensors, `sizes`."""
+
+    definitions: list[Definition]
+    types: dict[str, TensorType]
+    labels: Mapping[str, str]
+    taken: set[str]
+    sizes: tuple[str, ...] = ()
+    _saved: dict[tuple[tuple[Axis, ...], Expr], str] = field(default_factory=dict)
+
+    @classmethod
+    def behind(cls, program: Program, labels: Mapping[str, str] | None = None, taken: set[str] | None = None) -> Workspace:
+        """A workspace whose definitions follow those of `program`; `labels` gives pretty stems for its names.
+
+        New names stay clear of `taken`, to which they are added.
+        """
+        labels = {} if labels is None else labels
+        taken = set() if taken is None else taken
+        taken |= {*program.types, *labels.values()}
+        return cls([], program.types, labels, taken, program.sizes)
+
+    def scratch(self) -> Workspace:
+        """A workspace beside this one: what it adds is not added here."""
+        return Workspace([], dict(self.types), self.labels, set(self.taken), self.sizes)
+
+    def new_name(self, tensor: str, suffix: str) -> str:
+        """A fresh tensor name made of the label of `tensor` and `suffix`."""
+        return fresh_name(f"{self.labels.get(tensor, tensor)}{suffix}", self.taken)
+
+    def add(self, definition: Definition) -> Definition:
+        """Appends a definition, whose name `new_name` gave."""
+        self.definitions.append(definition)
+        self.types.update(definition.results)
+        return definition
+
+    def zeros(self, tensor: str, suffix: str) -> str:
+        """A new tensor of the type of `tensor`, all zeros."""
+        type_ = self.types[tensor]
+        name = self.new_name(tensor, suffix)
+        self.add(Define(name, plain_axes(type_, self.sizes), Const(0, type_.dtype)))
+        return name
+
+    def copy(self, tensor: str, suffix: str) -> str:
+        """A new tensor equal to `tensor`."""
+        type_ = self.types[tensor]
+        name = self.new_name(tensor, suffix)
+        axes = plain_axes(type_, self.sizes)
+        self.add(Define(name, axes, Access(tensor, tuple(Index(axis.index) for axis in axes), type_.dtype)))
+        return name
+
+    # -- saving values -----------------------------------------------------------------------------------------------
+
+    def save(self, expr: Expr, place: Place, owner: str, suffix: str) -> Expr:
+        """A read of a tensor that holds `expr` for every point of `place`; `expr` itself where no hull is known."""
+        axes, guards, offsets = self.hull(expr, place)
+        if axes is None:
+            return expr
+        reads_at = tuple(shifted(Index(axis.index), -offset) for axis, offset in zip(axes, offsets, strict=True))
+        shift = {axis.index: shifted(Index(axis.index), offset) for axis, offset in zip(axes, offsets, strict=True) if offset}
+        value = expr if not guards else apply("where", conjunction(guards), expr, Const(0, expr.dtype))
+        value = substitute(value, shift)
+        key = (axes, value)
+        name = self._saved.get(key)
+        if name is None:
+            name = self.new_name(owner, suffix)
+            self._saved[key] = name
+            self.add(Define(name, axes, value))
+        return Access(name, reads_at, expr.dtype)
+
+    def without_reductions(self, expr: Expr, place: Place, owner: str) -> Expr:
+        """`expr` with every outermost reduction in it saved."""
+
+        def visit(node: Expr) -> Expr:
+            if isinstance(node, Reduce):
+                return self.save(node, place, owner, f"_{node.combiner.name}")
+            return map_children(node, visit)
+
+        return visit(expr)
+
+    def hull(self, expr: Expr, place: Place) -> tuple[tuple[Axis, ...] | None, list[Expr], list[int]]:
+        """Rectangular axes that cover the indices of `expr`, the guards to keep, and where each axis begins."""
+        wanted = set(free_names(expr))
+        kept = [g for g in place.guards if set(free_names(g)) <= wanted]
+        left = [g for g in place.guards if not set(free_names(g)) <= wanted]
+        chosen = [axis for axis in place.axes if axis.index in wanted]
+        if left and not self._in_bounds(expr, chosen, kept):
+            wanted |= {name for g in left for name in free_names(g)}
+            kept, chosen = list(place.guards), [axis for axis in place.axes if axis.index in wanted]
+        names = {axis.index for axis in place.axes}
+        if any(name not in names for name in wanted):
+            return None, [], []
+        axes, offsets = [], []
+        for axis in chosen:
+            if axis.start == const(0) and not free_names(axis.stop) and not _reads(axis.stop):
+                axes.append(axis)
+                offsets.append(0)
+                continue
+            hull = hull_of(axis, place)
+            if hull is None:
+                return None, [], []
+            low, stop = hull
+            axes.append(Axis(axis.index, const(0), shifted(stop, -low)))
+            offsets.append(low)
+            for bound, comparison in ((axis.start, "ge"), (axis.stop, "lt")):
+                if set(free_names(bound)) <= {a.index for a in chosen} and (free_names(bound) or _reads(bound)):
+                    kept.append(apply(comparison, Index(axis.index), bound))
+        return tuple(axes), kept, offsets
+
+    def _in_bounds(self, expr: Expr, axes: list[Axis], guards: list[Expr]) -> bool:
+        """Whether every read in `expr` is provably in bounds under these axes and guards alone."""
+        known = {axis.index for axis in axes}
+        if any(not set(free_names(bound)) <= known for axis in axes for bound in (axis.start, axis.stop)):
+            return False
+        for access, inner, conditions in read_occurrences(expr, tuple(axes), tuple(guards)):
+            region = domain_of(inner, conditions)
+            if region.domain.is_empty():
+                continue
+            for index, extent in zip(access.indices, self.types[access.tensor].shape, strict=True):
+                form, limit = affine_of(index), affine_of(extent)
+                if form is None or limit is None or not set(form.names()) <= set(region.domain.names):
+                    return False
+                sizes = [name for name in limit.names() if name not in region.domain.names]
+                domain = region.domain if not sizes else type(region.domain)(
+                    region.domain.dims, region.domain.constraints, (*region.domain.sizes, *sizes)
+                )
+                if not (domain.implies(ge(form, 0)) and domain.implies(lt(form, limit))):
+                    return False
+        return True
+
+
+def plain_axes(type_: TensorType, sizes: Iterable[str] = (), taken: Iterable[str] = ()) -> tuple[Axis, ...]:
+    """Axes over all elements of a type, called i0, i1, ... unless a size or another name is called so."""
+    used = {*sizes, *taken}
+    return tuple(Axis(fresh_name(f"i{d}", used), const(0), stop) for d, stop in enumerate(type_.shape))
+
+
+def _reads(expr: Expr) -> bool:
+    return any(isinstance(node, Access) for node in walk(expr))
+
+
+def shifted(expr: Expr, offset: int) -> Expr:
+    """`expr + offset`."""
+    if not offset:
+        return expr
+    if isinstance(expr, Const):
+        return const(int(expr.value) + offset)
+    return apply("add" if offset > 0 else "sub", expr, const(abs(offset)))
+
+
+def hull_of(axis: Axis, place: Place) -> tuple[int, Expr] | None:
+    """The least start (a number) and a greatest stop (a number, or an expression over sizes) of an axis."""
+    region = domain_of(place.axes)
+    name = Affine.of(axis.index)
+    low, high = region.domain.range(name)
+    if low is None:
+        return None if not region.domain.is_empty() else (0, const(0))
+    if high is not None:
+        return low, const(high + 1)
+    for candidate in _size_limits(axis, place):
+        form = affine_of(candidate)
+        if form is not None and region.domain.implies(lt(name, form)):
+            return low, expression_of(form, form.names())
+    return None
+
+
+def _size_limits(axis: Axis, place: Place) -> list[Expr]:
+    """Stops of the axes around that mention sizes only, widest guess last: what may bound a dependent axis."""
+    limits: list[Expr] = []
+    for other in (axis, *place.axes):
+        for node in walk(other.stop):
+            if not free_names(node) and any(isinstance(n, Size) for n in walk(node)) and node.dtype is dtypes.int64 and not _reads(node):
+                if isinstance(node, Size | Apply):
+                    limits.append(node)
+    return list(dict.fromkeys(limits))
