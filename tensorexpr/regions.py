@@ -26,16 +26,23 @@ MAX_CASES = 64
 
 @dataclass(slots=True)
 class Opaque:
-    """Names given to integer expressions that are not affine: equal expressions get one name (`?0`, `?1`, ...)."""
+    """Names given to integer expressions that are not affine: equal expressions get one name (`?0`, `?1`, ...).
+
+    A cast that keeps the value does not make another name: `ids[t]` is the same number as int32 and as int64.
+    """
 
     names: dict[Expr, str] = field(default_factory=dict)
 
     def name_of(self, expr: Expr) -> str:
+        """The name that stands for the value of `expr`."""
+        while isinstance(expr, Cast) and expr.arg.dtype.is_integer and expr.dtype is dtypes.int64 and expr.arg.dtype is not dtypes.uint64:
+            expr = expr.arg
         return self.names.setdefault(expr, f"?{len(self.names)}")
 
     @property
     def expressions(self) -> dict[str, Expr]:
-        return {name: expr for expr, name in self.names.items()}
+        """What each name stands for, as an int64 expression."""
+        return {name: expr if expr.dtype is dtypes.int64 else Cast(dtypes.int64, expr) for expr, name in self.names.items()}
 
 
 def affine_of(expr: Expr, opaque: Opaque | None = None) -> Affine | None:
@@ -47,6 +54,8 @@ def affine_of(expr: Expr, opaque: Opaque | None = None) -> Affine | None:
             return Affine.of(expr.name)
         case Cast() if expr.dtype is dtypes.int64 and isinstance(expr.arg, Const) and expr.arg.dtype.is_integer:
             return Affine.of(int(expr.arg.value))
+        case Cast() if expr.dtype is dtypes.int64 and expr.arg.dtype is dtypes.int64:
+            return affine_of(expr.arg, opaque)
         case Apply() if expr.dtype is dtypes.int64:
             found = _affine_apply(expr, opaque)
             if found is not None:

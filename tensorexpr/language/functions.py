@@ -132,8 +132,10 @@ def negative(x: Any) -> Scalar:
 
 
 def square(x: Any) -> Scalar:
-    """x * x."""
-    return binary("mul", x, x)
+    """x * x; of a bool an int8."""
+    value = strong(x)
+    value = converted(value, dtypes.int8) if value.dtype.is_bool else value
+    return binary("mul", value, value)
 
 
 def _rounding(name: str, x: Any) -> Scalar:

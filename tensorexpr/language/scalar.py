@@ -456,5 +456,8 @@ def unary_float(name: str, value: Any) -> Scalar:
 def binary_float(name: str, left: Any, right: Any) -> Scalar:
     """A function of two real numbers."""
     pair = (operand(left), operand(right))
-    dtype = float_of(common_dtype(pair))
+    if isinstance(pair[0], Scalar) and isinstance(pair[1], Scalar):
+        dtype = dtypes.promote(float_of(pair[0].dtype), float_of(pair[1].dtype))
+    else:
+        dtype = float_of(common_dtype(pair))
     return build(name, converted(pair[0], dtype), converted(pair[1], dtype))

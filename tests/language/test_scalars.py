@@ -1,0 +1,194 @@
+"""Operators and functions against NumPy: dtypes for every pair of dtypes, values, and what a scalar is not."""
+
+import operator
+
+import numpy as np
+import pytest
+
+from tensorexpr import dtypes
+from tensorexpr import language as te
+from tensorexpr.errors import DefinitionError
+
+NUMPY_DTYPES = [d for d in dtypes.DTYPES if d is not dtypes.bfloat16]
+BINARY = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv, "%": operator.mod,
+    "**": operator.pow, "&": operator.and_, "|": operator.or_, "^": operator.xor, "<<": operator.lshift, ">>": operator.rshift,
+    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
+
+
+def value(body):
+    return te.evaluate(te.compute((), body))[()]
+
+
+@pytest.mark.parametrize("symbol", BINARY)
+def test_operators_promote_and_compute_as_numpy(symbol):
+    function = BINARY[symbol]
+    for a in NUMPY_DTYPES:
+        for b in NUMPY_DTYPES:
+            x, y = a.numpy.type(7 if not a.is_bool else 1), b.numpy.type(3 if not b.is_bool else 1)
+            try:
+                with np.errstate(all="ignore"):
+                    expected = function(np.array([x]), np.array([y]))[0]
+            except TypeError:
+                with pytest.raises(DefinitionError):
+                    value(lambda x=x, y=y: function(te.cast(x, x.dtype), y))
+                continue
+            found = value(lambda x=x, y=y: function(te.cast(x, x.dtype), y))
+            assert found.dtype == expected.dtype and found == expected, (symbol, a.name, b.name)
+
+
+@pytest.mark.parametrize("symbol", BINARY)
+def test_python_numbers_are_weak_as_in_numpy(symbol):
+    function = BINARY[symbol]
+    for a in NUMPY_DTYPES:
+        x = a.numpy.type(1)
+        for number in (True, 3, 2.5):
+            for order in (lambda s, t: (s, t), lambda s, t: (t, s)):
+                try:
+                    with np.errstate(all="ignore"):
+                        expected = function(*order(np.array([x]), number))[0]
+                except TypeError:
+                    with pytest.raises(DefinitionError):
+                        value(lambda x=x, n=number, order=order: function(*order(te.cast(x, x.dtype), n)))
+                    continue
+                found = value(lambda x=x, n=number, order=order: function(*order(te.cast(x, x.dtype), n)))
+                assert found.dtype == expected.dtype and found == expected, (symbol, a.name, number)
+
+
+FUNCTIONS = (
+    "exp", "exp2", "expm1", "log", "log2", "log1p", "sqrt", "sin", "cos", "tan", "sinh", "cosh", "tanh", "arcsin", "arccos",
+    "arctan", "abs", "sign", "negative", "square", "floor", "ceil", "round", "trunc", "isnan", "isinf", "isfinite", "logical_not",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_have_numpys_name_dtype_and_value(name):
+    for d in NUMPY_DTYPES:
+        if name == "round" and d.is_bool:
+            continue  # NumPy makes it a float16; ours leaves it a bool, as its floor and ceil do
+        x = d.numpy.type(0.75 if d.is_float else 1)
+        try:
+            expected = getattr(np, name)(np.array([x]))[0]
+        except TypeError:
+            with pytest.raises(DefinitionError):
+                value(lambda x=x: getattr(te, name)(x))
+            continue
+        found = value(lambda x=x: getattr(te, name)(x))
+        assert found.dtype == expected.dtype, (name, d.name)
+        np.testing.assert_allclose(np.float64(found), np.float64(expected), rtol=1e-2 if d.itemsize <= 2 else 1e-6)
+
+
+@pytest.mark.parametrize("name", ("minimum", "maximum", "arctan2", "power", "logical_and", "logical_or", "logical_xor"))
+def test_functions_of_two_promote_as_numpy(name):
+    for a in NUMPY_DTYPES:
+        for b in NUMPY_DTYPES:
+            x, y = a.numpy.type(1), b.numpy.type(0 if b.is_bool else 2)
+            try:
+                expected = getattr(np, name)(np.array([x]), np.array([y]))[0]
+            except TypeError:
+                continue
+            found = value(lambda x=x, y=y: getattr(te, name)(x, y))
+            assert found.dtype == expected.dtype, (name, a.name, b.name)
+            np.testing.assert_allclose(np.float64(found), np.float64(expected), rtol=1e-2)
+
+
+def test_other_functions():
+    assert value(lambda: te.sigmoid(0.0)) == 0.5
+    assert value(lambda: te.rsqrt(4.0)) == 0.5
+    assert value(lambda: te.erf(np.float32(0.5))).dtype == np.float32
+    assert value(lambda: te.clip(np.int32(7), 0, 5)) == 5
+    assert value(lambda: te.clip(np.float32(-7), -1)) == -1
+    assert value(lambda: te.clip(np.float32(7), None, 2)) == 2
+    assert value(lambda: te.where(te.cast(1, "int32") > 0, np.float32(1), 2)).dtype == np.float32
+    assert value(lambda: te.where(True, 1, 2.0)).dtype == np.float64
+    assert value(lambda: te.cast(2.9, "int8")) == 2
+    assert value(lambda: te.cast(-1.5, "uint8")) == 0
+    assert value(lambda: te.cast(300, "uint8")) == 44
+    assert value(lambda: te.cast(float("nan"), "int32")) == 0
+    assert np.isnan(value(lambda: te.maximum(float("nan"), 1.0)))
+    assert value(lambda: divmod(te.cast(-7, "int64"), 3)[0]) == -3
+    assert value(lambda: divmod(7, te.cast(-3, "int64"))[1]) == -2
+
+
+def test_numpy_scalars_and_numpy_functions_on_scalars():
+    assert value(lambda: np.float32(2) * te.cast(3, "float32")).dtype == np.float32
+    assert value(lambda: np.int64(2) + te.cast(3, "int32")).dtype == np.int64
+    assert value(lambda: np.array(2.0) - te.cast(3, "float32")).dtype == np.float64
+    with pytest.raises(DefinitionError, match=r"expected a function of the language, got numpy\.exp"):
+        np.exp(te.dim("n"))
+    with pytest.raises(DefinitionError, match=r"expected a scalar, got an array of shape \(2,\)"):
+        te.dim("n") + np.zeros(2)
+
+
+def test_constants_alone_have_numpys_dtype():
+    for number, name in ((True, "bool"), (1, "int64"), (1.0, "float64"), (np.float16(1), "float16"), (2**63, "uint64")):
+        assert te.compute((3,), lambda i, number=number: number).dtype.name == name
+    with pytest.raises(DefinitionError, match="expected an integer of at most 64 bits, got 18446744073709551616"):
+        te.compute((), lambda: 2**64)
+
+
+def test_bfloat16():
+    x = te.placeholder((2,), "bfloat16")
+    assert te.compute((2,), lambda i: x[i] * 2.0).dtype is dtypes.bfloat16
+    assert te.compute((2,), lambda i: x[i] * np.float16(2)).dtype is dtypes.float32
+    assert te.compute((2,), lambda i: te.exp(x[i])).dtype is dtypes.bfloat16
+
+
+def test_a_scalar_has_no_python_value():
+    def message(use):
+        with pytest.raises(DefinitionError) as caught:
+            te.compute((4,), use)
+        return str(caught.value)
+
+    text = message(lambda i: 1.0 if i > 2 else 0.0)
+    assert "expected a Python truth value, got an expression of the language, which has no value until it runs" in text
+    assert "in:   i > 2 (" in text and __file__ in text
+    assert "te.where(condition, a, b)" in text and "(a <= i) & (i < b)" in text
+    assert "expected a Python truth value" in message(lambda i: 1.0 if 0 <= i < 3 else 0.0)
+    assert "expected a Python truth value" in message(lambda i: 1.0 if i == 3 else 0.0)
+    assert "expected a Python int" in message(lambda i: int(i))
+    assert "expected a Python int" in message(lambda i: list(range(i)))
+    assert "expected a Python float" in message(lambda i: float(i))
+    assert "expected something to iterate over" in message(lambda i: [*i])
+    assert "expected something with a length" in message(lambda i: len(i))
+    assert "expected something to look into" in message(lambda i: 3 in i)
+    assert "expected a tensor to index" in message(lambda i: i[0])
+    assert "expected an array" in message(lambda i: np.asarray(i))
+
+
+def test_sizes_that_are_equal_by_form_are_true():
+    n, m = te.dim("n"), te.dim("m")
+    assert n == te.dim("n") and n + 1 > n and not n + 1 == n and (n + m) * 2 == 2 * m + 2 * n
+    assert te.placeholder((n, 3)).shape == te.placeholder((te.dim("n"), 3)).shape
+    with pytest.raises(DefinitionError, match="expected a Python truth value"):
+        bool(n == m)
+    assert len({n: 1, m: 2}) == 2
+
+
+def test_python_integers_that_do_not_fit():
+    x = te.placeholder((3,), "uint8")
+    with pytest.raises(DefinitionError, match="expected a Python integer that fits uint8, got 300"):
+        te.compute((3,), lambda i: x[i] + 300)
+    found = te.evaluate(te.compute((3,), lambda i: (x[i] < 300) & (x[i] > -1)), {x: np.zeros(3, np.uint8)})
+    assert found.all()
+
+
+def test_operations_a_dtype_does_not_have():
+    x = te.placeholder((3,), "float32", name="x")
+    with pytest.raises(DefinitionError, match="and: expected logical operands, got float32") as caught:
+        te.compute((3,), lambda i: x[i] & 1)
+    assert __file__ in str(caught.value) and "in:   and(x[i], f32(1.0))" in str(caught.value)
+    with pytest.raises(DefinitionError, match="where: expected a bool condition, got int64"):
+        te.compute((3,), lambda i: te.where(i, 1, 0))
+    with pytest.raises(DefinitionError, match="expected numbers to subtract, got bools"):
+        te.compute((3,), lambda i: (x[i] > 0) - (x[i] < 0))
+    with pytest.raises(DefinitionError, match="expected a power of an integer that is not negative, got -1"):
+        te.compute((3,), lambda i: i**-1)
+    with pytest.raises(DefinitionError, match="expected a scalar, got a str"):
+        te.compute((3,), lambda i: x[i] + "1")
+    with pytest.raises(DefinitionError, match="expected a scalar, got a complex"):
+        te.compute((3,), lambda i: x[i] + 1j)
+    with pytest.raises(DefinitionError, match="expected a dtype of the language, got 'complex64'") as caught:
+        te.compute((3,), lambda i: te.cast(x[i], "complex64"))
+    assert __file__ in str(caught.value)
