@@ -14,9 +14,10 @@ LADDER = (
     "examples", "benchmarks",
 )  # fmt: skip
 STRANGERS = [("autodiff", "codegen"), ("codegen", "autodiff"), ("language", "autodiff"), ("integers", "dtypes")]
-LAZY = {  # what may be imported inside a function: how a node prints, and the derivative of a scan's body, a derivative again
+LAZY = {  # what may be imported inside a function: how a node or a schedule prints, and the derivative of a scan's body, a derivative again
     ("tensorexpr.ir", "tensorexpr.text"),
     ("tensorexpr.codegen.nest", "tensorexpr.codegen.nest_text"),
+    ("tensorexpr.codegen.schedule.schedule", "tensorexpr.codegen.lowering"),
     ("tensorexpr.autodiff.scans", "tensorexpr.autodiff.reverse"),
 }
 
