@@ -271,11 +271,10 @@ class Affine:
         text = ""
         for body, factor in pieces:
             size = abs(factor)
+            divided = "//" in body or "%" in body
+            if divided and (size != 1 or (factor < 0 and not text)):  # -(x//2) is not -x//2, which is (-x)//2
+                body = f"({body})"
             shown = str(size) if not body else body if size == 1 else f"{size}*{body}"
-            if size != 1 and ("//" in body or "%" in body) and not body.startswith("("):
-                shown = f"{size}*({body})"
-            elif size != 1 and ("//" in body or "%" in body):
-                shown = f"{size}*({body})"
             sign = "-" if factor < 0 else "+"
             text = f"{text} {sign} {shown}" if text else ("-" if factor < 0 else "") + shown
         return text

@@ -1,8 +1,8 @@
 """The exact number of integer points of a system, without enumerating them where it falls apart.
 
 Equalities are used up by unimodular changes, which keep the number. Then variables that no constraint links multiply, the
-last variable of a group is an interval, and otherwise the variable with the shortest range is fixed to each of its values;
-equal subproblems are counted once. A floor division is one more variable, determined by the others, so congruences cost
+last two variables of a group are a polygon, counted in closed form however large, and otherwise the variable with the
+shortest range is fixed to each of its values; equal subproblems are counted once. A floor division is one more variable, determined by the others, so congruences cost
 nothing.
 """
 
@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from math import ceil, floor
 
 from tensorexpr.errors import DefinitionError
+from tensorexpr.integers.polygon import count_polygon
 from tensorexpr.integers.emptiness import has_integer_point
 from tensorexpr.integers.reduction import Rows, substitute_equalities, tighten
 from tensorexpr.integers.simplex import Polyhedron
@@ -97,6 +98,8 @@ def _count_component(rows: Sequence[_Row], known: dict[tuple[_Row, ...], int]) -
         low, high = ranges[1]
         assert low is not None and high is not None
         return max(0, high - low + 1)
+    if width == 3:
+        return count_polygon(rows)
     if any(None in one for one in ranges[1:]):
         polyhedron = Polyhedron(rows, width - 1)
         if not polyhedron.feasible:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tensorexpr.errors import DefinitionError
-from tensorexpr.integers import counting, difference, elimination, gist, loops, notation, projection, sampling
+from tensorexpr.integers import counting, difference, elimination, gist, inversion, loops, notation, projection, sampling
 from tensorexpr.integers.affine import Affine, Atom, FloorDiv
 from tensorexpr.integers.constraint import FALSE, AffineLike, Constraint, eq, ge, lt
 from tensorexpr.integers.loops import Bounds
@@ -306,25 +306,21 @@ class Domain:
         return loops.defined(self.constraints, self.names, name, inner)
 
     def determine(self, names: Sequence[str]) -> dict[str, Affine] | None:
-        """All `names` as functions of the names not among them, None when one is not determined (the inverse of an access).
+        """All `names` as functions of the names not among them, None when one is not determined: the inverse of an access.
 
         >>> flat = Domain.box({"x": (0, 28), "i": (0, 4), "j": (0, 7)}).constrain(eq("x", 7 * Affine.of("i") + "j"))
         >>> {name: str(value) for name, value in flat.determine(["i", "j"]).items()}
         {'i': 'x//7', 'j': 'x % 7'}
         """
-        found: dict[str, Affine] = {}
-        known: list[Constraint] = list(self.constraints)
-        while len(found) < len(names):
-            open_names = [name for name in names if name not in found]
-            for name in open_names:
-                value = loops.defined(known, self.names, name, [other for other in open_names if other != name])
-                if value is not None and not set(value.names()) & set(open_names):
-                    found[name] = value.substitute(found)
-                    known.append(eq(name, value))
-                    break
-            else:
-                return None
-        return {name: found[name] for name in names}
+        return inversion.determine(self.constraints, self.names, names)
+
+    def is_injective(self, values: Mapping[str, AffineLike]) -> bool:
+        """True when no two points have the same `values` (an access that gathers each element once).
+
+        >>> Domain.box({"o": (0, "n"), "k": (0, 3)}, ["n"]).is_injective({"x": 3 * Affine.of("o") + "k"})
+        True
+        """
+        return inversion.is_injective(self.constraints, self.dims, self.sizes, values)
 
     # -- images ------------------------------------------------------------------------------------------------------
 

@@ -126,6 +126,8 @@ def nest(constraints: Sequence[Constraint], names: Sequence[str], order: Sequenc
     known = list(context)
     guards: list[Constraint] = []
     loops: list[Bounds] = []
+    if System(names, [*constraints, *known]).is_empty():
+        return [Bounds(name, ((Affine(), 1),), ((Affine.of(-1), 1),)) for name in order]
     for level, name in enumerate(order):
         shadow = hull([*constraints, *known], names, order[level + 1 :], (name,))
         candidates = [one for one in shadow if one.expr.coefficient(name) and one not in known]

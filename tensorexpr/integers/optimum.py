@@ -65,7 +65,7 @@ def _greatest(start: int, reached: Callable[[int], bool]) -> int:
     return known
 
 
-def _read_interval(rows: Rows, column: int) -> Interval:
+def _read_interval(rows: Rows, column: int) -> Interval | None:
     low: int | None = None
     high: int | None = None
     for row in rows:
@@ -76,4 +76,4 @@ def _read_interval(rows: Rows, column: int) -> Interval:
         elif factor < 0:
             bound = row[0] // -factor
             high = bound if high is None else min(high, bound)
-    return low, high
+    return None if low is not None and high is not None and low > high else (low, high)

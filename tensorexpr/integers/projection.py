@@ -19,12 +19,13 @@ from collections.abc import Collection, Sequence
 
 from tensorexpr.integers.affine import Affine
 from tensorexpr.integers.constraint import Constraint, congruent
-from tensorexpr.integers.elimination import DomainTooComplex, constraints_of, eliminated_columns
+from tensorexpr.integers.elimination import DomainTooComplex, constraints_of, eliminated_columns, irredundant
 from tensorexpr.integers.linear_algebra import hermite_normal_form, lll, transpose
 from tensorexpr.integers.reduction import reduce_system
 from tensorexpr.integers.system import System
 
 _MOST_PIECES = 2000
+_MANY_ROWS = 16
 
 Conjunction = list[Constraint]
 _Bound = tuple[int, Affine]  # (a, e): the constraint a*x + e >= 0, a of either sign
@@ -63,6 +64,8 @@ class _Projector:
         if reduced is None:
             return []
         equalities, rows = reduced
+        if len(rows) > _MANY_ROWS:
+            rows = irredundant(rows)
         atoms = system.atoms()
         inner: list[str] = []
         for at in gone:
@@ -94,12 +97,9 @@ class _Projector:
 
     def _split(self, constraints: Conjunction, inner: list[str]) -> list[Conjunction]:
         constraints, inner = self._shorten(constraints, inner)
-        unit = next((name for name in inner if _is_unit(constraints, name)), None)
-        if unit is not None or len(inner) == 1:
+        if len(inner) == 1:
             return self.project(constraints, inner)
-        name, side, _ = min(
-            ((name, side, _splinters(constraints, name, side)) for name in inner for side in (1, -1)), key=lambda choice: choice[2]
-        )
+        name, side = min(((name, side) for name in inner for side in (1, -1)), key=lambda choice: _splinters(constraints, *choice))
         rest = [other for other in inner if other != name]
         free, lowers, uppers = bounds_on(constraints, name)
         real = free + [Constraint(upper * a + lower * b, ">=") for a, lower in lowers for b, upper in uppers]
@@ -154,16 +154,12 @@ def bounds_on(constraints: Sequence[Constraint], name: str) -> tuple[Conjunction
     return free, lowers, uppers
 
 
-def _is_unit(constraints: Conjunction, name: str) -> bool:
-    _, lowers, uppers = bounds_on(constraints, name)
-    return all(factor == 1 for factor, _ in lowers) or all(factor == 1 for factor, _ in uppers)
-
-
 def _splinters(constraints: Conjunction, name: str, side: int) -> int:
+    """How many splinters on one side of `name`; none when its elimination is exact."""
     _, lowers, uppers = bounds_on(constraints, name)
     if side < 0:
         lowers, uppers = uppers, lowers
-    greatest = max(factor for factor, _ in uppers)
+    greatest = max((factor for factor, _ in uppers), default=1)
     return sum((factor * greatest - factor - greatest) // greatest + 1 for factor, _ in lowers)
 
 

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tensorexpr.errors import DefinitionError
+from tensorexpr.integers.elimination import DomainTooComplex
+
+_MOST_PIECES = 100
 
 if TYPE_CHECKING:  # a Domain makes Unions; a Union only calls the methods of its pieces
     from tensorexpr.integers.domain import Domain
@@ -23,12 +26,17 @@ class Union:
 
     @classmethod
     def disjoint(cls, dims: Iterable[str], domains: Iterable[Domain], sizes: Iterable[str] = ()) -> Union:
-        """The union of domains that may overlap: each is cut by those before it."""
+        """The union of domains that may overlap: each is cut by those before it; more than 100 pieces are refused."""
         pieces: list[Domain] = []
         for domain in domains:
             parts = [domain]
             for known in pieces:
                 parts = [part for one in parts for part in one.subtract(known).pieces]
+                if len(parts) + len(pieces) > _MOST_PIECES:
+                    raise DomainTooComplex(
+                        f"expected a union of at most {_MOST_PIECES} disjoint pieces, got more",
+                        hint="project out fewer names, or use hull_without where more points do no harm",
+                    )
             pieces += [part.simplified() for part in parts if not part.is_empty()]
         return cls(tuple(dims), tuple(pieces), tuple(sizes))
 

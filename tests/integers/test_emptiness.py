@@ -1,0 +1,117 @@
+"""Emptiness and ranges: 5,000 random systems against isl, 1,500 against brute force, and systems known to be hard."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import pytest
+from tests.integers.oracles import box_points, isl_expr, isl_set, random_affine, random_domain
+
+from tensorexpr.integers import Affine, Constraint, Domain, eq, ge, le
+from tensorexpr.integers.simplex import Polyhedron
+
+
+def any_domain(seed):
+    rng = random.Random(seed)
+    dims, sizes = rng.randint(1, 6), rng.randint(0, 2)
+    return random_domain(
+        rng,
+        dims,
+        sizes,
+        rng.randint(2, dims + sizes + 6),
+        rng.choice([1, 2, 5, 50, 50]),
+        rng.choice([None, None, 3, 20, 1000]),
+        rng.choice([0, 0.1, 0.3]),
+        divisions=rng.random() < 0.3,
+        nonempty=rng.random() < 0.3,
+    )
+
+
+def test_emptiness_agrees_with_isl():
+    isl = pytest.importorskip("islpy")
+    slowest, empty = (0.0, 0), 0
+    for seed in range(4000):
+        domain = any_domain(seed)
+        start = time.perf_counter()
+        found = domain.is_empty()
+        slowest = max(slowest, (time.perf_counter() - start, seed))
+        empty += found
+        assert found == isl_set(isl, domain).is_empty(), f"seed {seed}: {domain}"
+    print(f"slowest system: {slowest[0] * 1e3:.0f} ms (seed {slowest[1]}); {empty} empty")
+    assert 1000 < empty < 3000
+
+
+def test_thin_systems_agree_with_isl():
+    """Equalities with a small slack and large coefficients: rational points are plenty, integer points few."""
+    isl = pytest.importorskip("islpy")
+    empty = 0
+    for seed in range(1000):
+        rng = random.Random(f"thin{seed}")
+        dims = rng.randint(2, 4)
+        domain = random_domain(rng, dims, 0, 0, 50, rng.choice([10, 30]))
+        for _ in range(rng.randint(1, 2)):
+            expr = random_affine(rng, domain.dims, 50, density=1.0)
+            domain = domain.constrain(Constraint(expr, ">="), Constraint(rng.randint(0, 12) - expr, ">="))
+        found = domain.is_empty()
+        empty += found
+        assert found == isl_set(isl, domain).is_empty(), f"seed {seed}: {domain}"
+    assert 200 < empty < 900
+
+
+def test_ranges_agree_with_brute_force():
+    rational = 0
+    for seed in range(1500):
+        rng = random.Random(f"range{seed}")
+        dims = rng.randint(1, 3)
+        domain = random_domain(rng, dims, 0, rng.randint(0, 3), rng.choice([3, 50]), 4, 0.15, rng.random() < 0.4, rng.random() < 0.7)
+        expr = random_affine(rng, domain.dims, 9, divisions=True)
+        values = [expr.evaluate(point) for point in box_points(domain.dims, -4, 4) if domain.contains(point)]
+        expected = (min(values), max(values)) if values else (None, None)
+        assert domain.range(expr) == expected, f"seed {seed}: {domain}, {expr}"
+        assert domain.is_empty() == (not values)
+        rational += bool(values)
+    assert rational > 800
+
+
+def test_ranges_agree_with_isl_where_unbounded():
+    isl = pytest.importorskip("islpy")
+    for seed in range(150):
+        rng = random.Random(f"unbounded{seed}")
+        domain = random_domain(rng, rng.randint(1, 3), rng.randint(0, 1), rng.randint(1, 5), rng.choice([2, 5]), nonempty=True)
+        expr = random_affine(rng, domain.names, 5)
+        line = isl.Set(f"[{', '.join(domain.sizes)}] -> {{ [{', '.join((*domain.dims, 'value'))}] : value = {isl_expr(expr)} }}")
+        values = isl_set(isl, domain).add_dims(isl.dim_type.set, 1).intersect(line)
+        values = values.project_out(isl.dim_type.set, 0, len(domain.dims)).project_out(isl.dim_type.param, 0, len(domain.sizes))
+        found = [values.dim_min_val(0), values.dim_max_val(0)]
+        expected = tuple(value.to_python() if value.is_int() else None for value in found)
+        assert domain.range(expr) == expected, f"seed {seed}: {domain}, {expr}"
+
+
+def test_hard_systems():
+    x, y, z = (Affine.of(name) for name in "xyz")
+    # Pugh's example: 27 <= 11x + 13y <= 45 and -10 <= 7x - 9y <= 4 has rational points and no integer one
+    assert Domain("xy", [ge(11 * x + 13 * y, 27), le(11 * x + 13 * y, 45), ge(7 * x - 9 * y, -10), le(7 * x - 9 * y, 4)]).is_empty()
+    # a knapsack with a huge right-hand side (Aardal, Hurkens and Lenstra): branching alone takes forever
+    weights = [12223, 12224, 36674, 61119, 85569]
+    names = ["a", "b", "c", "d", "e"]
+    total = Affine(dict(zip(names, weights, strict=True)))
+    positive = [ge(name, 0) for name in names]
+    assert Domain(names, [*positive, eq(total, 89643481)]).is_empty()  # its Frobenius number
+    found = Domain(names, [*positive, eq(total, 89643482)]).sample()
+    assert found is not None and total.evaluate(found) == 89643482
+    # a long thin strip that misses the lattice
+    assert Domain("xy", [ge(50 * x - 49 * y, 1), le(50 * x - 49 * y, 1), ge(x, 1), le(x, 48)]).is_empty()
+    assert not Domain("xy", [eq(50 * x - 49 * y, 1), ge(x, 1), le(x, 50)]).is_empty()
+    # unbounded: the sizes can always be chosen
+    assert not Domain("xyz", [ge(2 * x, 3 * y + 1), le(2 * x, 3 * y + z)]).is_empty()
+    assert Domain("xy", [eq(2 * x, 4 * y + 1)]).is_empty()
+
+
+def test_linear_programs():
+    triangle = Polyhedron([(0, 1, 0), (0, 0, 1), (7, -2, -2)], 2)
+    assert triangle.feasible and triangle.maximum([0, 1, 1]) * 2 == 7
+    assert triangle.maximum([0, -1, 0]) == 0
+    assert not Polyhedron([(-1, 1), (0, -1)], 1).feasible
+    assert Polyhedron([(0, 1, 0)], 2).maximum([0, 0, 1]) is None
+    assert Polyhedron([(0, 1, -1)], 2).maximum([0, -1, 1]) == 0
