@@ -66,7 +66,7 @@ def check_gradient(operation: Op, *arrays: Any, **static: Any) -> GradientCheck:
     trees = [map_tree(_widen, tree) for tree in operation.arrays(arrays, static)]
     check = _Check(operation, trees, static)
     found = check.along(check.directions)
-    for mode in ("forward", "reverse"):
+    for mode in ("reverse", "forward"):
         value = getattr(found, mode)
         # Written so that a NaN fails.
         if not abs(value - found.numeric) <= found.tolerance:

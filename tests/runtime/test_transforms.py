@@ -259,7 +259,9 @@ def test_transforms_that_do_not_fit():
     x = normal(3)
     text = refused(te.DifferentiationError, te.grad(ruled), x)
     assert "grad(ruled): expected one floating scalar output, got float64[3]" in text and "te.vjp takes a head" in text
-    assert "vjp(matmul): expected inputs and a head, got 0 arguments" in refused(te.TensorExprError, te.vjp(matmul))
+    assert "vjp(matmul): expected 3 tensor arguments (a, b, head), got 2" in refused(te.ArgumentError, te.vjp(matmul), x, x)
+    nothing = te.op(lambda: te.compute((), lambda: 1.0))
+    assert "expected inputs and a head, got 0 arguments" in refused(te.DifferentiationError, te.vjp(te.jvp(nothing)))
     text = refused(te.DifferentiationError, te.grad(total_power, wrt="y"), x)
     assert "grad(total_power): wrt: expected one of x, or a position, got y" in text
     text = refused(te.DifferentiationError, te.vjp(gather, wrt="ids"), normal(2, 2), np.arange(2), normal(2, 2))
