@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from tensorexpr.dtypes import DType
-from tensorexpr.errors import ArgumentError, DefinitionError
+from tensorexpr.errors import ArgumentError, DefinitionError, user_location
 from tensorexpr.ir import Apply, Cast, Const, Expr, Program, Size
 from tensorexpr.ops import cast_value
 from tensorexpr.regions import affine_of
@@ -111,6 +111,7 @@ def size_sources(signature: Signature) -> tuple[SizeSource, ...]:
             raise DefinitionError(
                 f"expected the size {name} to be told by an extent of an input, got no input with that extent",
                 term=signature,
+                location=user_location(),
                 hint=f"give an input the extent {name}, or use a constant",
             )
     return tuple(found.values())
@@ -345,7 +346,7 @@ class Arguments:
         return "out" if self.signature.single else f"out {parameter.name}"
 
     def _error(self, message: str, *, at: str | None = None, hint: str | None = None) -> ArgumentError:
-        return ArgumentError(f"{self.signature.name}: {message}", term=self.signature, at=at, hint=hint)
+        return ArgumentError(f"{self.signature.name}: {message}", term=self.signature, location=user_location(), at=at, hint=hint)
 
 
 def overlap(a: np.ndarray, b: np.ndarray) -> bool:

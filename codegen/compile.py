@@ -19,7 +19,7 @@ from tensorexpr.codegen.schedule import Schedule
 from tensorexpr.codegen.schedule import autoschedule as default_schedule
 from tensorexpr.codegen.schedule import schedule as plain_schedule
 from tensorexpr.codegen.target import host_target
-from tensorexpr.errors import DefinitionError, TargetError
+from tensorexpr.errors import DefinitionError, TargetError, user_location
 from tensorexpr.ir import Access, Program
 from tensorexpr.language import Tensor, program_of
 from tensorexpr.simplify import simplify
@@ -51,7 +51,7 @@ def _program(outputs: Tensor | Sequence[Tensor], inputs: Sequence[Tensor] | None
     tensors = [outputs] if isinstance(outputs, Tensor) else list(outputs)
     for tensor in (*tensors, *(inputs or ())):
         if not isinstance(tensor, Tensor):
-            raise DefinitionError(f"{what}: expected te tensors, got {type(tensor).__name__}", term=repr(tensor))
+            raise DefinitionError(f"{what}: expected te tensors, got {type(tensor).__name__}", term=repr(tensor), location=user_location())
     return program_of(tensors, None if inputs is None else list(inputs))
 
 
@@ -62,6 +62,7 @@ def _order(program: Program, inputs: Sequence[Tensor]) -> tuple[int, ...]:
     if sorted(given) != sorted(wanted):
         raise DefinitionError(
             f"te.build: expected the inputs of the schedule ({', '.join(wanted) or 'none'}), got {', '.join(given) or 'none'}",
+            location=user_location(),
             hint="placeholders are told by their names: te.placeholder(..., name=...)",
         )
     return tuple(given.index(name) for name in wanted)
@@ -93,10 +94,12 @@ def check_target(target: object) -> None:
     """Raises `TargetError` unless code can be made for `target` here."""
     if target == "cuda":
         raise TargetError(
-            "expected a target that this build has, got 'cuda': the CUDA backend is not part of this build", hint="target='cpu'"
+            "expected a target that this build has, got 'cuda': the CUDA backend is not part of this build",
+            location=user_location(),
+            hint="target='cpu'",
         )
     if target not in TARGETS:
-        raise TargetError(f"expected a target, one of {', '.join(TARGETS)}, got {target!r}")
+        raise TargetError(f"expected a target, one of {', '.join(TARGETS)}, got {target!r}", location=user_location())
 
 
 def executable_of(program: Program) -> Executable:

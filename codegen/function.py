@@ -19,7 +19,7 @@ from tensorexpr.codegen.llvm.abi import ALIGNMENT
 from tensorexpr.codegen.llvm.native import NativeFunction
 from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.codegen.schedule import Schedule
-from tensorexpr.errors import OutOfBoundsError, TargetError
+from tensorexpr.errors import OutOfBoundsError, TargetError, user_location
 from tensorexpr.ir import Program
 
 STAGES = ("nest", "llvm", "asm")
@@ -170,9 +170,10 @@ class CompiledFunction:
                 return self._native.module.assembly
         if stage in _CUDA_STAGES:
             raise TargetError(
-                f"expected a stage of the target cpu, one of {', '.join(STAGES)}, got {stage!r}: the CUDA backend is not part of this build"
+                f"expected a stage of the cpu, one of {', '.join(STAGES)}, got {stage!r}: the CUDA backend is not part of this build",
+                location=user_location(),
             )
-        raise TargetError(f"expected a stage, one of {', '.join(STAGES)}, got {stage!r}")
+        raise TargetError(f"expected a stage, one of {', '.join(STAGES)}, got {stage!r}", location=user_location())
 
     def __repr__(self) -> str:
         return f"<compiled {self.signature}>"

@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
-from tensorexpr.errors import DefinitionError
+from tensorexpr.errors import DefinitionError, user_location
 
 Value = TypeVar("Value")
 
@@ -58,6 +58,7 @@ class Memo(Generic[Value]):
                 if pending.owner == threading.get_ident():
                     raise DefinitionError(
                         "expected a definition that ends, got an operation that calls itself with the same arguments",
+                        location=user_location(),
                         hint="call it on smaller arrays, or write the recurrence as te.scan",
                     )
                 pending.done.wait()

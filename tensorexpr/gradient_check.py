@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tensorexpr.dtypes import DType, dtype, float64
-from tensorexpr.errors import GradientCheckError
+from tensorexpr.errors import GradientCheckError, user_location
 from tensorexpr.ir import Program
 from tensorexpr.op import Op, leaves, map_tree
 from tensorexpr.transforms import as_op, jvp, vjp
@@ -50,7 +50,7 @@ class GradientCheck:
     def __str__(self) -> str:
         return (
             f"{self.operation}: the derivative along a random direction\n"
-            f"  finite differences  {self.numeric:+.12e}   known to {self.tolerance:.1e}\n"
+            f"  finite differences  {self.numeric:+.12e}   (within {self.tolerance:.1e} counts as equal)\n"
             f"  forward mode        {self.forward:+.12e}   off by {self.forward_error:.1e}\n"
             f"  reverse mode        {self.reverse:+.12e}   off by {self.reverse_error:.1e}"
         )
@@ -93,9 +93,9 @@ class _Check:
         self.several = isinstance(result, tuple)
         self.outputs = [y for y in leaves(result) if dtype(y.dtype).is_float]
         if not self.outputs:
-            raise GradientCheckError(f"{operation.name}: expected a floating output to check, got none")
+            raise GradientCheckError(f"{operation.name}: expected a floating output to check, got none", location=user_location())
         if not any(direction is not None for direction in leaves(self.directions)):
-            raise GradientCheckError(f"{operation.name}: expected a floating input to check, got none")
+            raise GradientCheckError(f"{operation.name}: expected a floating input to check, got none", location=user_location())
         self.heads = [_normal(rng, y.shape).astype(y.dtype) for y in self.outputs]
         self.resolution = _resolution(operation.trace(*trees, **static))
 
@@ -136,6 +136,7 @@ class _Check:
         if not np.isfinite(numeric):
             raise GradientCheckError(
                 f"{self.operation.name}: expected finite values around these arrays, got {numeric}",
+                location=user_location(),
                 hint="choose arrays inside the domain of the function",
             )
         tangents = [_present(tree) for tree in directions if any(leaf is not None for leaf in leaves(tree))]
@@ -153,6 +154,7 @@ class _Check:
         return GradientCheckError(
             f"{self.operation.name}: expected the {mode} derivative along a random direction to be {found.numeric:.12g} "
             f"(finite differences), got {value:.12g} (off by {abs(value - found.numeric):.1e}, tolerance {found.tolerance:.1e})",
+            location=user_location(),
             at=self._culprit(mode),
             hint=(
                 "the op's own gradient rule is what disagrees"

@@ -21,7 +21,7 @@ from tensorexpr.codegen.compile import build
 from tensorexpr.codegen.function import CompiledFunction
 from tensorexpr.codegen.memo import Memo
 from tensorexpr.dtypes import DType, dtype
-from tensorexpr.errors import ArgumentError, DefinitionError, DifferentiationError, Location
+from tensorexpr.errors import ArgumentError, DefinitionError, DifferentiationError, Location, user_location
 from tensorexpr.ir import Program
 from tensorexpr.language import Tensor, cast, compute, constant, dim, placeholder, program_of
 from tensorexpr.traversal import fresh_name
@@ -59,6 +59,10 @@ def rebuild(tree: object, values: Iterator[Any]) -> Any:
 # ---------------------------------------------------------------------------------------------------- arguments
 
 
+def _argument_error(message: str, *, term: str | None = None, hint: str | None = None) -> ArgumentError:
+    return ArgumentError(message, term=term, location=user_location(), hint=hint)
+
+
 class Spec(NamedTuple):
     """What is known of an argument when it is traced: extents (ints, or `te.dim` expressions) and element type."""
 
@@ -83,7 +87,7 @@ def _static_key(name: str, value: object) -> object:
             hint = "arrays are tensor arguments: make the parameter positional"
         else:
             hint = f"use a tuple: {name}=tuple(...)" if isinstance(value, list) else None
-        raise ArgumentError(f"static argument {name}: expected a hashable value, got {_article(value)}", hint=hint) from None
+        raise _argument_error(f"static argument {name}: expected a hashable value, got {_article(value)}", hint=hint) from None
     return (type(value), value)
 
 
@@ -154,7 +158,7 @@ class Op:
         trees, static = self._bind(arguments, keywords)
         if any(isinstance(leaf, Tensor) for leaf in leaves(trees)):
             if out is not None:
-                raise ArgumentError(f"{self.name}: expected no out with te tensors, got one", hint="out is for calls on arrays")
+                raise _argument_error(f"{self.name}: expected no out with te tensors, got one", hint="out is for calls on arrays")
             tensors = [map_tree(functools.partial(self._as_tensor, name), tree) for name, tree in self._named(trees)]
             return self.compose(tensors, static)
         arrays = [map_tree(functools.partial(self._as_array, name), tree) for name, tree in self._named(trees)]
@@ -241,7 +245,7 @@ class Op:
                 named[name] = value
             else:
                 known = ", ".join(self.static) or "none"
-                raise ArgumentError(
+                raise _argument_error(
                     f"{self.name}: expected the static arguments {known}, got {name}"
                     if self.static
                     else f"{self.name}: expected no static arguments, got {name}",
@@ -254,19 +258,19 @@ class Op:
             else:
                 break
         if named and next(iter(named)) in self.parameters[: len(arguments)]:
-            raise ArgumentError(f"{self.name}: expected one value for {next(iter(named))}, got two", term=self._term)
+            raise _argument_error(f"{self.name}: expected one value for {next(iter(named))}, got two", term=self._term)
         if len(given) < len(self.parameters) or named or (len(given) > len(self.parameters) and self.rest is None):
             wanted = ", ".join(self.parameters) or "none"
             number = len(given) + len(named)
             surplus = self.static and number > len(self.parameters)
-            raise ArgumentError(
+            raise _argument_error(
                 f"{self.name}: expected {len(self.parameters)} tensor arguments ({wanted}), got {number}",
                 term=self._term,
                 hint=f"static arguments are given by name: {', '.join(self.static)}" if surplus else None,
             )
         for name, value in static.items():
             if value is inspect.Parameter.empty:
-                raise ArgumentError(f"{self.name}: expected the static argument {name}, got none", term=self._term)
+                raise _argument_error(f"{self.name}: expected the static argument {name}, got none", term=self._term)
         return given, static
 
     @property
@@ -292,13 +296,13 @@ class Op:
     def _as_array(self, name: str, leaf: object) -> np.ndarray:
         array = np.asarray(leaf) if isinstance(leaf, np.ndarray) or _is_scalar(leaf) else None
         if array is None or isinstance(leaf, np.ma.MaskedArray):
-            raise ArgumentError(
+            raise _argument_error(
                 f"{self.name}: argument {name}: expected an array or a te tensor, got {_article(leaf)}", hint="np.asarray makes an array"
             )
         try:
             dtype(array.dtype)
         except DefinitionError as error:
-            raise ArgumentError(f"{self.name}: argument {name}: {error.message}", hint=error.hint) from None
+            raise _argument_error(f"{self.name}: argument {name}: {error.message}", hint=error.hint) from None
         return array
 
     def _as_tensor(self, name: str, leaf: object) -> Tensor:
@@ -342,7 +346,7 @@ class Op:
         for key, axes in (dynamic or {}).items():
             position = names.index(key) if key in names else key
             if not isinstance(position, int) or not -len(found) <= position < len(found) or not isinstance(found[position], Spec):
-                raise ArgumentError(f"{self.name}: dynamic: expected one of {', '.join(names) or 'none'}, got {key}", term=self._term)
+                raise _argument_error(f"{self.name}: dynamic: expected one of {', '.join(names) or 'none'}, got {key}", term=self._term)
             found[position] = _opened(self.name, names[position], found[position], axes, taken)
         return found, chosen
 
@@ -369,16 +373,20 @@ def _spec(op: str, name: str, value: object) -> Any:
         if len(value) == 2 and isinstance(value[0], (tuple, list)) and isinstance(value[1], (str, DType, np.dtype, type)):
             return Spec(tuple(value[0]), dtype(value[1]))
         return tuple(_spec(op, f"{name}_{position}", item) for position, item in enumerate(value))
-    raise ArgumentError(f"{op}: argument {name}: expected a placeholder, an array or (shape, dtype), got {_article(value)}")
+    raise _argument_error(f"{op}: argument {name}: expected a placeholder, an array or (shape, dtype), got {_article(value)}")
 
 
 def _opened(op: str, name: str, spec: Spec, axes: Any, taken: set[str]) -> Spec:
     shape = list(spec.shape)
     for axis in (axes,) if isinstance(axes, int) else tuple(axes):
         if not isinstance(axis, int) or not -len(shape) <= axis < len(shape):
-            raise ArgumentError(f"{op}: dynamic: expected axes of {name} below {len(shape)}, got {axis}")
+            raise _argument_error(f"{op}: dynamic: expected axes of {name} below {len(shape)}, got {axis}")
         shape[axis] = dim(fresh_name(f"{name}_{axis % len(shape)}", taken))
     return Spec(tuple(shape), spec.dtype)
+
+
+def _rule_error(message: str) -> DifferentiationError:
+    return DifferentiationError(message, location=user_location())
 
 
 class _Rule:
@@ -403,13 +411,13 @@ class _Rule:
         what = f"{self.op.name}: gradient rule"
         if not isinstance(found, (tuple, list)) or len(found) != len(arguments):
             got = len(found) if isinstance(found, (tuple, list)) else _article(found)
-            raise DifferentiationError(f"{what}: expected a list of {len(arguments)} gradients, one per input, got {got}")
+            raise _rule_error(f"{what}: expected a list of {len(arguments)} gradients, one per input, got {got}")
         flat: list[Tensor | None] = []
         for position, (tree, gradients) in enumerate(zip(arguments, found, strict=True)):
             name = self.op.argument_names(position + 1)[position]
             inputs, results = list(leaves(tree)), list(leaves(gradients))
             if len(inputs) != len(results):
-                raise DifferentiationError(f"{what}: expected {len(inputs)} gradients for the tuple {name}, got {len(results)}")
+                raise _rule_error(f"{what}: expected {len(inputs)} gradients for the tuple {name}, got {len(results)}")
             for tensor, gradient in zip(inputs, results, strict=True):
                 _check_gradient_type(f"as gradient of {name}", what, tensor, gradient)
                 flat.append(gradient)
@@ -419,11 +427,11 @@ class _Rule:
 def _check_gradient_type(role: str, what: str, tensor: Tensor, gradient: Any) -> None:
     if gradient is None:
         if tensor.dtype.is_float:
-            raise DifferentiationError(f"{what}: expected a te tensor {role}, got None")
+            raise _rule_error(f"{what}: expected a te tensor {role}, got None")
     elif not isinstance(gradient, Tensor):
-        raise DifferentiationError(f"{what}: expected a te tensor {role}, got {_article(gradient)}")
+        raise _rule_error(f"{what}: expected a te tensor {role}, got {_article(gradient)}")
     elif gradient.extents != tensor.extents or gradient.dtype is not tensor.dtype:
-        raise DifferentiationError(f"{what}: expected {_type_text(tensor)} {role}, got {_type_text(gradient)}")
+        raise _rule_error(f"{what}: expected {_type_text(tensor)} {role}, got {_type_text(gradient)}")
 
 
 def _zeros(like: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from typing import Any
 
 from tensorexpr.autodiff import gradient
 from tensorexpr.autodiff import jvp as push_forward
-from tensorexpr.errors import DifferentiationError
+from tensorexpr.errors import DifferentiationError, user_location
 from tensorexpr.language import Tensor
 from tensorexpr.op import Op, leaves, op
 from tensorexpr.traversal import fresh_name
@@ -73,7 +73,7 @@ def _scalar(name: str, outputs: Any) -> Tensor:
     flat = list(leaves(outputs))
     if len(flat) != 1 or flat[0].shape != () or not flat[0].dtype.is_float:
         got = ", ".join(f"{t.dtype.name}[{', '.join(map(str, t.shape))}]" for t in flat)
-        raise DifferentiationError(
+        raise _error(
             f"{name}: expected one floating scalar output, got {got}", hint="te.vjp takes a head; te.jacobian gives all derivatives"
         )
     return flat[0]
@@ -95,7 +95,7 @@ def jvp(operation: Any, *arguments: Any) -> Any:
         outputs = operation.compose(inputs, static)
         floating = [t for t in leaves(outputs) if t.dtype.is_float]
         if not floating:
-            raise DifferentiationError(f"{name}: expected a floating output, got none")
+            raise _error(f"{name}: expected a floating output, got none")
         pushed = push_forward(floating, [t for t in leaves(inputs) if t.dtype.is_float], list(leaves(tangents)))
         return _unflatten(outputs, iter(pushed))
 
@@ -106,15 +106,19 @@ def jvp(operation: Any, *arguments: Any) -> Any:
 # ---------------------------------------------------------------------------------------------------- in common
 
 
+def _error(message: str, *, hint: str | None = None) -> DifferentiationError:
+    return DifferentiationError(message, location=user_location(), hint=hint)
+
+
 def as_op(value: Any, transform: str) -> Op:
     """The op that `value` is, or makes as a plain function; `DifferentiationError` for anything else."""
     if isinstance(value, Op):
         return value
     if isinstance(value, Tensor):
-        raise DifferentiationError(f"{transform}: expected a te.op, got a tensor", hint="te.gradient differentiates tensors")
+        raise _error(f"{transform}: expected a te.op, got a tensor", hint="te.gradient differentiates tensors")
     if callable(value):
         return op(value)
-    raise DifferentiationError(f"{transform}: expected a te.op, got {type(value).__name__}", hint="decorate the function with @te.op")
+    raise _error(f"{transform}: expected a te.op, got {type(value).__name__}", hint="decorate the function with @te.op")
 
 
 def _further(operation: Op, more: tuple[str, ...], stem: str) -> tuple[tuple[str, ...], str | None]:
@@ -126,7 +130,7 @@ def _further(operation: Op, more: tuple[str, ...], stem: str) -> tuple[tuple[str
 
 def _expect_more(name: str, arguments: Sequence[Any], number: int) -> None:
     if len(arguments) < number:
-        raise DifferentiationError(f"{name}: expected inputs and a head, got {len(arguments)} arguments")
+        raise _error(f"{name}: expected inputs and a head, got {len(arguments)} arguments")
 
 
 def _split_tangents(name: str, arguments: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
@@ -135,7 +139,7 @@ def _split_tangents(name: str, arguments: Sequence[Any]) -> tuple[Sequence[Any],
     for count in range(len(arguments) + 1):
         if count + sum(floating[:count]) == len(arguments):
             return arguments[:count], arguments[count:]
-    raise DifferentiationError(f"{name}: expected one tangent per floating input, got {len(arguments)} arguments")
+    raise _error(f"{name}: expected one tangent per floating input, got {len(arguments)} arguments")
 
 
 def _is_floating(tree: Any) -> bool:
@@ -155,12 +159,12 @@ def _gradients(name: str, operation: Op, outputs: Any, inputs: Sequence[Any], wr
     tensors = [leaf for position in chosen for leaf in leaves(inputs[position]) if leaf.dtype.is_float]
     floating = [t for t in leaves(outputs) if t.dtype.is_float]
     if not floating:
-        raise DifferentiationError(f"{name}: expected a floating output, got {next(leaves(outputs)).dtype.name}")
+        raise _error(f"{name}: expected a floating output, got {next(leaves(outputs)).dtype.name}")
     flat_heads = None
     if heads is not None:
         flat_heads = list(leaves(heads))
         if len(flat_heads) != len(floating):
-            raise DifferentiationError(f"{name}: expected {len(floating)} heads, one per floating output, got {len(flat_heads)}")
+            raise _error(f"{name}: expected {len(floating)} heads, one per floating output, got {len(flat_heads)}")
     found = iter(gradient(floating, tensors, flat_heads))
     trees = tuple(_unflatten(inputs[position], found) for position in chosen)
     return trees[0] if isinstance(wrt, (str, int)) else trees
@@ -170,7 +174,7 @@ def _positions(name: str, operation: Op, inputs: Sequence[Any], wrt: Wrt) -> lis
     if wrt is None:
         chosen = [position for position, tree in enumerate(inputs) if _is_floating(tree)]
         if not chosen:
-            raise DifferentiationError(f"{name}: expected a floating input to differentiate by, got none")
+            raise _error(f"{name}: expected a floating input to differentiate by, got none")
         return chosen
     names = operation.argument_names(len(inputs))
     wanted: Iterable[str | int] = (wrt,) if isinstance(wrt, (str, int)) else wrt
@@ -178,10 +182,10 @@ def _positions(name: str, operation: Op, inputs: Sequence[Any], wrt: Wrt) -> lis
     for item in wanted:
         position = names.index(item) if item in names else item
         if not isinstance(position, int) or not -len(inputs) <= position < len(inputs):
-            raise DifferentiationError(f"{name}: wrt: expected one of {', '.join(names) or 'none'}, or a position, got {item}")
+            raise _error(f"{name}: wrt: expected one of {', '.join(names) or 'none'}, or a position, got {item}")
         position %= len(inputs)
         if not _is_floating(inputs[position]):
-            raise DifferentiationError(f"{name}: wrt: expected a floating input, got {names[position]} ({_dtypes(inputs[position])})")
+            raise _error(f"{name}: wrt: expected a floating input, got {names[position]} ({_dtypes(inputs[position])})")
         positions.append(position)
     return positions
 

@@ -209,6 +209,7 @@ def test_no_tensor_lives_on():
 def refused(error, function, *arguments, **keywords):
     with pytest.raises(error) as info:
         function(*arguments, **keywords)
+    assert "test_op.py:" in str(info.value)
     return str(info.value)
 
 
