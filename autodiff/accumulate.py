@@ -15,7 +15,7 @@ from tensorexpr.autodiff.contributions import Contribution
 from tensorexpr.autodiff.derivatives import is_number, plus
 from tensorexpr.autodiff.inversion import Gather, invert
 from tensorexpr.autodiff.pieces import split
-from tensorexpr.autodiff.workspace import Workspace
+from tensorexpr.autodiff.workspace import Workspace, all_of, guarded
 from tensorexpr.integers import DomainTooComplex
 from tensorexpr.ir import (
     Access,
@@ -30,8 +30,6 @@ from tensorexpr.ir import (
     Reduce,
     Scatter,
     TensorType,
-    apply,
-    conjunction,
     const,
 )
 from tensorexpr.traversal import fresh_name, rename_bound, substitute
@@ -134,18 +132,15 @@ def _terms(flows: Sequence[Flow], target: tuple[Axis, ...], carried: dtypes.DTyp
     for (axes, outer, inner), value in grouped.items():
         zero = Const(0, carried)
         if axes:
-            value = Reduce(SUM, (value,), axes, conjunction(inner) if inner else None)
-            conditions = outer
+            terms.append(guarded(Reduce(SUM, (value,), axes, all_of(inner)), outer, zero))
         else:
-            conditions = (*outer, *inner)
-        terms.append(apply("where", conjunction(conditions), value, zero) if conditions else value)
+            terms.append(guarded(value, (*outer, *inner), zero))
     return terms
 
 
 def _scatter(one: Flow, name: str, type_: TensorType) -> Scatter:
     c = one.contribution
-    where = conjunction(c.guards) if c.guards else None
-    return Scatter(name, type_, c.axes, c.access.indices, _cast(c.value, type_.dtype), where, "sum", one.lowering)
+    return Scatter(name, type_, c.axes, c.access.indices, _cast(c.value, type_.dtype), all_of(c.guards), "sum", one.lowering)
 
 
 def _cast(expr: Expr, dtype: dtypes.DType) -> Expr:

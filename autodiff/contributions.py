@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from tensorexpr.autodiff.derivatives import DERIVATIVES, plus
 from tensorexpr.autodiff.products import leave_one_out
 from tensorexpr.autodiff.winners import winner_guards
-from tensorexpr.autodiff.workspace import Place, Workspace
+from tensorexpr.autodiff.workspace import Place, Workspace, guarded
 from tensorexpr.errors import DifferentiationError, Location
-from tensorexpr.ir import Access, Apply, Cast, Const, Expr, Reduce, apply, conjunction, conjuncts
+from tensorexpr.ir import Access, Apply, Cast, Const, Expr, Reduce, apply, conjuncts
 from tensorexpr.traversal import children, negate, walk
 
 CHEAP = 8
@@ -230,7 +230,7 @@ def _join(a: Contribution, b: Contribution) -> Contribution | None:
         return None
     extra = [guard for guard in b.guards if guard not in a.guards]
     zero = Const(0, b.value.dtype)
-    value = apply("where", conjunction(extra), b.value, zero) if extra else b.value
+    value = guarded(b.value, extra, zero)
     return replace(a, value=plus(a.value, value), reads=_united(a.reads, b.reads))
 
 

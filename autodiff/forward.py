@@ -17,9 +17,9 @@ from tensorexpr.autodiff.reverse import active_tensors
 from tensorexpr.autodiff.scans import before, expand_reduction, renamed_scan
 from tensorexpr.autodiff.scatters import wins
 from tensorexpr.autodiff.winners import winner_guards
-from tensorexpr.autodiff.workspace import Place, Workspace
+from tensorexpr.autodiff.workspace import Place, Workspace, all_of
 from tensorexpr.errors import DifferentiationError
-from tensorexpr.ir import Access, Apply, Cast, Const, Define, Definition, Expr, Index, Reduce, Scan, Scatter, apply, conjunction, conjuncts
+from tensorexpr.ir import Access, Apply, Cast, Const, Define, Definition, Expr, Index, Reduce, Scan, Scatter, apply, conjuncts
 from tensorexpr.traversal import bottom_up, map_expressions
 
 Rule = Callable[[Mapping[str, str], Workspace], str]
@@ -78,8 +78,7 @@ class Forward:
         value = self._tangent(definition.value, Place(definition.axes, tuple(guards)), definition.name, len(definition.axes), None)
         if value is not None:
             name = self._name(definition.name)
-            where = conjunction(guards) if guards else None
-            self.workspace.add(replace(definition, name=name, value=value, where=where, combine="sum"))
+            self.workspace.add(replace(definition, name=name, value=value, where=all_of(guards), combine="sum"))
 
     def _visit_scan(self, scan: Scan) -> None:
         """The tangents of the states run through a scan of their own, which computes the body again from the stored states."""
@@ -166,7 +165,7 @@ class Forward:
                 case "max" | "min":
                     guards = winner_guards(node, place, self.workspace, owner)
                     tangent = visit(node.values[0], inner)
-                    where = conjunction([*conjuncts(node.where), *guards])
+                    where = all_of([*conjuncts(node.where), *guards])
                 case "prod":
                     factor = leave_one_out(node, place, self.workspace, owner)
                     tangent, where = visit(node.values[0], inner), node.where

@@ -12,7 +12,7 @@ from typing import Any
 
 from tensorexpr.autodiff.accumulate import accumulate
 from tensorexpr.autodiff.arguments import checked_heads, checked_tensors
-from tensorexpr.autodiff.report import Report, Row, count_of, points
+from tensorexpr.autodiff.report import Report, Row, count_of, points, reads_of
 from tensorexpr.autodiff.reverse import Override, Received, Reverse, reverse
 from tensorexpr.autodiff.units import Graph, Rule, Unit, units_of
 from tensorexpr.autodiff.workspace import Workspace
@@ -181,10 +181,10 @@ def _rows(tensor: str, received: Received, labels: Mapping[str, str]) -> list[Ro
         visited: list[Domain] = []
         read: list[Domain] = []
         for _, one in items:
-            own = points(one.contribution.axes, one.contribution.guards)
-            read.append(own)
+            own = reads_of(one.contribution)
+            read += own
             if one.gathers is None:
-                visited.append(own)
+                visited += own
             else:
                 visited += [points((*received.target, *g.axes), g.outer) for g in one.gathers]
         lowerings = list(dict.fromkeys(one.lowering for _, one in items))

@@ -12,7 +12,7 @@ None is the answer where an index is not affine; see `pieces` for what can be sp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import gcd
 
@@ -38,7 +38,7 @@ class Gather:
 
 def invert(
     indices: Sequence[Expr], axes: Sequence[Axis], guards: Sequence[Expr], target: Sequence[Axis], lowering: str | None = None
-) -> Gather | None | bool:
+) -> Gather | bool | None:
     """The gather at the elements `target` of the reads at `indices` for all points of `axes` where `guards` hold.
 
     None where an index is not affine, False where nothing is ever read. `lowering` replaces the name that is found.
@@ -164,14 +164,14 @@ class _System:
 
     # -- solving -----------------------------------------------------------------------------------------------------
 
-    def solve(self, lowering: str | None) -> Gather | None | bool:
+    def solve(self, lowering: str | None) -> Gather | bool | None:
         """The gather, False where the system has no solution."""
         solved, left, conditions = self._substitutions()
         parameters: list[str] = []
         if any(any(name in self._unknowns for name in equation.names()) for equation in left):
             names = [n for n in self._unknowns if any(equation.coefficient(n) for equation in left)]
             rows = [[equation.coefficient(name) for name in names] for equation in left]
-            right = [Affine([(name, c) for name, c in zip(names, row, strict=True)]) - equation for row, equation in zip(rows, left, strict=True)]
+            right = [Affine(zip(names, row, strict=True)) - equation for row, equation in zip(rows, left, strict=True)]
             solution = solve_parametric(rows, right)
             if solution is None:
                 return False
@@ -237,9 +237,12 @@ class _System:
         if bounds is None:
             return False
         outer += [guard for loop in bounds for guard in loop.guards]
-        return self._gather(solved, bounds, outer, context, lowering)
+        inside = domain.intersect(context).constrain(*outer) if order else context.constrain(*outer)
+        return self._gather(solved, bounds, outer, inside, lowering)
 
-    def _gather(self, solved: dict[str, Affine], bounds: list[Bounds], outer: list[Constraint], context: Domain, lowering: str | None) -> Gather:
+    def _gather(
+        self, solved: dict[str, Affine], bounds: list[Bounds], outer: list[Constraint], inside: Domain, lowering: str | None
+    ) -> Gather:
         single = {loop.name: loop.value for loop in bounds if loop.value is not None}
         loops = [loop for loop in bounds if loop.value is None]
         taken = {axis.index for axis in self._target} | set(self._sizes)
@@ -250,9 +253,7 @@ class _System:
         determined: dict[str, Affine] = {}
         for loop in bounds:
             if loop.value is not None:
-                determined[loop.name] = context.constrain(*outer).simplify(loop.value.substitute(determined))
-        inside = Domain([loop.name for loop in loops], _visited(loops, determined), context.sizes).intersect(context).constrain(*outer)
-
+                determined[loop.name] = inside.simplify(loop.value.substitute(determined))
         def write(form: Affine) -> Expr:
             return expression_of(form.rename(final), self._sizes)
 
@@ -273,7 +274,8 @@ class _System:
         inner = [substitute(guard, values) for guard in self._opaque]
         for name, axis in self._raw.items():
             if name in solved or name in single:
-                inner += [apply("ge", values[name], substitute(axis.start, values)), apply("lt", values[name], substitute(axis.stop, values))]
+                inner.append(apply("ge", values[name], substitute(axis.start, values)))
+                inner.append(apply("lt", values[name], substitute(axis.stop, values)))
         guards = tuple(condition_of(guard, write) for guard in dict.fromkeys(outer))
         return Gather(values, tuple(axes), guards, tuple(inner), lowering or self._tier(solved, loops, outer))
 
@@ -288,16 +290,6 @@ class _System:
         fixed = all(running.isdisjoint(form.names()) for form in solved.values())
         whole = not self._lattice and not any(guard.is_equality or guard.expr.has_division() for guard in outer)
         return "reshape" if fixed and whole else "lattice"
-
-
-def _visited(loops: Iterable[Bounds], determined: dict[str, Affine]) -> list[Constraint]:
-    """The bounds of the loops as constraints."""
-    found = []
-    for loop in loops:
-        name = Affine.of(loop.name)
-        found += [ge(name * d, e.substitute(determined)) for e, d in loop.lowers]
-        found += [le(name * d, e.substitute(determined)) for e, d in loop.uppers]
-    return found
 
 
 def _nest(domain: Domain, order: list[str], context: Domain, open_ended: bool) -> list[Bounds] | None:

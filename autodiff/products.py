@@ -9,8 +9,23 @@ not one for each factor. Short axes multiply afresh, which costs less than two r
 from __future__ import annotations
 
 from tensorexpr import dtypes
-from tensorexpr.autodiff.workspace import Place, Workspace
-from tensorexpr.ir import Access, Apply, Axis, Cast, Combiner, Const, Define, Expr, Index, Reduce, Scan, TensorType, apply, conjunction, const
+from tensorexpr.autodiff.workspace import Place, Workspace, guarded
+from tensorexpr.ir import (
+    Access,
+    Apply,
+    Axis,
+    Cast,
+    Combiner,
+    Const,
+    Define,
+    Expr,
+    Index,
+    Reduce,
+    Scan,
+    TensorType,
+    apply,
+    const,
+)
 from tensorexpr.traversal import bound_names, free_names, fresh_name, rename_bound, substitute
 
 SHORT = 4
@@ -61,8 +76,7 @@ def _recurrences(
     carried = dtypes.accumulator(value.dtype)
     factor = value if carried is value.dtype else Cast(carried, value)
     conditions = [*place.guards, *(() if where is None else (where,))]
-    if conditions:
-        factor = apply("where", conjunction(conditions), factor, Const(1, carried))
+    factor = guarded(factor, conditions, Const(1, carried))
     position = Index(axis.index) if axis.start == const(0) else apply("sub", Index(axis.index), axis.start)
     behind = apply("sub", apply("sub", extent, const(1)), position)
     at = tuple(Index(a.index) for a in around)

@@ -6,7 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from tensorexpr.autodiff.contributions import Contribution
+from tensorexpr.autodiff.pieces import split
 from tensorexpr.integers import Domain
+from tensorexpr.ir import Axis, Expr
 from tensorexpr.regions import domain_of
 
 
@@ -70,8 +73,14 @@ def count_of(domains: Sequence[Domain]) -> int | Count:
     return count if any(d.sizes for d in domains) else count()
 
 
-def points(axes: Sequence, guards: Sequence) -> Domain:
-    """The points of axes and those guards that are affine; names that stand for data are left out."""
+def reads_of(contribution: Contribution) -> list[Domain]:
+    """The points at which a contribution reads, in disjoint domains."""
+    pieces = split((), contribution.axes, contribution.guards)
+    return [points(contribution.axes, guards) for _, guards in pieces or [((), contribution.guards)]]
+
+
+def points(axes: Sequence[Axis], guards: Sequence[Expr]) -> Domain:
+    """The points of axes and those guards that are affine; what hangs on data is left out."""
     region = domain_of(axes, guards)
     hidden = set(region.opaque.names.values())
     if not hidden:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tensorexpr.autodiff.batching import batch, fresh_axes, index_names
-from tensorexpr.autodiff.workspace import Place, Workspace, hull_of, plain_axes, shifted
+from tensorexpr.autodiff.workspace import Place, Workspace, guarded, hull_of, plain_axes, shifted
 from tensorexpr.errors import DifferentiationError
 from tensorexpr.ir import (
     Access,
@@ -34,7 +34,6 @@ from tensorexpr.ir import (
     Scatter,
     TensorType,
     apply,
-    conjunction,
     const,
 )
 from tensorexpr.traversal import bottom_up, free_names, fresh_name, map_expressions, reads, substitute, walk
@@ -108,8 +107,7 @@ def expand_reduction(node: Reduce, place: Place, workspace: Workspace, owner: st
     tests = [*guards, *(substitute(c, shift) for c in conditions), *(() if node.where is None else (here(node.where),))]
     for name, result, (state, _) in zip(names, node.combiner.results, states, strict=True):
         value = bottom_up(result, lambda e: {**left, **right}.get(e.name, e) if isinstance(e, Param) else e)
-        if tests:
-            value = apply("where", conjunction(tests), value, Access(state, at, value.dtype))
+        value = guarded(value, tests, Access(state, at, value.dtype))
         nexts.append(workspace.new_name(name, "_next"))
         body.append(Define(nexts[-1], around, value))
     scan = Scan(names, length, step.name, states, tuple(inits), tuple(body), tuple(nexts))

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tensorexpr import dtypes
-from tensorexpr.autodiff.workspace import Place, Workspace, hull_of, shifted
+from tensorexpr.autodiff.workspace import Place, Workspace, all_of, hull_of, shifted
 from tensorexpr.errors import DifferentiationError
-from tensorexpr.ir import Access, Const, Expr, Index, Scatter, TensorType, apply, conjunction, conjuncts, const
+from tensorexpr.ir import Access, Const, Expr, Index, Scatter, TensorType, apply, conjuncts, const
 
 
 def scattered_adjoint(definition: Scatter, adjoint: Callable[[tuple[Expr, ...]], Expr], workspace: Workspace) -> tuple[Expr, Place]:
@@ -35,7 +35,7 @@ def wins(definition: Scatter, workspace: Workspace) -> Expr:
     element = Access(definition.name, definition.indices, definition.value.dtype)
     equal = apply("or", apply("eq", definition.value, element), apply("isnan", definition.value))
     name = workspace.new_name(definition.name, f"_arg{definition.combine}")
-    where = conjunction([*conjuncts(definition.where), equal])
+    where = all_of([*conjuncts(definition.where), equal])
     type_ = TensorType(definition.type.shape, dtypes.int64)
     workspace.add(Scatter(name, type_, definition.axes, definition.indices, position, where, "min"))
     return apply("eq", Access(name, definition.indices, dtypes.int64), position)

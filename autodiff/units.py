@@ -7,13 +7,13 @@ the head, and the tensors that it gives become definitions of the derivative.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from tensorexpr.autodiff.arguments import text_of
 from tensorexpr.autodiff.workspace import Workspace
 from tensorexpr.errors import DifferentiationError, user_location
-from tensorexpr.ir import Access, Expr, Program
+from tensorexpr.ir import Program
 from tensorexpr.language import Tensor, program_of
 from tensorexpr.language.renaming import ProgramRenaming, local_names
 from tensorexpr.text import print_type

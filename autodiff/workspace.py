@@ -8,12 +8,13 @@ share. The tensor has the hull of the index ranges, and a guard where the hull i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tensorexpr import dtypes
 from tensorexpr.integers import Affine, ge, lt
 from tensorexpr.ir import (
+    FALSE,
     Access,
     Apply,
     Axis,
@@ -106,7 +107,7 @@ class Workspace:
             return expr
         reads_at = tuple(shifted(Index(axis.index), -offset) for axis, offset in zip(axes, offsets, strict=True))
         shift = {axis.index: shifted(Index(axis.index), offset) for axis, offset in zip(axes, offsets, strict=True) if offset}
-        value = expr if not guards else apply("where", conjunction(guards), expr, Const(0, expr.dtype))
+        value = guarded(expr, guards, Const(0, expr.dtype))
         value = substitute(value, shift)
         key = (axes, value)
         name = self._saved.get(key)
@@ -185,6 +186,34 @@ def plain_axes(type_: TensorType, sizes: Iterable[str] = (), taken: Iterable[str
 
 def _reads(expr: Expr) -> bool:
     return any(isinstance(node, Access) for node in walk(expr))
+
+
+def guarded(value: Expr, guards: Sequence[Expr], otherwise: Expr) -> Expr:
+    """`value` where all guards hold; a guard that reads is evaluated only where those before it hold."""
+    for part in reversed(_runs(guards)):
+        value = apply("where", conjunction(part), value, otherwise)
+    return value
+
+
+def all_of(guards: Sequence[Expr]) -> Expr | None:
+    """The guards as one condition, None for none; a guard that reads is evaluated only where those before it hold."""
+    runs = _runs(guards)
+    if not runs:
+        return None
+    condition = conjunction(runs[-1])
+    for part in reversed(runs[:-1]):
+        condition = apply("where", conjunction(part), condition, FALSE)
+    return condition
+
+
+def _runs(guards: Sequence[Expr]) -> list[list[Expr]]:
+    """The guards in groups, each begun by a guard that reads."""
+    runs: list[list[Expr]] = []
+    for guard in guards:
+        if not runs or _reads(guard):
+            runs.append([])
+        runs[-1].append(guard)
+    return runs
 
 
 def shifted(expr: Expr, offset: int) -> Expr:
