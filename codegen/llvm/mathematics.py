@@ -1,27 +1,65 @@
-"""The transcendental functions by name, each generic in width (float32, float64) and lanes."""
+"""The transcendental functions by name: one internal function of the module per name, width and lane count.
+
+Whether they are inlined is LLVM's choice, but for the short ones that most kernels are made of.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
-from tensorexpr.codegen.llvm import math_libm
-from tensorexpr.codegen.llvm.builder import Builder, Value
+from tensorexpr.codegen.llvm import math_exp, math_libm, math_log, math_trig
+from tensorexpr.codegen.llvm.builder import Builder, Value, mangle
 
-
-def _libm(name: str) -> Callable[..., Value]:
-    return lambda b, x: math_libm.unary(b, name, x)
+# Inlined always: then the compiler overlaps them with what stands around, and can vectorise scalar loops over them.
+_SHORT = {"exp", "exp2", "log", "log2", "tanh", "sigmoid", "erf"}
 
 
-def _sigmoid(b: Builder, x: Value) -> Value:
-    small = FUNCTIONS["exp"](b, b.emit(f"fneg {x.typed}", x.type, x.lanes))
-    return b.op("fdiv", 1.0, b.op("fadd", small, 1.0)) if False else b.op("fdiv", *reversed(b.unify(b.op("fadd", small, 1.0), 1.0)))
+def _erf(b: Builder, x: Value) -> Value:
+    return math_exp.erf(b, x) if x.type == "float" else math_libm.unary(b, "erf", x)
 
 
-FUNCTIONS: dict[str, Callable[..., Value]] = {
-    name: _libm(name)
-    for name in ("exp", "exp2", "expm1", "log", "log2", "log1p", "sin", "cos", "tan", "sinh", "cosh", "tanh", "asin", "acos", "atan", "erf")
+_MAKERS: dict[str, Callable[..., Value]] = {
+    "exp": math_exp.exp,
+    "exp2": math_exp.exp2,
+    "expm1": math_exp.expm1,
+    "log": math_log.log,
+    "log2": math_log.log2,
+    "log1p": math_log.log1p,
+    "sin": math_trig.sin,
+    "cos": math_trig.cos,
+    "tan": math_trig.tan,
+    "sinh": math_exp.sinh,
+    "cosh": math_exp.cosh,
+    "tanh": math_exp.tanh,
+    "asin": math_trig.asin,
+    "acos": math_trig.acos,
+    "atan": math_trig.atan,
+    "atan2": math_trig.atan2,
+    "pow": math_log.pow,
+    "sigmoid": math_exp.sigmoid,
+    "erf": _erf,
 }
-FUNCTIONS["sigmoid"] = _sigmoid
-FUNCTIONS["pow"] = lambda b, x, y: math_libm.binary(b, "pow", x, y)
-FUNCTIONS["atan2"] = lambda b, x, y: math_libm.binary(b, "atan2", x, y)
+
+
+def _called(name: str) -> Callable[..., Value]:
+    def call(b: Builder, *operands: Value) -> Value:
+        values = b.unify(*operands)
+        x = values[0]
+        symbol = f"te.{name}.{mangle(x)}"
+        b.module.helper(symbol, lambda: _function(b, name, symbol, values))
+        return b.emit(f"call {x.full_type} @{symbol}({', '.join(v.typed for v in values)})", x.type, x.lanes)
+
+    return call
+
+
+def _function(outer: Builder, name: str, symbol: str, operands: list[Value]) -> str:
+    b = Builder(outer.module)
+    parameters = [Value(f"%x{k}", v.type, v.lanes) for k, v in enumerate(operands)]
+    result = _MAKERS[name](b, *parameters)
+    b.line(f"ret {result.typed}")
+    inline = " alwaysinline" if name in _SHORT else ""
+    arguments = ", ".join(p.typed for p in parameters)
+    return b.function(f"define internal {result.full_type} @{symbol}({arguments}) nounwind{inline}")
+
+
+FUNCTIONS: dict[str, Callable[..., Value]] = {name: _called(name) for name in _MAKERS}

@@ -1,0 +1,129 @@
+"""What the mathematical functions share: the two widths, polynomials, exponents, selection of special cases.
+
+Functions are written once for float32 and float64 and for any number of lanes. They use fused multiply-adds explicitly
+and no fast-math flags, since their error terms must stay as written.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from tensorexpr.codegen.llvm.builder import Builder, Operand, Value
+from tensorexpr.codegen.llvm.math_tables import DOUBLE, FLOAT
+
+
+@dataclass(frozen=True, slots=True)
+class Width:
+    """The format of a floating type: LLVM's names, digits after the point, exponent bias, coefficient tables."""
+
+    type: str
+    bits: str
+    digits: int
+    bias: int
+    table: dict[str, tuple[float, ...]]
+
+    @property
+    def magic(self) -> float:
+        """1.5 * 2^digits: adding it to a small number leaves the nearest integer in the low bits."""
+        return 1.5 * 2.0**self.digits
+
+    @property
+    def least_normal(self) -> float:
+        return 2.0 ** (1 - self.bias)
+
+    @property
+    def tiny(self) -> float:
+        """Below this, an odd function of slope 1 equals its argument."""
+        return 2.0 ** -(self.digits // 2 + 2)
+
+    def as_bits(self, value: float) -> int:
+        """The bits of a number of this width, as a signed integer."""
+        return struct.unpack("<i", struct.pack("<f", value))[0] if self.digits == 23 else struct.unpack("<q", struct.pack("<d", value))[0]
+
+
+SINGLE = Width("float", "i32", 23, 127, FLOAT)
+DOUBLE_WIDTH = Width("double", "i64", 52, 1023, DOUBLE)
+
+
+def width(x: Value) -> Width:
+    """The width of a value."""
+    return SINGLE if x.type == "float" else DOUBLE_WIDTH
+
+
+def fma(b: Builder, x: Operand, y: Operand, z: Operand) -> Value:
+    """x * y + z, rounded once."""
+    return b.intrinsic("fma", x, y, z)
+
+
+def add(b: Builder, x: Operand, y: Operand) -> Value:
+    return b.op("fadd", x, y)
+
+
+def sub(b: Builder, x: Operand, y: Operand) -> Value:
+    return b.op("fsub", x, y)
+
+
+def mul(b: Builder, x: Operand, y: Operand) -> Value:
+    return b.op("fmul", x, y)
+
+
+def div(b: Builder, x: Operand, y: Operand) -> Value:
+    return b.op("fdiv", x, y)
+
+
+def neg(b: Builder, x: Value) -> Value:
+    return b.emit(f"fneg {x.typed}", x.type, x.lanes)
+
+
+def absolute(b: Builder, x: Value) -> Value:
+    return b.intrinsic("fabs", x)
+
+
+def at_most(b: Builder, x: Value, limit: float) -> Value:
+    """min(x, limit), NaN kept."""
+    return b.select(b.compare("fcmp ogt", x, limit), limit, x)
+
+
+def at_least(b: Builder, x: Value, limit: float) -> Value:
+    """max(x, limit), NaN kept."""
+    return b.select(b.compare("fcmp olt", x, limit), limit, x)
+
+
+def with_sign(b: Builder, magnitude: Value, sign: Value) -> Value:
+    """The magnitude with the sign of another value."""
+    return b.intrinsic("copysign", magnitude, sign)
+
+
+def keep_tiny(b: Builder, x: Value, result: Value) -> Value:
+    """x itself where it is so small (or a zero, whose sign counts) that the function of slope 1 equals it."""
+    return b.select(b.compare("fcmp olt", absolute(b, x), width(x).tiny), x, result)
+
+
+def polynomial(b: Builder, name: str, x: Value) -> Value:
+    """The tabulated polynomial at x, by Horner's rule."""
+    coefficients = width(x).table[name]
+    result = fma(b, x, coefficients[-1], coefficients[-2])
+    for c in reversed(coefficients[:-2]):
+        result = fma(b, x, result, c)
+    return result
+
+
+def nearest(b: Builder, x: Value, factor: float) -> tuple[Value, Value]:
+    """The integer nearest to x * factor, as a float and as an integer, while it is below 2^(digits - 1)."""
+    w = width(x)
+    shifted = fma(b, x, factor, w.magic)
+    return sub(b, shifted, w.magic), b.op("sub", b.convert("bitcast", shifted, w.bits), w.as_bits(w.magic))
+
+
+def power_of_two(b: Builder, w: Width, k: Value) -> Value:
+    """2^k for the exponents of normal numbers."""
+    return b.convert("bitcast", b.op("shl", b.op("add", k, w.bias), w.digits), w.type)
+
+
+def scale(b: Builder, x: Value, k: Value) -> Value:
+    """x * 2^k for k within twice the exponent range, rounded once: two factors, so that denormals come out right."""
+    w = width(x)
+    half = b.op("ashr", k, 1)
+    rest = b.op("sub", k, half)
+    return mul(b, mul(b, x, power_of_two(b, w, half)), power_of_two(b, w, rest))

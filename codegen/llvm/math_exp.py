@@ -1,0 +1,133 @@
+"""Exponentials and what is made of them: exp, exp2, expm1, sinh, cosh, tanh, sigmoid, erf.
+
+exp(x) = 2^k (1 + r + r^2 P(r)) with x = k ln 2 + r, |r| <= ln(2) / 2: two fused steps take k ln 2 off without error. The
+argument is clamped to where the result is neither 0 nor infinite for good, so k stays in range; NaN passes the clamps.
+
+Accuracy in ULP over the whole range (tested): see `mathematics`.
+"""
+
+from __future__ import annotations
+
+from tensorexpr.codegen.llvm.builder import Builder, Value
+from tensorexpr.codegen.llvm.math_core import (
+    absolute,
+    add,
+    at_least,
+    at_most,
+    div,
+    fma,
+    keep_tiny,
+    mul,
+    nearest,
+    neg,
+    polynomial,
+    power_of_two,
+    scale,
+    sub,
+    width,
+    with_sign,
+)
+
+# Beyond these exp is 0 and infinite.
+_LEAST = {"float": -104.0, "double": -746.0}
+_GREATEST = {"float": 89.0, "double": 710.0}
+
+
+def _reduced(b: Builder, x: Value) -> tuple[Value, Value]:
+    """r and the integer k of x = k ln 2 + r."""
+    high, low = width(x).table["ln2"]
+    whole, k = nearest(b, x, width(x).table["log2e"][0])
+    return fma(b, whole, -low, fma(b, whole, -high, x)), k
+
+
+def _exp_of_reduced(b: Builder, r: Value) -> Value:
+    """exp(r) near 0."""
+    return add(b, fma(b, mul(b, r, r), polynomial(b, "exp", r), r), 1.0)
+
+
+def exp(b: Builder, x: Value) -> Value:
+    r, k = _reduced(b, at_most(b, at_least(b, x, _LEAST[x.type]), _GREATEST[x.type]))
+    return scale(b, _exp_of_reduced(b, r), k)
+
+
+def _exp_of_negative(b: Builder, x: Value) -> Value:
+    """exp(x) for x <= 0."""
+    r, k = _reduced(b, at_least(b, x, _LEAST[x.type]))
+    return scale(b, _exp_of_reduced(b, r), k)
+
+
+def exp2(b: Builder, x: Value) -> Value:
+    limits = (-151.0, 129.0) if x.type == "float" else (-1076.0, 1025.0)
+    x = at_most(b, at_least(b, x, limits[0]), limits[1])
+    whole, k = nearest(b, x, 1.0)
+    r = sub(b, x, whole)
+    return scale(b, fma(b, r, polynomial(b, "exp2", r), 1.0), k)
+
+
+def expm1(b: Builder, x: Value) -> Value:
+    clamped = at_most(b, at_least(b, x, -26.0 if x.type == "float" else -56.0), _GREATEST[x.type])
+    return keep_tiny_exactly(b, x, _expm1(b, clamped))
+
+
+def keep_tiny_exactly(b: Builder, x: Value, result: Value) -> Value:
+    """x where x + x^2 / 2 rounds to x."""
+    limit = 2.0 ** -(width(x).digits + 2)
+    return b.select(b.compare("fcmp olt", absolute(b, x), limit), x, result)
+
+
+def _expm1(b: Builder, x: Value) -> Value:
+    """2^k p + (2^k - 1) with p = exp(r) - 1, halved on the way so that 2^k does not overflow before the result does."""
+    r, k = _reduced(b, x)
+    p = fma(b, mul(b, r, r), polynomial(b, "exp", r), r)
+    half = power_of_two(b, width(x), b.op("sub", k, 1))
+    return mul(b, fma(b, half, p, sub(b, half, 0.5)), 2.0)
+
+
+def _half_exp(b: Builder, a: Value) -> Value:
+    """exp(a) / 2 for a >= 0: infinite only where that is."""
+    r, k = _reduced(b, at_most(b, a, 1.0 + _GREATEST[a.type]))
+    return scale(b, _exp_of_reduced(b, r), b.op("sub", k, 1))
+
+
+def cosh(b: Builder, x: Value) -> Value:
+    half = _half_exp(b, absolute(b, x))
+    return add(b, half, div(b, 0.25, half))
+
+
+def sinh(b: Builder, x: Value) -> Value:
+    a = absolute(b, x)
+    half = _half_exp(b, a)
+    large = sub(b, half, div(b, 0.25, half))
+    z = mul(b, a, a)
+    small = fma(b, mul(b, a, z), polynomial(b, "sinh", z), a)
+    return with_sign(b, b.select(b.compare("fcmp olt", a, 1.0), small, large), x)
+
+
+def tanh(b: Builder, x: Value) -> Value:
+    a = absolute(b, x)
+    if x.type == "double":
+        # Through expm1, whose relative error near 0 is as small as elsewhere.
+        e = _expm1(b, at_most(b, add(b, a, a), 44.0))
+        return keep_tiny(b, x, with_sign(b, div(b, e, add(b, e, 2.0)), x))
+    r, k = _reduced(b, at_most(b, add(b, a, a), 20.0))
+    e = mul(b, _exp_of_reduced(b, r), power_of_two(b, width(x), k))
+    large = sub(b, 1.0, div(b, 2.0, add(b, e, 1.0)))
+    z = mul(b, x, x)
+    small = fma(b, mul(b, a, z), polynomial(b, "tanh", z), a)
+    return with_sign(b, b.select(b.compare("fcmp olt", a, 0.55), small, large), x)
+
+
+def sigmoid(b: Builder, x: Value) -> Value:
+    e = _exp_of_negative(b, neg(b, absolute(b, x)))
+    top = b.select(b.compare("fcmp oge", x, 0.0), 1.0, e)
+    return div(b, top, add(b, e, 1.0))
+
+
+def erf(b: Builder, x: Value) -> Value:
+    """float32 only: x + x P(x^2) below 0.92, 1 - exp(-x Q(x)) above."""
+    a = absolute(b, x)
+    low = fma(b, a, polynomial(b, "erf_low", mul(b, x, x)), a)
+    c = at_most(b, a, 4.0)
+    r, k = _reduced(b, mul(b, neg(b, c), polynomial(b, "erf_high", c)))
+    e = mul(b, _exp_of_reduced(b, r), power_of_two(b, width(x), k))
+    return with_sign(b, b.select(b.compare("fcmp olt", a, 0.92), low, sub(b, 1.0, e)), x)

@@ -1,0 +1,125 @@
+"""Logarithms and float32 powers: log, log2, log1p, pow.
+
+x = 2^k m with m in [2/3, 4/3), found by subtracting the bits of 2/3 and keeping the exponent; f = m - 1. In float32 the
+logarithm of 1 + f is a polynomial; in float64 one in s^2, s = f / (2 + f), as in fdlibm. Denormals are scaled up first.
+
+float32 pow runs in float64 throughout, where 2^(y log2 |x|) to 36 bits is enough for half an ULP. float64 pow is the C
+library's.
+"""
+
+from __future__ import annotations
+
+from tensorexpr.codegen.llvm import math_libm
+from tensorexpr.codegen.llvm.builder import Builder, Value, literal
+from tensorexpr.codegen.llvm.math_core import absolute, add, at_least, at_most, div, fma, mul, nearest, neg, polynomial, power_of_two, sub, width
+
+_INFINITY = float("inf")
+_NAN = float("nan")
+
+
+def _decomposed(b: Builder, x: Value) -> tuple[Value, Value]:
+    """k as a float, and f = m - 1, for positive finite x."""
+    w = width(x)
+    small = b.compare("fcmp olt", x, w.least_normal)
+    lift = w.digits + 2
+    bits = b.convert("bitcast", b.select(small, mul(b, x, 2.0**lift), x), w.bits)
+    k = b.op("ashr", b.op("sub", bits, w.as_bits(2 / 3)), w.digits)
+    m = b.convert("bitcast", b.op("sub", bits, b.op("shl", k, w.digits)), w.type)
+    exponent = b.op("add", k, b.select(small, literal(-lift, w.bits), literal(0, w.bits)))
+    if w.bits == "i64":
+        exponent = b.convert("trunc", exponent, "i32")
+    return b.convert("sitofp", exponent, w.type), sub(b, m, 1.0)
+
+
+def _with_specials(b: Builder, x: Value, result: Value) -> Value:
+    """The result for positive finite x; minus infinity at 0, infinity at infinity, NaN below 0 and for NaN."""
+    zero = b.compare("fcmp oeq", x, 0.0)
+    special = b.select(zero, -_INFINITY, b.select(b.compare("fcmp ogt", x, 0.0), x, literal(_NAN, x.type)))
+    regular = b.op("and", b.compare("fcmp ogt", x, 0.0), b.compare("fcmp olt", x, _INFINITY))
+    return b.select(regular, result, special)
+
+
+def _natural(b: Builder, x: Value, correction: Value | None) -> Value:
+    """log(x) for positive finite x, plus a small correction."""
+    k, f = _decomposed(b, x)
+    high, low = width(x).table["ln2"]
+    square = mul(b, f, f)
+    if x.type == "float":
+        rest = fma(b, k, low, fma(b, mul(b, f, square), polynomial(b, "log", f), mul(b, square, -0.5)))
+        if correction is not None:
+            rest = add(b, rest, correction)
+        return fma(b, k, high, add(b, f, rest))
+    half, product = _atanh_parts(b, f, square)
+    tail = fma(b, k, low, product)
+    if correction is not None:
+        tail = add(b, tail, correction)
+    return fma(b, k, high, sub(b, f, sub(b, half, tail)))
+
+
+def _atanh_parts(b: Builder, f: Value, square: Value) -> tuple[Value, Value]:
+    """h = f^2 / 2 and q = s (h + s^2 P(s^2)): log(1 + f) = f - (h - q)."""
+    s = div(b, f, add(b, f, 2.0))
+    z = mul(b, s, s)
+    half = mul(b, square, 0.5)
+    return half, mul(b, s, fma(b, z, polynomial(b, "atanh", z), half))
+
+
+def log(b: Builder, x: Value) -> Value:
+    return _with_specials(b, x, _natural(b, x, None))
+
+
+def log1p(b: Builder, x: Value) -> Value:
+    """log(u) + e / u with u = 1 + x rounded and e what the rounding lost."""
+    u = add(b, x, 1.0)
+    lost = b.select(b.compare("fcmp oge", x, 1.0), sub(b, 1.0, sub(b, u, x)), sub(b, x, sub(b, u, 1.0)))
+    result = _with_specials(b, u, _natural(b, u, div(b, lost, u)))
+    return b.select(b.compare("fcmp olt", absolute(b, x), 2.0 ** -(width(x).digits + 2)), x, result)
+
+
+def log2(b: Builder, x: Value) -> Value:
+    k, f = _decomposed(b, x)
+    high, low = width(x).table["log2e"]
+    square = mul(b, f, f)
+    if x.type == "float":
+        rest = fma(b, square, polynomial(b, "log2", f), mul(b, f, low))
+        return _with_specials(b, x, _compensated_sum(b, k, mul(b, f, high), fma(b, f, high, neg(b, mul(b, f, high))), rest))
+    half, product = _atanh_parts(b, f, square)
+    head = sub(b, f, half)
+    tail = add(b, sub(b, sub(b, f, head), half), product)
+    main = mul(b, head, high)
+    rest = fma(b, tail, high, fma(b, head, low, fma(b, head, high, neg(b, main))))
+    return _with_specials(b, x, add(b, add(b, k, main), add(b, add(b, sub(b, k, add(b, k, main)), main), rest)))
+
+
+def _compensated_sum(b: Builder, k: Value, main: Value, error: Value, rest: Value) -> Value:
+    """k + main + error + rest, where |k| > |main| or k = 0."""
+    total = add(b, k, main)
+    lost = add(b, sub(b, k, total), main)
+    return add(b, total, add(b, lost, add(b, error, rest)))
+
+
+def pow(b: Builder, x: Value, y: Value) -> Value:
+    if x.type == "double":
+        return math_libm.binary(b, "pow", x, y)
+    base, exponent = b.convert("fpext", absolute(b, x), "double"), b.convert("fpext", y, "double")
+    k, f = _decomposed(b, base)
+    logarithm = _with_specials(b, base, fma(b, f, polynomial(b, "pow_log2", f), k))
+    # Past these limits a float is 0 or infinite.
+    power = at_most(b, at_least(b, mul(b, exponent, logarithm), -200.0), 200.0)
+    whole, n = nearest(b, power, 1.0)
+    r = sub(b, power, whole)
+    double = mul(b, fma(b, r, polynomial(b, "pow_exp2", r), 1.0), power_of_two(b, width(base), n))
+    magnitude = b.convert("fptrunc", double, "float")
+
+    halved = mul(b, y, 0.5)
+    integral = b.compare("fcmp oeq", b.intrinsic("floor", y), y)
+    odd = b.op("and", integral, b.compare("fcmp une", b.intrinsic("floor", halved), halved))
+    negative = b.compare("icmp slt", b.convert("bitcast", x, "i32"), 0)
+    result = b.select(b.op("and", negative, odd), neg(b, magnitude), magnitude)
+    below = b.op("and", b.compare("fcmp olt", x, 0.0), b.compare("fcmp ogt", x, -_INFINITY))
+    undefined = b.op("and", below, b.negation(integral))
+    result = b.select(b.op("or", undefined, b.compare("fcmp uno", x, y)), literal(_NAN, "float"), result)
+    # 1 to any power, and -1 to an infinite one, is 1; so is anything to the power 0, NaN included.
+    unit = b.op("and", b.compare("fcmp oeq", absolute(b, x), 1.0), b.compare("fcmp oeq", absolute(b, y), _INFINITY))
+    one = b.op("or", b.compare("fcmp oeq", x, 1.0), b.compare("fcmp oeq", y, 0.0))
+    return b.select(b.op("or", unit, one), 1.0, result)
