@@ -85,7 +85,7 @@ def simplify_expr(
     """
     axes, guards = tuple(axes), tuple(guards)
     parts = [expr, *guards, *(e for axis in axes for e in (axis.start, axis.stop))]
-    simplifier = Simplifier(dict.fromkeys(n for e in parts for n in size_names(e)), Options(signed_zeros, reassociate, narrow))
+    simplifier = Simplifier(sorted({n for e in parts for n in size_names(e)}), Options(signed_zeros, reassociate, narrow))
     context = simplifier.enter(axes, simplifier.outermost)
     for guard in guards:
         context = simplifier.assume(guard, context)
@@ -191,6 +191,8 @@ class Simplifier:
         left, right = (normal_index(a, context) for a in expr.args)
         if expr.op.name == "mul":
             return apply("mul", left, right) if isinstance(left, Const) or isinstance(right, Const) else multiply(left, right, context)
+        if left == const(0):
+            return left  # 0 // x = 0 % x = 0, also where x is 0
         if isinstance(right, Const):
             if right.value > 0:
                 return Apply(expr.op, (left, right))
