@@ -62,8 +62,12 @@ def _values(expr: Expr, env: Points, active: np.ndarray, tensors: Mapping[str, n
             taken = _values(expr.args[1], env, active & condition, tensors)
             return np.where(condition, taken, _values(expr.args[2], env, active & ~condition, tensors))
         case Apply():
+            args = [_values(a, env, active, tensors) for a in expr.args]
             with np.errstate(all="ignore"):
-                result = expr.op.evaluate(*(_values(a, env, active, tensors) for a in expr.args))
+                if expr.op.name == "pow":  # NumPy's vector loop rounds unlike its scalars, which are the meaning
+                    result = np.array([expr.op.evaluate(a, b) for a, b in zip(*args, strict=True)])
+                else:
+                    result = expr.op.evaluate(*args)
             return np.asarray(result).astype(expr.dtype.numpy)
     raise AssertionError(type(expr))
 
