@@ -19,6 +19,7 @@ from tensorexpr.codegen.lowering.scope import Result, Scope
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, CheckSite, For, If, Store
 from tensorexpr.codegen.schedule.reductions import Group, groups_used
 from tensorexpr.codegen.schedule.state import SERIAL, Split, Stage, all_uses, is_inside, needed_groups
+from tensorexpr.codegen.schedule.windows import window
 from tensorexpr.errors import Location, ScheduleError
 from tensorexpr.ir import TRUE, Access, Apply, Const, Expr, Index, apply, conjunction, conjuncts, const
 from tensorexpr.text import print_expr
@@ -52,6 +53,15 @@ class Pending:
 
 
 @dataclass(frozen=True, slots=True)
+class Lanes:
+    """The accumulators of a vectorized reduction: the loop, its number of lanes, a buffer per member."""
+
+    loop: str
+    extent: int
+    buffers: tuple[Buffer, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Task:
     """What the loops are walked for: expressions needed, conditions around them, checks to make, statements at the innermost."""
 
@@ -61,7 +71,7 @@ class Task:
     checks: tuple[Pending, ...] = ()
     choose: Callable[[Expr], Task] | None = None
     """Makes the task for another value, where `needs` is one value that a condition further out may decide."""
-    inside: Callable[[str, Scope, Block], Block] | None = None
+    inside: Callable[[str, Scope, Callable[[], Block]], Block] | None = None
     """Wraps the body of a loop, for definitions that are computed there."""
 
 
@@ -91,10 +101,17 @@ class Loops:
     def nest(self, loops: tuple[str, ...], scope: Scope, task: Task) -> Block:
         """The statements that run `task` in the loops of the list."""
         loops = self.relevant(loops, scope, task)
-        for number, condition in enumerate(task.where):
+        for split in self.stage.relations:
+            if isinstance(split, Split) and scope.variants.get(split.outer) == "guard" and split.outer not in scope.guarded:
+                position, whole = scope.position(split.parent), scope.extent(split.parent)
+                if position is not None and whole is not None:
+                    inside = replace(scope, guarded=scope.guarded | {split.outer})
+                    return (If(self.read(apply("lt", position, whole)), self.nest(loops, inside, task)),)
+        waits = self.is_parallel and self.at_root and not scope.names and loops  # parallel loops stand outside of conditions
+        for number, condition in enumerate(() if waits else task.where):
             if scope.is_ready(condition):
                 rest = replace(task, where=task.where[:number] + task.where[number + 1 :])
-                return self.guarded(condition, scope, loops, lambda: self.nest(loops, scope, rest))
+                return self.guarded(condition, scope, lambda inner: self.nest(loops, inner, rest))
         if not loops:
             return (*self.made_checks(task.checks, scope), *task.finish(scope))
         ready = tuple(c for c in task.checks if self.is_decided(c, scope)) if not task.where and self.all_run(loops, scope) else ()
@@ -121,12 +138,16 @@ class Loops:
                 kept.append(loop)
         return tuple(kept)
 
-    def guarded(self, condition: Expr, scope: Scope, loops: tuple[str, ...], body: Callable[[], Block]) -> Block:
+    def guarded(self, condition: Expr, scope: Scope, body: Callable[[Scope], Block]) -> Block:
+        """The statements under a condition that is known here; it is a fact inside."""
         resolved = scope.resolve(condition)
+        if resolved in scope.facts:
+            return body(scope)
         if isinstance(resolved, Const):
-            return body() if resolved.value else ()
+            return body(scope) if resolved.value else ()
         checks = self.made_checks(self.checks_of((condition,)), scope)
-        return (*checks, If(self.read(resolved), body()))
+        then = body(replace(scope, facts=scope.facts | {resolved}))
+        return (*checks, If(self.read(resolved), then)) if then else checks
 
     def chosen(self, loops: tuple[str, ...], scope: Scope, task: Task) -> Block | None:
         """Where the value is ``where(c, a, b)`` and c is decided out here: the loops for a and those for b."""
@@ -147,7 +168,8 @@ class Loops:
         if isinstance(resolved, Const):
             return self.nest(loops, scope, branches[0] if resolved.value else branches[1])
         checks = self.made_checks(self.checks_of(ready), scope)
-        return (*checks, If(self.read(resolved), *(self.nest(loops, scope, branch) for branch in branches)))
+        holds = replace(scope, facts=scope.facts | {scope.resolve(c) for c in ready})
+        return (*checks, If(self.read(resolved), self.nest(loops, holds, branches[0]), self.nest(loops, scope, branches[1])))
 
     # -------------------------------------------------------------------------------------------------------- checks
 
@@ -212,14 +234,21 @@ class Loops:
             return checks
         if count == 1:
             return (*checks, *self.body(loop, rest, scope.with_values(**{loop: ZERO}), task))
-        name = loop
-        while name in scope.names:
-            name = f"{name}_"
+        name = self.loop_name(loop, scope)
         start = scope.resolve(scope.axes[loop].start) if loop in scope.axes else ZERO
         stop = scope.resolve(scope.axes[loop].stop) if loop in scope.axes else extent
+        kind = self.kind(loop, count, scope)
         inner = replace(scope.with_values(**{loop: sub(Index(name), start)}), names=scope.names | {name})
+        if kind == "vectorize":
+            inner = replace(inner, vectors=inner.vectors | {loop})
         body = self.body(loop, rest, inner, task)
-        return (*checks, For(name, self.read(start), self.read(stop), body, self.kind(loop, count, scope))) if body else checks
+        return (*checks, For(name, self.read(start), self.read(stop), body, kind)) if body else checks
+
+    def loop_name(self, loop: str, scope: Scope) -> str:
+        """The name of a loop's index: its own, unless a loop around has it."""
+        while loop in scope.names:
+            loop = f"{loop}_"
+        return loop
 
     def kind(self, loop: str, count: int | None, scope: Scope) -> str:
         kind = self.stage.kind(loop)
@@ -242,8 +271,7 @@ class Loops:
         return scope.variants.get(split.outer) if isinstance(split, Split) else None
 
     def body(self, loop: str, rest: tuple[str, ...], scope: Scope, task: Task) -> Block:
-        inner = self.nest(rest, scope, task)
-        return inner if task.inside is None else task.inside(loop, scope, inner)
+        return self.nest(rest, scope, task) if task.inside is None else task.inside(loop, scope, lambda: self.nest(rest, scope, task))
 
     def undecided(self, loop: str, scope: Scope) -> Split | None:
         """The outermost split above a loop whose form is still open."""
@@ -269,9 +297,7 @@ class Loops:
         if count is not None and count % factor == 0:
             return walk("main")
         if split.tail == "guard":
-            inside = apply("lt", Index(split.parent), add(scope.resolve(scope.axes[split.parent].start), whole))
-            guarded = replace(task, where=(*task.where, inside))
-            return self.nest(loops, scope.with_variant(split, "guard"), guarded)
+            return walk("guard")
         if split.tail == "shift":
             if count is None:
                 fits = If(apply("ge", whole, const(factor)), walk("shift"), walk("small", ZERO))
@@ -289,9 +315,10 @@ class Loops:
         mine = [x for x in loops if self.belongs(x, group)]
         tile = tuple(x for x in loops if x not in mine and not scope.knows(x) and set(self.stage.axes_of(x)) & set(group.depends))
         tile = tuple(x for x in tile if self.stage.group_of(x) is None or self.stage.group_of(x).number != group.number)  # type: ignore[union-attr]
-        inner = tuple(x for x in loops if x in mine or x in tile)
+        own = tuple(x for x in loops if x in mine or x in tile)
         rest = tuple(x for x in loops if x not in mine)
         buffers, results = self.allocated(group, tile, scope)
+        lanes = self.lane_accumulators(group, buffers, own)
         ready = tuple(c for c in group.guard if scope.is_ready(c))
         late = tuple(c for c in group.guard if c not in ready)
         crossed = tuple(
@@ -301,35 +328,39 @@ class Loops:
             for a in self.stage.axes_of(x)
             if constant(scope.axes[a].stop) is None
         )
-        start = self.started(group, buffers, tile, scope)
         values = tuple(v for m in group.members for v in m.values)
         position = self.point_number(group)
-        counter = None
         if position is None and any(accumulators.is_winner(m) for m in group.members):
             counter = Buffer(self.names.fresh(f"{self.stage.name}_point"), dtypes.int64, buffers[0][0].shape, "local")
+            buffers = (*buffers, (counter,))
             update = Task(
                 needs=(*values, *group.where),
                 finish=lambda s: self.taken_in_counting(group, buffers, counter, tile, s),
                 where=late,
                 checks=self.checks_of(values, group.where),
             )
-            buffers = (*buffers, (counter,))
-            start = (*start, *self.nest(tile, scope, Task((), lambda s: (Store(counter.name, s.positions(tile), ZERO),))))
         else:
             update = Task(
                 needs=values,
-                finish=lambda s: self.taken_in(group, buffers, tile, s, position),
+                finish=lambda s: self.taken_in(group, buffers, tile, s, position, lanes),
                 where=(*late, *group.where),
                 checks=self.checks_of(values),
             )
-        within = replace(scope, groups=(*scope.groups, group.number))
-        body = (*start, *self.nest(inner, within, update))
-        for condition in reversed((*dict.fromkeys(crossed), *ready)):
-            chosen = body
-            body = self.guarded(condition, scope, (), lambda chosen=chosen: chosen)  # type: ignore[misc]
+
+        def computed(inner: Scope) -> Block:
+            within, windows = self.windowed(group, own, replace(inner, groups=(*inner.groups, group.number)))
+            run = self.nest(own, within, replace(update, where=(*update.where[: len(late)], *windows, *update.where[len(late) :])))
+            return (*self.started(group, buffers, lanes, tile, inner), *run, *self.lanes_combined(group, buffers, lanes, tile, inner))
+
+        def under(conditions: tuple[Expr, ...], inner: Scope) -> Block:
+            if not conditions:
+                return computed(inner)
+            return self.guarded(conditions[0], inner, lambda s: under(conditions[1:], s))
+
+        body = under((*dict.fromkeys(crossed), *ready), scope)
         after = self.nest(rest, replace(scope, results={**scope.results, **results}), task)
         block: Block = (*body, *after)
-        for buffer in reversed([b for group_buffers in buffers for b in group_buffers]):
+        for buffer in reversed([b for made in buffers for b in made] + ([] if lanes is None else list(lanes.buffers))):
             if buffer.memory == "local":
                 block = (Alloc(buffer, block),)
         return block
@@ -372,22 +403,89 @@ class Loops:
                 results[f"{member.name}.{component}"] = Result(made[component].name, made[component].dtype, tile, final)
         return tuple(buffers), results
 
-    def started(self, group: Group, buffers: tuple[tuple[Buffer, ...], ...], tile: tuple[str, ...], scope: Scope) -> Block:
+    def windowed(self, group: Group, own: tuple[str, ...], scope: Scope) -> tuple[Scope, tuple[Expr, ...]]:
+        """The scope in which bounds that depend on loops further in are windows, and the conditions that go with these."""
+        conditions: list[Expr] = []
+        for axis in group.axes:
+            mine = [own.index(x) for x in self.stage.loops_of(axis.index) if x in own]
+            if not mine:
+                continue
+            inner = frozenset(a for x in own[min(mine) :] if not self.belongs(x, group) for a in self.stage.axes_of(x))
+            inner = frozenset(a for a in inner if scope.index(a) is None)
+            if not inner & {n for e in (axis.start, axis.stop) for n in free_names(e)}:
+                continue
+            found = window(axis, inner)
+            if found is None:
+                raise ScheduleError(f"expected the bounds of {axis.index} in {self.stage.name} to be known where it runs")
+            offsets = scope.offsets if found.offset is None else {**scope.offsets, axis.index: found.offset}
+            scope = replace(scope, axes={**scope.axes, axis.index: found.axis}, offsets=offsets)
+            conditions.extend(found.conditions)
+        return scope, tuple(conditions)
+
+    def lane_accumulators(self, group: Group, buffers: tuple[tuple[Buffer, ...], ...], own: tuple[str, ...]) -> Lanes | None:
+        """An accumulator per lane and member where a loop of the group is vectorized."""
+        for loop in own:
+            found = self.stage.group_of(loop)
+            if found is not None and found.number == group.number and self.stage.kind(loop) == "vectorize":
+                extent = self.stage.extent(loop)
+                if extent is None or extent < 2:
+                    return None
+                made = tuple(
+                    Buffer(self.names.fresh(f"{b.name}_lanes"), b.dtype, (*b.shape, const(extent)), "local") for (b,) in buffers
+                )
+                return Lanes(loop, extent, made)
+        return None
+
+    def lanes_combined(
+        self, group: Group, buffers: tuple[tuple[Buffer, ...], ...], lanes: Lanes | None, tile: tuple[str, ...], scope: Scope
+    ) -> Block:
+        """The accumulators of lanes taken into the ones that count, in pairs: a fixed order."""
+        if lanes is None:
+            return ()
+
+        def finish(inner: Scope) -> Block:
+            at, stores = inner.positions(tile), []
+            for member, (total,), lane in zip(group.members, buffers, lanes.buffers, strict=True):
+                parts: list[Expr] = [Access(lane.name, (*at, const(i)), lane.dtype) for i in range(lanes.extent)]
+                while len(parts) > 1:
+                    half = (len(parts) + 1) // 2
+                    pairs = [accumulators.combined(member, a, b) for a, b in zip(parts[:half], parts[half:], strict=False)]
+                    parts = [*pairs, *parts[len(pairs) : half]]
+                stores.append(Store(total.name, at, accumulators.combined(member, Access(total.name, at, total.dtype), parts[0])))
+            return tuple(stores)
+
+        return self.nest(tile, scope, Task((), finish))
+
+    def started(
+        self, group: Group, buffers: tuple[tuple[Buffer, ...], ...], lanes: Lanes | None, tile: tuple[str, ...], scope: Scope
+    ) -> Block:
         def finish(inner: Scope) -> Block:
             at = inner.positions(tile)
-            return tuple(
-                Store(buffer.name, at, kept.start)
-                for member, made in zip(group.members, buffers, strict=True)
-                for buffer, kept in zip(made, accumulators.carried(member), strict=True)
-            )
+            starts = [kept.start for member in group.members for kept in accumulators.carried(member)]
+            flat = [buffer for made in buffers for buffer in made]
+            # The counter of points, where there is one, comes last and starts from 0.
+            block: Block = tuple(Store(buffer.name, at, start) for buffer, start in zip(flat, [*starts, ZERO], strict=False))
+            if lanes is not None:
+                lane = self.loop_name(lanes.loop, inner)
+                own = tuple(Store(b.name, (*at, Index(lane)), start) for b, start in zip(lanes.buffers, starts, strict=True))
+                block = (*block, For(lane, ZERO, const(lanes.extent), own, "vectorize"))
+            return block
 
         return self.nest(tile, scope, Task((), finish))
 
     def taken_in(
-        self, group: Group, buffers: tuple[tuple[Buffer, ...], ...], tile: tuple[str, ...], scope: Scope, position: Expr | None
+        self,
+        group: Group,
+        buffers: tuple[tuple[Buffer, ...], ...],
+        tile: tuple[str, ...],
+        scope: Scope,
+        position: Expr | None,
+        lanes: Lanes | None = None,
     ) -> Block:
         """The stores that take in the values of one point."""
         at = scope.positions(tile)
+        if lanes is not None and lanes.loop in scope.vectors:
+            at, buffers = (*at, *scope.positions((lanes.loop,))), tuple((b,) for b in lanes.buffers)
         place = None if position is None else self.read(scope.resolve(position))
         stores = []
         for member, made in zip(group.members, buffers, strict=False):

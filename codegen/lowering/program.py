@@ -9,34 +9,35 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from tensorexpr.bounds import implied
 from tensorexpr.codegen.lowering.arithmetic import ONE, ZERO, constant, sub
 from tensorexpr.codegen.lowering.loops import Loops, Names, Task
 from tensorexpr.codegen.lowering.scope import Scope
 from tensorexpr.codegen.lowering.accumulators import COMBINE
-from tensorexpr.codegen.nest import Block, Buffer, For, If, Kernel, LoopNest, Stmt, Store
+from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, Kernel, LoopNest, Stmt, Store
 from tensorexpr.codegen.nest_verify import touched
+from tensorexpr.codegen.schedule.placement import Part, parts_of
 from tensorexpr.codegen.schedule.state import Stage, State
 from tensorexpr.dtypes import accumulator
 from tensorexpr.interpret import identity_of
-from tensorexpr.ir import Access, Cast, Const, Define, Definition, Expr, Index, Scan, Scatter, TensorType, apply, const
+from tensorexpr.ir import Access, Axis, Cast, Const, Define, Definition, Expr, Index, Scan, Scatter, TensorType, apply, const
 from tensorexpr.traversal import bottom_up, fresh_name
-
-Reader = Callable[[Access], Access]
 
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """Where a tensor is kept: a buffer, behind fixed leading indices (the step of a scan)."""
+    """Where a tensor is kept: a buffer, behind fixed leading indices (the step of a scan).
+
+    `axes` are those of the tensor that the buffer has, where it holds one element of the others.
+    """
 
     buffer: str
     leading: tuple[Expr, ...] = ()
-    offsets: tuple[Expr, ...] | None = None
-    """Of a buffer that holds a part of the tensor: where the part starts, per axis."""
+    axes: tuple[int, ...] | None = None
 
     def at(self, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        if self.offsets is not None:
-            indices = tuple(sub(i, o) for i, o in zip(indices, self.offsets, strict=True))
-        return (*self.leading, *indices)
+        kept = indices if self.axes is None else tuple(indices[a] for a in self.axes)
+        return (*self.leading, *kept)
 
 
 def lower_state(state: State, name: str = "main") -> LoopNest:
@@ -61,10 +62,14 @@ class _Lowering:
         self.names = Names(taken)
         self.homes: dict[str, Home] = {n: Home(n) for n in self.types}
         self.kernels: list[Kernel] = []
+        self.definitions = {n: d for d in program.definitions for n, _ in d.results}
         self.placed: dict[tuple[str, str], list[str]] = {}
+        self.parts: dict[str, Part] = {}
         for stage in state.stages:
             if stage.place is not None:
                 self.placed.setdefault((stage.place.stage, stage.place.loop), []).append(stage.name)
+        for root in dict.fromkeys(root for root, _ in self.placed):
+            self.parts.update(parts_of(state, root))
 
     def nest(self, name: str) -> LoopNest:
         program = self.program
@@ -102,7 +107,8 @@ class _Lowering:
 
     def stored(self, tensor: str) -> bool:
         """Whether a tensor between definitions has a buffer of its own."""
-        return True
+        part = self.parts.get(tensor)
+        return part is None or not part.is_local
 
     # -------------------------------------------------------------------------------------------------- definitions
 
@@ -140,7 +146,7 @@ class _Lowering:
             if not isinstance(node, Access):
                 return node
             home = self.homes.get(node.tensor)
-            if home is None or (home.buffer == node.tensor and not home.leading and home.offsets is None):
+            if home is None or (home.buffer == node.tensor and not home.leading and home.axes is None):
                 return node
             return replace(node, tensor=home.buffer, indices=home.at(node.indices))
 
@@ -150,27 +156,62 @@ class _Lowering:
         shapes = {n: t.shape for n, t in self.types.items()}
         return Loops(stage, self.names, shapes, self.read, definition.location, at_root)
 
-    def define(self, definition: Define, names: frozenset[str], outside: dict[str, Expr], at_root: bool, to: Home | None = None) -> Block:
-        """The loops of a `Define`."""
+    def define(self, definition: Define, names: frozenset[str], outside: dict[str, Expr], at_root: bool) -> Block:
+        """The loops of a `Define`, with what is computed in them."""
         stage = self.stages[definition.name]
-        home = self.homes[definition.name] if to is None else to
+        scope = Scope(stage, _all_axes(stage), names=names, outside=outside)
+        return self.defined(definition, scope, at_root)
+
+    def defined(self, definition: Define, scope: Scope, at_root: bool) -> Block:
+        stage, home = scope.stage, self.homes[definition.name]
         loops = self.loops(stage, definition, at_root)
-        axes = {a.index: a for a in (*stage.parts.axes, *(x for g in stage.parts.groups for x in g.axes))}
-        scope = Scope(stage, axes, names=names, outside=outside)
 
         def task(value: Expr) -> Task:
             def finish(inner: Scope) -> Block:
                 at = home.at(tuple(inner.resolve(Index(a.index)) for a in stage.parts.axes))
                 return (Store(home.buffer, at, self.read(inner.resolve(value))),)
 
-            return Task((value,), finish, checks=loops.checks_of((value,)), choose=task)
+            return Task((value,), finish, checks=loops.checks_of((value,)), choose=task, inside=self.inside)
 
         return loops.nest(stage.order, scope, task(stage.parts.values[0]))
 
-    def scatter(self, definition: Scatter, names: frozenset[str], outside: dict[str, Expr], at_root: bool, to: Home | None = None) -> Block:
+    def inside(self, loop: str, scope: Scope, body: Callable[[], Block]) -> Block:
+        """The body of a loop, after what is computed there."""
+        return self.with_placed(self.placed.get((scope.stage.name, loop), []), scope, body)
+
+    def with_placed(self, names: list[str], scope: Scope, body: Callable[[], Block]) -> Block:
+        """The body of a loop after the definitions that are computed in it; their local buffers live around it."""
+        if not names:
+            return body()
+        name, rest = names[0], names[1:]
+        definition, stage, part = self.definitions[name], self.stages[name], self.parts[name]
+        assert isinstance(definition, Define)
+        before = self.homes[name]
+        type_ = self.types[name]
+        buffer = None
+        if part.is_local:
+            axes = tuple(i for i, p in enumerate(part.points) if p is None)
+            buffer = Buffer(self.names.fresh(name), type_.dtype, tuple(type_.shape[i] for i in axes), "local")
+            self.homes[name] = Home(buffer.name, (), axes)
+        values, conditions = {}, []
+        for axis, point in zip(definition.axes, part.points, strict=True):
+            if point is not None:
+                values[axis.index] = scope.resolve(point)
+                for condition in (apply("ge", point, ZERO), apply("lt", point, axis.stop)):
+                    if not implied(condition, scope.stage.parts.axes):
+                        conditions.append(self.read(scope.resolve(condition)))
+        inner = Scope(stage, _all_axes(stage), values=values, names=scope.names, facts=frozenset())
+        computed = self.defined(definition, inner, False)
+        for condition in reversed(conditions):
+            computed = (If(condition, computed),)
+        block = (*computed, *self.with_placed(rest, scope, body))
+        self.homes[name] = before
+        return block if buffer is None else (Alloc(buffer, block),)
+
+    def scatter(self, definition: Scatter, names: frozenset[str], outside: dict[str, Expr], at_root: bool) -> Block:
         """The start of every element, then the contributions in order; 16-bit floats are carried in float32 beside the result."""
         stage = self.stages[definition.name]
-        target = self.homes[definition.name] if to is None else to
+        target = self.homes[definition.name]
         type_ = definition.type
         kept = accumulator(type_.dtype)
         home = target
@@ -181,8 +222,7 @@ class _Lowering:
         start = Const(identity_of(definition.combine, kept), kept)
         filled = self.over(type_, names, lambda at: (Store(home.buffer, home.at(at), start),))
         loops = self.loops(stage, definition, at_root)
-        axes = {a.index: a for a in (*stage.parts.axes, *(x for g in stage.parts.groups for x in g.axes))}
-        scope = Scope(stage, axes, names=names, outside=outside)
+        scope = Scope(stage, _all_axes(stage), names=names, outside=outside)
         values = stage.parts.values
         element = Access(definition.name, values[:-1], type_.dtype)
 
@@ -192,7 +232,7 @@ class _Lowering:
             value = value if value.dtype is kept else Cast(kept, value)
             return (Store(home.buffer, at, apply(COMBINE[definition.combine], Access(home.buffer, at, kept), value)),)
 
-        task = Task(values, finish, where=stage.parts.where, checks=loops.checks_of((*values, element)))
+        task = Task(values, finish, where=stage.parts.where, checks=loops.checks_of((*values, element)), inside=self.inside)
         added = loops.nest(stage.order, scope, task)
         if home is target:
             return (*filled, *added)
@@ -216,9 +256,9 @@ class _Lowering:
 
     # --------------------------------------------------------------------------------------------------------- scans
 
-    def scan(self, definition: Scan, names: frozenset[str], outside: dict[str, Expr], to: tuple[Home, ...] | None = None) -> Block:
+    def scan(self, definition: Scan, names: frozenset[str], outside: dict[str, Expr]) -> Block:
         """Step 0 from the initial states, then a serial loop over the others, which read the entry before."""
-        results = tuple(self.homes[n] for n in definition.names) if to is None else to
+        results = tuple(self.homes[n] for n in definition.names)
         step = definition.step
         while step in names:
             step = f"{step}_"
@@ -275,6 +315,10 @@ class _Lowering:
             if direct.get(following) is not home:
                 block.extend(self.copy(type_, home, self.homes[following], names))
         return tuple(block)
+
+
+def _all_axes(stage: Stage) -> dict[str, Axis]:
+    return {a.index: a for a in (*stage.parts.axes, *(x for g in stage.parts.groups for x in g.axes))}
 
 
 def _entries(results: tuple[Home, ...], step: Expr) -> tuple[Home, ...]:

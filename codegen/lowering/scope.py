@@ -40,7 +40,9 @@ class Scope:
 
     `values` are positions of loops (counted from 0) and values of axes that are known, `variants` says for splits that are
     being run which form they take, `results` where reductions already computed are found, `names` which loop indices
-    are taken, `groups` the reductions whose loops are being run, `outside` what indices of outer loops are called.
+    are taken, `groups` the reductions whose loops are being run, `outside` what indices of outer loops are called,
+    `offsets` what is added to the index of an axis that runs over a window, `vectors` the loops that run in lanes here,
+    `guarded` splits whose points beyond the extent are left out already, `facts` conditions that hold here.
     """
 
     stage: Stage
@@ -51,6 +53,10 @@ class Scope:
     names: frozenset[str] = frozenset()
     groups: tuple[int, ...] = ()
     outside: dict[str, Expr] = field(default_factory=dict)
+    offsets: dict[str, Expr] = field(default_factory=dict)
+    vectors: frozenset[str] = frozenset()
+    guarded: frozenset[str] = frozenset()
+    facts: frozenset[Expr] = frozenset()
 
     def knows(self, loop: str) -> bool:
         """Whether the position of a loop is settled: open, or part of a loop that is fixed."""
@@ -136,7 +142,12 @@ class Scope:
         if position is None:
             return None
         start = self.resolved(self.axes[name].start)
-        return None if start is None else add(start, position)
+        if start is None:
+            return None
+        if name in self.offsets:
+            offset = self.resolved(self.offsets[name])
+            return None if offset is None else add(add(offset, start), position)
+        return add(start, position)
 
     def is_ready(self, expr: Expr) -> bool:
         """Whether every index and every result in the expression is known."""

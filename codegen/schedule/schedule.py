@@ -1,27 +1,148 @@
-"""The schedule that users hold: a value of `State` behind the words of TVM and Halide."""
+"""The schedule that users hold: a value of `State` behind the words of TVM and Halide.
+
+`s[C]` is a handle on the loops of a definition; its primitives replace the state of `s` by another one, so a schedule that
+was copied before is not affected. Loops are named by strings, first the names of the axes; `split` and `fuse` give the
+names of what they make, which follow from the names before, so `as_python()` needs no variables.
+"""
 
 from __future__ import annotations
 
-from tensorexpr.codegen.schedule.state import State, plain_state
+from dataclasses import replace
+
+from tensorexpr.codegen.schedule import primitives
+from tensorexpr.codegen.schedule.state import SERIAL, Stage, State, plain_state
 from tensorexpr.codegen.target import Target, host_target
+from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Program
 
 
 class Schedule:
-    """A program and how it runs."""
+    """A program and how it runs. Equal schedules have equal programs, targets and loops.
+
+    `print(s)` shows the loop nest, `s.as_python()` the calls that rebuild it from `schedule(program)`.
+    """
 
     def __init__(self, state: State) -> None:
         self.state = state
 
     @property
     def program(self) -> Program:
-        return self.state.program
+        """The program as given (without definitions that no output needs)."""
+        return self.state.source
 
     @property
     def target(self) -> Target:
+        """The machine it is made for."""
         return self.state.target
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """Names of the definitions that have loops, in order."""
+        return tuple(s.name for s in self.state.stages)
+
+    def copy(self) -> Schedule:
+        """Another schedule with the same loops."""
+        return Schedule(self.state)
+
+    def __getitem__(self, definition: object) -> StageHandle:
+        """The loops of a definition, given by its name or by the tensor."""
+        name = definition if isinstance(definition, str) else getattr(definition, "name", None)
+        if not isinstance(name, str):
+            raise ScheduleError(f"expected a tensor or the name of a definition, got {definition!r}")
+        self.state.stage(name)
+        return StageHandle(self, name)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Schedule) and self.state == other.state
+
+    def __hash__(self) -> int:
+        return hash(self.state)
+
+    def __str__(self) -> str:
+        from tensorexpr.codegen.lowering import lower
+
+        return str(lower(self))
+
+    def as_python(self) -> str:
+        """The calls that make this schedule from `s = schedule(program)`, one per line."""
+        return "".join(f"{call}\n" for call in self.state.calls)
+
+
+class StageHandle:
+    """The loops of one definition in a schedule."""
+
+    def __init__(self, schedule: Schedule, name: str) -> None:
+        self._schedule = schedule
+        self.name = name
+
+    @property
+    def _stage(self) -> Stage:
+        return self._schedule.state.stage(self.name)
+
+    @property
+    def loops(self) -> tuple[str, ...]:
+        """The loops, outermost first."""
+        return self._stage.order
+
+    def _apply(self, word: str, state: State, *arguments: object) -> None:
+        call = f"s[{self.name!r}].{word}({', '.join(map(repr, arguments))})"
+        self._schedule.state = replace(state, calls=(*self._schedule.state.calls, call))
+
+    def split(self, axis: str, factor: int, tail: str = "peel") -> tuple[str, str]:
+        """Splits a loop into blocks of `factor`: gives the names of the loop over blocks and of the loop inside one.
+
+        `tail` is what happens to a rest: "peel" (a smaller block of its own), "shift" (the last block moves back) or "guard".
+        """
+        state, made = primitives.split(self._schedule.state, self.name, axis, factor, tail)
+        self._apply("split", state, axis, factor, tail)
+        return made
+
+    def fuse(self, outer: str, inner: str) -> str:
+        """Makes one loop of two that stand directly inside each other; gives its name."""
+        state, made = primitives.fuse(self._schedule.state, self.name, outer, inner)
+        self._apply("fuse", state, outer, inner)
+        return made
+
+    def reorder(self, *axes: str) -> None:
+        """Puts the named loops in this order, into the places that they have now."""
+        self._apply("reorder", primitives.reorder(self._schedule.state, self.name, axes), *axes)
+
+    def tile(self, a: str, b: str, a_factor: int, b_factor: int, tail: str = "peel") -> tuple[str, str, str, str]:
+        """Splits two loops and runs the blocks of both outside: gives a_o, b_o, a_i, b_i."""
+        a_outer, a_inner = self.split(a, a_factor, tail)
+        b_outer, b_inner = self.split(b, b_factor, tail)
+        self.reorder(a_outer, b_outer, a_inner, b_inner)
+        return a_outer, b_outer, a_inner, b_inner
+
+    def parallel(self, axis: str) -> None:
+        """Runs the iterations of the outermost loop on all cores."""
+        self._apply("parallel", primitives.mark(self._schedule.state, self.name, axis, "parallel"), axis)
+
+    def vectorize(self, axis: str) -> None:
+        """Runs the iterations of a loop of constant extent in the lanes of vectors.
+
+        Of a reduction: every lane has an accumulator, combined in a fixed order at the end (a reassociation).
+        """
+        self._apply("vectorize", primitives.mark(self._schedule.state, self.name, axis, "vectorize"), axis)
+
+    def unroll(self, axis: str) -> None:
+        """Copies out the iterations of a loop of constant extent."""
+        self._apply("unroll", primitives.mark(self._schedule.state, self.name, axis, "unroll"), axis)
+
+    def serial(self, axis: str) -> None:
+        """Takes back `parallel`, `vectorize` or `unroll`."""
+        self._apply("serial", primitives.mark(self._schedule.state, self.name, axis, SERIAL), axis)
+
+    def inline(self) -> None:
+        """Computes the definition where it is read, and stores it nowhere. Its own stage goes away."""
+        self._apply("inline", primitives.inline(self._schedule.state, self.name))
+
+    def compute_at(self, consumer: object, axis: str) -> None:
+        """Computes the definition in a loop of another that reads it, once per iteration, at the elements read there."""
+        name = self._schedule[consumer].name
+        self._apply("compute_at", primitives.compute_at(self._schedule.state, self.name, name, axis), name, axis)
 
 
 def schedule(program: Program, target: Target | None = None) -> Schedule:
-    """The plain schedule."""
+    """The plain schedule: every definition by itself, all loops serial, in the order of the text."""
     return Schedule(plain_state(program, host_target() if target is None else target))

@@ -142,6 +142,8 @@ class State:
     stages: tuple[Stage, ...]
     source: Program
     inlined: tuple[str, ...] = ()
+    calls: tuple[str, ...] = field(default=(), compare=False)
+    """The primitives that led here, as Python."""
 
     def stage(self, name: str) -> Stage:
         for stage in self.stages:

@@ -1,0 +1,28 @@
+"""Which loops of a scatter never make two of their iterations touch the same element."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from tensorexpr.ir import Scatter
+from tensorexpr.regions import affine_of
+from tensorexpr.traversal import size_names
+
+
+@lru_cache(maxsize=1024)
+def disjoint_axes(scatter: Scatter) -> frozenset[str]:
+    """Axes of which different values certainly lead to different elements, whatever the other axes are.
+
+    An axis is one where some index of the target is affine in it alone: it then differs wherever the axis does. The bounds
+    of the other axes do not matter.
+    """
+    names = {a.index for a in scatter.axes}
+    found = set()
+    for index in scatter.indices:
+        form = affine_of(index)
+        if form is None or form.has_division():
+            continue
+        mentioned = [n for n in form.names() if n not in size_names(index)]
+        if len(mentioned) == 1 and mentioned[0] in names and form.coefficient(mentioned[0]):
+            found.add(mentioned[0])
+    return frozenset(found)

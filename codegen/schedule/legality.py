@@ -1,0 +1,186 @@
+"""What makes a list of loops legal: `check_stage` refuses one that would change the result, and says why.
+
+A reduction's bounds and guards must be known where it runs; what must happen in order (argmax, a user's combiner, a
+scatter's contributions) keeps its order; lanes of a vectorized reduction are combined at the end, so its combiner must
+commute; accumulators of a tile need a constant number of places. Sums and products may be reassociated: that is stated.
+"""
+
+from __future__ import annotations
+
+from tensorexpr.codegen.schedule.independence import disjoint_axes
+from tensorexpr.codegen.schedule.reductions import Group
+from tensorexpr.codegen.schedule.state import Split, Stage, State, all_uses, definition_named
+from tensorexpr.codegen.schedule.windows import window
+from tensorexpr.errors import ScheduleError
+from tensorexpr.ir import Scatter
+from tensorexpr.traversal import free_names
+
+MOST_LANES = 256
+MOST_COPIES = 64
+LARGEST_TILE = 1 << 15
+"""Bytes of the accumulators of one reduction over the points of the loops inside it."""
+COMMUTATIVE = ("sum", "prod", "max", "min", "all", "any")
+
+
+def refuse(stage: Stage, message: str, loop: str | None = None, hint: str | None = None) -> ScheduleError:
+    """The error of an illegal primitive, with the list of loops it would have led to."""
+    return ScheduleError(message, term=f"{stage.name}: {', '.join(stage.order)}", at=loop, hint=hint)
+
+
+def check_stage(state: State, stage: Stage) -> Stage:
+    """Gives the stage back; raises `ScheduleError` with the reason where its loops would not compute the definition."""
+    position = {loop: i for i, loop in enumerate(stage.order)}
+    for relation in stage.relations:
+        if isinstance(relation, Split):
+            _check_split(stage, relation, position)
+    for group in stage.parts.groups:
+        _check_group(stage, group, position)
+    _check_scatter(state, stage)
+    for loop, kind in stage.kinds:
+        if kind == "parallel":
+            _check_parallel(state, stage, loop)
+        if kind in ("vectorize", "unroll"):
+            _check_copies(stage, loop, kind)
+        if kind == "vectorize":
+            _check_vector(state, stage, loop)
+    return stage
+
+
+def is_ordered(group: Group) -> bool:
+    """Whether a reduction must meet its points in order: the first winner, or a combiner that is not known to commute."""
+    return any(not m.combiner.is_builtin or m.combiner.name not in COMMUTATIVE for m in group.members)
+
+
+def divides(stage: Stage, split: Split) -> bool:
+    """Whether the extent is certainly a multiple of the factor."""
+    extent = stage.extent(split.parent)
+    return extent is not None and extent % split.factor == 0
+
+
+def _check_split(stage: Stage, split: Split, position: dict[str, int]) -> None:
+    if divides(stage, split):
+        return
+    outer, inner = stage.loops_of(split.outer), stage.loops_of(split.inner)
+    if outer and inner and max(position[x] for x in outer) > min(position[x] for x in inner):
+        raise refuse(
+            stage,
+            f"expected {split.outer} outside of {split.inner}, got it inside",
+            split.parent,
+            f"the extent of {split.parent} is no known multiple of {split.factor}: how long {split.inner} runs depends on {split.outer}",
+        )
+
+
+def _check_group(stage: Stage, group: Group, position: dict[str, int]) -> None:
+    mine = [loop for axis in group.indices for loop in stage.loops_of(axis)]
+    first = min(position[x] for x in mine)
+    for used in all_uses(stage.parts, group):
+        for loop in (x for axis in stage.parts.group(used).indices for x in stage.loops_of(axis)):
+            if position[loop] > first and used not in _inside(stage, group):
+                raise refuse(stage, f"expected the reduction over {loop} before the one over {mine[0]}, which uses it, got it after", loop)
+    for number, axis in enumerate(group.axes):
+        for name in dict.fromkeys(n for e in (axis.start, axis.stop) for n in free_names(e)):
+            for loop in stage.loops_of(name):
+                if any(position[loop] > position[own] for own in stage.loops_of(axis.index)) and not _may_relax(stage, group, number, name):
+                    raise refuse(
+                        stage,
+                        f"expected {loop} outside of {axis.index}, whose bounds depend on it, got it inside",
+                        axis.index,
+                        f"{axis.index} runs from {axis.start} to {axis.stop}",
+                    )
+    _check_tile(stage, group, [x for x in stage.order[first:] if stage.group_of(x) is None and set(stage.axes_of(x)) & set(group.depends)])
+    enclosing = None if group.scope is None else stage.parts.group(group.scope)
+    if enclosing is not None:
+        for name in (n for n in group.depends if n in enclosing.indices):
+            for loop in stage.loops_of(name):
+                if position[loop] > first:
+                    raise refuse(stage, f"expected {loop} outside of the reduction over {mine[0]}, which depends on it, got it inside", loop)
+        around = [position[loop] for axis in enclosing.indices for loop in stage.loops_of(axis)]
+        if first < min(around):
+            raise refuse(stage, f"expected the reduction over {mine[0]} inside the one over {enclosing.indices[0]}, got it outside", mine[0])
+    if is_ordered(group) and mine != sorted(mine, key=lambda x: position[x]):
+        names = "/".join(m.combiner.name for m in group.members)
+        raise refuse(stage, f"expected the loops of {names} in the order {', '.join(mine)}: it depends on the order of its points", mine[0])
+
+
+def _check_tile(stage: Stage, group: Group, tile: list[str]) -> None:
+    """Data loops inside a reduction have an accumulator per point: a constant number of them, of a size that fits a stack."""
+    elements = 1
+    for loop in tile:
+        extent = stage.extent(loop)
+        if extent is None:
+            raise refuse(
+                stage, f"expected a constant extent of {loop}, inside the reduction over {group.indices[0]}, got one known only when it runs", loop,
+                "split it, or reorder the reduction inside of it",
+            )
+        elements *= extent
+    most = max((v.dtype.itemsize for m in group.members for v in m.values), default=8) * elements
+    if tile and most > LARGEST_TILE:
+        raise refuse(
+            stage, f"expected accumulators of at most {LARGEST_TILE} bytes for the loops inside a reduction, got {most}", ", ".join(tile),
+            "split these loops, or reorder the reduction inside of them",
+        )
+
+
+def _inside(stage: Stage, group: Group) -> set[int]:
+    return {g.number for g in stage.parts.groups if g.scope == group.number}
+
+
+def _may_relax(stage: Stage, group: Group, number: int, name: str) -> bool:
+    """Whether a data loop may run inside a reduction whose bounds depend on it."""
+    if all(a.index != name for a in stage.parts.axes) or any(m.combiner.name in ("argmax", "argmin") for m in group.members):
+        return False
+    data = frozenset(a.index for a in stage.parts.axes)
+    first = min(stage.order.index(x) for x in stage.loops_of(group.axes[number].index))
+    inner = frozenset(a for a in data if any(stage.order.index(x) > first for x in stage.loops_of(a)))
+    return window(group.axes[number], inner) is not None
+
+
+def _check_scatter(state: State, stage: Stage) -> None:
+    definition = definition_named(state.program, stage.name)
+    if not isinstance(definition, Scatter):
+        return
+    free = disjoint_axes(definition)
+    held = [loop for loop in stage.order if stage.group_of(loop) is None and not set(stage.axes_of(loop)) <= free]
+    wanted = [loop for axis in definition.axes for loop in stage.loops_of(axis.index) if loop in held]
+    if held != wanted:
+        raise refuse(stage, f"expected the loops {', '.join(wanted)} in this order, got {', '.join(held)}: contributions to one element combine in order")
+
+
+def _check_parallel(state: State, stage: Stage, loop: str) -> None:
+    if stage.group_of(loop) is not None:
+        raise refuse(stage, f"expected a data loop to run in parallel, got {loop} of a reduction", loop, "split the reduction and compute its parts first")
+    if stage.scan is not None:
+        raise refuse(stage, "expected a definition outside of scans to run in parallel: the steps of a scan are serial", loop)
+    if stage.place is not None:
+        raise refuse(stage, f"expected a definition with loops of its own to run in parallel, got one inside {stage.place.stage}", loop)
+    before = [x for x in stage.order[: stage.order.index(loop)] if stage.group_of(x) is None]
+    if before:
+        raise refuse(stage, f"expected the outermost data loop to run in parallel, got {loop} inside {before[0]}", loop, "fuse them, or reorder")
+    for relation in stage.relations:
+        if isinstance(relation, Split) and relation.tail == "shift" and relation.outer in stage.ancestry(loop) and stage.extent(relation.parent) is None:
+            raise refuse(stage, f"expected a constant extent of {relation.parent}, split with tail 'shift', to run {loop} in parallel", loop, "tail 'peel'")
+    definition = definition_named(state.program, stage.name)
+    if isinstance(definition, Scatter) and not set(stage.axes_of(loop)) <= disjoint_axes(definition):
+        raise refuse(stage, f"expected iterations that touch different elements to run in parallel, got {loop}: two may touch one", loop)
+
+
+def _check_copies(stage: Stage, loop: str, kind: str) -> None:
+    extent, most = stage.extent(loop), MOST_LANES if kind == "vectorize" else MOST_COPIES
+    if extent is None or extent > most:
+        found = "an extent known only when it runs" if extent is None else str(extent)
+        raise refuse(stage, f"expected a constant extent of at most {most} to {kind} {loop}, got {found}", loop, "split it first")
+
+
+def _check_vector(state: State, stage: Stage, loop: str) -> None:
+    group = stage.group_of(loop)
+    if group is not None:
+        if is_ordered(group):
+            names = "/".join(m.combiner.name for m in group.members)
+            raise refuse(stage, f"expected a reduction that commutes to vectorize {loop}, got {names}", loop)
+        mine = [x for x in stage.order if stage.group_of(x) is not None and stage.group_of(x).number == group.number]  # type: ignore[union-attr]
+        if mine[-1] != loop:
+            raise refuse(stage, f"expected the innermost loop of the reduction to vectorize, got {loop} outside of {mine[-1]}", loop)
+        return
+    definition = definition_named(state.program, stage.name)
+    if isinstance(definition, Scatter) and not set(stage.axes_of(loop)) <= disjoint_axes(definition):
+        raise refuse(stage, f"expected iterations that touch different elements to vectorize, got {loop}: two may touch one", loop)

@@ -1,0 +1,186 @@
+"""Definitions computed inside the loops of another: which part is needed there, and where it is kept.
+
+A definition placed in loop `l` of stage `s` is computed once per iteration of `l`, at the elements that the iteration
+reads. Per axis that is one element, an expression over axes of `s` that are settled in `l`, where every read asks for that
+one, else the whole axis. The values live in a small local buffer; where others read the definition too (it is an output,
+or a later definition reads it), or the buffer would be large, in the tensor itself, and then the iterations must make
+each of its elements exactly once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tensorexpr.codegen.schedule.state import Stage, State, all_uses, definition_named
+from tensorexpr.errors import ScheduleError
+from tensorexpr.ir import Const, Define, Definition, Expr, Index, Scatter
+from tensorexpr.traversal import free_names, read_occurrences, reads, substitute
+
+LOCAL_LIMIT = 1 << 15
+"""Bytes up to which a placed definition is kept in a local buffer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one iteration computes: per axis the element, or None for the whole axis; whether it is kept in a local buffer."""
+
+    points: tuple[Expr | None, ...]
+    is_local: bool
+
+
+def settled_axes(stage: Stage, loop: str) -> tuple[str, ...]:
+    """The data axes of which all loops are open inside `loop`."""
+    open_loops = set(stage.order[: stage.order.index(loop) + 1])
+    return tuple(a.index for a in stage.parts.axes if set(stage.loops_of(a.index)) <= open_loops)
+
+
+def group_members(state: State, root: str) -> tuple[Stage, ...]:
+    """The stages placed in the loops of `root`, in program order."""
+    return tuple(s for s in state.stages if s.place is not None and s.place.stage == root)
+
+
+def part_of(state: State, name: str) -> Part:
+    """The part of a placed definition that one iteration of its loop computes."""
+    return parts_of(state, state.stage(name).place.stage)[name]  # type: ignore[union-attr]
+
+
+def parts_of(state: State, root: str) -> dict[str, Part]:
+    """The parts of all definitions placed in the loops of `root`."""
+    consumer = state.stage(root)
+    definition = definition_named(state.program, root)
+    members = group_members(state, root)
+    identity: dict[str, Expr] = {a.index: Index(a.index) for a in consumer.parts.axes}
+    requests: dict[str, list[tuple[Expr | None, ...]]] = {s.name: [] for s in members}
+    _collect(definition, identity, requests)
+    result: dict[str, Part] = {}
+    for member in reversed(members):
+        made = definition_named(state.program, member.name)
+        settled = set(settled_axes(consumer, member.place.loop))  # type: ignore[union-attr]
+        points = tuple(_agreed([r[axis] for r in requests[member.name]], settled) for axis in range(len(made.results[0][1].shape)))
+        result[member.name] = Part(points, _fits(state, member.name, root, points))
+        known = {a.index: p for a, p in zip(made.axes, points, strict=True) if p is not None}  # type: ignore[union-attr]
+        _collect(made, known, requests)
+    return result
+
+
+def _collect(definition: Definition, known: dict[str, Expr], requests: dict[str, list[tuple[Expr | None, ...]]]) -> None:
+    """Notes for every tensor asked about the elements that a definition reads, over the axes that `known` translates."""
+    exprs = (definition.value,) if isinstance(definition, Define) else ()
+    if isinstance(definition, Scatter):
+        exprs = (*definition.indices, definition.value, *(() if definition.where is None else (definition.where,)))
+    for expr in exprs:
+        for access, _, _ in read_occurrences(expr, ()):
+            if access.tensor in requests:
+                requests[access.tensor].append(
+                    tuple(substitute(i, known) if set(free_names(i)) <= set(known) and not _reads_tensors(i) else None for i in access.indices)
+                )
+
+
+def _reads_tensors(expr: Expr) -> bool:
+    return any(True for _ in read_occurrences(expr, ()))
+
+
+def _agreed(requested: list[Expr | None], settled: set[str]) -> Expr | None:
+    first = requested[0] if requested else None
+    if first is None or any(r != first for r in requested) or not set(free_names(first)) <= settled:
+        return None
+    return first
+
+
+def _fits(state: State, name: str, root: str, points: tuple[Expr | None, ...]) -> bool:
+    if name in state.program.outputs or outside_readers(state, name, root):
+        return False
+    type_ = definition_named(state.program, name).results[0][1]
+    elements = 1
+    for extent, point in zip(type_.shape, points, strict=True):
+        if point is None:
+            if not isinstance(extent, Const):
+                return False
+            elements *= int(extent.value)
+    return elements * type_.dtype.itemsize <= LOCAL_LIMIT
+
+
+def outside_readers(state: State, name: str, root: str) -> tuple[str, ...]:
+    """The definitions that read a tensor and are not computed in the loops of `root`."""
+    inside = {root, *(s.name for s in group_members(state, root))}
+    return tuple(d.results[0][0] for d in state.program.definitions if d.results[0][0] not in inside and name in reads(d))
+
+
+def check_placement(state: State, name: str) -> State:
+    """Gives the state back; raises `ScheduleError` where `name` cannot be computed in the loop that it is placed in."""
+    stage = state.stage(name)
+    place = stage.place
+    assert place is not None
+    consumer = state.stage(place.stage)
+
+    def refuse(message: str, hint: str | None = None) -> ScheduleError:
+        return ScheduleError(message, term=f"{name} in loop {place.loop} of {place.stage}", hint=hint)
+
+    if stage.scan is not None or consumer.scan is not None:
+        raise refuse("expected definitions outside of scans to compute one in the other")
+    if not isinstance(definition_named(state.program, name), Define):
+        raise refuse("expected a plain definition to compute inside another, got a scatter")
+    if consumer.place is not None:
+        raise refuse(f"expected a definition with loops of its own, got {consumer.name}, computed in {consumer.place.stage}")
+    if place.loop not in consumer.order or consumer.group_of(place.loop) is not None:
+        raise refuse(f"expected a data loop of {place.stage}, got {place.loop}", f"loops: {', '.join(consumer.order)}")
+    at = consumer.order.index(place.loop)
+    for group in consumer.parts.groups:
+        first = min(consumer.order.index(x) for a in group.indices for x in consumer.loops_of(a))
+        if first < at and (set(consumer.axes_of(place.loop)) & set(group.depends) or _needs(consumer, group.number, name)):
+            raise refuse(f"expected a loop outside of the reduction over {group.indices[0]}, got {place.loop}", "reorder, or choose a loop further out")
+    if any(kind == "parallel" for _, kind in stage.kinds):
+        raise refuse(f"expected serial loops of {name}, got a parallel one")
+    inside = [place.stage, *(s.name for s in group_members(state, place.stage))]
+    definitions = [d.results[0][0] for d in state.program.definitions]
+    readers = [d.results[0][0] for d in state.program.definitions if name in reads(d)]
+    if not any(r in inside for r in readers):
+        raise refuse(f"expected a definition that {place.stage} reads, got {name}, which it does not")
+    for reader in readers:
+        if reader not in inside:
+            if definitions.index(reader) < definitions.index(place.stage):
+                raise refuse(f"expected every other reader after {place.stage}, got {reader} before it")
+        elif reader != place.stage:
+            other = state.stage(reader).place
+            if consumer.order.index(other.loop) < at:  # type: ignore[union-attr]
+                raise refuse(f"expected its readers in the same loop or deeper, got {reader} in {other.loop}")  # type: ignore[union-attr]
+    part = parts_of(state, place.stage)[name]
+    whole = {a.index for a, p in zip(stage.parts.axes, part.points, strict=True) if p is None}
+    for loop in stage.order:
+        axes = set(stage.axes_of(loop))
+        if axes & whole and not axes <= whole and stage.group_of(loop) is None:
+            raise refuse(f"expected {loop} to run over axes that are computed whole, got one of which {place.loop} asks for one element")
+    if not part.is_local:
+        _check_stored(state, name, part, consumer, refuse)
+    return state
+
+
+def _check_stored(state: State, name: str, part: Part, consumer: Stage, refuse: Callable[..., ScheduleError]) -> None:
+    """A tensor kept whole needs every element made exactly once."""
+    place = state.stage(name).place
+    made = definition_named(state.program, name)
+    extents = {a.index: a.stop for a in consumer.parts.axes}
+    used = [p.name for p in part.points if isinstance(p, Index)]
+    aligned = all(
+        p is None or (isinstance(p, Index) and extents.get(p.name) == extent)
+        for p, extent in zip(part.points, made.results[0][1].shape, strict=True)
+    )
+    opened = {a for x in consumer.order[: consumer.order.index(place.loop) + 1] for a in consumer.axes_of(x)}  # type: ignore[union-attr]
+    if not aligned or len(set(used)) != len(used) or opened != set(used):
+        raise refuse(
+            f"expected iterations that make each element of {name} exactly once, since it is kept whole (it is an output, read elsewhere or large)",
+            "choose a loop that runs over the axes by which it is read",
+        )
+
+
+def _needs(stage: Stage, number: int, tensor: str) -> bool:
+    """Whether a group of the stage, or one that it uses, reads a tensor."""
+    numbers = [number, *all_uses(stage.parts, stage.parts.group(number))]
+    for n in numbers:
+        group = stage.parts.group(n)
+        exprs = [e for a in group.axes for e in (a.start, a.stop)] + [*group.where, *group.guard, *(v for m in group.members for v in m.values)]
+        if any(access.tensor == tensor for e in exprs for access, _, _ in read_occurrences(e, ())):
+            return True
+    return False
+

@@ -1,0 +1,143 @@
+"""The primitives: each takes a state and gives another, or refuses with the reason.
+
+Every primitive states its rewrite as the list of loops before and after. None changes a value, except that splitting,
+reordering or vectorizing a reduction may combine its points in another, fixed, order (sum and prod of floats).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tensorexpr.codegen.schedule.legality import check_stage, divides, refuse
+from tensorexpr.codegen.schedule.placement import check_placement, group_members
+from tensorexpr.codegen.schedule.state import SERIAL, TAILS, Fuse, Place, Split, Stage, State, definition_named, plain_order, plain_stages
+from tensorexpr.errors import DefinitionError, ScheduleError
+from tensorexpr.ir import Define
+from tensorexpr.simplify.inline import inline_definitions
+from tensorexpr.traversal import fresh_name, free_names
+
+
+def _loop(stage: Stage, loop: str) -> int:
+    """The place of a loop in the list."""
+    if loop not in stage.order:
+        gone = next((r for r in stage.relations if loop in (getattr(r, "parent", None), r.outer, r.inner)), None)
+        into = "" if gone is None else f", which was {'split' if isinstance(gone, Split) else 'fused'}"
+        raise ScheduleError(f"expected a loop of {stage.name}, got {loop!r}{into}", hint=f"loops: {', '.join(stage.order)}")
+    return stage.order.index(loop)
+
+
+def _new_name(stage: Stage, stem: str) -> str:
+    taken = set(stage.order) | set(stage.parents()) | {a.index for a in stage.parts.axes}
+    taken |= {n for g in stage.parts.groups for n in g.indices}
+    taken |= {r.parent for r in stage.relations if isinstance(r, Split)}
+    return fresh_name(stem, taken)
+
+
+def split(state: State, name: str, loop: str, factor: int, tail: str = "peel") -> tuple[State, tuple[str, str]]:
+    """rewrite: [..., i, ...] --> [..., i_o, i_i, ...], i = i_o * factor + i_i; see `Split` for `tail`."""
+    stage = state.stage(name)
+    at = _loop(stage, loop)
+    if not isinstance(factor, int) or isinstance(factor, bool) or factor < 1:
+        raise refuse(stage, f"expected a positive int as the factor, got {factor!r}", loop)
+    if tail not in TAILS:
+        raise refuse(stage, f"expected a tail among {', '.join(TAILS)}, got {tail!r}", loop)
+    if stage.kind(loop) != SERIAL:
+        raise refuse(stage, f"expected a serial loop to split, got {loop}, which is to {stage.kind(loop)}", loop, "split first")
+    if tail == "shift" and (stage.group_of(loop) is not None or not isinstance(definition_named(state.program, name), Define)):
+        raise refuse(stage, f"expected a data loop of a plain definition for tail 'shift', got {loop}: points would count twice", loop)
+    outer, inner = _new_name(stage, f"{loop}_o"), _new_name(stage, f"{loop}_i")
+    changed = replace(
+        stage,
+        order=(*stage.order[:at], outer, inner, *stage.order[at + 1 :]),
+        relations=(*stage.relations, Split(loop, outer, inner, factor, tail)),
+    )
+    return _checked(state, changed), (outer, inner)
+
+
+def fuse(state: State, name: str, outer: str, inner: str) -> tuple[State, str]:
+    """rewrite: [..., i, j, ...] --> [..., i_j, ...], i = i_j // extent(j), j = i_j % extent(j)."""
+    stage = state.stage(name)
+    at = _loop(stage, outer)
+    if _loop(stage, inner) != at + 1:
+        raise refuse(stage, f"expected two loops directly inside each other to fuse, got {outer} and {inner}", outer, "reorder them first")
+    if stage.group_of(outer) != stage.group_of(inner):
+        raise refuse(stage, f"expected loops of one reduction, or data loops, to fuse, got {outer} and {inner}", outer)
+    for loop in (outer, inner):
+        if stage.kind(loop) != SERIAL:
+            raise refuse(stage, f"expected serial loops to fuse, got {loop}, which is to {stage.kind(loop)}", loop)
+        for relation in stage.relations:
+            if isinstance(relation, Split) and {relation.outer, relation.inner} & set(stage.ancestry(loop)) and not divides(stage, relation):
+                raise refuse(stage, f"expected loops without a rest to fuse, got {loop} of a split of {relation.parent} by {relation.factor}", loop)
+    depends = {n for a in stage.axes_of(inner) for e in (stage.axis(a).start, stage.axis(a).stop) for n in free_names(e)}
+    if depends & set(stage.axes_of(outer)):
+        raise refuse(stage, f"expected bounds of {inner} that do not depend on {outer} to fuse them, got ones that do", inner)
+    fused = _new_name(stage, f"{outer}_{inner}")
+    changed = replace(
+        stage,
+        order=(*stage.order[:at], fused, *stage.order[at + 2 :]),
+        relations=(*stage.relations, Fuse(fused, outer, inner)),
+    )
+    return _checked(state, changed), fused
+
+
+def reorder(state: State, name: str, loops: tuple[str, ...]) -> State:
+    """rewrite: [..., i, ..., j, ...] --> [..., j, ..., i, ...]: the named loops take the places they have now, in the order given."""
+    stage = state.stage(name)
+    places = [_loop(stage, loop) for loop in loops]
+    if len(set(loops)) != len(loops):
+        raise refuse(stage, f"expected each loop once to reorder, got {', '.join(loops)}")
+    order = list(stage.order)
+    for place, loop in zip(sorted(places), loops, strict=True):
+        order[place] = loop
+    return _checked(state, replace(stage, order=tuple(order)))
+
+
+def mark(state: State, name: str, loop: str, kind: str) -> State:
+    """rewrite: i: serial --> i: parallel | vectorize | unroll (and back)."""
+    stage = state.stage(name)
+    _loop(stage, loop)
+    kinds = tuple((x, k) for x, k in stage.kinds if x != loop)
+    if kind != SERIAL:
+        kinds = (*kinds, (loop, kind))
+    return _checked(state, replace(stage, kinds=kinds))
+
+
+def compute_at(state: State, name: str, consumer: str, loop: str) -> State:
+    """rewrite: P: [...]; C: [..., l, ...] --> C: [..., l: {P: [...]}, ...]: P is computed in loop l of C, at what is read there."""
+    stage = state.stage(name)
+    state.stage(consumer)
+    return _checked(state, replace(stage, place=Place(consumer, loop)))
+
+
+def inline(state: State, name: str) -> State:
+    """rewrite: P[i] = e; C = ... P[f] ... --> C = ... e[i := f] ...: P is computed where it is read, and never stored."""
+    stage = state.stage(name)
+    if name in state.program.outputs:
+        raise refuse(stage, f"expected a definition between others to inline, got the output {name}")
+    if stage.scan is not None:
+        raise refuse(stage, f"expected a definition outside of scans to inline, got {name}")
+    if stage.place is not None or group_members(state, name):
+        raise refuse(stage, f"expected a definition that shares no loops to inline, got {name}", hint="inline first")
+    try:
+        program = inline_definitions(state.program, [name])
+    except DefinitionError as error:
+        raise refuse(stage, f"{error.message} to inline {name}") from error
+    old = {s.name: s for s in state.stages}
+    stages = []
+    for fresh in plain_stages(program):
+        known = old[fresh.name]
+        if known.parts == fresh.parts:
+            stages.append(known)
+            continue
+        if known.relations or known.kinds or known.place or known.order != plain_order(known.parts):
+            raise refuse(known, f"expected a plain loop order of {known.name}, which reads {name}, got one that was changed", hint="inline first")
+        stages.append(fresh)
+    return replace(state, program=program, stages=tuple(stages), inlined=(*state.inlined, name))
+
+
+def _checked(state: State, stage: Stage) -> State:
+    """The state with a stage changed, where that is legal for it and for what is computed in its loops."""
+    changed = state.with_stage(check_stage(state, stage))
+    for name in (*((stage.name,) if stage.place is not None else ()), *(s.name for s in group_members(changed, stage.name))):
+        check_placement(changed, name)
+    return changed

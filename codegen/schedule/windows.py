@@ -1,0 +1,65 @@
+"""Bounds of a reduction that depend on loops inside of it: the same points as a window of fixed width, and conditions.
+
+Where a data loop q runs inside the loop over z, and z runs from max(0, q - 2) to min(26, q + 1), no iteration of z knows q.
+One pair of bounds has a difference without q, here q - 2 and q + 1: z = q - 2 + u with u from 0 to 3 visits every point, and
+what the other bounds say becomes a condition on each point. Lanes of a vector then differ in the condition alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tensorexpr.integers import Affine
+from tensorexpr.ir import Apply, Axis, Expr, Index, apply, const
+from tensorexpr.regions import affine_of, expression_of
+from tensorexpr.traversal import free_names, size_names
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """An axis as `axis`, whose index counts from `offset` (an expression over inner loops) where that is given, under `conditions`."""
+
+    axis: Axis
+    offset: Expr | None
+    conditions: tuple[Expr, ...]
+
+
+def alternatives(expr: Expr, op: str) -> tuple[Expr, ...]:
+    """The expressions of which a bound is the `op` (maximum or minimum)."""
+    if isinstance(expr, Apply) and expr.op.name == op:
+        return tuple(e for arg in expr.args for e in alternatives(arg, op))
+    return (expr,)
+
+
+def window(axis: Axis, inner: frozenset[str]) -> Window | None:
+    """The axis with bounds free of the indices `inner`; None where no two of its bounds have a difference free of them."""
+    starts, stops = alternatives(axis.start, "maximum"), alternatives(axis.stop, "minimum")
+    best: tuple[tuple[int, int, int, int], Expr, Expr] | None = None
+    for i, start in enumerate(starts):
+        for j, stop in enumerate(stops):
+            low, high = affine_of(start), affine_of(stop)
+            if low is None or high is None:
+                continue
+            width = high - low
+            if set(width.names()) & inner:
+                continue
+            unknown = 0 if width.is_constant else 1
+            rank = (unknown, width.constant if not unknown else 0, i, j)
+            if best is None or rank < best[0]:
+                best = rank, start, stop
+    if best is None:
+        return None
+    _, start, stop = best
+    index = Index(axis.index)
+    others = [apply("ge", index, e) for e in starts if e is not start] + [apply("lt", index, e) for e in stops if e is not stop]
+    if not set(free_names(start)) & inner:
+        return Window(Axis(axis.index, start, stop), None, tuple(others))
+    width = _form(stop) - _form(start)
+    sizes = (*size_names(start), *size_names(stop))
+    return Window(Axis(axis.index, const(0), expression_of(width, sizes)), start, tuple(others))
+
+
+def _form(expr: Expr) -> Affine:
+    form = affine_of(expr)
+    assert form is not None
+    return form
