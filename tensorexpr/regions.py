@@ -275,6 +275,7 @@ def _choice(condition: Expr, then: list[Case], otherwise: list[Case], opaque: Op
 
 
 _COMPARISONS = {"lt": lt, "le": le, "gt": gt, "ge": ge, "eq": eq}
+_BOTH_SIDES = {"lt": ("maximum", "minimum"), "le": ("maximum", "minimum"), "gt": ("minimum", "maximum"), "ge": ("minimum", "maximum")}
 _OPPOSITE = {"lt": "ge", "ge": "lt", "le": "gt", "gt": "le", "eq": "ne", "ne": "eq"}
 
 
@@ -314,6 +315,10 @@ def _cases_where(condition: Expr, opaque: Opaque, holds: bool) -> list[Case]:
     if name not in _OPPOSITE or not args[0].dtype.is_integer:
         return unknown
     name = name if holds else _OPPOSITE[name]
+    for side, extreme in enumerate(_BOTH_SIDES.get(name, ())):
+        if isinstance(args[side], Apply) and args[side].op.name == extreme:  # maximum(a, b) < c says a < c and b < c
+            parts = [apply(name, *(part if n == side else arg for n, arg in enumerate(args))) for part in args[side].args]
+            return _both(cases_where(parts[0], opaque), cases_where(parts[1], opaque))
     found = []
     for left in cases_of(args[0], opaque):
         for right in cases_of(args[1], opaque):
@@ -402,7 +407,7 @@ def domain_of(axes: Iterable[Axis], guards: Iterable[Expr] = (), opaque: Opaque 
 
 
 def regions_of(axes: Iterable[Axis], guards: Iterable[Expr] = (), opaque: Opaque | None = None) -> list[Region]:
-    """The points of the axes at which all guards hold, in disjoint regions without empty ones; see `domain_of`."""
+    """The points of the axes at which all guards hold, in disjoint regions (where there are several, none is empty); see `domain_of`."""
     hidden = Opaque() if opaque is None else opaque
     domain, exact, several = _conjunction(tuple(axes), tuple(guards), hidden)
     found = [(domain, exact)]

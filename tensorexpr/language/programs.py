@@ -169,13 +169,13 @@ def _ordered(outputs: Sequence[Tensor], inputs: Iterable[Tensor]) -> list[Tensor
             tensor, ready = stack.pop()
             if tensor in done:
                 continue
+            if tensor.frames:
+                raise DefinitionError(
+                    f"expected a tensor that has a meaning outside of a scan, got {tensor.name}, which belongs to the body of one",
+                    location=tensor.location,
+                    hint="only what te.scan returns leaves its body: make it one of the states",
+                )
             if ready or tensor in stop or not tensor.sources:
-                if tensor.frames:
-                    raise DefinitionError(
-                        f"expected a tensor that has a meaning outside of a scan, got {tensor.name}, which belongs to the body of one",
-                        location=tensor.location,
-                        hint="only what te.scan returns leaves its body: make it one of the states",
-                    )
                 done[tensor] = None
                 continue
             stack.append((tensor, True))

@@ -43,7 +43,7 @@ def scan(body: Callable[[Any, Any], Any], init: Any, length: Any, name: Any = No
     (extent,) = as_extents((length,), _WHAT)
     if any(not isinstance(node, Const | Size) and not hasattr(node, "op") for node in walk(extent.expr)):
         raise DefinitionError(f"{_WHAT}: expected a length made of integers and sizes, got {extent!r}", location=location)
-    stems = parameters(body, 2, _WHAT)
+    stems = parameters(body, 2, _WHAT, "the step and the state")
     step = fresh_index(stems[0])
     frame = Frame(step.name, extent.expr)
     names = [stems[1]] if single else [f"{stems[1]}_{n}" for n in range(len(inits))]

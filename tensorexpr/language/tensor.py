@@ -53,7 +53,8 @@ class Tensor:
     """
 
     __slots__ = (
-        "__weakref__", "_shape", "component", "data", "definition", "dtype", "extents", "frames", "key", "location", "name", "named", "sources", "unit",
+        "__weakref__", "_shape", "component", "data", "definition", "dtype", "extents", "frames", "key", "location", "name", "named",
+        "sources", "unit",
     )  # fmt: skip
 
     scalar_hint = "a tensor has many elements: write one with an index, A[i, j], or s[()] for a tensor without axes"

@@ -44,17 +44,16 @@ def stem_of(name: str) -> str:
     return name.partition("#")[0]
 
 
-def parameters(body: Callable[..., Any], count: int, what: str) -> list[str]:
+def parameters(body: Callable[..., Any], count: int, what: str, takes: str | None = None) -> list[str]:
     """The names of the first `count` parameters of `body`; `*idx` stands for i0, i1, ...
 
-    Parameters with defaults beyond `count` are left to their defaults (``lambda i, k=k: ...`` in a loop). Raises
-    `DefinitionError` where the body takes another number of indices.
+    `takes` says what they are, by default that many indices. Parameters with defaults beyond `count` are left to their defaults
+    (``lambda i, k=k: ...`` in a loop). Raises `DefinitionError` where the body takes another number.
     """
+    wanted = takes or f"{count} {'index' if count == 1 else 'indices'}"
     if not callable(body):
         raise DefinitionError(
-            f"{what}: expected a function of {_indices(count)}, got {type(body).__name__}",
-            location=user_location(),
-            hint="write lambda i, j: ...",
+            f"{what}: expected a function of {wanted}, got {type(body).__name__}", location=user_location(), hint="write lambda i, j: ..."
         )
     try:
         signature = inspect.signature(body)
@@ -62,32 +61,27 @@ def parameters(body: Callable[..., Any], count: int, what: str) -> list[str]:
         return [f"i{n}" for n in range(count)]
     names: list[str] = []
     required = 0
-    many: str | None = None
+    many = False
     for parameter in signature.parameters.values():
         if parameter.kind is parameter.VAR_POSITIONAL:
-            many = parameter.name
+            many = True
         elif parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
             names.append(parameter.name)
             required += parameter.default is parameter.empty
         elif parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty:
             raise DefinitionError(
-                f"{what}: expected a function of {_indices(count)}, got one that needs the keyword {parameter.name}",
-                location=user_location(),
+                f"{what}: expected a function of {wanted}, got one that needs the keyword {parameter.name}", location=user_location()
             )
-    if required > count or (count > len(names) and many is None):
-        takes = f"{required} to {len(names)}" if required < len(names) else str(required)
+    if required > count or (count > len(names) and not many):
+        number = f"{required} to {len(names)}" if required < len(names) else str(required)
         raise DefinitionError(
-            f"{what}: expected a function of {_indices(count)}, one per axis, got one of {takes}",
+            f"{what}: expected a function of {wanted}, got one of {number} {'parameter' if number == '1' else 'parameters'}",
             term=f"lambda {', '.join(names)}: ...",
             location=user_location(),
-            hint="the shape (or the extents) and the parameters must agree in number",
+            hint=None if takes else "one index per axis of the shape, or per extent",
         )
     names = names[:count] + [f"i{n}" for n in range(len(names), count)]
     return [name.strip("_") or f"i{position}" for position, name in enumerate(names)]
-
-
-def _indices(count: int) -> str:
-    return f"{count} {'index' if count == 1 else 'indices'}"
 
 
 _axes: ContextVar[tuple[Axis, ...]] = ContextVar("tensorexpr_axes", default=())

@@ -159,7 +159,7 @@ def test_a_scalar_has_no_python_value():
 
 def test_sizes_that_are_equal_by_form_are_true():
     n, m = te.dim("n"), te.dim("m")
-    assert n == te.dim("n") and n + 1 > n and not n + 1 == n and (n + m) * 2 == 2 * m + 2 * n
+    assert n == te.dim("n") and n + 1 > n and n + 1 != n and (n + m) * 2 == 2 * m + 2 * n
     assert te.placeholder((n, 3)).shape == te.placeholder((te.dim("n"), 3)).shape
     with pytest.raises(DefinitionError, match="expected a Python truth value"):
         bool(n == m)

@@ -134,8 +134,8 @@ def test_bodies_that_are_none():
     assert "te.compute: expected the body to return a scalar, got None" in text and "return statement" in text
     assert "te.compute: expected a function of 1 index, got float" in refused(lambda: te.compute(10, 1.0))
     text = refused(lambda: te.compute(10, lambda i, j: x[i]))
-    assert "te.compute: expected a function of 1 index, one per axis, got one of 2" in text and "in:   lambda i, j: ..." in text
-    assert "expected a function of 2 indices, one per axis, got one of 1" in refused(lambda: te.compute((2, 2), lambda i: x[i]))
+    assert "te.compute: expected a function of 1 index, got one of 2 parameters" in text and "in:   lambda i, j: ..." in text
+    assert "expected a function of 2 indices, got one of 1 parameter" in refused(lambda: te.compute((2, 2), lambda i: x[i]))
     assert "got one that needs the keyword k" in refused(lambda: te.compute(2, lambda i, *, k: x[i]))
 
 
