@@ -72,6 +72,12 @@ def literal(value: int | float | bool, type_: str) -> Value:
     return Value(str(wrapped), type_, const=wrapped, low=wrapped, high=wrapped, multiple=abs(wrapped))
 
 
+def ramp(lanes: int, stride: int) -> Value:
+    """The ramp 0, stride, 2 * stride, ..."""
+    reach = (lanes - 1) * stride
+    return Value("0", "i64", lanes, stride, 0, min(0, reach), max(0, reach), 0)
+
+
 def _bounded(low: int | None, high: int | None) -> tuple[int | None, int | None]:
     if low is None or high is None or low < -_LIMIT or high > _LIMIT:
         return None, None
@@ -308,6 +314,8 @@ class Builder:
             lanes = max(a.lanes, b.lanes) if stride else 1
             if a.const is not None and b.const is not None:
                 base = literal(int(a.const) + int(b.const), "i64")
+            elif a.const == 0 or b.const == 0:
+                base = a if b.const == 0 else b
             else:
                 base = self._scalar("add", a, b)
             return Value(base.text, "i64", lanes, stride, base.const, low, high, gcd(a.multiple, b.multiple))
@@ -337,12 +345,12 @@ class Builder:
         if a.const is not None and not a.stride:
             a, b = b, a
         low, high = _bounded(*_product(a, b))
+        if b.const == 1 and not b.stride:
+            return a
         if b.const is not None and not b.stride and self._scalar_base(a):
             factor = int(b.const)
             if a.const is not None and not a.stride:
                 return literal(int(a.const) * factor, "i64")
-            if factor == 1:
-                return a
             if factor == 0:
                 return literal(0, "i64")
             base = literal(int(a.const) * factor, "i64") if a.const is not None else self._scalar("mul", a, b)

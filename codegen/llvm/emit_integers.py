@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from math import gcd
 
-from tensorexpr.codegen.llvm.builder import Builder, Value, literal
+from tensorexpr.codegen.llvm.builder import Builder, Value, literal, ramp
 from tensorexpr.codegen.llvm.emit_casts import register_type
 from tensorexpr.dtypes import DType
 
@@ -99,12 +99,9 @@ def _ramp_by_constant(b: Builder, dtype: DType, x: Value, divisor: int, modulo: 
     """A ramp whose lanes share one quotient (then the remainder is a ramp), or whose stride the divisor divides."""
     base, common = x.base, gcd(x.multiple, divisor)
     reach = (x.lanes - 1) * x.stride
-    if base.low is not None and reach < 0:
-        # The interval belongs to all lanes, so it holds for lane 0; only a non-negative base may be divided unsigned.
-        base = Value(base.text, base.type, 1, 0, base.const, base.low, base.high, base.multiple)
     if x.stride % divisor == 0:
         first = _divide(b, dtype, base, literal(divisor, "i64"), modulo)
-        return first if modulo else b.add(first, Value("0", "i64", x.lanes, x.stride // divisor, 0, 0, 0, 0))
+        return first if modulo else b.add(first, ramp(x.lanes, x.stride // divisor))
     # base % divisor is a multiple of `common`: at most divisor - common, at least 0.
     if 0 <= reach < common:
         first = _divide(b, dtype, base, literal(divisor, "i64"), modulo)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tensorexpr.codegen.llvm.builder import Builder, Value, literal, mangle
+from tensorexpr.codegen.llvm.builder import Builder, Value, literal, mangle, ramp
 from tensorexpr.codegen.llvm.emit_casts import from_memory, memory_type, to_memory
 from tensorexpr.dtypes import DType
 
@@ -131,7 +131,7 @@ def _flat(binding: Binding) -> Binding:
 
 def _own_lane(b: Builder, binding: Binding, offset: Value) -> Value:
     """The offset of every lane's own element in the storage of a private buffer."""
-    return b.add(b.mul(offset, binding.lanes), Value("0", "i64", binding.lanes, 1, 0, 0, binding.lanes - 1, 0))
+    return b.add(b.mul(offset, binding.lanes), ramp(binding.lanes, 1))
 
 
 def _vector_align(binding: Binding) -> int:
