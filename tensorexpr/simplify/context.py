@@ -186,7 +186,9 @@ class Context:
     stand, `fixed` the indices that have one value.
     """
 
-    __slots__ = ("arithmetic", "constraints", "depths", "truths", "fixed", "memo", "_box", "_rectangular", "_domains", "_ranges", "_answers")
+    __slots__ = (
+        "arithmetic", "constraints", "depths", "truths", "fixed", "memo", "_box", "_rectangular", "_domains", "_ranges", "_answers", "_inner"
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -209,6 +211,7 @@ class Context:
         self._domains: Domain | None = None
         self._ranges: dict[Affine, Interval] = {}
         self._answers: dict[Constraint, bool] = {}
+        self._inner: dict[object, Context] = {}
 
     @classmethod
     def outermost(cls, arithmetic: Arithmetic) -> Context:
@@ -233,7 +236,13 @@ class Context:
     # -- growing -----------------------------------------------------------------------------------------------------
 
     def inside(self, axis: Axis) -> Context:
-        """The context within an axis, whose bounds are simplified already."""
+        """The context within an axis, whose bounds are simplified already; the same one each time."""
+        known = self._inner.get(axis)
+        if known is None:
+            known = self._inner[axis] = self._inside(axis)
+        return known
+
+    def _inside(self, axis: Axis) -> Context:
         found, _ = bound_constraints(axis.index, axis, self.arithmetic.opaque)
         fixed = self.fixed
         if self.arithmetic.pure(axis.start) and self.arithmetic.form(axis.stop) - self.arithmetic.form(axis.start) == Affine.of(1):
@@ -242,7 +251,14 @@ class Context:
         return Context(self.arithmetic, (*self.constraints, *found), depths, self.truths, fixed)
 
     def assuming(self, conditions: Iterable[Expr]) -> Context:
-        """The context where all of the conditions hold, too."""
+        """The context where all of the conditions hold, too; the same one each time."""
+        conditions = tuple(conditions)
+        known = self._inner.get(conditions)
+        if known is None:
+            known = self._inner[conditions] = self._assuming(conditions)
+        return known
+
+    def _assuming(self, conditions: tuple[Expr, ...]) -> Context:
         added: list[Constraint] = []
         truths = dict(self.truths)
         for condition in conditions:

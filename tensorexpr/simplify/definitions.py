@@ -34,6 +34,7 @@ from tensorexpr.traversal import bottom_up, fresh_name, map_children, map_expres
 
 _FOLDING = RuleSet((fold_operation, fold_cast, choose_branch))
 MOST_REMEMBERED = 20_000
+MOST_STEPS = 20
 
 
 class Settled:
@@ -43,16 +44,18 @@ class Settled:
         self._known: dict[tuple[Definition, object], None] = {}
 
     def apply(self, definition: Definition, setting: object, change: Callable[[Definition], Definition]) -> Definition:
-        """The definition after `change`, the same object where nothing is left to do in this setting."""
-        if (definition, setting) in self._known:
-            return definition
-        result = change(definition)
-        if result == definition:
-            if len(self._known) >= MOST_REMEMBERED:
-                self._known.clear()
-            self._known[(definition, setting)] = None
-            return definition
-        return result
+        """The definition after `change`, repeated until nothing is left to do in this setting."""
+        for _ in range(MOST_STEPS):
+            if (definition, setting) in self._known:
+                break
+            result = change(definition)
+            if result == definition:
+                if len(self._known) >= MOST_REMEMBERED:
+                    self._known.clear()
+                self._known[(definition, setting)] = None
+                break
+            definition = result
+        return definition
 
 
 def with_definitions(program: Program, definitions: Iterable[Definition]) -> Program:
@@ -75,13 +78,11 @@ def map_definitions(program: Program, options: Options, settled: Settled, change
 
     shapes = {name: type_.shape for name, type_ in program.types.items()}
 
-    def fresh(definition: Definition) -> Definition:
-        simplifier = Simplifier(program.sizes, options, {**shapes, **_inner_shapes(definition)} if isinstance(definition, Scan) else shapes)
-        return visit(definition, simplifier, simplifier.outermost)
-
     def run(definition: Definition) -> Definition:
         setting = (options, program.sizes, tuple(shapes.get(name) for name in reads(definition)))
-        return settled.apply(definition, setting, fresh)
+        inner = {**shapes, **_inner_shapes(definition)} if isinstance(definition, Scan) else shapes
+        simplifier = Simplifier(program.sizes, options, inner)
+        return settled.apply(definition, setting, lambda d: visit(d, simplifier, simplifier.outermost))
 
     return with_definitions(program, map(run, program.definitions))
 
