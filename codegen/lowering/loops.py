@@ -105,7 +105,7 @@ class Loops:
             if isinstance(split, Split) and scope.variants.get(split.outer) == "guard" and split.outer not in scope.guarded:
                 position, whole = scope.position(split.parent), scope.extent(split.parent)
                 if position is not None and whole is not None:
-                    inside = replace(scope, guarded=scope.guarded | {split.outer})
+                    inside = replace(scope, guarded=scope.guarded | {split.outer}, conditional=True)
                     return (If(self.read(apply("lt", position, whole)), self.nest(loops, inside, task)),)
         waits = self.is_parallel and self.at_root and not scope.names and loops  # parallel loops stand outside of conditions
         for number, condition in enumerate(() if waits else task.where):
@@ -146,7 +146,7 @@ class Loops:
         if isinstance(resolved, Const):
             return body(scope) if resolved.value else ()
         checks = self.made_checks(self.checks_of((condition,)), scope)
-        then = body(replace(scope, facts=scope.facts | {resolved}))
+        then = body(replace(scope, facts=scope.facts | {resolved}, conditional=True))
         return (*checks, If(self.read(resolved), then)) if then else checks
 
     def chosen(self, loops: tuple[str, ...], scope: Scope, task: Task) -> Block | None:
@@ -168,8 +168,9 @@ class Loops:
         if isinstance(resolved, Const):
             return self.nest(loops, scope, branches[0] if resolved.value else branches[1])
         checks = self.made_checks(self.checks_of(ready), scope)
-        holds = replace(scope, facts=scope.facts | {scope.resolve(c) for c in ready})
-        return (*checks, If(self.read(resolved), self.nest(loops, holds, branches[0]), self.nest(loops, scope, branches[1])))
+        fails = replace(scope, conditional=True)
+        holds = replace(fails, facts=scope.facts | {scope.resolve(c) for c in ready})
+        return (*checks, If(self.read(resolved), self.nest(loops, holds, branches[0]), self.nest(loops, fails, branches[1])))
 
     # -------------------------------------------------------------------------------------------------------- checks
 
@@ -253,7 +254,7 @@ class Loops:
     def kind(self, loop: str, count: int | None, scope: Scope) -> str:
         kind = self.stage.kind(loop)
         if kind == "parallel" or (kind == SERIAL and self.inherits_parallel(loop, scope)):
-            return "parallel" if self.at_root and not scope.names else SERIAL
+            return "parallel" if self.at_root and not scope.names and not scope.conditional else SERIAL
         if count is None:
             return SERIAL
         split = self.stage.parents().get(loop)
@@ -300,8 +301,8 @@ class Loops:
             return walk("guard")
         if split.tail == "shift":
             if count is None:
-                fits = If(apply("ge", whole, const(factor)), walk("shift"), walk("small", ZERO))
-                return (fits,)
+                scope = replace(scope, conditional=True)
+                return (If(self.read(apply("ge", whole, const(factor))), walk("shift"), walk("small", ZERO)),)
             return walk("shift") if count >= factor else walk("small", ZERO)
         if count is not None and count < factor:
             return walk("small", ZERO)

@@ -42,7 +42,8 @@ class Scope:
     being run which form they take, `results` where reductions already computed are found, `names` which loop indices
     are taken, `groups` the reductions whose loops are being run, `outside` what indices of outer loops are called,
     `offsets` what is added to the index of an axis that runs over a window, `vectors` the loops that run in lanes here,
-    `guarded` splits whose points beyond the extent are left out already, `facts` conditions that hold here.
+    `guarded` splits whose points beyond the extent are left out already, `facts` conditions that hold here,
+    `conditional` whether a condition stands around.
     """
 
     stage: Stage
@@ -57,6 +58,7 @@ class Scope:
     vectors: frozenset[str] = frozenset()
     guarded: frozenset[str] = frozenset()
     facts: frozenset[Expr] = frozenset()
+    conditional: bool = False
 
     def knows(self, loop: str) -> bool:
         """Whether the position of a loop is settled: open, or part of a loop that is fixed."""
@@ -152,8 +154,13 @@ class Scope:
     def is_ready(self, expr: Expr) -> bool:
         """Whether every index and every result in the expression is known."""
         return all(self.index(n) is not None for n in free_names(expr)) and all(
-            n.name in self.results for n in walk(expr) if isinstance(n, Param)
+            self.has(n.name) for n in walk(expr) if isinstance(n, Param)
         )
+
+    def has(self, parameter: str) -> bool:
+        """Whether a result is computed, and the loops are open that say which element of its buffer is meant."""
+        result = self.results.get(parameter)
+        return result is not None and all(self.position(loop) is not None for loop in result.tile)
 
     def resolved(self, expr: Expr) -> Expr | None:
         """The expression over open loops, its reductions read from their buffers; None while something is not known."""

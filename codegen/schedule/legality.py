@@ -71,7 +71,7 @@ def _check_split(stage: Stage, split: Split, position: dict[str, int]) -> None:
 
 
 def _check_group(stage: Stage, group: Group, position: dict[str, int]) -> None:
-    mine = [loop for axis in group.indices for loop in stage.loops_of(axis)]
+    mine = _loops_of(stage, group)
     first = min(position[x] for x in mine)
     for used in all_uses(stage.parts, group):
         for loop in (x for axis in stage.parts.group(used).indices for x in stage.loops_of(axis)):
@@ -121,6 +121,10 @@ def _check_tile(stage: Stage, group: Group, tile: list[str]) -> None:
         )
 
 
+def _loops_of(stage: Stage, group: Group) -> list[str]:
+    return list(dict.fromkeys(loop for axis in group.indices for loop in stage.loops_of(axis)))
+
+
 def _inside(stage: Stage, group: Group) -> set[int]:
     return {g.number for g in stage.parts.groups if g.scope == group.number}
 
@@ -156,9 +160,9 @@ def _check_parallel(state: State, stage: Stage, loop: str) -> None:
     before = [x for x in stage.order[: stage.order.index(loop)] if stage.group_of(x) is None]
     if before:
         raise refuse(stage, f"expected the outermost data loop to run in parallel, got {loop} inside {before[0]}", loop, "fuse them, or reorder")
-    for relation in stage.relations:
-        if isinstance(relation, Split) and relation.tail == "shift" and relation.outer in stage.ancestry(loop) and stage.extent(relation.parent) is None:
-            raise refuse(stage, f"expected a constant extent of {relation.parent}, split with tail 'shift', to run {loop} in parallel", loop, "tail 'peel'")
+    for group in stage.parts.groups:
+        if set(stage.axes_of(loop)) & set(group.depends) and any(stage.order.index(x) < stage.order.index(loop) for x in _loops_of(stage, group)):
+            raise refuse(stage, f"expected a loop outside of the reduction over {group.indices[0]} to run in parallel, got {loop} inside", loop)
     definition = definition_named(state.program, stage.name)
     if isinstance(definition, Scatter) and not set(stage.axes_of(loop)) <= disjoint_axes(definition):
         raise refuse(stage, f"expected iterations that touch different elements to run in parallel, got {loop}: two may touch one", loop)
