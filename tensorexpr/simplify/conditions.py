@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from math import gcd
 
 from tensorexpr import dtypes
-from tensorexpr.integers import Affine, Constraint, congruent
+from tensorexpr.integers import Affine, Constraint, FloorDiv, congruent
 from tensorexpr.ir import FALSE, TRUE, Apply, Expr, apply, conjuncts, const
 from tensorexpr.simplify.context import COMPARISONS, Context
 from tensorexpr.simplify.indices import Term, add_up, reduced, summands
@@ -43,6 +43,8 @@ def normal_comparison(condition: Apply, context: Context) -> Expr:
     name = condition.op.name
     left, right = (context.arithmetic.form(a) for a in condition.args)
     difference = reduced(left - right, context)
+    if name in ORDER:
+        difference = _cleared(difference, name)
     terms, constant = summands(difference, context)
     if not terms:
         constraint = COMPARISONS["eq" if name == "ne" else name](constant, 0)
@@ -56,12 +58,28 @@ def normal_comparison(condition: Apply, context: Context) -> Expr:
 
 def condition_of(constraint: Constraint, context: Context) -> Expr | None:
     """The comparison that says what a constraint says, in normal form; None where a literal does not fit."""
-    terms, constant = summands(constraint.expr, context)
+    form = constraint.expr if constraint.is_equality else _cleared(constraint.expr, "ge")
+    terms, constant = summands(form, context)
     if not terms:
         return FALSE if constraint.is_false else TRUE
     if constraint.is_equality:
         return _congruence("eq", terms, constant, context) or _equality("eq", terms, constant)
     return _inequality("ge", terms, constant)
+
+
+def _cleared(form: Affine, name: str) -> Affine:
+    """x//d + e >= 0 is x + d*e >= 0, and likewise for <, <=, > and for -(x//d): a comparison without the division."""
+    for atom, factor in form.terms:
+        if not isinstance(atom, FloorDiv) or abs(factor) != 1:
+            continue
+        # As `value >= 0` or, for the upper bounds, `-value >= 0`, where the strict ones are shifted by one.
+        side = 1 if name in ("ge", "gt") else -1
+        value = form * side - (1 if name in ("gt", "lt") else 0)
+        rest = value - Affine({atom: factor * side})
+        divisor = atom.denominator
+        cleared = rest * divisor + (atom.numerator if factor * side > 0 else divisor - 1 - atom.numerator)
+        return _cleared((cleared + (1 if name in ("gt", "lt") else 0)) * side, name)
+    return form
 
 
 def _split(terms: list[Term]) -> tuple[list[Term], list[Term]]:

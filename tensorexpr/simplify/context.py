@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from tensorexpr import dtypes
 from tensorexpr.integers import Affine, Constraint, Domain, DomainTooComplex, FloorDiv, eq, ge, gt, le, lt
-from tensorexpr.ir import Access, Apply, Axis, Cast, Const, Expr, Index, Reduce, Size, conjuncts
+from tensorexpr.ir import Access, Apply, Axis, Cast, Const, Expr, Index, Reduce, Size, apply, conjuncts
 from tensorexpr.regions import Opaque, affine_of, bound_constraints
 from tensorexpr.text import print_expr
 from tensorexpr.traversal import negate, walk
@@ -265,10 +265,22 @@ class Context:
             for part in conjuncts(condition):
                 truths[part] = True
                 truths[negate(part)] = False
-                added.extend(self.arithmetic.constraints(part) or ())
+                added.extend(self.arithmetic.constraints(part) or self._beside(part))
         if len(truths) == len(self.truths):
             return self
         return Context(self.arithmetic, (*self.constraints, *added), self.depths, truths, self.fixed)
+
+    def _beside(self, condition: Expr) -> tuple[Constraint, ...]:
+        """i != c says i > c where i >= c is known already, and i < c where i <= c is."""
+        if not isinstance(condition, Apply) or condition.op.name != "ne":
+            return ()
+        found = self.arithmetic.constraints(apply("eq", *condition.args))
+        if not found:
+            return ()
+        form = found[0].expr
+        if self.implies(ge(form, 0)):
+            return (ge(form, 1),)
+        return (le(form, -1),) if self.implies(le(form, 0)) else ()
 
     # -- asking ------------------------------------------------------------------------------------------------------
 

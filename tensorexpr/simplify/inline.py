@@ -165,7 +165,8 @@ def _worth_inlining(definition: Define, places: list[tuple[Definition, Access, t
     loads = sum(1 for node in walk(definition.value) if isinstance(node, Access))
     if len(places) == 1 and _reads_each_once(places[0][1], places[0][2]):
         return True
-    return cost <= CHEAP and loads <= 2 and len(places) <= MOST_READS
+    repeated = any(_reduced_again(reader, access, axes) for reader, access, axes in places)
+    return cost <= CHEAP and loads <= 2 and len(places) <= MOST_READS and not repeated
 
 
 def _renames_only(definition: Define) -> bool:
@@ -180,7 +181,24 @@ def _renames_only(definition: Define) -> bool:
 
 def _reads_each_once(access: Access, axes: tuple[Axis, ...]) -> bool:
     """Whether different points of the axes read different elements: every axis is a subscript by itself."""
-    plain = {e.name for e in access.indices if isinstance(e, Index)}
-    return all(axis.index in plain for axis in axes)
+    return _plain(access).issuperset(axis.index for axis in axes)
+
+
+def _reduced_again(reader: Definition, access: Access, axes: tuple[Axis, ...]) -> bool:
+    """Whether a reduction in the reader reads the same element many times, as a matrix product does."""
+    own = {a.index for a in reader.axes} if not isinstance(reader, Scan) else set()
+    inner = [axis.index for axis in axes if axis.index not in own]
+    return bool(inner) and not _reads_each_once(access, axes)
+
+
+def _plain(access: Access) -> set[str]:
+    """The indices that are subscripts by themselves, perhaps shifted by a literal."""
+    found = set()
+    for e in access.indices:
+        if isinstance(e, Apply) and e.op.name in ("add", "sub") and isinstance(e.args[1], Const):
+            e = e.args[0]
+        if isinstance(e, Index):
+            found.add(e.name)
+    return found
 
 

@@ -234,6 +234,20 @@ def shift_by_zero(expr: Expr) -> Expr | None:
     return left if is_value(right, 0) or is_value(left, 0) else None
 
 
+@on("mul")
+def multiply_selection(expr: Expr) -> Expr | None:
+    """where(c, x, 0) * y -> where(c, x * y, 0);  y * where(c, x, 0) -> where(c, y * x, 0), and for the other branch"""
+    assert isinstance(expr, Apply)
+    for at in (0, 1):
+        chosen = _operation(expr.args[at], "where")
+        if chosen is None or not (is_value(chosen[1], 0) or is_value(chosen[2], 0)):
+            continue
+        other = expr.args[1 - at]
+        branches = [b if is_value(b, 0) else apply("mul", *((b, other) if at == 0 else (other, b))) for b in chosen[1:]]
+        return apply("where", chosen[0], *branches)
+    return None
+
+
 INTEGER_RULES = (
     add_zero,
     multiply_unit,
@@ -253,4 +267,5 @@ INTEGER_RULES = (
     extremum_limit,
     bit_units,
     shift_by_zero,
+    multiply_selection,
 )
