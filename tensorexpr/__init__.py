@@ -1,0 +1,136 @@
+"""tensorexpr: operations written as index mathematics, compiled, with their gradients derived by exact integer algebra.
+
+    import numpy as np
+    import tensorexpr as te
+
+    @te.op
+    def matmul(a, b):
+        (n, k), (_, m) = a.shape, b.shape
+        return te.compute((n, m), lambda i, j: te.sum(lambda r: a[i, r] * b[r, j], k))
+
+    c = matmul(a, b)                            # NumPy arrays in and out, compiled on the first call
+    a_bar, b_bar = te.vjp(matmul)(a, b, c_bar)  # gradients, compiled operations themselves
+
+This module hands on the public names; each lives in the room its docstring names. Importing it loads neither LLVM nor
+sympy nor CuPy: they load on first use, in the one file that owns them.
+"""
+
+from tensorexpr.autodiff import Gradient, gradient, jacobian
+from tensorexpr.codegen.compile import autoschedule, build, schedule
+from tensorexpr.codegen.function import CompiledFunction
+from tensorexpr.codegen.schedule import Schedule
+from tensorexpr.dtypes import (
+    DType,
+    bfloat16,
+    bool_,
+    dtype,
+    float16,
+    float32,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+)
+from tensorexpr.errors import (
+    ArgumentError,
+    DefinitionError,
+    DifferentiationError,
+    GradientCheckError,
+    InternalError,
+    OutOfBoundsError,
+    ScheduleError,
+    TargetError,
+    TensorExprError,
+)
+from tensorexpr.gradient_check import check_gradient
+from tensorexpr.ir import Program
+from tensorexpr.language import (
+    Scalar,
+    Tensor,
+    abs,
+    acos,
+    all,
+    any,
+    arccos,
+    arcsin,
+    arctan,
+    arctan2,
+    argmax,
+    argmin,
+    asin,
+    atan,
+    atan2,
+    cast,
+    ceil,
+    clip,
+    compute,
+    constant,
+    cos,
+    cosh,
+    dim,
+    erf,
+    evaluate,
+    exp,
+    exp2,
+    expm1,
+    floor,
+    isfinite,
+    isinf,
+    isnan,
+    lift,
+    log,
+    log1p,
+    log2,
+    logical_and,
+    logical_not,
+    logical_or,
+    logical_xor,
+    max,
+    maximum,
+    min,
+    minimum,
+    names_of,
+    negative,
+    placeholder,
+    power,
+    prod,
+    program_of,
+    reduce,
+    round,
+    rsqrt,
+    scan,
+    scatter,
+    sigmoid,
+    sign,
+    sin,
+    sinh,
+    sqrt,
+    square,
+    sum,
+    tan,
+    tanh,
+    trunc,
+    where,
+)
+from tensorexpr.op import Op, op
+from tensorexpr.parse import parse_program
+from tensorexpr.transforms import grad, jvp, value_and_grad, vjp
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ArgumentError", "CompiledFunction", "DType", "DefinitionError", "DifferentiationError", "Gradient", "GradientCheckError",
+    "InternalError", "Op", "OutOfBoundsError", "Program", "Scalar", "Schedule", "ScheduleError", "TargetError", "Tensor",
+    "TensorExprError", "__version__", "abs", "acos", "all", "any", "arccos", "arcsin", "arctan", "arctan2", "argmax", "argmin", "asin",
+    "atan", "atan2", "autoschedule", "bfloat16", "bool_", "build", "cast", "ceil", "check_gradient", "clip", "compute", "constant", "cos",
+    "cosh", "dim", "dtype", "erf", "evaluate", "exp", "exp2", "expm1", "float16", "float32", "float64", "floor", "grad", "gradient",
+    "int16", "int32", "int64", "int8", "isfinite", "isinf", "isnan", "jacobian", "jvp", "lift", "log", "log1p", "log2", "logical_and",
+    "logical_not", "logical_or", "logical_xor", "max", "maximum", "min", "minimum", "names_of", "negative", "op", "parse_program",
+    "placeholder", "power", "prod", "program_of", "reduce", "round", "rsqrt", "scan", "scatter", "schedule", "sigmoid", "sign", "sin",
+    "sinh", "sqrt", "square", "sum", "tan", "tanh", "trunc", "uint16", "uint32", "uint64", "uint8", "value_and_grad", "vjp", "where",
+]  # fmt: skip
