@@ -228,7 +228,7 @@ class IndexWriter(ABC):
         form, low, high = self.form(scope)
         kind = rng.random()
         if kind < 0.2 and "data" not in self.without:
-            found = self.value(rng.choice([d for d in self.pool if not d.is_bool]), scope, 1, 1)
+            found = self.value(rng.choice([d for d in self.pool if not d.is_bool] or [dtypes.int32]), scope, 1, 1)
             zero = Const(0, found.expr.dtype)
             return apply(rng.choice(("lt", "ge", "ne")), found.expr, zero)
         if kind < 0.4 and low is not None and low >= 0 and "divmod" not in self.without:
