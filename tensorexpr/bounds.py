@@ -3,14 +3,15 @@
 `check_access` gives one verdict per axis of an access: `PROVED`; `OutOfBounds` with concrete indices at which it happens;
 or `UNKNOWN`, where the index depends on data, or on sizes in a way that only empty tensors break: lowering then emits a
 check at run time. Quick answers come first (an index that is a loop over just that extent, interval arithmetic), then
-the exact integer set in cases, then enumeration of small loops for what is not affine. Results are cached.
+the exact integer set in cases, then products of sizes (`nonlinear`) and enumeration of small loops for what is not affine.
+Results are cached.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from tensorexpr import dtypes
 from tensorexpr.enumeration import NotEnumerable, enumerate_points, evaluate_on
 from tensorexpr.integers import Affine, Domain, DomainTooComplex, ge, lt
 from tensorexpr.ir import Apply, Axis, Cast, Const, Expr, Index, Size, const
+from tensorexpr.nonlinear import Polynomials
 from tensorexpr.regions import Case, Opaque, Region, cases_of, cases_where, regions_of, with_constraints
 
 Interval = tuple[float, float]
@@ -76,7 +78,9 @@ def implied(condition: Expr, axes: tuple[Axis, ...], guards: tuple[Expr, ...] = 
     try:
         prover = _Prover(axes, guards)
         cases = cases_where(condition, prover.opaque, False)
-        return all(prover.narrowed(region, case).is_empty() for case in cases for region in prover.regions)
+        if all(prover.narrowed(region, case).is_empty() for case in cases for region in prover.regions):
+            return True
+        return prover.nonlinear and prover.polynomials.holds(condition)
     except DomainTooComplex:
         return False
 
@@ -263,7 +267,20 @@ class _Prover:
         if not violations:
             return PROVED
         certain = [(domain, value) for domain, value, exact in violations if exact and not _opaque_in(domain)]
-        return self._refuted(certain, index, extent) or self._enumerated(index, extent)
+        found = self._refuted(certain, index, extent)
+        if found is not None:
+            return found
+        return PROVED if self.nonlinear and self.polynomials.within(index, extent) else self._enumerated(index, extent)
+
+    @property
+    def nonlinear(self) -> bool:
+        """Whether products or quotients of names occur."""
+        return any(isinstance(e, Apply) and e.op.name in ("mul", "floordiv", "mod") for e in self.opaque.names)
+
+    @cached_property
+    def polynomials(self) -> Polynomials:
+        """The same loops and guards for proofs about products."""
+        return Polynomials(self.axes, self.guards, lambda expr: interval(expr, self.ranges))
 
     def _refuted(self, violations: list[tuple[Domain, Affine]], index: Expr, extent: Expr) -> OutOfBounds | None:
         """Out of bounds, at the first violation that does not take an empty tensor."""

@@ -9,8 +9,8 @@ from tensorexpr import language as te
 from tensorexpr.bounds import PROVED, UNKNOWN, OutOfBounds, Proved, check_access, implied
 from tensorexpr.enumeration import enumerate_points, evaluate_on
 from tensorexpr.errors import OutOfBoundsError
-from tensorexpr.ir import Axis, Index, apply, const
-from tensorexpr.traversal import read_occurrences
+from tensorexpr.ir import Axis, Index, Size, apply, const
+from tensorexpr.traversal import bottom_up, read_occurrences
 from tests.language.messages import refused
 
 x = te.placeholder((10,), name="x")
@@ -110,6 +110,26 @@ def test_symbolic_sizes():
     assert proved(te.compute((n, m), lambda i, j: t[i, j] - t[0, 0]))
 
 
+def test_products_of_sizes():
+    n, m, k = map(te.dim, "nmk")
+    t, flat, cube = te.placeholder((n, m), name="T"), te.placeholder((n * m,), name="flat"), te.placeholder((n, m, k), name="cube")
+    assert proved(te.compute(n * m, lambda f: t[f // m, f % m]))
+    assert proved(te.compute((n, m), lambda i, j: flat[i * m + j]))
+    assert proved(te.compute((n, m), lambda i, j: flat[(n - 1 - i) * m + (m - 1 - j)]))
+    assert proved(te.compute(n * m * k, lambda f: cube[f // k // m, f // k % m, f % k]))
+    assert proved(te.compute(n * m * k, lambda f: cube[f // (m * k), f // k % m, f % k]))
+    assert proved(te.compute(n * m, lambda f: flat[te.minimum(f + 1, n * m - 1)]))
+    assert proved(te.compute(n * m, lambda f: te.where(f + 1 < n * m, flat[f + 1], 0.0)))
+    assert proved(te.compute(n, lambda i: te.sum(lambda j: flat[i * m + j], m)))
+    # n could be 0 where m is not, then x % n would be 0 of an empty axis: checked as it runs.
+    row = te.placeholder((n,), name="row")
+    assert verdicts(te.compute(m, lambda i: row[i % n])) == [UNKNOWN]
+    assert proved(te.compute((n, m), lambda i, j: row[j % n]))
+    assert verdicts(te.compute((n, m), lambda i, j: flat[i * m + j + 1])) == [UNKNOWN]
+    assert verdicts(te.compute(n * m, lambda f: t[f % m, f // m])) == [UNKNOWN, UNKNOWN]
+    assert repr(te.compute((n, m), lambda i, j: flat.read(i * m + j, outside=0.0), name="y")) == "y[i, j]: f32[n, m] = flat[i * m + j]"
+
+
 def test_data_dependent_indices_are_checked_as_it_runs():
     gathered = te.compute(7, lambda t: x[ids[t]], name="gathered")
     assert verdicts(gathered, x) == [UNKNOWN]
@@ -191,3 +211,43 @@ def test_verdicts_agree_with_enumeration(seed):
             assert values[hit] == verdict.value and wrong[hit].all()
             decided += 1
     assert decided > 10
+
+
+def _symbolic(rng, names, depth=2):
+    """A random index over indices and the sizes n and m, with products and quotients of them."""
+    pick = rng.random()
+    if depth == 0 or pick < 0.3:
+        return rng.choice((Index(rng.choice(names)), Index(rng.choice(names)), Size("n"), Size("m"), const(rng.randint(0, 2))))
+    a, b = _symbolic(rng, names, depth - 1), _symbolic(rng, names, depth - 1)
+    return apply(rng.choice(("add", "sub", "mul", "floordiv", "mod", "minimum")), a, b)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_proofs_with_sizes_are_never_wrong(seed):
+    rng = random.Random(seed)
+    found = {True: 0, False: 0}
+    for _ in range(150):
+        stops = [
+            rng.choice((Size("n"), Size("m"), apply("mul", Size("n"), Size("m")), apply("add", Size("n"), const(1)))) for _ in range(2)
+        ]
+        axes = (Axis("i", const(0), stops[0]), Axis("j", const(0), stops[1]))
+        index = rng.choice((_symbolic(rng, ["i", "j"]), apply(rng.choice(("floordiv", "mod")), Index("i"), Size("m")), Index("j")))
+        extent = rng.choice((*stops, apply("mul", Size("n"), Size("m")), Size("n")))
+        (verdict,) = check_access((index,), (extent,), axes)
+        bad = False
+        for n in range(4):
+            for m in range(4):
+                sizes = {"n": const(n), "m": const(m)}
+
+                def concrete(expr, sizes=sizes):
+                    return bottom_up(expr, lambda e: sizes.get(e.name, e) if isinstance(e, Size) else e)
+
+                points = enumerate_points(tuple(Axis(a.index, a.start, concrete(a.stop)) for a in axes), ())
+                values = np.broadcast_to(evaluate_on(concrete(index), points.values), (points.count,))
+                limit = int(evaluate_on(concrete(extent), {}))
+                wrong = (values < 0) | (values >= limit)
+                bad = bad or wrong.any()
+        assert not (verdict is PROVED and bad), (axes, index, extent)
+        assert bad or not isinstance(verdict, OutOfBounds) or max(v for _, v in verdict.at) > 3, (axes, index, extent)
+        found[verdict is PROVED] += 1
+    assert found[True] > 10 and found[False] > 10

@@ -13,7 +13,7 @@ from tensorexpr.regions import Opaque, affine_of, cases_of, cases_where, constra
 from tensorexpr.text import print_expr
 from tests.language.test_bounds import _condition, _index
 
-I, J = Index("i"), Index("j")
+AT_I, AT_J = Index("i"), Index("j")
 N = Size("n")
 AXES = (Axis("i", const(0), const(5)), Axis("j", const(-2), const(4)))
 
@@ -53,24 +53,28 @@ def test_modulos_print_as_modulos():
 
 
 def test_shifts_and_masks_are_affine():
-    for expr in (apply("shift_left", I, const(3)), apply("shift_right", J, const(1)), apply("and", J, const(7))):
+    for expr in (apply("shift_left", AT_I, const(3)), apply("shift_right", AT_J, const(1)), apply("and", AT_J, const(7))):
         form = affine_of(expr)
         points = enumerate_points(AXES, ())
         values = evaluate_on(expr, points.values)
         assert [
             form.evaluate({"i": int(i), "j": int(j)}) for i, j in zip(points.values["i"], points.values["j"], strict=True)
         ] == values.tolist()
-    assert affine_of(apply("and", I, const(5))) is None and affine_of(apply("shift_left", I, J)) is None
+    assert affine_of(apply("and", AT_I, const(5))) is None and affine_of(apply("shift_left", AT_I, AT_J)) is None
 
 
 def test_what_is_not_affine_becomes_opaque():
     product = apply("mul", N, Size("m"))
-    assert affine_of(product) is None and affine_of(apply("floordiv", I, N)) is None and affine_of(apply("floordiv", I, const(-2))) is None
+    assert (
+        affine_of(product) is None
+        and affine_of(apply("floordiv", AT_I, N)) is None
+        and affine_of(apply("floordiv", AT_I, const(-2))) is None
+    )
     opaque = Opaque()
     form = affine_of(apply("add", apply("mul", product, const(3)), product), opaque)
     assert str(form) == "4*?0" and opaque.expressions == {"?0": product}
     assert expression_of(form, sizes=["n", "m"], opaque=opaque) == apply("mul", product, const(4))
-    narrow = Access("ids", (I,), dtypes.int32)
+    narrow = Access("ids", (AT_I,), dtypes.int32)
     assert affine_of(Cast(dtypes.int64, narrow), opaque) == affine_of(Cast(dtypes.int64, narrow), opaque) == Affine.of("?1")
     assert expression_of(Affine.of("?1"), opaque=opaque) == Cast(dtypes.int64, narrow)
     wrapping = Cast(dtypes.int64, Apply(apply("add", const(1), const(1)).op, (narrow, Const(1, dtypes.int32))))
@@ -130,34 +134,34 @@ def test_domains_contain_and_regions_are_exactly_the_points(seed):
 
 
 def test_guards_may_be_given_once_only():
-    axes, guard = (Axis("i", const(0), N),), apply("lt", I, const(3))
+    axes, guard = (Axis("i", const(0), N),), apply("lt", AT_I, const(3))
     region = domain_of(iter(axes), iter((guard,)))
     assert region.exact and region.domain.sizes == ("n",) and str(region.domain) == "[n] -> { [i] : 0 <= i < 3 and i < n and n >= 0 }"
 
 
 def test_guards_that_are_no_conjunction():
     axes = (Axis("i", const(0), const(10)),)
-    assert domain_of(axes, (apply("ne", I, const(0)),)).exact
-    assert domain_of(axes, (apply("ne", I, const(0)),)).domain.range("i") == (1, 9)
-    middle = domain_of(axes, (apply("ne", I, const(4)),))
+    assert domain_of(axes, (apply("ne", AT_I, const(0)),)).exact
+    assert domain_of(axes, (apply("ne", AT_I, const(0)),)).domain.range("i") == (1, 9)
+    middle = domain_of(axes, (apply("ne", AT_I, const(4)),))
     assert not middle.exact and middle.domain.range("i") == (0, 9)
-    assert len(regions_of(axes, (apply("ne", I, const(4)),))) == 2
-    either = apply("or", apply("lt", I, const(2)), apply("gt", I, const(20)))
+    assert len(regions_of(axes, (apply("ne", AT_I, const(4)),))) == 2
+    either = apply("or", apply("lt", AT_I, const(2)), apply("gt", AT_I, const(20)))
     assert domain_of(axes, (either,)).domain.range("i") == (0, 1) and domain_of(axes, (either,)).exact
-    never = domain_of(axes, (apply("or", apply("lt", I, const(0)), apply("gt", I, const(20))),))
-    assert never.domain.is_empty() and all(r.domain.is_empty() for r in regions_of(axes, (apply("lt", I, const(0)),)))
-    data = domain_of(axes, (apply("gt", Access("x", (I,), dtypes.float32), Const(0, dtypes.float32)),))
+    never = domain_of(axes, (apply("or", apply("lt", AT_I, const(0)), apply("gt", AT_I, const(20))),))
+    assert never.domain.is_empty() and all(r.domain.is_empty() for r in regions_of(axes, (apply("lt", AT_I, const(0)),)))
+    data = domain_of(axes, (apply("gt", Access("x", (AT_I,), dtypes.float32), Const(0, dtypes.float32)),))
     assert not data.exact
 
 
 def test_constraints_of():
-    both = apply("and", apply("ge", I, const(1)), apply("eq", apply("mod", I, const(3)), const(0)))
+    both = apply("and", apply("ge", AT_I, const(1)), apply("eq", apply("mod", AT_I, const(3)), const(0)))
     found, exact = constraints_of(both)
     assert exact and [str(c) for c in found] == ["i >= 1", "i % 3 == 0"]
     assert constraints_of(Const(False, dtypes.bool_)) == (constraints_of(apply("lt", const(1), const(0)))[0], True)
-    assert constraints_of(apply("lt", apply("mul", I, J), const(3))) == ((), False)
-    found, exact = constraints_of(apply("lt", apply("maximum", I, J), const(3)))
+    assert constraints_of(apply("lt", apply("mul", AT_I, AT_J), const(3))) == ((), False)
+    found, exact = constraints_of(apply("lt", apply("maximum", AT_I, AT_J), const(3)))
     assert exact and [str(c) for c in found] == ["i <= 2", "j <= 2"]
-    found, exact = constraints_of(apply("ge", const(3), apply("maximum", I, J)))
+    found, exact = constraints_of(apply("ge", const(3), apply("maximum", AT_I, AT_J)))
     assert exact and [str(c) for c in found] == ["i <= 3", "j <= 3"]
-    assert constraints_of(apply("lt", apply("minimum", I, J), const(3)))[1] is False
+    assert constraints_of(apply("lt", apply("minimum", AT_I, AT_J), const(3)))[1] is False
