@@ -18,7 +18,7 @@ from tensorexpr.errors import DefinitionError
 class FloorDiv:
     """The atom ``numerator // denominator`` (rounding down), made by ``Affine // int`` only, in normal form."""
 
-    __slots__ = ("numerator", "denominator", "key", "_hash")
+    __slots__ = ("_hash", "denominator", "key", "numerator")
 
     def __init__(self, numerator: Affine, denominator: int) -> None:
         self.numerator = numerator
@@ -66,7 +66,7 @@ class Affine:
     True
     """
 
-    __slots__ = ("terms", "constant", "_hash")
+    __slots__ = ("_hash", "constant", "terms")
 
     terms: tuple[tuple[Atom, int], ...]
     constant: int

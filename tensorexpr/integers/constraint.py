@@ -25,7 +25,7 @@ class Constraint:
     ['n < i', 'i < n']
     """
 
-    __slots__ = ("expr", "kind", "_hash")
+    __slots__ = ("_hash", "expr", "kind")
 
     expr: Affine
     kind: str

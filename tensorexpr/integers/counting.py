@@ -1,9 +1,9 @@
 """The exact number of integer points of a system, without enumerating them where it falls apart.
 
 Equalities are used up by unimodular changes, which keep the number. Then variables that no constraint links multiply, the
-last two variables of a group are a polygon, counted in closed form however large, and otherwise the variable with the
-shortest range is fixed to each of its values; equal subproblems are counted once. A floor division is one more variable, determined by the others, so congruences cost
-nothing.
+last two variables of a group are a polygon, counted in closed form however large (`polygon`), and otherwise the variable
+with the shortest range is fixed to each of its values; equal subproblems are counted once. A floor division is one more
+variable, determined by the others, so congruences cost nothing.
 """
 
 from __future__ import annotations
@@ -12,13 +12,12 @@ from collections.abc import Sequence
 from math import ceil, floor
 
 from tensorexpr.errors import DefinitionError
-from tensorexpr.integers.polygon import count_polygon
 from tensorexpr.integers.emptiness import has_integer_point
-from tensorexpr.integers.reduction import Rows, substitute_equalities, tighten
+from tensorexpr.integers.polygon import count_polygon
+from tensorexpr.integers.reduction import Rows, propagate, substitute_equalities, tighten
 from tensorexpr.integers.simplex import Polyhedron
 
 _Row = tuple[int, ...]
-_Range = tuple[int | None, int | None]
 
 
 def count_points(equalities: Rows, inequalities: Rows, width: int) -> int:
@@ -30,7 +29,7 @@ def count_points(equalities: Rows, inequalities: Rows, width: int) -> int:
     assert substituted is not None
     rows = [tuple(row) for row in substituted[1]]
     columns = [at for at in range(1, width + 1) if at not in pivots]
-    ranges = _propagate(rows, width + 1)
+    ranges = propagate(rows, width + 1)
     if any(None in ranges[at] for at in columns):
         polyhedron = Polyhedron(rows, width)
         for at in columns:
@@ -93,7 +92,7 @@ def _components(rows: Sequence[_Row]) -> list[list[_Row]]:
 
 def _count_component(rows: Sequence[_Row], known: dict[tuple[_Row, ...], int]) -> int:
     width = len(rows[0])
-    ranges = _propagate(rows, width)
+    ranges = propagate(rows, width)
     if width == 2:
         low, high = ranges[1]
         assert low is not None and high is not None
@@ -117,35 +116,3 @@ def _exact_range(polyhedron: Polyhedron, width: int, at: int) -> tuple[int, int]
     low = polyhedron.maximum([-entry for entry in unit])
     assert high is not None and low is not None
     return ceil(-low), floor(high)
-
-
-def _propagate(rows: Sequence[_Row], width: int) -> list[_Range]:
-    """Integer ranges of all columns by interval arithmetic, a few rounds; not all need to become finite."""
-    low: list[int | None] = [None] * width
-    high: list[int | None] = [None] * width
-    for _ in range(4):
-        changed = False
-        for row in rows:
-            used = [at for at in range(1, width) if row[at]]
-            terms = []
-            for at in used:
-                bound = high[at] if row[at] > 0 else low[at]
-                terms.append(None if bound is None else row[at] * bound)
-            unknown = [place for place, term in enumerate(terms) if term is None]
-            if len(unknown) > 1:
-                continue
-            total = row[0] + sum(term for term in terms if term is not None)
-            for place in unknown or range(len(used)):
-                at, factor = used[place], row[used[place]]
-                room = total - (terms[place] or 0)  # factor * x >= -room
-                if factor > 0:
-                    bound = -(room // factor)
-                    if low[at] is None or bound > low[at]:  # type: ignore[operator]
-                        low[at], changed = bound, True
-                else:
-                    bound = room // -factor
-                    if high[at] is None or bound < high[at]:  # type: ignore[operator]
-                        high[at], changed = bound, True
-        if not changed:
-            break
-    return list(zip(low, high, strict=True))

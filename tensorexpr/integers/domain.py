@@ -435,4 +435,18 @@ def _canonical(constraints: Iterable[Constraint]) -> tuple[Constraint, ...]:
             equalities[Constraint(Affine(terms, constant), "==")] = None
         else:
             inequalities.append(Constraint(Affine(terms, constant), ">="))
-    return tuple(sorted([*equalities, *inequalities], key=Constraint.sort_key))
+    if not equalities:
+        return tuple(sorted(inequalities, key=Constraint.sort_key))
+    fixed: dict[tuple[tuple[Atom, int], ...], int] = {}
+    for one in equalities:
+        for expr in (one.expr, -one.expr):
+            if fixed.setdefault(expr.terms, expr.constant) != expr.constant:
+                return (FALSE,)
+    kept = []
+    for one in inequalities:  # an equality of the same direction decides an inequality
+        known = fixed.get(one.expr.terms)
+        if known is None:
+            kept.append(one)
+        elif one.expr.constant < known:
+            return (FALSE,)
+    return tuple(sorted([*equalities, *kept], key=Constraint.sort_key))

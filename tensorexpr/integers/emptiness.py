@@ -17,12 +17,13 @@ B. Krishnamoorthy and G. Pataki, Column basis reduction and decomposable knapsac
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
 from math import ceil, floor
 
 from tensorexpr.integers.linear_algebra import hermite_normal_form, lll, transpose
-from tensorexpr.integers.reduction import Rows, reduce_system
+from tensorexpr.integers.reduction import Rows, propagate, reduce_system
 from tensorexpr.integers.simplex import Polyhedron
 
 
@@ -44,18 +45,42 @@ def _search(rows: Rows) -> bool:
     used = [at for at, column in enumerate(zip(*rows, strict=True)) if at == 0 or any(column)]
     table = [tuple([row[at] for at in used]) for row in rows]
     width = len(used) - 1
+    box = propagate(table, width + 1)
+    if any(low is not None and high is not None and low > high for low, high in box):
+        return False
     polyhedron = Polyhedron(table, width)
     if not polyhedron.feasible:
         return False
-    if all(entry.denominator == 1 for entry in polyhedron.vertex()):
+    if _nearest_satisfies(polyhedron, table):
         return True
-    ranges = [polyhedron.maximum(row) for row in table]
+    ranges = _slack_ranges(table, box)
+    if ranges is not None and any(size < 0 for size in ranges):  # type: ignore[operator]
+        return False
+    if ranges is None:
+        ranges = [polyhedron.maximum(row) for row in table]
     kept = [(row, size) for row, size in zip(table, ranges, strict=True) if size is not None]
     basis = _reduced_columns(kept)
     changed = [(row[0], *[column[at] for column in basis]) for at, (row, _) in enumerate(kept)]
     if len(kept) < len(table):
         return has_integer_point((), changed)
     return _branch(changed, len(basis))
+
+
+def _nearest_satisfies(polyhedron: Polyhedron, rows: Rows) -> bool:
+    """True when the integer point nearest to the vertex is inside: the usual end for a set with room."""
+    point = [round(entry) for entry in polyhedron.vertex()]
+    return all(row[0] + sum([a * b for a, b in zip(row[1:], point, strict=True)]) >= 0 for row in rows)
+
+
+def _slack_ranges(rows: Rows, box: Sequence[tuple[int | None, int | None]]) -> list[Fraction | None] | None:
+    """The greatest slack of each row inside a finite box, None when the box is not finite."""
+    if any(None in one for one in box[1:]):
+        return None
+    ranges: list[Fraction | None] = []
+    for row in rows:
+        sides = zip(row[1:], box[1:], strict=True)
+        ranges.append(Fraction(row[0] + sum(max(entry * low, entry * high) for entry, (low, high) in sides)))  # type: ignore[operator]
+    return ranges
 
 
 def _reduced_columns(kept: list[tuple[tuple[int, ...], Fraction]]) -> list[list[int]]:
@@ -71,8 +96,10 @@ def _reduced_columns(kept: list[tuple[tuple[int, ...], Fraction]]) -> list[list[
 
 def _branch(rows: list[tuple[int, ...]], width: int) -> bool:
     polyhedron = Polyhedron(rows, width)
+    if _nearest_satisfies(polyhedron, rows):
+        return True
     thinnest: tuple[int, int, int, int] | None = None
-    for column in range(width, 0, -1):
+    for column in range(width, 0, -1):  # the last columns of a reduced basis tend to be the thin ones
         unit = [0] * (width + 1)
         unit[column] = 1
         high = polyhedron.maximum(unit)
@@ -84,7 +111,7 @@ def _branch(rows: list[tuple[int, ...]], width: int) -> bool:
             return False
         if thinnest is None or last - first < thinnest[0]:
             thinnest = (last - first, column, first, last)
-            if first == last:
+            if last - first <= 1:
                 break
     assert thinnest is not None
     _, column, first, last = thinnest

@@ -4,6 +4,7 @@ A system is a list of equality rows (``row . (1, x) == 0``) and of inequality ro
 removes every variable outside `keep` that can be removed exactly: by an equality (unimodular column operations make a
 coefficient 1), because it is bounded on one side only, or by Fourier-Motzkin when every lower or every upper bound has
 coefficient 1. What it returns has an integer point exactly where the input has one. Most queries of a compiler end here.
+`propagate` bounds variables by interval arithmetic.
 
 Source: W. Pugh, The Omega test (1991), sections 2.1 to 2.3.2.
 """
@@ -183,3 +184,35 @@ def combine(rows: Rows, column: int) -> list[tuple[int, ...]]:
             else:
                 result.append(tuple([b * x + a * y for x, y in zip(lower, upper, strict=True)]))
     return result
+
+
+def propagate(rows: Rows, width: int) -> list[tuple[int | None, int | None]]:
+    """Integer ranges of all columns by interval arithmetic, a few rounds; not all need to become finite."""
+    low: list[int | None] = [None] * width
+    high: list[int | None] = [None] * width
+    for _ in range(4):
+        changed = False
+        for row in rows:
+            used = [at for at in range(1, width) if row[at]]
+            terms = []
+            for at in used:
+                bound = high[at] if row[at] > 0 else low[at]
+                terms.append(None if bound is None else row[at] * bound)
+            unknown = [place for place, term in enumerate(terms) if term is None]
+            if len(unknown) > 1:
+                continue
+            total = row[0] + sum(term for term in terms if term is not None)
+            for place in unknown or range(len(used)):
+                at, factor = used[place], row[used[place]]
+                room = total - (terms[place] or 0)  # factor * x >= -room
+                if factor > 0:
+                    bound = -(room // factor)
+                    if low[at] is None or bound > low[at]:  # type: ignore[operator]
+                        low[at], changed = bound, True
+                else:
+                    bound = room // -factor
+                    if high[at] is None or bound < high[at]:  # type: ignore[operator]
+                        high[at], changed = bound, True
+        if not changed:
+            break
+    return list(zip(low, high, strict=True))

@@ -17,7 +17,7 @@ from tensorexpr.integers.optimum import Interval, integer_range
 class System:
     """Constraints over ordered columns; grows by `with_constraints`, never changes."""
 
-    __slots__ = ("columns", "_equalities", "_inequalities", "_empty")
+    __slots__ = ("_empty", "_equalities", "_inequalities", "columns")
 
     def __init__(self, names: Sequence[str], constraints: Iterable[Constraint] = ()) -> None:
         self.columns: dict[Atom, int] = {name: at for at, name in enumerate(names, 1)}

@@ -85,8 +85,9 @@ class Union:
         return heapq.merge(*streams, key=lambda point: tuple(point[name] for name in self.dims))
 
     def sample(self, **sizes: int) -> dict[str, int] | None:
-        """A small point of the first piece that has one for these sizes."""
-        return next((point for piece in self.pieces if (point := piece.sample(**sizes)) is not None), None)
+        """A small point: of the points that the pieces give, the one nearest to zero in its first values."""
+        found = [point for piece in self.pieces if (point := piece.sample(**sizes)) is not None]
+        return min(found, key=lambda point: [(abs(value), value < 0) for value in point.values()], default=None)
 
     def single(self) -> Domain:
         """The one piece of a union that has one."""

@@ -6,10 +6,10 @@ import random
 
 import numpy as np
 import pytest
-from tests.integers.oracles import NAMES, random_affine
 
 from tensorexpr.errors import DefinitionError
 from tensorexpr.integers import Affine, FloorDiv
+from tests.integers.oracles import NAMES, random_affine
 
 i, j, n, x, k = (Affine.of(name) for name in "ijnxk")
 

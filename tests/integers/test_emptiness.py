@@ -1,4 +1,4 @@
-"""Emptiness and ranges: 5,000 random systems against isl, 1,500 against brute force, and systems known to be hard."""
+"""Emptiness and ranges: 6,000 random systems against isl, 1,500 against brute force, and systems known to be hard."""
 
 from __future__ import annotations
 
@@ -6,47 +6,35 @@ import random
 import time
 
 import pytest
-from tests.integers.oracles import box_points, isl_expr, isl_set, random_affine, random_domain
 
 from tensorexpr.integers import Affine, Constraint, Domain, eq, ge, le
 from tensorexpr.integers.simplex import Polyhedron
-
-
-def any_domain(seed):
-    rng = random.Random(seed)
-    dims, sizes = rng.randint(1, 6), rng.randint(0, 2)
-    return random_domain(
-        rng,
-        dims,
-        sizes,
-        rng.randint(2, dims + sizes + 6),
-        rng.choice([1, 2, 5, 50, 50]),
-        rng.choice([None, None, 3, 20, 1000]),
-        rng.choice([0, 0.1, 0.3]),
-        divisions=rng.random() < 0.3,
-        nonempty=rng.random() < 0.3,
-    )
+from tests.integers.oracles import box_points, isl_expr, isl_set, random_affine, random_domain
 
 
 def test_emptiness_agrees_with_isl():
+    """Every second system has a point planted in it, which needs no oracle and may be larger."""
     isl = pytest.importorskip("islpy")
     slowest, empty = (0.0, 0), 0
-    for seed in range(4000):
-        domain = any_domain(seed)
+    for seed in range(3000):
+        rng, planted = random.Random(seed), seed % 2 == 1
+        dims, sizes, largest = rng.randint(1, 6 if planted else 4), rng.randint(0, 2), rng.choice([1, 2, 5, 50, 50])
+        constraints, box = rng.randint(2, dims + sizes + 5), rng.choice([None, None, 3, 20, 1000])
+        domain = random_domain(rng, dims, sizes, constraints, largest, box, rng.choice([0, 0.1, 0.3]), rng.random() < 0.3, planted)
         start = time.perf_counter()
         found = domain.is_empty()
         slowest = max(slowest, (time.perf_counter() - start, seed))
         empty += found
-        assert found == isl_set(isl, domain).is_empty(), f"seed {seed}: {domain}"
+        assert found == (not planted and isl_set(isl, domain).is_empty()), f"seed {seed}: {domain}"
     print(f"slowest system: {slowest[0] * 1e3:.0f} ms (seed {slowest[1]}); {empty} empty")
-    assert 1000 < empty < 3000
+    assert 500 < empty < 1400
 
 
 def test_thin_systems_agree_with_isl():
     """Equalities with a small slack and large coefficients: rational points are plenty, integer points few."""
     isl = pytest.importorskip("islpy")
     empty = 0
-    for seed in range(1000):
+    for seed in range(3000):
         rng = random.Random(f"thin{seed}")
         dims = rng.randint(2, 4)
         domain = random_domain(rng, dims, 0, 0, 50, rng.choice([10, 30]))
@@ -56,7 +44,7 @@ def test_thin_systems_agree_with_isl():
         found = domain.is_empty()
         empty += found
         assert found == isl_set(isl, domain).is_empty(), f"seed {seed}: {domain}"
-    assert 200 < empty < 900
+    assert 600 < empty < 2700
 
 
 def test_ranges_agree_with_brute_force():
@@ -101,8 +89,8 @@ def test_hard_systems():
     found = Domain(names, [*positive, eq(total, 89643482)]).sample()
     assert found is not None and total.evaluate(found) == 89643482
     # a long thin strip that misses the lattice
-    assert Domain("xy", [ge(50 * x - 49 * y, 1), le(50 * x - 49 * y, 1), ge(x, 1), le(x, 48)]).is_empty()
-    assert not Domain("xy", [eq(50 * x - 49 * y, 1), ge(x, 1), le(x, 50)]).is_empty()
+    assert Domain("xy", [ge(50 * x - 49 * y, 1), le(50 * x - 49 * y, 1), ge(x, 2), le(x, 49)]).is_empty()
+    assert not Domain("xy", [eq(50 * x - 49 * y, 1), ge(x, 2), le(x, 50)]).is_empty()
     # unbounded: the sizes can always be chosen
     assert not Domain("xyz", [ge(2 * x, 3 * y + 1), le(2 * x, 3 * y + z)]).is_empty()
     assert Domain("xy", [eq(2 * x, 4 * y + 1)]).is_empty()

@@ -7,18 +7,18 @@ import random
 import time
 
 import pytest
-from tests.integers.oracles import box_points, random_affine, random_domain
 
 from tensorexpr.integers import Affine, Domain, eq, ge, le, lt
 from tensorexpr.integers.loops import visit
 from tensorexpr.integers.polygon import count_polygon, sum_of_floors
+from tests.integers.oracles import box_points, random_affine, random_domain
 
 
 def test_points_loops_counts_and_samples_agree_with_brute_force():
     slowest = (0.0, 0)
-    for seed in range(2500):
+    for seed in range(1800):
         rng = random.Random(f"points{seed}")
-        dims, sizes = rng.randint(1, 4), rng.randint(0, 2)
+        dims, sizes = rng.choice([1, 2, 2, 3, 3, 4]), rng.randint(0, 2)
         domain = random_domain(
             rng, dims, sizes, rng.randint(0, 4), rng.choice([1, 2, 5, 50]), 3, 0.2, rng.random() < 0.4, rng.random() < 0.8
         )
