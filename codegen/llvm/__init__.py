@@ -3,7 +3,7 @@
 from tensorexpr.codegen.llvm.abi import workspace_size
 from tensorexpr.codegen.llvm.emit import emit, entry_name
 from tensorexpr.codegen.llvm.jit import NativeModule
-from tensorexpr.codegen.llvm.load import load, wants_vectorizer
+from tensorexpr.codegen.llvm.load import load, passes_for
 from tensorexpr.codegen.llvm.machine import Machine, host
 from tensorexpr.codegen.llvm.native import NativeFunction, compile_nest
 from tensorexpr.codegen.llvm.pool import set_threads
@@ -17,7 +17,7 @@ __all__ = [
     "entry_name",
     "host",
     "load",
+    "passes_for",
     "set_threads",
-    "wants_vectorizer",
     "workspace_size",
 ]

@@ -63,16 +63,18 @@ def _library_addresses() -> dict[str, int]:
 class NativeModule:
     """Machine code in this process: `ir` is its text, `assembly` what LLVM made of it, `address(name)` its functions.
 
-    `vectorize` runs LLVM's loop and straight-line vectorisers and its unroller; `imports` are addresses of externals
-    besides those of the C library. Raises `InternalError` where the text is not valid IR.
+    `passes` is what LLVM does before it makes code: "none"; "registers" (what explicit vectors need: stack slots to
+    registers, common subexpressions, loop invariants); "loops" (all, with its vectorisers and unroller, at two to three
+    times the time). `imports` are addresses of externals besides those of the C library. Raises `InternalError` where
+    the text is not valid IR.
     """
 
-    def __init__(self, ir: str, machine: Machine, vectorize: bool, imports: Mapping[str, int] | None = None) -> None:
+    def __init__(self, ir: str, machine: Machine, passes: str, imports: Mapping[str, int] | None = None) -> None:
         from llvmlite import binding  # noqa: PLC0415
 
         self.ir = ir
         self.machine = machine
-        self.vectorize = vectorize
+        self.passes = passes
         with compiling:
             target_machine, jit = _compiler(machine)
             module = self._optimized()
@@ -105,11 +107,12 @@ class NativeModule:
             module.verify()
         except RuntimeError as error:
             raise InternalError(f"llvm: expected valid IR, got {str(error).strip()}") from None
-        options = binding.PipelineTuningOptions(speed_level=2 if self.vectorize else 1)
-        options.loop_vectorization = self.vectorize
-        options.slp_vectorization = self.vectorize
-        options.loop_interleaving = self.vectorize
-        options.loop_unrolling = self.vectorize
-        passes = binding.create_pass_builder(target_machine, options)
-        passes.getModulePassManager().run(module, passes)
+        if self.passes == "none":
+            return module
+        loops = self.passes == "loops"
+        options = binding.PipelineTuningOptions(speed_level=2 if loops else 1)
+        options.loop_vectorization = options.slp_vectorization = loops
+        options.loop_interleaving = options.loop_unrolling = loops
+        builder = binding.create_pass_builder(target_machine, options)
+        builder.getModulePassManager().run(module, builder)
         return module

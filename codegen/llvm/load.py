@@ -13,19 +13,19 @@ from tensorexpr.codegen.llvm.pool import pool
 from tensorexpr.codegen.nest import For, LoopNest
 
 
-def wants_vectorizer(nest: LoopNest) -> bool:
-    """Whether some kernel of a nest has loops and none of them vectorised: LLVM's loop passes then have something to do."""
+def passes_for(nest: LoopNest) -> str:
+    """"loops" where some kernel has rolled loops and none of them is vectorised, so that LLVM finds something to do; else "registers"."""
     for kernel in nest.kernels:
-        kinds = [s.kind for s in statements(kernel.body) if isinstance(s, For)]
-        if kinds and "vectorize" not in kinds:
-            return True
-    return False
+        kinds = {s.kind for s in statements(kernel.body) if isinstance(s, For)}
+        if kinds & {"serial", "parallel"} and "vectorize" not in kinds:
+            return "loops"
+    return "registers"
 
 
-def load(text: str, machine: Machine | None = None, vectorize: bool = True) -> NativeModule:
-    """Compiles the text of `emit` for a machine (this one by default); `vectorize` as in `NativeModule`.
+def load(text: str, machine: Machine | None = None, passes: str = "loops") -> NativeModule:
+    """Compiles the text of `emit` for a machine (this one by default); `passes` as in `NativeModule`.
 
     Raises `InternalError` where the text is not valid IR.
     """
     imports = {"te_parallel_for": pool().parallel_for} if "@te_parallel_for" in text else {}
-    return NativeModule(text, machine or host(), vectorize, imports)
+    return NativeModule(text, machine or host(), passes, imports)

@@ -9,7 +9,12 @@ from tensorexpr.codegen.llvm.builder import Builder, Value
 
 _UNARY = ("exp", "exp2", "expm1", "log", "log2", "log1p", "sin", "cos", "tan", "sinh", "cosh", "tanh", "asin", "acos", "atan", "erf")
 _BINARY = ("pow", "atan2", "fmod")
-SYMBOLS = tuple(f"{name}{suffix}" for name in (*_UNARY, *_BINARY, "fma") for suffix in ("", "f")) + ("memset", "memcpy", "memmove")
+# What LLVM may call of itself: for instructions that a machine lacks, or where it finds a shorter form of a call.
+_IMPLIED = ("fma", "floor", "ceil", "trunc", "roundeven", "rint", "sqrt", "sincos", "exp10", "ldexp", "fabs", "copysign", "cbrt")
+SYMBOLS = (
+    *(f"{name}{suffix}" for name in (*_UNARY, *_BINARY, *_IMPLIED) for suffix in ("", "f")),
+    *("memset", "memcpy", "memmove", "memcmp", "bcmp"),
+)
 
 
 def unary(b: Builder, name: str, x: Value) -> Value:

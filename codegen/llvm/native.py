@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from tensorexpr.codegen.llvm.abi import workspace_size
 from tensorexpr.codegen.llvm.emit import emit, entry_name
 from tensorexpr.codegen.llvm.jit import NativeModule
-from tensorexpr.codegen.llvm.load import load, wants_vectorizer
+from tensorexpr.codegen.llvm.load import load, passes_for
 from tensorexpr.codegen.llvm.machine import Machine, host
 from tensorexpr.codegen.nest import LoopNest
 
@@ -46,4 +46,4 @@ class NativeFunction:
 def compile_nest(nest: LoopNest, machine: Machine | None = None) -> NativeFunction:
     """Emits a nest, loads the text with the passes that suit it, and gives the function."""
     machine = machine or host()
-    return NativeFunction(nest, load(emit(nest, machine), machine, wants_vectorizer(nest)))
+    return NativeFunction(nest, load(emit(nest, machine), machine, passes_for(nest)))

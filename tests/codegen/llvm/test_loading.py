@@ -1,0 +1,102 @@
+"""Loading: what is wrong is refused before LLVM sees it, code is freed with its module, passes are chosen by content."""
+
+from __future__ import annotations
+
+import gc
+import re
+import weakref
+
+import numpy as np
+import pytest
+
+from tensorexpr import dtypes
+from tensorexpr.codegen.llvm import NativeFunction, compile_nest, emit, host, load
+from tensorexpr.codegen.llvm.load import passes_for
+from tensorexpr.codegen.llvm.machine import Machine
+from tensorexpr.codegen.nest import LoopNest
+from tensorexpr.errors import InternalError
+from tensorexpr.ir import Index, apply, const
+from tests.codegen.llvm.nests import buffer, loop, nest, read, write
+
+
+def _copy(kind: str, count: int = 64) -> LoopNest:
+    x, y = buffer("X", dtypes.float32, count), buffer("Y", dtypes.float32, count)
+    return nest([x, y], [y], (loop("i", count, write(y, [Index("i")], apply("exp", read(x, Index("i")))), kind=kind),))
+
+
+@pytest.mark.parametrize("text", ["define i32 @f( {", "define i32 @f() {\nentry:\n  ret i64 0\n}", "define void @f() {\n  call void @g()\n  ret void\n}"])
+def test_invalid_text_is_an_internal_error(text: str) -> None:
+    with pytest.raises(InternalError, match="llvm: expected valid IR, got "):
+        load(text)
+
+
+def test_ir_and_assembly() -> None:
+    made = compile_nest(_copy("vectorize"))
+    assert made.module.ir == emit(made.nest, host())
+    assert re.search(r"^te_test:", made.module.assembly, re.MULTILINE)
+
+
+def test_code_is_freed_with_its_module() -> None:
+    made = compile_nest(_copy("vectorize"))
+    gone = weakref.ref(made.module)
+    del made
+    gc.collect()
+    assert gone() is None
+
+
+def test_passes_follow_the_content() -> None:
+    assert passes_for(_copy("vectorize")) == "registers"
+    assert passes_for(_copy("serial")) == "loops"
+    assert passes_for(_copy("unroll")) == "registers"
+
+
+def test_scalar_loops_are_vectorized_by_llvm() -> None:
+    made = compile_nest(_copy("serial"))
+    if host().vector_bits == 512 and host().architecture == "x86_64":
+        assert "zmm" in made.module.assembly
+
+
+@pytest.mark.parametrize("bits", [128, 256, 512])
+def test_narrower_machines(bits: int) -> None:
+    """The text for a machine with shorter vectors runs here as well."""
+    machine = Machine(host().triple, host().cpu, host().features, min(bits, host().vector_bits))
+    x = np.linspace(-5, 5, 100, dtype=np.float32)
+    made = _copy("vectorize", 100)
+    function = NativeFunction(made, load(emit(made, machine), machine))
+    y = np.zeros_like(x)
+    assert function([x.ctypes.data, y.ctypes.data]) is None
+    assert np.allclose(y, np.exp(x), rtol=2e-7)
+
+
+def test_a_machine_without_fused_multiply_add() -> None:
+    """Still right: the C library's fma stands in (slowly)."""
+    if host().architecture != "x86_64":
+        return
+    machine = Machine(host().triple, "x86-64-v2", "", 128)
+    made = _copy("vectorize", 100)
+    function = NativeFunction(made, load(emit(made, machine), machine))
+    assert "zmm" not in function.module.assembly
+    x = np.linspace(-80, 80, 100, dtype=np.float32)
+    y = np.zeros_like(x)
+    assert function([x.ctypes.data, y.ctypes.data]) is None
+    assert np.allclose(y, np.exp(x.astype(np.float64)), rtol=2e-7)
+
+
+def test_modules_are_independent() -> None:
+    first = compile_nest(_copy("serial"))
+    second = compile_nest(_copy("serial", 32))
+    assert first.address != second.address
+    x, y = np.zeros(64, np.float32), np.zeros(64, np.float32)
+    assert second([x.ctypes.data, y.ctypes.data]) is None
+    assert y.sum() == 32
+
+
+def test_an_unknown_operation_is_an_internal_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tensorexpr.codegen.llvm import emit_ops  # noqa: PLC0415
+
+    rows = {name: row for name, row in emit_ops._ROWS.items() if name != "add"}
+    monkeypatch.setattr(emit_ops, "_ROWS", rows)
+    x, y = buffer("X", dtypes.float32, 4), buffer("Y", dtypes.float32, 4)
+    body = loop("i", 4, write(y, [Index("i")], apply("add", read(x, Index("i")), read(x, const(0)))))
+    with pytest.raises(InternalError, match="llvm: expected an operation that the emitter knows, got 'add'"):
+        emit(nest([x, y], [y], (body,)), host())

@@ -1,0 +1,189 @@
+"""The transcendental functions against 80-bit references: ULP over dense samples, special values, every lane count.
+
+The table below is the accuracy that we state, in units in the last place over the whole range of arguments.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from tensorexpr import dtypes
+from tensorexpr.codegen.llvm import compile_nest
+from tensorexpr.codegen.nest import LoopNest
+from tensorexpr.dtypes import DType
+from tensorexpr.ir import Index, Size, apply, const
+from tensorexpr.ops import OPS
+from tests.codegen.llvm.nests import buffer, loop, nest, read, write
+
+# name: (float32, float64); erf and pow in float64 are the C library's.
+ULPS = {
+    "exp": (1.0, 1.0),
+    "exp2": (0.9, 0.8),
+    "expm1": (1.5, 2.0),
+    "log": (0.9, 0.8),
+    "log2": (0.9, 0.8),
+    "log1p": (0.9, 0.8),
+    "sin": (0.8, 0.8),
+    "cos": (0.8, 0.8),
+    "tan": (2.2, 2.2),
+    "sinh": (1.7, 1.7),
+    "cosh": (1.5, 1.5),
+    "tanh": (1.5, 2.5),
+    "asin": (2.5, 2.5),
+    "acos": (1.3, 1.3),
+    "atan": (1.4, 1.7),
+    "atan2": (1.7, 1.7),
+    "sigmoid": (2.2, 2.2),
+    "erf": (1.1, 1.1),
+    "pow": (0.51, 1.0),
+}
+_COUNT = 1 << 17
+Wide = np.longdouble
+
+
+def _sigmoid(x: np.ndarray) -> np.ndarray:
+    small = np.exp(-np.abs(x))
+    return np.where(x >= 0, 1, small) / (1 + small)
+
+
+_REFERENCES = {
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "atan2": np.arctan2,
+    "sigmoid": _sigmoid,
+    "pow": np.power,
+    "erf": lambda x: np.array([math.erf(v) for v in x.astype(np.float64)]).astype(Wide),
+}
+
+
+def function(name: str, dtype: DType, lanes: int) -> LoopNest:
+    """Y[i] = name(X0[i], ...) over n elements, n divisible by the lanes."""
+    operands = [buffer(f"X{k}", dtype, Size("n")) for k in range(OPS[name].arity)]
+    result = buffer("Y", dtype, Size("n"))
+    index = apply("add", apply("mul", Index("o"), const(lanes)), Index("l"))
+    store = write(result, [index], apply(name, *(read(x, index) for x in operands)))
+    inner = loop("l", lanes, store, kind="vectorize")
+    return nest([*operands, result], [result], (loop("o", apply("floordiv", Size("n"), const(lanes)), inner),), sizes=("n",))
+
+
+def call(name: str, dtype: DType, lanes: int, *values: np.ndarray) -> np.ndarray:
+    compiled = compile_nest(function(name, dtype, lanes))
+    arrays = [np.ascontiguousarray(v, dtype.numpy) for v in values]
+    result = np.zeros_like(arrays[0])
+    assert compiled([a.ctypes.data for a in (*arrays, result)], [result.size]) is None
+    return result
+
+
+def sample(dtype: DType, seed: int) -> np.ndarray:
+    """Random bit patterns, the ranges where something happens, neighborhoods of 1 and of multiples of pi / 2, specials."""
+    g = np.random.default_rng(seed)
+    bits = np.dtype(f"u{dtype.itemsize}")
+    pattern = g.integers(0, 1 << dtype.bits, _COUNT // 4, dtype=bits).view(dtype.numpy)
+    parts = [
+        pattern,
+        g.uniform(-1, 1, _COUNT // 8),
+        g.uniform(-10, 10, _COUNT // 8),
+        g.uniform(-110, 110, _COUNT // 8),
+        g.uniform(-760, 760, _COUNT // 16),
+        g.uniform(-1.1e6, 1.1e6, _COUNT // 16),
+        g.standard_normal(_COUNT // 16) * 10.0 ** g.uniform(-10, 3, _COUNT // 16),
+        1 + g.standard_normal(_COUNT // 16) * 10.0 ** g.uniform(-8, -1, _COUNT // 16),
+        np.arange(1, 2000) * np.pi / 2,
+        np.arange(-200, 200),
+        specials(),
+    ]
+    with np.errstate(all="ignore"):
+        values = np.concatenate([p.astype(dtype.numpy) for p in parts])
+    values = np.where(np.isnan(values), dtype.numpy.type(np.nan), values)
+    g.shuffle(values)
+    return values[: values.size // 16 * 16]
+
+
+def specials() -> np.ndarray:
+    one_sided = [0.0, np.inf, np.nan, 1e-40, 1e-45, 1e-310, 5e-324, 0.5, 1.0, 2.0, 3.0, 3e38, 3.4e38, 1.7e308, 1e-20, 1e22, 88.7, 89.5, 709.8, 710.4]
+    return np.array([*one_sided, *(-v for v in one_sided)])
+
+
+def reference(name: str, *values: np.ndarray) -> np.ndarray:
+    with np.errstate(all="ignore"):
+        return _REFERENCES.get(name, getattr(np, name, None))(*(v.astype(Wide) for v in values))
+
+
+def errors(got: np.ndarray, want: np.ndarray, dtype: DType) -> np.ndarray:
+    """The distance in units in the last place of the exact result; infinite where one is special and the other is not."""
+    info = np.finfo(dtype.numpy)
+    with np.errstate(all="ignore"):
+        rounded = want.astype(dtype.numpy)
+        unit = np.spacing(np.minimum(np.abs(rounded), info.max)).astype(Wide)
+        # What overflows when rounded is measured in the last unit below infinity.
+        bounded = np.where(np.isfinite(want), np.clip(want, -Wide(info.max) - unit / 2, Wide(info.max) + unit / 2), want)
+        found = np.where(np.isinf(got), np.sign(got) * (Wide(info.max) + unit), got.astype(Wide))
+        distance = np.abs(found - bounded) / unit
+    distance = np.where((got == rounded) & np.isinf(rounded), 0, distance)
+    distance = np.where(np.isnan(got) & np.isnan(rounded), 0, distance)
+    return np.where(np.isnan(distance), np.inf, distance).astype(np.float64)
+
+
+@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.float64], ids=str)
+@pytest.mark.parametrize("name", ULPS)
+def test_accuracy(name: str, dtype: DType) -> None:
+    values = [sample(dtype, 3 + k) for k in range(OPS[name].arity)]
+    if name == "pow":
+        half = values[0].size // 2
+        with np.errstate(all="ignore"):
+            values[0][:half] = np.abs(values[0][:half])
+            values[1][:half] = np.where(np.abs(values[1][:half]) > 200, values[1][:half] % 7, values[1][:half])
+            values[1][half : half + half // 2] = np.round(values[1][half : half + half // 2])
+    if name == "erf":
+        values[0] = values[0][: 1 << 15]
+    got = call(name, dtype, 16 if dtype is dtypes.float32 else 8, *values)
+    found = errors(got, reference(name, *values), dtype)
+    worst = int(np.argmax(found))
+    assert found[worst] <= ULPS[name][dtype is dtypes.float64], (found[worst], [v[worst] for v in values], got[worst])
+
+
+@pytest.mark.parametrize("name", ULPS)
+def test_special_values_and_signs_of_zero(name: str) -> None:
+    """As NumPy, in every lane count, scalar included; the sign of a zero counts."""
+    numpy = _REFERENCES.get(name, getattr(np, name, None))
+    singles = specials()
+    for dtype in (dtypes.float32, dtypes.float64):
+        with np.errstate(all="ignore"):
+            x = singles.astype(dtype.numpy)
+        values = [x] if OPS[name].arity == 1 else [np.repeat(x, x.size), np.tile(x, x.size)]
+        with np.errstate(all="ignore"):
+            want = numpy(*values)
+        lanes_tried = (1, 2, 4, 8, 16, 32) if OPS[name].arity == 1 else (16,)
+        for lanes in lanes_tried:
+            size = values[0].size // lanes * lanes
+            got = call(name, dtype, lanes, *(v[:size] for v in values))
+            expected = want[:size]
+            special = ~np.isfinite(expected) | (expected == 0)
+            agree = (got == expected) | (np.isnan(got) & np.isnan(expected))
+            agree &= np.isnan(expected) | (np.signbit(got) == np.signbit(expected))
+            wrong = np.flatnonzero(special & ~agree)
+            assert not wrong.size, (dtype, lanes, [(tuple(v[j] for v in values), got[j], expected[j]) for j in wrong[:4]])
+
+
+@pytest.mark.parametrize("dtype", [dtypes.float16, dtypes.bfloat16], ids=str)
+@pytest.mark.parametrize("name", ["exp", "log", "tanh", "sin", "pow"])
+def test_sixteen_bits(name: str, dtype: DType) -> None:
+    """All positive and negative values of a 16-bit type: within one unit, as float32 rounded once."""
+    values = np.arange(1 << 16, dtype=np.uint16).view(dtype.numpy)
+    operands = [values] if OPS[name].arity == 1 else [values, np.full(values.size, 1.5, dtype.numpy)]
+    got = call(name, dtype, 16, *operands).astype(np.float32)
+    with np.errstate(all="ignore"):
+        want = OPS[name].evaluate(*operands).astype(np.float32)
+        near = np.abs(got - want) <= np.abs(want) * 2.0 ** (-10 if dtype is dtypes.float16 else -7) + 6e-8
+    assert np.all(near | (got == want) | (np.isnan(got) & np.isnan(want)))
+
+
+def test_huge_arguments_of_sine_take_the_slow_path_in_some_lanes() -> None:
+    x = np.array([1.0, 1e22, -0.5, 3e300, 2e6, np.inf, 7.0, np.nan])
+    got = call("sin", dtypes.float64, 8, x)
+    with np.errstate(all="ignore"):
+        assert np.allclose(got, np.sin(x), rtol=3e-16, atol=0, equal_nan=True)

@@ -1,0 +1,160 @@
+"""The thread pool: any number of threads gives the same result; nested, concurrent, forked, stopped and started again."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+from tensorexpr import dtypes
+from tensorexpr.codegen.llvm import compile_nest, set_threads
+from tensorexpr.codegen.llvm.jit import NativeModule
+from tensorexpr.codegen.llvm.machine import Machine, host
+from tensorexpr.codegen.llvm.native import NativeFunction
+from tensorexpr.codegen.llvm.pool import default_threads, pool
+from tensorexpr.codegen.llvm.pool_text import pool_text
+from tensorexpr.errors import ArgumentError
+from tensorexpr.ir import Index, Size, apply
+from tests.codegen.llvm.nests import buffer, loop, nest, read, write
+
+_ROWS = 20_000
+
+
+@pytest.fixture(autouse=True)
+def restored():
+    yield
+    set_threads()
+
+
+@pytest.fixture(scope="module")
+def doubled() -> NativeFunction:
+    """Y[i, j] = X[i, j] + X[i, j], parallel over i."""
+    x, y = buffer("X", dtypes.float32, Size("n"), 64), buffer("Y", dtypes.float32, Size("n"), 64)
+    i, j = Index("i"), Index("j")
+    store = write(y, [i, j], apply("add", read(x, i, j), read(x, i, j)))
+    return compile_nest(nest([x, y], [y], (loop("i", Size("n"), loop("j", 64, store, kind="vectorize"), kind="parallel"),), sizes=("n",)))
+
+
+def works(function: NativeFunction, rows: int = _ROWS) -> bool:
+    x = np.random.default_rng(rows).random((rows, 64), np.float32)
+    y = np.zeros_like(x)
+    failure = function([x.ctypes.data, y.ctypes.data], [rows])
+    return failure is None and bool(np.array_equal(y, x + x))
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 8])
+def test_any_number_of_threads(doubled: NativeFunction, threads: int) -> None:
+    assert set_threads(threads) == threads
+    for rows in (1, 2, 7, 100, _ROWS):
+        assert works(doubled, rows)
+    assert pool().started == (threads - 1 if host().is_linux else 0)
+
+
+def test_stop_and_restart(doubled: NativeFunction) -> None:
+    set_threads(3)
+    for _ in range(3):
+        assert works(doubled)
+        pool().stop()
+        assert pool().started == 0
+
+
+def test_concurrent_callers(doubled: NativeFunction) -> None:
+    set_threads(3)
+    results: list[bool] = []
+
+    def work(seed: int) -> None:
+        results.extend(works(doubled, 3000 + seed) for _ in range(60))
+
+    callers = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    assert len(results) == 360
+    assert all(results)
+
+
+def test_fork_while_the_pool_is_busy(doubled: NativeFunction) -> None:
+    set_threads(2)
+    assert works(doubled)
+    stop = threading.Event()
+
+    def keep_busy() -> None:
+        while not stop.is_set():
+            works(doubled, 2000)
+
+    busy = [threading.Thread(target=keep_busy) for _ in range(2)]
+    for thread in busy:
+        thread.start()
+    try:
+        for _ in range(8):
+            child = os.fork()
+            if child == 0:
+                os._exit(0 if works(doubled) and pool().started <= 1 else 1)
+            assert os.waitpid(child, 0)[1] == 0
+    finally:
+        stop.set()
+        for thread in busy:
+            thread.join()
+    assert works(doubled)
+
+
+def test_a_parallel_loop_inside_a_parallel_loop_runs_serially() -> None:
+    """Through the pool's C entry: the inner call finds the lock taken and takes all of its range itself."""
+    parallel = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(pool().parallel_for)
+    part = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+    set_threads(2)
+    seen: list[tuple[int, int]] = []
+    inner = part(lambda _, begin, end: seen.append((begin, end)))
+    outer = part(lambda _, begin, end: parallel(ctypes.cast(inner, ctypes.c_void_p), None, 10, 1))
+    parallel(ctypes.cast(outer, ctypes.c_void_p), None, 4, 1)
+    assert seen == [(0, 10)] * 4
+    chunks: list[tuple[int, int]] = []
+    collect = part(lambda _, begin, end: chunks.append((begin, end)))
+    parallel(ctypes.cast(collect, ctypes.c_void_p), None, 1000, 1)
+    assert sorted(b for b, _ in chunks) == sorted([0, *sorted(e for _, e in chunks)[:-1]])
+    parallel(ctypes.cast(collect, ctypes.c_void_p), None, 0, 1)
+    assert max(e for _, e in chunks) == 1000
+
+
+_PROGRAM = """
+from tests.codegen.llvm.test_pool import _made, works
+from tensorexpr.codegen.llvm.pool import pool
+function = _made()
+assert works(function)
+print(pool().threads, pool().started)
+"""
+
+
+def _made() -> NativeFunction:
+    return doubled.__wrapped__() if hasattr(doubled, "__wrapped__") else doubled.__pytest_wrapped__.obj()
+
+
+def test_environment_and_a_clean_exit_with_workers_running() -> None:
+    environment = {**os.environ, "TENSOREXPR_NUM_THREADS": "3"}
+    done = subprocess.run([sys.executable, "-c", _PROGRAM], env=environment, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "3 2\n"), done.stderr
+
+
+def test_a_wrong_environment_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TENSOREXPR_NUM_THREADS", "many")
+    with pytest.raises(ArgumentError, match="TENSOREXPR_NUM_THREADS: expected a positive integer, got 'many'"):
+        default_threads()
+    monkeypatch.setenv("TENSOREXPR_NUM_THREADS", "5")
+    assert set_threads() == 5
+
+
+def test_the_serial_pool_of_other_systems() -> None:
+    other = Machine("x86_64-apple-darwin", host().cpu, host().features, host().vector_bits)
+    module = NativeModule(pool_text(other), host(), "none")
+    parallel = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(module.address("te_parallel_for"))
+    seen: list[tuple[int, int]] = []
+    part = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(lambda _, begin, end: seen.append((begin, end)))
+    parallel(ctypes.cast(part, ctypes.c_void_p), None, 7, 1)
+    parallel(ctypes.cast(part, ctypes.c_void_p), None, 0, 1)
+    assert seen == [(0, 7)]
