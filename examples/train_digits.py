@@ -127,7 +127,7 @@ def look_inside(console: Console, batch: int) -> None:
 
     def show(title: str, code: object) -> None:
         console.print(f"\n[bold]{title}[/bold]")
-        console.print(Syntax(str(code), "python", background_color="default", word_wrap=True))
+        console.print(Syntax(str(code), "python", background_color="default"), soft_wrap=True)
 
     x = te.placeholder((batch, 16, 4, 4), name="x")
     w = te.placeholder((32, 16, 3, 3), name="w")
@@ -141,12 +141,12 @@ def look_inside(console: Console, batch: int) -> None:
     show("Its gradient, derived: each element gathers exactly what read it (no atomics, no Jacobian)", compiled.program)
     show("The loop nest of the gradient (beginning)", "\n".join(compiled.source("nest").splitlines()[:40]))
     console.print("\n[bold]The gradient report: one row per read, with what its loops visit and the exact number of reads[/bold]")
-    console.print(str(gradient.report()), highlight=False)
+    console.print(str(gradient.report()), highlight=False, markup=False, soft_wrap=True)
 
     rng = np.random.default_rng(1)
     arrays = [rng.standard_normal(t.shape) for t in (te.placeholder((2, 16, 4, 4)), w, b)]
     console.print("\n[bold]Gradient check against finite differences[/bold]")
-    console.print(str(te.check_gradient(conv2d, *arrays, stride=2)), highlight=False)
+    console.print(str(te.check_gradient(conv2d, *arrays, stride=2)), highlight=False, markup=False, soft_wrap=True)
 
 
 # ------------------------------------------------------------------------------------------------ 4. training

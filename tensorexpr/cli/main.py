@@ -64,7 +64,12 @@ def _info(options: argparse.Namespace) -> int:
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs one command; gives the exit status: 0, 1 for an error of the user's side (printed plainly), 2 for bad options."""
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options, rest = parser.parse_known_args(arguments)
+    if options.command == "show" and not any(r.startswith("-") for r in rest):
+        options.specs += rest  # specs may follow options
+    elif rest:
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
     try:
         match options.command:
             case "demo":

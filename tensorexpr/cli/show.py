@@ -12,6 +12,7 @@ from tensorexpr.cli.specs import DEFAULT_EXTENT, parse_static, specs_for
 from tensorexpr.codegen.compile import build
 from tensorexpr.errors import DefinitionError, TargetError
 from tensorexpr.language import Tensor, placeholder, program_of
+from tensorexpr.op import Op
 
 STAGES = ("program", "schedule", "nest", "llvm", "asm", "cuda", "ptx")
 _CUDA_STAGES = ("cuda", "ptx")
@@ -31,9 +32,9 @@ def find_operation(reference: str) -> tuple[str, Any]:
     finally:
         sys.path.pop(0)
     if name not in names:
-        known = ", ".join(sorted(n for n, v in names.items() if hasattr(v, "trace") or isinstance(v, Tensor)))
+        known = ", ".join(sorted(n for n, v in names.items() if isinstance(v, Op | Tensor)))
         raise DefinitionError(f"expected an operation of {file}, got {name!r}", hint=f"it has {known or 'none'}")
-    if not (hasattr(names[name], "trace") or isinstance(names[name], Tensor)):
+    if not (isinstance(names[name], Op | Tensor)):
         raise DefinitionError(f"{name}: expected a te.op or a tensor, got {type(names[name]).__name__}", hint="decorate it with @te.op")
     return name, names[name]
 

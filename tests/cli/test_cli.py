@@ -1,0 +1,140 @@
+"""The command line as a user runs it: what is printed, where errors go, exit statuses."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tensorexpr.cli.main import main
+from tensorexpr.parse import parse_program
+
+ROOT = Path(__file__).resolve().parents[2]
+
+FILE = """
+import tensorexpr as te
+
+@te.op
+def matmul(a, b):
+    (n, k), (_, m) = a.shape, b.shape
+    return te.compute((n, m), lambda i, j: te.sum(lambda r: a[i, r] * b[r, j], k))
+
+@te.op
+def scaled(x: "f64[3, n]", *, by=2.0):
+    return te.compute(x.shape, lambda i, j: x[i, j] * by)
+
+@te.op
+def pick(table, ids):
+    return te.compute(ids.shape, lambda i: table[ids[i]])
+
+x = te.placeholder((4,), name="x")
+doubled = te.compute((4,), lambda i: x[i] * 2.0, name="doubled")
+number = 3
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "ops.py"
+    path.write_text(FILE)
+    return path
+
+
+def run(capsys, *arguments):
+    status = main([str(a) for a in arguments])
+    captured = capsys.readouterr()
+    return status, captured.out, captured.err
+
+
+def test_show_prints_a_program_that_parses_back(capsys, file):
+    status, out, _ = run(capsys, "show", f"{file}:matmul", "f32[2,3]", "f32[3, 4]")
+    assert status == 0
+    assert "matmul[i, j]: f32[2, 4] = sum(a[i, r] * b[r, j] for r in range(3))" in out
+    assert str(parse_program(out)) == out.strip()
+
+
+def test_show_guesses_ranks_and_says_so(capsys, file):
+    status, out, _ = run(capsys, "show", f"{file}:matmul")
+    assert status == 0
+    assert out.startswith("# no shapes were given: every extent is 8")
+    assert "matmul[i, j]: f32[8, 8]" in out
+
+
+def test_show_guesses_an_integer_argument_where_one_is_needed(capsys, file):
+    _, out, _ = run(capsys, "show", f"{file}:pick")
+    assert "ids: i64[8] = input()" in out
+
+
+def test_show_takes_specs_from_annotations_and_static_arguments(capsys, file):
+    _, out, _ = run(capsys, "show", f"{file}:scaled", "--static", "by=3.0")
+    assert "scaled[i, j]: f64[3, n] = x[i, j] * 3.0" in out
+
+
+def test_show_gradient_prints_report_and_program_with_specs_after_options(capsys, file):
+    status, out, _ = run(capsys, "show", f"{file}:matmul", "--gradient", "f32[2,3]", "f32[3,4]")
+    assert status == 0
+    assert "# tensor  consumer  access   lowering    iterations  reads  ratio" in out
+    assert "a_bar[i, r]: f32[2, 3] = sum(matmul_bar[i, j] * b[r, j] for j in range(4))" in out
+
+
+def test_show_a_tensor_of_the_file(capsys, file):
+    _, out, _ = run(capsys, "show", f"{file}:doubled")
+    assert "doubled[i]: f32[4] = x[i] * 2.0" in out
+
+
+@pytest.mark.parametrize(("stage", "part"), [("schedule", "for i"), ("nest", "def kernel"), ("llvm", "define"), ("asm", "ret")])
+def test_show_stages(capsys, file, stage, part):
+    status, out, _ = run(capsys, "show", f"{file}:doubled", "--stage", stage)
+    assert status == 0
+    assert part in out
+
+
+def test_show_json(capsys, file):
+    _, out, _ = run(capsys, "show", f"{file}:doubled", "--json")
+    document = json.loads(out)
+    assert document["stage"] == "program"
+    assert "doubled[i]" in document["text"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("show", "nowhere.py:f"), "expected a Python file, got 'nowhere.py', which is not there"),
+        (("show", "nothing"), "expected FILE:OP, got 'nothing'"),
+        (("show", "{file}:absent"), "got 'absent'\n  hint: it has doubled, matmul, pick, scaled, x"),
+        (("show", "{file}:number"), "number: expected a te.op or a tensor, got int"),
+        (("show", "{file}:matmul", "f32[3]"), "expected 2 specs (a, b), got 1"),
+        (("show", "{file}:matmul", "f32[3", "f32[3]"), "a: expected a spec like f32[8, 3], got 'f32[3'"),
+        (("show", "{file}:matmul", "f32[3,-]", "f32[3]"), "a: expected an extent that is a number or a name, got '-'"),
+        (("show", "{file}:matmul", "g7[3]", "f32[3]"), "expected a dtype of the language, got 'g7'"),
+        (("show", "{file}:scaled", "--static", "by"), "expected a static argument like stride=2, got 'by'"),
+        (("show", "{file}:doubled", "--stage", "ptx"), "stage ptx: expected a CUDA backend, and this version has none"),
+    ],
+)
+def test_errors_of_the_user_are_printed_without_a_traceback(capsys, file, arguments, message):
+    status, out, err = run(capsys, *(a.format(file=file) for a in arguments))
+    assert status == 1
+    assert out == ""
+    assert message in err
+    assert "Traceback" not in err
+
+
+def test_unknown_options_give_status_2(file):
+    with pytest.raises(SystemExit) as error:
+        main(["show", f"{file}:matmul", "--colour"])
+    assert error.value.code == 2
+
+
+def test_info_for_people_and_machines(capsys):
+    _, out, _ = run(capsys, "info")
+    assert out.startswith("python ")
+    _, out, _ = run(capsys, "info", "--json")
+    assert json.loads(out)["versions"]["numpy"]
+
+
+def test_the_module_runs_as_a_program_and_is_plain_where_there_is_no_terminal(file):
+    done = subprocess.run([sys.executable, "-m", "tensorexpr", "show", f"{file}:doubled"], capture_output=True, text=True, check=True)
+    assert "\x1b" not in done.stdout
