@@ -10,6 +10,7 @@ Results are cached.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -201,12 +202,17 @@ def _remainder(a: Interval, b: Interval) -> Interval:
     return (0, max(b[1] - 1, 0))  # a zero divisor gives 0
 
 
+def _each(function: Callable[[float], int], a: Interval) -> Interval:
+    low, high = a
+    return low if math.isinf(low) else function(low), high if math.isinf(high) else function(high)
+
+
 def _bitand(a: Interval, b: Interval) -> Interval:
     limits = [x[1] for x in (a, b) if x[0] >= 0]
     return (0, min(limits)) if limits else _WHOLE
 
 
-_INTERVALS = {
+_INTERVALS: dict[str, Callable[..., Interval]] = {
     "add": lambda a, b: (a[0] + b[0], a[1] + b[1]),
     "sub": lambda a, b: (a[0] - b[1], a[1] - b[0]),
     "mul": _product,
@@ -218,10 +224,10 @@ _INTERVALS = {
     "floordiv": _quotient,
     "mod": _remainder,
     "and": _bitand,
-    "floor": lambda a: tuple(x if math.isinf(x) else math.floor(x) for x in a),
-    "ceil": lambda a: tuple(x if math.isinf(x) else math.ceil(x) for x in a),
-    "round": lambda a: tuple(x if math.isinf(x) else round(x) for x in a),
-    "trunc": lambda a: tuple(x if math.isinf(x) else math.trunc(x) for x in a),
+    "floor": lambda a: _each(math.floor, a),
+    "ceil": lambda a: _each(math.ceil, a),
+    "round": lambda a: _each(round, a),
+    "trunc": lambda a: _each(math.trunc, a),
 }
 
 
@@ -240,8 +246,7 @@ class _Prover:
     def narrowed(self, region: Region, *cases: Case) -> Domain:
         """The points of the region in all the cases, with what is known of every name: sizes and opaque values."""
         constraints = [one for case in cases for one in case.constraints]
-        values = [case.value for case in cases if case.value is not None]
-        domain = with_constraints(region.domain, constraints, [name for value in values for name in value.names()])
+        domain = with_constraints(region.domain, constraints, [name for case in cases for name in case.value.names()])
         hidden = self.opaque.expressions
         facts = []
         for name in domain.sizes:
@@ -290,8 +295,9 @@ class _Prover:
                 continue
             cases = cases_of(index, self.opaque)
             ranges = [_range(self.narrowed(region, case), case.value) for case in cases for region in self.regions]
-            least = None if any(r[0] is None for r in ranges) else min(r[0] for r in ranges)
-            greatest = None if any(r[1] is None for r in ranges) else max(r[1] for r in ranges)
+            lows, highs = [low for low, _ in ranges if low is not None], [high for _, high in ranges if high is not None]
+            least = min(lows) if len(lows) == len(ranges) else None
+            greatest = max(highs) if len(highs) == len(ranges) else None
             limit = int(evaluate_on(extent, {name: np.int64(v) for name, v in point.items()}))
             return OutOfBounds(tuple(sorted(point.items(), key=self._order)), value.evaluate(point), limit, least, greatest)
         return None

@@ -44,6 +44,11 @@ def times(a: Poly, b: Poly) -> Poly:
     return {monomial: coefficient for monomial, coefficient in result.items() if coefficient}
 
 
+def named(name: str) -> Poly:
+    """One name."""
+    return {(name,): 1}
+
+
 def number(value: int) -> Poly:
     """A constant."""
     return {(): value} if value else {}
@@ -61,7 +66,7 @@ class Polynomials:
         self._facts: list[Poly] = []
         self._signs: dict[str, None] = {}  # names that are not negative
         for axis in axes:
-            name = {(axis.index,): 1}
+            name = named(axis.index)
             start, stop = self.poly(axis.start), self.poly(axis.stop)
             self._facts += [plus(name, start, -1), plus(plus(stop, name, -1), number(-1))]
             if not start or (set(start) == {()} and start[()] >= 0):
@@ -100,10 +105,10 @@ class Polynomials:
             case Const():
                 return number(int(expr.value))
             case Index():
-                return {(expr.name,): 1}
+                return named(expr.name)
             case Size():
                 self._signs.setdefault(expr.name)
-                return {(expr.name,): 1}
+                return named(expr.name)
             case Cast() if expr.dtype is dtypes.int64 and expr.arg.dtype is dtypes.int64:
                 return self.poly(expr.arg)
             case Apply() if expr.dtype is dtypes.int64 and expr.op.name in ("add", "sub", "mul"):
@@ -124,7 +129,7 @@ class Polynomials:
             return self._named(expr)
         key = apply("floordiv", *expr.args)
         known = key in self._names
-        quotient = {(self._name(key),): 1}
+        quotient = named(self._name(key))
         rest = plus(numerator, times(quotient, divisor), -1)
         if not known:
             self._facts += [rest, plus(plus(divisor, rest, -1), number(-1))]
@@ -135,7 +140,7 @@ class Polynomials:
 
     def _named(self, expr: Expr) -> Poly:
         known = expr in self._names
-        value = {(self._name(expr),): 1}
+        value = named(self._name(expr))
         if known:
             return value
         low, high = self._interval(expr)
@@ -163,7 +168,7 @@ class Polynomials:
         """Whether `goal` is provably not negative."""
         if not goal or (set(goal) == {()} and goal[()] > 0):
             return True
-        facts = [*self._facts, plus(number(-1), goal, -1), *({(name,): 1} for name in self._signs)]
+        facts: list[Poly] = [*self._facts, plus(number(-1), goal, -1), *map(named, self._signs)]
         wanted = {monomial for fact in facts for monomial in fact if len(monomial) > 1}
         seen = {tuple(sorted(fact.items())) for fact in facts}
         for fact in self._products(facts, wanted):

@@ -183,25 +183,31 @@ def _split_modulos(form: Affine) -> tuple[Affine, list[tuple[Affine, int, int]]]
 
 # --------------------------------------------------------------------------------------------------------- cases
 
+_ZERO = Affine.of(0)
+
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A part of the points, given by constraints, on which an index has an affine `value` (None for a condition).
+    """A part of the points, given by constraints, on which an index has an affine `value` (0 for a condition).
 
     `exact` is False where the constraints leave something out, so that the case may be smaller than it looks.
     """
 
     constraints: tuple[Constraint, ...]
-    value: Affine | None = None
+    value: Affine = _ZERO
     exact: bool = True
 
 
 def cases_of(expr: Expr, opaque: Opaque) -> list[Case]:
     """Disjoint cases of an integer expression; in each the value is affine over indices, sizes and opaque names."""
-    if not _splits(expr):
-        return [Case((), affine_of(expr, opaque))]
-    found = _split(expr, opaque)
-    return [Case((), Affine.of(opaque.name_of(expr)))] if found is None or len(found) > MAX_CASES else found
+    if _splits(expr):
+        found = _split(expr, opaque)
+        if found is not None and len(found) <= MAX_CASES:
+            return found
+        return [Case((), Affine.of(opaque.name_of(expr)))]
+    form = affine_of(expr, opaque)
+    assert form is not None  # with names for what is opaque there is always one
+    return [Case((), form)]
 
 
 def _splits(expr: Expr) -> bool:
@@ -245,7 +251,9 @@ def _split(expr: Expr, opaque: Opaque) -> list[Case] | None:
     found = []
     for chosen in _products(parts):
         stand = Opaque()
-        values = {stand.name_of(arg): case.value for arg, case in zip(expr.args, chosen, strict=True) if not isinstance(arg, Const)}
+        values: dict[str, Affine | int | str] = {
+            stand.name_of(arg): case.value for arg, case in zip(expr.args, chosen, strict=True) if not isinstance(arg, Const)
+        }
         form = affine_of(Apply(expr.op, tuple(arg if isinstance(arg, Const) else Index(stand.name_of(arg)) for arg in expr.args)))
         if form is None:
             return None
@@ -285,13 +293,13 @@ def cases_where(condition: Expr, opaque: Opaque, holds: bool = True) -> list[Cas
     What is not a comparison of integers is a case without constraints that is not exact.
     """
     found = _cases_where(condition, opaque, holds)
-    return [Case((), None, False)] if len(found) > MAX_CASES else found
+    return [Case((), _ZERO, False)] if len(found) > MAX_CASES else found
 
 
 def _cases_where(condition: Expr, opaque: Opaque, holds: bool) -> list[Case]:
     if isinstance(condition, Const):
         return [Case(())] if bool(condition.value) == holds else []
-    unknown = [Case((), None, False)]
+    unknown = [Case((), _ZERO, False)]
     if not isinstance(condition, Apply):
         return unknown
     name, args = condition.op.name, condition.args
@@ -316,20 +324,21 @@ def _cases_where(condition: Expr, opaque: Opaque, holds: bool) -> list[Case]:
         return unknown
     name = name if holds else _OPPOSITE[name]
     for side, extreme in enumerate(_BOTH_SIDES.get(name, ())):
-        if isinstance(args[side], Apply) and args[side].op.name == extreme:  # maximum(a, b) < c says a < c and b < c
-            parts = [apply(name, *(part if n == side else arg for n, arg in enumerate(args))) for part in args[side].args]
+        bounded = args[side]
+        if isinstance(bounded, Apply) and bounded.op.name == extreme:  # maximum(a, b) < c says a < c and b < c
+            parts = [apply(name, *(part if n == side else arg for n, arg in enumerate(args))) for part in bounded.args]
             return _both(cases_where(parts[0], opaque), cases_where(parts[1], opaque))
     found = []
     for left in cases_of(args[0], opaque):
         for right in cases_of(args[1], opaque):
             shared, exact = (*left.constraints, *right.constraints), left.exact and right.exact
             makers = (lt, gt) if name == "ne" else (_COMPARISONS[name],)
-            found += [Case((*shared, make(left.value, right.value)), None, exact) for make in makers]
+            found += [Case((*shared, make(left.value, right.value)), _ZERO, exact) for make in makers]
     return [case for case in found if not any(one.is_false for one in case.constraints)]
 
 
 def _both(first: list[Case], second: list[Case]) -> list[Case]:
-    return [Case((*a.constraints, *b.constraints), None, a.exact and b.exact) for a in first for b in second]
+    return [Case((*a.constraints, *b.constraints), _ZERO, a.exact and b.exact) for a in first for b in second]
 
 
 def constraints_of(condition: Expr, opaque: Opaque | None = None) -> tuple[tuple[Constraint, ...], bool]:

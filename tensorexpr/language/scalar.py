@@ -275,8 +275,7 @@ def operand(value: Any) -> Scalar | Weak:
         return value
     if isinstance(value, np.generic | np.ndarray) and value.ndim == 0:
         kind = dtypes.dtype(value.dtype)
-        item = value[()] if not kind.is_float else float(value[()])
-        return Scalar(Const(item, kind))
+        return Scalar(Const(float(value) if kind.is_float else value.item(), kind))
     if isinstance(value, np.ndarray):
         raise DefinitionError(
             f"expected a scalar, got an array of shape {value.shape}",

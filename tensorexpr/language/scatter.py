@@ -97,10 +97,10 @@ def _completed(
     held = tuple(conjuncts(where))
     check_expressions([] if where is None else [where], outer + axes, sources, label, location)
     check_expressions([*places, value_expr], outer + axes, sources, label, location, held)
-    for axis, (verdict, place) in enumerate(zip(check_access(places, types, outer + axes, held), places, strict=True)):
+    for position, (verdict, place) in enumerate(zip(check_access(places, types, outer + axes, held), places, strict=True)):
         if isinstance(verdict, OutOfBounds):
             what = f"{label}[{', '.join(describe(p, sources, dtypes.int64) for p in places)}]"
-            raise out_of_bounds(verdict, what, place, types[axis], axis, sources, location)
+            raise out_of_bounds(verdict, what, place, types[position], position, sources, location)
     key = fresh_key(label)
     definition = Scatter(key, TensorType(types, value.dtype), axes, places, value_expr, where, combine, location=location)
     read = tuple(sources[k] for k in reads(definition))
