@@ -55,25 +55,27 @@ def axes_of(tensor: str, workspace: Workspace, definition: Definition | None, co
     if isinstance(definition, Define):
         return tuple(Axis(axis.index, const(0), stop) for axis, stop in zip(definition.axes, type_.shape, strict=True))
     bound = {axis.index for c in contributions for axis in c.axes}
-    taken = set(workspace.sizes)
+    taken = set(workspace.reserved)
     axes = []
     for d, stop in enumerate(type_.shape):
         own = [c.access.indices[d] for c in contributions]
         name = next((index.name for index in own if isinstance(index, Index) and index.name not in taken), None)
         if name is None:
-            spare = SPARE_NAMES[d] if d < len(SPARE_NAMES) else f"p{d}"
-            name = fresh_name(spare, {*taken, *bound})
+            used = {*taken, *bound}
+            name = next((spare for spare in SPARE_NAMES if spare not in used), None) or fresh_name(f"p{d}", used)
         taken.add(name)
         axes.append(Axis(name, const(0), stop))
     return tuple(axes)
 
 
-def flow(consumer: str, contribution: Contribution, target: tuple[Axis, ...], lowering: str | None) -> Flow:
-    """A contribution with the gathers it becomes at the elements `target`."""
+def flow(
+    consumer: str, contribution: Contribution, target: tuple[Axis, ...], lowering: str | None, reserved: tuple[str, ...] = ()
+) -> Flow:
+    """A contribution with the gathers it becomes at the elements `target`; no new index has a name in `reserved`."""
     if lowering is not None:
         return Flow(consumer, contribution, None, lowering)
     try:
-        gathers = _gathers(contribution, target)
+        gathers = _gathers(contribution, target, reserved)
     except DomainTooComplex:
         gathers = None
     if gathers is None:
@@ -82,13 +84,13 @@ def flow(consumer: str, contribution: Contribution, target: tuple[Axis, ...], lo
     return Flow(consumer, contribution, gathers, name)
 
 
-def _gathers(contribution: Contribution, target: tuple[Axis, ...]) -> tuple[Gather, ...] | None:
+def _gathers(contribution: Contribution, target: tuple[Axis, ...], reserved: tuple[str, ...]) -> tuple[Gather, ...] | None:
     pieces = split(contribution.access.indices, contribution.axes, contribution.guards)
     if pieces is None:
         return None
     found = []
     for indices, guards in pieces:
-        gather = invert(indices, contribution.axes, guards, target, None if len(pieces) == 1 else "pieces")
+        gather = invert(indices, contribution.axes, guards, target, None if len(pieces) == 1 else "pieces", reserved)
         if gather is None:
             return None
         if isinstance(gather, Gather):

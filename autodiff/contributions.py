@@ -40,24 +40,27 @@ class Contribution:
     reads: tuple[Access, ...]
 
 
+Separate = Callable[[Reduce, Place], Expr]
+"""Makes a reduction a definition of its own, which is active, and gives a read of it."""
+
+
 class ExpressionAdjoint:
     """Finds the contributions of the expressions of one definition, called `owner`, to the tensors that are `active`.
 
     The cost rule: an adjoint is stored as a tensor over the indices it mentions where it enters a reduction that it
     does not depend on and is more than a scaled element, and where several reads share it and it costs more than `CHEAP`;
     under reductions only if `MANY_READS` share it or it costs more than `CHEAP` and enters an inner reduction. Reductions inside
-    factors are stored always. So every gradient costs a small multiple of the forward pass, and nothing has the size
-    of a reduction's space unless the forward pass computes a transcendental function at each of its points.
+    factors are stored always, and a reduction that is the same at many points around it is swept as a definition of its own.
+    So every gradient costs a small multiple of the forward pass, and nothing has the size of a reduction's space unless the
+    forward pass computes a transcendental function of a reduction at each of its points.
     """
 
-    def __init__(
-        self, workspace: Workspace, owner: str, active: Mapping[str, object], outer: int, expand: Callable[[Reduce, Place], Expr] | None = None
-    ) -> None:
+    def __init__(self, workspace: Workspace, owner: str, active: Mapping[str, object], outer: int, separate: Separate | None = None) -> None:
         self._workspace = workspace
         self._owner = owner
         self._active = active
         self._outer = outer
-        self._expand = expand
+        self._separate = separate
         self._counts: dict[Expr, int] = {}
 
     # -- which nodes matter ------------------------------------------------------------------------------------------
@@ -102,6 +105,8 @@ class ExpressionAdjoint:
                     found.append(Contribution(node, place.axes, place.guards, seed, tuple(objects[node])))
                 case Cast():
                     self._receive(adjoints, node.arg, Cast(node.arg.dtype, seed))
+                case Reduce() if node is not value and self._separate is not None and self._workspace.is_shared(node, place):
+                    found += self.contributions(self._separate(node, place), seed, place)
                 case Reduce():
                     found += self._reduction(node, seed, place)
                 case Apply() if node.op.name == "where":
@@ -159,8 +164,9 @@ class ExpressionAdjoint:
 
     def _reduction(self, node: Reduce, seed: Expr, place: Place) -> list[Contribution]:
         seed = self._entering(node, seed, place)
-        where = () if node.where is None else tuple(conjuncts(self._workspace.without_reductions(node.where, place.under(node.axes), self._owner)))
-        inner = place.under(node.axes, where)
+        inner = place.under(node.axes)
+        if node.where is not None:
+            inner = inner.under(guards=conjuncts(self._workspace.without_reductions(node.where, inner, self._owner)))
         match node.combiner.name:
             case "sum":
                 return self.contributions(node.values[0], seed, inner)
@@ -170,8 +176,8 @@ class ExpressionAdjoint:
             case "prod":
                 factor = leave_one_out(node, place, self._workspace, self._owner)
                 return self.contributions(node.values[0], apply("mul", seed, factor), inner)
-        if self._expand is not None:
-            return self.contributions(self._expand(node, place), seed, place)
+        if self._separate is not None:
+            return self.contributions(self._separate(node, place), seed, place)
         raise DifferentiationError(
             f"expected a reduction that has a gradient, got one by the combiner {node.combiner.name!r}",
             term=self._owner,

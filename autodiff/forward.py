@@ -15,11 +15,10 @@ from tensorexpr.autodiff.derivatives import DERIVATIVES, plus
 from tensorexpr.autodiff.products import leave_one_out
 from tensorexpr.autodiff.reverse import active_tensors
 from tensorexpr.autodiff.scans import before, expand_reduction, renamed_scan
-from tensorexpr.autodiff.scatters import wins
+from tensorexpr.autodiff.scatters import scattered_slope
 from tensorexpr.autodiff.winners import winner_guards
 from tensorexpr.autodiff.workspace import Place, Workspace, all_of
-from tensorexpr.errors import DifferentiationError
-from tensorexpr.ir import Access, Apply, Cast, Const, Define, Definition, Expr, Index, Reduce, Scan, Scatter, apply, conjuncts
+from tensorexpr.ir import Access, Apply, Axis, Cast, Const, Define, Definition, Expr, Index, Reduce, Scan, Scatter, apply, conjuncts, const
 from tensorexpr.traversal import bottom_up, map_expressions
 
 Rule = Callable[[Mapping[str, str], Workspace], str]
@@ -66,26 +65,19 @@ class Forward:
         return self.names.setdefault(tensor, self.workspace.new_name(tensor, "_dot"))
 
     def _visit_scatter(self, definition: Scatter) -> None:
-        guards = list(conjuncts(definition.where))
-        if definition.combine in ("max", "min"):
-            guards.append(wins(definition, self.workspace))
-        elif definition.combine != "sum":
-            raise DifferentiationError(
-                f"expected a scatter by sum, max or min, got combine={definition.combine!r}, which has no derivative",
-                term=definition.name,
-                location=definition.location,
-            )
-        value = self._tangent(definition.value, Place(definition.axes, tuple(guards)), definition.name, len(definition.axes), None)
+        factor, place = scattered_slope(definition, self.workspace)
+        value = self._tangent(definition.value, place, definition.name, len(definition.axes), None)
         if value is not None:
+            value = value if factor is None else apply("mul", value, factor)
             name = self._name(definition.name)
-            self.workspace.add(replace(definition, name=name, value=value, where=all_of(guards), combine="sum"))
+            self.workspace.add(replace(definition, name=name, value=value, where=all_of(place.guards), combine="sum"))
 
     def _visit_scan(self, scan: Scan) -> None:
         """The tangents of the states run through a scan of their own, which computes the body again from the stored states."""
         workspace = self.workspace
         again = renamed_scan(scan, workspace)
         floating = [c for c, (_, type_) in enumerate(scan.states) if type_.dtype.is_float]
-        inner = Forward(Workspace([], dict(workspace.types), workspace.labels, workspace.taken, workspace.sizes), self.names)
+        inner = Forward(workspace.inside((Axis(again.step, const(0), scan.length),)), self.names)
         inner.workspace.types.update(dict(again.states))
         states, inits = [], []
         for c in floating:
@@ -176,7 +168,10 @@ class Forward:
                         self._visit_scan(scan)
                     recount = ExpressionAdjoint(self.workspace, owner, self.names, outer)
                     return bottom_up(read, self._to_tangent) if recount.count(read) else None
-            return None if tangent is None else Reduce(SUM, (tangent,), node.axes, where)
+            if tangent is None:
+                return None
+            total = Reduce(SUM, (tangent,), node.axes, where)
+            return self.workspace.save(total, place, owner, "_dot") if self.workspace.is_shared(total, place) and node is not value else total
 
         return visit(value, place)
 

@@ -116,7 +116,7 @@ class Gradient(Sequence[Tensor]):
     def _contribution(self, tensor: Tensor, consumer: str) -> Tensor:
         """A tensor for the part of an adjoint that one consumer sends."""
         received = self._received(tensor)
-        scratch = self.reverse.workspace.scratch()
+        scratch = self.reverse.workspace.inside()
         at = tuple(Index(axis.index) for axis in received.target)
         terms: list[Expr] = [Access(name, at, tensor.dtype) for by, name in received.whole if by == consumer]
         name = scratch.new_name(tensor.key, "_bar_part")

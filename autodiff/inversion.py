@@ -37,16 +37,22 @@ class Gather:
 
 
 def invert(
-    indices: Sequence[Expr], axes: Sequence[Axis], guards: Sequence[Expr], target: Sequence[Axis], lowering: str | None = None
+    indices: Sequence[Expr],
+    axes: Sequence[Axis],
+    guards: Sequence[Expr],
+    target: Sequence[Axis],
+    lowering: str | None = None,
+    reserved: Sequence[str] = (),
 ) -> Gather | bool | None:
     """The gather at the elements `target` of the reads at `indices` for all points of `axes` where `guards` hold.
 
-    None where an index is not affine, False where nothing is ever read. `lowering` replaces the name that is found.
+    None where an index is not affine, False where nothing is ever read. `lowering` replaces the name that is found; no new
+    index has a name in `reserved`.
     """
-    plain = _permutation(indices, axes, guards, target)
+    plain = _permutation(indices, axes, guards, target, reserved)
     if plain is not None:
         return plain
-    system = _System(axes, target)
+    system = _System(axes, target, reserved)
     for index, axis in zip(indices, target, strict=True):
         form = affine_of(index)
         if form is None or affine_of(axis.stop) is None:
@@ -57,12 +63,14 @@ def invert(
     return system.solve(lowering)
 
 
-def _permutation(indices: Sequence[Expr], axes: Sequence[Axis], guards: Sequence[Expr], target: Sequence[Axis]) -> Gather | None:
+def _permutation(
+    indices: Sequence[Expr], axes: Sequence[Axis], guards: Sequence[Expr], target: Sequence[Axis], reserved: Sequence[str]
+) -> Gather | None:
     """The quick case: every index is an axis of its own that runs over the whole extent, and no guard is affine."""
     own = {axis.index: axis for axis in axes}
     values: dict[str, Expr] = {}
     for index, axis in zip(indices, target, strict=True):
-        if not isinstance(index, Index) or index.name in values:
+        if not isinstance(index, Index) or index.name in values or index.name not in own:
             return None
         source = own[index.name]
         if source.start != const(0) or source.stop != axis.stop:
@@ -70,7 +78,7 @@ def _permutation(indices: Sequence[Expr], axes: Sequence[Axis], guards: Sequence
         values[index.name] = Index(axis.index)
     if any(constraints_of(guard)[0] for guard in guards):
         return None
-    taken = {axis.index for axis in target}
+    taken = {*reserved, *(axis.index for axis in target)}
     loops = []
     for axis in axes:
         if axis.index in values:
@@ -84,9 +92,11 @@ def _permutation(indices: Sequence[Expr], axes: Sequence[Axis], guards: Sequence
 class _System:
     """The linear system of one read: unknowns, equations, constraints, and what could not be made linear."""
 
-    def __init__(self, axes: Sequence[Axis], target: Sequence[Axis]) -> None:
+    def __init__(self, axes: Sequence[Axis], target: Sequence[Axis], reserved: Sequence[str]) -> None:
         self._axes = tuple(axes)
         self._target = tuple(target)
+        self._reserved = set(reserved)
+        self._given: dict[str, None] = {}
         self._target_names = {axis.index: f"@{d}" for d, axis in enumerate(target)}
         self._unknowns = [axis.index for axis in axes]
         self._quotients: dict[FloorDiv, str] = {}
@@ -147,6 +157,8 @@ class _System:
         """`form` with every floor division replaced by an unknown."""
         result = form
         for atom, factor in form.terms:
+            if isinstance(atom, str) and atom not in self._unknowns and atom not in self._sizes and not atom.startswith("@"):
+                self._given.setdefault(atom)  # an index bound around the definition: the step of a scan
             if isinstance(atom, FloorDiv):
                 result = result + (Affine.of(self._quotient(atom)) - Affine.of(atom)) * factor
         return result
@@ -216,8 +228,8 @@ class _System:
             left = [other.substitute(move) for k, other in enumerate(left) if k != at]
 
     def _loops(self, solved: dict[str, Affine], free: list[str], conditions: list[Constraint], lowering: str | None) -> Gather | bool:
-        sizes = (*self._target_names.values(), *self._sizes)
-        known = [ge(size, 0) for size in self._sizes]
+        sizes = (*self._target_names.values(), *self._sizes, *self._given)
+        known = [ge(name, 0) for name in (*self._sizes, *self._given)]
         for axis, name in zip(self._target, self._target_names.values(), strict=True):
             limit = affine_of(axis.stop)
             assert limit is not None
@@ -231,8 +243,9 @@ class _System:
             return False
         outer = list(Domain((), conditions, sizes).gist(context).constraints)
         context = context.constrain(*outer)
-        order = [name for name in free if name not in self._raw] + [name for name in free if name in self._raw]
-        domain = Domain(order, rows, sizes)
+        domain = Domain(free, rows, sizes)
+        order = _determined_first(domain, context) if self._quotients else free
+        order = [name for name in order if name not in self._raw] + [name for name in order if name in self._raw]
         bounds = _nest(domain, order, context, bool(self._raw))
         if bounds is None:
             return False
@@ -245,7 +258,7 @@ class _System:
     ) -> Gather:
         single = {loop.name: loop.value for loop in bounds if loop.value is not None}
         loops = [loop for loop in bounds if loop.value is None]
-        taken = {axis.index for axis in self._target} | set(self._sizes)
+        taken = {axis.index for axis in self._target} | self._reserved | set(self._sizes) | set(self._given)
         final = {name: index for index, name in self._target_names.items()}
         for loop in loops:
             stem = loop.name if loop.name in self._original else "t" if loop.name.startswith("$") else "q"
@@ -290,6 +303,22 @@ class _System:
         fixed = all(running.isdisjoint(form.names()) for form in solved.values())
         whole = not self._lattice and not any(guard.is_equality or guard.expr.has_division() for guard in outer)
         return "reshape" if fixed and whole else "lattice"
+
+
+def _determined_first(domain: Domain, context: Domain) -> list[str]:
+    """The free unknowns, those that the element determines before the others."""
+    whole = domain.intersect(context)
+    order: list[str] = []
+    left = list(domain.dims)
+    while True:
+        for name in left:
+            value = whole.defined(name, [other for other in left if other != name])
+            if value is not None and not set(value.names()) & set(left):
+                order.append(name)
+                left.remove(name)
+                break
+        else:
+            return order + left
 
 
 def _nest(domain: Domain, order: list[str], context: Domain, open_ended: bool) -> list[Bounds] | None:

@@ -80,7 +80,7 @@ def _jacobian(output: Tensor, wrt: Tensor, units: Mapping[Tensor, Unit]) -> Tens
     head = Tensor(f"{output.name}_bar", output.extents, output.dtype)
     derived = Gradient([output], [wrt], [head], units, None)
     workspace = derived.reverse.workspace
-    axes = fresh_axes([(f"o{d}", stop) for d, stop in enumerate(output.extents)], workspace.definitions, workspace.sizes)
+    axes = fresh_axes([(f"o{d}", stop) for d, stop in enumerate(output.extents)], workspace.definitions, workspace.reserved)
     own = fresh_axes([(f"i{d}", stop) for d, stop in enumerate(output.extents)], [Define("", axes, Const(0, output.dtype))], workspace.sizes)
     eye = workspace.new_name(head.name, "_unit")
     equal = conjunction([apply("eq", Index(a.index), Index(b.index)) for a, b in zip(axes, own, strict=True)])

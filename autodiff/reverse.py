@@ -73,15 +73,16 @@ def reverse(
     lowering: str | None = None,
     labels: Mapping[str, str] | None = None,
     taken: set[str] | None = None,
+    steps: tuple[Axis, ...] = (),
 ) -> Reverse:
     """The adjoints of `wrt` for `outputs`, pairs of a name and the name of the head (None: the number 1, for a scalar).
 
     `lowering` ("segments" or "atomics") forces that form on every read; `labels` gives the names that new tensors are
-    made of, `taken` names to stay clear of. All tensors are floating, heads have the types of their outputs; the caller
+    made of, `taken` names to stay clear of, `steps` the indices that are bound around the whole program. All tensors are floating, heads have the types of their outputs; the caller
     has checked that.
     """
     rules = {} if override is None else override
-    workspace = Workspace.behind(program, labels, taken)
+    workspace = Workspace.behind(program, labels, taken, steps)
     sweep = Sweep(workspace, active_tensors(program.definitions, wrt, rules), lowering)
     for name, head in outputs:
         sweep.seed(name, head)
@@ -93,9 +94,9 @@ def reverse(
         elif sweep.reached(names):
             sweep.apply_rule(custom, rules[custom])
     adjoints = {name: sweep.finish(name) for name in dict.fromkeys(wrt)}
-    derived = Program(
-        program.inputs, program.constants, (*program.definitions, *workspace.definitions), tuple(adjoints[n] for n in wrt), program.sizes
-    )
+    workspace.simplify()
+    definitions = (*program.definitions, *workspace.definitions)
+    derived = Program(program.inputs, program.constants, definitions, tuple(adjoints[name] for name in wrt), program.sizes)
     return Reverse(derived, sweep.names, sweep.received, workspace)
 
 
@@ -130,7 +131,7 @@ class Sweep:
         self._whole: dict[str, list[tuple[str, str]]] = {}
         self._values: dict[str, Callable[[tuple[Expr, ...]], Expr]] = {}
         self._definitions: dict[str, Definition] = {}
-        self._expanded: list[Definition] = []
+        self._queues: list[dict[Definition, int]] = []
         self.owners: dict[str, str] = {}
 
     # -- sending -----------------------------------------------------------------------------------------------------
@@ -175,7 +176,7 @@ class Sweep:
         whole = self._whole.pop(tensor, [])
         pending = self._pending.pop(tensor, [])
         target = axes_of(tensor, self.workspace, self._definitions.get(tensor), [c for _, c in pending])
-        flows = [flow(consumer, one, target, self.lowering) for consumer, one in pending]
+        flows = [flow(consumer, one, target, self.lowering, self.workspace.reserved) for consumer, one in pending]
         self.received[tensor] = Received(target, flows, whole)
         at = tuple(Index(axis.index) for axis in target)
         sources = [*seeds, *(name for _, name in whole)]
@@ -213,6 +214,16 @@ class Sweep:
             return
         for name in names:
             self._definitions[name] = definition
+        queue: dict[Definition, int] = {}
+        self._queues.append(queue)
+        self._visit(definition)
+        while queue:  # reductions that became definitions, the largest first: what is nested in another one receives from it
+            largest = max(queue, key=queue.__getitem__)
+            queue.pop(largest)
+            self.visit(largest)
+        self._queues.pop()
+
+    def _visit(self, definition: Definition) -> None:
         match definition:
             case Define():
                 self._visit_define(definition)
@@ -222,8 +233,6 @@ class Sweep:
                 self.send(definition.name, adjoint.contributions(definition.value, seed, place))
             case Scan():
                 reverse_scan(definition, self)
-        while self._expanded:
-            self.visit(self._expanded.pop())
 
     def _visit_define(self, definition: Define) -> None:
         at = tuple(Index(axis.index) for axis in definition.axes)
@@ -233,19 +242,30 @@ class Sweep:
         self.send(definition.name, adjoint.contributions(definition.value, seed, Place(definition.axes), whole))
 
     def _expression(self, owner: str, outer: int) -> ExpressionAdjoint:
-        def expand(node: Reduce, place: Place) -> Expr:
-            value, scan = expand_reduction(node, place, self.workspace, owner)
-            if scan.names[0] not in self.active:
-                self.active.update(dict.fromkeys(scan.names))
-                self.owners.update((name, self.owners.get(owner, owner)) for name in scan.names)
-                self._expanded.append(scan)
-            return value
+        def separate(node: Reduce, place: Place) -> Expr:
+            read, definition = self._separate(node, place, owner)
+            names = [name for name, _ in definition.results]
+            self.active.update(dict.fromkeys(names))
+            self.owners.update((name, self.owners.get(owner, owner)) for name in names)
+            if not any(definition in queue for queue in self._queues):
+                self._queues[-1][definition] = sum(1 for _ in walk(node))
+            return read
 
-        return ExpressionAdjoint(self.workspace, owner, self.active, outer, expand)
+        return ExpressionAdjoint(self.workspace, owner, self.active, outer, separate)
 
-    def derive(self, program: Program, outputs: Iterable[tuple[str, str | None]], wrt: Sequence[str]) -> Reverse:
-        """The derivative of a part of the program, with names that nothing here has."""
-        return reverse(program, outputs, wrt, lowering=self.lowering, taken=self.workspace.taken)
+    def _separate(self, node: Reduce, place: Place, owner: str) -> tuple[Expr, Definition]:
+        """A read of a definition that holds a reduction, and that definition; another one if it was swept already."""
+        if not node.combiner.is_builtin:
+            return expand_reduction(node, place, self.workspace, owner, self.names)
+        read = self.workspace.save(node, place, owner, f"_{node.combiner.name}", self.names)
+        assert isinstance(read, Access)
+        return read, self.workspace.definition(read.tensor)
+
+    def derive(self, program: Program, outputs: Iterable[tuple[str, str | None]], wrt: Sequence[str], steps: tuple[Axis, ...]) -> Reverse:
+        """The derivative of a part of the program under the indices `steps`, with names that nothing here has."""
+        return reverse(
+            program, outputs, wrt, None, self.lowering, self.workspace.labels, self.workspace.taken, self.workspace.steps + steps
+        )
 
     def apply_rule(self, tensor: str, override: Override) -> None:
         """Sends what a rule says in place of the derivative."""

@@ -10,12 +10,12 @@ A reduction by a user's combiner is the scan that folds its values one after the
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tensorexpr.autodiff.batching import batch, fresh_axes, index_names
-from tensorexpr.autodiff.workspace import Place, Workspace, guarded, hull_of, plain_axes, shifted
+from tensorexpr.autodiff.workspace import Place, Workspace, guarded, plain_axes, shifted
 from tensorexpr.errors import DifferentiationError
 from tensorexpr.ir import (
     Access,
@@ -36,7 +36,7 @@ from tensorexpr.ir import (
     apply,
     const,
 )
-from tensorexpr.traversal import bottom_up, free_names, fresh_name, map_expressions, reads, substitute, walk
+from tensorexpr.traversal import bottom_up, bound_names, free_names, fresh_name, map_expressions, reads, substitute, walk
 
 if TYPE_CHECKING:
     from tensorexpr.autodiff.reverse import Sweep
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 # ------------------------------------------------------------------------------------------------------------ steps
 
 
-def fold_steps(axes: tuple[Axis, ...], place: Place, step: Expr) -> tuple[Expr, dict[str, Expr], list[Expr]] | None:
+def fold_steps(axes: tuple[Axis, ...], place: Place, step: Expr, workspace: Workspace) -> tuple[Expr, dict[str, Expr], list[Expr]] | None:
     """Reduction axes as one row-major sequence: its length, each index as a function of `step`, conditions for a point.
 
     None where an axis has no bound that holds at every point of `place`.
@@ -57,7 +57,7 @@ def fold_steps(axes: tuple[Axis, ...], place: Place, step: Expr) -> tuple[Expr, 
             extents.append(axis.stop if axis.start == const(0) else apply("sub", axis.stop, axis.start))
             lows.append(axis.start)
             continue
-        hull = hull_of(axis, inner)
+        hull = workspace.hull_of(axis, inner)
         if hull is None:
             return None
         low, stop = hull
@@ -76,17 +76,35 @@ def fold_steps(axes: tuple[Axis, ...], place: Place, step: Expr) -> tuple[Expr, 
     return length, values, [substitute(condition, values) for condition in conditions]
 
 
-def expand_reduction(node: Reduce, place: Place, workspace: Workspace, owner: str) -> tuple[Expr, Scan]:
-    """A read of the last state of the scan that folds the values of `node`, and that scan (added to the workspace)."""
+def expand_reduction(node: Reduce, place: Place, workspace: Workspace, owner: str, but: Collection[str] = ()) -> tuple[Expr, Scan]:
+    """A read of the last state of a scan that folds the values of `node`, and that scan, which has no name in `but`.
+
+    The scan is added to the workspace; the components of one fold share one scan.
+    """
     around, guards, offsets = workspace.hull(node, place)
-    taken = {axis.index for axis in place.axes} | {n.name for v in node.values for n in walk(v) if isinstance(n, Index)}
-    taken |= {axis.index for v in (node, *node.values) for n in walk(v) if isinstance(n, Reduce) for axis in n.axes}
+    if around is None:
+        raise _unbounded(node, owner)
+    key = (replace(node, component=0), around, tuple(guards))
+    scan = workspace.folds.get(key)
+    if scan is None or scan.names[0] in but:
+        scan = workspace.folds[key] = _fold(node, place, around, guards, offsets, workspace, owner)
+    dtype, identity = node.values[node.component].dtype, node.combiner.identity[node.component]
+    read_at = tuple(shifted(Index(a.index), -offset) for a, offset in zip(around, offsets, strict=True))
+    last = Access(scan.names[node.component], (apply("sub", scan.length, const(1)), *read_at), dtype)
+    if isinstance(scan.length, Const):
+        return (last if scan.length.value > 0 else identity), scan
+    return apply("where", apply("gt", scan.length, const(0)), last, identity), scan
+
+
+def _fold(
+    node: Reduce, place: Place, around: tuple[Axis, ...], guards: list[Expr], offsets: list[int], workspace: Workspace, owner: str
+) -> Scan:
+    """Adds the scan over the points of a reduction, one state per component, for all points of `around`."""
+    taken = {*workspace.reserved, *(axis.index for axis in place.axes), *bound_names(node)}
     step = Index(fresh_name("t", taken))
-    steps = fold_steps(node.axes, place, step) if around is not None else None
-    if around is None or steps is None:
-        raise DifferentiationError(
-            f"expected a reduction by {node.combiner.name!r} over axes with bounds known beforehand", term=owner, hint="use a `where` instead"
-        )
+    steps = fold_steps(node.axes, place, step, workspace)
+    if steps is None:
+        raise _unbounded(node, owner)
     length, values, conditions = steps
     shift = {a.index: shifted(Index(a.index), offset) for a, offset in zip(around, offsets, strict=True) if offset}
 
@@ -94,30 +112,31 @@ def expand_reduction(node: Reduce, place: Place, workspace: Workspace, owner: st
         return substitute(substitute(expr, values), shift)
 
     at = tuple(Index(axis.index) for axis in around)
+    shape = tuple(a.stop for a in around)
     names = tuple(workspace.new_name(owner, f"_{node.combiner.name}") for _ in node.values)
-    states = tuple(
-        (workspace.new_name(name, "_state"), TensorType(tuple(a.stop for a in around), value.dtype)) for name, value in zip(names, node.values, strict=True)
-    )
+    states = tuple((workspace.new_name(name, "_state"), TensorType(shape, v.dtype)) for name, v in zip(names, node.values, strict=True))
     inits, body, nexts = [], [], []
     for name, identity in zip(names, node.combiner.identity, strict=True):
         inits.append(workspace.new_name(name, "_init"))
         workspace.add(Define(inits[-1], around, identity))
-    left = {p.name: Access(state, at, p.dtype) for p, (state, _) in zip(node.combiner.left, states, strict=True)}
-    right = {p.name: here(value) for p, value in zip(node.combiner.right, node.values, strict=True)}
+    operands: dict[str, Expr] = {p.name: Access(state, at, p.dtype) for p, (state, _) in zip(node.combiner.left, states, strict=True)}
+    operands |= {p.name: here(value) for p, value in zip(node.combiner.right, node.values, strict=True)}
     tests = [*guards, *(substitute(c, shift) for c in conditions), *(() if node.where is None else (here(node.where),))]
     for name, result, (state, _) in zip(names, node.combiner.results, states, strict=True):
-        value = bottom_up(result, lambda e: {**left, **right}.get(e.name, e) if isinstance(e, Param) else e)
-        value = guarded(value, tests, Access(state, at, value.dtype))
+        combined = bottom_up(result, lambda e: operands[e.name] if isinstance(e, Param) else e)
         nexts.append(workspace.new_name(name, "_next"))
-        body.append(Define(nexts[-1], around, value))
+        body.append(Define(nexts[-1], around, guarded(combined, tests, Access(state, at, combined.dtype))))
     scan = Scan(names, length, step.name, states, tuple(inits), tuple(body), tuple(nexts))
     workspace.add(scan)
-    dtype = node.values[node.component].dtype
-    read_at = tuple(shifted(Index(a.index), -offset) for a, offset in zip(around, offsets, strict=True))
-    last = Access(names[node.component], (apply("sub", length, const(1)), *read_at), dtype)
-    if isinstance(length, Const):
-        return (last if length.value > 0 else node.combiner.identity[node.component]), scan
-    return apply("where", apply("gt", length, const(0)), last, node.combiner.identity[node.component]), scan
+    return scan
+
+
+def _unbounded(node: Reduce, owner: str) -> DifferentiationError:
+    return DifferentiationError(
+        f"expected the axes of a reduction by {node.combiner.name!r} to have bounds that are known beforehand",
+        term=owner,
+        hint="write a wider axis with where=, or give the tensor a rule: override={tensor: rule}",
+    )
 
 
 # -------------------------------------------------------------------------------------------------------- backwards
@@ -130,7 +149,7 @@ def reverse_scan(scan: Scan, sweep: Sweep) -> None:
     heads = {c: sweep.adjoint(scan.names[c]) for c in floating}
     scan = renamed_scan(scan, workspace)
     backward = _backward_scan(scan, heads, sweep)
-    steps = fresh_axes([(scan.step, scan.length)], [*scan.body])
+    steps = fresh_axes([(scan.step, scan.length)], scan.body, workspace.reserved)
     for c in floating:
         _send_to_init(scan, c, backward[c], sweep)
     if any(name in sweep.active for inner in scan.body for name in reads(inner)):
@@ -188,14 +207,14 @@ def _backward_scan(scan: Scan, heads: dict[int, Callable[[tuple[Expr, ...]], Exp
     workspace = sweep.workspace
     label = {c: workspace.new_name(scan.names[c], "_back") for c in heads}
     states, inits, seeds, totals = [], [], {}, []
-    taken = index_names(scan.body) | {scan.step}
+    taken = index_names(scan.body) | {scan.step, *workspace.reserved}
     u = fresh_name("u", taken)
     step = apply("sub", apply("sub", scan.length, const(1)), Index(u))
     inputs = []
     for c, head in heads.items():
         type_ = scan.states[c][1]
         state, init, total = (workspace.new_name(label[c], suffix) for suffix in ("_state", "_init", "_total"))
-        axes = plain_axes(type_, workspace.sizes, taken)
+        axes = plain_axes(type_, (*workspace.reserved, *taken))
         at = tuple(Index(axis.index) for axis in axes)
         workspace.add(Define(init, axes, Const(0, type_.dtype)))
         totals.append(Define(total, axes, apply("add", Access(state, at, type_.dtype), head((step, *at)))))
@@ -208,7 +227,7 @@ def _backward_scan(scan: Scan, heads: dict[int, Callable[[tuple[Expr, ...]], Exp
     program = Program(tuple({i.name: i for i in [*inputs, *own, *outside]}.values()), (), scan.body, (), ())
     wrt = [scan.states[c][0] for c in heads]
     outputs = [(scan.nexts[c], total) for c, total in seeds.items()]
-    derived = sweep.derive(program, outputs, wrt)
+    derived = sweep.derive(program, outputs, wrt, tuple(Axis(name, const(0), scan.length) for name in (scan.step, u)))
     state_of = {name: c for c, (name, _) in enumerate(scan.states)}
 
     def place(node: Expr) -> Expr:
@@ -225,7 +244,7 @@ def _backward_scan(scan: Scan, heads: dict[int, Callable[[tuple[Expr, ...]], Exp
             nexts.append(name)
             continue
         type_ = scan.states[c][1]  # the adjoint is one of the totals, or of the inputs: give it a name in the body
-        axes = plain_axes(type_, workspace.sizes)
+        axes = plain_axes(type_, workspace.reserved)
         nexts.append(workspace.new_name(label[c], "_next"))
         body.append(Define(nexts[-1], axes, Access(name, tuple(Index(axis.index) for axis in axes), type_.dtype)))
     workspace.add(Scan(tuple(label.values()), scan.length, u, tuple(states), tuple(inits), tuple(body), tuple(nexts)))
@@ -248,7 +267,7 @@ def _send_to_init(scan: Scan, c: int, backward: str, sweep: Sweep) -> None:
     if scan.inits[c] not in sweep.active:
         return
     type_ = scan.states[c][1]
-    axes = plain_axes(type_, sweep.workspace.sizes)
+    axes = plain_axes(type_, sweep.workspace.reserved)
     last = Access(backward, (apply("sub", scan.length, const(1)), *(Index(axis.index) for axis in axes)), type_.dtype)
     value: Expr = last
     if not isinstance(scan.length, Const):
@@ -267,7 +286,7 @@ def _sweep_steps(scan: Scan, step: Axis, heads: dict[int, Callable[[tuple[Expr, 
     states: dict[str, str] = {}
     batched: dict[str, int] = {}
     for c, (state, type_) in enumerate(scan.states):
-        axes = plain_axes(type_, workspace.sizes)
+        axes = plain_axes(type_, workspace.reserved)
         states[state] = workspace.new_name(scan.names[c], "_before")
         batched[states[state]] = 0
         value = before(scan, c, t, tuple(Index(axis.index) for axis in axes))
@@ -286,7 +305,7 @@ def _sweep_steps(scan: Scan, step: Axis, heads: dict[int, Callable[[tuple[Expr, 
     last = apply("sub", scan.length, const(1))
     for c, head in heads.items():
         type_ = scan.states[c][1]
-        axes = plain_axes(type_, workspace.sizes)
+        axes = plain_axes(type_, workspace.reserved)
         at = tuple(Index(axis.index) for axis in axes)
         value = head((t, *at))
         if scan.length != const(1):

@@ -2,6 +2,8 @@
 
 The value at a point of a sum-scatter receives the adjoint of the element that it was added to. Of a maximum or minimum
 the first point, in row-major order, whose value is the result receives it: its position is found by a scatter of positions.
+Of a product it receives the product of the other values of its element, which zeros among them are counted for: without
+zeros that is the product divided by its own value; only a single zero leaves anything to the point at which it stands.
 """
 
 from __future__ import annotations
@@ -9,49 +11,82 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tensorexpr import dtypes
-from tensorexpr.autodiff.workspace import Place, Workspace, all_of, hull_of, shifted
+from tensorexpr.autodiff.workspace import Place, Workspace, all_of, shifted
 from tensorexpr.errors import DifferentiationError
-from tensorexpr.ir import Access, Const, Expr, Index, Scatter, TensorType, apply, conjuncts, const
+from tensorexpr.ir import Access, Const, Expr, Index, Scatter, TensorType, apply, conjuncts
+from tensorexpr.traversal import bound_names, rename_bound
 
 
 def scattered_adjoint(definition: Scatter, adjoint: Callable[[tuple[Expr, ...]], Expr], workspace: Workspace) -> tuple[Expr, Place]:
     """What the value of a scatter receives at a point, and where that is."""
-    guards = tuple(conjuncts(definition.where))
+    factor, place = scattered_slope(definition, workspace)
+    seed = adjoint(_element_indices(definition, workspace))
+    return seed if factor is None else apply("mul", seed, factor), place
+
+
+def scattered_slope(definition: Scatter, workspace: Workspace) -> tuple[Expr | None, Place]:
+    """The derivative of an element of the result by the value at a point (None for 1), and the points where it is not 0."""
+    place = Place(definition.axes, tuple(workspace.without_reductions(g, Place(definition.axes), definition.name) for g in conjuncts(definition.where)))
     if definition.combine in ("max", "min"):
-        guards += (wins(definition, workspace),)
-    elif definition.combine != "sum":
-        raise DifferentiationError(
-            f"expected a scatter by sum, max or min, got combine={definition.combine!r}, which has no gradient",
-            term=definition.name,
-            location=definition.location,
-            hint="give the tensor a rule: override={tensor: rule}",
-        )
-    return adjoint(definition.indices), Place(definition.axes, guards)
+        return None, place.under(guards=(_wins(definition, place, workspace),))
+    if definition.combine == "prod":
+        return _others(definition, place, workspace), place
+    return None, place
 
 
-def wins(definition: Scatter, workspace: Workspace) -> Expr:
+def _element_indices(definition: Scatter, workspace: Workspace) -> tuple[Expr, ...]:
+    return tuple(workspace.without_reductions(index, Place(definition.axes), definition.name) for index in definition.indices)
+
+
+def _wins(definition: Scatter, place: Place, workspace: Workspace) -> Expr:
     """Whether a point is the first that gave its element the greatest (or least) value."""
-    position = _position(definition)
-    element = Access(definition.name, definition.indices, definition.value.dtype)
-    equal = apply("or", apply("eq", definition.value, element), apply("isnan", definition.value))
+    position, indices = _position(definition, workspace), _element_indices(definition, workspace)
+    element = Access(definition.name, indices, definition.value.dtype)
+    equal = apply("eq", definition.value, element)
+    if element.dtype.is_float:
+        equal = apply("or", equal, apply("isnan", definition.value))
     name = workspace.new_name(definition.name, f"_arg{definition.combine}")
-    where = all_of([*conjuncts(definition.where), equal])
     type_ = TensorType(definition.type.shape, dtypes.int64)
-    workspace.add(Scatter(name, type_, definition.axes, definition.indices, position, where, "min"))
-    return apply("eq", Access(name, definition.indices, dtypes.int64), position)
+    workspace.add(Scatter(name, type_, definition.axes, indices, position, all_of((*place.guards, equal)), "min"))
+    return apply("eq", Access(name, indices, dtypes.int64), position)
 
 
-def _position(definition: Scatter) -> Expr:
+def _others(definition: Scatter, place: Place, workspace: Workspace) -> Expr:
+    """The product of all other values that went to the element of a point."""
+    indices, dtype = _element_indices(definition, workspace), definition.value.dtype
+    zero, one = Const(0, dtype), Const(1, dtype)
+    again = rename_bound(definition.value, set(bound_names(definition.value)) | {axis.index for axis in definition.axes})
+    is_zero = apply("eq", definition.value, zero)
+    where = all_of(place.guards)
+    product, zeros = (workspace.new_name(definition.name, suffix) for suffix in ("_nonzero", "_zeros"))
+    nonzero = apply("where", is_zero, one, again)
+    workspace.add(Scatter(product, definition.type, definition.axes, indices, nonzero, where, "prod"))
+    count = TensorType(definition.type.shape, dtypes.int64)
+    counted = apply("where", is_zero, Const(1, dtypes.int64), Const(0, dtypes.int64))
+    workspace.add(Scatter(zeros, count, definition.axes, indices, counted, where, "sum"))
+    rest, number = Access(product, indices, dtype), Access(zeros, indices, dtypes.int64)
+    value = workspace.without_reductions(definition.value, place, definition.name)
+
+    def if_zeros_are(expected: int, result: Expr) -> Expr:
+        return apply("where", apply("eq", number, Const(expected, dtypes.int64)), result, zero)
+
+    return apply("where", apply("eq", value, zero), if_zeros_are(1, rest), if_zeros_are(0, apply("div", rest, value)))
+
+
+def _position(definition: Scatter, workspace: Workspace) -> Expr:
     """A number for every point of the axes that grows in row-major order."""
     place = Place(definition.axes)
     position: Expr = Const(0, dtypes.int64)
     for axis in definition.axes:
-        hull = hull_of(axis, place)
+        hull = workspace.hull_of(axis, place)
         if hull is None:
             raise DifferentiationError(
-                f"expected an axis with a bound known beforehand, got {axis.index} of the scatter", term=definition.name, location=definition.location
+                f"expected an axis with a bound known beforehand, got {axis.index} of a scatter by {definition.combine}",
+                term=definition.name,
+                location=definition.location,
             )
         low, stop = hull
         own = shifted(Index(axis.index), -low)
-        position = own if position == const(0) else apply("add", apply("mul", position, shifted(stop, -low)), own)
+        extent = shifted(stop, -low)
+        position = own if axis is definition.axes[0] else apply("add", apply("mul", position, extent), own)
     return position

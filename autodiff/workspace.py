@@ -8,7 +8,7 @@ share. The tensor has the hull of the index ranges, and a guard where the hull i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tensorexpr import dtypes
@@ -23,8 +23,10 @@ from tensorexpr.ir import (
     Definition,
     Expr,
     Index,
+    Input,
     Program,
     Reduce,
+    Scan,
     Size,
     TensorType,
     apply,
@@ -32,7 +34,8 @@ from tensorexpr.ir import (
     const,
 )
 from tensorexpr.regions import affine_of, domain_of, expression_of
-from tensorexpr.traversal import free_names, fresh_name, map_children, read_occurrences, substitute, walk
+from tensorexpr.simplify import Options, narrow_domains
+from tensorexpr.traversal import bound_names, free_names, fresh_name, map_children, read_occurrences, rename_bound, substitute, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +52,25 @@ class Place:
 
 @dataclass(slots=True)
 class Workspace:
-    """`definitions` made so far, `types` of all tensors, `labels` the names that users see, `taken` names of tensors, `sizes`."""
+    """`definitions` made so far, `types` of all tensors, `labels` the names that users see, `taken` names of tensors.
+
+    `sizes` are those of the program; `steps` the indices that are bound around the definitions, where these are the body of
+    a scan. No new index has a name in `reserved`, which is both.
+    """
 
     definitions: list[Definition]
     types: dict[str, TensorType]
     labels: Mapping[str, str]
     taken: set[str]
     sizes: tuple[str, ...] = ()
+    steps: tuple[Axis, ...] = ()
+    folds: dict[tuple[Expr, tuple[Axis, ...], tuple[Expr, ...]], Scan] = field(default_factory=dict)
     _saved: dict[tuple[tuple[Axis, ...], Expr], str] = field(default_factory=dict)
 
     @classmethod
-    def behind(cls, program: Program, labels: Mapping[str, str] | None = None, taken: set[str] | None = None) -> Workspace:
+    def behind(
+        cls, program: Program, labels: Mapping[str, str] | None = None, taken: set[str] | None = None, steps: tuple[Axis, ...] = ()
+    ) -> Workspace:
         """A workspace whose definitions follow those of `program`; `labels` gives pretty stems for its names.
 
         New names stay clear of `taken`, to which they are added.
@@ -67,11 +78,16 @@ class Workspace:
         labels = {} if labels is None else labels
         taken = set() if taken is None else taken
         taken |= {*program.types, *labels.values()}
-        return cls([], program.types, labels, taken, program.sizes)
+        return cls([], program.types, labels, taken, program.sizes, steps)
 
-    def scratch(self) -> Workspace:
-        """A workspace beside this one: what it adds is not added here."""
-        return Workspace([], dict(self.types), self.labels, set(self.taken), self.sizes)
+    @property
+    def reserved(self) -> tuple[str, ...]:
+        """Names that no new index may have."""
+        return self.sizes + tuple(axis.index for axis in self.steps)
+
+    def inside(self, steps: tuple[Axis, ...] = ()) -> Workspace:
+        """A workspace for definitions that are not added here, under further indices; names stay apart from those here."""
+        return Workspace([], dict(self.types), self.labels, self.taken, self.sizes, self.steps + steps)
 
     def new_name(self, tensor: str, suffix: str) -> str:
         """A fresh tensor name made of the label of `tensor` and `suffix`."""
@@ -83,35 +99,48 @@ class Workspace:
         self.types.update(definition.results)
         return definition
 
+    def definition(self, tensor: str) -> Definition:
+        """The definition made here that has `tensor` among its results."""
+        return next(d for d in reversed(self.definitions) if any(name == tensor for name, _ in d.results))
+
     def zeros(self, tensor: str, suffix: str) -> str:
         """A new tensor of the type of `tensor`, all zeros."""
         type_ = self.types[tensor]
         name = self.new_name(tensor, suffix)
-        self.add(Define(name, plain_axes(type_, self.sizes), Const(0, type_.dtype)))
+        self.add(Define(name, plain_axes(type_, self.reserved), Const(0, type_.dtype)))
         return name
 
     def copy(self, tensor: str, suffix: str) -> str:
         """A new tensor equal to `tensor`."""
         type_ = self.types[tensor]
         name = self.new_name(tensor, suffix)
-        axes = plain_axes(type_, self.sizes)
+        axes = plain_axes(type_, self.reserved)
         self.add(Define(name, axes, Access(tensor, tuple(Index(axis.index) for axis in axes), type_.dtype)))
         return name
 
+    def simplify(self) -> None:
+        """Brings every definition to its simplest form (the same values, but for signs of zeros); steps are left alone."""
+        if self.steps:
+            return
+        own = {name for definition in self.definitions for name, _ in definition.results}
+        given = tuple(Input(name, type_) for name, type_ in self.types.items() if name not in own)
+        program = Program(given, (), tuple(self.definitions), (), self.sizes)
+        self.definitions = list(narrow_domains(program, Options(signed_zeros=False)).definitions)
+
     # -- saving values -----------------------------------------------------------------------------------------------
 
-    def save(self, expr: Expr, place: Place, owner: str, suffix: str) -> Expr:
-        """A read of a tensor that holds `expr` for every point of `place`; `expr` itself where no hull is known."""
+    def save(self, expr: Expr, place: Place, owner: str, suffix: str, but: Collection[str] = ()) -> Expr:
+        """A read of a tensor, none of `but`, that holds `expr` for every point of `place`; `expr` itself where no hull is known."""
         axes, guards, offsets = self.hull(expr, place)
         if axes is None:
-            return expr
+            return rename_bound(expr, {axis.index for axis in place.axes} | set(bound_names(expr)) | set(self.reserved))
         reads_at = tuple(shifted(Index(axis.index), -offset) for axis, offset in zip(axes, offsets, strict=True))
         shift = {axis.index: shifted(Index(axis.index), offset) for axis, offset in zip(axes, offsets, strict=True) if offset}
         value = guarded(expr, guards, Const(0, expr.dtype))
         value = substitute(value, shift)
         key = (axes, value)
         name = self._saved.get(key)
-        if name is None:
+        if name is None or name in but:
             name = self.new_name(owner, suffix)
             self._saved[key] = name
             self.add(Define(name, axes, value))
@@ -127,6 +156,11 @@ class Workspace:
 
         return visit(expr)
 
+    def is_shared(self, expr: Expr, place: Place) -> bool:
+        """Whether `expr` has one value at many points of `place`: it mentions some of the indices around it only."""
+        axes, _, _ = self.hull(expr, place)
+        return axes is not None and len(axes) < len(place.axes)
+
     def hull(self, expr: Expr, place: Place) -> tuple[tuple[Axis, ...] | None, list[Expr], list[int]]:
         """Rectangular axes that cover the indices of `expr`, the guards to keep, and where each axis begins."""
         wanted = set(free_names(expr))
@@ -136,25 +170,42 @@ class Workspace:
         if left and not self._in_bounds(expr, chosen, kept):
             wanted |= {name for g in left for name in free_names(g)}
             kept, chosen = list(place.guards), [axis for axis in place.axes if axis.index in wanted]
-        names = {axis.index for axis in place.axes}
+        names = {axis.index for axis in (*self.steps, *place.axes)}
         if any(name not in names for name in wanted):
             return None, [], []
         axes, offsets = [], []
         for axis in chosen:
-            if axis.start == const(0) and not free_names(axis.stop) and not _reads(axis.stop):
+            if axis.start == const(0) and not (free_names(axis.stop) or _reads(axis.stop)):
                 axes.append(axis)
                 offsets.append(0)
                 continue
-            hull = hull_of(axis, place)
+            hull = self.hull_of(axis, place)
             if hull is None:
                 return None, [], []
             low, stop = hull
             axes.append(Axis(axis.index, const(0), shifted(stop, -low)))
             offsets.append(low)
             for bound, comparison in ((axis.start, "ge"), (axis.stop, "lt")):
-                if set(free_names(bound)) <= {a.index for a in chosen} and (free_names(bound) or _reads(bound)):
+                if set(free_names(bound)) <= {a.index for a in (*self.steps, *chosen)} and (free_names(bound) or _reads(bound)):
                     kept.append(apply(comparison, Index(axis.index), bound))
-        return tuple(axes), kept, offsets
+        names = {axis.index for axis in axes}
+        return tuple(axes), [rename_bound(guard, names | set(self.reserved)) for guard in kept], offsets
+
+    def hull_of(self, axis: Axis, place: Place) -> tuple[int, Expr] | None:
+        """The least start (a number) and a greatest stop (a number, or an expression over sizes) of an axis around `place`."""
+        around = place.under() if not self.steps else Place((*self.steps, *place.axes))
+        region = domain_of(around.axes)
+        name = Affine.of(axis.index)
+        low, high = region.domain.range(name)
+        if low is None:
+            return None if not region.domain.is_empty() else (0, const(0))
+        if high is not None:
+            return low, const(high + 1)
+        for candidate in _size_limits(axis, around):
+            form = affine_of(candidate)
+            if form is not None and region.domain.implies(lt(name, form)):
+                return low, expression_of(form, form.names())
+        return None
 
     def _in_bounds(self, expr: Expr, axes: list[Axis], guards: list[Expr]) -> bool:
         """Whether every read in `expr` is provably in bounds under these axes and guards alone."""
@@ -178,9 +229,9 @@ class Workspace:
         return True
 
 
-def plain_axes(type_: TensorType, sizes: Iterable[str] = (), taken: Iterable[str] = ()) -> tuple[Axis, ...]:
-    """Axes over all elements of a type, called i0, i1, ... unless a size or another name is called so."""
-    used = {*sizes, *taken}
+def plain_axes(type_: TensorType, reserved: Iterable[str] = ()) -> tuple[Axis, ...]:
+    """Axes over all elements of a type, called i0, i1, ... unless that is reserved."""
+    used = set(reserved)
     return tuple(Axis(fresh_name(f"i{d}", used), const(0), stop) for d, stop in enumerate(type_.shape))
 
 
@@ -223,22 +274,6 @@ def shifted(expr: Expr, offset: int) -> Expr:
     if isinstance(expr, Const):
         return const(int(expr.value) + offset)
     return apply("add" if offset > 0 else "sub", expr, const(abs(offset)))
-
-
-def hull_of(axis: Axis, place: Place) -> tuple[int, Expr] | None:
-    """The least start (a number) and a greatest stop (a number, or an expression over sizes) of an axis."""
-    region = domain_of(place.axes)
-    name = Affine.of(axis.index)
-    low, high = region.domain.range(name)
-    if low is None:
-        return None if not region.domain.is_empty() else (0, const(0))
-    if high is not None:
-        return low, const(high + 1)
-    for candidate in _size_limits(axis, place):
-        form = affine_of(candidate)
-        if form is not None and region.domain.implies(lt(name, form)):
-            return low, expression_of(form, form.names())
-    return None
 
 
 def _size_limits(axis: Axis, place: Place) -> list[Expr]:
