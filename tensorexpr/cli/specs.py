@@ -8,7 +8,6 @@ their sum with every extent `DEFAULT_EXTENT`, until one traces.
 from __future__ import annotations
 
 import ast
-import inspect
 import itertools
 import re
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from typing import Any
 from tensorexpr.dtypes import dtype
 from tensorexpr.errors import DefinitionError, TensorExprError
 from tensorexpr.language import Tensor, dim, placeholder
+from tensorexpr.op import Op
 
 DEFAULT_EXTENT = 8
 _MOST_TRIES = 3000
@@ -51,37 +51,33 @@ def parse_static(text: str) -> tuple[str, Any]:
         return name, value
 
 
-def _parameters(function: Any) -> list[inspect.Parameter]:
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return [p for p in inspect.signature(function).parameters.values() if p.kind in kinds]
-
-
-def specs_for(op: Any, texts: list[str], static: dict[str, Any]) -> tuple[list[Tensor], bool]:
+def specs_for(op: Op, texts: list[str], static: dict[str, Any]) -> tuple[list[Tensor], bool]:
     """The placeholders to trace `op` with, and whether they were found by trying.
 
     Raises `DefinitionError` where the number of specs is wrong or no shapes that were tried trace.
     """
-    parameters = _parameters(op)
+    parameters = op.parameters
     if texts:
         if len(texts) != len(parameters):
-            wanted = ", ".join(p.name for p in parameters)
+            wanted = ", ".join(parameters)
             raise DefinitionError(f"expected {len(parameters)} specs ({wanted}), got {len(texts)}", hint="one per argument: f32[8, 3]")
-        return [parse_spec(text, p.name) for text, p in zip(texts, parameters, strict=True)], False
-    annotated = [p.annotation.strip("'\"") if isinstance(p.annotation, str) else "" for p in parameters]
+        return [parse_spec(text, name) for text, name in zip(texts, parameters, strict=True)], False
+    annotations = getattr(op.function, "__annotations__", {})
+    annotated = [str(annotations.get(name, "")).strip("'\"") for name in parameters]
     if parameters and all(_SPEC.match(text) for text in annotated):
-        return [parse_spec(text, p.name) for text, p in zip(annotated, parameters, strict=True)], False
+        return [parse_spec(text, name) for text, name in zip(annotated, parameters, strict=True)], False
     for shapes, kinds in itertools.islice(_guesses(len(parameters)), _MOST_TRIES):
         specs = [
-            placeholder((DEFAULT_EXTENT,) * rank, kind, name=p.name)
-            for rank, kind, p in zip(shapes, kinds, parameters, strict=True)
+            placeholder((DEFAULT_EXTENT,) * rank, kind, name=name)
+            for rank, kind, name in zip(shapes, kinds, parameters, strict=True)
         ]
         try:
             op.trace(*specs, **static)
         except (TensorExprError, ValueError, IndexError, TypeError):
             continue
         return specs, True
-    wanted = " ".join(f"f32[...{p.name}...]" for p in parameters)
-    raise DefinitionError(f"no shapes that were tried fit {getattr(op, '__name__', op)}", hint=f"give one spec per argument: {wanted}")
+    wanted = " ".join(f"f32[...{name}...]" for name in parameters)
+    raise DefinitionError(f"no shapes that were tried fit {op.name}", hint=f"give one spec per argument: {wanted}")
 
 
 def _guesses(count: int) -> Iterator[tuple[tuple[int, ...], tuple[str, ...]]]:
