@@ -1,6 +1,6 @@
 """The element types of the language, their NumPy counterparts, and NumPy's promotion with weak Python scalars.
 
-A `DType` is one of the thirteen objects of this module, compared by identity. Its long name is NumPy's; the short name
+A `DType` is one of the thirteen objects of this module; `is` compares them, and `==` with names and NumPy dtypes too. Its long name is NumPy's; the short name
 is what programs print. bfloat16 comes from ml_dtypes, which is imported only when a bfloat16 array is met.
 """
 
@@ -31,6 +31,18 @@ class DType:
 
     def __repr__(self) -> str:
         return f"dtypes.{self.name}"
+
+    def __eq__(self, other: object) -> bool:
+        """Identity among dtypes; a name or a NumPy dtype is equal to the dtype it means (`x.dtype == "float32"`)."""
+        if self is other or isinstance(other, DType):
+            return self is other
+        try:
+            return other is not None and dtype(other) is self
+        except DefinitionError:
+            return False
+
+    def __hash__(self) -> int:
+        return hash(self.name)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (dtype, (self.name,))

@@ -26,6 +26,12 @@ def test_placeholders_have_shape_dtype_and_name():
     assert (a, b) == (4, 5)
 
 
+def test_dtypes_compare_with_names():
+    assert A.dtype == "float32" and A.dtype == np.float32 and A.dtype == np.dtype("f4") and A.dtype == "f32" and A.dtype != "float64"
+    assert A.dtype != None and A.dtype != "no dtype" and A.dtype != dtypes.float64  # noqa: E711
+    assert {dtypes.float32: 1}["float32"] == 1 and str(A.dtype) == "f32" and A.dtype.name == "float32"
+
+
 def test_extents_are_expressions_of_sizes():
     n, m, h, r = map(te.dim, "nmhr")
     t = te.placeholder((n + 1, (h - r) // 2 + 1, n * m, 2 * n - 3))
