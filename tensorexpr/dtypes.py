@@ -1,7 +1,8 @@
 """The element types of the language, their NumPy counterparts, and NumPy's promotion with weak Python scalars.
 
-A `DType` is one of the thirteen objects of this module; `is` compares them, and `==` with names and NumPy dtypes too. Its long name is NumPy's; the short name
-is what programs print. bfloat16 comes from ml_dtypes, which is imported only when a bfloat16 array is met.
+A `DType` is one of the thirteen objects of this module; `is` compares them, and `==` with names and NumPy dtypes too. Its
+long name is NumPy's; the short name is what programs print. bfloat16 comes from ml_dtypes, which is imported only when a
+bfloat16 array is met.
 """
 
 from __future__ import annotations
