@@ -21,9 +21,8 @@ from collections.abc import Mapping
 from math import prod
 
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, LoopNest, Stmt, Store
-from tensorexpr.ir import Access, Const, Expr, Size
 from tensorexpr.errors import InternalError
-from tensorexpr.ir import Apply
+from tensorexpr.ir import Access, Apply, Const, Expr, Size
 from tensorexpr.traversal import walk
 
 ALIGNMENT = 64

@@ -374,6 +374,12 @@ class Builder:
         return found if found is not None else self.remember(key, self.emit(f"{opcode} i64 {a.text}, {b.text}", "i64"))
 
 
+def fits(value: Value, bits: int) -> bool:
+    """Whether an integer is known to fit a signed type of so many bits."""
+    limit = 1 << (bits - 1)
+    return value.low is not None and value.high is not None and value.low >= -limit and value.high < limit
+
+
 def mangle(value: Value) -> str:
     """The suffix of an overloaded intrinsic: f32, v16f32, i64, ..."""
     short = {"float": "f32", "double": "f64", "half": "f16"}.get(value.type, value.type)

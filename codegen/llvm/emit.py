@@ -189,7 +189,8 @@ class _ModuleEmitter:
         inner.serial(loop, begin, end)
         inner.b.line("ret void")
         arguments = [*self._arguments(names), *extra, "i64 %begin", "i64 %end"]
-        self.module.functions.append(inner.b.function(f"define internal void @{symbol}({', '.join(arguments)}) noinline {self._attributes()}"))
+        header = f"define internal void @{symbol}({', '.join(arguments)}) noinline {self._attributes()}"
+        self.module.functions.append(inner.b.function(header))
 
         words = self._words(names)
         words += [(emitter.indices[name].type, emitter.indices[name].text) for name in indices]

@@ -9,7 +9,7 @@ conversion flushes denormals, so rounding (to nearest even) is done on integers.
 from __future__ import annotations
 
 from tensorexpr import dtypes
-from tensorexpr.codegen.llvm.builder import Builder, Value, literal
+from tensorexpr.codegen.llvm.builder import Builder, Value, fits, literal
 from tensorexpr.dtypes import DType
 
 _FLOATS = {dtypes.float16: "float", dtypes.bfloat16: "float", dtypes.float32: "float", dtypes.float64: "double"}
@@ -77,7 +77,7 @@ def cast(b: Builder, value: Value, source: DType, target: DType) -> Value:
         return _float_to_float(b, value, source, target) if target.is_float else _float_to_integer(b, value, target)
     if target.is_float:
         opcode = "sitofp" if source.kind == "int" else "uitofp"
-        if value.lanes > 1 and source.bits == 64 and value.low is not None and value.high is not None and -(1 << 31) <= value.low and value.high < 1 << 31:
+        if source.bits == 64 and value.lanes > 1 and fits(value, 32):
             # Indices: half the width converts in half the time, and is all that a machine before AVX-512 can do.
             value, opcode = b.convert("trunc", value, "i32"), "sitofp"
         return rounded(b, b.convert(opcode, value, register_type(target)), target)

@@ -66,7 +66,7 @@ def _by_constant(b: Builder, dtype: DType, x: Value, divisor: int, modulo: bool)
             return found
         x = b.vector(x, x.lanes)
     low, high = x.low, x.high
-    if modulo and low is not None and high is not None and 0 <= low and high < divisor:
+    if modulo and low is not None and high is not None and low >= 0 and high < divisor:
         return x
     if modulo:
         range_ = (0, divisor - 1)

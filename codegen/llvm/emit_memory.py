@@ -106,14 +106,15 @@ def _load_vector(b: Builder, binding: Binding, offset: Value, lanes: int, mask: 
     pointers = _addresses(b, binding, offset, lanes)
     active = literal(True, "i1") if mask is None else mask
     active = b.vector(active, lanes)
-    text = f"call {type_} @llvm.masked.gather.{mangle(Value('', element, lanes))}.v{lanes}p0(<{lanes} x ptr> align {align} {pointers.text}, {active.typed}, {type_} zeroinitializer)"
-    return b.emit(text, element, lanes)
+    name = f"llvm.masked.gather.{mangle(Value('', element, lanes))}.v{lanes}p0"
+    arguments = f"<{lanes} x ptr> align {align} {pointers.text}, {active.typed}, {type_} zeroinitializer"
+    return b.emit(f"call {type_} @{name}({arguments})", element, lanes)
 
 
 def _masked_load(b: Builder, pointer: str, mask: Value, element: str, align: int) -> Value:
     type_ = f"<{mask.lanes} x {element}>"
-    suffix = mangle(Value("", element, mask.lanes))
-    return b.emit(f"call {type_} @llvm.masked.load.{suffix}.p0(ptr align {align} {pointer}, {mask.typed}, {type_} zeroinitializer)", element, mask.lanes)
+    name = f"llvm.masked.load.{mangle(Value('', element, mask.lanes))}.p0"
+    return b.emit(f"call {type_} @{name}(ptr align {align} {pointer}, {mask.typed}, {type_} zeroinitializer)", element, mask.lanes)
 
 
 def _load_private(b: Builder, binding: Binding, offset: Value, mask: Value | None) -> Value:
@@ -153,7 +154,7 @@ def store(b: Builder, binding: Binding, offset: Value, value: Value, lanes: int,
         return
     if not offset.stride:
         raise NotVectorizable
-    element, align = binding.element, binding.align
+    align = binding.align
     value = to_memory(b, b.vector(value, lanes), binding.dtype)
     if offset.stride in (1, -1):
         start = offset.base if offset.stride == 1 else b.add(offset.base, 1 - lanes)
@@ -172,7 +173,8 @@ def store(b: Builder, binding: Binding, offset: Value, value: Value, lanes: int,
 def _scatter(b: Builder, binding: Binding, offset: Value, value: Value, lanes: int, mask: Value | None) -> None:
     pointers = _addresses(b, binding, offset, lanes)
     active = b.vector(literal(True, "i1") if mask is None else mask, lanes)
-    b.line(f"call void @llvm.masked.scatter.{mangle(value)}.v{lanes}p0({value.typed}, <{lanes} x ptr> align {binding.align} {pointers.text}, {active.typed})")
+    targets = f"<{lanes} x ptr> align {binding.align} {pointers.text}"
+    b.line(f"call void @llvm.masked.scatter.{mangle(value)}.v{lanes}p0({value.typed}, {targets}, {active.typed})")
 
 
 def _store_private(b: Builder, binding: Binding, offset: Value, value: Value, mask: Value | None) -> None:

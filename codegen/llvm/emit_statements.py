@@ -113,11 +113,8 @@ class Statements(Expressions):
             return
         # Extents are not negative, so one unsigned comparison sees both ends.
         bad = b.compare("icmp uge", index, extent)
-        if bad.lanes == 1 and self.mask is not None:
-            bad = b.both(bad, self.mask)
-        elif bad.lanes > 1:
-            bad = b.both(bad, self.mask)
-        assert bad is not None
+        if self.mask is not None:
+            bad = b.op("and", bad, self.mask)
         fail, fine = b.name("fail"), b.name("fine")
         b.line(f"br i1 {b.any(bad).text}, label %{fail}, label %{fine}, !prof !0")
         b.begin(fail)
@@ -250,8 +247,8 @@ class Statements(Expressions):
         """Lanes of a piece where the extent is not a power of two: a register of what the loop stores first."""
         for s in body:
             match s:
-                case Store():
-                    return min(_WIDEST, max(4, self.machine.lanes(self.buffers[s.buffer].dtype))) if s.buffer in self.buffers else self.machine.lanes(float32)
+                case Store() if s.buffer in self.buffers:
+                    return min(_WIDEST, max(4, self.machine.lanes(self.buffers[s.buffer].dtype)))
                 case For() | Alloc():
                     return self._width(s.body)
                 case If():

@@ -14,7 +14,7 @@ from tensorexpr.codegen.nest import For, LoopNest
 
 
 def passes_for(nest: LoopNest) -> str:
-    """"loops" where some kernel has rolled loops and none of them is vectorised, so that LLVM finds something to do; else "registers"."""
+    """ "loops" where some kernel has rolled loops and none of them is vectorised, so that LLVM finds something to do; else "registers"."""
     for kernel in nest.kernels:
         kinds = {s.kind for s in statements(kernel.body) if isinstance(s, For)}
         if kinds & {"serial", "parallel"} and "vectorize" not in kinds:

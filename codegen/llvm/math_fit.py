@@ -48,21 +48,85 @@ _LOG2E = 1 / mp.log(2)
 
 ROWS = (
     # exp(r) = 1 + r + r^2 P(r); with it expm1 and the hyperbolic functions
-    Row("exp", _ratio(lambda r: mp.mpf(1) / 2 + r / 6, lambda r: (mp.expm1(r) - r) / r**2), lambda r: r**2 / mp.exp(r), -_HALF_LN2, _HALF_LN2, 5, 10),
+    Row(
+        "exp",
+        _ratio(lambda r: mp.mpf(1) / 2 + r / 6, lambda r: (mp.expm1(r) - r) / r**2),
+        lambda r: r**2 / mp.exp(r),
+        -_HALF_LN2,
+        _HALF_LN2,
+        5,
+        10,
+    ),
     # 2^r = 1 + r P(r)
-    Row("exp2", _ratio(lambda r: mp.log(2) + r * mp.log(2) ** 2 / 2, lambda r: mp.expm1(r * mp.log(2)) / r), lambda r: abs(r) / 2**r, -0.5001, 0.5001, 6, 12),
+    Row(
+        "exp2",
+        _ratio(lambda r: mp.log(2) + r * mp.log(2) ** 2 / 2, lambda r: mp.expm1(r * mp.log(2)) / r),
+        lambda r: abs(r) / 2**r,
+        -0.5001,
+        0.5001,
+        6,
+        12,
+    ),
     # log(1 + f) = f - f^2 / 2 + f^3 P(f)
-    Row("log", _ratio(lambda f: mp.mpf(1) / 3 - f / 4, lambda f: (mp.log1p(f) - f + f * f / 2) / f**3), lambda f: abs(f**3 / mp.log1p(f)), -0.33334, 0.33334, 9, 0),
+    Row(
+        "log",
+        _ratio(lambda f: mp.mpf(1) / 3 - f / 4, lambda f: (mp.log1p(f) - f + f * f / 2) / f**3),
+        lambda f: abs(f**3 / mp.log1p(f)),
+        -0.33334,
+        0.33334,
+        9,
+        0,
+    ),
     # log2(1 + f) = f log2(e) + f^2 P(f)
-    Row("log2", _ratio(lambda f: (-mp.mpf(1) / 2 + f / 3) * _LOG2E, lambda f: (mp.log1p(f) - f) * _LOG2E / f**2), lambda f: abs(f**2 / mp.log1p(f)), -0.33334, 0.33334, 10, 0),
+    Row(
+        "log2",
+        _ratio(lambda f: (-mp.mpf(1) / 2 + f / 3) * _LOG2E, lambda f: (mp.log1p(f) - f) * _LOG2E / f**2),
+        lambda f: abs(f**2 / mp.log1p(f)),
+        -0.33334,
+        0.33334,
+        10,
+        0,
+    ),
     # the same to 36 bits, in double, for pow in float32
-    Row("pow_log2", _ratio(lambda f: _LOG2E * (1 - f / 2), lambda f: mp.log1p(f) * _LOG2E / f), lambda f: abs(f / mp.log1p(f)), -0.33334, 0.33334, 0, 15),
-    Row("pow_exp2", _ratio(lambda r: mp.log(2) + r * mp.log(2) ** 2 / 2, lambda r: mp.expm1(r * mp.log(2)) / r), lambda r: abs(r) / 2**r, -0.5001, 0.5001, 0, 7),
+    Row(
+        "pow_log2",
+        _ratio(lambda f: _LOG2E * (1 - f / 2), lambda f: mp.log1p(f) * _LOG2E / f),
+        lambda f: abs(f / mp.log1p(f)),
+        -0.33334,
+        0.33334,
+        0,
+        15,
+    ),
+    Row(
+        "pow_exp2",
+        _ratio(lambda r: mp.log(2) + r * mp.log(2) ** 2 / 2, lambda r: mp.expm1(r * mp.log(2)) / r),
+        lambda r: abs(r) / 2**r,
+        -0.5001,
+        0.5001,
+        0,
+        7,
+    ),
     # 2 atanh(s) = 2 s + s z P(z) with z = s^2, for logarithms in double: s = f / (2 + f)
-    Row("atanh", _ratio(lambda z: mp.mpf(2) / 3 + 2 * z / 5, lambda z: (2 * mp.atanh(mp.sqrt(z)) / mp.sqrt(z) - 2) / z), lambda z: z, 0, 0.0401, 0, 8),
+    Row(
+        "atanh",
+        _ratio(lambda z: mp.mpf(2) / 3 + 2 * z / 5, lambda z: (2 * mp.atanh(mp.sqrt(z)) / mp.sqrt(z) - 2) / z),
+        lambda z: z,
+        0,
+        0.0401,
+        0,
+        8,
+    ),
     # sin(r) = r + r^3 P(r^2), cos(r) = 1 - r^2 / 2 + r^4 P(r^2)
     Row("sin", *_odd(mp.sin, -mp.mpf(1) / 6), 0, _QUARTER_PI**2, 3, 6),
-    Row("cos", _ratio(lambda z: mp.mpf(1) / 24, lambda z: (mp.cos(mp.sqrt(z)) - 1 + z / 2) / z**2), lambda z: z**2 / mp.cos(mp.sqrt(z)), 0, _QUARTER_PI**2, 3, 6),
+    Row(
+        "cos",
+        _ratio(lambda z: mp.mpf(1) / 24, lambda z: (mp.cos(mp.sqrt(z)) - 1 + z / 2) / z**2),
+        lambda z: z**2 / mp.cos(mp.sqrt(z)),
+        0,
+        _QUARTER_PI**2,
+        3,
+        6,
+    ),
     # tanh(x) = x + x^3 P(x^2) below 0.55
     Row("tanh", *_odd(mp.tanh, -mp.mpf(1) / 3), 0, 0.5501**2, 5, 0),
     # sinh(x) = x + x^3 P(x^2) below 1
@@ -72,7 +136,15 @@ ROWS = (
     # asin(x) = x + x^3 P(x^2) below 0.5
     Row("asin", *_odd(mp.asin, mp.mpf(1) / 6), 0, 0.25001, 5, 12),
     # erf(x) = x + x P(x^2) below 0.92, and 1 - exp(-x P(x)) from there to 4
-    Row("erf_low", lambda z: mp.erf(mp.sqrt(z)) / mp.sqrt(z) - 1 if z else 2 / mp.sqrt(mp.pi) - 1, lambda z: mp.sqrt(z) / mp.erf(mp.sqrt(z)) if z else mp.mpf(1), 0, 0.9201**2, 7, 0),
+    Row(
+        "erf_low",
+        lambda z: mp.erf(mp.sqrt(z)) / mp.sqrt(z) - 1 if z else 2 / mp.sqrt(mp.pi) - 1,
+        lambda z: mp.sqrt(z) / mp.erf(mp.sqrt(z)) if z else mp.mpf(1),
+        0,
+        0.9201**2,
+        7,
+        0,
+    ),
     Row("erf_high", lambda x: -mp.log(mp.erfc(x)) / x, lambda x: x * mp.erfc(x) / mp.erf(x), 0.9199, 4.0, 8, 0),
 )
 

@@ -11,7 +11,21 @@ from __future__ import annotations
 
 from tensorexpr.codegen.llvm import math_libm
 from tensorexpr.codegen.llvm.builder import Builder, Value, literal
-from tensorexpr.codegen.llvm.math_core import absolute, add, at_least, at_most, div, fma, mul, nearest, neg, polynomial, power_of_two, sub, width
+from tensorexpr.codegen.llvm.math_core import (
+    absolute,
+    add,
+    at_least,
+    at_most,
+    div,
+    fma,
+    mul,
+    nearest,
+    neg,
+    polynomial,
+    power_of_two,
+    sub,
+    width,
+)
 
 _INFINITY = float("inf")
 _NAN = float("nan")

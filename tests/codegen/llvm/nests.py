@@ -59,15 +59,19 @@ def loop(index: str, stop: int | Expr, *body, start: int | Expr = 0, kind: str =
 def nest(parameters: Sequence[Buffer], writes: Sequence[Buffer], *kernels: Block, sizes: Sequence[str] = (), **more) -> LoopNest:
     """A nest of kernels, each given as its statements."""
     named = tuple(Kernel(f"k{n}", body) for n, body in enumerate(kernels))
-    return LoopNest("test", tuple(parameters), (), (), named, tuple(b.name for b in writes), tuple(sizes), ()) if not more else LoopNest(
-        "test",
-        tuple(parameters),
-        more.get("constants", ()),
-        more.get("workspace", ()),
-        named,
-        tuple(b.name for b in writes),
-        tuple(sizes),
-        more.get("checks", ()),
+    return (
+        LoopNest("test", tuple(parameters), (), (), named, tuple(b.name for b in writes), tuple(sizes), ())
+        if not more
+        else LoopNest(
+            "test",
+            tuple(parameters),
+            more.get("constants", ()),
+            more.get("workspace", ()),
+            named,
+            tuple(b.name for b in writes),
+            tuple(sizes),
+            more.get("checks", ()),
+        )
     )
 
 
@@ -125,11 +129,41 @@ def specials(dtype: DType, count: int, seed: int) -> np.ndarray:
         return generator.integers(0, 2, count).astype(bool)
     if dtype.is_integer:
         low, high = int(dtype.least), int(dtype.greatest)
-        special = [v for v in (0, 1, 2, 3, 7, 8, 15, 16, 31, 32, 33, 63, 64, 65, -1, -2, -3, -7, -64, low, low + 1, high, high - 1) if low <= v <= high]
+        special = [
+            v
+            for v in (0, 1, 2, 3, 7, 8, 15, 16, 31, 32, 33, 63, 64, 65, -1, -2, -3, -7, -64, low, low + 1, high, high - 1)
+            if low <= v <= high
+        ]
         chosen = [special[k] for k in generator.integers(0, len(special), count)]
         wide = generator.integers(low, high, count, dtype=dtype.numpy, endpoint=True)
         return np.where(generator.random(count) < 0.6, np.array(chosen, dtype.numpy), wide)
-    special = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 3.0, -3.0, 1e-3, 1e3, 1e5, 7e4, -7e4, np.inf, -np.inf, np.nan, 1e-7, 6e-8, 1e-40, 3e38, 1e300, 1e-310]
+    special = [
+        0.0,
+        -0.0,
+        1.0,
+        -1.0,
+        0.5,
+        -0.5,
+        1.5,
+        2.5,
+        -2.5,
+        3.0,
+        -3.0,
+        1e-3,
+        1e3,
+        1e5,
+        7e4,
+        -7e4,
+        np.inf,
+        -np.inf,
+        np.nan,
+        1e-7,
+        6e-8,
+        1e-40,
+        3e38,
+        1e300,
+        1e-310,
+    ]
     chosen = np.array([special[k] for k in generator.integers(0, len(special), count)])
     spread = generator.standard_normal(count) * 10.0 ** generator.integers(-4, 5, count)
     with np.errstate(all="ignore"):

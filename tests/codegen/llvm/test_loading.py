@@ -24,7 +24,9 @@ def _copy(kind: str, count: int = 64) -> LoopNest:
     return nest([x, y], [y], (loop("i", count, write(y, [Index("i")], apply("exp", read(x, Index("i")))), kind=kind),))
 
 
-@pytest.mark.parametrize("text", ["define i32 @f( {", "define i32 @f() {\nentry:\n  ret i64 0\n}", "define void @f() {\n  call void @g()\n  ret void\n}"])
+@pytest.mark.parametrize(
+    "text", ["define i32 @f( {", "define i32 @f() {\nentry:\n  ret i64 0\n}", "define void @f() {\n  call void @g()\n  ret void\n}"]
+)
 def test_invalid_text_is_an_internal_error(text: str) -> None:
     with pytest.raises(InternalError, match="llvm: expected valid IR, got "):
         load(text)

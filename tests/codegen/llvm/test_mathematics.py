@@ -104,7 +104,28 @@ def sample(dtype: DType, seed: int) -> np.ndarray:
 
 
 def specials() -> np.ndarray:
-    one_sided = [0.0, np.inf, np.nan, 1e-40, 1e-45, 1e-310, 5e-324, 0.5, 1.0, 2.0, 3.0, 3e38, 3.4e38, 1.7e308, 1e-20, 1e22, 88.7, 89.5, 709.8, 710.4]
+    one_sided = [
+        0.0,
+        np.inf,
+        np.nan,
+        1e-40,
+        1e-45,
+        1e-310,
+        5e-324,
+        0.5,
+        1.0,
+        2.0,
+        3.0,
+        3e38,
+        3.4e38,
+        1.7e308,
+        1e-20,
+        1e22,
+        88.7,
+        89.5,
+        709.8,
+        710.4,
+    ]
     return np.array([*one_sided, *(-v for v in one_sided)])
 
 

@@ -235,7 +235,9 @@ def test_local_buffers_of_a_lane_with_dynamic_indices() -> None:
 def test_names_that_are_not_identifiers() -> None:
     x, y = buffer("the input (α)", F, 4), buffer("x.1", F, 4)
     made = nest([x, y], [y], (loop("ω", 4, write(y, [Index("ω")], read(x, Index("ω")))),))
-    made = LoopNest("my op!", *[getattr(made, f) for f in ("parameters", "constants", "workspace")], (Kernel("k α", made.kernels[0].body),), made.writes)
+    made = LoopNest(
+        "my op!", *[getattr(made, f) for f in ("parameters", "constants", "workspace")], (Kernel("k α", made.kernels[0].body),), made.writes
+    )
     assert entry_name(made) == "te_my_op_"
     assert np.array_equal(run(made, {"the input (α)": arange(4)})["x.1"], arange(4))
 
