@@ -14,6 +14,9 @@ from pathlib import Path
 _PACKAGE_ROOT = Path(__file__).resolve().parent.parent
 _OWN_FOLDERS = tuple(str(_PACKAGE_ROOT / folder) + "/" for folder in ("tensorexpr", "autodiff", "codegen", "graph", "interop", "kernels"))
 
+_GENERATED = ("<string>", "<frozen ")
+"""Code without a source; what is typed at a prompt or in a notebook has one (`<stdin>`, `<ipython-input-3>`)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Location:
@@ -31,7 +34,7 @@ def user_location() -> Location | None:
     frame = sys._getframe(1)
     while frame is not None:
         file = frame.f_code.co_filename
-        if not file.startswith(_OWN_FOLDERS) and not file.startswith("<"):
+        if not file.startswith(_OWN_FOLDERS) and not file.startswith(_GENERATED):
             return Location(file, frame.f_lineno)
         frame = frame.f_back
     return None
