@@ -30,9 +30,8 @@ ALIGNMENT = 64
 
 def constant_shape(buffer: Buffer) -> tuple[int, ...] | None:
     """The shape of a buffer where it is all constants."""
-    if all(isinstance(extent, Const) for extent in buffer.shape):
-        return tuple(int(extent.value) for extent in buffer.shape)  # type: ignore[union-attr]
-    return None
+    extents = tuple(int(extent.value) for extent in buffer.shape if isinstance(extent, Const))
+    return extents if len(extents) == len(buffer.shape) else None
 
 
 def padded(bytes_: int) -> int:

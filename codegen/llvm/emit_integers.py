@@ -68,9 +68,8 @@ def _by_constant(b: Builder, dtype: DType, x: Value, divisor: int, modulo: bool)
     low, high = x.low, x.high
     if modulo and low is not None and high is not None and low >= 0 and high < divisor:
         return x
-    if modulo:
-        range_ = (0, divisor - 1)
-    else:
+    range_: tuple[int | None, int | None] = (0, divisor - 1)
+    if not modulo:
         range_ = (None if low is None else low // divisor, None if high is None else high // divisor)
     if modulo and x.lanes == 1 and x.multiple % divisor == 0:
         return literal(0, type_)
