@@ -146,8 +146,8 @@ _HEADER = object.__basicsize__
 _POINTER = ctypes.c_void_p
 
 
-def _address_by_field(array: np.ndarray) -> int | None:
-    return _POINTER.from_address(id(array) + _HEADER).value
+def _address_by_field(array: np.ndarray) -> int:
+    return _POINTER.from_address(id(array) + _HEADER).value  # type: ignore[return-value]
 
 
 def _address_by_attribute(array: np.ndarray) -> int:
@@ -265,8 +265,8 @@ class Arguments:
                 )
             sizes[source.name] = value // source.scale
         for position, (parameter, shape) in enumerate(zip(self.signature.inputs, shapes, strict=True)):
-            for axis, (extent, got) in enumerate(zip(parameter.shape, shape, strict=True)):
-                expected = extent_value(extent, sizes)
+            for axis, (expression, got) in enumerate(zip(parameter.shape, shape, strict=True)):
+                expected = extent_value(expression, sizes)
                 if expected != got:
                     raise self._extent_error(parameter, position, axis, expected, got, sizes)
         ordered = tuple(sizes[n] for n in self.signature.sizes)
@@ -354,7 +354,7 @@ def overlap(a: np.ndarray, b: np.ndarray) -> bool:
     if not np.may_share_memory(a, b):
         return False
     try:
-        return np.shares_memory(a, b, max_work=_OVERLAP_WORK)
+        return np.shares_memory(a, b, max_work=_OVERLAP_WORK)  # type: ignore[arg-type]
     except np.exceptions.TooHardError:
         return True
 

@@ -130,14 +130,15 @@ def _reads(definition: Definition, outer: tuple[Axis, ...]) -> Iterator[tuple[st
         for inner in definition.body:
             yield from _reads(inner, steps)
         return
-    axes, guards = (*outer, *definition.axes), ()
+    axes = (*outer, *definition.axes)
+    guards: tuple[Expr, ...] = ()
     values: tuple[Expr, ...] = (definition.value,)
     if isinstance(definition, Scatter):
         guards = tuple(conjuncts(definition.where))
         values = (*definition.indices, *(() if definition.where is None else (definition.where,)), definition.value)
     for value in values:
-        for access, inner, conditions in read_occurrences(value, axes, guards):
-            yield access.tensor, inner, conditions
+        for access, around, conditions in read_occurrences(value, axes, guards):
+            yield access.tensor, around, conditions
 
 
 def _count(axes: tuple[Axis, ...], guards: tuple[Expr, ...], sizes: dict[str, int]) -> int:

@@ -83,6 +83,7 @@ def _static_key(name: str, value: object) -> object:
     try:
         hash(value)
     except TypeError:
+        hint: str | None
         if isinstance(value, np.ndarray):
             hint = "arrays are tensor arguments: make the parameter positional"
         else:
@@ -190,9 +191,9 @@ class Op:
         result = self._checked(self.function(*trees, **static))
         if self._names_results and self.name.isidentifier():
             _name_results(self.name, result)
-        return result if self.rule is None else self._with_rule(result, trees, static)
+        return result if self.rule is None else self._with_rule(self.rule, result, trees, static)
 
-    def _with_rule(self, result: Any, trees: Sequence[Any], static: Mapping[str, Any]) -> Any:
+    def _with_rule(self, own: Callable[..., Any], result: Any, trees: Sequence[Any], static: Mapping[str, Any]) -> Any:
         """The results, each carrying the op's rule as its `unit`: `te.gradient` treats it as an override of that tensor."""
         inputs = tuple(leaves(trees))
         taken = {tensor.key for tensor in inputs}
@@ -203,7 +204,7 @@ class Op:
                 tensor = _identity(tensor)
             taken.add(tensor.key)
             outputs.append(tensor)
-        rule = _Rule(self, map_tree(lambda _: None, result), trees, outputs, static)
+        rule = _Rule(self, own, map_tree(lambda _: None, result), trees, outputs, static)
         for position, tensor in enumerate(outputs):
             tensor.unit = (inputs, functools.partial(rule.pull_back, position))
         return rebuild(result, iter(outputs))
@@ -392,9 +393,11 @@ def _rule_error(message: str) -> DifferentiationError:
 class _Rule:
     """An op's gradient rule applied to arguments: what `te.gradient` calls for each of the outputs."""
 
-    def __init__(self, op: Op, form: Any, trees: Sequence[Any], outputs: Sequence[Tensor], static: Mapping[str, Any]) -> None:
-        self.op, self.form, self.trees, self.outputs = op, form, trees, outputs
-        named = [p.name for p in inspect.signature(op.rule).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    def __init__(
+        self, op: Op, rule: Callable[..., Any], form: Any, trees: Sequence[Any], outputs: Sequence[Tensor], static: Mapping[str, Any]
+    ) -> None:
+        self.op, self.rule, self.form, self.trees, self.outputs = op, rule, form, trees, outputs
+        named = [p.name for p in inspect.signature(rule).parameters.values() if p.kind is p.KEYWORD_ONLY]
         self.static = {name: static[name] for name in named if name in static}
 
     def pull_back(self, position: int, output: Tensor, inputs: Sequence[Tensor], head: Tensor) -> list[Tensor | None]:
@@ -403,7 +406,7 @@ class _Rule:
         arguments = [rebuild(tree, given) for tree in self.trees]
         results = [output if k == position else other for k, other in enumerate(self.outputs)]
         heads = [head if k == position else _zeros(other) for k, other in enumerate(self.outputs)]
-        found = self.op.rule(rebuild(self.form, iter(results)), arguments, rebuild(self.form, iter(heads)), **self.static)
+        found = self.rule(rebuild(self.form, iter(results)), arguments, rebuild(self.form, iter(heads)), **self.static)
         return self._checked(found, arguments)
 
     def _checked(self, found: Any, arguments: Sequence[Any]) -> list[Tensor | None]:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from tensorexpr.autodiff import gradient
-from tensorexpr.autodiff import jvp as push_forward
+from tensorexpr.autodiff.gradient import gradient
+from tensorexpr.autodiff.jvp import jvp as push_forward
 from tensorexpr.errors import DifferentiationError, user_location
 from tensorexpr.language import Tensor
 from tensorexpr.op import Op, leaves, op
