@@ -82,20 +82,20 @@ def rewrite(expr: Expr, rules: RuleSet) -> Expr:
     """
     done: dict[Expr, Expr] = {}
 
-    def visit(node: Expr, steps: int) -> Expr:
+    def visit(node: Expr) -> Expr:
         found = done.get(node)
         if found is not None:
             return found
-        result = map_children(node, lambda child: visit(child, 0))
-        following = rules.step(result)
-        if following is not None:
-            if steps == MOST_STEPS:
-                raise endless(result, following)
-            result = visit(following, steps + 1)
-        done[node] = result
-        return result
+        result: Expr | None = node
+        for _ in range(MOST_STEPS):
+            before = map_children(result, visit)  # type: ignore[arg-type]
+            result = rules.step(before)
+            if result is None:
+                done[node] = before
+                return before
+        raise endless(before, result)  # type: ignore[arg-type]
 
-    return visit(expr, 0)
+    return visit(expr)
 
 
 def endless(before: Expr, after: Expr) -> InternalError:

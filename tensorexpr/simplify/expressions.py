@@ -208,25 +208,23 @@ class Simplifier:
     def _extremum(self, expr: Expr, context: Context) -> Expr:
         """minimum(a, b) -> a where a <= b is known here; operands of nested minima are compared with each other"""
         assert isinstance(expr, Apply)
-        operands = list(_operands(expr, expr.op.name))
+        given = list(_operands(expr, expr.op.name))
+        operands = list(dict.fromkeys(given))
         kept: list[Expr] = []
         for at, one in enumerate(operands):
             others = kept + operands[at + 1 :]
-            if not any(self._at_most(other, one, expr.op.name, context, at_last=other in kept) for other in others):
+            if not any(self._makes_superfluous(other, one, expr.op.name, context) for other in others):
                 kept.append(one)
-        if len(kept) == len(operands):
+        if len(kept) == len(given):
             return self._by_rules(expr, context)
         result = kept[0]
         for one in kept[1:]:
             result = Apply(expr.op, (result, one))
         return result
 
-    def _at_most(self, one: Expr, other: Expr, name: str, context: Context, at_last: bool) -> bool:
-        """Whether `one` makes `other` superfluous in a minimum (maximum); of two equal operands the first stays."""
-        order = ("le" if at_last else "lt") if name == "minimum" else ("ge" if at_last else "gt")
-        if at_last and one == other:
-            return True
-        found = self.arithmetic.constraints(apply(order, one, other))
+    def _makes_superfluous(self, one: Expr, other: Expr, name: str, context: Context) -> bool:
+        """Whether a minimum (maximum) of both is `one`."""
+        found = self.arithmetic.constraints(apply("le" if name == "minimum" else "ge", one, other))
         return found is not None and all(context.implies(c) for c in found)
 
     def _abs(self, expr: Expr, context: Context) -> Expr:
