@@ -62,7 +62,7 @@ class Scope:
 
     def knows(self, loop: str) -> bool:
         """Whether the position of a loop is settled: open, or part of a loop that is fixed."""
-        return any(name in self.values for name in self.stage.ancestry(loop))
+        return self._fixed(loop) is not None
 
     def with_values(self, **values: Expr) -> Scope:
         return replace(self, values={**self.values, **values})
@@ -88,6 +88,22 @@ class Scope:
                 if loop == relation.outer:
                     return floordiv(fused, width) if width else apply("floordiv", fused, inner)
                 return sub(fused, mul(floordiv(fused, width), inner)) if width else apply("mod", fused, inner)
+        return self._fixed(loop)
+
+    def _fixed(self, loop: str) -> Expr | None:
+        """The position of a loop that came from one whose position is fixed (in the rest of a split)."""
+        if loop in self.values:
+            return self.values[loop]
+        relation = self.stage.parents().get(loop)
+        if isinstance(relation, Split):
+            whole = self._fixed(relation.parent)
+            if whole is None:
+                return None
+            block = floordiv(whole, relation.factor)
+            return block if loop == relation.outer else sub(whole, mul(block, const(relation.factor)))
+        if isinstance(relation, Fuse):
+            outer, inner, width = self._fixed(relation.outer), self._fixed(relation.inner), self.extent(relation.inner)
+            return None if outer is None or inner is None or width is None else add(mul(outer, width), inner)
         return None
 
     def _joined(self, split: Split) -> Expr | None:

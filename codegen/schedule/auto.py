@@ -1,12 +1,229 @@
-"""The default schedule."""
+"""The default schedule, from an analysis of the program alone: no measuring, no list of kernels.
+
+First definitions are written into their reader where nothing is computed twice by it. Then those that share the outer
+loops of their reader are computed in them, so that a row of a softmax or a norm stays near. Then every definition gets
+vectors and tiles (`auto_loops`), and last the outermost loops run on all cores where there is enough to do.
+"""
 
 from __future__ import annotations
 
+from tensorexpr.codegen.schedule.auto_loops import plan
 from tensorexpr.codegen.schedule.schedule import Schedule, schedule
+from tensorexpr.codegen.schedule.state import State, definition_named
+from tensorexpr.codegen.schedule.work import has_reduction, length, total_work
 from tensorexpr.codegen.target import Target
-from tensorexpr.ir import Program
+from tensorexpr.errors import ScheduleError
+from tensorexpr.ir import Access, Define, Definition, Expr, Index, Program, Reduce, Scan
+from tensorexpr.simplify.inline import cheap_names
+from tensorexpr.traversal import expressions, read_occurrences, reads, walk
+
+PARALLEL_WORK = 20_000
+"""Operations below which waking other cores costs more than it saves."""
+CHUNKS_PER_CORE = 4
 
 
 def autoschedule(program: Program, target: Target | None = None) -> Schedule:
-    """The default schedule."""
-    return schedule(program, target)
+    """The schedule that `build` uses by default."""
+    s = schedule(program, target)
+    _inline(s)
+    _share_loops(s)
+    shapes = shapes_of(s.state.program)
+    for name in s.stages:
+        if isinstance(definition_named(s.state.program, name), Define):
+            plan(s, name, shapes)
+    for name in s.stages:
+        _parallelize(s, name)
+    return s
+
+
+def shapes_of(program: Program) -> dict[str, tuple[Expr, ...]]:
+    """The shape of every tensor, those inside scans included."""
+    shapes = {name: type_.shape for name, type_ in program.types.items()}
+    todo: list[Definition] = list(program.definitions)
+    while todo:
+        definition = todo.pop()
+        if isinstance(definition, Scan):
+            todo.extend(definition.body)
+            shapes.update((name, type_.shape) for name, type_ in definition.states)
+            shapes.update((name, type_.shape) for d in definition.body for name, type_ in d.results)
+    return shapes
+
+
+# --------------------------------------------------------------------------------------------------------- inlining
+
+
+def _inline(s: Schedule) -> None:
+    program = s.state.program
+    chosen = [n for n in cheap_names(program) if not s.state.stage(n).parts.unproved]
+    chosen += [n for n in _epilogues(program, s.state) if n not in chosen]
+    if chosen:
+        s.inline(*chosen)
+
+
+def _epilogues(program: Program, state: State) -> list[str]:
+    """Definitions with reductions that one other definition reads, element by element: it becomes what is done with the result."""
+    readers: dict[str, list[Definition]] = {}
+    for definition in program.definitions:
+        for name in reads(definition):
+            readers.setdefault(name, []).append(definition)
+    chosen = []
+    for definition in program.definitions:
+        if not isinstance(definition, Define) or definition.name in program.outputs or not has_reduction(definition.value):
+            continue
+        if state.stage(definition.name).parts.unproved:
+            continue
+        found = readers.get(definition.name, [])
+        if len(found) == 1 and isinstance(found[0], Define) and _reads_elementwise(found[0], definition):
+            chosen.append(definition.name)
+    return chosen
+
+
+def _reads_elementwise(reader: Define, source: Define) -> bool:
+    """Whether the reader asks for each element of the source once, outside of reductions, always at the same indices."""
+    inside = {a.tensor for n in walk(reader.value) if isinstance(n, Reduce) for a in walk(n) if isinstance(a, Access)}
+    if source.name in inside:
+        return False
+    places = {access.indices for access, _, _ in read_occurrences(reader.value, ()) if access.tensor == source.name}
+    if len(places) != 1:
+        return False
+    (indices,) = places
+    names = [i.name for i in indices if isinstance(i, Index)]
+    extents = {a.index: a.stop for a in reader.axes}
+    return (
+        len(names) == len(indices)
+        and sorted(names) == sorted(extents)
+        and all(extents[n] == a.stop for n, a in zip(names, source.axes, strict=True))
+    )
+
+
+# ------------------------------------------------------------------------------------------------- sharing of loops
+
+
+def _share_loops(s: Schedule) -> None:
+    """Computes definitions in the outer loops of their reader where both run over the same leading axes and neither is a
+    contraction, which needs tiles over these axes."""
+    program = s.state.program
+    table = {d.name: d for d in program.definitions if isinstance(d, Define)}
+    fixed = _scan_reads(program)
+    for reader in reversed(program.definitions):
+        if not isinstance(reader, Define) or s.state.stage(reader.name).place is not None or is_contraction(s.state, reader.name):
+            continue
+        todo = [n for n in reversed(reads(reader)) if n in table]
+        seen: set[str] = set()
+        while todo:
+            name = todo.pop(0)
+            if name in seen or name in fixed:
+                continue
+            seen.add(name)
+            if s.state.stage(name).place is None and not is_contraction(s.state, name) and _share(s, table, reader, name):
+                todo.extend(n for n in reversed(reads(table[name])) if n in table)
+
+
+def _scan_reads(program: Program) -> set[str]:
+    return {n for d in program.definitions if isinstance(d, Scan) for n in reads(d)}
+
+
+def is_contraction(state: State, name: str) -> bool:
+    """Whether a definition sums products over axes along which some operand repeats, so that tiles pay."""
+    parts = state.stage(name).parts
+    for group in parts.groups:
+        for member in group.members:
+            for value in member.values:
+                for access, _, _ in read_occurrences(value, ()):
+                    used = {n.name for i in access.indices for n in walk(i) if isinstance(n, Index)}
+                    long = [a for a in parts.axes if a.index in group.depends and a.index not in used and length(a) > 1]
+                    if long and used & set(group.indices):
+                        return True
+    return False
+
+
+def _share(s: Schedule, table: dict[str, Define], reader: Define, name: str) -> bool:
+    source = table[name]
+    stage = s.state.stage(reader.name)
+    depth = 0
+    group = {reader.name, *(m.name for m in s.state.stages if m.place is not None and m.place.stage == reader.name)}
+    while depth < min(len(source.axes), len(reader.axes)):
+        axis = reader.axes[depth]
+        same = source.axes[depth].stop == axis.stop
+        if not same or stage.order[: depth + 1] != tuple(a.index for a in reader.axes[: depth + 1]):
+            break
+        if not all(_leading_axis(table[other], access, depth) for other in group for access in _reads_of(table[other], name)):
+            break
+        depth += 1
+    if depth == 0 or not _worth_sharing(s, reader, depth):
+        return False
+    if depth == len(reader.axes) and len(source.axes) == depth and len(reader.axes) > 1:
+        depth -= 1  # the innermost loop stays free for vectors
+    before = s.state
+    try:
+        s[name].compute_at(reader.name, reader.axes[depth - 1].index)
+    except ScheduleError:
+        s.state = before
+        return False
+    return True
+
+
+def _reads_of(definition: Define, name: str) -> list[Access]:
+    return [a for e in expressions(definition) for a, _, _ in read_occurrences(e, ()) if a.tensor == name]
+
+
+def _leading_axis(reader: Define, access: Access, depth: int) -> bool:
+    """Whether a read in a definition asks for the element of its own axis number `depth` there."""
+    index = access.indices[depth]
+    return isinstance(index, Index) and depth < len(reader.axes) and index.name == reader.axes[depth].index
+
+
+def _worth_sharing(s: Schedule, reader: Define, depth: int) -> bool:
+    outer = 1
+    for axis in reader.axes[:depth]:
+        outer *= length(axis)
+    return outer >= 2 * s.target.cores or total_work(s.state.stage(reader.name).parts) < PARALLEL_WORK
+
+
+# ---------------------------------------------------------------------------------------------------------- parallel
+
+
+def _parallelize(s: Schedule, name: str) -> None:
+    stage = s.state.stage(name)
+    if stage.scan is not None or stage.place is not None or s.target.cores < 2:
+        return
+    members = [m for m in s.state.stages if m.place is not None and m.place.stage == name]
+    work = sum(total_work(m.parts) for m in (stage, *members))
+    if work < PARALLEL_WORK:
+        return
+    definition = definition_named(s.state.program, name)
+    free = [x for x in stage.order if stage.group_of(x) is None and stage.kind(x) == "serial"]
+    if not free:
+        return
+    before = s.state
+    try:
+        loop = free[0]
+        if isinstance(definition, Define) and not members:
+            loop = _fused_outer(s, name, free)
+        s[name].parallel(loop)
+    except ScheduleError:
+        s.state = before
+        try:
+            s[name].parallel(free[0])
+        except ScheduleError:
+            s.state = before
+
+
+def _fused_outer(s: Schedule, name: str, free: list[str]) -> str:
+    """The outermost loop, together with those inside it while its iterations are too few for all cores."""
+    loop, rest = free[0], free[1:]
+    while rest:
+        stage = s.state.stage(name)
+        extent = stage.extent(loop)
+        at = stage.order.index(loop)
+        if extent is None or extent >= CHUNKS_PER_CORE * s.target.cores or stage.order[at + 1 : at + 2] != (rest[0],):
+            return loop
+        before = s.state
+        try:
+            loop = s[name].fuse(loop, rest[0])
+        except ScheduleError:
+            s.state = before
+            return loop
+        rest = rest[1:]
+    return loop
+

@@ -57,8 +57,16 @@ def divides(stage: Stage, split: Split) -> bool:
     return extent is not None and extent % split.factor == 0
 
 
+def runs_whole(stage: Stage, split: Split) -> bool:
+    """Whether a split certainly runs in one form, all blocks alike."""
+    if divides(stage, split) or split.tail == "guard":
+        return True
+    extent = stage.extent(split.parent)
+    return split.tail == "shift" and extent is not None and extent >= split.factor
+
+
 def _check_split(stage: Stage, split: Split, position: dict[str, int]) -> None:
-    if divides(stage, split):
+    if runs_whole(stage, split):
         return
     outer, inner = stage.loops_of(split.outer), stage.loops_of(split.inner)
     if outer and inner and max(position[x] for x in outer) > min(position[x] for x in inner):

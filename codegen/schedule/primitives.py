@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tensorexpr.codegen.schedule.legality import check_stage, divides, refuse
+from tensorexpr.codegen.schedule.legality import check_stage, refuse, runs_whole
 from tensorexpr.codegen.schedule.placement import check_placement, group_members
-from tensorexpr.codegen.schedule.state import SERIAL, TAILS, Fuse, Place, Split, Stage, State, definition_named, plain_order, plain_stages
+from tensorexpr.codegen.schedule.state import SERIAL, TAILS, Fuse, Place, Split, Stage, State, all_definitions, definition_named, plain_order, plain_stages
 from tensorexpr.errors import DefinitionError, ScheduleError
 from tensorexpr.ir import Define
 from tensorexpr.simplify.inline import inline_definitions
@@ -66,7 +66,7 @@ def fuse(state: State, name: str, outer: str, inner: str) -> tuple[State, str]:
         if stage.kind(loop) != SERIAL:
             raise refuse(stage, f"expected serial loops to fuse, got {loop}, which is to {stage.kind(loop)}", loop)
         for relation in stage.relations:
-            if isinstance(relation, Split) and {relation.outer, relation.inner} & set(stage.ancestry(loop)) and not divides(stage, relation):
+            if isinstance(relation, Split) and {relation.outer, relation.inner} & set(stage.ancestry(loop)) and not runs_whole(stage, relation):
                 raise refuse(stage, f"expected loops without a rest to fuse, got {loop} of a split of {relation.parent} by {relation.factor}", loop)
     depends = {n for a in stage.axes_of(inner) for e in (stage.axis(a).start, stage.axis(a).stop) for n in free_names(e)}
     if depends & set(stage.axes_of(outer)):
@@ -109,30 +109,31 @@ def compute_at(state: State, name: str, consumer: str, loop: str) -> State:
     return _checked(state, replace(stage, place=Place(consumer, loop)))
 
 
-def inline(state: State, name: str) -> State:
+def inline(state: State, names: tuple[str, ...]) -> State:
     """rewrite: P[i] = e; C = ... P[f] ... --> C = ... e[i := f] ...: P is computed where it is read, and never stored."""
-    stage = state.stage(name)
-    if name in state.program.outputs:
-        raise refuse(stage, f"expected a definition between others to inline, got the output {name}")
-    if stage.scan is not None:
-        raise refuse(stage, f"expected a definition outside of scans to inline, got {name}")
-    if stage.place is not None or group_members(state, name):
-        raise refuse(stage, f"expected a definition that shares no loops to inline, got {name}", hint="inline first")
+    for name in names:
+        stage = state.stage(name)
+        if name in state.program.outputs:
+            raise refuse(stage, f"expected a definition between others to inline, got the output {name}")
+        if stage.scan is not None:
+            raise refuse(stage, f"expected a definition outside of scans to inline, got {name}")
+        if stage.place is not None or group_members(state, name):
+            raise refuse(stage, f"expected a definition that shares no loops to inline, got {name}", hint="inline first")
     try:
-        program = inline_definitions(state.program, [name])
+        program = inline_definitions(state.program, names)
     except DefinitionError as error:
-        raise refuse(stage, f"{error.message} to inline {name}") from error
+        raise ScheduleError(error.message, term=f"inline {', '.join(names)}", at=error.at) from error
     old = {s.name: s for s in state.stages}
-    stages = []
-    for fresh in plain_stages(program):
-        known = old[fresh.name]
-        if known.parts == fresh.parts:
-            stages.append(known)
-            continue
+    before = {d.results[0][0]: d for d in all_definitions(state.program)}
+    after = {d.results[0][0]: d for d in all_definitions(program)}
+    changed = frozenset(n for n, d in after.items() if before[n] is not d)
+    for name in changed & set(old):
+        known = old[name]
         if known.relations or known.kinds or known.place or known.order != plain_order(known.parts):
-            raise refuse(known, f"expected a plain loop order of {known.name}, which reads {name}, got one that was changed", hint="inline first")
-        stages.append(fresh)
-    return replace(state, program=program, stages=tuple(stages), inlined=(*state.inlined, name))
+            raise refuse(known, f"expected plain loops of {name}, which reads what is inlined, got changed ones", hint="inline first")
+    fresh = {s.name: s for s in plain_stages(program, changed)}
+    stages = tuple(fresh.get(s.name, s) for s in state.stages if s.name in after)
+    return replace(state, program=program, stages=stages, inlined=(*state.inlined, *names))
 
 
 def _checked(state: State, stage: Stage) -> State:

@@ -52,6 +52,11 @@ class Schedule:
         self.state.stage(name)
         return StageHandle(self, name)
 
+    def inline(self, *definitions: str) -> None:
+        """Computes definitions where they are read and stores them nowhere. Their own stages go away."""
+        state = primitives.inline(self.state, definitions)
+        self.state = replace(state, calls=(*state.calls, f"s.inline({', '.join(map(repr, definitions))})"))
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Schedule) and self.state == other.state
 
@@ -135,7 +140,7 @@ class StageHandle:
 
     def inline(self) -> None:
         """Computes the definition where it is read, and stores it nowhere. Its own stage goes away."""
-        self._apply("inline", primitives.inline(self._schedule.state, self.name))
+        self._schedule.inline(self.name)
 
     def compute_at(self, consumer: object, axis: str) -> None:
         """Computes the definition in a loop of another that reads it, once per iteration, at the elements read there."""

@@ -175,14 +175,18 @@ def live_definitions(program: Program) -> tuple[Definition, ...]:
     return tuple(reversed(kept))
 
 
-def plain_stages(program: Program) -> tuple[Stage, ...]:
-    """The stages of all definitions, bodies of scans included."""
+def plain_stages(program: Program, only: frozenset[str] | None = None) -> tuple[Stage, ...]:
+    """The stages of all definitions, bodies of scans included; or of those named."""
     shapes = {name: type_.shape for name, type_ in program.types.items()}
-    return tuple(_stages(program.definitions, shapes, (), None))
+    return tuple(_stages(program.definitions, shapes, (), None, only))
 
 
 def _stages(
-    definitions: Iterable[Definition], shapes: dict[str, tuple[Expr, ...]], outer: tuple[Axis, ...], scan: str | None
+    definitions: Iterable[Definition],
+    shapes: dict[str, tuple[Expr, ...]],
+    outer: tuple[Axis, ...],
+    scan: str | None,
+    only: frozenset[str] | None,
 ) -> Iterable[Stage]:
     for definition in definitions:
         if isinstance(definition, Scan):
@@ -190,10 +194,20 @@ def _stages(
             inner.update((name, type_.shape) for name, type_ in definition.states)
             inner.update((name, type_.shape) for d in definition.body for name, type_ in d.results)
             steps = (*outer, Axis(definition.step, const(0), definition.length))
-            yield from _stages(definition.body, inner, steps, definition.names[0])
-        else:
+            yield from _stages(definition.body, inner, steps, definition.names[0], only)
+        elif only is None or definition.name in only:
             parts = take_apart(definition, shapes, outer)
             yield Stage(definition.name, parts, plain_order(parts), scan=scan)
+
+
+def all_definitions(program: Program) -> Iterable[Definition]:
+    """Every definition, those in bodies of scans included."""
+    todo: list[Definition] = list(reversed(program.definitions))
+    while todo:
+        definition = todo.pop()
+        yield definition
+        if isinstance(definition, Scan):
+            todo.extend(reversed(definition.body))
 
 
 def plain_order(parts: Parts) -> tuple[str, ...]:
@@ -249,11 +263,7 @@ def needed_groups(parts: Parts, *exprs: Expr) -> tuple[int, ...]:
 
 def definition_named(program: Program, name: str) -> Define | Scatter:
     """The definition of a stage, also inside the body of a scan."""
-    todo: list[Definition] = list(program.definitions)
-    while todo:
-        definition = todo.pop()
-        if isinstance(definition, Scan):
-            todo.extend(definition.body)
-        elif definition.name == name:
+    for definition in all_definitions(program):
+        if not isinstance(definition, Scan) and definition.name == name:
             return definition
     raise ScheduleError(f"expected a definition of the program, got {name!r}")

@@ -1,0 +1,264 @@
+"""The loops of one definition, chosen from strides and reuse: which axis runs in vector lanes, which rows make a tile.
+
+Every access is looked at along every axis: broadcast (stride 0) costs nothing, consecutive elements cost a load per
+vector, anything else a gather. The vector axis is the one that costs least: a data axis, whose lanes are elements of the
+result, or the axis of a reduction, whose lanes are accumulators. Where some access does not depend on a data axis, rows of
+that axis share what it loads: they make a tile of accumulators in registers, as many as fit. There is no list of
+kernels: matmul and convolution, their gradients and a row of a softmax come out of the same few rules.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tensorexpr.codegen.schedule.legality import is_ordered
+from tensorexpr.codegen.schedule.reductions import Parts
+from tensorexpr.codegen.schedule.schedule import Schedule, StageHandle
+from tensorexpr.codegen.schedule.state import Stage
+from tensorexpr.codegen.schedule.strides import reach, reaches
+from tensorexpr.codegen.schedule.work import group_work, length, operations
+from tensorexpr.codegen.target import Target
+from tensorexpr.dtypes import DType, accumulator
+from tensorexpr.errors import ScheduleError
+from tensorexpr.ir import Access, Axis, Const, Expr, Index
+from tensorexpr.traversal import free_names, walk
+
+GATHER = 8
+"""What a load of elements that are not consecutive costs, in loads of a vector."""
+MOST_ROWS = 12
+WIDEST_LANES = 4
+"""Vectors that one vectorized loop has at most, so that their latencies overlap."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """What the planner decided: the vector axis with its lanes (of a reduction or not), and rows per axis."""
+
+    vector: str | None
+    lanes: int
+    rows: tuple[tuple[str, int], ...] = ()
+
+
+def plan(schedule: Schedule, name: str, shapes: dict[str, tuple[Expr, ...]]) -> None:
+    """Gives a definition its vector axis and its tile; what turns out to be illegal is tried with less."""
+    for tile in _Planner(schedule, name, shapes).tiles():
+        before = schedule.state
+        try:
+            _apply(schedule[name], tile)
+            return
+        except ScheduleError:
+            schedule.state = before
+
+
+def _apply(handle: StageHandle, tile: Tile) -> None:
+    """Splits the axes of the tile, puts its loops innermost, rows unrolled around the vector."""
+    stage = handle._stage
+    inner: list[str] = []
+    in_tile = [*tile.rows, *([] if tile.vector is None else [(tile.vector, tile.lanes)])]
+    for axis, count in in_tile:
+        extent = stage.extent(axis)
+        if extent == count:
+            inner.append(axis)
+            continue
+        is_data = stage.group_of(axis) is None
+        outer_and_inner = handle.split(axis, count, "shift" if is_data and (extent is None or extent >= count) else "peel")
+        inner.append(outer_and_inner[1])
+    rest = [x for x in handle.loops if x not in inner]
+    handle.reorder(*rest, *inner)
+    for (axis, _), loop in zip(in_tile, inner, strict=True):
+        if axis == tile.vector:
+            handle.vectorize(loop)
+        else:
+            handle.unroll(loop)
+
+
+class _Planner:
+    def __init__(self, schedule: Schedule, name: str, shapes: dict[str, tuple[Expr, ...]]) -> None:
+        self.stage: Stage = schedule.state.stage(name)
+        self.parts: Parts = self.stage.parts
+        self.target: Target = schedule.target
+        self.shapes = shapes
+        (value,) = self.parts.values
+        self.store = reach(Access(name, tuple(Index(a.index) for a in self.parts.axes), value.dtype), shapes[name])
+        self.data = [a for a in self.parts.axes if length(a) > 1]
+        top = [g for g in self.parts.groups if g.scope is None]
+        self.main = max(top, key=lambda g: group_work(self.parts, g), default=None)
+        exprs = (value,) if self.main is None else tuple(v for m in self.main.members for v in m.values)
+        self.reads = reaches(exprs, shapes)
+        self.lane_count = self._lane_count(exprs)
+
+    def _lane_count(self, exprs: tuple[Expr, ...]) -> int:
+        types: list[DType] = [n.dtype for e in exprs for n in walk(e) if isinstance(n, Access) and not n.dtype.is_bool]
+        types += [accumulator(v.dtype) for v in exprs]
+        return min((self.target.lanes(accumulator(t)) for t in types), default=1)
+
+    def tiles(self) -> list[Tile]:
+        """Tiles to try, best first."""
+        found: list[Tile] = []
+        vector = self._vector_axis()
+        if vector is None:
+            return found
+        if self._is_reduction(vector):
+            found += self._lane_tiles(vector)
+        else:
+            found += self._column_tiles(vector)
+        return found
+
+    def _is_reduction(self, axis: str) -> bool:
+        return all(a.index != axis for a in self.parts.axes)
+
+    # --------------------------------------------------------------------------------------------------- vector axis
+
+    def _vector_axis(self) -> str | None:
+        best: tuple[float, str] | None = None
+        unproved = {n for access, axis in self.parts.unproved for n in free_names(access.indices[axis])}
+        for axis in self.data:
+            if axis.index in unproved or length(axis) < 2:
+                continue
+            cost = self._loads(axis) + self._store_cost(axis)
+            cost *= self._waste(axis)
+            if best is None or cost < best[0]:
+                best = cost, axis.index
+        if self.main is not None and not is_ordered(self.main) and not any(g.scope is not None for g in self.parts.groups):
+            axis = self.main.axes[-1]
+            for axis in self.main.axes:
+                if axis.index in unproved or length(axis) < self.lane_count:
+                    continue
+                rounds = max(1.0, length(axis) / self.lane_count)
+                others = 1.0
+                for a in self.main.axes:
+                    others *= 1 if a is axis else length(a)
+                cost = (self._loads(axis) + 3.0 * self.lane_count / (rounds * others) + 0.25) * self._waste(axis)
+                if best is None or cost < best[0]:
+                    best = cost, axis.index
+        return None if best is None else best[1]
+
+    def _loads(self, axis: Axis) -> float:
+        return sum(_load_cost(r.stride(axis.index)) for r in self.reads)
+
+    def _store_cost(self, axis: Axis) -> float:
+        stride = self.store.stride(axis.index)
+        once = 1.0 if stride == 1 else float(GATHER)
+        if self.main is None:
+            return once
+        visits = 1
+        for a in self.main.axes:
+            visits *= length(a)
+        return once / max(1, visits)
+
+    def _waste(self, axis: Axis) -> float:
+        """How many lanes are computed per lane that counts."""
+        extent, lanes = length(axis), self.lane_count
+        blocks = -(-extent // lanes)
+        return blocks * lanes / max(1, extent)
+
+    # --------------------------------------------------------------------------------------------------------- tiles
+
+    def _column_tiles(self, vector: str) -> list[Tile]:
+        """Lanes along a data axis; rows of another one where some load does not depend on it."""
+        axis = next(a for a in self.parts.axes if a.index == vector)
+        extent = _constant_length(axis)
+        found: list[Tile] = []
+        if self.main is not None and vector in self.main.depends:
+            best: tuple[float, Tile] | None = None
+            for row in self._row_axes(vector):
+                count = length(row)
+                for rows in range(1, min(MOST_ROWS, count) + 1):
+                    for vectors in range(1, WIDEST_LANES + 1):
+                        lanes = vectors * self.lane_count
+                        if extent is not None and lanes > max(self.lane_count, -(-extent // self.lane_count) * self.lane_count):
+                            continue
+                        if rows * vectors + vectors + 1 > self.target.registers:
+                            continue
+                        cost = self._tile_cost(vector, lanes, ((row.index, rows),))
+                        cost *= _rounded(length(axis), lanes) * _rounded(count, rows)
+                        if best is None or cost < best[0] - 1e-9:
+                            best = cost, Tile(vector, self._fitted(extent, lanes), ((row.index, rows),) if rows > 1 else ())
+            if best is not None:
+                found.append(best[1])
+            lanes = self._wide(extent)
+            found.append(Tile(vector, self._fitted(extent, lanes)))
+        found.append(Tile(vector, self._fitted(extent, self.lane_count)))
+        return found
+
+    def _lane_tiles(self, vector: str) -> list[Tile]:
+        """Lanes along a reduction; rows of one or two data axes."""
+        assert self.main is not None
+        axis = next(a for a in self.main.axes if a.index == vector)
+        extent = _constant_length(axis)
+        rows = [a for a in self.data if a.index in self.main.depends and any(not r.stride(a.index) for r in self.reads)]
+        best: tuple[float, Tile] | None = None
+        for i, first in enumerate(rows):
+            for second in rows[i + 1 :] or [first]:
+                for m in range(1, min(6, length(first)) + 1):
+                    for n in range(1, (min(6, length(second)) if second is not first else 1) + 1):
+                        if m * n + min(m, n) + 1 > self.target.registers or m * n < 2:
+                            continue
+                        chosen = ((first.index, m), (second.index, n))[: 1 if second is first else 2]
+                        cost = self._tile_cost(vector, self.lane_count, chosen)
+                        cost *= _rounded(length(first), m) * (1 if second is first else _rounded(length(second), n))
+                        if best is None or cost < best[0] - 1e-9:
+                            best = cost, Tile(vector, self._fitted(extent, self.lane_count), tuple(c for c in chosen if c[1] > 1))
+        found = [] if best is None else [best[1]]
+        found.append(Tile(vector, self._fitted(extent, self._wide(extent))))
+        found.append(Tile(vector, self._fitted(extent, self.lane_count)))
+        return found
+
+    def _row_axes(self, vector: str) -> list[Axis]:
+        assert self.main is not None
+        depends = self.main.depends
+        rows = [a for a in self.data if a.index != vector and a.index in depends]
+        return [a for a in rows if any(not r.stride(a.index) for r in self.reads)]
+
+    def _tile_cost(self, vector: str, lanes: int, rows: tuple[tuple[str, int], ...]) -> float:
+        """Cost per useful vector operation: arithmetic, or loads where those are more."""
+        vectors = lanes / self.lane_count
+        work, loads = vectors, 0.0
+        for _, count in rows:
+            work *= count
+        for r in self.reads:
+            each = 1.0
+            for index, count in rows:
+                each *= count if r.stride(index) else 1
+            stride = r.stride(vector)
+            loads += each * (vectors * _load_cost(stride) if stride else 1.0)
+        arithmetic = max(1, sum(operations(v) for m in self.main.members for v in m.values) - 1) if self.main is not None else 1
+        # Few independent accumulators leave the pipelines of the multiplier idle: eight keep them busy.
+        depth = max(1.0, 8.0 / work)
+        return max(arithmetic * work * depth, loads) / work + 0.05 * loads / work
+
+    def _wide(self, extent: int | None) -> int:
+        return self.lane_count * WIDEST_LANES
+
+    def _fitted(self, extent: int | None, lanes: int) -> int:
+        """The lanes of a loop: the whole axis where it is shorter."""
+        if extent is None:
+            return lanes
+        if extent <= lanes and (extent <= self.lane_count or extent == lanes):
+            return extent
+        while lanes > extent:
+            lanes -= self.lane_count
+        return max(lanes, min(extent, self.lane_count))
+
+
+def _constant_length(axis: Axis) -> int | None:
+    if isinstance(axis.start, Const) and isinstance(axis.stop, Const):
+        return max(0, int(axis.stop.value) - int(axis.start.value))
+    return None
+
+
+def _load_cost(stride: int) -> float:
+    match abs(stride):
+        case 0:
+            return 0.0
+        case 1:
+            return 1.0
+        case 2:
+            return 2.5
+    return float(GATHER)
+
+
+def _rounded(extent: int, block: int) -> float:
+    """How much is computed per element that counts where the last block overlaps the one before."""
+    return -(-extent // block) * block / max(1, extent)
+
