@@ -180,7 +180,7 @@ def clip(x: Any, low: Any = None, high: Any = None) -> Scalar:
 
 
 def power(a: Any, b: Any) -> Scalar:
-    """a to the power b. An integer to a negative power keeps its integer part."""
+    """a to the power b. Of an integer with a negative power, known only as it runs, the integer part; a negative literal is refused."""
     return binary("pow", a, b)
 
 
