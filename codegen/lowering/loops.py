@@ -343,7 +343,7 @@ class Loops:
         else:
             update = Task(
                 needs=values,
-                finish=lambda s: self.taken_in(group, buffers, tile, s, position, lanes),
+                finish=lambda s: self.taken_in(group, buffers, tile, s, None if position is None else self.read(s.resolve(position)), lanes),
                 where=(*late, *group.where),
                 checks=self.checks_of(values),
             )
@@ -480,14 +480,13 @@ class Loops:
         buffers: tuple[tuple[Buffer, ...], ...],
         tile: tuple[str, ...],
         scope: Scope,
-        position: Expr | None,
+        place: Expr | None,
         lanes: Lanes | None = None,
     ) -> Block:
-        """The stores that take in the values of one point."""
+        """The stores that take in the values of one point, which has the number `place` where that is asked for."""
         at = scope.positions(tile)
         if lanes is not None and lanes.loop in scope.vectors:
             at, buffers = (*at, *scope.positions((lanes.loop,))), tuple((b,) for b in lanes.buffers)
-        place = None if position is None else self.read(scope.resolve(position))
         stores = []
         for member, made in zip(group.members, buffers, strict=False):
             old = tuple(Access(b.name, at, b.dtype) for b in made)
