@@ -39,40 +39,44 @@ def padded(bytes_: int) -> int:
     return -(-bytes_ // ALIGNMENT) * ALIGNMENT
 
 
+class Workspace:
+    """Where the buffers of a nest lie: `offsets` in bytes of those of constant shape, which take `fixed` bytes together.
+
+    The others follow behind in the order of the nest, each padded to the alignment.
+    """
+
+    def __init__(self, nest: LoopNest) -> None:
+        self.offsets: dict[str, int] = {}
+        self.fixed = 0
+        self.rest: list[Buffer] = []
+        lives = _lives(nest)
+        alive: list[tuple[int, int, int]] = []  # offset, end, last kernel
+        # In order of birth, so that only what is still alive can be in the way.
+        for buffer in sorted(nest.workspace, key=lambda buffer: lives.get(buffer.name, (0, 0))[0]):
+            shape = constant_shape(buffer)
+            if shape is None:
+                continue
+            first, last = lives.get(buffer.name, (0, -1))
+            alive = sorted(space for space in alive if space[2] >= first)
+            size = padded(prod(shape) * buffer.dtype.itemsize) if last >= first else 0
+            offset = 0
+            for start, end, _ in alive:
+                if start < offset + size and offset < end:
+                    offset = end
+            alive.append((offset, offset + size, last))
+            self.offsets[buffer.name] = offset
+            self.fixed = max(self.fixed, offset + size)
+        self.rest = [buffer for buffer in nest.workspace if buffer.name not in self.offsets]
+
+    def size(self, sizes: Mapping[str, int]) -> int:
+        """Bytes that a call with these sizes needs."""
+        lengths = (prod(_value(extent, sizes) for extent in buffer.shape) * buffer.dtype.itemsize for buffer in self.rest)
+        return self.fixed + sum(padded(length) for length in lengths)
+
+
 def workspace_size(nest: LoopNest, sizes: Mapping[str, int]) -> int:
     """Bytes of workspace that a call with these sizes needs."""
-    fixed, total = fixed_offsets(nest)
-    for buffer in nest.workspace:
-        if buffer.name not in fixed:
-            total += padded(prod(_value(extent, sizes) for extent in buffer.shape) * buffer.dtype.itemsize)
-    return total
-
-
-def fixed_offsets(nest: LoopNest) -> tuple[dict[str, int], int]:
-    """Byte offsets of the workspace buffers of constant shape, and the bytes that they take together.
-
-    The others follow behind in the order of `nest.workspace`, each padded to the alignment.
-    """
-    lives = _lives(nest)
-    offsets: dict[str, int] = {}
-    placed: list[tuple[int, int, int, int]] = []  # offset, end, first kernel, last kernel
-    total = 0
-    for buffer in nest.workspace:
-        shape = constant_shape(buffer)
-        if shape is None or buffer.name not in lives:
-            if shape is not None:
-                offsets[buffer.name] = 0
-            continue
-        first, last = lives[buffer.name]
-        size = padded(prod(shape) * buffer.dtype.itemsize)
-        offset = 0
-        for start, end, begin, final in sorted(placed):
-            if begin <= last and first <= final and start < offset + size and offset < end:
-                offset = end
-        placed.append((offset, offset + size, first, last))
-        offsets[buffer.name] = offset
-        total = max(total, offset + size)
-    return offsets, total
+    return Workspace(nest).size(sizes)
 
 
 def _lives(nest: LoopNest) -> dict[str, tuple[int, int]]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from tensorexpr.codegen.llvm.abi import ALIGNMENT, buffers_of, constant_shape, fixed_offsets
+from tensorexpr.codegen.llvm.abi import ALIGNMENT, Workspace, buffers_of, constant_shape
 from tensorexpr.codegen.llvm.builder import Builder, Module, Value, literal
 from tensorexpr.codegen.llvm.emit_memory import Binding
 from tensorexpr.codegen.llvm.emit_statements import Statements, expressions, statements
@@ -71,11 +71,13 @@ class _ModuleEmitter:
         self.machine = machine
         self.module = Module()
         self.arrays: dict[str, _Array] = {}
+        self.workspace = Workspace(nest)
         for buffer in (*nest.parameters, *nest.workspace):
             self.arrays[buffer.name] = self._array(buffer, nest)
         for constant in nest.constants:
             self.arrays[constant.name] = _Array(constant.name, constant.type.dtype, constant.type.shape, "constant", False)
         self.checked = any(isinstance(s, Check) for kernel in nest.kernels for s in statements(kernel.body))
+        self.positions = {name: position for position, name in enumerate(self.arrays)}
         self.ranges = 0
 
     @staticmethod
@@ -104,8 +106,7 @@ class _ModuleEmitter:
         return Value(f"%size.{self._plain(name)}", "i64", low=0, high=_SIZE_LIMIT)
 
     def _pointer(self, name: str) -> str:
-        position = list(self.arrays).index(name)
-        return f"%{self._plain(name)}.{position}"
+        return f"%{self._plain(name)}.{self.positions[name]}"
 
     def _arguments(self, names: tuple[str, ...]) -> list[str]:
         """The arguments of kernels and ranges, as they stand in a definition: arrays, sizes, error state."""
@@ -273,8 +274,8 @@ class _ModuleEmitter:
         self.module.functions.append(b.function(header))
 
     def _place_workspace(self, b: Builder, used: dict[str, None]) -> None:
-        fixed, total = fixed_offsets(self.nest)
-        offset = literal(total, "i64")
+        fixed = self.workspace.offsets
+        offset = literal(self.workspace.fixed, "i64")
         emitter = Statements(b, self.machine)
         for size in self.nest.sizes:
             emitter.sizes[size] = self._size_value(size)

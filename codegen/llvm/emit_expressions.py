@@ -15,7 +15,6 @@ from tensorexpr.codegen.llvm.emit_casts import cast, register_type
 from tensorexpr.codegen.llvm.emit_memory import Binding
 from tensorexpr.codegen.llvm.emit_ops import apply
 from tensorexpr.codegen.llvm.machine import Machine
-from tensorexpr.dtypes import DType
 from tensorexpr.errors import InternalError
 from tensorexpr.ir import Access, Apply, Cast, Const, Expr, Index, Size
 from tensorexpr.traversal import children
@@ -140,12 +139,3 @@ class Expressions:
             else:
                 values.append(self.expr(arm))
         return self.b.select(choice, *values)
-
-    def scalar(self, e: Expr) -> Value:
-        """The value of an expression that is the same in all lanes."""
-        return self.expr(e)
-
-
-def zero(dtype: DType) -> Value:
-    """The zero of a dtype in register form."""
-    return literal(0, register_type(dtype))

@@ -54,8 +54,31 @@ def _compare(b: Builder, name: str, dtype: DType, x: Value, y: Value) -> Value:
     known = _decide(name, x, y) if dtype is dtypes.int64 else None
     if known is not None:
         return literal(known, "i1")
+    if dtype is dtypes.int64:
+        lanes = _compare_lanes(b, name, x, y)
+        if lanes is not None:
+            return lanes
     signed, unsigned, floating = _PREDICATES[name]
     return b.compare(floating if dtype.is_float else signed if dtype.kind == "int" else unsigned, x, y)
+
+
+_MIRRORED = {"eq": "eq", "ne": "ne", "lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}
+
+
+def _compare_lanes(b: Builder, name: str, x: Value, y: Value) -> Value | None:
+    """A ramp of stride 1 or -1 against a scalar: lane numbers in 32 bits against one clamped distance (the mask of a tail)."""
+    if x.lanes == 1:
+        name, x, y = _MIRRORED[name], y, x
+    if abs(x.stride) != 1 or y.lanes != 1 or x.low is None or y.low is None:
+        return None
+    if x.stride == 1:
+        distance = b.sub(y, x.base)
+    else:
+        name, distance = _MIRRORED[name], b.sub(x.base, y)
+    # Both sides have known bounds, so the distance has not wrapped; beyond the lanes on either side it decides alike.
+    near = b.intrinsic("smin", b.intrinsic("smax", distance, -1), x.lanes)
+    numbers = Value(f"<{', '.join(f'i32 {lane}' for lane in range(x.lanes))}>", "i32", x.lanes)
+    return b.compare(_PREDICATES[name][0], numbers, b.convert("trunc", near, "i32"))
 
 
 def _decide(name: str, x: Value, y: Value) -> bool | None:

@@ -8,7 +8,7 @@ function over a range of its iterations, which the pool calls in chunks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import gcd
 
@@ -27,11 +27,11 @@ _COPIES = 4  # pieces of a vectorised loop that are copied out; beyond, a loop o
 
 
 class Statements(Expressions):
-    """Emits statements into one function. `parallel` is called for an outermost parallel loop; None runs it serially."""
+    """Emits statements into one function. `outline` emits a parallel loop from start to stop; without it such a loop is serial."""
 
     def __init__(self, builder: Builder, machine: Machine) -> None:
         super().__init__(builder, machine)
-        self.outline: object = None
+        self.outline: Callable[[Statements, For, Value, Value], None] | None = None
 
     def block(self, body: Block) -> None:
         for statement in body:
@@ -159,7 +159,7 @@ class Statements(Expressions):
         elif s.kind == "vectorize" and extent is not None and (self.lanes == 1 or extent == 1):
             self._vectorized(s, start, extent)
         elif s.kind == "parallel" and self.outline is not None and self.lanes == 1:
-            self.outline(self, s, start, stop)  # type: ignore[operator]
+            self.outline(self, s, start, stop)
         else:
             self.serial(s, start, stop)
 

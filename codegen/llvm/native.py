@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 
-from tensorexpr.codegen.llvm.abi import workspace_size
+from tensorexpr.codegen.llvm.abi import Workspace
 from tensorexpr.codegen.llvm.emit import emit, entry_name
 from tensorexpr.codegen.llvm.jit import NativeModule
 from tensorexpr.codegen.llvm.load import load, passes_for
@@ -24,6 +24,7 @@ class NativeFunction:
     def __init__(self, nest: LoopNest, module: NativeModule) -> None:
         self.nest = nest
         self.module = module
+        self._workspace = Workspace(nest)
         self.address = module.address(entry_name(nest))
         self._function = _SIGNATURE(self.address)
         self._constants = tuple(c.data if c.data.flags.c_contiguous else c.data.copy() for c in nest.constants)
@@ -34,7 +35,7 @@ class NativeFunction:
 
     def workspace_size(self, sizes: Sequence[int]) -> int:
         """Bytes of workspace, aligned to 64, that a call with these sizes (in the order of `nest.sizes`) needs."""
-        return workspace_size(self.nest, dict(zip(self.nest.sizes, sizes, strict=True)))
+        return self._workspace.size(dict(zip(self.nest.sizes, sizes, strict=True)))
 
     def __call__(self, pointers: Sequence[int], sizes: Sequence[int] = (), workspace: int = 0) -> tuple[int, int, int] | None:
         """Runs on one address per parameter, in order. None when all is well, else (check, index, extent) of the first failure."""

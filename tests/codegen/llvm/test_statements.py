@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from tensorexpr import dtypes
 from tensorexpr.codegen.llvm import compile_nest, emit, entry_name, host, workspace_size
 from tensorexpr.codegen.nest import Alloc, Check, CheckSite, If, Kernel, LoopNest
 from tensorexpr.ir import Cast, Const, Constant, Index, Size, apply, const
+from tensorexpr.ops import OPS
 from tests.codegen.llvm.nests import buffer, loop, nest, read, run, write
 
 F = dtypes.float32
@@ -153,6 +155,47 @@ def test_workspace_constants_and_several_kernels() -> None:
     for size in (0, 1, 7, 100):
         got = run(made, {"X": arange(size)}, {"n": size})["Y"]
         assert np.array_equal(got, np.where(np.arange(size) % 2, 20, 10))
+
+
+def test_a_parallel_loop_inside_a_serial_one() -> None:
+    """Five steps of Y[i] = Y[i] + t X[i] + S[t], where S is a local buffer outside of the parallel loop."""
+    x, y, s = buffer("X", F, n), buffer("Y", F, n), buffer("s", F, 5, memory="local")
+    t = Index("t")
+    step = apply("add", read(y, i), apply("add", apply("mul", Cast(F, t), read(x, i)), read(s, t)))
+    body = Alloc(
+        s,
+        (
+            loop("t", 5, write(s, [t], Cast(F, apply("mul", t, t)))),
+            loop("i", n, write(y, [i], ZERO), kind="parallel"),
+            loop("t", 5, loop("i", n, write(y, [i], step), kind="parallel")),
+        ),
+    )
+    got = run(nest([x, y], [y], (body,), sizes=("n",)), {"X": arange(50_000)}, {"n": 50_000})["Y"]
+    assert np.array_equal(got, 10 * arange(50_000) + 30)
+
+
+@pytest.mark.parametrize("name", ["lt", "le", "gt", "ge", "eq", "ne"])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_masks_of_tails(name: str, sign: int) -> None:
+    """Ramps against scalars on either side, far away and near."""
+    y = buffer("Y", dtypes.bool_, 2, 60, 16)
+    ramp = apply("add", apply("mul", i, const(3)), j if sign > 0 else apply("neg", j))
+    stores = (write(y, [0, i, j], apply(name, ramp, n)), write(y, [1, i, j], apply(name, n, ramp)))
+    made = compile_nest(nest([y], [y], (loop("i", 60, loop("j", 16, *stores, kind="vectorize")),), sizes=("n",)))
+    values = np.arange(60)[:, None] * 3 + sign * np.arange(16)
+    for size in (0, 1, 5, 16, 77, 200, 2**40):
+        want = np.stack([OPS[name].evaluate(values, size), OPS[name].evaluate(size, values)])
+        assert np.array_equal(run(made, {}, {"n": size})["Y"], want)
+
+
+def test_buffers_that_live_apart_share_their_bytes() -> None:
+    """A chain of twenty stages of one kilobyte each needs two of them."""
+    x, y = buffer("X", F, 256), buffer("Y", F, 256)
+    stages = [x, *(buffer(f"W{k}", F, 256, memory="workspace") for k in range(19)), y]
+    kernels = [(loop("i", 256, write(b, [i], apply("add", read(a, i), Const(1.0, F)))),) for a, b in itertools.pairwise(stages)]
+    made = nest([x, y], [y], *kernels, workspace=tuple(stages[1:-1]))
+    assert workspace_size(made, {}) == 2048
+    assert np.array_equal(run(made, {"X": arange(256)})["Y"], arange(256) + 20)
 
 
 def test_zero_extents_touch_nothing() -> None:
