@@ -102,7 +102,7 @@ def bottom_up(expr: Expr, function: Callable[[Expr], Expr]) -> Expr:
         if found is None:
             found = function(map_children(node, visit))
             done[node] = found
-        return found
+        return node if found == node else found  # an equal subtree elsewhere is another object
 
     return visit(expr)
 
