@@ -42,13 +42,13 @@ class Unknown:
 @dataclass(frozen=True, slots=True)
 class OutOfBounds:
     """The index leaves its range: `at` is a point (indices and sizes) where it does, `value` the index there, `extent`
-    the extent there, `least` and `greatest` its range over all points (None where unbounded)."""
+    the extent there, `least` and `greatest` its range over all points as text (None where unknown)."""
 
     at: tuple[tuple[str, int], ...]
     value: int
     extent: int
-    least: int | None
-    greatest: int | None
+    least: str | None
+    greatest: str | None
 
 
 Verdict = Proved | Unknown | OutOfBounds
@@ -212,6 +212,28 @@ def _bitand(a: Interval, b: Interval) -> Interval:
     return (0, min(limits)) if limits else _WHOLE
 
 
+def _bits(a: Interval, b: Interval) -> Interval:
+    """Of `|` and `^`: no bit above those of the operands."""
+    high = max(a[1], b[1])
+    if min(a[0], b[0]) < 0 or math.isinf(high):
+        return _WHOLE
+    return (0, (1 << int(high).bit_length()) - 1)
+
+
+def _left(a: Interval, b: Interval) -> Interval:
+    if b[0] < 0 or b[1] > 62 or math.isinf(a[0]) or math.isinf(a[1]):
+        return _WHOLE
+    ends = [int(x) << int(y) for x in a for y in b]
+    return min(ends), max(ends)
+
+
+def _right(a: Interval, b: Interval) -> Interval:
+    if b[0] < 0 or b[1] > 62:
+        return _WHOLE
+    ends = [x if math.isinf(x) else int(x) >> int(y) for x in a for y in b]
+    return min(ends), max(ends)
+
+
 _INTERVALS: dict[str, Callable[..., Interval]] = {
     "add": lambda a, b: (a[0] + b[0], a[1] + b[1]),
     "sub": lambda a, b: (a[0] - b[1], a[1] - b[0]),
@@ -224,6 +246,10 @@ _INTERVALS: dict[str, Callable[..., Interval]] = {
     "floordiv": _quotient,
     "mod": _remainder,
     "and": _bitand,
+    "or": _bits,
+    "xor": _bits,
+    "shift_left": _left,
+    "shift_right": _right,
     "floor": lambda a: _each(math.floor, a),
     "ceil": lambda a: _each(math.ceil, a),
     "round": lambda a: _each(round, a),
@@ -293,11 +319,8 @@ class _Prover:
             point = with_constraints(domain, [ge(size, 1) for size in domain.sizes]).sample()
             if point is None:
                 continue
-            cases = cases_of(index, self.opaque)
-            ranges = [_range(self.narrowed(region, case), case.value) for case in cases for region in self.regions]
-            lows, highs = [low for low, _ in ranges if low is not None], [high for _, high in ranges if high is not None]
-            least = min(lows) if len(lows) == len(ranges) else None
-            greatest = max(highs) if len(highs) == len(ranges) else None
+            places = [(self.narrowed(region, case), case.value) for case in cases_of(index, self.opaque) for region in self.regions]
+            least, greatest = _span([place for place in places if not place[0].is_empty()])
             limit = int(evaluate_on(extent, {name: np.int64(v) for name, v in point.items()}))
             return OutOfBounds(tuple(sorted(point.items(), key=self._order)), value.evaluate(point), limit, least, greatest)
         return None
@@ -319,11 +342,30 @@ class _Prover:
             return PROVED
         at = int(np.argmax(wrong))
         point = tuple((axis.index, int(points.values[axis.index][at])) for axis in self.axes)
-        return OutOfBounds(point, int(values[at]), int(limits[at]), int(values.min()), int(values.max()))
+        return OutOfBounds(point, int(values[at]), int(limits[at]), str(values.min()), str(values.max()))
 
 
-def _range(domain: Domain, value: Affine) -> tuple[int | None, int | None]:
-    return (0, 0) if domain.is_empty() else domain.range(value)
+def _span(places: list[tuple[Domain, Affine]]) -> tuple[str | None, str | None]:
+    """The least and the greatest of some values as text: numbers, or where there is one value, in terms of the sizes."""
+    ranges = [domain.range(value) for domain, value in places]
+    lows, highs = [low for low, _ in ranges if low is not None], [high for _, high in ranges if high is not None]
+    least = str(min(lows)) if len(lows) == len(ranges) else None
+    greatest = str(max(highs)) if len(highs) == len(ranges) else None
+    if len(places) == 1 and (least is None or greatest is None):
+        ((domain, value),) = places
+        try:
+            bounds = domain.image({"": value})
+        except DomainTooComplex:
+            return least, greatest
+        if len(bounds.pieces) == 1:
+            limits = bounds.pieces[0].bounds("")
+            least = least or _only([-(-expr // divisor) for expr, divisor in limits.lowers])
+            greatest = greatest or _only([expr // divisor for expr, divisor in limits.uppers])
+    return least, greatest
+
+
+def _only(values: list[Affine]) -> str | None:
+    return str(values[0]) if len(values) == 1 else None
 
 
 def _opaque_in(domain: Domain) -> bool:

@@ -15,6 +15,7 @@ from tensorexpr.errors import DefinitionError, user_location
 from tensorexpr.language.scalar import Scalar, binary, build, common_dtype, converted, operand, unary
 from tensorexpr.language.tracing import active_axes
 from tensorexpr.regions import normal_form
+from tensorexpr.traversal import free_names
 
 if TYPE_CHECKING:
     from tensorexpr.language.tensor import Tensor
@@ -55,7 +56,14 @@ def read(tensor: Tensor, indices: list[Scalar], outside: Any) -> Scalar:
 
 
 def _holds(condition: Scalar) -> bool:
-    return implied(condition.expr, active_axes())
+    """Whether the loops that the condition is about ensure it (others may be empty, or not be around it in the end)."""
+    wanted = set(free_names(condition.expr))
+    axes = []
+    for axis in reversed(active_axes()):
+        if axis.index in wanted:
+            axes.append(axis)
+            wanted.update((*free_names(axis.start), *free_names(axis.stop)))
+    return implied(condition.expr, tuple(reversed(axes)))
 
 
 def _clamp(index: Scalar, extent: Scalar) -> Scalar:

@@ -43,24 +43,28 @@ def check_read(read: Read, sources: Sources, name: str, location: Location | Non
 
 
 def out_of_bounds(
-    verdict: OutOfBounds, what: str, index: Expr, extent: Expr, axis: int, sources: Sources, location: Location | None
+    verdict: OutOfBounds,
+    what: str,
+    index: Expr,
+    extent: Expr,
+    axis: int,
+    sources: Sources,
+    location: Location | None,
+    remedy: str | None = None,
 ) -> DefinitionError:
     """The error that names the access, the range of the index against the extent, and a point at which it leaves."""
     limit = describe(extent, sources, dtypes.int64)
-    shown = describe(index, sources, dtypes.int64)
-    constant = isinstance(index, Const)
-    if constant:
-        hint = "indices count from 0 and do not wrap around: the last element is at the extent - 1" if verdict.value < 0 else None
-        got = shown
+    got = describe(index, sources, dtypes.int64)
+    name = what.partition("[")[0]
+    hint = remedy or f"guard it: te.where(condition, {what}, 0), or read with a border: {name}.read(..., outside=0)"
+    if isinstance(index, Const):
+        hint = "indices count from 0 and do not wrap around: the last element is at the extent - 1" if verdict.value < 0 else hint
+    elif verdict.least == verdict.greatest or (verdict.least is None and verdict.greatest is None):
+        got = f"{got} = {verdict.value}"
+    elif verdict.greatest is None:
+        got = f"{got} from {verdict.least} up"
     else:
-        hint = f"guard it: te.where(condition, {what}, 0), or read with a border: A.read(..., outside=0)"
-        got = f"{shown} = {verdict.value}"
-        if verdict.least is not None and verdict.greatest is not None:
-            got = f"{shown} from {verdict.least} to {verdict.greatest}" if verdict.least < verdict.greatest else got
-        elif verdict.least is not None or verdict.greatest is not None:
-            got = f"{shown} {f'from {verdict.least} up' if verdict.greatest is None else f'up to {verdict.greatest}'}"
-        if what.partition("[")[0].isidentifier():
-            hint = hint.replace("A.read", what.partition("[")[0] + ".read")
+        got = f"{got} up to {verdict.greatest}" if verdict.least is None else f"{got} from {verdict.least} to {verdict.greatest}"
     at = renamed_text(", ".join(f"{name} = {value}" for name, value in verdict.at), {})
     return DefinitionError(
         f"{what}: expected an index in range({limit}) on axis {axis}, got {got}", term=what, location=location, at=at or None, hint=hint

@@ -88,6 +88,12 @@ def _builtin(
     name: str, body: Callable[..., Any], extents: Any, where: Callable[..., Any] | None, prepare: Callable[[Any], Scalar]
 ) -> Scalar:
     what = f"te.{name}"
+    if name in ("max", "min") and not callable(body):
+        raise DefinitionError(
+            f"{what}: expected a function of indices to reduce, got {body!r}",
+            location=user_location(),
+            hint=f"te.{name}imum(a, b) takes two values, te.{name}(lambda k: A[k], n) those of a tensor",
+        )
     loops = loops_over(what, body, extents)
     if name in ("argmax", "argmin"):
         own = {axis.index for axis in loops.axes}

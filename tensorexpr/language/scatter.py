@@ -100,7 +100,9 @@ def _completed(
     for position, (verdict, place) in enumerate(zip(check_access(places, types, outer + axes, held), places, strict=True)):
         if isinstance(verdict, OutOfBounds):
             what = f"{label}[{', '.join(describe(p, sources, dtypes.int64) for p in places)}]"
-            raise out_of_bounds(verdict, what, place, types[position], position, sources, location)
+            raise out_of_bounds(
+                verdict, what, place, types[position], position, sources, location, "leave points out: where=lambda ...: condition"
+            )
     key = fresh_key(label)
     definition = Scatter(key, TensorType(types, value.dtype), axes, places, value_expr, where, combine, location=location)
     read = tuple(sources[k] for k in reads(definition))

@@ -114,6 +114,13 @@ class Tensor:
             sources.update(index.sources)
         return Scalar(Access(self.key, tuple(i.expr for i in indices), self.dtype, location), sources)
 
+    def __setitem__(self, item: Any, value: Any) -> None:
+        raise DefinitionError(
+            f"expected an expression, got an assignment to an element of {self.name}: tensors are never written",
+            location=user_location(),
+            hint="te.compute defines all elements of a new tensor, te.scatter sends values to places, te.scan iterates",
+        )
+
     def read(self, *indices: Any, outside: Any) -> Scalar:
         """The element at `indices`, which may lie beyond the border: there the read gives what `outside` says.
 
@@ -232,6 +239,8 @@ def as_index(value: Any, what: str) -> Scalar:
             return Scalar(const(int(found.expr.value)))
         return found if found.dtype is dtypes.int64 else Scalar(Cast(dtypes.int64, found.expr), found.sources)
     if isinstance(found, int) and not isinstance(found, bool):
+        if not dtypes.int64.least <= found <= dtypes.int64.greatest:
+            raise DefinitionError(f"{what}: expected an integer of 64 bits, got {found}", location=user_location())
         return Scalar(const(found))
     kind = found.dtype.name if isinstance(found, Scalar) else type(found).__name__
     raise DefinitionError(

@@ -26,7 +26,8 @@ from tensorexpr.traversal import children, fresh_name, map_children
 if TYPE_CHECKING:
     from tensorexpr.language.tensor import Tensor
 
-MAX_DEPTH = 200
+MAX_DEPTH = 100
+"""What every later stage can recur over within Python's stack, with room for the user's own frames."""
 MAX_TERMS = 100_000
 RESERVED = ("inf", "nan")
 """Identifiers that are literals in the text of a program."""

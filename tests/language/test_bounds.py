@@ -82,6 +82,8 @@ def test_points_at_which_it_happens(body, point):
         lambda i, j: A[te.where(i < j, i, 0), te.minimum(te.maximum(i, j), 4)],
         lambda i, j: A[te.sign(i - j) + 1, te.cast(i > j, "int64") * 4],
         lambda i, j: A[i & 3, (i + j) >> 1],
+        lambda i, j: A[i ^ 1, (i | j) >> (i & 1) & 3],
+        lambda i, j: A[(1 << (i % 2)) + (i >> 1), 0],
         lambda i, j: te.sum(lambda k: A[i, k] * A[k, j], 4, where=lambda k: k <= i),
         lambda i, j: te.sum(lambda k: A[k, j], i + 1),
         lambda i, j: te.where(i * j < 4, A[i * j, j], 0.0),
@@ -104,7 +106,7 @@ def test_symbolic_sizes():
     assert proved(te.compute((n, m), lambda i, j: te.where(i + 1 < n, t[i + 1, te.minimum(j + 1, m - 1)], 0.0)))
     assert proved(te.compute((n,), lambda i: te.max(lambda k: t[k, 0] if False else t[i, k], m)))
     text = refused(lambda: te.compute((n, m), lambda i, j: t[j, i]))
-    assert "T[j, i]: expected an index in range(n) on axis 0, got j from 0 up" in text and "at:   i = 0, j = 1, m = 2, n = 1" in text
+    assert "T[j, i]: expected an index in range(n) on axis 0, got j from 0 to m - 1" in text and "at:   i = 0, j = 1, m = 2, n = 1" in text
     # Only an empty tensor breaks this one: it is checked as it runs.
     assert verdicts(te.compute((), lambda: t[0, 0])) == [UNKNOWN, UNKNOWN]
     assert proved(te.compute((n, m), lambda i, j: t[i, j] - t[0, 0]))

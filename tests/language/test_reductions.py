@@ -88,6 +88,8 @@ def test_bad_reductions():
     assert "te.sum: expected extents that are not negative, got -3" in refused(lambda: te.sum(lambda k: 1, -3))
     assert "te.sum: expected extents that are integers, got 2.5" in refused(lambda: te.sum(lambda k: 1, 2.5))
     assert "te.sum: expected the body to return one value, got a tuple of 2" in refused(lambda: te.sum(lambda k: (1, 2), 3))
+    text = refused(lambda: te.max(te.dim("n"), 0.0))
+    assert "te.max: expected a function of indices to reduce, got n" in text and "te.maximum(a, b) takes two values" in text
     assert "te.max, where: expected a bool condition, got int64" in refused(lambda: te.max(lambda k: k, 3, where=lambda k: k))
     assert "te.max, where: expected a function of 1 index" in refused(lambda: te.max(lambda k: k, 3, where=lambda k, j: k > j))
     assert "expected a scalar, got a Tensor" in refused(lambda: te.sum(lambda k: A, 3))

@@ -40,6 +40,7 @@ def test_scatter_forms():
 def test_scatter_indices_are_proved_or_checked():
     text = refused(lambda: te.scatter((4, 2), lambda t, d: ((ids[t], d + 1), V[t, d]), (6, 2), name="G"))
     assert "G[i64(ids[t]), d + 1]: expected an index in range(2) on axis 1, got d + 1 from 1 to 2" in text and "at:   t = 0, d = 1" in text
+    assert "hint: leave points out: where=lambda ...: condition" in text
     te.scatter((4, 2), lambda t, d: ((ids[t], d + 1), V[t, d]), (6, 2), where=lambda t, d: d < 1)
     assert "V[t + 1, 0]: expected an index in range(6) on axis 0" in refused(lambda: te.scatter(4, lambda t: (0, V[t + 1, 0]), 6))
     out = te.scatter(3, lambda t: (ids[t], 1), 6)
@@ -144,7 +145,7 @@ def test_a_scan_whose_step_indexes():
     out = te.scan(lambda t, s: te.compute(3, lambda j: te.maximum(s[j], t_[n - 1 - t, j])), zeros(3), n)
     np.testing.assert_allclose(te.evaluate(out, {t_: x}), np.maximum.accumulate(np.maximum(x[::-1], 0)), rtol=1e-6)
     text = refused(lambda: te.scan(lambda t, s: te.compute(3, lambda j: s[j] + t_[t + 1, j]), zeros(3), n))
-    assert "T[t + 1, j]: expected an index in range(n) on axis 0, got t + 1 from 1 up" in text and "at:   t = 0, j = 0, n = 1" in text
+    assert "T[t + 1, j]: expected an index in range(n) on axis 0, got t + 1 from 1 to n" in text and "at:   t = 0, j = 0, n = 1" in text
 
 
 def test_names_in_scans():

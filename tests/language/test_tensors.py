@@ -60,6 +60,7 @@ def test_bad_shapes():
     ):
         text = refused(lambda shape=shape: te.placeholder(shape))
         assert message in text and __file__ in text
+    assert "te.placeholder: expected an integer of 64 bits, got 9223372036854775808" in refused(lambda: te.placeholder(2**63))
     assert "expected extents made of integers and sizes, got i64(x[0])" in refused(lambda: te.placeholder((te.cast(x[0], "int64"),)))
     assert "expected a dtype of the language, got 'float128'" in refused(lambda: te.placeholder((2,), "float128"))
     assert "expected a dtype of the language, got <class 'complex'>" in refused(lambda: te.placeholder((2,), complex))
@@ -166,6 +167,14 @@ def test_a_tensor_is_not_a_scalar():
     assert x == x and x != A and {x: 1}[x] == 1
 
 
+def test_tensors_are_not_written():
+    def assign():
+        x[0] = 1.0
+
+    text = refused(assign)
+    assert "expected an expression, got an assignment to an element of x: tensors are never written" in text and "te.scatter" in text
+
+
 def test_wrong_indices():
     text = refused(lambda: te.compute(10, lambda i: x[i, i]))
     assert "x: expected 1 index, one per axis, got 2" in text and "in:   x: f32[10] (" in text and __file__ in text
@@ -197,7 +206,7 @@ def test_expressions_that_grow_without_bound():
         return value
 
     text = refused(lambda: te.compute(10, long_sum))
-    assert "expected an expression of at most 200 nested operations, got a deeper one" in text and "te.sum" in text
+    assert "expected an expression of at most 100 nested operations, got a deeper one" in text and "te.sum" in text
 
 
 def test_an_error_in_a_body_is_the_users():
