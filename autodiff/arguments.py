@@ -12,11 +12,12 @@ from tensorexpr.text import print_type
 
 def checked_tensors(given: Any, what: str) -> tuple[Tensor, ...]:
     """The tensor or tensors given as `what`. Raises `DifferentiationError` unless they are floating tensors."""
-    tensors = (given,) if isinstance(given, Tensor) else given
-    if not isinstance(tensors, Sequence) or isinstance(tensors, str) or not all(isinstance(t, Tensor) for t in tensors):
-        strange = given if not isinstance(tensors, Sequence) or isinstance(tensors, str) else next(t for t in tensors if not isinstance(t, Tensor))
+    tensors = (given,) if isinstance(given, Tensor) else tuple(given) if isinstance(given, list | tuple) else (given,)
+    strange = next((tensor for tensor in tensors if not isinstance(tensor, Tensor)), None)
+    if strange is not None or not tensors:
+        strange = "nothing" if not tensors else repr(strange)
         raise DifferentiationError(
-            f"expected {what} to be a tensor or a list of tensors, got {strange!r}",
+            f"expected {what} to be a tensor or a list of tensors, got {strange}",
             location=user_location(),
             hint="te.gradient works on tensors, te.vjp and te.grad on ops",
         )
@@ -28,7 +29,7 @@ def checked_tensors(given: Any, what: str) -> tuple[Tensor, ...]:
                 location=tensor.location or user_location(),
                 hint=f'only floating tensors have gradients: te.cast(..., "float32"), or leave {tensor.name} out',
             )
-    return tuple(tensors)
+    return tensors
 
 
 def checked_heads(outputs: Sequence[Tensor], single: bool, given: Any) -> tuple[Tensor | None, ...]:

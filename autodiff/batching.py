@@ -33,7 +33,11 @@ def fresh_axes(stems: Iterable[tuple[str, Expr]], definitions: Iterable[Definiti
 
 
 def batch(
-    definitions: Iterable[Definition], axes: tuple[Axis, ...], batched: dict[str, int], types: dict[str, TensorType], new_name: Callable[[str], str]
+    definitions: Iterable[Definition],
+    axes: tuple[Axis, ...],
+    batched: dict[str, int],
+    types: dict[str, TensorType],
+    new_name: Callable[[str], str],
 ) -> list[Definition]:
     """The definitions with `axes`; results are added to `batched`, names of indices must differ from those of `axes`."""
     leading = tuple(Index(axis.index) for axis in axes)

@@ -55,7 +55,9 @@ class ExpressionAdjoint:
     forward pass computes a transcendental function of a reduction at each of its points.
     """
 
-    def __init__(self, workspace: Workspace, owner: str, active: Mapping[str, object], outer: int, separate: Separate | None = None) -> None:
+    def __init__(
+        self, workspace: Workspace, owner: str, active: Mapping[str, object], outer: int, separate: Separate | None = None
+    ) -> None:
         self._workspace = workspace
         self._owner = owner
         self._active = active

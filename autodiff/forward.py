@@ -19,7 +19,7 @@ from tensorexpr.autodiff.scatters import scattered_slope
 from tensorexpr.autodiff.winners import winner_guards
 from tensorexpr.autodiff.workspace import Place, Workspace, all_of
 from tensorexpr.ir import Access, Apply, Axis, Cast, Const, Define, Definition, Expr, Index, Reduce, Scan, Scatter, apply, conjuncts, const
-from tensorexpr.traversal import bottom_up, map_expressions
+from tensorexpr.traversal import bottom_up, map_expressions, negate
 
 Rule = Callable[[Mapping[str, str], Workspace], str]
 """The tangent of a tensor by a rule of its own, from the tangents of those inputs that have one."""
@@ -136,8 +136,10 @@ class Forward:
                     return reduction(node, place)
                 case Apply() if node.op.name == "where":
                     zero = Const(0, node.dtype)
-                    taken, otherwise = (visit(branch, place) for branch in node.args[1:])
-                    return apply("where", node.args[0], zero if taken is None else taken, zero if otherwise is None else otherwise)
+                    condition = node.args[0]
+                    taken = visit(node.args[1], place.under(guards=conjuncts(condition)))
+                    otherwise = visit(node.args[2], place.under(guards=(negate(condition),)))
+                    return apply("where", condition, zero if taken is None else taken, zero if otherwise is None else otherwise)
                 case Apply():
                     result = whole if whole is not None and node is value else node
                     total: Expr | None = None
@@ -171,7 +173,8 @@ class Forward:
             if tangent is None:
                 return None
             total = Reduce(SUM, (tangent,), node.axes, where)
-            return self.workspace.save(total, place, owner, "_dot") if self.workspace.is_shared(total, place) and node is not value else total
+            shared = node is not value and self.workspace.is_shared(total, place)
+            return self.workspace.save(total, place, owner, "_dot") if shared else total
 
         return visit(value, place)
 

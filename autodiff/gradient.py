@@ -65,7 +65,12 @@ class Gradient(Sequence[Tensor]):
     """
 
     def __init__(
-        self, outputs: Sequence[Tensor], wrt: Sequence[Tensor], heads: Sequence[Tensor | None], units: Mapping[Tensor, Unit], lowering: str | None
+        self,
+        outputs: Sequence[Tensor],
+        wrt: Sequence[Tensor],
+        heads: Sequence[Tensor | None],
+        units: Mapping[Tensor, Unit],
+        lowering: str | None,
     ) -> None:
         self._request = (outputs, heads, units, lowering)
         graph = Graph.of([*(h for h in heads if h is not None), *wrt, *outputs], dict(units))

@@ -300,7 +300,7 @@ class _System:
         if self._simple:
             return "substitute"
         running = {loop.name for loop in loops}
-        fixed = all(running.isdisjoint(form.names()) for form in solved.values())
+        fixed = running.isdisjoint(name for equation in self._equations for name in equation.names())
         whole = not self._lattice and not any(guard.is_equality or guard.expr.has_division() for guard in outer)
         return "reshape" if fixed and whole else "lattice"
 

@@ -10,7 +10,7 @@ from tensorexpr.autodiff.batching import batch, fresh_axes
 from tensorexpr.autodiff.forward import Forward, Rule
 from tensorexpr.autodiff.gradient import Gradient
 from tensorexpr.autodiff.units import Graph, Unit, units_of
-from tensorexpr.autodiff.workspace import Workspace
+from tensorexpr.autodiff.workspace import Workspace, plain_axes
 from tensorexpr.errors import DifferentiationError, user_location
 from tensorexpr.ir import Const, Define, Index, Program, apply, conjunction
 from tensorexpr.language import Tensor, lift
@@ -81,7 +81,7 @@ def _jacobian(output: Tensor, wrt: Tensor, units: Mapping[Tensor, Unit]) -> Tens
     derived = Gradient([output], [wrt], [head], units, None)
     workspace = derived.reverse.workspace
     axes = fresh_axes([(f"o{d}", stop) for d, stop in enumerate(output.extents)], workspace.definitions, workspace.reserved)
-    own = fresh_axes([(f"i{d}", stop) for d, stop in enumerate(output.extents)], [Define("", axes, Const(0, output.dtype))], workspace.sizes)
+    own = plain_axes(output.type, (*workspace.reserved, *(axis.index for axis in axes)))
     eye = workspace.new_name(head.name, "_unit")
     equal = conjunction([apply("eq", Index(a.index), Index(b.index)) for a, b in zip(axes, own, strict=True)])
     definitions = [Define(eye, (*axes, *own), apply("where", equal, Const(1, output.dtype), Const(0, output.dtype)))]
@@ -96,7 +96,7 @@ def _jacobian(output: Tensor, wrt: Tensor, units: Mapping[Tensor, Unit]) -> Tens
     name = eye if name == head.key else name
     if name not in batched:
         copy = workspace.new_name(name, "_wide")
-        zero = fresh_axes([(f"i{d}", stop) for d, stop in enumerate(wrt.extents)], definitions[:1], workspace.sizes)
+        zero = plain_axes(wrt.type, (*workspace.reserved, *(axis.index for axis in axes)))
         definitions.append(Define(copy, (*axes, *zero), Const(0, wrt.dtype)))
         name = copy
     program = Program((), (), tuple(definitions), (name,), workspace.sizes)

@@ -49,10 +49,14 @@ def _cases(indices: tuple[Expr, ...], guards: tuple[Expr, ...]) -> list[Piece] |
     for node in _choices((*indices, *(g for g in guards if not constraints_of(g)[1]))):
         found = []
         for condition, value in _values(node):
-            move = lambda e, value=value: value if e == node else e  # noqa: E731
-            found.append((tuple(bottom_up(i, move) for i in indices), (condition, *(bottom_up(g, move) for g in guards))))
+            chosen = {node: value}
+            found.append((tuple(_replaced(i, chosen) for i in indices), (condition, *(_replaced(g, chosen) for g in guards))))
         return found
     return None
+
+
+def _replaced(expr: Expr, values: dict[Expr, Expr]) -> Expr:
+    return bottom_up(expr, lambda node: values.get(node, node))
 
 
 def _choices(exprs: Iterable[Expr]) -> list[Expr]:

@@ -78,8 +78,8 @@ def reverse(
     """The adjoints of `wrt` for `outputs`, pairs of a name and the name of the head (None: the number 1, for a scalar).
 
     `lowering` ("segments" or "atomics") forces that form on every read; `labels` gives the names that new tensors are
-    made of, `taken` names to stay clear of, `steps` the indices that are bound around the whole program. All tensors are floating, heads have the types of their outputs; the caller
-    has checked that.
+    made of, `taken` names to stay clear of, `steps` the indices that are bound around the whole program. All tensors are
+    floating, heads have the types of their outputs; the caller has checked that.
     """
     rules = {} if override is None else override
     workspace = Workspace.behind(program, labels, taken, steps)

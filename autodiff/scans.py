@@ -31,15 +31,18 @@ from tensorexpr.ir import (
     Program,
     Reduce,
     Scan,
-    Scatter,
     TensorType,
     apply,
     const,
 )
+from tensorexpr.language.renaming import ProgramRenaming, local_names
 from tensorexpr.traversal import bottom_up, bound_names, free_names, fresh_name, map_expressions, reads, substitute, walk
 
 if TYPE_CHECKING:
     from tensorexpr.autodiff.reverse import Sweep
+
+Heads = dict[int, Callable[[tuple[Expr, ...]], Expr]]
+"""What the floating results of a scan received, by position."""
 
 # ------------------------------------------------------------------------------------------------------------ steps
 
@@ -158,35 +161,10 @@ def reverse_scan(scan: Scan, sweep: Sweep) -> None:
 
 def renamed_scan(scan: Scan, workspace: Workspace) -> Scan:
     """The scan with fresh names for its states and body (copies of the body will stand beside it)."""
-    names = {name: workspace.new_name(name, "_again") for name, _ in scan.states}
-
-    def rename(definition: Definition) -> Definition:
-        for name, _ in definition.results:
-            names[name] = workspace.new_name(name, "_again")
-        if isinstance(definition, Scan):
-            for name, _ in definition.states:
-                names[name] = workspace.new_name(name, "_again")
-            body = tuple(rename(inner) for inner in definition.body)
-            return replace(
-                definition,
-                names=tuple(names[n] for n in definition.names),
-                length=definition.length,
-                states=tuple((names[n], t) for n, t in definition.states),
-                inits=tuple(names.get(n, n) for n in definition.inits),
-                body=body,
-                nexts=tuple(names[n] for n in definition.nexts),
-            )
-        moved = map_expressions(definition, lambda e: bottom_up(e, _renaming(names)))
-        return replace(moved, name=names[definition.name])
-
-    body = tuple(rename(inner) for inner in scan.body)
-    return replace(
-        scan, states=tuple((names[n], t) for n, t in scan.states), body=body, nexts=tuple(names.get(n, n) for n in scan.nexts)
-    )
-
-
-def _renaming(names: dict[str, str]) -> Callable[[Expr], Expr]:
-    return lambda node: replace(node, tensor=names[node.tensor]) if isinstance(node, Access) and node.tensor in names else node
+    names = {name: workspace.new_name(name, "_again") for name in local_names(scan)}
+    renamed = ProgramRenaming(names, ()).definition(scan)
+    assert isinstance(renamed, Scan)
+    return renamed
 
 
 def before(scan: Scan, c: int, step: Expr, indices: tuple[Expr, ...]) -> Expr:
@@ -199,7 +177,7 @@ def before(scan: Scan, c: int, step: Expr, indices: tuple[Expr, ...]) -> Expr:
     return apply("where", apply("gt", step, const(0)), earlier, first)
 
 
-def _backward_scan(scan: Scan, heads: dict[int, Callable[[tuple[Expr, ...]], Expr]], sweep: Sweep) -> dict[int, str]:
+def _backward_scan(scan: Scan, heads: Heads, sweep: Sweep) -> dict[int, str]:
     """Adds the scan of the adjoints of the states; gives its result for each floating state.
 
     Entry u of a result is the adjoint of the state before step `length - 1 - u`.
@@ -279,7 +257,7 @@ def _send_to_init(scan: Scan, c: int, backward: str, sweep: Sweep) -> None:
     sweep.send_whole(scan.names[0], scan.inits[c], name)
 
 
-def _sweep_steps(scan: Scan, step: Axis, heads: dict[int, Callable[[tuple[Expr, ...]], Expr]], backward: dict[int, str], sweep: Sweep) -> None:
+def _sweep_steps(scan: Scan, step: Axis, heads: Heads, backward: dict[int, str], sweep: Sweep) -> None:
     """The body over all steps at once, swept for what it reads from outside."""
     workspace = sweep.workspace
     t = Index(step.index)
@@ -291,13 +269,10 @@ def _sweep_steps(scan: Scan, step: Axis, heads: dict[int, Callable[[tuple[Expr, 
         batched[states[state]] = 0
         value = before(scan, c, t, tuple(Index(axis.index) for axis in axes))
         workspace.add(Define(states[state], (step, *axes), value))
-    renamed = [map_expressions(d, lambda e: bottom_up(e, _renaming(states))) for d in scan.body]
-    renamed = [map_expressions(d, lambda e: substitute(e, {scan.step: t})) for d in renamed]
-    if any(isinstance(d, Scan) for d in renamed):
-        renamed = [replace(d, inits=tuple(states.get(n, n) for n in d.inits)) if isinstance(d, Scan) else d for d in renamed]
-    steps = batch(renamed, (step,), batched, workspace.types, lambda name: workspace.new_name(name, "_steps"))
-    again = {name: workspace.new_name(name, "_steps") for d in steps for name, _ in d.results}
-    unrolled = [_with_names(d, again) for d in steps]
+    here = [map_expressions(d, lambda e: substitute(e, {scan.step: t})) for d in map(ProgramRenaming(states, ()).definition, scan.body)]
+    steps = batch(here, (step,), batched, workspace.types, lambda name: workspace.new_name(name, "_steps"))
+    again = {name: workspace.new_name(name, "_steps") for d in steps for name in (*(name for name, _ in d.results), *local_names(d))}
+    unrolled = list(map(ProgramRenaming(again, ()).definition, steps))
     for definition in unrolled:
         workspace.add(definition)
     sweep.activate(unrolled)
@@ -329,14 +304,3 @@ def _send_over_steps(scan: Scan, tensor: str, value: str, step: Axis, axes: tupl
     name = sweep.workspace.new_name(tensor, "_bar")
     sweep.workspace.add(Define(name, axes, Reduce(Combiner("sum"), (read,), (step,))))
     sweep.send_whole(scan.names[0], tensor, name)
-
-
-def _with_names(definition: Definition, names: dict[str, str]) -> Definition:
-    """The definition with its result and all it reads renamed."""
-    moved = map_expressions(definition, lambda e: bottom_up(e, _renaming(names)))
-    match moved:
-        case Scan():
-            return replace(moved, names=tuple(names[n] for n in moved.names), inits=tuple(names.get(n, n) for n in moved.inits))
-        case Define() | Scatter():
-            return replace(moved, name=names[moved.name])
-    raise AssertionError(type(moved))

@@ -26,7 +26,8 @@ def scattered_adjoint(definition: Scatter, adjoint: Callable[[tuple[Expr, ...]],
 
 def scattered_slope(definition: Scatter, workspace: Workspace) -> tuple[Expr | None, Place]:
     """The derivative of an element of the result by the value at a point (None for 1), and the points where it is not 0."""
-    place = Place(definition.axes, tuple(workspace.without_reductions(g, Place(definition.axes), definition.name) for g in conjuncts(definition.where)))
+    place = Place(definition.axes)
+    place = place.under(guards=[workspace.without_reductions(g, place, definition.name) for g in conjuncts(definition.where)])
     if definition.combine in ("max", "min"):
         return None, place.under(guards=(_wins(definition, place, workspace),))
     if definition.combine == "prod":

@@ -46,7 +46,9 @@ def units_of(roots: Sequence[Tensor], override: Mapping[Tensor, Any]) -> dict[Te
             )
         if tensor.definition is None:
             raise DifferentiationError(
-                f"expected override= for computed tensors, got {tensor.name}, which is given", term=text_of(tensor), location=user_location()
+                f"expected override= for computed tensors, got {tensor.name}, which is given",
+                term=text_of(tensor),
+                location=user_location(),
             )
     found: dict[Tensor, Unit] = {}
     done: set[Tensor] = set()

@@ -8,7 +8,7 @@ share. The tensor has the hull of the index ranges, and a guard where the hull i
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tensorexpr import dtypes
@@ -33,7 +33,7 @@ from tensorexpr.ir import (
     conjunction,
     const,
 )
-from tensorexpr.regions import affine_of, domain_of, expression_of
+from tensorexpr.regions import affine_of, constraints_of, domain_of, expression_of
 from tensorexpr.simplify import Options, narrow_domains
 from tensorexpr.traversal import bound_names, free_names, fresh_name, map_children, read_occurrences, rename_bound, substitute, walk
 
@@ -77,7 +77,7 @@ class Workspace:
         """
         labels = {} if labels is None else labels
         taken = set() if taken is None else taken
-        taken |= {*program.types, *labels.values()}
+        taken |= {*program.types, *labels.values(), *_local_names(program.definitions)}
         return cls([], program.types, labels, taken, program.sizes, steps)
 
     @property
@@ -162,38 +162,43 @@ class Workspace:
         return axes is not None and len(axes) < len(place.axes)
 
     def hull(self, expr: Expr, place: Place) -> tuple[tuple[Axis, ...] | None, list[Expr], list[int]]:
-        """Rectangular axes that cover the indices of `expr`, the guards to keep, and where each axis begins."""
+        """Rectangular axes that cover the indices of `expr`, the guards to keep, and where each axis begins.
+
+        The axes are those that `expr` mentions, and more only where it could read out of bounds without what they say.
+        """
         wanted = set(free_names(expr))
-        kept = [g for g in place.guards if set(free_names(g)) <= wanted]
-        left = [g for g in place.guards if not set(free_names(g)) <= wanted]
-        chosen = [axis for axis in place.axes if axis.index in wanted]
-        if left and not self._in_bounds(expr, chosen, kept):
-            wanted |= {name for g in left for name in free_names(g)}
-            kept, chosen = list(place.guards), [axis for axis in place.axes if axis.index in wanted]
-        names = {axis.index for axis in (*self.steps, *place.axes)}
-        if any(name not in names for name in wanted):
-            return None, [], []
-        axes, offsets = [], []
-        for axis in chosen:
-            if axis.start == const(0) and not (free_names(axis.stop) or _reads(axis.stop)):
-                axes.append(axis)
-                offsets.append(0)
-                continue
-            hull = self.hull_of(axis, place)
-            if hull is None:
+        steps = {axis.index for axis in self.steps}
+        while True:
+            if not wanted <= {axis.index for axis in place.axes} | steps:
                 return None, [], []
-            low, stop = hull
-            axes.append(Axis(axis.index, const(0), shifted(stop, -low)))
-            offsets.append(low)
-            for bound, comparison in ((axis.start, "ge"), (axis.stop, "lt")):
-                if set(free_names(bound)) <= {a.index for a in (*self.steps, *chosen)} and (free_names(bound) or _reads(bound)):
-                    kept.append(apply(comparison, Index(axis.index), bound))
-        names = {axis.index for axis in axes}
-        return tuple(axes), [rename_bound(guard, names | set(self.reserved)) for guard in kept], offsets
+            chosen = [axis for axis in place.axes if axis.index in wanted]
+            hulls = [self._plain_or_hull(axis, place) for axis in chosen]
+            if None in hulls:
+                return None, [], []
+            conditions = [*place.guards, *(c for axis in place.axes for c in _conditions(axis, axis.index in wanted))]
+            kept = [c for c in conditions if set(free_names(c)) <= wanted | steps]
+            needed = [c for c in kept if c in place.guards or free_names(c)]
+            axes = [Axis(axis.index, const(low), stop) for axis, (low, stop) in zip(chosen, hulls, strict=True)]
+            if self._in_bounds(expr, axes, needed):
+                break
+            if len(kept) == len(conditions) or self._in_bounds(expr, axes, kept):
+                needed = kept
+                break
+            more = {name for c in conditions for name in free_names(c)} - wanted - steps
+            wanted |= more or {axis.index for axis in place.axes}
+        names = {axis.index for axis in axes} | set(self.reserved)
+        needed = [rename_bound(c, set(names)) for c in needed if not _always(c, axes)]
+        moved = tuple(Axis(axis.index, const(0), shifted(axis.stop, -int(axis.start.value))) for axis in axes)  # type: ignore[attr-defined]
+        return moved, needed, [low for low, _ in hulls]
+
+    def _plain_or_hull(self, axis: Axis, place: Place) -> tuple[int, Expr] | None:
+        if axis.start == const(0) and not (free_names(axis.stop) or _reads(axis.stop)):
+            return 0, axis.stop
+        return self.hull_of(axis, place)
 
     def hull_of(self, axis: Axis, place: Place) -> tuple[int, Expr] | None:
         """The least start (a number) and a greatest stop (a number, or an expression over sizes) of an axis around `place`."""
-        around = place.under() if not self.steps else Place((*self.steps, *place.axes))
+        around = Place(_linked(axis, (*self.steps, *place.axes)))
         region = domain_of(around.axes)
         name = Affine.of(axis.index)
         low, high = region.domain.range(name)
@@ -209,9 +214,6 @@ class Workspace:
 
     def _in_bounds(self, expr: Expr, axes: list[Axis], guards: list[Expr]) -> bool:
         """Whether every read in `expr` is provably in bounds under these axes and guards alone."""
-        known = {axis.index for axis in axes}
-        if any(not set(free_names(bound)) <= known for axis in axes for bound in (axis.start, axis.stop)):
-            return False
         for access, inner, conditions in read_occurrences(expr, tuple(axes), tuple(guards)):
             region = domain_of(inner, conditions)
             if region.domain.is_empty():
@@ -227,6 +229,34 @@ class Workspace:
                 if not (domain.implies(ge(form, 0)) and domain.implies(lt(form, limit))):
                     return False
         return True
+
+
+def _conditions(axis: Axis, chosen: bool) -> list[Expr]:
+    """What an axis says where its bounds are no constants: about its own index, or, if that is left out, that it is not empty."""
+    if chosen:
+        ends = [apply("ge", Index(axis.index), axis.start), apply("lt", Index(axis.index), axis.stop)]
+        return [end for end, bound in zip(ends, (axis.start, axis.stop), strict=True) if free_names(bound) or _reads(bound)]
+    constant = isinstance(axis.start, Const) and isinstance(axis.stop, Const)
+    return [] if constant else [apply("lt", axis.start, axis.stop)]
+
+
+def _always(condition: Expr, axes: Sequence[Axis]) -> bool:
+    """Whether a condition over indices holds at every point of the axes."""
+    constraints, exact = constraints_of(condition)
+    if not exact:
+        return False
+    domain = domain_of(axes, (condition,)).domain
+    free = type(domain)(domain.dims, [c for c in domain_of(axes).domain.constraints], domain.sizes)
+    return all(free.implies(c) for c in constraints)
+
+
+def _local_names(definitions: Iterable[Definition]) -> Iterator[str]:
+    """The names of tensors that live inside scans."""
+    for definition in definitions:
+        if isinstance(definition, Scan):
+            yield from (name for name, _ in definition.states)
+            yield from (name for inner in definition.body for name, _ in inner.results)
+            yield from _local_names(definition.body)
 
 
 def plain_axes(type_: TensorType, reserved: Iterable[str] = ()) -> tuple[Axis, ...]:
@@ -274,6 +304,17 @@ def shifted(expr: Expr, offset: int) -> Expr:
     if isinstance(expr, Const):
         return const(int(expr.value) + offset)
     return apply("add" if offset > 0 else "sub", expr, const(abs(offset)))
+
+
+def _linked(axis: Axis, axes: Sequence[Axis]) -> tuple[Axis, ...]:
+    """`axis` and those of the axes that its bounds depend on, directly or not."""
+    wanted = {axis.index}
+    linked: list[Axis] = []
+    for other in reversed(axes):
+        if other.index in wanted:
+            linked.insert(0, other)
+            wanted |= set(free_names(other.start)) | set(free_names(other.stop))
+    return tuple(linked)
 
 
 def _size_limits(axis: Axis, place: Place) -> list[Expr]:
