@@ -71,7 +71,7 @@ class Affine:
     terms: tuple[tuple[Atom, int], ...]
     constant: int
 
-    def __init__(self, terms: Mapping[Atom, int] | Iterable[tuple[Atom, int]] = (), constant: int = 0) -> None:
+    def __init__(self, terms: Mapping[str, int] | Mapping[Atom, int] | Iterable[tuple[Atom, int]] = (), constant: int = 0) -> None:
         merged: dict[Atom, int] = {}
         for atom, coefficient in terms.items() if isinstance(terms, Mapping) else terms:
             merged[atom] = merged.get(atom, 0) + coefficient
@@ -327,12 +327,12 @@ def _floor_divide(expression: Affine, divisor: int) -> Affine:
         inner = {atom: -factor for atom, factor in inner.items()}
         constant = divisor - 1 - constant
         sign = -1
-    nested = [atom for atom in inner if not isinstance(atom, str)]
+    nested = [atom for atom in inner if isinstance(atom, FloorDiv)]
     if len(nested) == 1 and inner[nested[0]] == 1:  # (e//a + f)//d = (e + a*f)//(a*d) for an integer f
         atom = nested[0]
         del inner[atom]
         flat = Affine._make(inner, constant) * atom.denominator + atom.numerator
-        whole = _floor_divide(flat, divisor * atom.denominator) * sign
+        rest = _floor_divide(flat, divisor * atom.denominator) * sign
     else:
-        whole = Affine._make({FloorDiv(Affine._make(inner, constant), divisor): sign}, 0)
-    return Affine._make(outer, quotient) + whole
+        rest = Affine._make({FloorDiv(Affine._make(inner, constant), divisor): sign}, 0)
+    return Affine._make(outer, quotient) + rest

@@ -94,8 +94,8 @@ class Domain:
         """The constant bounds of each name that one constraint alone gives."""
         box: dict[str, Interval] = {}
         for terms, constant in self._least.items():
-            if len(terms) == 1 and isinstance(terms[0][0], str):
-                name, factor = terms[0]
+            name, factor = terms[0] if len(terms) == 1 else (None, 0)
+            if isinstance(name, str):
                 low, high = box.get(name, (None, None))
                 box[name] = (-constant, high) if factor > 0 else (low, constant)  # tight: the factor is 1 or -1
         return box
@@ -167,14 +167,8 @@ class Domain:
         self._check_same_dims(other)
         if isinstance(other, Union):
             return Union(self.dims, (self,), self.sizes).is_subset(other)
-        return all(self.implies(one) for one in other._seen_from(self))
-
-    def _seen_from(self, other: Domain) -> tuple[Constraint, ...]:
-        """The constraints, checked to be about names that `other` has or sizes."""
-        return self.constraints if set(self.sizes) <= set(other.names) else other._with_sizes(self)
-
-    def _with_sizes(self, other: Domain) -> tuple[Constraint, ...]:
-        raise DefinitionError(f"expected sizes among {', '.join(self.names) or 'none'}, got {', '.join(other.sizes)}", term=other)
+        wider = self if set(other.sizes) <= set(self.names) else Domain(self.dims, self.constraints, self._sizes_with(other))
+        return all(wider.implies(one) for one in other.constraints)
 
     def is_disjoint(self, other: Domain | Union) -> bool:
         """True when there is no common point."""

@@ -7,7 +7,7 @@ program asks. What is left goes to the rational polyhedron: it is empty, or its 
    so they never decide; what remains is bounded in the quotient by the directions it does not see;
 2. the columns of the bounded rest, each row weighted by the inverse of its slack's range, are LLL-reduced: in the new
    variables a polytope without integer points is thin, so
-3. branching on the thinnest variable needs few values, each of which goes back to the start with one variable less.
+3. branching on the thinnest variable needs few values, each of which leaves a system with one variable less.
 
 This replaces the splinters of the Omega test, whose number grows with the coefficients.
 
@@ -17,12 +17,12 @@ B. Krishnamoorthy and G. Pataki, Column basis reduction and decomposable knapsac
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from math import ceil, floor
 
-from tensorexpr.integers.linear_algebra import hermite_normal_form, lll, transpose
+from tensorexpr.integers.linear_algebra import hermite_normal_form, lll_carrying, transpose
 from tensorexpr.integers.reduction import Rows, propagate, reduce_system
 from tensorexpr.integers.simplex import Polyhedron
 
@@ -42,9 +42,7 @@ def _has_point(equalities: tuple[tuple[int, ...], ...], inequalities: tuple[tupl
 
 
 def _search(rows: Rows) -> bool:
-    used = [at for at, column in enumerate(zip(*rows, strict=True)) if at == 0 or any(column)]
-    table = [tuple([row[at] for at in used]) for row in rows]
-    width = len(used) - 1
+    table, width = _without_zero_columns(rows)
     box = propagate(table, width + 1)
     if any(low is not None and high is not None and low > high for low, high in box):
         return False
@@ -54,7 +52,7 @@ def _search(rows: Rows) -> bool:
     if _nearest_satisfies(polyhedron, table):
         return True
     ranges = _slack_ranges(table, box)
-    if ranges is not None and any(size < 0 for size in ranges):  # type: ignore[operator]
+    if ranges is not None and any(size is not None and size < 0 for size in ranges):
         return False
     if ranges is None:
         ranges = [polyhedron.maximum(row) for row in table]
@@ -66,6 +64,12 @@ def _search(rows: Rows) -> bool:
     return _branch(changed, len(basis))
 
 
+def _without_zero_columns(rows: Rows) -> tuple[list[tuple[int, ...]], int]:
+    """The rows with the columns that occur, and how many unknowns that leaves."""
+    used = [at for at, column in enumerate(zip(*rows, strict=True)) if at == 0 or any(column)]
+    return [tuple([row[at] for at in used]) for row in rows], len(used) - 1
+
+
 def _nearest_satisfies(polyhedron: Polyhedron, rows: Rows) -> bool:
     """True when the integer point nearest to the vertex is inside: the usual end for a set with room."""
     point = [round(entry) for entry in polyhedron.vertex()]
@@ -74,12 +78,14 @@ def _nearest_satisfies(polyhedron: Polyhedron, rows: Rows) -> bool:
 
 def _slack_ranges(rows: Rows, box: Sequence[tuple[int | None, int | None]]) -> list[Fraction | None] | None:
     """The greatest slack of each row inside a finite box, None when the box is not finite."""
-    if any(None in one for one in box[1:]):
-        return None
     ranges: list[Fraction | None] = []
     for row in rows:
-        sides = zip(row[1:], box[1:], strict=True)
-        ranges.append(Fraction(row[0] + sum(max(entry * low, entry * high) for entry, (low, high) in sides)))  # type: ignore[operator]
+        greatest = row[0]
+        for entry, (low, high) in zip(row[1:], box[1:], strict=True):
+            if low is None or high is None:
+                return None
+            greatest += max(entry * low, entry * high)
+        ranges.append(Fraction(greatest))
     return ranges
 
 
@@ -90,12 +96,14 @@ def _reduced_columns(kept: list[tuple[tuple[int, ...], Fraction]]) -> list[list[
     largest = max((floor(size) + 1 for _, size in kept), default=1)
     weights = [max(1, largest // (floor(size) + 1)) for _, size in kept]
     weighted = [[weight * entry for weight, entry in zip(weights, line, strict=True)] for line in independent]
-    _, columns = lll(weighted, independent)
-    return columns
+    return lll_carrying(weighted, independent)[1]
 
 
 def _branch(rows: list[tuple[int, ...]], width: int) -> bool:
+    """A bounded system: the thinnest variable of a reduced basis takes each of its values."""
     polyhedron = Polyhedron(rows, width)
+    if not polyhedron.feasible:
+        return False
     if _nearest_satisfies(polyhedron, rows):
         return True
     thinnest: tuple[int, int, int, int] | None = None
@@ -115,9 +123,19 @@ def _branch(rows: list[tuple[int, ...]], width: int) -> bool:
                 break
     assert thinnest is not None
     _, column, first, last = thinnest
-    middle = (first + last) // 2
-    for value in sorted(range(first, last + 1), key=lambda value: abs(value - middle)):
+    for value in _from_the_middle(first, last):
         fixed = [(row[0] + value * row[column], *row[1:column], *row[column + 1 :]) for row in rows]
-        if has_integer_point((), fixed):
+        reduced = reduce_system((), fixed)
+        if reduced is not None and (not reduced[1] or _branch(*_without_zero_columns(reduced[1]))):
             return True
     return False
+
+
+def _from_the_middle(first: int, last: int) -> Iterator[int]:
+    """The integers of a range, those in the middle, where a point is likely, first."""
+    middle = (first + last) // 2
+    yield middle
+    for distance in range(1, last - middle + 1):
+        if middle - distance >= first:
+            yield middle - distance
+        yield middle + distance

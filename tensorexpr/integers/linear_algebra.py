@@ -64,7 +64,7 @@ def hermite_normal_form(matrix: Rows) -> tuple[Matrix, Matrix]:
                 break
             for row in range(top + 1, height):
                 if h[row][column]:
-                    _subtract(h, u, row, top, _nearest(h[row][column], h[top][column]))
+                    _subtract(h, u, row, top, nearest_quotient(h[row][column], h[top][column]))
         if not h[top][column]:
             continue
         if h[top][column] < 0:
@@ -82,7 +82,7 @@ def _subtract(h: Matrix, u: Matrix, row: int, source: int, factor: int) -> None:
         u[row] = [a - factor * b for a, b in zip(u[row], u[source], strict=True)]
 
 
-def _nearest(numerator: int, denominator: int) -> int:
+def nearest_quotient(numerator: int, denominator: int) -> int:
     """The integer nearest to a quotient."""
     if denominator < 0:
         numerator, denominator = -numerator, -denominator
@@ -129,25 +129,30 @@ def smith_normal_form(matrix: Rows) -> tuple[Matrix, Matrix, Matrix]:
     return s, u, v
 
 
-def lll(vectors: Rows, carried: Rows | None = None) -> Matrix | tuple[Matrix, Matrix]:
+def lll(vectors: Rows) -> Matrix:
     """A reduced basis (Lovasz factor 3/4) of the lattice of independent integer `vectors`, in exact arithmetic.
-
-    With `carried`, the same row operations are applied to its rows and both matrices are returned.
 
     >>> lll([[1, 1, 1], [-1, 0, 2], [3, 5, 6]])
     [[0, 1, 0], [1, 0, 1], [-1, 0, 2]]
     """
-    b = [list(row) for row in vectors]
-    companion = None if carried is None else [list(row) for row in carried]
-    count = len(b)
-    if count > 1:
-        _reduce_basis(b, [b] if companion is None else [b, companion])
-    return b if companion is None else (b, companion)
+    basis = [list(row) for row in vectors]
+    _reduce_basis(basis, [basis])
+    return basis
+
+
+def lll_carrying(vectors: Rows, carried: Rows) -> tuple[Matrix, Matrix]:
+    """A reduced basis of `vectors`, and `carried` after the same row operations."""
+    basis = [list(row) for row in vectors]
+    companion = [list(row) for row in carried]
+    _reduce_basis(basis, [basis, companion])
+    return basis, companion
 
 
 def _reduce_basis(b: Matrix, followers: list[Matrix]) -> None:
     """Integral LLL in place: d[i] are the Gram determinants, ``lam[i][j] = d[j+1] * mu[i][j]``."""
     count = len(b)
+    if count < 2:
+        return
     d = [1] + [0] * count
     lam = [[0] * count for _ in range(count)]
     d[1] = _dot(b[0], b[0])
@@ -156,7 +161,7 @@ def _reduce_basis(b: Matrix, followers: list[Matrix]) -> None:
     def reduce_by(row: int, by: int) -> None:
         if 2 * abs(lam[row][by]) <= d[by + 1]:
             return
-        factor = _nearest(lam[row][by], d[by + 1])
+        factor = nearest_quotient(lam[row][by], d[by + 1])
         for matrix in followers:
             matrix[row] = [x - factor * y for x, y in zip(matrix[row], matrix[by], strict=True)]
         lam[row][by] -= factor * d[by + 1]
@@ -225,7 +230,7 @@ def size_reduce(vector: Sequence[int], basis: Rows) -> Vector:
     while changed:
         changed = False
         for row in basis:
-            factor = _nearest(_dot(reduced, row), _dot(row, row))
+            factor = nearest_quotient(_dot(reduced, row), _dot(row, row))
             if not factor:
                 continue
             moved = [a - factor * b for a, b in zip(reduced, row, strict=True)]

@@ -16,6 +16,7 @@ Source: W. Pugh, The Omega test (1991), section 2.3, for 4; 3 is the definition 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 from tensorexpr.integers.affine import Affine
 from tensorexpr.integers.constraint import Constraint, congruent
@@ -29,6 +30,37 @@ _MANY_ROWS = 16
 
 Conjunction = list[Constraint]
 _Bound = tuple[int, Affine]  # (a, e): the constraint a*x + e >= 0, a of either sign
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """A lower and an upper bound of one name x: ``a*x + lower >= 0`` and ``-b*x + upper >= 0``, with a, b > 0."""
+
+    a: int
+    lower: Affine
+    b: int
+    upper: Affine
+
+    @property
+    def real(self) -> Constraint:
+        """A rational x fits between."""
+        return Constraint(self.upper * self.a + self.lower * self.b, ">=")
+
+    @property
+    def dark(self) -> Constraint:
+        """So much room that an integer fits between."""
+        return Constraint(self.upper * self.a + self.lower * self.b - (self.a - 1) * (self.b - 1), ">=")
+
+    @property
+    def rounded(self) -> Constraint:
+        """An integer fits between, exactly: one bound rounded to an integer satisfies the other."""
+        if self.b <= self.a:
+            return Constraint((self.upper // self.b) * self.a + self.lower, ">=")
+        return Constraint((self.lower // self.a) * self.b + self.upper, ">=")
+
+    def is_wide_on(self, shadow: System) -> bool:
+        """True when real and dark are the same for the integer points of `shadow`, where real holds."""
+        return self.a == 1 or self.b == 1 or shadow.with_constraints(self.dark.negate()).is_empty()
 
 
 def project(constraints: Sequence[Constraint], names: Sequence[str], removed: Collection[str]) -> list[Conjunction]:
@@ -70,8 +102,8 @@ class _Projector:
         inner: list[str] = []
         for at in gone:
             if any(row[at] for row in (*equalities, *rows)):
-                atoms[at - 1] = self._new_name()
-                inner.append(atoms[at - 1])
+                inner.append(self._new_name())
+                atoms[at - 1] = inner[-1]
         exact = constraints_of(equalities, atoms, "==")
         bounds = constraints_of(rows, atoms)
         if not inner:
@@ -99,27 +131,23 @@ class _Projector:
         constraints, inner = self._shorten(constraints, inner)
         if len(inner) == 1:
             return self.project(constraints, inner)
-        name, side = min(((name, side) for name in inner for side in (1, -1)), key=lambda choice: _splinters(constraints, *choice))
+        name = min(inner, key=lambda name: _roughness(constraints, name))
         rest = [other for other in inner if other != name]
-        free, lowers, uppers = bounds_on(constraints, name)
-        real = free + [Constraint(upper * a + lower * b, ">=") for a, lower in lowers for b, upper in uppers]
-        dark = [Constraint(upper * a + lower * b - (a - 1) * (b - 1), ">=") for a, lower in lowers for b, upper in uppers]
+        free, pairs = _pairs(constraints, name)
+        real = free + [pair.real for pair in pairs]
         shadow = System([*self._outer, *rest], real)
-        missing = [one for one in dict.fromkeys(dark) if not shadow.with_constraints(one.negate()).is_empty()]
-        if not missing:
+        thin = [pair for pair in pairs if not pair.is_wide_on(shadow)]
+        if not thin:
             return self.project(real, rest)
-        pieces = self.project(real + missing, rest)
-        greatest = max(factor for factor, _ in (uppers if side > 0 else lowers))
-        for factor, bound in lowers if side > 0 else uppers:
-            for excess in range((factor * greatest - factor - greatest) // greatest + 1):
-                self._pieces += 1
-                if self._pieces > _MOST_PIECES:
-                    raise DomainTooComplex(
-                        f"expected a projection of at most {_MOST_PIECES} pieces, got more",
-                        hint="coefficients this large have no small description; keep the names as dimensions",
-                    )
-                on_bound = Constraint(Affine({name: side * factor}) + bound - excess, "==")  # bound: side*factor*x + e >= 0
-                pieces += self.project([*constraints, on_bound], inner)
+        pieces = self.project(real + [pair.dark for pair in thin], rest)
+        for on_bound in min((_splinters(thin, name, side) for side in (1, -1)), key=len):
+            self._pieces += 1
+            if self._pieces > _MOST_PIECES:
+                raise DomainTooComplex(
+                    f"expected a projection of at most {_MOST_PIECES} pieces, got more",
+                    hint="coefficients this large have no small description; keep the names as dimensions",
+                )
+            pieces += self.project([*constraints, on_bound], inner)
         return pieces
 
     def _shorten(self, constraints: Conjunction, inner: list[str]) -> tuple[Conjunction, list[str]]:
@@ -154,35 +182,37 @@ def bounds_on(constraints: Sequence[Constraint], name: str) -> tuple[Conjunction
     return free, lowers, uppers
 
 
-def _splinters(constraints: Conjunction, name: str, side: int) -> int:
-    """How many splinters on one side of `name`; none when its elimination is exact."""
+def _pairs(constraints: Conjunction, name: str) -> tuple[Conjunction, list[_Pair]]:
+    """The constraints without `name`, and each lower bound of it with each upper bound."""
+    free, lowers, uppers = bounds_on(constraints, name)
+    return free, [_Pair(a, lower, b, upper) for a, lower in lowers for b, upper in uppers]
+
+
+def _roughness(constraints: Conjunction, name: str) -> int:
+    """How far the elimination of `name` may be from exact; 0 when it is."""
     _, lowers, uppers = bounds_on(constraints, name)
-    if side < 0:
-        lowers, uppers = uppers, lowers
-    greatest = max((factor for factor, _ in uppers), default=1)
-    return sum((factor * greatest - factor - greatest) // greatest + 1 for factor, _ in lowers)
+    return sum((a - 1) * (b - 1) for a, _ in lowers for b, _ in uppers)
+
+
+def _splinters(thin: list[_Pair], name: str, side: int) -> Conjunction:
+    """Equalities of which one holds at an integer `name` that fits one of the pairs `thin` where it is not dark.
+
+    Between ``lower <= a*x`` and ``b*x <= upper`` there is room for less than ``a*b - a - b``, so x is that near to the bound.
+    """
+    widest: dict[_Bound, int] = {}
+    for pair in thin:
+        bound, other = ((pair.a, pair.lower), pair.b) if side > 0 else ((pair.b, pair.upper), pair.a)
+        widest[bound] = max(widest.get(bound, 0), other)
+    return [
+        Constraint(Affine({name: side * factor}) + rest - excess, "==")
+        for (factor, rest), other in widest.items()
+        for excess in range((factor * other - factor - other) // other + 1)
+    ]
 
 
 def _round(constraints: Conjunction, name: str, outer: list[str]) -> Conjunction:
     """The projection without the one inner name: for each pair of bounds, lower <= upper after rounding."""
-    result, lowers, uppers = bounds_on(constraints, name)
-    pairs = [(a, lower, b, upper) for a, lower in lowers for b, upper in uppers]
-    shadow = System(outer, result + [Constraint(upper * a + lower * b, ">=") for a, lower, b, upper in pairs])
-    for a, lower, b, upper in pairs:
-        real = Constraint(upper * a + lower * b, ">=")
-        if (
-            a == 1
-            or b == 1
-            or shadow.with_constraints([Constraint((a - 1) * (b - 1) - 1 - real_value(a, lower, b, upper), ">=")]).is_empty()
-        ):
-            result.append(real)
-        elif b <= a:
-            result.append(Constraint((upper // b) * a + lower, ">="))
-        else:
-            result.append(Constraint((lower // a) * b + upper, ">="))
+    free, pairs = _pairs(constraints, name)
+    shadow = System(outer, free + [pair.real for pair in pairs])
+    result = free + [pair.real if pair.is_wide_on(shadow) else pair.rounded for pair in pairs]
     return list(dict.fromkeys(one for one in result if not one.is_true))
-
-
-def real_value(a: int, lower: Affine, b: int, upper: Affine) -> Affine:
-    """The room ``a*upper + b*lower`` between two bounds, before any rounding."""
-    return upper * a + lower * b

@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from math import gcd
 
+from tensorexpr.integers.linear_algebra import nearest_quotient
+
 Row = Sequence[int]
 Rows = Sequence[Row]
 
@@ -105,7 +107,7 @@ def _unit_column(row: list[int], others: list[list[int]], keep: Collection[int])
             return pivot
         moved = False
         for at in range(1, len(row)):  # x_pivot := x_pivot - q*x_at leaves x_at itself as it is
-            factor = _nearest(row[at], row[pivot])
+            factor = nearest_quotient(row[at], row[pivot])
             if factor and at != pivot:
                 moved = True
                 row[at] -= factor * row[pivot]
@@ -113,12 +115,6 @@ def _unit_column(row: list[int], others: list[list[int]], keep: Collection[int])
                     other[at] -= factor * other[pivot]
         if not moved and len(columns) == 1:
             return None
-
-
-def _nearest(numerator: int, denominator: int) -> int:
-    if denominator < 0:
-        numerator, denominator = -numerator, -denominator
-    return (2 * numerator + denominator) // (2 * denominator)
 
 
 def reduce_system(equalities: Rows, inequalities: Rows, keep: Collection[int] = ()) -> tuple[list[list[int]], list[tuple[int, ...]]] | None:
@@ -129,7 +125,7 @@ def reduce_system(equalities: Rows, inequalities: Rows, keep: Collection[int] = 
         substituted = substitute_equalities(pending, rows, keep)
         if substituted is None:
             return None
-        left, remaining = substituted
+        left, remaining = substituted[0], list(map(tuple, substituted[1]))
         while True:
             tightened = tighten(remaining)
             if tightened is None:

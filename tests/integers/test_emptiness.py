@@ -94,6 +94,11 @@ def test_hard_systems():
     # unbounded: the sizes can always be chosen
     assert not Domain("xyz", [ge(2 * x, 3 * y + 1), le(2 * x, 3 * y + z)]).is_empty()
     assert Domain("xy", [eq(2 * x, 4 * y + 1)]).is_empty()
+    # a huge body: the number of values of a name must not matter
+    huge = 10**30
+    body = [ge(3 * x - 5 * y, 7 * z - huge), le(3 * x + 4 * y + 11 * z, huge), ge(5 * x - 2 * z, y), ge(6 * y + 7 * z, 2 * x - huge)]
+    assert not Domain("xyz", [*body, eq((x + y + z) % 1000, 7)]).is_empty()
+    assert Domain("xyz", [*body, ge(2 * x + 4 * y, 2 * huge + 1), le(x + 2 * y, huge)]).is_empty()
 
 
 def test_linear_programs():
