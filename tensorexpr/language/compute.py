@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import linecache
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -27,11 +29,28 @@ def compute(shape: Any, body: Callable[..., Any], name: str | Sequence[str] | No
     stems = parameters(body, len(extents), "te.compute")
     indices = [fresh_index(stem) for stem in stems]
     with binding(tuple(Axis(i.name, const(0), e) for i, e in zip(indices, extents, strict=True))):
-        result = body(*map(Scalar, indices))
+        try:
+            result = body(*map(Scalar, indices))
+        except NameError as error:
+            if reads_itself(error.name, name, location):
+                raise DefinitionError(
+                    f"te.compute: expected a definition made of other tensors, got one that reads itself: {error.name}",
+                    location=location,
+                    hint="a recurrence has a base and a step: te.scan(lambda t, state: ..., init, length)",
+                ) from None
+            raise
     if isinstance(result, tuple | list):
         names = names_for(name, len(result), "te.compute")
         return tuple(define(extents, indices, value, n, location) for value, n in zip(result, names, strict=True))
     return define(extents, indices, result, names_for(name, None, "te.compute")[0], location)
+
+
+def reads_itself(missing: str | None, name: Any, location: Location | None) -> bool:
+    """Whether a name that is not defined is that of the tensor being made: by its `name`, or on the left of the user's line."""
+    if missing is None:
+        return False
+    line = "" if location is None else linecache.getline(location.file, location.line)
+    return missing == name or re.match(rf"\s*{re.escape(missing)}\s*=", line) is not None
 
 
 def names_for(name: Any, count: int | None, what: str) -> list[str | None]:

@@ -21,7 +21,7 @@ from tensorexpr.language import borders
 from tensorexpr.language.printing import renamed_text
 from tensorexpr.language.renaming import local_names
 from tensorexpr.language.scalar import Scalar, operand
-from tensorexpr.language.tracing import Frame
+from tensorexpr.language.tracing import RESERVED, Frame
 from tensorexpr.regions import normal_form
 from tensorexpr.text import print_definition, print_type
 from tensorexpr.traversal import walk
@@ -31,11 +31,11 @@ _serial = itertools.count()
 
 def identifier(name: object, what: str) -> str:
     """The name, if it can stand in the text of a program. Raises `DefinitionError` if not."""
-    if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
+    if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name) or name in RESERVED:
         raise DefinitionError(
             f"{what}: expected a name that is a Python identifier, got {name!r}",
             location=user_location(),
-            hint="letters, digits and underscores, not a keyword",
+            hint="letters, digits and underscores, not a keyword, not inf or nan",
         )
     return name
 

@@ -165,6 +165,22 @@ def test_a_recursion_without_base():
     assert "the state before step 0" in refused(lambda: te.scan(lambda t, s: s, (), 5))
 
 
+def test_a_definition_that_reads_itself():
+    def by_its_variable():
+        total = te.compute(5, lambda i: te.where(i > 0, total[i - 1], 0.0) + X[i, 0])
+        return total
+
+    def by_its_name():
+        return te.compute(5, lambda i: Z[i - 1] + X[i, 0], name="Z")  # noqa: F821
+
+    text = refused(by_its_variable)
+    assert "te.compute: expected a definition made of other tensors, got one that reads itself: total" in text
+    assert "hint: a recurrence has a base and a step: te.scan(" in text and __file__ in text
+    assert "got one that reads itself: Z" in refused(by_its_name)
+    with pytest.raises(NameError, match="'typo'"):
+        te.compute(5, lambda i: typo[i])  # noqa: F821
+
+
 def test_bad_scans():
     state = zeros(3)
     assert "te.scan: expected extents that are not negative, got -1" in refused(lambda: te.scan(lambda t, s: s, state, -1))

@@ -71,6 +71,7 @@ def test_names_are_identifiers():
         lambda: te.placeholder(2, name="my tensor")
     )
     assert "te.dim: expected a name that is a Python identifier, got 'for'" in refused(lambda: te.dim("for"))
+    assert "te.dim: expected a name that is a Python identifier, got 'inf'" in refused(lambda: te.dim("inf"))
     assert "te.compute: expected a name that is a Python identifier, got 3" in refused(lambda: te.compute(2, lambda i: i, name=3))
 
 
