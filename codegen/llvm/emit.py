@@ -144,7 +144,8 @@ class _ModuleEmitter:
             for extent in reversed(array.shape):
                 strides.append(stride)
                 stride = emitter.b.mul(stride, emitter.expr(extent))
-            emitter.buffers[name] = Binding(self._pointer(name), array.dtype, tuple(reversed(strides)), array.memory)
+            size = stride.const if isinstance(stride.const, int) else None
+            emitter.buffers[name] = Binding(self._pointer(name), array.dtype, tuple(reversed(strides)), array.memory, size=size)
         return emitter
 
     # ------------------------------------------------------------------------------------------------ kernels

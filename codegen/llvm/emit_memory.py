@@ -23,7 +23,7 @@ class NotVectorizable(Exception):
 class Binding:
     """A buffer as the function at hand sees it: its `pointer`, element type, and strides in elements per axis.
 
-    A local buffer of one lane each (`lanes` > 1) stores a vector per element.
+    A local buffer of one lane each (`lanes` > 1) stores a vector per element. `size` is the number of elements, if known.
     """
 
     pointer: str
@@ -31,6 +31,7 @@ class Binding:
     strides: tuple[Value, ...]
     memory: str
     lanes: int = 1
+    size: int | None = None
 
     @property
     def element(self) -> str:
@@ -64,9 +65,17 @@ def load(b: Builder, binding: Binding, offset: Value, lanes: int, mask: Value | 
     """The element at `offset` (in every lane that `mask` has) in register form; uniform where the offset is."""
     if binding.lanes > 1:
         return _load_private(b, binding, offset, mask)
+    if mask is not None and _is_inside(binding, offset):
+        mask = None  # no lane leaves the buffer, and lanes that are off may load anything
     if offset.lanes == 1:
         return _load_scalar(b, binding, offset, mask)
     return from_memory(b, _load_vector(b, binding, offset, lanes, mask), binding.dtype)
+
+
+def _is_inside(binding: Binding, offset: Value) -> bool:
+    """Whether an offset certainly is within the buffer in every lane, also in those that are off."""
+    low, high = offset.low, offset.high
+    return binding.size is not None and low is not None and high is not None and low >= 0 and high < binding.size
 
 
 def _load_scalar(b: Builder, binding: Binding, offset: Value, mask: Value | None) -> Value:
@@ -161,6 +170,10 @@ def store(b: Builder, binding: Binding, offset: Value, value: Value, lanes: int,
         pointer = _address(b, binding, start, mask is None)
         if offset.stride == -1:
             value = _reverse(b, value)
+        if mask is not None and binding.memory == "local" and offset.stride == 1 and _is_inside(binding, offset):
+            # Nobody else sees a local buffer: writing old values back in lanes that are off lets it live in registers.
+            old = b.emit(f"load {value.full_type}, ptr {pointer}, align {align}", value.type, lanes)
+            value, mask = b.select(b.vector(mask, lanes), value, old), None
         if mask is None:
             b.line(f"store {value.typed}, ptr {pointer}, align {align}")
             return

@@ -73,7 +73,7 @@ class Statements(Expressions):
         element = binding.element if self.lanes == 1 else f"<{self.lanes} x {binding.element}>"
         pointer = self.b.slot(f"[{max(1, count)} x {element}]", 64 if bytes_ >= 64 else 16)
         outer = self.buffers.get(s.buffer.name)
-        self.buffers[s.buffer.name] = Binding(pointer, s.buffer.dtype, binding.strides, "local", self.lanes)
+        self.buffers[s.buffer.name] = Binding(pointer, s.buffer.dtype, binding.strides, "local", self.lanes, count)
         try:
             self.block(s.body)
         finally:
