@@ -8,9 +8,10 @@ compiled together with it, and differentiated again.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from tensorexpr.autodiff.accumulate import accumulate
+from tensorexpr.autodiff.accumulate import Flow, accumulate
 from tensorexpr.autodiff.arguments import checked_heads, checked_tensors
 from tensorexpr.autodiff.report import Report, Row, count_of, points, reads_of
 from tensorexpr.autodiff.reverse import Override, Received, Reverse, reverse
@@ -20,8 +21,8 @@ from tensorexpr.errors import DifferentiationError, user_location
 from tensorexpr.integers import Domain
 from tensorexpr.ir import Access, Expr, Index, Program
 from tensorexpr.language import Tensor, lift
-from tensorexpr.language.printing import renamed_text
 from tensorexpr.text import print_expr
+from tensorexpr.traversal import bottom_up
 
 LOWERINGS = ("segments", "atomics")
 
@@ -177,7 +178,10 @@ def _sweep_rule(unit: Unit, graph: Graph) -> Override:
 
 
 def _rows(tensor: str, received: Received, labels: Mapping[str, str]) -> list[Row]:
-    grouped: dict[tuple[str, int], list] = {}
+    def labeled(node: Expr) -> Expr:
+        return replace(node, tensor=labels.get(node.tensor, node.tensor)) if isinstance(node, Access) else node
+
+    grouped: dict[tuple[str, int], list[tuple[Access, Flow]]] = {}
     for one in received.flows:
         for access in one.contribution.reads:
             grouped.setdefault((one.consumer, id(access)), []).append((access, one))
@@ -197,7 +201,7 @@ def _rows(tensor: str, received: Received, labels: Mapping[str, str]) -> list[Ro
             Row(
                 labels.get(tensor, tensor),
                 labels.get(consumer, consumer),
-                renamed_text(print_expr(items[0][0]), labels),
+                print_expr(bottom_up(items[0][0], labeled)),
                 lowerings[0] if len(lowerings) == 1 else "pieces",
                 count_of(visited),
                 count_of(read),
