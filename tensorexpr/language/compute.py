@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tensorexpr.errors import DefinitionError, Location, user_location
-from tensorexpr.ir import Axis, Define, Expr, Index, const
+from tensorexpr.ir import Access, Axis, Define, Expr, Index, const
 from tensorexpr.language.checks import check_expressions
 from tensorexpr.language.scalar import Scalar, merged, strong
 from tensorexpr.language.tensor import Tensor, as_shape, fresh_key, identifier
@@ -68,9 +68,9 @@ def names_for(name: Any, count: int | None, what: str) -> list[str | None]:
 
 def define(extents: tuple[Expr, ...], indices: list[Index], value: Any, name: str | None, location: Location | None) -> Tensor:
     """The tensor of these extents whose element at `indices` (unsettled) is `value`, complete and checked."""
-    if value is None or isinstance(value, str):
+    if value is None:
         raise DefinitionError(
-            f"te.compute: expected the body to return a scalar, got {value!r}",
+            "te.compute: expected the body to return a scalar, got None",
             location=location,
             hint="a function body needs a return statement",
         )
@@ -82,7 +82,7 @@ def define(extents: tuple[Expr, ...], indices: list[Index], value: Any, name: st
     key = fresh_key(name or "t")
     definition = Define(key, axes, settled.expressions[0], location)
     check_expressions([definition.value], tuple(frame.axis for frame in frames) + axes, sources, name or "t", location)
-    read = dict.fromkeys(node.tensor for node in walk(definition.value) if hasattr(node, "tensor"))
+    read = dict.fromkeys(node.tensor for node in walk(definition.value) if isinstance(node, Access))
     return Tensor(
         name,
         extents,

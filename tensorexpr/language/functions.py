@@ -12,7 +12,19 @@ from typing import Any
 from tensorexpr import dtypes
 from tensorexpr.errors import DefinitionError, user_location
 from tensorexpr.ir import FALSE, TRUE
-from tensorexpr.language.scalar import Scalar, binary, binary_float, build, common_dtype, converted, operand, strong, unary, unary_float
+from tensorexpr.language.scalar import (
+    Scalar,
+    binary,
+    binary_float,
+    build,
+    common_dtype,
+    converted,
+    operand,
+    rounded,
+    strong,
+    unary,
+    unary_float,
+)
 from tensorexpr.language.tensor import as_dtype
 
 
@@ -138,29 +150,24 @@ def square(x: Any) -> Scalar:
     return binary("mul", value, value)
 
 
-def _rounding(name: str, x: Any) -> Scalar:
-    value = strong(x)
-    return build(name, value) if value.dtype.is_float else value
-
-
 def floor(x: Any) -> Scalar:
     """The next integer value at or below x; the dtype stays."""
-    return _rounding("floor", x)
+    return rounded("floor", x)
 
 
 def ceil(x: Any) -> Scalar:
     """The next integer value at or above x; the dtype stays."""
-    return _rounding("ceil", x)
+    return rounded("ceil", x)
 
 
 def round(x: Any) -> Scalar:
     """The nearest integer value, halves to the even one; the dtype stays."""
-    return _rounding("round", x)
+    return rounded("round", x)
 
 
 def trunc(x: Any) -> Scalar:
     """The integer part; the dtype stays."""
-    return _rounding("trunc", x)
+    return rounded("trunc", x)
 
 
 def minimum(a: Any, b: Any) -> Scalar:

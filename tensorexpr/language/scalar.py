@@ -115,6 +115,25 @@ class Scalar:
     def __abs__(self) -> Scalar:
         return self if self.dtype.is_bool else unary("abs", self)
 
+    def __round__(self, digits: int | None = None) -> Scalar:
+        if digits is not None:
+            raise DefinitionError(
+                f"expected to round to an integer value, got {digits} digits",
+                term=repr(self),
+                location=user_location(),
+                hint="te.round(x * 100) / 100 keeps two digits",
+            )
+        return rounded("round", self)
+
+    def __floor__(self) -> Scalar:
+        return rounded("floor", self)
+
+    def __ceil__(self) -> Scalar:
+        return rounded("ceil", self)
+
+    def __trunc__(self) -> Scalar:
+        return rounded("trunc", self)
+
     # -- bits and logic ------------------------------------------------------------------------------------------------
 
     def __and__(self, other: Any) -> Scalar:
@@ -444,6 +463,12 @@ def _compared_outside(pair: tuple[Scalar | Weak, Scalar | Weak]) -> DType | None
 def unary(name: str, value: Any) -> Scalar:
     """A unary operation that keeps the dtype."""
     return build(name, strong(value))
+
+
+def rounded(name: str, value: Any) -> Scalar:
+    """A function that rounds to integer values; integers are left as they are."""
+    value = strong(value)
+    return build(name, value) if value.dtype.is_float else value
 
 
 def unary_float(name: str, value: Any) -> Scalar:

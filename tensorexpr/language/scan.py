@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from tensorexpr.errors import DefinitionError, Location, user_location
-from tensorexpr.ir import Const, Definition, Expr, Scan, Size, TensorType
+from tensorexpr.ir import Definition, Expr, Scan, Size, TensorType
 from tensorexpr.language.compute import define, names_for
 from tensorexpr.language.printing import describe
 from tensorexpr.language.renaming import index_names, renamed
 from tensorexpr.language.scalar import Scalar
-from tensorexpr.language.tensor import Tensor, as_extents, fresh_key
+from tensorexpr.language.tensor import Tensor, as_extents, fresh_key, of_sizes
 from tensorexpr.language.tracing import RESERVED, Frame, active_frames, binding, fresh_index, inside, parameters, stem_of
 from tensorexpr.regions import affine_of
 from tensorexpr.traversal import expressions, fresh_name, walk
@@ -41,7 +41,7 @@ def scan(body: Callable[[Any, Any], Any], init: Any, length: Any, name: Any = No
             hint="a recurrence needs a base: te.compute(shape, lambda ...: 0.0) or te.constant(array)",
         )
     (extent,) = as_extents((length,), _WHAT)
-    if any(not isinstance(node, Const | Size) and not hasattr(node, "op") for node in walk(extent.expr)):
+    if not of_sizes(extent.expr):
         raise DefinitionError(f"{_WHAT}: expected a length made of integers and sizes, got {extent!r}", location=location)
     stems = parameters(body, 2, _WHAT, "the step and the state")
     step = fresh_index(stems[0])

@@ -16,7 +16,7 @@ import numpy as np
 from tensorexpr import dtypes
 from tensorexpr.dtypes import DType
 from tensorexpr.errors import DefinitionError, Location, user_location
-from tensorexpr.ir import Access, Cast, Const, Definition, Expr, Size, TensorType, const
+from tensorexpr.ir import Access, Apply, Cast, Const, Definition, Expr, Size, TensorType, const
 from tensorexpr.language import borders
 from tensorexpr.language.printing import renamed_text
 from tensorexpr.language.renaming import local_names
@@ -253,6 +253,12 @@ def as_index(value: Any, what: str) -> Scalar:
 
 def as_extents(shape: Any, what: str) -> tuple[Scalar, ...]:
     """A shape, or one extent, as scalars. Raises `DefinitionError` for what is not an integer, or a negative literal."""
+    if isinstance(shape, Tensor):
+        raise DefinitionError(
+            f"{what}: expected extents, got the tensor {shape.name}", location=user_location(), hint=f"its extents are {shape.name}.shape"
+        )
+    if isinstance(shape, np.ndarray) and shape.ndim == 1:
+        shape = shape.tolist()
     items = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
     extents = []
     for item in items:
@@ -269,11 +275,16 @@ def as_extents(shape: Any, what: str) -> tuple[Scalar, ...]:
     return tuple(extents)
 
 
+def of_sizes(expr: Expr) -> bool:
+    """Whether an expression is made of integers and sizes alone."""
+    return all(isinstance(node, Const | Size | Apply) for node in walk(expr))
+
+
 def as_shape(shape: Any, what: str) -> tuple[Expr, ...]:
     """The shape of a tensor as IR: integers, sizes and arithmetic on them. Raises `DefinitionError` for anything else."""
     extents = as_extents(shape, what)
     for extent in extents:
-        if any(not isinstance(node, Const | Size) and not (hasattr(node, "op")) for node in walk(extent.expr)):
+        if not of_sizes(extent.expr):
             raise DefinitionError(
                 f"{what}: expected extents made of integers and sizes, got {extent!r}",
                 location=user_location(),
@@ -306,7 +317,10 @@ def constant(array: Any, name: str | None = None) -> Tensor:
     location = user_location()
     if isinstance(array, Tensor | Scalar):
         raise DefinitionError("te.constant: expected an array, got a value of the language", term=repr(array), location=location)
-    given = np.asarray(array)
+    try:
+        given = np.asarray(array)
+    except (TypeError, ValueError) as error:
+        raise DefinitionError(f"te.constant: expected an array, got something that is none: {error}", location=location) from None
     kind = as_dtype(given.dtype)
     data = np.array(given, dtype=kind.numpy, order="C", copy=True)
     data.flags.writeable = False

@@ -77,7 +77,7 @@ def parameters(body: Callable[..., Any], count: int, what: str, takes: str | Non
         number = f"{required} to {len(names)}" if required < len(names) else str(required)
         raise DefinitionError(
             f"{what}: expected a function of {wanted}, got one of {number} {'parameter' if number == '1' else 'parameters'}",
-            term=f"lambda {', '.join(names)}: ...",
+            term=f"lambda {', '.join(names)}: ..." if names else "lambda: ...",
             location=user_location(),
             hint=None if takes else "one index per axis of the shape, or per extent",
         )

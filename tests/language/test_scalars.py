@@ -1,5 +1,6 @@
 """Operators and functions against NumPy: dtypes for every pair of dtypes, values, and what a scalar is not."""
 
+import math
 import operator
 
 import numpy as np
@@ -106,6 +107,10 @@ def test_other_functions():
     assert value(lambda: te.cast(-1.5, "uint8")) == 0
     assert value(lambda: te.cast(300, "uint8")) == 44
     assert value(lambda: te.cast(float("nan"), "int32")) == 0
+    assert value(lambda: round(te.cast(2.5, "float32"))) == 2 and value(lambda: math.floor(te.cast(-2.5, "float64"))) == -3
+    assert value(lambda: math.ceil(te.cast(3, "int8"))).dtype == np.int8 and value(lambda: math.trunc(te.cast(-2.5, "float64"))) == -2
+    with pytest.raises(DefinitionError, match="expected to round to an integer value, got 2 digits"):
+        round(te.dim("n") * 0.5, 2)
     assert np.isnan(value(lambda: te.maximum(float("nan"), 1.0)))
     assert value(lambda: divmod(te.cast(-7, "int64"), 3)[0]) == -3
     assert value(lambda: divmod(7, te.cast(-3, "int64"))[1]) == -2

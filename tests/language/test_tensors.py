@@ -47,6 +47,7 @@ def test_constants_are_read_only_copies():
     assert te.constant(3).dtype is dtypes.int64 and te.constant([True]).dtype is dtypes.bool_
     assert (te.evaluate(te.compute((3, 2), lambda i, j: c[j, i]), {}) == te.constant(c.data.T).data).all()
     assert "expected a dtype of the language, got dtype('complex128')" in refused(lambda: te.constant(np.zeros(2, complex)))
+    assert "te.constant: expected an array, got something that is none" in refused(lambda: te.constant([[1, 2], [3]]))
     assert "te.constant: expected an array, got a value of the language" in refused(lambda: te.constant(x))
 
 
@@ -60,6 +61,8 @@ def test_bad_shapes():
     ):
         text = refused(lambda shape=shape: te.placeholder(shape))
         assert message in text and __file__ in text
+    assert "te.compute: expected extents, got the tensor x" in refused(lambda: te.compute(x, lambda i: x[i]))
+    assert te.placeholder(np.array([2, 3])).shape == (2, 3)
     assert "te.placeholder: expected an integer of 64 bits, got 9223372036854775808" in refused(lambda: te.placeholder(2**63))
     assert "expected extents made of integers and sizes, got i64(x[0])" in refused(lambda: te.placeholder((te.cast(x[0], "int64"),)))
     assert "expected a dtype of the language, got 'float128'" in refused(lambda: te.placeholder((2,), "float128"))
