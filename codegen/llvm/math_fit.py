@@ -116,6 +116,16 @@ ROWS = (
         0,
         8,
     ),
+    # the same less 2 s z / 3, which pow in double has to more bits
+    Row(
+        "pow_atanh",
+        _ratio(lambda z: mp.mpf(2) / 5 + 2 * z / 7, lambda z: (2 * mp.atanh(mp.sqrt(z)) / mp.sqrt(z) - 2 - 2 * z / 3) / z**2),
+        lambda z: z**2,
+        0,
+        0.0401,
+        0,
+        8,
+    ),
     # sin(r) = r + r^3 P(r^2), cos(r) = 1 - r^2 / 2 + r^4 P(r^2)
     Row("sin", *_odd(mp.sin, -mp.mpf(1) / 6), 0, _QUARTER_PI**2, 3, 6),
     Row(
@@ -135,7 +145,7 @@ ROWS = (
     Row("atan", *_odd(mp.atan, -mp.mpf(1) / 3), 0, 1.0001, 9, 20),
     # asin(x) = x + x^3 P(x^2) below 0.5
     Row("asin", *_odd(mp.asin, mp.mpf(1) / 6), 0, 0.25001, 5, 12),
-    # erf(x) = x + x P(x^2) below 0.92, and 1 - exp(-x P(x)) from there to 4
+    # erf(x) = x + x P(x^2) below 0.92
     Row(
         "erf_low",
         lambda z: mp.erf(mp.sqrt(z)) / mp.sqrt(z) - 1 if z else 2 / mp.sqrt(mp.pi) - 1,
@@ -145,6 +155,7 @@ ROWS = (
         7,
         0,
     ),
+    # and 1 - exp(-x P(x)) from there to 4
     Row("erf_high", lambda x: -mp.log(mp.erfc(x)) / x, lambda x: x * mp.erfc(x) / mp.erf(x), 0.9199, 4.0, 8, 0),
 )
 
@@ -156,6 +167,7 @@ CONSTANTS = (
     ("pi", lambda: mp.pi, 2),
     ("half_pi", lambda: mp.pi / 2, 3),
     ("two_over_pi", lambda: 2 / mp.pi, 1),
+    ("two_thirds", lambda: mp.mpf(2) / 3, 2),
 )
 
 

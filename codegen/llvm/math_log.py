@@ -3,14 +3,13 @@
 x = 2^k m with m in [2/3, 4/3), found by subtracting the bits of 2/3 and keeping the exponent; f = m - 1. In float32 the
 logarithm of 1 + f is a polynomial; in float64 one in s^2, s = f / (2 + f), as in fdlibm. Denormals are scaled up first.
 
-float32 pow runs in float64 throughout, where 2^(y log2 |x|) to 36 bits is enough for half an ULP. float64 pow is the C
-library's.
+float32 pow runs in float64 throughout, where 2^(y log2 |x|) to 36 bits is enough for half an ULP. float64 pow carries
+log2 |x| in two doubles.
 """
 
 from __future__ import annotations
 
-from tensorexpr.codegen.llvm import math_libm
-from tensorexpr.codegen.llvm.builder import Builder, Value, literal
+from tensorexpr.codegen.llvm.builder import Builder, Operand, Value, literal
 from tensorexpr.codegen.llvm.math_core import (
     absolute,
     add,
@@ -23,6 +22,7 @@ from tensorexpr.codegen.llvm.math_core import (
     neg,
     polynomial,
     power_of_two,
+    scale,
     sub,
     width,
 )
@@ -113,8 +113,23 @@ def _compensated_sum(b: Builder, k: Value, main: Value, error: Value, rest: Valu
 
 
 def pow(b: Builder, x: Value, y: Value) -> Value:
-    if x.type == "double":
-        return math_libm.binary(b, "pow", x, y)
+    magnitude = _single_power(b, x, y) if x.type == "float" else _double_power(b, x, y)
+    halved = mul(b, y, 0.5)
+    integral = b.compare("fcmp oeq", b.intrinsic("floor", y), y)
+    odd = b.op("and", integral, b.compare("fcmp une", b.intrinsic("floor", halved), halved))
+    negative = b.compare("icmp slt", b.convert("bitcast", x, width(x).bits), 0)
+    result = b.select(b.op("and", negative, odd), neg(b, magnitude), magnitude)
+    below = b.op("and", b.compare("fcmp olt", x, 0.0), b.compare("fcmp ogt", x, -_INFINITY))
+    undefined = b.op("and", below, b.negation(integral))
+    result = b.select(b.op("or", undefined, b.compare("fcmp uno", x, y)), literal(_NAN, x.type), result)
+    # 1 to any power, and -1 to an infinite one, is 1; so is anything to the power 0, NaN included.
+    unit = b.op("and", b.compare("fcmp oeq", absolute(b, x), 1.0), b.compare("fcmp oeq", absolute(b, y), _INFINITY))
+    one = b.op("or", b.compare("fcmp oeq", x, 1.0), b.compare("fcmp oeq", y, 0.0))
+    return b.select(b.op("or", unit, one), 1.0, result)
+
+
+def _single_power(b: Builder, x: Value, y: Value) -> Value:
+    """|x| ** y for floats, through double."""
     base, exponent = b.convert("fpext", absolute(b, x), "double"), b.convert("fpext", y, "double")
     k, f = _decomposed(b, base)
     logarithm = _with_specials(b, base, fma(b, f, polynomial(b, "pow_log2", f), k))
@@ -123,17 +138,44 @@ def pow(b: Builder, x: Value, y: Value) -> Value:
     whole, n = nearest(b, power, 1.0)
     r = sub(b, power, whole)
     double = mul(b, fma(b, r, polynomial(b, "pow_exp2", r), 1.0), power_of_two(b, width(base), n))
-    magnitude = b.convert("fptrunc", double, "float")
+    return b.convert("fptrunc", double, "float")
 
-    halved = mul(b, y, 0.5)
-    integral = b.compare("fcmp oeq", b.intrinsic("floor", y), y)
-    odd = b.op("and", integral, b.compare("fcmp une", b.intrinsic("floor", halved), halved))
-    negative = b.compare("icmp slt", b.convert("bitcast", x, "i32"), 0)
-    result = b.select(b.op("and", negative, odd), neg(b, magnitude), magnitude)
-    below = b.op("and", b.compare("fcmp olt", x, 0.0), b.compare("fcmp ogt", x, -_INFINITY))
-    undefined = b.op("and", below, b.negation(integral))
-    result = b.select(b.op("or", undefined, b.compare("fcmp uno", x, y)), literal(_NAN, "float"), result)
-    # 1 to any power, and -1 to an infinite one, is 1; so is anything to the power 0, NaN included.
-    unit = b.op("and", b.compare("fcmp oeq", absolute(b, x), 1.0), b.compare("fcmp oeq", absolute(b, y), _INFINITY))
-    one = b.op("or", b.compare("fcmp oeq", x, 1.0), b.compare("fcmp oeq", y, 0.0))
-    return b.select(b.op("or", unit, one), 1.0, result)
+
+Pair = tuple[Value, Value]  # a number as the sum of a value and a small rest
+
+
+def _product(b: Builder, x: Pair, y: Pair) -> Pair:
+    high = mul(b, x[0], y[0])
+    lost = fma(b, x[0], y[0], neg(b, high))
+    return high, fma(b, x[0], y[1], fma(b, x[1], y[0], lost))
+
+
+def _sum(b: Builder, x: Operand, y: Pair) -> Pair:
+    """x + y, where |x| is not below |y| or x is 0."""
+    high = add(b, x, y[0])
+    return high, add(b, add(b, sub(b, x, high), y[0]), y[1])
+
+
+def _double_power(b: Builder, x: Value, y: Value) -> Value:
+    """|x| ** y for doubles: log2 |x| in two parts, 2 s (1 + z / 3) + s z^2 P(z) of them with all digits twice."""
+    base = absolute(b, x)
+    k, f = _decomposed(b, base)
+    below = add(b, f, 2.0)
+    s = div(b, f, below)
+    rest = sub(b, fma(b, neg(b, s), below, f), mul(b, s, sub(b, f, sub(b, below, 2.0))))
+    ratio = (s, div(b, rest, below))
+    square = _product(b, ratio, ratio)
+    third, third_rest = (literal(c, "double") for c in width(x).table["two_thirds"])
+    series = _sum(b, third, (mul(b, square[0], polynomial(b, "pow_atanh", square[0])), third_rest))
+    natural = _product(b, ratio, _sum(b, literal(2.0, "double"), _product(b, square, series)))
+    high, low = (literal(c, "double") for c in width(x).table["log2e"])
+    binary = _sum(b, k, _product(b, natural, (high, low)))
+    finite = b.op("and", b.compare("fcmp ogt", base, 0.0), b.compare("fcmp olt", base, _INFINITY))
+    logarithm = (_with_specials(b, base, binary[0]), b.select(finite, binary[1], 0.0))
+    power, lost = _product(b, (y, literal(0.0, "double")), logarithm)
+    # Past these limits the result is 0 or infinite; an infinite power has no rest.
+    inside = b.compare("fcmp olt", absolute(b, power), 1100.0)
+    power = at_most(b, at_least(b, power, -1100.0), 1100.0)
+    whole, n = nearest(b, power, 1.0)
+    r = add(b, sub(b, power, whole), b.select(inside, lost, 0.0))
+    return scale(b, fma(b, r, polynomial(b, "exp2", r), 1.0), n)

@@ -133,6 +133,10 @@ FLOAT: dict[str, tuple[float, ...]] = {
         _hex("-0x1.ee59da0000000p-50"),
     ),
     "two_over_pi": (_hex("0x1.45f3060000000p-1"),),
+    "two_thirds": (
+        _hex("0x1.5555560000000p-1"),
+        _hex("-0x1.5555560000000p-26"),
+    ),
 }
 
 DOUBLE: dict[str, tuple[float, ...]] = {
@@ -202,6 +206,17 @@ DOUBLE: dict[str, tuple[float, ...]] = {
         _hex("0x1.3b35c9e31890ap-3"),
         _hex("0x1.0dcafa639d6edp-3"),
         _hex("0x1.1b85ba9d82afep-3"),
+    ),
+    # error 2^-68.0
+    "pow_atanh": (
+        _hex("0x1.9999999999967p-2"),
+        _hex("0x1.2492492498f14p-2"),
+        _hex("0x1.c71c71bc4f0a8p-3"),
+        _hex("0x1.745d1bd146c93p-3"),
+        _hex("0x1.3b12963e8a7c5p-3"),
+        _hex("0x1.113a5550ca487p-3"),
+        _hex("0x1.dac946cb11665p-4"),
+        _hex("0x1.01937a48d8395p-3"),
     ),
     # error 2^-57.9
     "sin": (
@@ -288,4 +303,8 @@ DOUBLE: dict[str, tuple[float, ...]] = {
         _hex("-0x1.f1976b7ed8fbcp-110"),
     ),
     "two_over_pi": (_hex("0x1.45f306dc9c883p-1"),),
+    "two_thirds": (
+        _hex("0x1.5555555555555p-1"),
+        _hex("0x1.5555555555555p-55"),
+    ),
 }
