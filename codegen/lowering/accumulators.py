@@ -13,7 +13,7 @@ from tensorexpr.codegen.lowering.scope import ELEMENT, replaced
 from tensorexpr.codegen.schedule.reductions import Member
 from tensorexpr.dtypes import DType, accumulator
 from tensorexpr.interpret import identity_of
-from tensorexpr.ir import Apply, Cast, Const, Expr, Param, apply, const
+from tensorexpr.ir import Cast, Const, Expr, Param, apply, const
 
 COMBINE = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum", "all": "and", "any": "or"}
 WINNERS = ("argmax", "argmin")
@@ -69,16 +69,26 @@ def taken_in(member: Member, old: tuple[Expr, ...], values: tuple[Expr, ...], po
     if is_winner(member):
         assert position is not None
         found, best = old
-        wins = apply("gt" if combiner.name == "argmax" else "lt", value, best)
-        if value.dtype.is_float:
-            # A NaN wins over everything but an earlier NaN; comparisons with one are false.
-            wins = apply("or", wins, apply("and", apply("isnan", value), apply("invert", apply("isnan", best))))
-        wins = apply("or", apply("lt", found, const(0)), wins)
+        wins = apply("or", apply("lt", found, const(0)), _beats(member, value, best))
         return apply("where", wins, position, found), apply("where", wins, value, best)
     kept = carried(member)[0].dtype
-    return (combined(member, old[0], value if value.dtype is kept else Cast(kept, value)),)
+    return (apply(COMBINE[combiner.name], old[0], value if value.dtype is kept else Cast(kept, value)),)
 
 
-def combined(member: Member, a: Expr, b: Expr) -> Apply:
-    """Two accumulators of a built-in combiner as one."""
-    return apply(COMBINE[member.combiner.name], a, b)
+def _beats(member: Member, a: Expr, b: Expr) -> Expr:
+    """Whether value `a` wins over `b` wherever they stand; a NaN does over everything but a NaN, for which comparisons are false."""
+    wins = apply("gt" if member.combiner.name == "argmax" else "lt", a, b)
+    if not a.dtype.is_float:
+        return wins
+    return apply("or", wins, apply("and", apply("isnan", a), apply("invert", apply("isnan", b))))
+
+
+def merged(member: Member, a: tuple[Expr, ...], b: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    """Two states of a built-in combiner, of different points, as one. Of equal winners the one that comes first counts."""
+    if not is_winner(member):
+        return (apply(COMBINE[member.combiner.name], a[0], b[0]),)
+    (here, best), (there, other) = a, b
+    earlier = apply("and", apply("lt", there, here), apply("invert", _beats(member, best, other)))
+    wins = apply("or", apply("lt", here, const(0)), apply("or", _beats(member, other, best), earlier))
+    wins = apply("and", apply("ge", there, const(0)), wins)
+    return apply("where", wins, there, here), apply("where", wins, other, best)

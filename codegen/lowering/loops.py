@@ -14,10 +14,10 @@ from dataclasses import dataclass, field, replace
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.lowering import accumulators
-from tensorexpr.codegen.lowering.arithmetic import ZERO, add, constant, floordiv, mul, sub
+from tensorexpr.codegen.lowering.arithmetic import ZERO, add, constant, floordiv, mul, reads_data, sub
 from tensorexpr.codegen.lowering.scope import Result, Scope
-from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, CheckSite, For, If, Store
-from tensorexpr.codegen.schedule.reductions import Group, groups_used
+from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, CheckSite, For, If, Stmt, Store
+from tensorexpr.codegen.schedule.reductions import Group, Member, groups_used
 from tensorexpr.codegen.schedule.state import SERIAL, Split, Stage, all_uses, is_inside, needed_groups
 from tensorexpr.codegen.schedule.windows import window
 from tensorexpr.errors import Location, ScheduleError
@@ -54,11 +54,11 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """The accumulators of a vectorized reduction: the loop, its number of lanes, a buffer per member."""
+    """The accumulators of a vectorized reduction: the loop, its number of lanes, buffers with an axis for it per member."""
 
     loop: str
     extent: int
-    buffers: tuple[Buffer, ...]
+    buffers: tuple[tuple[Buffer, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,16 +108,18 @@ class Loops:
                     inside = replace(scope, guarded=scope.guarded | {split.outer}, conditional=True)
                     return (If(self.read(apply("lt", position, whole)), self.nest(loops, inside, task)),)
         waits = self.is_parallel and self.at_root and not scope.names and loops  # parallel loops stand outside of conditions
-        for number, condition in enumerate(() if waits else task.where):
-            if scope.is_ready(condition):
-                rest = replace(task, where=task.where[:number] + task.where[number + 1 :])
-                return self.guarded(condition, scope, lambda inner: self.nest(loops, inner, rest))
+        ready = () if waits else tuple(c for c in task.where if scope.is_ready(c))
+        if ready:
+            # Conditions on indices go together; one that reads data waits for those before it.
+            first = tuple(c for c in ready if not reads_data(c)) or ready[:1]
+            rest = replace(task, where=tuple(c for c in task.where if c not in first))
+            return self.guarded(conjunction(first), scope, lambda inner: self.nest(loops, inner, rest))
         if not loops:
             return (*self.made_checks(task.checks, scope), *task.finish(scope))
-        ready = tuple(c for c in task.checks if self.is_decided(c, scope)) if not task.where and self.all_run(loops, scope) else ()
-        if ready:
-            rest = replace(task, checks=tuple(c for c in task.checks if c not in ready))
-            return (*self.made_checks(ready, scope), *self.nest(loops, scope, rest))
+        early = tuple(c for c in task.checks if self.is_decided(c, scope)) if not task.where and self.all_run(loops, scope) else ()
+        if early:
+            rest = replace(task, checks=tuple(c for c in task.checks if c not in early))
+            return (*self.made_checks(early, scope), *self.nest(loops, scope, rest))
         chosen = self.chosen(loops, scope, task)
         if chosen is not None:
             return chosen
@@ -140,13 +142,12 @@ class Loops:
 
     def guarded(self, condition: Expr, scope: Scope, body: Callable[[Scope], Block]) -> Block:
         """The statements under a condition that is known here; it is a fact inside."""
-        resolved = scope.resolve(condition)
-        if resolved in scope.facts:
-            return body(scope)
+        open_ = tuple(c for c in map(scope.resolve, conjuncts(condition)) if c not in scope.facts)
+        resolved = conjunction(open_)
         if isinstance(resolved, Const):
             return body(scope) if resolved.value else ()
         checks = self.made_checks(self.checks_of((condition,)), scope)
-        then = body(replace(scope, facts=scope.facts | {resolved}, conditional=True))
+        then = body(replace(scope, facts=scope.facts.union(open_), conditional=True))
         return (*checks, If(self.read(resolved), then)) if then else checks
 
     def chosen(self, loops: tuple[str, ...], scope: Scope, task: Task) -> Block | None:
@@ -239,11 +240,26 @@ class Loops:
         start = scope.resolve(scope.axes[loop].start) if loop in scope.axes else ZERO
         stop = scope.resolve(scope.axes[loop].stop) if loop in scope.axes else extent
         kind = self.kind(loop, count, scope)
+        if kind == "vectorize" and count is not None and count & (count - 1) and self.stage.group_of(loop) is not None:
+            return (*checks, *self.masked_rest(loop, count, rest, scope, task))
         inner = replace(scope.with_values(**{loop: sub(Index(name), start)}), names=scope.names | {name})
         if kind == "vectorize":
             inner = replace(inner, vectors=inner.vectors | {loop})
         body = self.body(loop, rest, inner, task)
         return (*checks, For(name, self.read(start), self.read(stop), body, kind)) if body else checks
+
+    def masked_rest(self, loop: str, count: int, rest: tuple[str, ...], scope: Scope, task: Task) -> Block:
+        """Lanes of a reduction that are no power of two: one more vector, of which the last lanes are off."""
+        name, wide = self.loop_name(loop, scope), 1 << count.bit_length()
+        extent = self.stage.extent(loop)
+        if extent is not None and wide > extent:
+            wide = extent
+        inner = scope.with_values(**{loop: Index(name)})
+        inner = replace(inner, names=scope.names | {name}, vectors=scope.vectors | {loop}, conditional=True)
+        body = self.body(loop, rest, inner, task)
+        if wide > count:
+            body = (If(apply("lt", Index(name), const(count)), body),)
+        return (For(name, ZERO, const(wide), body, "vectorize"),)
 
     def loop_name(self, loop: str, scope: Scope) -> str:
         """The name of a loop's index: its own, unless a loop around has it."""
@@ -361,7 +377,7 @@ class Loops:
         body = under((*dict.fromkeys(crossed), *ready), scope)
         after = self.nest(rest, replace(scope, results={**scope.results, **results}), task)
         block: Block = (*body, *after)
-        for buffer in reversed([b for made in buffers for b in made] + ([] if lanes is None else list(lanes.buffers))):
+        for buffer in reversed([b for made in (*buffers, *(() if lanes is None else lanes.buffers)) for b in made]):
             if buffer.memory == "local":
                 block = (Alloc(buffer, block),)
         return block
@@ -432,7 +448,8 @@ class Loops:
                 if extent is None or extent < 2:
                     return None
                 made = tuple(
-                    Buffer(self.names.fresh(f"{b.name}_lanes"), b.dtype, (*b.shape, const(extent)), "local") for (b,) in buffers
+                    tuple(Buffer(self.names.fresh(f"{b.name}_lanes"), b.dtype, (*b.shape, const(extent)), "local") for b in member)
+                    for member in buffers
                 )
                 return Lanes(loop, extent, made)
         return None
@@ -440,22 +457,36 @@ class Loops:
     def lanes_combined(
         self, group: Group, buffers: tuple[tuple[Buffer, ...], ...], lanes: Lanes | None, tile: tuple[str, ...], scope: Scope
     ) -> Block:
-        """The accumulators of lanes taken into the ones that count, in pairs: a fixed order."""
+        """The accumulators of lanes taken into the ones that count, by halves: a fixed order."""
         if lanes is None:
             return ()
 
         def finish(inner: Scope) -> Block:
-            at, stores = inner.positions(tile), []
-            for member, (total,), lane in zip(group.members, buffers, lanes.buffers, strict=True):
-                parts: list[Expr] = [Access(lane.name, (*at, const(i)), lane.dtype) for i in range(lanes.extent)]
-                while len(parts) > 1:
-                    half = (len(parts) + 1) // 2
-                    pairs = [accumulators.combined(member, a, b) for a, b in zip(parts[:half], parts[half:], strict=False)]
-                    parts = [*pairs, *parts[len(pairs) : half]]
-                stores.append(Store(total.name, at, accumulators.combined(member, Access(total.name, at, total.dtype), parts[0])))
-            return tuple(stores)
+            at, width = inner.positions(tile), lanes.extent
+            block: list[Stmt] = []
+            name = self.loop_name(lanes.loop, inner)
+            while width > 1:
+                half = 1 << (width - 1).bit_length() - 1
+                stores: list[Stmt] = []
+                for member, made in zip(group.members, lanes.buffers, strict=True):
+                    here, there = ((*at, i) for i in (Index(name), add(Index(name), const(half))))
+                    stores.extend(self.merged(member, made, here, made, there))
+                block.append(For(name, ZERO, const(width - half), tuple(stores), "vectorize"))
+                width = half
+            for member, total, made in zip(group.members, buffers, lanes.buffers, strict=True):
+                block.extend(self.merged(member, total, at, made, (*at, ZERO)))
+            return tuple(block)
 
         return self.nest(tile, scope, Task((), finish))
+
+    def merged(
+        self, member: Member, into: tuple[Buffer, ...], at: tuple[Expr, ...], source: tuple[Buffer, ...], there: tuple[Expr, ...]
+    ) -> Block:
+        """The state of a member at one place taken into that at another."""
+        a = tuple(Access(b.name, at, b.dtype) for b in into)
+        b = tuple(Access(b.name, there, b.dtype) for b in source)
+        new = accumulators.merged(member, a, b)
+        return (Store(into[0].name, at, new[0]),) if len(new) == 1 else self.stored_together(into, at, new)
 
     def started(
         self, group: Group, buffers: tuple[tuple[Buffer, ...], ...], lanes: Lanes | None, tile: tuple[str, ...], scope: Scope
@@ -468,7 +499,8 @@ class Loops:
             block: Block = tuple(Store(buffer.name, at, start) for buffer, start in zip(flat, [*starts, ZERO], strict=False))
             if lanes is not None:
                 lane = self.loop_name(lanes.loop, inner)
-                own = tuple(Store(b.name, (*at, Index(lane)), start) for b, start in zip(lanes.buffers, starts, strict=True))
+                each = [b for made in lanes.buffers for b in made]
+                own = tuple(Store(b.name, (*at, Index(lane)), start) for b, start in zip(each, starts, strict=True))
                 block = (*block, For(lane, ZERO, const(lanes.extent), own, "vectorize"))
             return block
 
@@ -486,7 +518,7 @@ class Loops:
         """The stores that take in the values of one point, which has the number `place` where that is asked for."""
         at = scope.positions(tile)
         if lanes is not None and lanes.loop in scope.vectors:
-            at, buffers = (*at, *scope.positions((lanes.loop,))), tuple((b,) for b in lanes.buffers)
+            at, buffers = (*at, *scope.positions((lanes.loop,))), lanes.buffers
         stores = []
         for member, made in zip(group.members, buffers, strict=False):
             old = tuple(Access(b.name, at, b.dtype) for b in made)

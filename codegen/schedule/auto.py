@@ -7,6 +7,8 @@ vectors and tiles (`auto_loops`), and last the outermost loops run on all cores 
 
 from __future__ import annotations
 
+import heapq
+
 from tensorexpr.codegen.schedule.auto_loops import plan
 from tensorexpr.codegen.schedule.schedule import Schedule, schedule
 from tensorexpr.codegen.schedule.state import State, definition_named
@@ -105,18 +107,23 @@ def _share_loops(s: Schedule) -> None:
     program = s.state.program
     table = {d.name: d for d in program.definitions if isinstance(d, Define)}
     fixed = _scan_reads(program)
+    number = {name: k for k, d in enumerate(program.definitions) for name, _ in d.results}
     for reader in reversed(program.definitions):
         if not isinstance(reader, Define) or s.state.stage(reader.name).place is not None or is_contraction(s.state, reader.name):
             continue
-        todo = [n for n in reversed(reads(reader)) if n in table]
+        # Later definitions first, so that all readers of one are placed before it is looked at.
+        todo = [-number[n] for n in reads(reader) if n in table]
+        heapq.heapify(todo)
         seen: set[str] = set()
         while todo:
-            name = todo.pop(0)
+            name = program.definitions[-heapq.heappop(todo)].results[0][0]
             if name in seen or name in fixed:
                 continue
             seen.add(name)
             if s.state.stage(name).place is None and not is_contraction(s.state, name) and _share(s, table, reader, name):
-                todo.extend(n for n in reversed(reads(table[name])) if n in table)
+                for n in reads(table[name]):
+                    if n in table:
+                        heapq.heappush(todo, -number[n])
 
 
 def _scan_reads(program: Program) -> set[str]:

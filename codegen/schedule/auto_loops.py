@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tensorexpr.codegen.schedule.legality import is_ordered
+from tensorexpr.codegen.schedule.legality import runs_in_lanes
+from tensorexpr.codegen.schedule.placement import part_of
 from tensorexpr.codegen.schedule.reductions import Parts
 from tensorexpr.codegen.schedule.schedule import Schedule, StageHandle
 from tensorexpr.codegen.schedule.state import Stage
@@ -25,6 +26,8 @@ from tensorexpr.traversal import free_names, walk
 
 GATHER = 8
 """What a load of elements that are not consecutive costs, in loads of a vector."""
+LOAD = 1.5
+"""What a load costs, in multiplications with addition: every other one crosses a cache line."""
 MOST_ROWS = 12
 WIDEST_LANES = 4
 """Vectors that one vectorized loop has at most, so that their latencies overlap."""
@@ -32,11 +35,13 @@ WIDEST_LANES = 4
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """What the planner decided: the vector axis with its lanes (of a reduction or not), and rows per axis."""
+    """What the planner decided: the vector axis with its lanes, rows per axis, and how many vectors of lanes the tile has
+    where the axis is not one loop of them."""
 
     vector: str | None
     lanes: int
     rows: tuple[tuple[str, int], ...] = ()
+    blocks: int = 1
 
 
 def plan(schedule: Schedule, name: str, shapes: dict[str, tuple[Expr, ...]]) -> None:
@@ -54,22 +59,39 @@ def _apply(handle: StageHandle, tile: Tile) -> None:
     """Splits the axes of the tile, puts its loops innermost, rows unrolled around the vector."""
     stage = handle._stage
     inner: list[str] = []
-    in_tile = [*tile.rows, *([] if tile.vector is None else [(tile.vector, tile.lanes)])]
-    for axis, count in in_tile:
+    kinds: list[str] = []
+    for axis, count in (*tile.rows, *([] if tile.vector is None else [(tile.vector, tile.lanes)])):
         extent = stage.extent(axis)
+        kind = "vectorize" if axis == tile.vector else "unroll"
         if extent == count:
-            inner.append(axis)
-            continue
-        is_data = stage.group_of(axis) is None
-        outer_and_inner = handle.split(axis, count, "shift" if is_data and (extent is None or extent >= count) else "peel")
-        inner.append(outer_and_inner[1])
+            made: tuple[str, ...] = (axis,)
+        else:
+            is_data = stage.group_of(axis) is None
+            made = handle.split(axis, count, "shift" if is_data and (extent is None or extent >= count) else "peel")
+        if kind == "vectorize" and tile.blocks > 1:
+            inner += made
+            kinds += ["unroll", kind]
+        else:
+            inner.append(made[-1])
+            kinds.append(kind)
     rest = [x for x in handle.loops if x not in inner]
+    if tile.rows and tile.vector is not None and tile.blocks == 1:
+        rest = _columns_first(handle._stage, rest, tile)
     handle.reorder(*rest, *inner)
-    for (axis, _), loop in zip(in_tile, inner, strict=True):
-        if axis == tile.vector:
+    for loop, kind in zip(inner, kinds, strict=True):
+        if kind == "vectorize":
             handle.vectorize(loop)
         else:
             handle.unroll(loop)
+
+
+def _columns_first(stage: Stage, loops: list[str], tile: Tile) -> list[str]:
+    """Blocks of columns outside of blocks of rows where they stand side by side: the operand that lanes load stays near."""
+    for at, (first, second) in enumerate(zip(loops, loops[1:], strict=False)):
+        is_row = any(stage.axes_of(first) == (row,) for row, _ in tile.rows)
+        if is_row and tile.vector is not None and stage.axes_of(second) == (tile.vector,):
+            return [*loops[:at], second, first, *loops[at + 2 :]]
+    return loops
 
 
 class _Planner:
@@ -79,18 +101,25 @@ class _Planner:
         self.target: Target = schedule.target
         self.shapes = shapes
         (value,) = self.parts.values
+        self.dtype = accumulator(value.dtype)
         self.store = reach(Access(name, tuple(Index(a.index) for a in self.parts.axes), value.dtype), shapes[name])
-        self.data = [a for a in self.parts.axes if length(a) > 1]
+        settled: set[str] = set()
+        if self.stage.place is not None:
+            points = part_of(schedule.state, name).points
+            settled = {a.index for a, p in zip(self.parts.axes, points, strict=True) if p is not None}
+        self.data = [a for a in self.parts.axes if length(a) > 1 and a.index not in settled]
         top = [g for g in self.parts.groups if g.scope is None]
         self.main = max(top, key=lambda g: group_work(self.parts, g), default=None)
         exprs = (value,) if self.main is None else tuple(v for m in self.main.members for v in m.values)
+        self.exprs = exprs
         self.reads = reaches(exprs, shapes)
-        self.lane_count = self._lane_count(exprs)
+        self.lane_count = self.target.lanes(self.dtype)
 
-    def _lane_count(self, exprs: tuple[Expr, ...]) -> int:
-        types: list[DType] = [n.dtype for e in exprs for n in walk(e) if isinstance(n, Access) and not n.dtype.is_bool]
-        types += [accumulator(v.dtype) for v in exprs]
-        return min((self.target.lanes(accumulator(t)) for t in types), default=1)
+    def _lanes(self, axis: str) -> int:
+        """Lanes of the widest element that differs between the lanes of an axis."""
+        types: list[DType] = [r.access.dtype for r in self.reads if r.stride(axis) and not r.access.dtype.is_bool]
+        types += [accumulator(v.dtype) for v in self.exprs if not v.dtype.is_bool]
+        return min((self.target.lanes(accumulator(t)) for t in types), default=self.target.lanes(self.dtype))
 
     def tiles(self) -> list[Tile]:
         """Tiles to try, best first."""
@@ -98,6 +127,7 @@ class _Planner:
         vector = self._vector_axis()
         if vector is None:
             return found
+        self.lane_count = self._lanes(vector)
         if self._is_reduction(vector):
             found += self._lane_tiles(vector)
         else:
@@ -119,16 +149,16 @@ class _Planner:
             cost *= self._waste(axis)
             if best is None or cost < best[0]:
                 best = cost, axis.index
-        if self.main is not None and not is_ordered(self.main) and not any(g.scope is not None for g in self.parts.groups):
-            axis = self.main.axes[-1]
+        if self.main is not None and runs_in_lanes(self.main) and not any(g.scope is not None for g in self.parts.groups):
             for axis in self.main.axes:
-                if axis.index in unproved or length(axis) < self.lane_count:
+                lanes = self._lanes(axis.index)
+                if axis.index in unproved or length(axis) < lanes // 2:
                     continue
-                rounds = max(1.0, length(axis) / self.lane_count)
+                rounds = max(1.0, length(axis) / lanes)
                 others = 1.0
                 for a in self.main.axes:
                     others *= 1 if a is axis else length(a)
-                cost = (self._loads(axis) + 3.0 * self.lane_count / (rounds * others) + 0.25) * self._waste(axis)
+                cost = (self._loads(axis) + 1.0 * lanes / (rounds * others) + 0.25) * self._waste(axis)
                 if best is None or cost < best[0]:
                     best = cost, axis.index
         return None if best is None else best[1]
@@ -148,7 +178,7 @@ class _Planner:
 
     def _waste(self, axis: Axis) -> float:
         """How many lanes are computed per lane that counts."""
-        extent, lanes = length(axis), self.lane_count
+        extent, lanes = length(axis), self._lanes(axis.index)
         blocks = -(-extent // lanes)
         return blocks * lanes / max(1, extent)
 
@@ -173,7 +203,7 @@ class _Planner:
                         cost = self._tile_cost(vector, lanes, ((row.index, rows),))
                         cost *= _rounded(length(axis), lanes) * _rounded(count, rows)
                         if best is None or cost < best[0] - 1e-9:
-                            best = cost, Tile(vector, self._fitted(extent, lanes), ((row.index, rows),) if rows > 1 else ())
+                            best = cost, self._tile(vector, extent, lanes, ((row.index, rows),) if rows > 1 else ())
             if best is not None:
                 found.append(best[1])
             lanes = self._wide(extent)
@@ -225,7 +255,13 @@ class _Planner:
         arithmetic = max(1, sum(operations(v) for m in self.main.members for v in m.values) - 1) if self.main is not None else 1
         # Few independent accumulators leave the pipelines of the multiplier idle: eight keep them busy.
         depth = max(1.0, 8.0 / work)
-        return max(arithmetic * work * depth, loads) / work + 0.05 * loads / work
+        return max(arithmetic * work * depth, LOAD * loads) / work + 0.1 * loads / work
+
+    def _tile(self, vector: str, extent: int | None, lanes: int, rows: tuple[tuple[str, int], ...]) -> Tile:
+        """A tile of a few vectors; where the axis is no whole number of them, as vectors side by side of which the last overlaps."""
+        if extent is not None and self.lane_count < extent < lanes:
+            return Tile(vector, self.lane_count, rows, -(-extent // self.lane_count))
+        return Tile(vector, self._fitted(extent, lanes), rows)
 
     def _wide(self, extent: int | None) -> int:
         return self.lane_count * WIDEST_LANES

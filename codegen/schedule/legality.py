@@ -57,6 +57,14 @@ def divides(stage: Stage, split: Split) -> bool:
     return extent is not None and extent % split.factor == 0
 
 
+def runs_in_lanes(group: Group) -> bool:
+    """Whether lanes may take every so many points each: the combiner commutes, or the number of a point settles who was first."""
+    if not is_ordered(group):
+        return True
+    rectangular = not any(set(group.indices) & {n for e in (a.start, a.stop) for n in free_names(e)} for a in group.axes)
+    return rectangular and all(m.combiner.is_builtin for m in group.members)
+
+
 def runs_whole(stage: Stage, split: Split) -> bool:
     """Whether a split certainly runs in one form, all blocks alike."""
     if divides(stage, split) or split.tail == "guard":
@@ -186,7 +194,7 @@ def _check_copies(stage: Stage, loop: str, kind: str) -> None:
 def _check_vector(state: State, stage: Stage, loop: str) -> None:
     group = stage.group_of(loop)
     if group is not None:
-        if is_ordered(group):
+        if not runs_in_lanes(group):
             names = "/".join(m.combiner.name for m in group.members)
             raise refuse(stage, f"expected a reduction that commutes to vectorize {loop}, got {names}", loop)
         mine = [x for x in stage.order if stage.group_of(x) is not None and stage.group_of(x).number == group.number]  # type: ignore[union-attr]
