@@ -66,10 +66,22 @@ def load(b: Builder, binding: Binding, offset: Value, lanes: int, mask: Value | 
     if binding.lanes > 1:
         return _load_private(b, binding, offset, mask)
     if mask is not None and _is_inside(binding, offset):
-        mask = None  # no lane leaves the buffer, and lanes that are off may load anything
+        # No lane leaves the buffer, and lanes that are off may load anything.
+        return from_memory(b, _settled(b, binding, _load_any(b, binding, offset, lanes, None)), binding.dtype)
+    return from_memory(b, _load_any(b, binding, offset, lanes, mask), binding.dtype)
+
+
+def _load_any(b: Builder, binding: Binding, offset: Value, lanes: int, mask: Value | None) -> Value:
     if offset.lanes == 1:
         return _load_scalar(b, binding, offset, mask)
-    return from_memory(b, _load_vector(b, binding, offset, lanes, mask), binding.dtype)
+    return _load_vector(b, binding, offset, lanes, mask)
+
+
+def _settled(b: Builder, binding: Binding, value: Value) -> Value:
+    """What a lane that is off may have read from memory that nobody wrote: any value, but one (an undefined divisor may do anything)."""
+    if binding.memory == "parameter" or binding.dtype.is_float:
+        return value
+    return b.emit(f"freeze {value.typed}", value.type, value.lanes)
 
 
 def _is_inside(binding: Binding, offset: Value) -> bool:
@@ -81,7 +93,7 @@ def _is_inside(binding: Binding, offset: Value) -> bool:
 def _load_scalar(b: Builder, binding: Binding, offset: Value, mask: Value | None) -> Value:
     if mask is None:
         pointer = _address(b, binding, offset, True)
-        return from_memory(b, b.emit(f"load {binding.element}, ptr {pointer}, align {binding.align}", binding.element), binding.dtype)
+        return b.emit(f"load {binding.element}, ptr {pointer}, align {binding.align}", binding.element)
     before, some, after = b.block, b.name("some"), b.name("after")
     b.branch(b.any(mask), some, after)
     b.begin(some)
@@ -89,7 +101,7 @@ def _load_scalar(b: Builder, binding: Binding, offset: Value, mask: Value | None
     last = b.block
     b.jump(after)
     b.begin(after)
-    return b.phi([(literal(0, found.type), before), (found, last)])
+    return b.phi([(Value("zeroinitializer", found.type), before), (found, last)])
 
 
 def _load_vector(b: Builder, binding: Binding, offset: Value, lanes: int, mask: Value | None) -> Value:
