@@ -102,10 +102,10 @@ class Gradient(Sequence[Tensor]):
         return Report(tuple(rows))
 
     def _adjoint(self, tensor: Tensor) -> Tensor:
-        name = self.reverse.adjoints.get(tensor.key)
+        name = self.reverse.adjoints.get(getattr(tensor, "key", ""))
         if name is not None:
             return self._table[name]
-        if tensor.key not in self.tensors:
+        if tensor not in self.adjoints:
             raise DifferentiationError(
                 f"expected a tensor of the graph that was differentiated, got {getattr(tensor, 'name', tensor)!r}",
                 location=user_location(),
@@ -116,8 +116,7 @@ class Gradient(Sequence[Tensor]):
 
     def _received(self, tensor: Tensor) -> Received:
         self._adjoint(tensor)
-        found = self.reverse.received.get(tensor.key)
-        return found if found is not None else Received((), [])
+        return self.reverse.received.get(tensor.key, Received((), []))
 
     def _contribution(self, tensor: Tensor, consumer: str) -> Tensor:
         """A tensor for the part of an adjoint that one consumer sends."""
@@ -141,7 +140,10 @@ class _Adjoints(Mapping[Tensor, Tensor]):
         return self._owner._adjoint(tensor)
 
     def __iter__(self) -> Iterator[Tensor]:
-        return (tensor for key, tensor in self._owner.tensors.items() if key in self._owner.reverse.adjoints)
+        return (tensor for key, tensor in self._owner.tensors.items() if key in self._owner.reverse.received)
+
+    def __contains__(self, tensor: object) -> bool:
+        return getattr(tensor, "key", None) in self._owner.tensors
 
     def __len__(self) -> int:
         return sum(1 for _ in self)

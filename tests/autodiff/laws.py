@@ -74,9 +74,10 @@ def _work(expr: Expr, axes: tuple) -> int:
     if isinstance(expr, Reduce):
         inner = (*axes, *expr.axes)
         return sum(_work(value, inner) for value in expr.values) + domain_of(inner).domain.count()
-    own = expr.op.cost * domain_of(axes).domain.count() if isinstance(expr, Apply) and expr.dtype.is_float and expr.op.name != "where" else 0
     if not expr.dtype.is_float:
         return 0
+    counts = isinstance(expr, Apply) and expr.op.name != "where"
+    own = expr.op.cost * domain_of(axes).domain.count() if counts else 0
     return own + sum(_work(child, axes) for child in children(expr))
 
 

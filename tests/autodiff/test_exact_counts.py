@@ -30,7 +30,7 @@ def check(output, wrt, reads, lowerings=("substitute", "reshape", "lattice", "pi
     return gradient
 
 
-@pytest.mark.parametrize("k,s,d", itertools.product((1, 2, 3), repeat=3))
+@pytest.mark.parametrize("k,s,d", list(itertools.product((1, 2, 3), repeat=3)))
 def test_convolution_1d(k, s, d):
     n = 11
     out = (n - d * (k - 1) - 1) // s + 1
@@ -154,15 +154,18 @@ def test_several_reads_cost_their_sum():
 
 
 def test_every_affine_access_of_small_coefficients():
-    for a, b, c in itertools.product(range(-2, 4), range(-2, 3), (0, 1, 3)):
-        n, m, k = 3, 4, 2
+    n, m, k = 3, 4, 2
+
+    def row(a, b, c):
         low = min(0, a * (n - 1)) + min(0, b * (m - 1))
         size = max(0, a * (n - 1)) + max(0, b * (m - 1)) + c * (k - 1) - low + 1
         x = te.placeholder((size,), F64, name="x")
         y = te.compute((n, m), lambda i, j: te.sum(lambda r: x[a * i + b * j + c * r - low], k), name="y")
-        gradient = te.gradient(y, [x], head=head_of(y))
-        row = row_of(gradient, "x")
-        assert row.iterations == row.reads == n * m * k, (a, b, c)
+        return row_of(te.gradient(y, [x], head=head_of(y)), "x")
+
+    for a, b, c in itertools.product(range(-2, 4), range(-2, 3), (0, 1, 3)):
+        found = row(a, b, c)
+        assert found.iterations == found.reads == n * m * k, (a, b, c)
 
 
 def test_symbolic_sizes_give_formulas():
@@ -171,4 +174,5 @@ def test_symbolic_sizes_give_formulas():
     y = te.compute((n,), lambda i: te.sum(lambda r: x.read(i + 2 * r - 2, outside=0.0) * w[r], 3), name="y")
     row = row_of(te.gradient(y, [x], head=head_of(y)), "x")
     for size in (0, 1, 2, 5, 9):
-        assert row.reads(n=size) == row.iterations(n=size) == count_reads((size, 3), lambda i, r: 0 <= i + 2 * r - 2 < size)
+        expected = count_reads((size, 3), lambda i, r, n=size: 0 <= i + 2 * r - 2 < n)
+        assert row.reads(n=size) == row.iterations(n=size) == expected

@@ -26,7 +26,7 @@ def with_inputs(program: Program, like: list[str], suffix: str) -> Program:
 
 def inner(results, arrays, names, suffix):
     """The inner product of tensors with the arrays of their partners, and the size of its terms."""
-    terms = [np.asarray(results[have], float) * np.asarray(arrays[name + suffix], float) for have, name in zip(names.values(), names, strict=True)]
+    terms = [np.asarray(results[result], float) * np.asarray(arrays[name + suffix], float) for name, result in names.items()]
     return sum(t.sum() for t in terms), 1 + sum(np.abs(t).sum() for t in terms)
 
 

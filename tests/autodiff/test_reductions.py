@@ -100,7 +100,7 @@ def test_nested_reductions_in_one_expression():
     softmax = te.compute(
         (3, 5),
         lambda i, j: te.exp(x[i, j] - te.max(lambda k: x[i, k], 5))
-        / te.sum(lambda l: te.exp(x[i, l] - te.max(lambda k: x[i, k], 5)), 5),
+        / te.sum(lambda m: te.exp(x[i, m] - te.max(lambda k: x[i, k], 5)), 5),
         name="softmax",
     )
     check_by_differences(softmax, [x], {x: np.random.default_rng(4).standard_normal((3, 5))})

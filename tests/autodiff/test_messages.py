@@ -1,0 +1,105 @@
+"""What users read when they ask for a gradient that does not exist."""
+
+import pytest
+
+import tensorexpr as te
+
+X = te.placeholder((3,), "float64", name="x")
+Y = te.compute((3,), lambda i: X[i] * 2.0, name="y")
+H = te.placeholder((3,), "float64", name="H")
+N = te.compute((3,), lambda i: te.cast(X[i], "int64"), name="n")
+HERE = __file__
+
+
+def message(call, *arguments, **options) -> list[str]:
+    with pytest.raises(te.DifferentiationError) as caught:
+        call(*arguments, **options)
+    return str(caught.value).splitlines()
+
+
+def test_a_head_is_missing():
+    lines = message(te.gradient, Y, [X])
+    assert lines[0] == "expected a head for the output y, which is no scalar, got none"
+    assert lines[1].startswith("  in:   y: f64[3] (") and HERE in lines[1]
+    assert lines[2] == (
+        "  hint: head=te.placeholder(y.shape, 'float64', name='y_bar'), or differentiate a scalar; te.jacobian gives all derivatives"
+    )
+
+
+def test_a_head_does_not_fit():
+    wrong = te.placeholder((4,), "float64", name="wrong")
+    assert message(te.gradient, Y, [X], head=wrong)[0] == "expected the head of y to be f64[3], got f64[4]"
+    single = te.placeholder((3,), "float32", name="single")
+    assert message(te.gradient, Y, [X], head=single)[0] == "expected the head of y to be f64[3], got f32[3]"
+    assert message(te.gradient, Y, [X], head=[H, H])[0] == "expected one head per output, got 2 for 1"
+    assert message(te.gradient, Y, [X], head=1.0)[0] == "expected the head of y to be a tensor f64[3], got 1.0"
+
+
+def test_integers_have_no_gradient():
+    lines = message(te.gradient, N, [X], head=H)
+    assert lines[0] == "expected output to be floating, got n of dtype int64"
+    assert lines[1].startswith("  in:   n: i64[3] (") and HERE in lines[1]
+    ids = te.placeholder((3,), "int32", name="ids")
+    lines = message(te.gradient, Y, [ids], head=H)
+    assert lines[0] == "expected wrt to be floating, got ids of dtype int32"
+    assert lines[2] == '  hint: only floating tensors have gradients: te.cast(..., "float32"), or leave ids out'
+
+
+def test_what_is_no_tensor():
+    assert message(te.gradient, Y, ["x"], head=H)[0] == "expected wrt to be a tensor or a list of tensors, got 'x'"
+    assert message(te.gradient, Y, [], head=H)[0] == "expected wrt to be a tensor or a list of tensors, got nothing"
+    assert message(te.gradient, Y[0], [X])[0].startswith("expected output to be a tensor or a list of tensors, got ")
+
+
+def test_unknown_tensors():
+    other = te.placeholder((3,), "float64", name="other")
+    gradient = te.gradient(Y, [X], head=H)
+    assert message(lambda: gradient.adjoints[other])[0] == "expected a tensor of the graph that was differentiated, got 'other'"
+    assert message(lambda: gradient.contributions[other])[0] == "expected a tensor of the graph that was differentiated, got 'other'"
+
+
+def test_overrides_that_do_not_fit():
+    z = te.compute((3,), lambda i: X[i] + 1.0, name="z")
+
+    def rule(*results):
+        return lambda output, inputs, head: list(results)
+
+    assert message(te.gradient, Y, [X], head=H, override={z: rule(X)})[0] == (
+        "expected override= for tensors of the graph, got z, which the outputs do not depend on"
+    )
+    assert message(te.gradient, Y, [X], head=H, override={X: rule()})[0] == "expected override= for computed tensors, got x, which is given"
+    assert message(te.gradient, Y, [X], head=H, override={Y: 3})[0].startswith("expected override= to map tensors to rules, got ")
+    lines = message(te.gradient, Y, [X], head=H, override={Y: rule(H, H)})
+    assert lines[0] == "expected the rule of y to give 1 gradients, got 2"
+    assert lines[2] == "  hint: one for each of x; None where nothing flows"
+    wide = te.placeholder((4,), "float64", name="wide")
+    assert message(te.gradient, Y, [X], head=H, override={Y: rule(wide)})[0] == "expected the rule of y to give f64[3] for x, got f64[4]"
+    assert message(te.gradient, Y, [X], head=H, override={Y: rule(1.0)})[0] == "expected the rule of y to give f64[3] for x, got 1.0"
+
+
+def test_an_unknown_lowering():
+    assert message(te.gradient, Y, [X], head=H, lowering="scatter")[0] == (
+        "te.gradient: expected lowering= to be None, 'segments' or 'atomics', got 'scatter'"
+    )
+
+
+def test_tangents_that_do_not_fit():
+    assert message(te.jvp, Y, [X], [H, H])[0] == "expected one tangent per tensor of wrt, got 2 for 1"
+    wide = te.placeholder((4,), "float64", name="wide")
+    lines = message(te.jvp, Y, [X], [wide])
+    assert lines[0] == "expected the tangent of x to be f64[3], got f64[4]"
+    assert lines[2] == "  hint: te.placeholder(x.shape, 'float64', name='x_dot')"
+
+
+def test_a_jacobian_of_one_output():
+    assert message(te.jacobian, [Y], X)[0].startswith("te.jacobian: expected one output tensor, got ")
+
+
+def test_a_fold_over_axes_without_known_bounds():
+    lengths = te.placeholder((3,), "int64", name="lengths")
+    ragged = te.compute(
+        (3,), lambda i: te.reduce(lambda a, b: a * b, 1.0, lambda k: te.where(k < 3, X[te.minimum(k, 2)], 1.0), lengths[i]), name="ragged"
+    )
+    lines = message(te.gradient, ragged, [X], head=H)
+    assert lines[0].startswith("expected the axes of a reduction by ") and "bounds that are known beforehand" in lines[0]
+    assert "override={tensor: rule}" in lines[-1]
