@@ -14,19 +14,21 @@ from dataclasses import dataclass, field, replace
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.lowering import accumulators
-from tensorexpr.codegen.lowering.arithmetic import ZERO, add, constant, floordiv, mul, reads_data, sub
+from tensorexpr.codegen.lowering.arithmetic import ZERO, add, constant, floordiv, mul, reads_data, sub, substituted
 from tensorexpr.codegen.lowering.scope import Result, Scope
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, CheckSite, For, If, Stmt, Store
 from tensorexpr.codegen.schedule.reductions import Group, Member, groups_used
 from tensorexpr.codegen.schedule.state import SERIAL, Split, Stage, all_uses, is_inside, needed_groups
 from tensorexpr.codegen.schedule.windows import window
 from tensorexpr.errors import Location, ScheduleError
-from tensorexpr.ir import TRUE, Access, Apply, Const, Expr, Index, apply, conjunction, conjuncts, const
+from tensorexpr.ir import TRUE, Access, Apply, Axis, Const, Expr, Index, apply, conjunction, conjuncts, const
 from tensorexpr.text import print_expr
-from tensorexpr.traversal import fresh_name, free_names, read_occurrences
+from tensorexpr.traversal import fresh_name, free_names, read_occurrences, substitute
 
 LOCAL_BYTES = 1 << 16
 """Local buffers above this size are refused: they would not fit a stack comfortably."""
+MOST_COPIES = 8
+"""Iterations up to which an unrolled loop around reductions is copied out while lowering."""
 UNROLL_LIMIT = 32
 """Rests shorter than this keep the unrolling of their loop."""
 
@@ -236,6 +238,9 @@ class Loops:
             return checks
         if count == 1:
             return (*checks, *self.body(loop, rest, scope.with_values(**{loop: ZERO}), task))
+        if self.stage.kind(loop) == "unroll" and count is not None and count <= MOST_COPIES and self.copies_pay(rest, scope):
+            copies = (self.body(loop, rest, scope.with_values(**{loop: const(c)}), task) for c in range(count))
+            return (*checks, *(statement for copy in copies for statement in copy))
         name = self.loop_name(loop, scope)
         start = scope.resolve(scope.axes[loop].start) if loop in scope.axes else ZERO
         stop = scope.resolve(scope.axes[loop].stop) if loop in scope.axes else extent
@@ -248,12 +253,14 @@ class Loops:
         body = self.body(loop, rest, inner, task)
         return (*checks, For(name, self.read(start), self.read(stop), body, kind)) if body else checks
 
+    def copies_pay(self, rest: tuple[str, ...], scope: Scope) -> bool:
+        """Whether reductions start further in: a loop around them is copied out here, where their bounds get simpler by it."""
+        found = (self.stage.group_of(x) for x in rest)
+        return any(g is not None and g.number not in scope.groups for g in found)
+
     def masked_rest(self, loop: str, count: int, rest: tuple[str, ...], scope: Scope, task: Task) -> Block:
         """Lanes of a reduction that are no power of two: one more vector, of which the last lanes are off."""
         name, wide = self.loop_name(loop, scope), 1 << count.bit_length()
-        extent = self.stage.extent(loop)
-        if extent is not None and wide > extent:
-            wide = extent
         inner = scope.with_values(**{loop: Index(name)})
         inner = replace(inner, names=scope.names | {name}, vectors=scope.vectors | {loop}, conditional=True)
         body = self.body(loop, rest, inner, task)
@@ -431,7 +438,11 @@ class Loops:
             inner = frozenset(a for a in inner if scope.index(a) is None)
             if not inner & {n for e in (axis.start, axis.stop) for n in free_names(e)}:
                 continue
-            found = window(axis, inner)
+            spread = {a: scope.spread(a) for a in inner}
+            bounds = (substitute(axis.start, spread), substitute(axis.stop, spread))
+            start, stop = (substituted(e, Index, lambda p: p, lambda a: a) for e in bounds)
+            hidden = frozenset(n for e in spread.values() for n in free_names(e) if scope.index(n) is None)
+            found = window(Axis(axis.index, start, stop), hidden)
             if found is None:
                 raise ScheduleError(f"expected the bounds of {axis.index} in {self.stage.name} to be known where it runs")
             offsets = scope.offsets if found.offset is None else {**scope.offsets, axis.index: found.offset}
@@ -447,6 +458,7 @@ class Loops:
                 extent = self.stage.extent(loop)
                 if extent is None or extent < 2:
                     return None
+                extent = 1 << (extent - 1).bit_length()  # see `masked_rest`
                 made = tuple(
                     tuple(Buffer(self.names.fresh(f"{b.name}_lanes"), b.dtype, (*b.shape, const(extent)), "local") for b in member)
                     for member in buffers

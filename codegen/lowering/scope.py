@@ -14,6 +14,8 @@ from tensorexpr.traversal import bottom_up, free_names, walk
 
 
 ELEMENT = "element"
+LOOP = "@"
+"""Marks an index that is the position of a loop rather than the index of an axis."""
 
 
 def replaced(expr: Expr, parameters: Mapping[str, Expr]) -> Expr:
@@ -153,9 +155,11 @@ class Scope:
     # ------------------------------------------------------------------------------------------------- expressions
 
     def index(self, name: str) -> Expr | None:
-        """The value of an index of the definition."""
+        """The value of an index of the definition, or of a loop as `spread` names it."""
         if name in self.outside:
             return self.outside[name]
+        if name.startswith(LOOP):
+            return self.position(name[len(LOOP) :])
         position = self.position(name)
         if position is None:
             return None
@@ -166,6 +170,20 @@ class Scope:
             offset = self.resolved(self.offsets[name])
             return None if offset is None else add(add(offset, start), position)
         return add(start, position)
+
+    def spread(self, name: str) -> Expr:
+        """An axis over its loops, whether they are open or not: what of it is a constant here shows."""
+        start = self.axes[name].start
+        return add(start, self._spread(name))
+
+    def _spread(self, loop: str) -> Expr:
+        found = self.values.get(loop)
+        if found is not None and constant(found) is not None:
+            return found
+        for relation in self.stage.relations:
+            if isinstance(relation, Split) and relation.parent == loop and self.variants.get(relation.outer) in ("main", "guard"):
+                return add(mul(self._spread(relation.outer), const(relation.factor)), self._spread(relation.inner))
+        return Index(LOOP + loop)
 
     def is_ready(self, expr: Expr) -> bool:
         """Whether every index and every result in the expression is known."""

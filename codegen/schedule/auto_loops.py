@@ -9,7 +9,10 @@ kernels: matmul and convolution, their gradients and a row of a softmax come out
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import combinations, product
+from math import prod
 
 from tensorexpr.codegen.schedule.legality import runs_in_lanes
 from tensorexpr.codegen.schedule.placement import part_of
@@ -18,6 +21,7 @@ from tensorexpr.codegen.schedule.schedule import Schedule, StageHandle
 from tensorexpr.codegen.schedule.state import Stage
 from tensorexpr.codegen.schedule.strides import reach, reaches
 from tensorexpr.codegen.schedule.work import group_work, length, operations
+from tensorexpr.codegen.schedule.windows import divisors
 from tensorexpr.codegen.target import Target
 from tensorexpr.dtypes import DType, accumulator
 from tensorexpr.errors import ScheduleError
@@ -28,7 +32,13 @@ GATHER = 8
 """What a load of elements that are not consecutive costs, in loads of a vector."""
 LOAD = 1.5
 """What a load costs, in multiplications with addition: every other one crosses a cache line."""
+LINE = 3.0
+"""What a cache line costs that comes from the second level, in the same units."""
+BROADCAST = 0.7
+"""What a load of one element for all lanes costs: it comes with the arithmetic."""
 MOST_ROWS = 12
+ROWS = (2, 3, 4, 5, 6, 8)
+MOST_RESIDUES = 4
 WIDEST_LANES = 4
 """Vectors that one vectorized loop has at most, so that their latencies overlap."""
 
@@ -42,6 +52,8 @@ class Tile:
     lanes: int
     rows: tuple[tuple[str, int], ...] = ()
     blocks: int = 1
+    residues: int = 1
+    """Every so many elements of the vector axis have lanes of their own, where bounds divide its index by that."""
 
 
 def plan(schedule: Schedule, name: str, shapes: dict[str, tuple[Expr, ...]]) -> None:
@@ -57,17 +69,25 @@ def plan(schedule: Schedule, name: str, shapes: dict[str, tuple[Expr, ...]]) -> 
 
 def _apply(handle: StageHandle, tile: Tile) -> None:
     """Splits the axes of the tile, puts its loops innermost, rows unrolled around the vector."""
+    vector = tile.vector
+    if tile.residues > 1 and vector is not None:
+        extent = handle._stage.extent(vector)
+        whole = extent is not None and extent % tile.residues == 0
+        vector, residue = handle.split(vector, tile.residues, "peel" if whole else "guard")
+        handle.reorder(residue, vector)
+        handle.unroll(residue)
     stage = handle._stage
     inner: list[str] = []
     kinds: list[str] = []
-    for axis, count in (*tile.rows, *([] if tile.vector is None else [(tile.vector, tile.lanes)])):
+    for axis, count in (*tile.rows, *([] if vector is None else [(vector, tile.lanes)])):
         extent = stage.extent(axis)
-        kind = "vectorize" if axis == tile.vector else "unroll"
+        kind = "vectorize" if axis == vector else "unroll"
         if extent == count:
             made: tuple[str, ...] = (axis,)
         else:
             is_data = stage.group_of(axis) is None
-            made = handle.split(axis, count, "shift" if is_data and (extent is None or extent >= count) else "peel")
+            tail = "peel" if not is_data else "shift" if extent is None or extent >= count else "guard"
+            made = handle.split(axis, count, tail)
         if kind == "vectorize" and tile.blocks > 1:
             inner += made
             kinds += ["unroll", kind]
@@ -75,7 +95,7 @@ def _apply(handle: StageHandle, tile: Tile) -> None:
             inner.append(made[-1])
             kinds.append(kind)
     rest = [x for x in handle.loops if x not in inner]
-    if tile.rows and tile.vector is not None and tile.blocks == 1:
+    if tile.rows and tile.vector is not None and tile.blocks == 1 and stage.group_of(tile.vector) is None:
         rest = _columns_first(handle._stage, rest, tile)
     handle.reorder(*rest, *inner)
     for loop, kind in zip(inner, kinds, strict=True):
@@ -189,6 +209,9 @@ class _Planner:
         axis = next(a for a in self.parts.axes if a.index == vector)
         extent = _constant_length(axis)
         found: list[Tile] = []
+        residues = self._residues(vector)
+        if residues > 1 and extent is not None:
+            extent = -(-extent // residues)
         if self.main is not None and vector in self.main.depends:
             best: tuple[float, Tile] | None = None
             for row in self._row_axes(vector):
@@ -201,14 +224,17 @@ class _Planner:
                         if rows * vectors + vectors + 1 > self.target.registers:
                             continue
                         cost = self._tile_cost(vector, lanes, ((row.index, rows),))
-                        cost *= _rounded(length(axis), lanes) * _rounded(count, rows)
+                        cost *= _rounded(length(axis) if extent is None else extent, lanes) * _rounded(count, rows)
                         if best is None or cost < best[0] - 1e-9:
                             best = cost, self._tile(vector, extent, lanes, ((row.index, rows),) if rows > 1 else ())
             if best is not None:
                 found.append(best[1])
             lanes = self._wide(extent)
-            found.append(Tile(vector, self._fitted(extent, lanes)))
-        found.append(Tile(vector, self._fitted(extent, self.lane_count)))
+            found.append(Tile(vector, self._fitted(extent, lanes, vector)))
+            if residues > 1:
+                found = [replace(tile, residues=residues) for tile in found]
+                extent = _constant_length(axis)
+        found.append(Tile(vector, self._fitted(extent, self.lane_count, vector)))
         return found
 
     def _lane_tiles(self, vector: str) -> list[Tile]:
@@ -216,23 +242,23 @@ class _Planner:
         assert self.main is not None
         axis = next(a for a in self.main.axes if a.index == vector)
         extent = _constant_length(axis)
-        rows = [a for a in self.data if a.index in self.main.depends and any(not r.stride(a.index) for r in self.reads)]
+        axes = self._row_axes(vector)
         best: tuple[float, Tile] | None = None
-        for i, first in enumerate(rows):
-            for second in rows[i + 1 :] or [first]:
-                for m in range(1, min(6, length(first)) + 1):
-                    for n in range(1, (min(6, length(second)) if second is not first else 1) + 1):
-                        if m * n + min(m, n) + 1 > self.target.registers or m * n < 2:
-                            continue
-                        chosen = ((first.index, m), (second.index, n))[: 1 if second is first else 2]
-                        cost = self._tile_cost(vector, self.lane_count, chosen)
-                        cost *= _rounded(length(first), m) * (1 if second is first else _rounded(length(second), n))
-                        if best is None or cost < best[0] - 1e-9:
-                            best = cost, Tile(vector, self._fitted(extent, self.lane_count), tuple(c for c in chosen if c[1] > 1))
+        for rows in _row_choices(axes, self.target.registers):
+            cost = self._tile_cost(vector, self.lane_count, rows)
+            for axis, (_, count) in zip((a for a in axes if a.index in dict(rows)), rows, strict=True):
+                cost *= _rounded(length(axis), count)
+            if best is None or cost < best[0] - 1e-9:
+                best = cost, Tile(vector, self._fitted(extent, self.lane_count), rows)
         found = [] if best is None else [best[1]]
         found.append(Tile(vector, self._fitted(extent, self._wide(extent))))
         found.append(Tile(vector, self._fitted(extent, self.lane_count)))
         return found
+
+    def _residues(self, vector: str) -> int:
+        """The number by which bounds of the main reduction divide the index of the vector axis, if it is one small one."""
+        found = {d for a in (() if self.main is None else self.main.axes) for d in divisors(a, vector)}
+        return next(iter(found)) if len(found) == 1 and max(found) <= MOST_RESIDUES else 1
 
     def _row_axes(self, vector: str) -> list[Axis]:
         assert self.main is not None
@@ -243,7 +269,7 @@ class _Planner:
     def _tile_cost(self, vector: str, lanes: int, rows: tuple[tuple[str, int], ...]) -> float:
         """Cost per useful vector operation: arithmetic, or loads where those are more."""
         vectors = lanes / self.lane_count
-        work, loads = vectors, 0.0
+        work, loads, lines = vectors, 0.0, 0.0
         for _, count in rows:
             work *= count
         for r in self.reads:
@@ -251,30 +277,48 @@ class _Planner:
             for index, count in rows:
                 each *= count if r.stride(index) else 1
             stride = r.stride(vector)
-            loads += each * (vectors * _load_cost(stride) if stride else 1.0)
+            loads += each * (vectors * _load_cost(stride) if stride else BROADCAST)
+            if stride:
+                near = 1.0
+                for index, count in rows:
+                    near *= count if abs(r.stride(index)) * count > self.lane_count else 1
+                lines += near * vectors
         arithmetic = max(1, sum(operations(v) for m in self.main.members for v in m.values) - 1) if self.main is not None else 1
         # Few independent accumulators leave the pipelines of the multiplier idle: eight keep them busy.
         depth = max(1.0, 8.0 / work)
-        return max(arithmetic * work * depth, LOAD * loads) / work + 0.1 * loads / work
+        return max(arithmetic * work * depth, LOAD * loads, LINE * lines) / work + 0.1 * loads / work
 
     def _tile(self, vector: str, extent: int | None, lanes: int, rows: tuple[tuple[str, int], ...]) -> Tile:
         """A tile of a few vectors; where the axis is no whole number of them, as vectors side by side of which the last overlaps."""
         if extent is not None and self.lane_count < extent < lanes:
             return Tile(vector, self.lane_count, rows, -(-extent // self.lane_count))
-        return Tile(vector, self._fitted(extent, lanes), rows)
+        return Tile(vector, self._fitted(extent, lanes, vector if len(rows) == 0 else None), rows)
 
     def _wide(self, extent: int | None) -> int:
         return self.lane_count * WIDEST_LANES
 
-    def _fitted(self, extent: int | None, lanes: int) -> int:
-        """The lanes of a loop: the whole axis where it is shorter."""
+    def _fitted(self, extent: int | None, lanes: int, vector: str | None = None) -> int:
+        """The lanes of a loop: of an axis shorter than a vector, enough for all of it.
+
+        Where single loads of `vector` are gathers, lanes that are off do not come for free: exactly the axis.
+        """
         if extent is None:
             return lanes
-        if extent <= lanes and (extent <= self.lane_count or extent == lanes):
-            return extent
+        if extent <= self.lane_count:
+            scattered = vector is not None and any(abs(r.stride(vector)) > 1 for r in (*self.reads, self.store))
+            return extent if scattered else 1 << (extent - 1).bit_length()
         while lanes > extent:
             lanes -= self.lane_count
         return max(lanes, min(extent, self.lane_count))
+
+
+def _row_choices(axes: list[Axis], registers: int) -> Iterator[tuple[tuple[str, int], ...]]:
+    """Numbers of rows along up to three axes, of which the accumulators and one operand fit the registers."""
+    for size in range(1, min(3, len(axes)) + 1):
+        for chosen in combinations(axes, size):
+            for counts in product(*([n for n in ROWS if n <= length(a)] for a in chosen)):
+                if prod(counts) + min(counts) + 1 <= registers:
+                    yield tuple((a.index, n) for a, n in zip(chosen, counts, strict=True))
 
 
 def _constant_length(axis: Axis) -> int | None:
