@@ -88,13 +88,12 @@ def _gathers(contribution: Contribution, target: tuple[Axis, ...], reserved: tup
     pieces = split(contribution.access.indices, contribution.axes, contribution.guards)
     if pieces is None:
         return None
-    found = []
+    found: list[Gather] = []
     for indices, guards in pieces:
-        gather = invert(indices, contribution.axes, guards, target, None if len(pieces) == 1 else "pieces", reserved)
-        if gather is None:
+        gathers = invert(indices, contribution.axes, guards, target, None if len(pieces) == 1 else "pieces", reserved)
+        if gathers is None:
             return None
-        if isinstance(gather, Gather):
-            found.append(gather)
+        found += gathers
     return tuple(found)
 
 

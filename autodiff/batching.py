@@ -58,6 +58,7 @@ def batch(
                 return replace(definition, axes=(*axes, *definition.axes), value=bottom_up(definition.value, lead))
             case Scatter():
                 inner = map_expressions(definition, lambda e: bottom_up(e, lead))
+                assert isinstance(inner, Scatter)
                 return replace(inner, type=wide(definition.type), axes=(*axes, *inner.axes), indices=(*leading, *inner.indices))
             case Scan():
                 batched.update((name, 0) for name, _ in definition.states)

@@ -43,15 +43,15 @@ def invert(
     target: Sequence[Axis],
     lowering: str | None = None,
     reserved: Sequence[str] = (),
-) -> Gather | bool | None:
+) -> tuple[Gather, ...] | None:
     """The gather at the elements `target` of the reads at `indices` for all points of `axes` where `guards` hold.
 
-    None where an index is not affine, False where nothing is ever read. `lowering` replaces the name that is found; no new
+    None where an index is not affine, empty where nothing is ever read. `lowering` replaces the name that is found; no new
     index has a name in `reserved`.
     """
     plain = _permutation(indices, axes, guards, target, reserved)
     if plain is not None:
-        return plain
+        return (plain,)
     system = _System(axes, target, reserved)
     for index, axis in zip(indices, target, strict=True):
         form = affine_of(index)
@@ -60,7 +60,8 @@ def invert(
         system.equate(form, system.target_name(axis))
     for guard in guards:
         system.restrict(guard)
-    return system.solve(lowering)
+    gather = system.solve(lowering)
+    return () if gather is None else (gather,)
 
 
 def _permutation(
@@ -176,8 +177,8 @@ class _System:
 
     # -- solving -----------------------------------------------------------------------------------------------------
 
-    def solve(self, lowering: str | None) -> Gather | bool | None:
-        """The gather, False where the system has no solution."""
+    def solve(self, lowering: str | None) -> Gather | None:
+        """The gather, None where the system has no solution."""
         solved, left, conditions = self._substitutions()
         parameters: list[str] = []
         if any(any(name in self._unknowns for name in equation.names()) for equation in left):
@@ -186,7 +187,7 @@ class _System:
             right = [Affine(zip(names, row, strict=True)) - equation for row, equation in zip(rows, left, strict=True)]
             solution = solve_parametric(rows, right)
             if solution is None:
-                return False
+                return None
             self._lattice = True
             parameters = [f"${k}" for k in range(len(solution.kernel))]
             found = dict(zip(names, solution.values(parameters), strict=True))
@@ -195,7 +196,7 @@ class _System:
         else:
             conditions += [Constraint(equation, "==") for equation in left]
         if any(condition.is_false for condition in conditions):
-            return False
+            return None
         free = [name for name in self._unknowns if name not in solved] + parameters
         return self._loops(solved, free, [c for c in conditions if not c.is_true], lowering)
 
@@ -227,7 +228,7 @@ class _System:
             solved = {name: form.substitute(move) for name, form in solved.items()} | {pivot: value}
             left = [other.substitute(move) for k, other in enumerate(left) if k != at]
 
-    def _loops(self, solved: dict[str, Affine], free: list[str], conditions: list[Constraint], lowering: str | None) -> Gather | bool:
+    def _loops(self, solved: dict[str, Affine], free: list[str], conditions: list[Constraint], lowering: str | None) -> Gather | None:
         sizes = (*self._target_names.values(), *self._sizes, *self._given)
         known = [ge(name, 0) for name in (*self._sizes, *self._given)]
         for axis, name in zip(self._target, self._target_names.values(), strict=True):
@@ -240,7 +241,7 @@ class _System:
         rows = [row for row in rows if not loose.isdisjoint(row.names())]
         context = Domain((), known, sizes)
         if Domain((), [*known, *conditions], sizes).is_empty():
-            return False
+            return None
         outer = list(Domain((), conditions, sizes).gist(context).constraints)
         context = context.constrain(*outer)
         domain = Domain(free, rows, sizes)
@@ -248,7 +249,7 @@ class _System:
         order = [name for name in order if name not in self._raw] + [name for name in order if name in self._raw]
         bounds = _nest(domain, order, context, bool(self._raw))
         if bounds is None:
-            return False
+            return None
         outer += [guard for loop in bounds for guard in loop.guards]
         inside = domain.intersect(context).constrain(*outer) if order else context.constrain(*outer)
         return self._gather(solved, bounds, outer, inside, lowering)
@@ -368,10 +369,10 @@ def condition_of(constraint: Constraint, write: Callable[[Affine], Expr]) -> Exp
                     if rest.is_constant:
                         left = apply("mod", write(atom.numerator), const(atom.denominator))
                         return apply("eq", left, const(-rest.constant))
-    left = Affine([(atom, factor) for atom, factor in expr.terms if factor > 0])
-    right = left - expr
+    high = Affine([(atom, factor) for atom, factor in expr.terms if factor > 0])
+    low = high - expr
     if constraint.is_equality:
-        return apply("eq", write(left), write(right)) if left.terms else apply("eq", write(right - right.constant), const(-right.constant))
-    if not left.terms:
-        return apply("lt", write(right - right.constant), const(1 - right.constant))
-    return apply("gt", write(left), write(right - 1)) if right.constant == 1 and right.terms else apply("ge", write(left), write(right))
+        return apply("eq", write(high), write(low)) if high.terms else apply("eq", write(low - low.constant), const(-low.constant))
+    if not high.terms:
+        return apply("lt", write(low - low.constant), const(1 - low.constant))
+    return apply("gt", write(high), write(low - 1)) if low.constant == 1 and low.terms else apply("ge", write(high), write(low))

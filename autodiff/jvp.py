@@ -12,7 +12,7 @@ from tensorexpr.autodiff.gradient import Gradient
 from tensorexpr.autodiff.units import Graph, Unit, units_of
 from tensorexpr.autodiff.workspace import Workspace, plain_axes
 from tensorexpr.errors import DifferentiationError, user_location
-from tensorexpr.ir import Const, Define, Index, Program, apply, conjunction
+from tensorexpr.ir import Const, Define, Definition, Index, Program, apply, conjunction
 from tensorexpr.language import Tensor, lift
 from tensorexpr.language.renaming import ProgramRenaming
 from tensorexpr.traversal import reads
@@ -84,7 +84,7 @@ def _jacobian(output: Tensor, wrt: Tensor, units: Mapping[Tensor, Unit]) -> Tens
     own = plain_axes(output.type, (*workspace.reserved, *(axis.index for axis in axes)))
     eye = workspace.new_name(head.name, "_unit")
     equal = conjunction([apply("eq", Index(a.index), Index(b.index)) for a, b in zip(axes, own, strict=True)])
-    definitions = [Define(eye, (*axes, *own), apply("where", equal, Const(1, output.dtype), Const(0, output.dtype)))]
+    definitions: list[Definition] = [Define(eye, (*axes, *own), apply("where", equal, Const(1, output.dtype), Const(0, output.dtype)))]
     batched = {eye: 0}
     rename = ProgramRenaming({head.key: eye}, ())
     for definition in map(rename.definition, workspace.definitions):

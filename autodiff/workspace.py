@@ -172,8 +172,8 @@ class Workspace:
             if not wanted <= {axis.index for axis in place.axes} | steps:
                 return None, [], []
             chosen = [axis for axis in place.axes if axis.index in wanted]
-            hulls = [self._plain_or_hull(axis, place) for axis in chosen]
-            if None in hulls:
+            hulls = [hull for hull in (self._plain_or_hull(axis, place) for axis in chosen) if hull is not None]
+            if len(hulls) < len(chosen):
                 return None, [], []
             conditions = [*place.guards, *(c for axis in place.axes for c in _conditions(axis, axis.index in wanted))]
             kept = [c for c in conditions if set(free_names(c)) <= wanted | steps]
@@ -188,7 +188,7 @@ class Workspace:
             wanted |= more or {axis.index for axis in place.axes}
         names = {axis.index for axis in axes} | set(self.reserved)
         needed = [rename_bound(c, set(names)) for c in needed if not _always(c, axes)]
-        moved = tuple(Axis(axis.index, const(0), shifted(axis.stop, -int(axis.start.value))) for axis in axes)  # type: ignore[attr-defined]
+        moved = tuple(Axis(axis.index, const(0), shifted(stop, -low)) for axis, (low, stop) in zip(chosen, hulls, strict=True))
         return moved, needed, [low for low, _ in hulls]
 
     def _plain_or_hull(self, axis: Axis, place: Place) -> tuple[int, Expr] | None:
