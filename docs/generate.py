@@ -1,0 +1,104 @@
+"""What the documents print, produced: blocks between ``<!-- begin NAME -->`` and ``<!-- end -->`` are this file's output.
+
+`python docs/generate.py` rewrites the blocks of README.md and ARCHITECTURE.md; a test compares them. The machine of the
+walk-through is fixed (two cores, 256-bit vectors), so the text is the same wherever it is made.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import tensorexpr as te
+from tensorexpr.autodiff import Gradient
+from tensorexpr.codegen.llvm import Machine, emit
+from tensorexpr.codegen.lowering import lower
+from tensorexpr.codegen.schedule import autoschedule
+from tensorexpr.codegen.target import Target
+from tensorexpr.simplify import simplify
+
+ROOT = Path(__file__).resolve().parent.parent
+FILES = ("README.md", "ARCHITECTURE.md")
+_BLOCK = re.compile(r"(?P<begin><!-- begin (?P<name>[a-z-]+) -->\n)(?P<body>.*?)(?P<end><!-- end -->)", re.DOTALL)
+
+
+@te.op
+def conv1d(x, w):
+    (n, c, l), (k, _, r) = x.shape, w.shape
+    return te.compute(
+        (n, k, (l - r) // 2 + 1),
+        lambda n, k, o: te.sum(lambda c, i: x[n, c, 2 * o + i] * w[k, c, i], (c, r)),
+    )
+
+
+X = te.placeholder((4, 8, 32), name="x")
+W = te.placeholder((8, 8, 3), name="w")
+Y_BAR = te.placeholder((4, 8, 15), name="y_bar")
+
+
+@functools.cache
+def gradient() -> Gradient:
+    """The gradient of the walk-through: of a convolution of stride 2, by its input."""
+    return te.gradient(conv1d(X, W), [X], Y_BAR)
+
+
+@functools.cache
+def schedule() -> te.Schedule:
+    """The default schedule of the gradient on the fixed machine."""
+    return autoschedule(simplify(te.program_of(list(gradient()), [W, Y_BAR])), Target("cpu", 256, 16, 2))
+
+
+def llvm_excerpt() -> str:
+    """The instructions of the gradient's innermost loop, up to the first sum."""
+    machine = Machine("x86_64-unknown-linux-gnu", "haswell", "+avx2,+fma", 256)
+    lines = emit(lower(schedule()), machine).splitlines()
+    first = next(i for i, line in enumerate(lines) if re.match(r"o\.loop\d+:", line))
+    last = next(i for i in range(first, len(lines)) if "fadd contract" in lines[i])
+    return "\n".join(lines[first : last + 1])
+
+
+def readme_gradient() -> str:
+    """The printed gradient of the README's example."""
+    x, w = te.placeholder((8, 3, 32), name="x"), te.placeholder((16, 3, 5), name="w")
+    return str(te.vjp(conv1d).trace(x, w, te.placeholder((8, 16, 14), name="y_bar")))
+
+
+BLOCKS: dict[str, Callable[[], str]] = {
+    "readme-gradient": readme_gradient,
+    "program": lambda: str(conv1d.trace(X, W)),
+    "report": lambda: str(gradient().report()),
+    "gradient": lambda: str(schedule().program),
+    "schedule": lambda: schedule().as_python(),
+    "nest": lambda: str(lower(schedule())),
+    "llvm": llvm_excerpt,
+}
+LANGUAGES = {"report": "text", "llvm": "llvm"}
+
+
+def regenerated(text: str) -> str:
+    """The document with every block made anew."""
+
+    def block(match: re.Match[str]) -> str:
+        name = match["name"]
+        return f"{match['begin']}```{LANGUAGES.get(name, 'python')}\n{BLOCKS[name]().strip()}\n```\n{match['end']}"
+
+    return _BLOCK.sub(block, text)
+
+
+def main() -> int:
+    """Rewrites the blocks; prints the files that changed."""
+    for name in FILES:
+        path = ROOT / name
+        before = path.read_text()
+        after = regenerated(before)
+        if after != before:
+            path.write_text(after)
+            print(f"updated {name}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
