@@ -12,6 +12,7 @@ import itertools
 import os
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -46,12 +47,9 @@ def _compiler(machine: Machine) -> tuple[Any, Any]:
 def _library_addresses() -> dict[str, int]:
     """Addresses of the C library's functions that emitted code may call, as far as this process has them."""
     libraries = [ctypes.CDLL(None)]
-    for name in ("libm.so.6", "libm.so"):
-        try:
+    for name in ("libm.so.6", "libgcc_s.so.1"):
+        with suppress(OSError):
             libraries.append(ctypes.CDLL(name))
-        except OSError:
-            continue
-        break
     found: dict[str, int] = {}
     for name in (*math_libm.SYMBOLS, *pool_text.SYMBOLS):
         function = next((f for f in (getattr(library, name, None) for library in libraries) if f is not None), None)
@@ -66,7 +64,7 @@ class NativeModule:
     `passes` is what LLVM does before it makes code: "none"; "registers" (what explicit vectors need: stack slots to
     registers, common subexpressions, loop invariants); "loops" (all, with its vectorisers and unroller, at two to three
     times the time). `imports` are addresses of externals besides those of the C library. Raises `InternalError` where
-    the text is not valid IR.
+    the text is not valid IR or calls what is not there.
     """
 
     def __init__(self, ir: str, machine: Machine, passes: str, imports: Mapping[str, int] | None = None) -> None:
@@ -85,7 +83,10 @@ class NativeModule:
             for function in functions:
                 builder.export_symbol(function.name)
             # The tracker keeps the code alive; dropping it unloads the library.
-            self._tracker = builder.link(jit, f"tensorexpr{next(_libraries)}")
+            try:
+                self._tracker = builder.link(jit, f"tensorexpr{next(_libraries)}")
+            except RuntimeError as error:
+                raise InternalError(f"llvm: expected code that links, got {str(error).strip()}") from None
             self._addresses = {function.name: self._tracker[function.name] for function in functions}
 
     def address(self, name: str) -> int:

@@ -14,6 +14,7 @@ _IMPLIED = ("fma", "floor", "ceil", "trunc", "roundeven", "rint", "sqrt", "sinco
 SYMBOLS = (
     *(f"{name}{suffix}" for name in (*_UNARY, *_BINARY, *_IMPLIED) for suffix in ("", "f")),
     *("memset", "memcpy", "memmove", "memcmp", "bcmp"),
+    *("__extendhfsf2", "__truncsfhf2"),  # float16 on x86 before F16C; in libgcc
 )
 
 

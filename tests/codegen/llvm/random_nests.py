@@ -1,6 +1,6 @@
 """Random loop nests with every statement and loop kind, and a program that checks native code against the naive interpreter.
 
-Run in a process of its own (`python -m tests.codegen.llvm.random_nests FIRST COUNT`), because LLVM ends the process where
+Run in a process of its own (`python -m tests.codegen.llvm.random_nests FIRST COUNT [CPU BITS]`), because LLVM ends the process where
 it is given something that it did not expect. Data are small integers in float64, so results are exact in any order.
 """
 
@@ -12,6 +12,7 @@ import sys
 import numpy as np
 
 from tensorexpr import dtypes
+from tensorexpr.codegen.llvm import Machine, compile_nest, host
 from tensorexpr.codegen.nest import Alloc, If, LoopNest, Stmt
 from tensorexpr.codegen.nest_interpret import run_nest
 from tensorexpr.ir import Cast, Const, Expr, Index, Size, apply, const
@@ -170,7 +171,7 @@ class _Writer:
         return nest([self.A, self.B, self.ids, self.Y], [self.Y], (loop("i", rows, *body, kind=kind),), sizes=sizes)
 
 
-def check(seed: int) -> None:
+def check(seed: int, machine: Machine) -> None:
     """Compares one random nest, natively and naively."""
     writer = _Writer(seed)
     made = writer.nest()
@@ -182,7 +183,7 @@ def check(seed: int) -> None:
     }
     sizes = {"n": writer.rows} if writer.symbolic else {}
     want = run_nest(made, arrays, sizes)["Y"]
-    got = run(made, arrays, sizes, before=seed % 2 == 1)["Y"]
+    got = run(compile_nest(made, machine), arrays, sizes, before=seed % 2 == 1)["Y"]
     if writer.deep:
         want, got = want[..., 0], got[..., 0]
     if not np.array_equal(want, got):
@@ -191,9 +192,12 @@ def check(seed: int) -> None:
 
 def main() -> None:
     first, count = int(sys.argv[1]), int(sys.argv[2])
+    machine = host()
+    if len(sys.argv) > 3:
+        machine = Machine(machine.triple, sys.argv[3], "", int(sys.argv[4]))
     for seed in range(first, first + count):
         print(seed, flush=True)
-        check(seed)
+        check(seed, machine)
     print("passed", flush=True)
 
 

@@ -32,6 +32,11 @@ def test_invalid_text_is_an_internal_error(text: str) -> None:
         load(text)
 
 
+def test_an_unknown_external_is_an_internal_error() -> None:
+    with pytest.raises(InternalError, match="llvm: expected code that links, got "):
+        load("declare void @nowhere()\ndefine void @f() {\n  call void @nowhere()\n  ret void\n}")
+
+
 def test_ir_and_assembly() -> None:
     made = compile_nest(_copy("vectorize"))
     assert made.module.ir == emit(made.nest, host())
