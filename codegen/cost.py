@@ -2,7 +2,7 @@
 
 Operations are those of the definitions as they stand: every scalar operation on elements counts one at each point at which
 it is evaluated, a reduction one more per point it combines; arithmetic on indices, casts and selections count nothing.
-So a matmul has 2 n m k. Bytes are the compulsory traffic: every element of an input that can be read counts once, every
+A reduction is evaluated once for the indices that it depends on. So a matmul has 2 n m k. Bytes are the compulsory traffic: every element of an input that can be read counts once, every
 element of an output once. A guard that depends on data counts as true, a loop whose extent does as one iteration.
 """
 
@@ -16,7 +16,7 @@ from tensorexpr.codegen.arguments import extent_value
 from tensorexpr.integers import Constraint, Domain
 from tensorexpr.ir import Access, Apply, Axis, Define, Definition, Expr, Program, Reduce, Scan, Scatter, Size, conjuncts, const
 from tensorexpr.regions import bound_constraints, constraints_of
-from tensorexpr.traversal import bottom_up, children, map_axes, negate, read_occurrences, walk
+from tensorexpr.traversal import bottom_up, children, free_names, map_axes, negate, read_occurrences, walk
 
 _Points = tuple[tuple[Axis, ...], tuple[Expr, ...]]
 
@@ -83,12 +83,12 @@ _QUANTITIES = {"operations": _operations, "bytes": _bytes}
 def _definition_work(definition: Definition, outer: tuple[Axis, ...]) -> Iterator[tuple[_Points, int]]:
     match definition:
         case Define():
-            yield from _work(definition.value, (*outer, *definition.axes), ())
+            yield from _work(definition.value, (*outer, *definition.axes), (), len(outer))
         case Scatter():
             axes, guards = (*outer, *definition.axes), tuple(conjuncts(definition.where))
             if definition.where is not None:
-                yield from _work(definition.where, axes, ())
-            yield from _work(definition.value, axes, guards)
+                yield from _work(definition.where, axes, (), len(outer))
+            yield from _work(definition.value, axes, guards, len(outer))
             yield (axes, guards), 1
         case Scan():
             steps = (*outer, Axis(definition.step, const(0), definition.length))
@@ -96,29 +96,40 @@ def _definition_work(definition: Definition, outer: tuple[Axis, ...]) -> Iterato
                 yield from _definition_work(inner, steps)
 
 
-def _work(value: Expr, axes: tuple[Axis, ...], guards: tuple[Expr, ...]) -> Iterator[tuple[_Points, int]]:
-    """The operations of a value, each with the points at which it is evaluated."""
+def _work(value: Expr, axes: tuple[Axis, ...], guards: tuple[Expr, ...], fixed: int) -> Iterator[tuple[_Points, int]]:
+    """The operations of a value, each with the points at which it is evaluated; the first `fixed` axes are steps of scans."""
     match value:
         case Access():
             return
         case Reduce():
-            inner = (*axes, *value.axes)
+            inner = (*axes[:fixed], *_needed(value, axes[fixed:], guards), *value.axes)
             if value.where is not None:
-                yield from _work(value.where, inner, guards)
+                yield from _work(value.where, inner, guards, fixed)
                 guards = guards + tuple(conjuncts(value.where))
             for item in value.values:
-                yield from _work(item, inner, guards)
+                yield from _work(item, inner, guards, fixed)
             yield (inner, guards), max(1, sum(isinstance(n, Apply) for r in value.combiner.results for n in walk(r)))
         case Apply() if value.op.name == "where":
             condition, taken, otherwise = value.args
-            yield from _work(condition, axes, guards)
-            yield from _work(taken, axes, guards + tuple(conjuncts(condition)))
-            yield from _work(otherwise, axes, (*guards, negate(condition)))
+            yield from _work(condition, axes, guards, fixed)
+            yield from _work(taken, axes, guards + tuple(conjuncts(condition)), fixed)
+            yield from _work(otherwise, axes, (*guards, negate(condition)), fixed)
         case _:
             if isinstance(value, Apply) and any(isinstance(node, (Access, Reduce)) for node in walk(value)):
                 yield (axes, guards), 1
             for child in children(value):
-                yield from _work(child, axes, guards)
+                yield from _work(child, axes, guards, fixed)
+
+
+def _needed(value: Expr, axes: tuple[Axis, ...], guards: tuple[Expr, ...]) -> tuple[Axis, ...]:
+    """The axes that a value depends on, by itself, by the guards on the way to it, or by the bounds of such an axis."""
+    names = {name for e in (value, *guards) for name in free_names(e)}
+    needed: list[Axis] = []
+    for axis in reversed(axes):
+        if axis.index in names:
+            needed.append(axis)
+            names.update((*free_names(axis.start), *free_names(axis.stop)))
+    return tuple(reversed(needed))
 
 
 def _reads(definition: Definition, outer: tuple[Axis, ...]) -> Iterator[tuple[str, tuple[Axis, ...], tuple[Expr, ...]]]:

@@ -207,6 +207,8 @@ def test_cost_counts_operations_and_bytes():
     assert triangle.cost.operations == 2 * 55
     first = te.build(te.compute((3,), lambda i: te.where(i > 0, x[i - 1] + 1, 0.0)), [x])
     assert first.cost == (2, 4 * (2 + 3))
+    shifted = te.build(te.compute((3, 10), lambda i, j: x[j] - te.max(lambda k: x[k], 10)), [x])
+    assert shifted.cost.operations == 30 + 10
     table, ids = te.placeholder((1000, 2), name="table"), te.placeholder((3,), "int64", name="ids")
     assert te.build(te.compute((3, 2), lambda i, j: table[ids[i], j]), [table, ids]).cost.bytes == 4 * 6 + 8 * 3 + 4 * 6
 
