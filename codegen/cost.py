@@ -1,9 +1,10 @@
 """What a program costs, counted on its integer domains: arithmetic operations, and bytes that must move.
 
 Operations are those of the definitions as they stand: every scalar operation on elements counts one at each point at which
-it is evaluated, a reduction one more per point it combines; arithmetic on indices, casts and selections count nothing.
-A reduction is evaluated once for the indices that it depends on. So a matmul has 2 n m k. Bytes are the compulsory traffic: every element of an input that can be read counts once, every
-element of an output once. A guard that depends on data counts as true, a loop whose extent does as one iteration.
+it is evaluated, a reduction one more per point it combines; arithmetic on indices, casts and selections count nothing. A
+reduction is evaluated once for the indices that it depends on. So a matmul has 2 n m k. Bytes are the compulsory traffic:
+every element of an input that can be read counts once, every element of an output once. A guard that depends on data
+counts as true, a loop whose extent does as one iteration.
 """
 
 from __future__ import annotations
