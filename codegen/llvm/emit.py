@@ -144,8 +144,8 @@ class _ModuleEmitter:
             for extent in reversed(array.shape):
                 strides.append(stride)
                 stride = emitter.b.mul(stride, emitter.expr(extent))
-            size = stride.const if isinstance(stride.const, int) else None
-            emitter.buffers[name] = Binding(self._pointer(name), array.dtype, tuple(reversed(strides)), array.memory, size=size)
+            count = stride.const if isinstance(stride.const, int) else None
+            emitter.buffers[name] = Binding(self._pointer(name), array.dtype, tuple(reversed(strides)), array.memory, size=count)
         return emitter
 
     # ------------------------------------------------------------------------------------------------ kernels

