@@ -13,12 +13,11 @@ from typing import Any
 
 from tensorexpr.autodiff.accumulate import Flow, accumulate
 from tensorexpr.autodiff.arguments import checked_heads, checked_tensors
-from tensorexpr.autodiff.report import Report, Row, count_of, points, reads_of
+from tensorexpr.autodiff.report import Report, Row, Space, count_of, reads_of
 from tensorexpr.autodiff.reverse import Override, Received, Reverse, reverse
 from tensorexpr.autodiff.units import Graph, Rule, Unit, units_of
 from tensorexpr.autodiff.workspace import Workspace
 from tensorexpr.errors import DifferentiationError, user_location
-from tensorexpr.integers import Domain
 from tensorexpr.ir import Access, Expr, Index, Program
 from tensorexpr.language import Tensor, lift
 from tensorexpr.text import print_expr
@@ -189,15 +188,15 @@ def _rows(tensor: str, received: Received, labels: Mapping[str, str]) -> list[Ro
             grouped.setdefault((one.consumer, id(access)), []).append((access, one))
     rows = []
     for (consumer, _), items in grouped.items():
-        visited: list[Domain] = []
-        read: list[Domain] = []
+        visited: list[Space] = []
+        read: list[Space] = []
         for _, one in items:
             own = reads_of(one.contribution)
             read += own
             if one.gathers is None:
                 visited += own
             else:
-                visited += [points((*received.target, *g.axes), g.outer) for g in one.gathers]
+                visited += [((*received.target, *gather.axes), gather.outer) for gather in one.gathers]
         lowerings = list(dict.fromkeys(one.lowering for _, one in items))
         rows.append(
             Row(

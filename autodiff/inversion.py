@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import gcd
 
+from tensorexpr.autodiff.radices import invert_radices
 from tensorexpr.integers import Affine, Bounds, Constraint, Domain, FloorDiv, congruent, ge, le, lt, solve_parametric
 from tensorexpr.ir import Axis, Const, Expr, Index, apply, const
 from tensorexpr.regions import affine_of, bound_constraints, constraints_of, expression_of
@@ -56,7 +57,7 @@ def invert(
     for index, axis in zip(indices, target, strict=True):
         form = affine_of(index)
         if form is None or affine_of(axis.stop) is None:
-            return None
+            return _reshape(indices, axes, guards, target, reserved)
         system.equate(form, system.target_name(axis))
     for guard in guards:
         system.restrict(guard)
@@ -79,15 +80,37 @@ def _permutation(
         values[index.name] = Index(axis.index)
     if any(constraints_of(guard)[0] for guard in guards):
         return None
+    return _with_other_axes(values, (), axes, guards, target, reserved, "substitute")
+
+
+def _reshape(
+    indices: Sequence[Expr], axes: Sequence[Axis], guards: Sequence[Expr], target: Sequence[Axis], reserved: Sequence[str]
+) -> tuple[Gather, ...] | None:
+    """The gather of a reshape with symbolic extents, None where the indices are none."""
+    inverse = invert_radices(indices, axes, target)
+    if inverse is None:
+        return None
+    return (_with_other_axes(dict(inverse.values), inverse.outer, axes, guards, target, reserved, "reshape"),)
+
+
+def _with_other_axes(
+    values: dict[str, Expr],
+    outer: tuple[Expr, ...],
+    axes: Sequence[Axis],
+    guards: Sequence[Expr],
+    target: Sequence[Axis],
+    reserved: Sequence[str],
+    lowering: str,
+) -> Gather:
+    """A gather in which every axis that the element does not determine runs as before, and the guards are tested."""
     taken = {*reserved, *(axis.index for axis in target)}
     loops = []
     for axis in axes:
-        if axis.index in values:
-            continue
-        name = fresh_name(axis.index, taken)
-        loops.append(Axis(name, substitute(axis.start, values), substitute(axis.stop, values)))
-        values[axis.index] = Index(name)
-    return Gather(values, tuple(loops), (), tuple(substitute(guard, values) for guard in guards), "substitute")
+        if axis.index not in values:
+            name = fresh_name(axis.index, taken)
+            loops.append(Axis(name, substitute(axis.start, values), substitute(axis.stop, values)))
+            values[axis.index] = Index(name)
+    return Gather(values, tuple(loops), outer, tuple(substitute(guard, values) for guard in guards), lowering)
 
 
 class _System:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from tensorexpr.autodiff.contributions import Contribution
 from tensorexpr.autodiff.pieces import split
+from tensorexpr.errors import ArgumentError
 from tensorexpr.integers import Domain
-from tensorexpr.ir import Axis, Expr
+from tensorexpr.ir import Access, Axis, Expr, Size, const
 from tensorexpr.regions import domain_of
+from tensorexpr.traversal import bottom_up, map_axes, size_names, walk
 
 
 class Row(NamedTuple):
@@ -18,29 +20,46 @@ class Row(NamedTuple):
 
     `lowering` is how its adjoint is computed: "substitute", "reshape", "lattice", "residues", "pieces" (gathers), "segments" or
     "atomics" (scatters). `iterations` is what the derived loops visit, `reads` how often the forward pass reads (conditions on
-    data are not regarded); both are numbers, or functions of the symbolic sizes: `row.reads(m=7)`.
+    data are not regarded); both are numbers, or functions of the symbolic sizes: `row.reads(m=7)`. None where the bounds of a
+    loop hang on data.
     """
 
     tensor: str
     consumer: str
     access: str
     lowering: str
-    iterations: int | Callable[..., int]
-    reads: int | Callable[..., int]
+    iterations: int | Callable[..., int] | None
+    reads: int | Callable[..., int] | None
+
+
+Space = tuple[tuple[Axis, ...], tuple[Expr, ...]]
+"""Axes and guards: the points of the axes at which the guards hold."""
 
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """The number of points of disjoint domains, as a function of the sizes."""
+    """The number of points of disjoint spaces, as a function of the sizes that occur in them."""
 
-    domains: tuple[Domain, ...]
+    spaces: tuple[Space, ...]
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        """The names of the sizes."""
+        return tuple(dict.fromkeys(name for axes, guards in self.spaces for e in _expressions(axes, guards) for name in size_names(e)))
 
     def __call__(self, **sizes: int) -> int:
-        return sum(d.count(**{name: value for name, value in sizes.items() if name in d.sizes}) for d in self.domains)
+        missing = [name for name in self.sizes if name not in sizes]
+        if missing:
+            raise ArgumentError(f"expected a value for every size, got none for {', '.join(missing)}", hint="row.reads(n=7)")
+        values = {name: const(value) for name, value in sizes.items()}
+
+        def known(expr: Expr) -> Expr:
+            return bottom_up(expr, lambda node: values.get(node.name, node) if isinstance(node, Size) else node)
+
+        return sum(points(map_axes(axes, known), tuple(map(known, guards))).count() for axes, guards in self.spaces)
 
     def __str__(self) -> str:
-        names = dict.fromkeys(name for d in self.domains for name in d.sizes)
-        return f"f({', '.join(names)})"
+        return f"f({', '.join(self.sizes)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +73,7 @@ class Report:
         for row in self.rows:
             known = isinstance(row.iterations, int) and isinstance(row.reads, int) and row.reads
             ratio = f"{row.iterations / row.reads:.2f}" if known else ""  # type: ignore[operator]
-            lines.append((row.tensor, row.consumer, row.access, row.lowering, str(row.iterations), str(row.reads), ratio))
+            lines.append((row.tensor, row.consumer, row.access, row.lowering, _text(row.iterations), _text(row.reads), ratio))
         widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
         return "\n".join(_line(line, widths) for line in lines)
 
@@ -62,21 +81,28 @@ class Report:
         return str(self)
 
 
+def _text(count: int | Callable[..., int] | None) -> str:
+    return "by data" if count is None else str(count)
+
+
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
     texts = [cell.ljust(width) if at < 4 else cell.rjust(width) for at, (cell, width) in enumerate(zip(cells, widths, strict=True))]
     return "  ".join(texts).rstrip()
 
 
-def count_of(domains: Sequence[Domain]) -> int | Count:
-    """The number of points of disjoint domains: a number where no size occurs in them."""
-    count = Count(tuple(domains))
-    return count if any(d.sizes for d in domains) else count()
+def count_of(spaces: Sequence[Space]) -> int | Count | None:
+    """The number of points of disjoint spaces: a number where no size occurs in them, None where a bound hangs on data."""
+    bounds = (bound for axes, _ in spaces for axis in axes for bound in (axis.start, axis.stop))
+    if any(isinstance(node, Access) for bound in bounds for node in walk(bound)):
+        return None
+    count = Count(tuple(spaces))
+    return count if count.sizes else count()
 
 
-def reads_of(contribution: Contribution) -> list[Domain]:
-    """The points at which a contribution reads, in disjoint domains."""
+def reads_of(contribution: Contribution) -> list[Space]:
+    """Where a contribution reads, in disjoint spaces."""
     pieces = split((), contribution.axes, contribution.guards)
-    return [points(contribution.axes, guards) for _, guards in pieces or [((), contribution.guards)]]
+    return [(contribution.axes, guards) for _, guards in pieces or [((), contribution.guards)]]
 
 
 def points(axes: Sequence[Axis], guards: Sequence[Expr]) -> Domain:
@@ -87,3 +113,10 @@ def points(axes: Sequence[Axis], guards: Sequence[Expr]) -> Domain:
         return region.domain
     kept = [c for c in region.domain.constraints if hidden.isdisjoint(c.names())]
     return Domain(region.domain.dims, kept, [name for name in region.domain.sizes if name not in hidden])
+
+
+def _expressions(axes: Sequence[Axis], guards: Sequence[Expr]) -> Iterator[Expr]:
+    for axis in axes:
+        yield axis.start
+        yield axis.stop
+    yield from guards

@@ -168,6 +168,40 @@ def test_every_affine_access_of_small_coefficients():
         assert found.iterations == found.reads == n * m * k, (a, b, c)
 
 
+def test_reshapes_with_symbolic_extents():
+    c, h, w = te.dim("c"), te.dim("h"), te.dim("w")
+    image, flat = te.placeholder((c, h, w), F64, name="x"), te.placeholder((c * h * w,), F64, name="x")
+    cases = (
+        (image, (c * h * w,), lambda f: image[f // (h * w), f // w % h, f % w]),
+        (image, (h * w, c), lambda f, k: image[k, f // w, f % w]),
+        (flat, (c, h, w), lambda i, j, k: flat[(i * h + j) * w + k]),
+        (flat, (h, w), lambda j, k: te.where(c > 0, flat[j * w + k], 0.0)),
+    )
+    for x, shape, body in cases:
+        y = te.compute(shape, body, name="y")
+        head = head_of(y)
+        (row,) = te.gradient(y, [x], head=head).report().rows
+        assert row.lowering == "reshape"
+        assert row.reads(c=2, h=3, w=5) == (30 if y.ndim != 2 or shape[1] is c else 15)
+        sizes = {"c": 2, "h": 3, "w": 5}
+        data = np.arange(30.0)[: 15 if len(shape) == 2 and shape[1] is not c else 30]
+        weights = data.reshape([int(te.evaluate(te.compute((), lambda e=e: te.cast(e, "int64")), sizes=sizes)) for e in shape])
+        gathered, forced = (te.gradient(y, [x], head=head, lowering=form)[0] for form in (None, "segments"))
+        assert not scatters(program_of([gathered]))
+        np.testing.assert_array_equal(te.evaluate(gathered, {head: weights}, sizes), te.evaluate(forced, {head: weights}, sizes))
+
+
+def test_loops_bounded_by_data():
+    x, lengths = te.placeholder((4,), F64, name="x"), te.placeholder((4,), "int64", name="lengths")
+    y = te.compute((4,), lambda i: te.sum(lambda k: x[i] * te.cast(k, F64), lengths[i]), name="y")
+    head = head_of(y)
+    gradient = te.gradient(y, [x], head=head)
+    (row,) = gradient.report().rows
+    assert (row.lowering, row.iterations, row.reads) == ("substitute", None, None) and "by data" in str(gradient.report())
+    data = {head: np.array([1.0, 2.0, 3.0, 4.0]), lengths: np.array([0, 1, 3, 4])}
+    np.testing.assert_array_equal(te.evaluate(gradient[0], data), data[head] * np.array([0, 0, 3, 6]))
+
+
 def test_symbolic_sizes_give_formulas():
     n = te.dim("n")
     x, w = te.placeholder((n,), F64, name="x"), te.placeholder((3,), F64, name="w")

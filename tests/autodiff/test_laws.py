@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tensorexpr.autodiff.forward import Forward
-from tensorexpr.autodiff.report import points, reads_of
+from tensorexpr.autodiff.report import Count, reads_of
 from tensorexpr.autodiff.reverse import reverse
 from tensorexpr.autodiff.workspace import Workspace
 from tensorexpr.errors import OutOfBoundsError
@@ -50,8 +50,8 @@ def check(program: Program, seed: int, sizes: dict[str, int]) -> Program | None:
     for received in gathered.received.values():
         for flow in received.flows:
             if flow.gathers is not None:
-                visited = [points((*received.target, *g.axes), g.outer) for g in flow.gathers]
-                assert total(visited, sizes) == total(reads_of(flow.contribution), sizes)
+                visited = Count(tuple(((*received.target, *gather.axes), gather.outer) for gather in flow.gathers))
+                assert visited(**sizes) == Count(tuple(reads_of(flow.contribution)))(**sizes)
 
     arrays = random_inputs(whole, seed, exact=False, sizes=sizes)
     with np.errstate(all="ignore"):
@@ -70,10 +70,6 @@ def check(program: Program, seed: int, sizes: dict[str, int]) -> Program | None:
     if np.isfinite(left) and np.isfinite(right):
         assert abs(left - right) <= tolerance * (size + more)
     return gathered.program
-
-
-def total(domains, sizes):
-    return sum(d.count(**{name: value for name, value in sizes.items() if name in d.sizes}) for d in domains)
 
 
 @pytest.mark.parametrize("options", [SMOOTH, EVERYTHING], ids=["smooth", "everything"])
