@@ -134,6 +134,6 @@ class LoopNest(Node):
     checks: tuple[CheckSite, ...] = ()
 
     def __str__(self) -> str:
-        from tensorexpr.codegen.nest_text import print_nest
+        from tensorexpr.codegen.nest_text import print_nest  # noqa: PLC0415
 
         return print_nest(self)

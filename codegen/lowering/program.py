@@ -10,17 +10,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from tensorexpr.bounds import implied
-from tensorexpr.codegen.lowering.arithmetic import ONE, ZERO, constant, sub
-from tensorexpr.codegen.lowering.loops import Loops, Names, Task
-from tensorexpr.codegen.lowering.scope import Scope
 from tensorexpr.codegen.lowering.accumulators import COMBINE
+from tensorexpr.codegen.lowering.arithmetic import ONE, ZERO, constant, sub
+from tensorexpr.codegen.lowering.loops import Loops
+from tensorexpr.codegen.lowering.scope import Scope
+from tensorexpr.codegen.lowering.tasks import Names, Task
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, Kernel, LoopNest, Stmt, Store
 from tensorexpr.codegen.nest_verify import touched
 from tensorexpr.codegen.schedule.placement import Part, parts_of
 from tensorexpr.codegen.schedule.state import Stage, State
 from tensorexpr.dtypes import accumulator
 from tensorexpr.interpret import identity_of
-from tensorexpr.ir import Access, Axis, Cast, Const, Define, Definition, Expr, Index, Scan, Scatter, TensorType, apply, const
+from tensorexpr.ir import Access, Axis, Cast, Const, Define, Definition, Expr, Index, Scan, Scatter, TensorType, apply
 from tensorexpr.traversal import bottom_up, fresh_name
 
 
@@ -54,7 +55,7 @@ class _Lowering:
     def __init__(self, state: State) -> None:
         self.state = state
         self.program = program = state.program
-        self.stages = {s.name: s for s in state.stages}
+        self.stages = state.table
         self.types = dict(program.types)
         taken = {*self.types, *program.sizes}
         for definition in program.definitions:
@@ -153,8 +154,11 @@ class _Lowering:
         return bottom_up(expr, visit)
 
     def loops(self, stage: Stage, definition: Define | Scatter, at_root: bool) -> Loops:
-        shapes = {n: t.shape for n, t in self.types.items()}
-        return Loops(stage, self.names, shapes, self.read, definition.location, at_root)
+        return Loops(stage, self.names, self.shape, self.read, definition.location, at_root)
+
+    def shape(self, tensor: str) -> tuple[Expr, ...]:
+        """The shape of a tensor that can be named where lowering stands."""
+        return self.types[tensor].shape
 
     def define(self, definition: Define, names: frozenset[str], outside: dict[str, Expr], at_root: bool) -> Block:
         """The loops of a `Define`, with what is computed in them."""
@@ -197,9 +201,9 @@ class _Lowering:
         for axis, point in zip(definition.axes, part.points, strict=True):
             if point is not None:
                 values[axis.index] = scope.resolve(point)
-                for condition in (apply("ge", point, ZERO), apply("lt", point, axis.stop)):
-                    if not implied(condition, scope.stage.parts.axes):
-                        conditions.append(self.read(scope.resolve(condition)))
+                for bound in (apply("ge", point, ZERO), apply("lt", point, axis.stop)):
+                    if not implied(bound, scope.stage.parts.axes):
+                        conditions.append(self.read(scope.resolve(bound)))
         inner = Scope(stage, _all_axes(stage), values=values, names=scope.names, facts=frozenset())
         computed = self.defined(definition, inner, False)
         for condition in reversed(conditions):

@@ -12,7 +12,6 @@ from tensorexpr.errors import InternalError
 from tensorexpr.ir import Access, Axis, Expr, Index, Param, apply, const
 from tensorexpr.traversal import bottom_up, free_names, walk
 
-
 ELEMENT = "element"
 LOOP = "@"
 """Marks an index that is the position of a loop rather than the index of an axis."""

@@ -11,7 +11,7 @@ import heapq
 
 from tensorexpr.codegen.schedule.auto_loops import plan
 from tensorexpr.codegen.schedule.schedule import Schedule, schedule
-from tensorexpr.codegen.schedule.state import State, definition_named
+from tensorexpr.codegen.schedule.state import State, definition_named, program_facts
 from tensorexpr.codegen.schedule.work import has_reduction, length, total_work
 from tensorexpr.codegen.target import Target
 from tensorexpr.errors import ScheduleError
@@ -64,17 +64,14 @@ def _inline(s: Schedule) -> None:
 
 def _epilogues(program: Program, state: State) -> list[str]:
     """Definitions with reductions that one other definition reads, element by element: it becomes what is done with the result."""
-    readers: dict[str, list[Definition]] = {}
-    for definition in program.definitions:
-        for name in reads(definition):
-            readers.setdefault(name, []).append(definition)
+    facts = program_facts(program)
     chosen = []
     for definition in program.definitions:
         if not isinstance(definition, Define) or definition.name in program.outputs or not has_reduction(definition.value):
             continue
         if state.stage(definition.name).parts.unproved:
             continue
-        found = readers.get(definition.name, [])
+        found = [facts.definitions[name] for name in facts.readers.get(definition.name, ())]
         if len(found) == 1 and isinstance(found[0], Define) and _reads_elementwise(found[0], definition):
             chosen.append(definition.name)
     return chosen
@@ -148,7 +145,7 @@ def _share(s: Schedule, table: dict[str, Define], reader: Define, name: str) -> 
     source = table[name]
     stage = s.state.stage(reader.name)
     depth = 0
-    group = {reader.name, *(m.name for m in s.state.stages if m.place is not None and m.place.stage == reader.name)}
+    group = [reader.name, *(m.name for m in s.state.placed_in(reader.name))]
     while depth < min(len(source.axes), len(reader.axes)):
         axis = reader.axes[depth]
         same = source.axes[depth].stop == axis.stop
@@ -194,7 +191,7 @@ def _parallelize(s: Schedule, name: str) -> None:
     stage = s.state.stage(name)
     if stage.scan is not None or stage.place is not None or s.target.cores < 2:
         return
-    members = [m for m in s.state.stages if m.place is not None and m.place.stage == name]
+    members = s.state.placed_in(name)
     work = sum(total_work(m.parts) for m in (stage, *members))
     if work < PARALLEL_WORK:
         return
@@ -233,4 +230,3 @@ def _fused_outer(s: Schedule, name: str, free: list[str]) -> str:
             return loop
         rest = rest[1:]
     return loop
-

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import combinations, product
+from itertools import combinations, pairwise, product
 from math import prod
 
 from tensorexpr.codegen.schedule.legality import runs_in_lanes
@@ -20,13 +20,13 @@ from tensorexpr.codegen.schedule.reductions import Parts
 from tensorexpr.codegen.schedule.schedule import Schedule, StageHandle
 from tensorexpr.codegen.schedule.state import Stage
 from tensorexpr.codegen.schedule.strides import reach, reaches
-from tensorexpr.codegen.schedule.work import group_work, length, operations
 from tensorexpr.codegen.schedule.windows import divisors
+from tensorexpr.codegen.schedule.work import group_work, length, operations
 from tensorexpr.codegen.target import Target
 from tensorexpr.dtypes import DType, accumulator
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Access, Axis, Const, Expr, Index
-from tensorexpr.traversal import free_names, walk
+from tensorexpr.traversal import free_names
 
 GATHER = 8
 """What a load of elements that are not consecutive costs, in loads of a vector."""
@@ -107,7 +107,7 @@ def _apply(handle: StageHandle, tile: Tile) -> None:
 
 def _columns_first(stage: Stage, loops: list[str], tile: Tile) -> list[str]:
     """Blocks of columns outside of blocks of rows where they stand side by side: the operand that lanes load stays near."""
-    for at, (first, second) in enumerate(zip(loops, loops[1:], strict=False)):
+    for at, (first, second) in enumerate(pairwise(loops)):
         is_row = any(stage.axes_of(first) == (row,) for row, _ in tile.rows)
         if is_row and tile.vector is not None and stage.axes_of(second) == (tile.vector,):
             return [*loops[:at], second, first, *loops[at + 2 :]]
@@ -341,4 +341,3 @@ def _load_cost(stride: int) -> float:
 def _rounded(extent: int, block: int) -> float:
     """How much is computed per element that counts where the last block overlaps the one before."""
     return -(-extent // block) * block / max(1, extent)
-

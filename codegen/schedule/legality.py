@@ -109,10 +109,14 @@ def _check_group(stage: Stage, group: Group, position: dict[str, int]) -> None:
         for name in (n for n in group.depends if n in enclosing.indices):
             for loop in stage.loops_of(name):
                 if position[loop] > first:
-                    raise refuse(stage, f"expected {loop} outside of the reduction over {mine[0]}, which depends on it, got it inside", loop)
+                    raise refuse(
+                        stage, f"expected {loop} outside of the reduction over {mine[0]}, which depends on it, got it inside", loop
+                    )
         around = [position[loop] for axis in enclosing.indices for loop in stage.loops_of(axis)]
         if first < min(around):
-            raise refuse(stage, f"expected the reduction over {mine[0]} inside the one over {enclosing.indices[0]}, got it outside", mine[0])
+            raise refuse(
+                stage, f"expected the reduction over {mine[0]} inside the one over {enclosing.indices[0]}, got it outside", mine[0]
+            )
     if is_ordered(group) and mine != sorted(mine, key=lambda x: position[x]):
         names = "/".join(m.combiner.name for m in group.members)
         raise refuse(stage, f"expected the loops of {names} in the order {', '.join(mine)}: it depends on the order of its points", mine[0])
@@ -125,14 +129,18 @@ def _check_tile(stage: Stage, group: Group, tile: list[str]) -> None:
         extent = stage.extent(loop)
         if extent is None:
             raise refuse(
-                stage, f"expected a constant extent of {loop}, inside the reduction over {group.indices[0]}, got one known only when it runs", loop,
+                stage,
+                f"expected a constant extent of {loop}, inside the reduction over {group.indices[0]}, got one known only when it runs",
+                loop,
                 "split it, or reorder the reduction inside of it",
             )
         elements *= extent
     most = max((v.dtype.itemsize for m in group.members for v in m.values), default=8) * elements
     if tile and most > LARGEST_TILE:
         raise refuse(
-            stage, f"expected accumulators of at most {LARGEST_TILE} bytes for the loops inside a reduction, got {most}", ", ".join(tile),
+            stage,
+            f"expected accumulators of at most {LARGEST_TILE} bytes for the loops inside a reduction, got {most}",
+            ", ".join(tile),
             "split these loops, or reorder the reduction inside of them",
         )
 
@@ -163,22 +171,36 @@ def _check_scatter(state: State, stage: Stage) -> None:
     held = [loop for loop in stage.order if stage.group_of(loop) is None and not set(stage.axes_of(loop)) <= free]
     wanted = [loop for axis in definition.axes for loop in stage.loops_of(axis.index) if loop in held]
     if held != wanted:
-        raise refuse(stage, f"expected the loops {', '.join(wanted)} in this order, got {', '.join(held)}: contributions to one element combine in order")
+        raise refuse(
+            stage,
+            f"expected the loops {', '.join(wanted)} in this order, got {', '.join(held)}: contributions to one element combine in order",
+        )
 
 
 def _check_parallel(state: State, stage: Stage, loop: str) -> None:
     if stage.group_of(loop) is not None:
-        raise refuse(stage, f"expected a data loop to run in parallel, got {loop} of a reduction", loop, "split the reduction and compute its parts first")
+        raise refuse(
+            stage,
+            f"expected a data loop to run in parallel, got {loop} of a reduction",
+            loop,
+            "split the reduction and compute its parts first",
+        )
     if stage.scan is not None:
         raise refuse(stage, "expected a definition outside of scans to run in parallel: the steps of a scan are serial", loop)
     if stage.place is not None:
         raise refuse(stage, f"expected a definition with loops of its own to run in parallel, got one inside {stage.place.stage}", loop)
     before = [x for x in stage.order[: stage.order.index(loop)] if stage.group_of(x) is None]
     if before:
-        raise refuse(stage, f"expected the outermost data loop to run in parallel, got {loop} inside {before[0]}", loop, "fuse them, or reorder")
+        raise refuse(
+            stage, f"expected the outermost data loop to run in parallel, got {loop} inside {before[0]}", loop, "fuse them, or reorder"
+        )
     for group in stage.parts.groups:
-        if set(stage.axes_of(loop)) & set(group.depends) and any(stage.order.index(x) < stage.order.index(loop) for x in _loops_of(stage, group)):
-            raise refuse(stage, f"expected a loop outside of the reduction over {group.indices[0]} to run in parallel, got {loop} inside", loop)
+        if set(stage.axes_of(loop)) & set(group.depends) and any(
+            stage.order.index(x) < stage.order.index(loop) for x in _loops_of(stage, group)
+        ):
+            raise refuse(
+                stage, f"expected a loop outside of the reduction over {group.indices[0]} to run in parallel, got {loop} inside", loop
+            )
     definition = definition_named(state.program, stage.name)
     if isinstance(definition, Scatter) and not set(stage.axes_of(loop)) <= disjoint_axes(definition):
         raise refuse(stage, f"expected iterations that touch different elements to run in parallel, got {loop}: two may touch one", loop)

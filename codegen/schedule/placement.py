@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tensorexpr.codegen.schedule.state import Stage, State, all_uses, definition_named
+from tensorexpr.codegen.schedule.state import Stage, State, all_uses, definition_named, program_facts
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Const, Define, Definition, Expr, Index, Scatter
-from tensorexpr.traversal import free_names, read_occurrences, reads, substitute
+from tensorexpr.traversal import free_names, read_occurrences, substitute
 
 LOCAL_LIMIT = 1 << 15
 """Bytes up to which a placed definition is kept in a local buffer."""
@@ -35,11 +35,6 @@ def settled_axes(stage: Stage, loop: str) -> tuple[str, ...]:
     return tuple(a.index for a in stage.parts.axes if set(stage.loops_of(a.index)) <= open_loops)
 
 
-def group_members(state: State, root: str) -> tuple[Stage, ...]:
-    """The stages placed in the loops of `root`, in program order."""
-    return tuple(s for s in state.stages if s.place is not None and s.place.stage == root)
-
-
 def part_of(state: State, name: str) -> Part:
     """The part of a placed definition that one iteration of its loop computes."""
     return parts_of(state, state.stage(name).place.stage)[name]  # type: ignore[union-attr]
@@ -49,7 +44,7 @@ def parts_of(state: State, root: str) -> dict[str, Part]:
     """The parts of all definitions placed in the loops of `root`."""
     consumer = state.stage(root)
     definition = definition_named(state.program, root)
-    members = group_members(state, root)
+    members = state.placed_in(root)
     identity: dict[str, Expr] = {a.index: Index(a.index) for a in consumer.parts.axes}
     requests: dict[str, list[tuple[Expr | None, ...]]] = {s.name: [] for s in members}
     _collect(definition, identity, requests)
@@ -73,7 +68,9 @@ def _collect(definition: Definition, known: dict[str, Expr], requests: dict[str,
         for access, _, _ in read_occurrences(expr, ()):
             if access.tensor in requests:
                 requests[access.tensor].append(
-                    tuple(substitute(i, known) if set(free_names(i)) <= set(known) and not _reads_tensors(i) else None for i in access.indices)
+                    tuple(
+                        substitute(i, known) if set(free_names(i)) <= set(known) and not _reads_tensors(i) else None for i in access.indices
+                    )
                 )
 
 
@@ -103,8 +100,8 @@ def _fits(state: State, name: str, root: str, points: tuple[Expr | None, ...]) -
 
 def outside_readers(state: State, name: str, root: str) -> tuple[str, ...]:
     """The definitions that read a tensor and are not computed in the loops of `root`."""
-    inside = {root, *(s.name for s in group_members(state, root))}
-    return tuple(d.results[0][0] for d in state.program.definitions if d.results[0][0] not in inside and name in reads(d))
+    inside = {root, *(s.name for s in state.placed_in(root))}
+    return tuple(r for r in program_facts(state.program).readers.get(name, ()) if r not in inside)
 
 
 def check_placement(state: State, name: str) -> State:
@@ -129,17 +126,20 @@ def check_placement(state: State, name: str) -> State:
     for group in consumer.parts.groups:
         first = min(consumer.order.index(x) for a in group.indices for x in consumer.loops_of(a))
         if first < at and (set(consumer.axes_of(place.loop)) & set(group.depends) or _needs(consumer, group.number, name)):
-            raise refuse(f"expected a loop outside of the reduction over {group.indices[0]}, got {place.loop}", "reorder, or choose a loop further out")
+            raise refuse(
+                f"expected a loop outside of the reduction over {group.indices[0]}, got {place.loop}",
+                "reorder, or choose a loop further out",
+            )
     if any(kind == "parallel" for _, kind in stage.kinds):
         raise refuse(f"expected serial loops of {name}, got a parallel one")
-    inside = [place.stage, *(s.name for s in group_members(state, place.stage))]
-    definitions = [d.results[0][0] for d in state.program.definitions]
-    readers = [d.results[0][0] for d in state.program.definitions if name in reads(d)]
+    inside = [place.stage, *(s.name for s in state.placed_in(place.stage))]
+    facts = program_facts(state.program)
+    readers = facts.readers.get(name, ())
     if not any(r in inside for r in readers):
         raise refuse(f"expected a definition that {place.stage} reads, got {name}, which it does not")
     for reader in readers:
         if reader not in inside:
-            if definitions.index(reader) < definitions.index(place.stage):
+            if facts.numbers[reader] < facts.numbers[place.stage]:
                 raise refuse(f"expected every other reader after {place.stage}, got {reader} before it")
         elif reader != place.stage:
             other = state.stage(reader).place
@@ -169,7 +169,7 @@ def _check_stored(state: State, name: str, part: Part, consumer: Stage, refuse: 
     opened = {a for x in consumer.order[: consumer.order.index(place.loop) + 1] for a in consumer.axes_of(x)}  # type: ignore[union-attr]
     if not aligned or len(set(used)) != len(used) or opened != set(used):
         raise refuse(
-            f"expected iterations that make each element of {name} exactly once, since it is kept whole (it is an output, read elsewhere or large)",
+            f"expected iterations that make each element of {name} once, since it is kept whole: an output, read elsewhere or large",
             "choose a loop that runs over the axes by which it is read",
         )
 
@@ -179,8 +179,11 @@ def _needs(stage: Stage, number: int, tensor: str) -> bool:
     numbers = [number, *all_uses(stage.parts, stage.parts.group(number))]
     for n in numbers:
         group = stage.parts.group(n)
-        exprs = [e for a in group.axes for e in (a.start, a.stop)] + [*group.where, *group.guard, *(v for m in group.members for v in m.values)]
+        exprs = [e for a in group.axes for e in (a.start, a.stop)] + [
+            *group.where,
+            *group.guard,
+            *(v for m in group.members for v in m.values),
+        ]
         if any(access.tensor == tensor for e in exprs for access, _, _ in read_occurrences(e, ())):
             return True
     return False
-

@@ -9,12 +9,24 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tensorexpr.codegen.schedule.legality import check_stage, refuse, runs_whole
-from tensorexpr.codegen.schedule.placement import check_placement, group_members
-from tensorexpr.codegen.schedule.state import SERIAL, TAILS, Fuse, Place, Split, Stage, State, all_definitions, definition_named, plain_order, plain_stages
+from tensorexpr.codegen.schedule.placement import check_placement
+from tensorexpr.codegen.schedule.state import (
+    SERIAL,
+    TAILS,
+    Fuse,
+    Place,
+    Split,
+    Stage,
+    State,
+    all_definitions,
+    definition_named,
+    plain_order,
+    plain_stages,
+)
 from tensorexpr.errors import DefinitionError, ScheduleError
 from tensorexpr.ir import Define
 from tensorexpr.simplify.inline import inline_definitions
-from tensorexpr.traversal import fresh_name, free_names
+from tensorexpr.traversal import free_names, fresh_name
 
 
 def _loop(stage: Stage, loop: str) -> int:
@@ -66,8 +78,14 @@ def fuse(state: State, name: str, outer: str, inner: str) -> tuple[State, str]:
         if stage.kind(loop) != SERIAL:
             raise refuse(stage, f"expected serial loops to fuse, got {loop}, which is to {stage.kind(loop)}", loop)
         for relation in stage.relations:
-            if isinstance(relation, Split) and {relation.outer, relation.inner} & set(stage.ancestry(loop)) and not runs_whole(stage, relation):
-                raise refuse(stage, f"expected loops without a rest to fuse, got {loop} of a split of {relation.parent} by {relation.factor}", loop)
+            if (
+                isinstance(relation, Split)
+                and {relation.outer, relation.inner} & set(stage.ancestry(loop))
+                and not runs_whole(stage, relation)
+            ):
+                raise refuse(
+                    stage, f"expected loops without a rest to fuse, got {loop} of a split of {relation.parent} by {relation.factor}", loop
+                )
     depends = {n for a in stage.axes_of(inner) for e in (stage.axis(a).start, stage.axis(a).stop) for n in free_names(e)}
     if depends & set(stage.axes_of(outer)):
         raise refuse(stage, f"expected bounds of {inner} that do not depend on {outer} to fuse them, got ones that do", inner)
@@ -117,13 +135,13 @@ def inline(state: State, names: tuple[str, ...]) -> State:
             raise refuse(stage, f"expected a definition between others to inline, got the output {name}")
         if stage.scan is not None:
             raise refuse(stage, f"expected a definition outside of scans to inline, got {name}")
-        if stage.place is not None or group_members(state, name):
+        if stage.place is not None or state.placed_in(name):
             raise refuse(stage, f"expected a definition that shares no loops to inline, got {name}", hint="inline first")
     try:
         program = inline_definitions(state.program, names)
     except DefinitionError as error:
         raise ScheduleError(error.message, term=f"inline {', '.join(names)}", at=error.at) from error
-    old = {s.name: s for s in state.stages}
+    old = state.table
     before = {d.results[0][0]: d for d in all_definitions(state.program)}
     after = {d.results[0][0]: d for d in all_definitions(program)}
     changed = frozenset(n for n, d in after.items() if before[n] is not d)
@@ -132,13 +150,13 @@ def inline(state: State, names: tuple[str, ...]) -> State:
         if known.relations or known.kinds or known.place or known.order != plain_order(known.parts):
             raise refuse(known, f"expected plain loops of {name}, which reads what is inlined, got changed ones", hint="inline first")
     fresh = {s.name: s for s in plain_stages(program, changed)}
-    stages = tuple(fresh.get(s.name, s) for s in state.stages if s.name in after)
-    return replace(state, program=program, stages=stages, inlined=(*state.inlined, *names))
+    table = {s.name: fresh.get(s.name, s) for s in state.stages if s.name in after}
+    return replace(state, program=program, table=table, inlined=(*state.inlined, *names))
 
 
 def _checked(state: State, stage: Stage) -> State:
     """The state with a stage changed, where that is legal for it and for what is computed in its loops."""
     changed = state.with_stage(check_stage(state, stage))
-    for name in (*((stage.name,) if stage.place is not None else ()), *(s.name for s in group_members(changed, stage.name))):
+    for name in (*((stage.name,) if stage.place is not None else ()), *(s.name for s in changed.placed_in(stage.name))):
         check_placement(changed, name)
     return changed

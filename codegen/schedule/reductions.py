@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from tensorexpr.bounds import PROVED, check_access
 from tensorexpr.codegen.schedule.narrowing import narrow
-from tensorexpr.codegen.schedule.proofs import unproved_axes
 from tensorexpr.dtypes import DType
 from tensorexpr.ir import (
     FALSE,
@@ -102,9 +102,7 @@ def group_number(parameter: str) -> int:
 def groups_used(*exprs: Expr) -> tuple[int, ...]:
     """Numbers of the groups whose results stand in the expressions, in order."""
     return tuple(
-        dict.fromkeys(
-            group_number(n.name) for e in exprs for n in walk(e) if isinstance(n, Param) and n.name.startswith(PARAMETER)
-        )
+        dict.fromkeys(group_number(n.name) for e in exprs for n in walk(e) if isinstance(n, Param) and n.name.startswith(PARAMETER))
     )
 
 
@@ -134,7 +132,7 @@ def take_apart(definition: Define | Scatter, shapes: Mapping[str, tuple[Expr, ..
     taker = _Taker(shapes, outer)
     data = _Frame(None, definition.axes)
     if isinstance(definition, Define):
-        values = (taker.visit(definition.value, (data,)),)
+        values: tuple[Expr, ...] = (taker.visit(definition.value, (data,)),)
         where: tuple[Expr, ...] = ()
     else:
         conditions = tuple(conjuncts(definition.where))
@@ -144,6 +142,11 @@ def take_apart(definition: Define | Scatter, shapes: Mapping[str, tuple[Expr, ..
         for axis in unproved_axes(definition.indices, definition.type.shape, (*outer, *definition.axes), conditions):
             taker.unproved[replace(target, indices=values[:-1]), axis] = None
     return Parts(definition.axes, tuple(taker.groups), values, where, frozenset(taker.unproved))
+
+
+def unproved_axes(indices: tuple[Expr, ...], shape: tuple[Expr, ...], axes: tuple[Axis, ...], guards: tuple[Expr, ...]) -> tuple[int, ...]:
+    """The axes on which an access may leave a tensor of this shape, for all that the loops and guards around it say."""
+    return tuple(axis for axis, verdict in enumerate(check_access(indices, shape, axes, guards)) if verdict is not PROVED)
 
 
 class _Taker:
@@ -196,7 +199,7 @@ class _Taker:
             return Param(f"{found.name.rsplit('.', 1)[0]}.{expr.component}", expr.dtype)
         number, start = self.count, len(self.groups)
         self.count += 1
-        axes = []
+        axes: list[Axis] = []
         for axis in expr.axes:
             inner = (*frames, _Frame(number, tuple(expr.axes[: len(axes)])))
             axes.append(Axis(axis.index, self.visit(axis.start, inner), self.visit(axis.stop, inner)))
@@ -225,7 +228,9 @@ class _Taker:
             names = {a.index for a in frame.axes}
             if names & free:
                 return frames, ()
-            kept = tuple((o, n) for o, n in frame.path if not names & set(free_names(o)) and not _mentions_inner(n, frame.number, self.groups))
+            kept = tuple(
+                (o, n) for o, n in frame.path if not names & set(free_names(o)) and not _mentions_inner(n, frame.number, self.groups)
+            )
             outside = (*frames[:-2], replace(outer, path=(*outer.path, *kept)))
             if not self.is_safe(expr, outside, frame, len(kept) == len(frame.path)):
                 return frames, tuple(names)

@@ -38,7 +38,7 @@ class Schedule:
     @property
     def stages(self) -> tuple[str, ...]:
         """Names of the definitions that have loops, in order."""
-        return tuple(s.name for s in self.state.stages)
+        return tuple(self.state.table)
 
     def copy(self) -> Schedule:
         """Another schedule with the same loops."""
@@ -64,7 +64,7 @@ class Schedule:
         return hash(self.state)
 
     def __str__(self) -> str:
-        from tensorexpr.codegen.lowering import lower
+        from tensorexpr.codegen.lowering import lower  # noqa: PLC0415 -- lowering imports schedules
 
         return str(lower(self))
 

@@ -13,8 +13,9 @@ States are values: primitives make new ones.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from tensorexpr.codegen.schedule.reductions import Group, Parts, groups_used, take_apart
 from tensorexpr.codegen.target import Target
@@ -135,34 +136,79 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A program and how it runs: the stages of its definitions by name, in program order (bodies of scans included)."""
+    """A program and how it runs: the stages of its definitions by name, in program order (bodies of scans included).
+
+    `source` is the program before anything was inlined, `calls` the primitives that led here, as Python.
+    """
 
     program: Program
     target: Target
-    stages: tuple[Stage, ...]
+    table: Mapping[str, Stage] = field(hash=False)
     source: Program
     inlined: tuple[str, ...] = ()
     calls: tuple[str, ...] = field(default=(), compare=False)
-    """The primitives that led here, as Python."""
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """All stages, in program order."""
+        return tuple(self.table.values())
 
     def stage(self, name: str) -> Stage:
-        for stage in self.stages:
-            if stage.name == name:
-                return stage
+        """The stage of a definition. Raises `ScheduleError` for a name that has none."""
+        found = self.table.get(name)
+        if found is not None:
+            return found
         if name in self.inlined:
             raise ScheduleError(f"expected a definition with loops, got {name!r}, which is inlined")
-        known = ", ".join(s.name for s in self.stages) or "none"
-        raise ScheduleError(f"expected a definition of the program, got {name!r}", hint=f"definitions: {known}")
+        known = ", ".join([*self.table][:8]) + (", ..." if len(self.table) > 8 else "")
+        raise ScheduleError(f"expected a definition of the program, got {name!r}", hint=f"definitions: {known or 'none'}")
 
     def with_stage(self, stage: Stage) -> State:
-        return replace(self, stages=tuple(stage if s.name == stage.name else s for s in self.stages))
+        """The state with another stage of the same name."""
+        return replace(self, table={**self.table, stage.name: stage})
+
+    def placed_in(self, root: str) -> tuple[Stage, ...]:
+        """The stages placed in the loops of another, in program order."""
+        names = program_facts(self.program).producers.get(root, ())
+        todo, found = list(names), {}
+        while todo:
+            stage = self.table.get(todo.pop())
+            if stage is not None and stage.name not in found and stage.place is not None and stage.place.stage == root:
+                found[stage.name] = stage
+                todo.extend(program_facts(self.program).producers.get(stage.name, ()))
+        numbers = program_facts(self.program).numbers
+        return tuple(sorted(found.values(), key=lambda s: numbers[s.name]))
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is asked often of a program: definitions by the name of each result (bodies of scans included), their number in
+    the order of the program, the tensors that each top-level definition reads, and who reads them (by first results)."""
+
+    definitions: Mapping[str, Definition]
+    numbers: Mapping[str, int]
+    producers: Mapping[str, tuple[str, ...]]
+    readers: Mapping[str, tuple[str, ...]]
+
+
+@lru_cache(maxsize=16)
+def program_facts(program: Program) -> Facts:
+    """The facts of a program, remembered."""
+    definitions = {name: d for d in all_definitions(program) for name, _ in d.results}
+    numbers = {name: k for k, d in enumerate(program.definitions) for name, _ in d.results}
+    producers = {d.results[0][0]: reads(d) for d in program.definitions}
+    readers: dict[str, list[str]] = {}
+    for reader, names in producers.items():
+        for name in names:
+            readers.setdefault(name, []).append(reader)
+    return Facts(definitions, numbers, producers, {name: tuple(found) for name, found in readers.items()})
 
 
 def plain_state(program: Program, target: Target) -> State:
     """Every definition by itself, all loops serial in the order of the text, each reduction where its indices are bound."""
     live = live_definitions(program)
     program = replace(program, definitions=live) if len(live) != len(program.definitions) else program
-    return State(program, target, plain_stages(program), program)
+    return State(program, target, {s.name: s for s in plain_stages(program)}, program)
 
 
 def live_definitions(program: Program) -> tuple[Definition, ...]:
@@ -263,7 +309,7 @@ def needed_groups(parts: Parts, *exprs: Expr) -> tuple[int, ...]:
 
 def definition_named(program: Program, name: str) -> Define | Scatter:
     """The definition of a stage, also inside the body of a scan."""
-    for definition in all_definitions(program):
-        if not isinstance(definition, Scan) and definition.name == name:
-            return definition
-    raise ScheduleError(f"expected a definition of the program, got {name!r}")
+    found = program_facts(program).definitions.get(name)
+    if found is None or isinstance(found, Scan):
+        raise ScheduleError(f"expected a definition of the program, got {name!r}")
+    return found

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 from tensorexpr.codegen.schedule.reductions import Group, Parts
+from tensorexpr.codegen.schedule.windows import alternatives
 from tensorexpr.ir import Apply, Axis, Const, Expr, Reduce
 from tensorexpr.regions import affine_of
-from tensorexpr.codegen.schedule.windows import alternatives
 from tensorexpr.traversal import walk
 
 UNKNOWN_EXTENT = 256
