@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -21,10 +22,16 @@ from tensorexpr.cli.info import collect
 
 
 def import_milliseconds(rounds: int = 7) -> float:
-    """Median milliseconds that `import tensorexpr` takes beyond `import numpy`, each in a fresh interpreter."""
+    """Median milliseconds that `import tensorexpr` takes beyond `import numpy`, each in a fresh interpreter, bytecode cached."""
     probe = "import time, numpy; t = time.perf_counter(); import tensorexpr; print(time.perf_counter() - t)"
-    times = [float(subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True).stdout) for _ in range(rounds)]
-    return 1e3 * float(np.median(times))
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"} | {"PYTHONPYCACHEPREFIX": folder}
+        times = [float(_run(probe, environment)) for _ in range(rounds + 1)]
+    return 1e3 * float(np.median(times[1:]))
+
+
+def _run(code: str, environment: dict[str, str] | None = None) -> str:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment).stdout
 
 
 def compile_milliseconds(rounds: int = 5) -> dict[str, float]:
@@ -46,8 +53,7 @@ def compile_milliseconds(rounds: int = 5) -> dict[str, float]:
             "t = time.perf_counter(); y = op(*specs); head = te.placeholder(y.shape, 'float32', name='head')\n"
             "te.build([y, *te.gradient(y, specs, head)], [*specs, head]); print(time.perf_counter() - t)"
         )
-        runs = [subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True) for _ in range(rounds)]
-        result[name] = 1e3 * float(np.median([float(r.stdout) for r in runs]))
+        result[name] = 1e3 * float(np.median([float(_run(probe)) for _ in range(rounds)]))
     return result
 
 
