@@ -14,7 +14,7 @@ from tensorexpr.autodiff.arguments import text_of
 from tensorexpr.autodiff.workspace import Workspace
 from tensorexpr.errors import DifferentiationError, user_location
 from tensorexpr.ir import Program
-from tensorexpr.language import Tensor, program_of
+from tensorexpr.language import Tensor, compute, program_of
 from tensorexpr.language.renaming import ProgramRenaming, local_names
 from tensorexpr.text import print_type
 
@@ -107,6 +107,13 @@ def _checked(unit: Unit, given: Any) -> list[Tensor | None]:
                 location=tensor.location or user_location(),
             )
     return results
+
+
+def stop_gradient(tensor: Tensor) -> Tensor:
+    """A tensor equal to `tensor` through which no derivative passes, in reverse and in forward mode."""
+    copy = compute(tensor.shape, lambda *at: tensor[at], name=tensor.name if tensor.named else None)
+    copy.unit = ((tensor,), lambda output, inputs, head: [None])
+    return copy
 
 
 def tensors_of(roots: Sequence[Tensor]) -> dict[str, Tensor]:

@@ -1,9 +1,14 @@
 """The user's side: te.gradient, adjoints and contributions, overrides, te.jvp, te.jacobian, the report."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
 import tensorexpr as te
+from tensorexpr.autodiff import stop_gradient
 from tensorexpr.language import program_of
 
 F64 = "float64"
@@ -122,6 +127,32 @@ def test_a_rule_of_an_op_serves_both_modes():
     data = {x: np.array([1.0, 2.0, 3.0]), v: np.array([1.0, -1.0, 0.5])}
     np.testing.assert_array_equal(te.evaluate(te.gradient(y, [x], head=v)[0], data), 5 * data[x] * data[v])
     np.testing.assert_array_equal(te.evaluate(te.jvp(y, [x], [v]), data), 5 * data[x] * data[v])
+
+
+def test_stop_gradient_stops_both_modes():
+    x, v = te.placeholder((3,), F64, name="x"), te.placeholder((3,), F64, name="v")
+    held = stop_gradient(x)
+    y = te.compute((3,), lambda i: x[i] * held[i], name="y")
+    data = {x: np.array([1.0, 2.0, 3.0]), v: np.array([1.0, -1.0, 0.5])}
+    np.testing.assert_array_equal(te.evaluate(te.gradient(y, [x], head=v)[0], data), data[x] * data[v])
+    np.testing.assert_array_equal(te.evaluate(te.jvp(y, [x], [v]), data), data[x] * data[v])
+
+
+def test_the_same_code_under_any_hash_seed():
+    script = """
+import tensorexpr as te
+x, w = te.placeholder((2, 9, 9), name="x"), te.placeholder((3, 2, 3, 3), name="w")
+m = te.compute((2, 9, 9), lambda c, i, j: te.tanh(x[c, i, j]) / te.sum(lambda k: te.exp(x[c, i, k]), 9), name="m")
+y = te.compute((3, 4, 4), lambda o, i, j: te.max(lambda c, r, s: m[c, 2*i + r, 2*j + s] * w[o, c, r, s], (2, 3, 3)), name="y")
+print(te.language.program_of(list(te.gradient(y, [x, w], head=te.placeholder((3, 4, 4), name="H")))))
+"""
+    texts = {
+        subprocess.run(
+            [sys.executable, "-c", script], env=os.environ | {"PYTHONHASHSEED": seed}, capture_output=True, check=True, text=True
+        ).stdout
+        for seed in ("1", "2", "3")
+    }
+    assert len(texts) == 1 and "y_argmax" in texts.pop()
 
 
 def test_where_lets_nothing_leak_out_of_the_branch_not_taken():
