@@ -209,7 +209,7 @@ def cast_value(value: Any, target: DType) -> Any:
         wide = np.nan_to_num(np.trunc(source.astype(np.float64)), nan=0.0, posinf=np.inf, neginf=-np.inf)
         low, high = int(target.least), int(target.greatest)
         inside = np.where((wide > float(low)) & (wide < float(high)), wide, 0.0).astype(target.numpy)
-        clipped = np.where(wide >= float(high), np.array(high, target.numpy), np.where(wide <= float(low), np.array(low, target.numpy), inside))
-        return clipped.astype(target.numpy)[()]
+        raised = np.where(wide <= float(low), np.array(low, target.numpy), inside)
+        return np.where(wide >= float(high), np.array(high, target.numpy), raised).astype(target.numpy)[()]
     with np.errstate(all="ignore"):
         return source.astype(target.numpy)[()]

@@ -273,7 +273,7 @@ def read_occurrences(value: Expr, axes: tuple[Axis, ...], guards: tuple[Expr, ..
             condition, taken, otherwise = value.args
             yield from read_occurrences(condition, axes, guards)
             yield from read_occurrences(taken, axes, guards + tuple(conjuncts(condition)))
-            yield from read_occurrences(otherwise, axes, guards + (negate(condition),))
+            yield from read_occurrences(otherwise, axes, (*guards, negate(condition)))
         case Reduce():
             inner = axes
             for axis in value.axes:

@@ -35,7 +35,8 @@ def matmul(a, b):
 def smooth(x):
     return te.compute(
         x.shape,
-        lambda *i: te.tanh(x[i]) * te.sigmoid(x[i]) + te.exp(-x[i] * x[i]) + te.log(te.abs(x[i]) + 1.0) + te.erf(x[i]) + te.sin(x[i]) * te.cos(x[i]),
+        lambda *i: te.tanh(x[i]) * te.sigmoid(x[i]) + te.exp(-x[i] * x[i]) + te.log(te.abs(x[i]) + 1.0)
+        + te.erf(x[i]) + te.sin(x[i]) * te.cos(x[i]),
     )
 
 
@@ -55,7 +56,8 @@ def conv(x, w, *, stride=1, dilation=1, padding=0):
     return te.compute(
         (n, k, extent(h, r), extent(l, s)),
         lambda n, k, y, z: te.sum(
-            lambda c, i, j: x.read(n, c, y * stride + i * dilation - padding, z * stride + j * dilation - padding, outside=0.0) * w[k, c, i, j],
+            lambda c, i, j: w[k, c, i, j]
+            * x.read(n, c, y * stride + i * dilation - padding, z * stride + j * dilation - padding, outside=0.0),
             (c, r, s),
         ),
     )
@@ -129,8 +131,10 @@ CASES = [
     Case("matmul", matmul, ((5, 7), (7, 4)), "lambda a, b: a @ b", "lambda a, b: a @ b"),
     Case(
         "smooth", smooth, ((4, 5),),
-        "lambda x: torch.tanh(x) * torch.sigmoid(x) + torch.exp(-x * x) + torch.log(torch.abs(x) + 1) + torch.erf(x) + torch.sin(x) * torch.cos(x)",
-        "lambda x: jnp.tanh(x) * jax.nn.sigmoid(x) + jnp.exp(-x * x) + jnp.log(jnp.abs(x) + 1) + jax.scipy.special.erf(x) + jnp.sin(x) * jnp.cos(x)",
+        "lambda x: torch.tanh(x) * torch.sigmoid(x) + torch.exp(-x * x) + torch.log(torch.abs(x) + 1)"
+        " + torch.erf(x) + torch.sin(x) * torch.cos(x)",
+        "lambda x: jnp.tanh(x) * jax.nn.sigmoid(x) + jnp.exp(-x * x) + jnp.log(jnp.abs(x) + 1)"
+        " + jax.scipy.special.erf(x) + jnp.sin(x) * jnp.cos(x)",
     ),
     Case(
         "powers", powers, ((6,), (6,)),
