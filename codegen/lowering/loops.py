@@ -215,9 +215,13 @@ class Loops(Reductions):
         name, wide = self.loop_name(loop, scope), 1 << count.bit_length()
         inner = scope.with_values(**{loop: Index(name)})
         inner = replace(inner, names=scope.names | {name}, vectors=scope.vectors | {loop}, conditional=True)
-        body = self.body(loop, rest, inner, task)
-        if wide > count:
-            body = (If(apply("lt", Index(name), const(count)), body),)
+        if wide == count:
+            return (For(name, ZERO, const(wide), self.body(loop, rest, inner, task), "vectorize"),)
+        inside = apply("lt", Index(name), const(count))
+        if self.vanishes(loop, task):
+            body = self.body(loop, rest, replace(inner, padded=inside), task)
+        else:
+            body = (If(inside, self.body(loop, rest, inner, task)),)
         return (For(name, ZERO, const(wide), body, "vectorize"),)
 
     def loop_name(self, loop: str, scope: Scope) -> str:

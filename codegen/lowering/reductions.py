@@ -21,8 +21,8 @@ from tensorexpr.codegen.schedule.reductions import Group, Member, Parts
 from tensorexpr.codegen.schedule.state import Stage, is_inside
 from tensorexpr.codegen.schedule.windows import window
 from tensorexpr.errors import ScheduleError
-from tensorexpr.ir import Access, Axis, Expr, Index, apply, conjunction, const
-from tensorexpr.traversal import free_names, substitute
+from tensorexpr.ir import Access, Apply, Axis, Cast, Const, Expr, Index, apply, conjunction, const
+from tensorexpr.traversal import free_names, map_children, substitute
 
 LOCAL_BYTES = 1 << 16
 """Accumulators above this size are refused: they would not fit a stack comfortably."""
@@ -265,12 +265,24 @@ class Reductions(ABC):
         for member, made in zip(group.members, buffers, strict=False):
             old = tuple(Access(b.name, at, b.dtype) for b in made)
             values = tuple(self.read(scope.resolve(v)) for v in member.values)
+            if scope.padded is not None:
+                values = tuple(_padded(v, scope.padded) for v in values)
             new = accumulators.taken_in(member, old, values, place)
             if len(new) == 1:
                 stores.append(Store(made[0].name, at, new[0]))
             else:
                 stores.extend(self.stored_together(made, at, new))
         return tuple(stores)
+
+    def vanishes(self, loop: str, task: Task) -> bool:
+        """Whether all that is summed is a product of elements which all differ along a loop: lanes in which these are taken
+        for zero then add nothing, without a condition on the sum. (Where one factor did not differ, it could be infinite.)"""
+        axes = set(self.stage.axes_of(loop))
+        group = self.stage.group_of(loop)
+        if group is None or task.checks or not all(m.combiner.is_builtin and m.combiner.name == "sum" for m in group.members):
+            return False
+        factors = [f for m in group.members for v in m.values for f in _factors(v)]
+        return all(isinstance(f, Access) and axes & set(free_names(f)) for f in factors)
 
     def taken_in_counting(self, group: Group, buffers: Buffers, counter: Buffer, tile: tuple[str, ...], scope: Scope) -> Block:
         """The same where only counting gives the number of a point: points that the guard leaves out count as well."""
@@ -302,3 +314,19 @@ class Reductions(ABC):
                 return None
             number = add(mul(number, sub(axis.stop, axis.start)), sub(Index(axis.index), axis.start))
         return number
+
+
+def _factors(value: Expr) -> tuple[Expr, ...]:
+    """The factors of a product; casts to a wider type keep zeros and are looked through."""
+    if isinstance(value, Apply) and value.op.name == "mul":
+        return tuple(f for a in value.args for f in _factors(a))
+    if isinstance(value, Cast) and value.dtype.is_float and value.arg.dtype.is_float:
+        return _factors(value.arg)
+    return (value,)
+
+
+def _padded(value: Expr, condition: Expr) -> Expr:
+    """A product whose factors are zero where the condition does not hold."""
+    if isinstance(value, Access):
+        return apply("where", condition, value, Const(0, value.dtype))
+    return map_children(value, lambda child: _padded(child, condition))

@@ -44,7 +44,8 @@ class Scope:
     are taken, `groups` the reductions whose loops are being run, `outside` what indices of outer loops are called,
     `offsets` what is added to the index of an axis that runs over a window, `vectors` the loops that run in lanes here,
     `guarded` splits whose points beyond the extent are left out already, `facts` conditions that hold here,
-    `conditional` whether a condition stands around.
+    `conditional` whether a condition stands around,
+    `padded` a condition without which factors of what is summed count as zero.
     """
 
     stage: Stage
@@ -60,6 +61,7 @@ class Scope:
     guarded: frozenset[str] = frozenset()
     facts: frozenset[Expr] = frozenset()
     conditional: bool = False
+    padded: Expr | None = None
 
     def knows(self, loop: str) -> bool:
         """Whether the position of a loop is settled: open, or part of a loop that is fixed."""
