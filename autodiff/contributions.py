@@ -63,19 +63,22 @@ class ExpressionAdjoint:
         self._active = active
         self._outer = outer
         self._separate = separate
-        self._counts: dict[Expr, int] = {}
+        self._reached: dict[Expr, frozenset[Expr]] = {}
 
     # -- which nodes matter ------------------------------------------------------------------------------------------
 
     def count(self, node: Expr) -> int:
-        """The number of active reads (as written) through which a change reaches the value of `node`."""
-        found = self._counts.get(node)
+        """The number of different active reads through which a change reaches the value of `node`."""
+        return len(self._reads(node))
+
+    def _reads(self, node: Expr) -> frozenset[Expr]:
+        found = self._reached.get(node)
         if found is None:
             if isinstance(node, Access):
-                found = int(node.tensor in self._active and node.dtype.is_float)
+                found = frozenset([node] if node.tensor in self._active and node.dtype.is_float else ())
             else:
-                found = sum(self.count(child) for child in self._varying(node))
-            self._counts[node] = found
+                found = frozenset().union(*map(self._reads, self._varying(node)))
+            self._reached[node] = found
         return found
 
     def _varying(self, node: Expr) -> tuple[Expr, ...]:
@@ -190,8 +193,10 @@ class ExpressionAdjoint:
     # -- the cost rule -----------------------------------------------------------------------------------------------
 
     def _shared(self, node: Expr, seed: Expr, place: Place) -> Expr:
-        """The adjoint of a node below which several reads share it: stored if that saves work."""
+        """The adjoint of a node at which ways to several reads part: stored if that saves work."""
         reads = self.count(node)
+        if sum(1 for child in self._varying(node) if self.count(child)) < 2:
+            return seed
         inside = len(place.axes) > self._outer
         if reads < (MANY_READS if inside else 2) or cost(seed) * (reads - 1) <= CHEAP:
             return seed
