@@ -85,14 +85,14 @@ def rewrite(expr: Expr, rules: RuleSet) -> Expr:
     def visit(node: Expr) -> Expr:
         found = done.get(node)
         if found is not None:
-            return found
+            return node if found == node else found
         result: Expr | None = node
         for _ in range(MOST_STEPS):
             before = map_children(result, visit)  # type: ignore[arg-type]
             result = rules.step(before)
             if result is None:
                 done[node] = before
-                return before
+                return node if before == node else before
         raise endless(before, result)  # type: ignore[arg-type]
 
     return visit(expr)

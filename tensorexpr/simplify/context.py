@@ -11,6 +11,7 @@ only where their range shows that they cannot wrap around (`exact`); else they a
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from tensorexpr import dtypes
@@ -187,7 +188,8 @@ class Context:
     """
 
     __slots__ = (
-        "arithmetic", "constraints", "depths", "truths", "fixed", "memo", "_box", "_rectangular", "_domains", "_ranges", "_answers", "_inner"
+        "_answers", "_box", "_domains", "_inner", "_ranges", "_rectangular",
+        "arithmetic", "constraints", "depths", "fixed", "memo", "truths",
     )  # fmt: skip
 
     def __init__(
@@ -403,10 +405,8 @@ class Context:
         if found is None:
             found = self._interval(form)
             if not self._independent(form):
-                try:
+                with suppress(DomainTooComplex):
                     found = self.domain(form.names()).range(form)
-                except DomainTooComplex:
-                    pass
             self._ranges[form] = found
         return found
 

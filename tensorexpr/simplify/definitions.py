@@ -28,7 +28,8 @@ from tensorexpr.rewrite import RuleSet, rewrite
 from tensorexpr.simplify.context import Context
 from tensorexpr.simplify.domains import narrowed_scatter
 from tensorexpr.simplify.expressions import STRICT, Options, Simplifier
-from tensorexpr.simplify.rules_common import choose_branch, fold_cast, fold_constants as fold_operation
+from tensorexpr.simplify.rules_common import choose_branch, fold_cast
+from tensorexpr.simplify.rules_common import fold_constants as fold_operation
 from tensorexpr.simplify.rules_reduce import identity_value
 from tensorexpr.traversal import bottom_up, fresh_name, map_children, map_expressions, reads
 
@@ -66,7 +67,9 @@ def with_definitions(program: Program, definitions: Iterable[Definition]) -> Pro
     return replace(program, definitions=found)
 
 
-def map_definitions(program: Program, options: Options, settled: Settled, change: Callable[[Definition, Simplifier, Context], Definition]) -> Program:
+def map_definitions(
+    program: Program, options: Options, settled: Settled, change: Callable[[Definition, Simplifier, Context], Definition]
+) -> Program:
     """The program with `change` applied to each definition in its context; the bodies of scans, too."""
 
     def visit(definition: Definition, simplifier: Simplifier, context: Context) -> Definition:
@@ -319,5 +322,3 @@ class _Numbering:
             where = None if expr.where is None else self.expr(expr.where)
             return replace(expr, axes=axes, where=where, values=tuple(self.expr(v) for v in expr.values))
         return map_children(expr, self.expr)
-
-

@@ -25,6 +25,7 @@ from tensorexpr.simplify.rules_common import reads_nothing
 from tensorexpr.simplify.rules_reduce import identity, identity_value
 from tensorexpr.traversal import free_names, negate, substitute
 
+
 @dataclass(frozen=True, slots=True)
 class Nest:
     """Axes with a condition, and the indices that became functions of the others.
@@ -296,5 +297,6 @@ def narrowed_scatter(scatter: Scatter, context: Context) -> Scatter:
         return scatter
     indices = tuple(substitute(e, nest.replaced) for e in scatter.indices)
     where = conjunction([*nest.where, *nest.reading])
-    changed = replace(scatter, axes=nest.axes, indices=indices, where=None if where == TRUE else where, value=substitute(scatter.value, nest.replaced))
+    guard, value = None if where == TRUE else where, substitute(scatter.value, nest.replaced)
+    changed = replace(scatter, axes=nest.axes, indices=indices, where=guard, value=value)
     return scatter if changed == scatter else changed

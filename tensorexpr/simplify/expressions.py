@@ -14,7 +14,24 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from tensorexpr import dtypes
-from tensorexpr.ir import FALSE, TRUE, Access, Apply, Axis, Cast, Const, Expr, Index, Param, Reduce, Size, apply, conjunction, conjuncts, const
+from tensorexpr.ir import (
+    FALSE,
+    TRUE,
+    Access,
+    Apply,
+    Axis,
+    Cast,
+    Const,
+    Expr,
+    Index,
+    Param,
+    Reduce,
+    Size,
+    apply,
+    conjunction,
+    conjuncts,
+    const,
+)
 from tensorexpr.rewrite import MOST_STEPS, RuleSet, endless, trace
 from tensorexpr.simplify.conditions import decided, disjuncts, joined, needed, normal_comparison, split_extremum
 from tensorexpr.simplify.context import Arithmetic, Context
@@ -81,7 +98,8 @@ def simplify_expr(
 
     The value is kept at every point of the axes at which all guards hold, NaN, infinities and (unless `signed_zeros` is
     False) the sign of zeros included; `reassociate` allows what holds in real arithmetic only, `narrow` makes the axes of
-    reductions as short as their conditions allow (see `simplify.domains`). `subscript` says that an integer expression stands in a subscript or a bound, where its arithmetic is assumed not to overflow.
+    reductions as short as their conditions allow (see `simplify.domains`). `subscript` says that an integer expression
+    stands in a subscript or a bound, where its arithmetic is assumed not to overflow.
     """
     axes, guards = tuple(axes), tuple(guards)
     parts = [expr, *guards, *(e for axis in axes for e in (axis.start, axis.stop))]
@@ -117,39 +135,39 @@ class Simplifier:
                 return context.fixed.get(expr.name, expr)
             case Const() | Size() | Param():
                 return expr
-        key = (expr, subscript)
-        found = context.memo.get(key)
-        if found is None:
-            found = self._simplest(expr, context, subscript)
-            context.memo[key] = found
-            context.memo.setdefault((found, subscript), found)
-        return expr if found == expr else found
-
-    def _simplest(self, expr: Expr, context: Context, subscript: bool) -> Expr:
+        known = context.memo.get((expr, subscript))
+        if known is not None:
+            return expr if known == expr else known
+        # Deep expressions cost two frames of the interpreter per level: this one and that of the step.
+        step = _STEPS[type(expr)]
         result = expr
         for _ in range(MOST_STEPS):
             before = result
-            result = self._once(before, context, subscript)
-            if result == before:
-                return expr if result == expr else before
-            if context.memo.get((result, subscript)) is result:
-                return result
+            result = step(self, before, context, subscript)
+            if result == before or context.memo.get((result, subscript)) is result:
+                break
             trace("in context", before, result)
-        raise endless(before, result)
+            if isinstance(result, Index | Const | Size | Param):
+                break
+            step = _STEPS[type(result)]
+        else:
+            raise endless(before, result)
+        context.memo[(expr, subscript)] = result
+        context.memo.setdefault((result, subscript), result)
+        return expr if result == expr else result
 
-    def _once(self, expr: Expr, context: Context, subscript: bool) -> Expr:
-        """One step: the parts simplified, then the node itself."""
-        match expr:
-            case Access():
-                node = map_children(expr, lambda index: self.visit(index, context, True))
-                return (decided(node, context) or node) if expr.dtype.is_bool else node
-            case Cast():
-                return self._by_rules(map_children(expr, lambda arg: self.visit(arg, context)), context)
-            case Reduce():
-                return self._reduce(expr, context)
-            case Apply():
-                return self._apply(expr, context, subscript)
-        return expr
+    def _access(self, expr: Expr, context: Context, subscript: bool) -> Expr:
+        assert isinstance(expr, Access)
+        indices = []
+        for index in expr.indices:
+            indices.append(self.visit(index, context, True))
+        node = expr if all(a is b for a, b in zip(indices, expr.indices, strict=True)) else replace(expr, indices=tuple(indices))
+        return (decided(node, context) or node) if expr.dtype.is_bool else node
+
+    def _cast(self, expr: Expr, context: Context, subscript: bool) -> Expr:
+        assert isinstance(expr, Cast)
+        arg = self.visit(expr.arg, context)
+        return self._by_rules(expr if arg is expr.arg else Cast(expr.dtype, arg), context)
 
     def _by_rules(self, expr: Expr, context: Context) -> Expr:
         following = _rules(_kind(expr), self.options).step(expr)
@@ -162,24 +180,27 @@ class Simplifier:
 
     # -- operations --------------------------------------------------------------------------------------------------
 
-    def _apply(self, expr: Apply, context: Context, subscript: bool) -> Expr:
+    def _apply(self, expr: Expr, context: Context, subscript: bool) -> Expr:
+        assert isinstance(expr, Apply)
         name = expr.op.name
         if name == "where":
             return self._where(expr, context, subscript)
         if expr.dtype.is_bool and name in ("and", "or"):
             result = self._and(expr, context) if name == "and" else self._or(expr, context)
             return self._by_rules(result, context)
+        integer = expr.dtype is dtypes.int64
+        sure = integer and (subscript or self.arithmetic.exact(expr))
+        if name in _SUMS and sure:
+            return normal_index(self._chain(expr, context, subscript), context)
+        args = []
+        for arg in expr.args:
+            args.append(self.visit(arg, context, subscript and integer))
+        node = expr if all(a is b for a, b in zip(args, expr.args, strict=True)) else Apply(expr.op, tuple(args))
         if name in _COMPARISONS:
-            return self._comparison(expr, context)
-        if expr.dtype is dtypes.int64:
-            sure = subscript or self.arithmetic.exact(expr)
-            if name in _SUMS and sure:
-                return normal_index(self._chain(expr, context, subscript), context)
-            if name in ("minimum", "maximum", "abs") and sure:
-                args = map_children(expr, lambda arg: self.visit(arg, context, subscript))
-                return self._extremum(args, context) if name != "abs" else self._abs(args, context)
-            return self._by_rules(map_children(expr, lambda arg: self.visit(arg, context, subscript)), context)
-        return self._by_rules(map_children(expr, lambda arg: self.visit(arg, context)), context)
+            return self._comparison(node, context)
+        if name in ("minimum", "maximum", "abs") and sure:
+            return self._abs(node, context) if name == "abs" else self._extremum(node, context)
+        return self._by_rules(node, context)
 
     def _chain(self, expr: Expr, context: Context, subscript: bool) -> Expr:
         """Sums, products and quotients of index arithmetic with their leaves simplified, and what is not affine made so."""
@@ -205,9 +226,8 @@ class Simplifier:
             return Apply(expr.op, (left, right))
         return found[0] if expr.op.name == "floordiv" else found[1]
 
-    def _extremum(self, expr: Expr, context: Context) -> Expr:
+    def _extremum(self, expr: Apply, context: Context) -> Expr:
         """minimum(a, b) -> a where a <= b is known here; operands of nested minima are compared with each other"""
-        assert isinstance(expr, Apply)
         given = list(_operands(expr, expr.op.name))
         operands = list(dict.fromkeys(given))
         kept: list[Expr] = []
@@ -227,9 +247,8 @@ class Simplifier:
         found = self.arithmetic.constraints(apply("le" if name == "minimum" else "ge", one, other))
         return found is not None and all(context.implies(c) for c in found)
 
-    def _abs(self, expr: Expr, context: Context) -> Expr:
+    def _abs(self, expr: Apply, context: Context) -> Expr:
         """abs(a) -> a where a >= 0 is known here;  abs(a) -> -a where a <= 0"""
-        assert isinstance(expr, Apply)
         low, high = context.range(self.arithmetic.form(expr.args[0]))
         if low is not None and low >= 0:
             return expr.args[0]
@@ -239,9 +258,7 @@ class Simplifier:
 
     # -- conditions --------------------------------------------------------------------------------------------------
 
-    def _comparison(self, expr: Apply, context: Context) -> Expr:
-        node = map_children(expr, lambda arg: self.visit(arg, context))
-        assert isinstance(node, Apply)
+    def _comparison(self, node: Apply, context: Context) -> Expr:
         split = split_extremum(node, context)
         if split is not None:
             return split
@@ -311,7 +328,8 @@ class Simplifier:
             context = context.inside(found[-1])
         return (axes if all(a is b for a, b in zip(axes, found, strict=True)) else tuple(found)), context
 
-    def _reduce(self, expr: Reduce, context: Context) -> Expr:
+    def _reduce(self, expr: Expr, context: Context, subscript: bool) -> Expr:
+        assert isinstance(expr, Reduce)
         axes, inner = self.axes(expr.axes, context)
         where = None if expr.where is None else self.visit(expr.where, inner)
         if where == FALSE or (expr.axes and inner.is_empty() and not context.is_empty()):
@@ -348,6 +366,15 @@ class Simplifier:
             return const(0)
         value = expr.values[0]
         return value if expr.where is None else apply("where", expr.where, value, identity(expr))
+
+
+_STEPS = {
+    Access: Simplifier._access,
+    Cast: Simplifier._cast,
+    Apply: Simplifier._apply,
+    Reduce: Simplifier._reduce,
+}
+"""One step at a node of each kind: its parts simplified, then the node itself."""
 
 
 def _operands(expr: Expr, name: str) -> Iterable[Expr]:

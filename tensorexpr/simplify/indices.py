@@ -131,7 +131,7 @@ def _atom(atom: str | FloorDiv, context: Context) -> Expr:
 
 
 def _atom_key(atom: str | FloorDiv, context: Context) -> tuple:
-    """Orders atoms: indices from the outside in, opaque expressions by the outermost index in them, sizes; divisions after their dividend."""
+    """Orders atoms: indices from the outside in, opaque expressions by their outermost index, sizes; divisions after their dividend."""
     if isinstance(atom, FloorDiv):
         return _key(atom.numerator, context, f"/{atom.denominator}")
     depths = context.depths

@@ -13,7 +13,18 @@ from dataclasses import replace
 from tensorexpr.errors import DefinitionError
 from tensorexpr.ir import Access, Apply, Axis, Cast, Const, Define, Definition, Expr, Index, Program, Reduce, Scan
 from tensorexpr.simplify.definitions import with_definitions
-from tensorexpr.traversal import bound_names, expressions, free_names, map_children, map_expressions, reads, rename_bound, substitute, walk
+from tensorexpr.traversal import (
+    bound_names,
+    children,
+    expressions,
+    free_names,
+    map_children,
+    map_expressions,
+    reads,
+    rename_bound,
+    substitute,
+    walk,
+)
 
 CHEAP = 4
 """Definitions of at most this cost (see `Op.cost`) may be computed again at every read."""
@@ -21,6 +32,8 @@ MOST_READS = 4
 """A cheap definition that is read in more places than this is kept; one that only renames an element is never."""
 MOST_NODES = 200
 """No definition grows beyond this many nodes by inlining."""
+MOST_DEPTH = 60
+"""Nor beyond this depth: everything that walks an expression does so by recursion."""
 
 
 def inline_definitions(program: Program, names: Iterable[str]) -> Program:
@@ -93,8 +106,11 @@ def cheap_names(program: Program) -> tuple[str, ...]:
     fixed = set(program.outputs)
     for definition in program.definitions:
         _collect(definition, (), sites, fixed)
-    sizes = {d.name: sum(1 for _ in walk(d.value)) for d in program.definitions if isinstance(d, Define)}
-    grown: dict[int, int] = {}
+    extent: dict[int, tuple[int, int]] = {}  # nodes and depth of each definition, with what was chosen to go into it
+
+    def extent_of(definition: Definition) -> tuple[int, int]:
+        return extent.get(id(definition)) or _nodes_and_depth(definition)
+
     chosen: list[str] = []
     for definition in program.definitions:
         if not isinstance(definition, Define) or definition.name in fixed or definition.name not in sites:
@@ -102,17 +118,26 @@ def cheap_names(program: Program) -> tuple[str, ...]:
         places = sites[definition.name]
         if not _worth_inlining(definition, places):
             continue
-        size = sizes[definition.name] + grown.get(id(definition), 0)
-        readers: dict[int, int] = {}
+        nodes, depth = extent_of(definition)
+        grown: dict[int, tuple[int, int]] = {}
         for reader, _, _ in places:
-            readers[id(reader)] = readers.get(id(reader), 0) + size
-        own = {id(reader): sum(1 for e in expressions(reader) for _ in walk(e)) for reader, _, _ in places}
-        if not _renames_only(definition) and any(own[r] + grown.get(r, 0) + more > MOST_NODES for r, more in readers.items()):
+            before = grown.get(id(reader)) or extent_of(reader)
+            grown[id(reader)] = (before[0] + nodes, before[1] if id(reader) in grown else before[1] + depth)
+        if not _renames_only(definition) and any(n > MOST_NODES or d > MOST_DEPTH for n, d in grown.values()):
             continue
-        for reader, more in readers.items():
-            grown[reader] = grown.get(reader, 0) + more
+        extent.update(grown)
         chosen.append(definition.name)
     return tuple(chosen)
+
+
+def _nodes_and_depth(definition: Definition) -> tuple[int, int]:
+    nodes = depth = 0
+    stack = [(e, 1) for e in expressions(definition)]
+    while stack:
+        node, level = stack.pop()
+        nodes, depth = nodes + 1, max(depth, level)
+        stack.extend((child, level + 1) for child in children(node))
+    return nodes, depth
 
 
 def _collect(definition: Definition, outer: tuple[Axis, ...], sites: dict[str, list], fixed: set[str]) -> None:
@@ -200,5 +225,3 @@ def _plain(access: Access) -> set[str]:
         if isinstance(e, Index):
             found.add(e.name)
     return found
-
-

@@ -81,7 +81,7 @@ def reduce_identity(expr: Expr) -> Expr | None:
 
 @on("reduce")
 def sum_of_literals(expr: Expr) -> Expr | None:
-    """sum(c for k in range(a, b)) -> c * (b - a), with literal bounds: integers wrap around; floats only where all sums are whole and exact"""
+    """sum(c for k in range(a, b)) -> c * (b - a), with literal bounds: integers wrap around; floats where all sums are whole and exact"""
     assert isinstance(expr, Reduce)
     value = expr.values[0]
     if expr.combiner.name != "sum" or not expr.combiner.is_builtin or expr.where is not None or not isinstance(value, Const):

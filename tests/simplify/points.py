@@ -55,7 +55,7 @@ def _values(expr: Expr, env: Points, active: np.ndarray, tensors: Mapping[str, n
             tensor = tensors[expr.tensor]
             indices = [_values(e, env, active, tensors) for e in expr.indices]
             for index, extent in zip(indices, tensor.shape, strict=True):
-                assert not active.any() or (0 <= index[active].min() and index[active].max() < extent), f"{expr} reads outside"
+                assert not active.any() or (index[active].min() >= 0 and index[active].max() < extent), f"{expr} reads outside"
             return tensor[tuple(np.clip(i, 0, e - 1) for i, e in zip(indices, tensor.shape, strict=True))]
         case Apply() if expr.op.name == "where":
             condition = _values(expr.args[0], env, active, tensors)
@@ -85,6 +85,9 @@ def same(a: np.ndarray, b: np.ndarray) -> bool:
 # --------------------------------------------------------------------------------------------------- random expressions
 
 
+KINDS = ["add", "add", "sub", "sub", "mul", "floordiv", "floordiv", "mod", "mod", "minimum", "maximum", "neg", "abs", "where", "by"]
+
+
 class IndexWriter:
     """Writes random index expressions and conditions over some indices and sizes."""
 
@@ -98,7 +101,7 @@ class IndexWriter:
         rng = self.rng
         if depth == 0 or rng.random() < 0.12:
             return rng.choice(self.names) if rng.random() < 0.75 else const(rng.randint(-6, 9))
-        kind = rng.choice(["add", "add", "sub", "sub", "mul", "floordiv", "floordiv", "mod", "mod", "minimum", "maximum", "neg", "abs", "where", "by"])
+        kind = rng.choice(KINDS)
         if kind in ("floordiv", "mod"):
             return apply(kind, self.index(depth - 1), const(rng.choice([1, 2, 2, 3, 4, 5, 6, 7, 12, -2, -3, 0])))
         if kind == "by":

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from tensorexpr import dtypes
-from tensorexpr.ir import Axis, Expr
+from tensorexpr.ir import Axis, Expr, apply
 from tensorexpr.parse import parse_expr
 from tensorexpr.simplify import simplify_expr
 from tensorexpr.text import print_expr
+from tensorexpr.traversal import children
 
 SIZES = ("n", "m", "w")
 TENSORS = {"A": dtypes.float32, "ids": dtypes.int64, "b": dtypes.bool_, "u": dtypes.uint8, "x": dtypes.int32, "h": dtypes.float16}
@@ -224,3 +227,22 @@ def test_unchanged_expressions_are_the_same_object() -> None:
     for text in ("A[i] + A[j * 2]", "where(i < j, A[i], 0.0)", "sum(A[q] for q in range(i, n) if b[q])", "(i + 1) // 2 - n"):
         given = expr_of(text)
         assert simplify_expr(given, axes_of(BOX)) is given
+
+
+def test_deep_expressions_are_no_problem() -> None:
+    deep = expr_of("A[0] * 1.0")
+    for _ in range(300):
+        deep = apply("sub", deep, expr_of("A[1]"))
+    node = simplify_expr(deep)
+    for _ in range(300):
+        node = children(node)[0]
+    assert print_expr(node) == "A[0]"
+
+
+def test_shared_subexpressions_are_visited_once(caplog: pytest.LogCaptureFixture) -> None:
+    shared = expr_of("A[0] * 1.0")
+    for _ in range(10):
+        shared = apply("sub", shared, apply("tanh", shared))
+    with caplog.at_level(logging.DEBUG, logger="tensorexpr.rules"):
+        simplify_expr(shared)
+    assert [m for m in caplog.messages if m.startswith("multiply_one")] == ["multiply_one: A[0] * 1.0  ->  A[0]"]

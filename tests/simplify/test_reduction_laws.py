@@ -144,7 +144,8 @@ def test_value_is_kept(block: int) -> None:
         program = _program(seed)
         verify(program)
         simple = simplify(program)
-        assert simplify(simple) is simple, f"seed {seed}\n{print_program(program)}\n{print_program(simple)}\n{print_program(simplify(simple))}"
+        again = simplify(simple)
+        assert again is simple, f"seed {seed}\n{print_program(program)}\n{print_program(simple)}\n{print_program(again)}"
         noise = np.random.default_rng(seed)
         arrays = {
             "X": noise.integers(-3, 4, LENGTH).astype(np.float32),

@@ -68,5 +68,6 @@ def test_the_debug_variable_prints_rules_to_standard_error() -> None:
         "from tensorexpr import dtypes\nfrom tensorexpr.parse import parse_expr\nfrom tensorexpr.simplify import simplify_expr\n"
         "simplify_expr(parse_expr('X[0] * 1.0', {'X': dtypes.float32}))"
     )
-    done = subprocess.run([sys.executable, "-c", code], env={**os.environ, "TENSOREXPR_DEBUG": "rules"}, capture_output=True, text=True, check=True)
+    environment = {**os.environ, "TENSOREXPR_DEBUG": "rules"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert "rule multiply_one: X[0] * 1.0  ->  X[0]" in done.stderr

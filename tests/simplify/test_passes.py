@@ -1,0 +1,281 @@
+"""Passes over programs, as text: inlining, sharing, what is dead, scans, scatters, and the standard list."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tensorexpr.errors import DefinitionError
+from tensorexpr.interpret import evaluate_program
+from tensorexpr.ir import Program
+from tensorexpr.parse import parse_program
+from tensorexpr.passes import run_passes
+from tensorexpr.simplify import (
+    cheap_names,
+    factor_reductions,
+    fold_constants,
+    inline_cheap,
+    inline_definitions,
+    narrow_domains,
+    remove_dead_definitions,
+    share_definitions,
+    simplify,
+    simplify_indices,
+)
+from tensorexpr.text import print_program
+from tensorexpr.verify import verify
+
+PASSES = (fold_constants, simplify_indices, narrow_domains, factor_reductions, inline_cheap, share_definitions, remove_dead_definitions)
+
+
+def body(program: Program) -> str:
+    """The definitions and outputs of a program as text."""
+    verify(program)
+    head = len(program.inputs) + len(program.constants) + bool(program.sizes)
+    return "\n".join(print_program(program).split("\n")[head:])
+
+
+def program_of(*lines: str) -> Program:
+    return parse_program("\n".join(lines))
+
+
+X = "X: f32[4, 5] = input()"
+
+
+@pytest.mark.parametrize("run", PASSES, ids=lambda p: p.__name__)
+def test_every_pass_says_what_it_requires_and_ensures(run: object) -> None:
+    assert "Requires:" in (run.__doc__ or "") and "Ensures:" in (run.__doc__ or "")
+
+
+@pytest.mark.parametrize("run", [*PASSES, simplify], ids=lambda p: p.__name__)
+def test_a_pass_with_nothing_to_do_returns_the_same_program(run) -> None:
+    program = program_of(X, "Y[i]: f32[4] = sum(X[i, k] * X[k, k] for k in range(i, 4))", "return Y")
+    assert run(program) is program
+
+
+def test_fold_constants_needs_no_context() -> None:
+    program = program_of(X, "Y[i]: f32[4] = X[2 - 1, 3] * (f32(1.5) + 2.0)", "return Y")
+    assert body(fold_constants(program)) == "Y[i]: f32[4] = X[1, 3] * 3.5\nreturn Y"
+
+
+def test_inlining_renames_what_would_be_captured() -> None:
+    program = program_of(
+        X,
+        "S[i, j]: f32[4, 4] = sum(X[i, k] * X[j, k] for k in range(5))",
+        "Y[i]: f32[4] = sum(S[k, i] * S[i, k] for k in range(4))",
+        "return Y",
+    )
+    after = inline_definitions(program, ["S"])
+    assert body(after) == (
+        "Y[i]: f32[4] = sum(\n    sum(X[k, k_1] * X[i, k_1] for k_1 in range(5)) * sum(X[i, k_2] * X[k, k_2] for k_2 in range(5))\n"
+        "    for k in range(4)\n)\nreturn Y"
+    )
+    x = {"X": np.arange(20, dtype=np.float32).reshape(4, 5)}
+    assert np.array_equal(evaluate_program(after, x)["Y"], evaluate_program(program, x)["Y"])
+
+
+def test_inlining_swaps_indices_at_once() -> None:
+    program = program_of(X, "T[j, i]: f32[5, 4] = X[i, j] * 2.0", "Y[j, i]: f32[4, 5] = T[i, j] + 1.0", "return Y, T")
+    assert body(inline_definitions(program, ["T"])) == (
+        "T[j, i]: f32[5, 4] = X[i, j] * 2.0\nY[j, i]: f32[4, 5] = X[j, i] * 2.0 + 1.0\nreturn Y, T"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("X", "expected a plain definition to inline, got no definition"),
+        ("Z", "expected a plain definition to inline, got a scatter"),
+        ("H", "expected a plain definition to inline, got a scan"),
+        ("h0", "expected a definition that is read by index, got the start of a scan"),
+    ],
+)
+def test_what_cannot_be_inlined(name: str, message: str) -> None:
+    program = program_of(
+        X,
+        "Z: f32[5] = scatter({k: X[i, k] for i in range(4) for k in range(5)})",
+        "h0[j]: f32[5] = 0.0",
+        "for t in range(4):",
+        "    h: f32[5] = state(h0)",
+        "    g[j]: f32[5] = h[j] + X[t, j]",
+        "    H[t] = h = g",
+        "return Z, H",
+    )
+    with pytest.raises(DefinitionError, match=message):
+        inline_definitions(program, [name])
+
+
+def test_cheap_definitions_are_inlined_where_no_work_is_repeated() -> None:
+    program = program_of(
+        X,
+        "A[i, j]: f32[4, 5] = exp(X[i, j])",  # read once at each element
+        "B[i]: f32[4] = exp(X[i, 0])",  # read at every j again
+        "C[i, j]: f32[4, 5] = X[i, j] + 1.0",  # cheap, but a matrix product reads it again and again
+        "D[i, j]: f32[4, 5] = A[i, j] * B[i]",
+        "E[i, j]: f32[4, 4] = sum(C[i, k] * C[j, k] for k in range(5))",
+        "F[i]: f32[4] = X[i, 1]",  # a new name for an element
+        "Y[i]: f32[4] = E[i, i] + F[i] * F[0]",
+        "return D, Y",
+    )
+    assert cheap_names(program) == ("A", "F")
+
+
+def test_long_chains_are_inlined_up_to_a_size() -> None:
+    lines = [X, "T0[i, j]: f32[4, 5] = X[i, j] * 0.5"]
+    lines += [f"T{n}[i, j]: f32[4, 5] = tanh(T{n - 1}[i, j])" for n in range(1, 2001)]
+    program = program_of(*lines, "return T2000")
+    after = simplify(program)
+    assert 10 < len(after.definitions) < 100
+    assert simplify(after) is after
+
+
+def test_equal_definitions_are_computed_once() -> None:
+    program = program_of(
+        X,
+        "A[i]: f32[4] = sum(X[i, k] for k in range(5))",
+        "B[p]: f32[4] = sum(X[p, q] for q in range(5))",
+        "C[i]: f32[4] = exp(A[i])",
+        "D[j]: f32[4] = exp(B[j])",
+        "E[i]: f32[4] = C[i] * D[i]",
+        "return E, D",
+    )
+    assert body(share_definitions(program)) == (
+        "A[i]: f32[4] = sum(X[i, k] for k in range(5))\nC[i]: f32[4] = exp(A[i])\nD[i0]: f32[4] = C[i0]\n"
+        "E[i]: f32[4] = C[i] * C[i]\nreturn E, D"
+    )
+
+
+def test_equal_scatters_and_scans_are_computed_once() -> None:
+    program = program_of(
+        X,
+        "P: f32[5] = scatter({k: X[i, k] for i in range(4) for k in range(5)})",
+        "Q: f32[5] = scatter({b: X[a, b] for a in range(4) for b in range(5)})",
+        "h0[j]: f32[5] = X[0, j]",
+        "for t in range(4):",
+        "    h: f32[5] = state(h0)",
+        "    g[j]: f32[5] = h[j] + P[j]",
+        "    H[t] = h = g",
+        "for s in range(4):",
+        "    u: f32[5] = state(h0)",
+        "    v[k]: f32[5] = u[k] + Q[k]",
+        "    V[s] = u = v",
+        "Y[j]: f32[5] = H[3, j] * V[2, j]",
+        "return Y",
+    )
+    after = body(share_definitions(program))
+    assert "Q" not in after and "for s in" not in after
+    assert "Y[j]: f32[5] = H[3, j] * H[2, j]" in after
+
+
+def test_what_nobody_reads_goes_away() -> None:
+    program = program_of(
+        X,
+        "W: f32[2] = constant([1.0, 2.0])",
+        "A[i]: f32[4] = X[i, 0]",
+        "B[i]: f32[4] = A[i] * W[0]",
+        "Y[i]: f32[4] = X[i, 1]",
+        "return Y",
+    )
+    after = remove_dead_definitions(program)
+    assert body(after) == "Y[i]: f32[4] = X[i, 1]\nreturn Y"
+    assert not after.constants and after.inputs == program.inputs
+
+
+def test_a_scan_loses_states_and_definitions_that_no_result_needs() -> None:
+    program = program_of(
+        X,
+        "h0[j]: f32[5] = 0.0",
+        "for t in range(4):",
+        "    h: f32[5] = state(h0)",
+        "    c: f32[5] = state(h0)",
+        "    d: f32[5] = state(h0)",
+        "    g[j]: f32[5] = h[j] + X[t, j]",
+        "    e[j]: f32[5] = c[j] * g[j]",
+        "    f[j]: f32[5] = d[j] + c[j]",
+        "    H[t] = h = g",
+        "    C[t] = c = e",
+        "    D[t] = d = f",
+        "return C",
+    )
+    after = body(remove_dead_definitions(program))
+    assert "D" not in after and "f[j]" not in after
+    assert "H[t] = h = g" in after  # c depends on it
+
+
+def test_bodies_of_scans_are_simplified_in_the_range_of_their_step() -> None:
+    program = program_of(
+        X,
+        "h0: f32 = 0.0",
+        "for t in range(4):",
+        "    h: f32 = state(h0)",
+        "    g: f32 = where(t < 4, h[()] + X[minimum(t, 3), 0 + 1], 1.0)",
+        "    H[t] = h = g",
+        "return H",
+    )
+    assert "g: f32 = h[()] + X[t, 1]" in body(simplify(program))
+
+
+def test_scatters_narrow_and_vanish() -> None:
+    program = program_of(
+        X,
+        "P: f32[5] = scatter({k: where(k == i, X[i, k], 0.0) for i in range(4) for k in range(5)})",
+        'Q: f32[5] = scatter({k: X[0, k] for k in range(5) if k > 7}, combine="max")',
+        "return P, Q",
+    )
+    assert body(simplify(program)) == "P: f32[5] = scatter({i: X[i, i] for i in range(4)})\nQ[i0]: f32[5] = -inf\nreturn P, Q"
+
+
+def test_integer_factors_leave_sums_and_float_factors_stay() -> None:
+    program = program_of(
+        "A: i32[4, 5] = input()",
+        X,
+        "P[i]: i32[4] = sum(A[i, k] * A[i, 0] for k in range(5))",
+        "Q[i]: f32[4] = sum(X[i, k] * X[i, 0] for k in range(5))",
+        "return P, Q",
+    )
+    assert body(factor_reductions(program)) == (
+        "P[i]: i32[4] = sum(A[i, k] for k in range(5)) * A[i, 0]\nQ[i]: f32[4] = sum(X[i, k] * X[i, 0] for k in range(5))\nreturn P, Q"
+    )
+    assert "Q[i]: f32[4] = sum(X[i, k] for k in range(5)) * X[i, 0]" in body(simplify(program, reassociate=True))
+
+
+def test_a_solved_convolution_gradient_is_clean_mathematics() -> None:
+    program = program_of(
+        "x: f32[8, 4, 12, 12] = input()",
+        "w: f32[6, 4, 3, 3] = input()",
+        "g: f32[8, 6, 5, 5] = input()",
+        "head[b, o, y, z]: f32[8, 6, 5, 5] = g[b, o, y, z] * 1.0",
+        "dx[b, i, p, q]: f32[8, 4, 12, 12] = sum(where(2*y + r == p and 2*z + s == q, head[b, o, y, z] * w[o, i, r, s], 0.0)"
+        " for o in range(6) for y in range(5) for z in range(5) for r in range(3) for s in range(3))",
+        "dw[o, i, r, s]: f32[6, 4, 3, 3] = sum(where(b < 8 and i >= 0, head[b, o, y, z] * x[b, i, 2*y + r, 2*z + s], 0.0)"
+        " for b in range(8) for y in range(5) for z in range(5))",
+        "return dx, dw",
+    )
+    expected = """dx[b, i, p, q]: f32[8, 4, 12, 12] = sum(
+    g[b, o, y, z] * w[o, i, p - y * 2, q - z * 2]
+    for o in range(6)
+    for y in range(maximum((p - 1) // 2, 0), minimum(p // 2 + 1, 5))
+    for z in range(maximum((q - 1) // 2, 0), minimum(q // 2 + 1, 5))
+)
+dw[o, i, r, s]: f32[6, 4, 3, 3] = sum(
+    g[b, o, y, z] * x[b, i, r + y * 2, s + z * 2]
+    for b in range(8)
+    for y in range(5)
+    for z in range(5)
+)
+return dx, dw"""
+    assert body(simplify(program)) == expected
+
+
+def test_simplification_does_not_depend_on_extents() -> None:
+    def count(extent: int) -> int:
+        text = f"Y[i]: f32[{extent}] = sum(where(k == 2*i + 1, X[k], 0.0) for k in range({2 * extent + 4}))"
+        program = program_of(f"X: f32[{2 * extent + 4}] = input()", text, "return Y")
+        return len(body(simplify(program)))
+
+    assert count(10_000_000) - count(10) == len("10000000") - len("10")
+
+
+def test_the_standard_list_is_verified_after_each_pass() -> None:
+    program = program_of(X, "Y[i]: f32[4] = X[i, 0] * 1.0", "return Y")
+    assert body(run_passes(program, [simplify])) == "Y[i]: f32[4] = X[i, 0]\nreturn Y"
