@@ -13,6 +13,7 @@ from tensorexpr.codegen.schedule.state import Split, Stage, State, all_uses, def
 from tensorexpr.codegen.schedule.windows import window
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Scatter
+from tensorexpr.text import print_expr
 from tensorexpr.traversal import free_names
 
 MOST_LANES = 256
@@ -101,7 +102,7 @@ def _check_group(stage: Stage, group: Group, position: dict[str, int]) -> None:
                         stage,
                         f"expected {loop} outside of {axis.index}, whose bounds depend on it, got it inside",
                         axis.index,
-                        f"{axis.index} runs from {axis.start} to {axis.stop}",
+                        f"{axis.index} runs from {print_expr(axis.start)} to {print_expr(axis.stop)}",
                     )
     _check_tile(stage, group, [x for x in stage.order[first:] if stage.group_of(x) is None and set(stage.axes_of(x)) & set(group.depends)])
     enclosing = None if group.scope is None else stage.parts.group(group.scope)
@@ -146,7 +147,7 @@ def _check_tile(stage: Stage, group: Group, tile: list[str]) -> None:
 
 
 def _loops_of(stage: Stage, group: Group) -> list[str]:
-    return list(dict.fromkeys(loop for axis in group.indices for loop in stage.loops_of(axis)))
+    return list(dict.fromkeys(loop for axis in group.indices for loop in stage.leaves(axis)))
 
 
 def _inside(stage: Stage, group: Group) -> set[int]:
@@ -169,7 +170,7 @@ def _check_scatter(state: State, stage: Stage) -> None:
         return
     free = disjoint_axes(definition)
     held = [loop for loop in stage.order if stage.group_of(loop) is None and not set(stage.axes_of(loop)) <= free]
-    wanted = [loop for axis in definition.axes for loop in stage.loops_of(axis.index) if loop in held]
+    wanted = list(dict.fromkeys(x for axis in definition.axes for x in stage.leaves(axis.index) if x in held))
     if held != wanted:
         raise refuse(
             stage,

@@ -54,7 +54,7 @@ def split(state: State, name: str, loop: str, factor: int, tail: str = "peel") -
     if tail not in TAILS:
         raise refuse(stage, f"expected a tail among {', '.join(TAILS)}, got {tail!r}", loop)
     if stage.kind(loop) != SERIAL:
-        raise refuse(stage, f"expected a serial loop to split, got {loop}, which is to {stage.kind(loop)}", loop, "split first")
+        raise refuse(stage, f"expected a serial loop to split, got {loop}, marked {stage.kind(loop)}", loop, "split first")
     if tail == "shift" and (stage.group_of(loop) is not None or not isinstance(definition_named(state.program, name), Define)):
         raise refuse(stage, f"expected a data loop of a plain definition for tail 'shift', got {loop}: points would count twice", loop)
     outer, inner = _new_name(stage, f"{loop}_o"), _new_name(stage, f"{loop}_i")
@@ -76,7 +76,7 @@ def fuse(state: State, name: str, outer: str, inner: str) -> tuple[State, str]:
         raise refuse(stage, f"expected loops of one reduction, or data loops, to fuse, got {outer} and {inner}", outer)
     for loop in (outer, inner):
         if stage.kind(loop) != SERIAL:
-            raise refuse(stage, f"expected serial loops to fuse, got {loop}, which is to {stage.kind(loop)}", loop)
+            raise refuse(stage, f"expected serial loops to fuse, got {loop}, marked {stage.kind(loop)}", loop)
         for relation in stage.relations:
             if (
                 isinstance(relation, Split)

@@ -97,6 +97,15 @@ class Stage:
         """The loops in `order` that an axis (or a loop since split or fused) runs as."""
         return tuple(loop for loop in self.order if axis in self.ancestry(loop))
 
+    def leaves(self, axis: str) -> tuple[str, ...]:
+        """The loops that an axis runs as, in the order in which they visit its points one after the other."""
+        for relation in self.relations:
+            if isinstance(relation, Split) and relation.parent == axis:
+                return (*self.leaves(relation.outer), *self.leaves(relation.inner))
+            if isinstance(relation, Fuse) and axis in (relation.outer, relation.inner):
+                return self.leaves(relation.fused)
+        return (axis,)
+
     def ancestry(self, loop: str) -> tuple[str, ...]:
         """The loop and everything that it came from."""
         relation = self.parents().get(loop)

@@ -1,0 +1,92 @@
+"""Helpers for tests of schedules and lowering: programs from text, and both ways to run one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from tensorexpr.codegen.lowering import lower
+from tensorexpr.codegen.nest import Alloc, Block, For, If, Kernel, LoopNest, Stmt
+from tensorexpr.codegen.nest_interpret import Machine, run_nest
+from tensorexpr.codegen.nest_verify import verify_nest
+from tensorexpr.codegen.schedule import Schedule, schedule
+from tensorexpr.codegen.target import Target
+from tensorexpr.interpret import evaluate_program
+from tensorexpr.ir import Program
+from tensorexpr.parse import parse_program
+from tests.generators import random_inputs
+
+WIDE = Target("test", vector_bits=512, registers=32, cores=2)
+
+MATMUL = """
+A: f32[12, 8] = input()
+B: f32[8, 40] = input()
+C[i, j]: f32[12, 40] = sum(A[i, k] * B[k, j] for k in range(8))
+return C
+"""
+SOFTMAX = """
+X: f32[6, 40] = input()
+m[i]: f32[6] = max(X[i, k] for k in range(40))
+e[i, j]: f32[6, 40] = exp(X[i, j] - m[i])
+s[i]: f32[6] = sum(e[i, k] for k in range(40))
+Y[i, j]: f32[6, 40] = e[i, j] / s[i]
+return Y
+"""
+
+
+def plain(text: str) -> Schedule:
+    """The plain schedule of a program given as text, for one fixed machine."""
+    return schedule(parse_program(text), WIDE)
+
+
+def outputs(nest: LoopNest, program: Program, inputs: Mapping[str, np.ndarray], sizes: Mapping[str, int]) -> dict[str, np.ndarray]:
+    """The outputs of a verified nest by the names that the program gives them."""
+    found = run_nest(verify_nest(nest), inputs, sizes)
+    return {name: found[parameter] for name, parameter in zip(program.outputs, nest.writes, strict=True)}
+
+
+def assert_means(s: Schedule, seed: int = 0, inputs: Mapping[str, np.ndarray] | None = None, exact: bool = True, **sizes: int) -> LoopNest:
+    """Checks that a schedule computes what the reference interpreter says; gives its nest."""
+    given = dict(inputs) if inputs is not None else random_inputs(s.program, seed, exact=exact, sizes=sizes)
+    nest = lower(s)
+    want = evaluate_program(s.program, given, sizes)
+    for name, found in outputs(nest, s.program, given, sizes).items():
+        expected = want[name]
+        assert found.dtype == expected.dtype and found.shape == expected.shape
+        if expected.dtype.name == "bfloat16":
+            found, expected = found.astype(np.float32), expected.astype(np.float32)
+        if exact:
+            np.testing.assert_array_equal(found, expected)
+        else:
+            np.testing.assert_allclose(found, expected, rtol=1e-5)
+    return nest
+
+
+def visits(nest: LoopNest, inputs: Mapping[str, np.ndarray], sizes: Mapping[str, int] | None = None) -> dict[str, int]:
+    """How often the body of every loop runs."""
+    machine = Machine(nest, dict(inputs), dict(sizes or {}))
+    for kernel in nest.kernels:
+        machine.block(kernel.body, {})
+    return machine.visits
+
+
+def statements(body: Block | tuple[Kernel, ...]) -> list[Stmt]:
+    """Every statement in a block or in kernels, outermost first."""
+    found: list[Stmt] = []
+    for item in body:
+        if isinstance(item, Kernel):
+            found += statements(item.body)
+            continue
+        found.append(item)
+        match item:
+            case For() | Alloc():
+                found += statements(item.body)
+            case If():
+                found += statements(item.then) + statements(item.otherwise)
+    return found
+
+
+def loops(nest: LoopNest) -> list[tuple[str, str]]:
+    """Index and kind of every loop in the order of the listing."""
+    return [(s.index, s.kind) for s in statements(nest.kernels) if isinstance(s, For)]

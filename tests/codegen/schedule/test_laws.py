@@ -1,0 +1,96 @@
+"""Every legal schedule of a random program gives what the reference interpreter gives, bit for bit."""
+
+import random
+
+import numpy as np
+import pytest
+
+from tensorexpr.codegen.lowering import lower
+from tensorexpr.codegen.schedule import Schedule, autoschedule, schedule
+from tensorexpr.errors import OutOfBoundsError, ScheduleError
+from tensorexpr.interpret import evaluate_program
+from tests.codegen.programs import WIDE, outputs
+from tests.generators import random_inputs, random_program, random_sizes
+
+WORDS = ("split", "split", "reorder", "reorder", "fuse", "parallel", "vectorize", "vectorize", "unroll", "inline", "compute_at", "compute_at")
+
+
+def shuffled(s: Schedule, rng: random.Random, steps: int = 10) -> Schedule:
+    """The schedule after random primitives; illegal ones are refused and change nothing."""
+    for _ in range(steps):
+        name = rng.choice(s.stages) if s.stages else None
+        if name is None or not s[name].loops:
+            continue
+        handle, loops, before = s[name], s[name].loops, s.copy()
+        try:
+            match rng.choice(WORDS):
+                case "split":
+                    handle.split(rng.choice(loops), rng.randint(1, 4), rng.choice(("peel", "shift", "guard")))
+                case "reorder":
+                    handle.reorder(*rng.sample(loops, rng.randint(1, len(loops))))
+                case "fuse":
+                    at = rng.randrange(len(loops))
+                    handle.fuse(loops[at], loops[min(at + 1, len(loops) - 1)])
+                case "parallel":
+                    handle.parallel(loops[0])
+                case "inline":
+                    handle.inline()
+                case "compute_at":
+                    consumer = rng.choice(s.stages)
+                    handle.compute_at(consumer, rng.choice(s[consumer].loops or ("none",)))
+                case word:
+                    getattr(handle, word)(rng.choice(loops))
+        except ScheduleError:
+            assert s == before
+    return s
+
+
+def assert_same_meaning(s: Schedule, seed: int) -> None:
+    program = s.program
+    sizes = random_sizes(program, seed)
+    inputs = random_inputs(program, seed, sizes=sizes)
+    nest = lower(s)
+    try:
+        want = evaluate_program(program, inputs, sizes)
+    except OutOfBoundsError:
+        with pytest.raises(OutOfBoundsError):
+            outputs(nest, program, inputs, sizes)
+        return
+    for name, found in outputs(nest, program, inputs, sizes).items():
+        expected = want[name]
+        if expected.dtype.name == "bfloat16":
+            found, expected = found.astype(np.float32), expected.astype(np.float32)
+        np.testing.assert_array_equal(found, expected, err_msg=f"{seed}: {name}\n{program}\n{s.as_python()}")
+
+
+@pytest.mark.parametrize("block", range(6))
+def test_plain_schedules(block):
+    for seed in range(block * 60, (block + 1) * 60):
+        assert_same_meaning(schedule(random_program(seed), WIDE), seed)
+
+
+@pytest.mark.parametrize("block", range(6))
+def test_default_schedules(block):
+    for seed in range(block * 60, (block + 1) * 60):
+        assert_same_meaning(autoschedule(random_program(seed), WIDE), seed)
+
+
+@pytest.mark.parametrize("block", range(6))
+def test_random_schedules(block):
+    for seed in range(block * 60, (block + 1) * 60):
+        assert_same_meaning(shuffled(schedule(random_program(seed), WIDE), random.Random(seed)), seed)
+
+
+def test_default_schedules_that_were_shuffled_further():
+    for seed in range(60):
+        assert_same_meaning(shuffled(autoschedule(random_program(seed), WIDE), random.Random(seed)), seed)
+
+
+def test_python_text_rebuilds_a_schedule():
+    for seed in range(60):
+        program = random_program(seed)
+        s = shuffled(autoschedule(program, WIDE), random.Random(seed))
+        again = schedule(program, WIDE)
+        exec(s.as_python(), {"s": again})
+        assert again == s and str(again) == str(s)
+        assert hash(again) == hash(s)

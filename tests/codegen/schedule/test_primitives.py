@@ -1,0 +1,219 @@
+"""What each primitive does to the loops, and what it refuses."""
+
+import numpy as np
+import pytest
+
+from tensorexpr.codegen.schedule import schedule
+from tensorexpr.errors import ScheduleError
+from tensorexpr.parse import parse_program
+from tests.codegen.programs import MATMUL, SOFTMAX, WIDE, assert_means, loops, plain
+
+WINNERS = """
+A: f32[6, 6] = input()
+C[i]: f32[6] = sum(A[i, k] for k in range(i + 1))
+M[i]: i64[6] = argmax(A[i, k] for k in range(6))
+return C, M
+"""
+SCATTER = """
+V: f32[8, 4] = input()
+ids: i64[8] = input()
+Y: f32[10, 4] = scatter({(ids[t], d): V[t, d] for t in range(8) for d in range(4)})
+return Y
+"""
+SCAN = """
+X: f32[5, 4] = input()
+h0: f32[4] = input()
+for t in range(5):
+    h: f32[4] = state(h0)
+    g[i]: f32[4] = h[i] + X[t, i]
+    H[t] = h = g
+return H
+"""
+CHAIN = """
+X: f32[6, 6] = input()
+P[i, j]: f32[6, 6] = X[i, j] * 2.0
+Q[i, j]: f32[6, 6] = P[i, j] + P[j, i]
+R[i, j]: f32[6, 6] = P[i, j] * 3.0
+return Q, R
+"""
+SIZES = """
+sizes(n)
+X: f32[n, 8] = input()
+Y[i, j]: f32[n, 8] = X[i, j] + 1.0
+Z[i]: f32[n] = sum(X[i, k] for k in range(8))
+return Y, Z
+"""
+
+
+def test_split_makes_two_loops_and_a_rest():
+    s = plain(MATMUL)
+    assert s["C"].split("i", 5) == ("i_o", "i_i")
+    assert s["C"].loops == ("i_o", "i_i", "j", "k")
+    nest = assert_means(s)
+    assert [x for x, _ in loops(nest)] == ["i_o", "i_i", "j", "k", "i_i", "j", "k"]
+
+
+def test_a_shifted_tail_needs_no_rest():
+    s = plain(MATMUL)
+    s["C"].split("i", 5, "shift")
+    nest = assert_means(s)
+    assert "minimum(i_o * 5, 7)" in str(nest)
+    assert [x for x, _ in loops(nest)] == ["i_o", "i_i", "j", "k"]
+
+
+def test_a_shifted_tail_of_a_size_chooses_when_it_runs():
+    for n in (0, 1, 3, 4, 5, 9):
+        s = plain(SIZES)
+        s["Y"].split("i", 4, "shift")
+        assert_means(s, n=n)
+
+
+def test_a_guarded_tail_skips_points():
+    s = plain(MATMUL)
+    s["C"].split("k", 3, "guard")
+    assert "if k_i + k_o * 3 < 8:" in str(assert_means(s))
+
+
+def test_fuse_runs_two_loops_as_one():
+    s = plain(MATMUL)
+    assert s["C"].fuse("i", "j") == "i_j"
+    s["C"].parallel("i_j")
+    assert loops(assert_means(s))[0] == ("i_j", "parallel")
+
+
+def test_data_loops_inside_a_reduction_have_an_accumulator_each():
+    s = plain(MATMUL)
+    s["C"].tile("i", "j", 4, 8)
+    s["C"].reorder("i_o", "j_o", "k", "i_i", "j_i")
+    s["C"].unroll("i_i")
+    s["C"].vectorize("j_i")
+    nest = assert_means(s)
+    assert "C_sum: local(f32[4, 8])" in str(nest)
+    assert [kind for _, kind in loops(nest)] == ["serial", "serial", *["unroll", "vectorize"], "serial", *["unroll", "vectorize"] * 2]
+
+
+def test_a_vectorized_reduction_has_an_accumulator_per_lane():
+    s = plain(MATMUL)
+    s["C"].split("k", 4)
+    s["C"].vectorize("k_i")
+    assert "C_sum_lanes: local(f32[4])" in str(assert_means(s))
+
+
+def test_lanes_of_argmax_keep_the_first_winner():
+    for data in ([3, 7, 1, 7, 0, 7], [np.nan, 1, np.nan, 2, 0, 1], [-np.inf] * 6):
+        s = plain(WINNERS)
+        s["M"].split("k", 4)
+        s["M"].vectorize("k_i")
+        assert_means(s, inputs={"A": np.tile(np.array(data, np.float32), (6, 1))})
+
+
+def test_inline_writes_a_definition_into_its_readers():
+    s = plain(CHAIN)
+    s["P"].inline()
+    assert s.stages == ("Q", "R")
+    assert "P" not in str(assert_means(s)).replace("P_", "")
+
+
+def test_compute_at_shares_loops_and_keeps_a_row_near():
+    s = plain(SOFTMAX)
+    s["s"].compute_at("Y", "i")
+    s["e"].compute_at("Y", "i")
+    s["m"].compute_at("Y", "i")
+    nest = assert_means(s, exact=False)
+    assert len(nest.kernels) == 1 and not nest.workspace
+    assert "e_1: local(f32[40])" in str(nest)
+
+
+def test_a_definition_that_others_read_is_kept_whole():
+    s = plain(SOFTMAX.replace("return Y", "return Y, m"))
+    s["s"].compute_at("Y", "i")
+    s["e"].compute_at("Y", "i")
+    s["m"].compute_at("Y", "i")
+    nest = assert_means(s, exact=False)
+    assert len(nest.kernels) == 1 and "    m[i] = " in str(nest)
+
+
+def test_a_copy_is_not_affected_by_what_follows():
+    s = plain(MATMUL)
+    copy = s.copy()
+    s["C"].split("i", 2)
+    assert copy["C"].loops == ("i", "j", "k") and copy != s
+
+
+def test_printing_shows_the_loop_nest():
+    assert "for i in range(0, 12):" in str(plain(MATMUL))
+
+
+REFUSED = [
+    (MATMUL, "s['D']", "expected a definition of the program, got 'D'"),
+    (MATMUL, "s[3]", "expected a tensor or the name of a definition, got 3"),
+    (MATMUL, "s['C'].split('q', 2)", "expected a loop of C, got 'q'"),
+    (MATMUL, "s['C'].split('i', 2); s['C'].split('i', 2)", "expected a loop of C, got 'i', which was split"),
+    (MATMUL, "s['C'].split('i', 0)", "expected a positive int as the factor, got 0"),
+    (MATMUL, "s['C'].split('i', 2, 'round')", "expected a tail among peel, shift, guard, got 'round'"),
+    (MATMUL, "s['C'].split('k', 3, 'shift')", "expected a data loop of a plain definition for tail 'shift', got k: points would count twice"),
+    (MATMUL, "s['C'].parallel('i'); s['C'].split('i', 2)", "expected a serial loop to split, got i, marked parallel"),
+    (MATMUL, "s['C'].fuse('i', 'k')", "expected two loops directly inside each other to fuse, got i and k"),
+    (MATMUL, "s['C'].fuse('j', 'k')", "expected loops of one reduction, or data loops, to fuse, got j and k"),
+    (MATMUL, "s['C'].vectorize('j'); s['C'].fuse('i', 'j')", "expected serial loops to fuse, got j, marked vectorize"),
+    (MATMUL, "s['C'].split('i', 5); s['C'].fuse('i_i', 'j')", "expected loops without a rest to fuse, got i_i of a split of i by 5"),
+    ("A: f32[4, 4] = input()\nS: f32 = sum(A[i, k] for i in range(4) for k in range(i))\nreturn S",
+     "s['S'].fuse('i', 'k')", "expected bounds of k that do not depend on i to fuse them, got ones that do"),
+    (MATMUL, "s['C'].reorder('i', 'i')", "expected each loop once to reorder, got i, i"),
+    (MATMUL, "s['C'].split('i', 5); s['C'].reorder('i_i', 'i_o')", "expected i_o outside of i_i, got it inside"),
+    (MATMUL, "s['C'].parallel('j')", "expected the outermost data loop to run in parallel, got j inside i"),
+    (MATMUL, "s['C'].parallel('k')", "expected a data loop to run in parallel, got k of a reduction"),
+    (MATMUL, "s['C'].reorder('k', 'i', 'j'); s['C'].parallel('i')", "expected a loop outside of the reduction over k to run in parallel, got i inside"),
+    (WINNERS, "s['C'].reorder('k', 'i')", "expected i outside of k, whose bounds depend on it, got it inside"),
+    (WINNERS, "s['M'].split('k', 2); s['M'].reorder('k_i', 'k_o')",
+     "expected the loops of argmax in the order k_o, k_i: it depends on the order of its points"),
+    (WINNERS, "s['C'].vectorize('k')", "expected a constant extent of at most 256 to vectorize k, got an extent known only when it runs"),
+    (MATMUL, "s['C'].split('k', 4); s['C'].reorder('k_i', 'k_o'); s['C'].vectorize('k_i')",
+     "expected the innermost loop of the reduction to vectorize, got k_i outside of k_o"),
+    ("A: f32[9] = input()\nS: f32 = reduce(lambda a, b: a * b + a + b, (f32(0.0),), (A[k] for k in range(9)), name='law')\nreturn S",
+     "s['S'].vectorize('k')", "expected a reduction that commutes to vectorize k, got law"),
+    (SCATTER, "s['Y'].split('t', 2); s['Y'].reorder('t_i', 't_o')",
+     "expected the loops t_o, t_i in this order, got t_i, t_o: contributions to one element combine in order"),
+    (SCATTER, "s['Y'].parallel('t')", "expected iterations that touch different elements to run in parallel, got t: two may touch one"),
+    (SCATTER, "s['Y'].vectorize('t')", "expected iterations that touch different elements to vectorize, got t: two may touch one"),
+    (SCATTER, "s['Y'].compute_at('Y', 't')", "expected a plain definition to compute inside another, got a scatter"),
+    (SIZES, "s['Z'].reorder('k', 'i')", "expected a constant extent of i, inside the reduction over k, got one known only when it runs"),
+    (SIZES, "s['Y'].unroll('i')", "expected a constant extent of at most 64 to unroll i, got an extent known only when it runs"),
+    ("A: f32[20000] = input()\nS[i]: f32[20000] = sum(A[i] for k in range(2))\nreturn S",
+     "s['S'].reorder('k', 'i')", "expected accumulators of at most 32768 bytes for the loops inside a reduction, got 80000"),
+    ("A: f32[8, 4] = input()\nS[i]: f32[8] = max(A[i, k] - sum(A[k, l] for l in range(4)) for k in range(4))\nreturn S",
+     "s['S'].reorder('l', 'k')", "expected k outside of the reduction over l, which depends on it, got it inside"),
+    ("A: f32[8, 4] = input()\nS[i, j]: f32[8, 4] = A[i, j] - max(A[i, k] - min(A[i, l] for l in range(4)) for k in range(4))\nreturn S",
+     "s['S'].reorder('k', 'l')", "expected the reduction over l before the one over k, which uses it, got it after"),
+    (SCAN, "s['g'].parallel('i')", "expected a definition outside of scans to run in parallel: the steps of a scan are serial"),
+    (SCAN, "s['g'].inline()", "expected a definition outside of scans to inline, got g"),
+    (SCAN, "s['g'].compute_at('g', 'i')", "expected definitions outside of scans to compute one in the other"),
+    (CHAIN, "s['Q'].inline()", "expected a definition between others to inline, got the output Q"),
+    (CHAIN, "s['P'].inline(); s['P'].split('i', 2)", "expected a definition with loops, got 'P', which is inlined"),
+    (CHAIN, "s['Q'].split('i', 2); s['P'].inline()", "expected plain loops of Q, which reads what is inlined, got changed ones"),
+    (SOFTMAX, "s['m'].compute_at('e', 'i'); s['m'].inline()", "expected a definition that shares no loops to inline, got m"),
+    (CHAIN, "s['P'].compute_at('Q', 'i')", "expected iterations that make each element of P once, since it is kept whole"),
+    (CHAIN, "s['P'].compute_at('R', 'i')", "expected every other reader after R, got Q before it"),
+    (CHAIN, "s['Q'].compute_at('R', 'i')", "expected a definition that R reads, got Q, which it does not"),
+    (CHAIN, "s['P'].compute_at('Q', 'k')", "expected a data loop of Q, got k"),
+    (SOFTMAX, "s['m'].compute_at('e', 'i'); s['e'].compute_at('Y', 'i')", "expected every other reader after Y, got s before it"),
+    (SOFTMAX, "s['m'].compute_at('e', 'i'); s['X'].split('i', 2)", "expected a definition of the program, got 'X'"),
+    (SOFTMAX, "s['s'].compute_at('Y', 'i'); s['e'].compute_at('s', 'i')", "expected a definition with loops of its own, got s, computed in Y"),
+    (SOFTMAX, "s['m'].compute_at('e', 'i'); s['m'].parallel('i')", "expected a definition with loops of its own to run in parallel, got one inside e"),
+    (SOFTMAX, "s['m'].parallel('i'); s['m'].compute_at('e', 'i')", "expected a definition with loops of its own to run in parallel, got one inside e"),
+    (SOFTMAX, "s['s'].reorder('k', 'i'); s['e'].compute_at('s', 'i')", "expected a loop outside of the reduction over k, got i"),
+    (SOFTMAX, "s['s'].compute_at('Y', 'i'); s['e'].compute_at('Y', 'j')", "expected its readers in the same loop or deeper, got s in i"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "calls", "message"), REFUSED)
+def test_illegal_primitives_are_refused_with_the_reason(text, calls, message):
+    s = schedule(parse_program(text), WIDE)
+    *before, last = calls.split("; ")
+    for call in before:
+        exec(call, {"s": s})
+    copy = s.copy()
+    with pytest.raises(ScheduleError) as refused:
+        exec(last, {"s": s})
+    assert refused.value.message.startswith(message)
+    assert s == copy
