@@ -75,7 +75,7 @@ def _cleared(form: Affine, name: str) -> Affine:
         # As `value >= 0` or, for the upper bounds, `-value >= 0`, where the strict ones are shifted by one.
         side = 1 if name in ("ge", "gt") else -1
         value = form * side - (1 if name in ("gt", "lt") else 0)
-        rest = value - Affine({atom: factor * side})
+        rest = value - Affine([(atom, factor * side)])
         divisor = atom.denominator
         cleared = rest * divisor + (atom.numerator if factor * side > 0 else divisor - 1 - atom.numerator)
         return _cleared((cleared + (1 if name in ("gt", "lt") else 0)) * side, name)
@@ -110,8 +110,7 @@ def _equality(name: str, terms: list[Term], constant: int) -> Expr | None:
     if _turned(terms):
         terms, constant = [(-c, e, k) for c, e, k in terms], -constant
     left, right = _split(terms)
-    sides = (add_up(left, 0), add_up(right, -constant))
-    return None if sides[0] is None or sides[1] is None else apply(name, *sides)
+    return _compared(name, add_up(left, 0), add_up(right, -constant))
 
 
 def _congruence(name: str, terms: list[Term], constant: int, context: Context) -> Expr | None:
@@ -148,13 +147,13 @@ def _inequality(name: str, terms: list[Term], constant: int) -> Expr | None:
     left, right = _split(terms)
     if upper:
         strict = not right or abs(bound + 1) < abs(bound)
-        sides = (add_up(left, 0), add_up(right, bound + strict))
-    else:
-        strict = bool(right) and abs(bound - 1) < abs(bound)
-        sides = (add_up(left, 0), add_up(right, bound - strict))
-    if sides[0] is None or sides[1] is None:
-        return None
-    return apply(("lt" if strict else "le") if upper else ("gt" if strict else "ge"), *sides)
+        return _compared("lt" if strict else "le", add_up(left, 0), add_up(right, bound + strict))
+    strict = bool(right) and abs(bound - 1) < abs(bound)
+    return _compared("gt" if strict else "ge", add_up(left, 0), add_up(right, bound - strict))
+
+
+def _compared(name: str, left: Expr | None, right: Expr | None) -> Expr | None:
+    return None if left is None or right is None else apply(name, left, right)
 
 
 def split_extremum(condition: Expr, context: Context) -> Expr | None:

@@ -222,8 +222,8 @@ class Context:
 
     def _enter(self, one: Constraint) -> None:
         terms = one.expr.terms
-        if len(terms) == 1 and isinstance(terms[0][0], str) and abs(terms[0][1]) == 1:
-            name, factor = terms[0]
+        name, factor = terms[0] if len(terms) == 1 else ("", 0)
+        if isinstance(name, str) and abs(factor) == 1:
             bound = -one.expr.constant * factor
             low, high = self._box.get(name, (None, None))
             if factor > 0 or one.is_equality:
@@ -232,8 +232,8 @@ class Context:
                 high = bound if high is None else min(high, bound)
             self._box[name] = (low, high)
         else:
-            for name in one.names():
-                self._rectangular[name] = False
+            for other in one.names():
+                self._rectangular[other] = False
 
     # -- growing -----------------------------------------------------------------------------------------------------
 

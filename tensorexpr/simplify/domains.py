@@ -137,7 +137,8 @@ def narrow_axes(axes: tuple[Axis, ...], conditions: Sequence[Expr], context: Con
     are no longer axes, and those that now count something else, as expressions over the new axes.
     """
     own = tuple(axis.index for axis in axes)
-    usable, rest = [], []
+    usable: list[Constraint] = []
+    rest: list[Expr] = []
     for condition in conditions:
         found = context.arithmetic.constraints(condition)
         if found is not None and all(_usable(c, own, context) for c in found) and any(n in own for c in found for n in c.names()):

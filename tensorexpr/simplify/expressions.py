@@ -266,9 +266,8 @@ class Simplifier:
         if known is not None:
             return known
         if all(a.dtype is dtypes.int64 and self.arithmetic.exact(a) for a in node.args):
-            node = normal_comparison(node, context)
-            if node in (TRUE, FALSE):
-                return node
+            result = normal_comparison(node, context)
+            return result if result in (TRUE, FALSE) else self._by_rules(result, context)
         return self._by_rules(node, context)
 
     def _and(self, expr: Apply, context: Context) -> Expr:
@@ -339,8 +338,8 @@ class Simplifier:
         values = tuple(self.visit(v, inner) for v in expr.values)
         where = None if where == TRUE else where
         same = axes is expr.axes and where is expr.where and all(a is b for a, b in zip(values, expr.values, strict=True))
-        node = expr if same else replace(expr, axes=axes, where=where, values=values)
-        node = self._without_unit_axes(node, inner)
+        reduction = expr if same else replace(expr, axes=axes, where=where, values=values)
+        node = self._without_unit_axes(reduction, inner)
         if self.options.narrow and isinstance(node, Reduce):
             node = narrowed(node, context)
         if self.options.factor and isinstance(node, Reduce):

@@ -81,9 +81,10 @@ def summands(form: Affine, context: Context) -> tuple[list[Term], int]:
         if not factor:
             continue
         key = _atom_key(atom, context)
+        whole: str | FloorDiv = atom
         if isinstance(atom, FloorDiv) and constant:
-            atom, constant = _with_constant(atom, factor, constant)
-        terms.append((factor, _atom(atom, context), key))
+            whole, constant = _with_constant(atom, factor, constant)
+        terms.append((factor, _atom(whole, context), key))
     return terms, constant
 
 
