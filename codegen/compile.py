@@ -48,11 +48,31 @@ def build(outputs: Tensor | Sequence[Tensor] | Schedule, inputs: Sequence[Tensor
 
 
 def _program(outputs: Tensor | Sequence[Tensor], inputs: Sequence[Tensor] | None, what: str) -> Program:
-    tensors = [outputs] if isinstance(outputs, Tensor) else list(outputs)
-    for tensor in (*tensors, *(inputs or ())):
-        if not isinstance(tensor, Tensor):
-            raise DefinitionError(f"{what}: expected te tensors, got {type(tensor).__name__}", term=repr(tensor), location=user_location())
-    return program_of(tensors, None if inputs is None else list(inputs))
+    tensors = [outputs] if isinstance(outputs, Tensor) else _tensors(outputs, f"{what}: expected a te tensor or a list of them")
+    if not tensors:
+        raise DefinitionError(f"{what}: expected at least one tensor to compute, got none", location=user_location())
+    if inputs is None:
+        return program_of(tensors)
+    given = _tensors(inputs, f"{what}: expected a list of te tensors as inputs")
+    for position, tensor in enumerate(given):
+        if any(tensor is other for other in given[:position]):
+            raise DefinitionError(f"{what}: expected every input once, got {tensor.name} twice", term=tensor, location=user_location())
+    return program_of(tensors, given)
+
+
+def _tensors(values: object, expected: str) -> list[Tensor]:
+    if not isinstance(values, Sequence):
+        raise DefinitionError(f"{expected}, got {_kind(values)}", location=user_location())
+    for value in values:
+        if not isinstance(value, Tensor):
+            raise DefinitionError(f"{expected}, got {_kind(value)} in it", term=repr(value), location=user_location())
+    return list(values)
+
+
+def _kind(value: object) -> str:
+    if isinstance(value, Tensor):
+        return f"the tensor {value.name}"
+    return "None" if value is None else f"a {type(value).__name__}"
 
 
 def _order(program: Program, inputs: Sequence[Tensor]) -> tuple[int, ...]:

@@ -21,39 +21,17 @@ from tensorexpr.codegen.compile import build
 from tensorexpr.codegen.function import CompiledFunction
 from tensorexpr.codegen.memo import Memo
 from tensorexpr.dtypes import DType, dtype
-from tensorexpr.errors import ArgumentError, DefinitionError, DifferentiationError, Location, user_location
+from tensorexpr.errors import ArgumentError, DefinitionError, Location, user_location
 from tensorexpr.ir import Program
-from tensorexpr.language import Tensor, cast, compute, constant, dim, placeholder, program_of
+from tensorexpr.language import Tensor, compute, constant, dim, placeholder, program_of
+from tensorexpr.op_rules import Rule, article
+from tensorexpr.op_trees import leaves, map_tree, rebuild
 from tensorexpr.traversal import fresh_name
 
 _SIGNATURES_KEPT = 1024
 _RESERVED = ("out",)
 _REQUIRED = inspect.Parameter.empty
 _NAMED_BY_OPS: weakref.WeakSet[Tensor] = weakref.WeakSet()
-
-
-# ---------------------------------------------------------------------------------------------------- trees
-
-
-def leaves(tree: object) -> Iterator[Any]:
-    """The leaves of nested tuples and lists, left to right."""
-    if isinstance(tree, (tuple, list)):
-        for item in tree:
-            yield from leaves(item)
-    else:
-        yield tree
-
-
-def map_tree(function: Callable[[Any], Any], tree: object) -> Any:
-    """The tree with `function` applied to every leaf; tuples and lists become tuples."""
-    if isinstance(tree, (tuple, list)):
-        return tuple(map_tree(function, item) for item in tree)
-    return function(tree)
-
-
-def rebuild(tree: object, values: Iterator[Any]) -> Any:
-    """A tree of the same form, with its leaves taken from `values`."""
-    return map_tree(lambda _: next(values), tree)
 
 
 # ---------------------------------------------------------------------------------------------------- arguments
@@ -88,7 +66,7 @@ def _static_key(name: str, value: object) -> object:
             hint = "arrays are tensor arguments: make the parameter positional"
         else:
             hint = f"use a tuple: {name}=tuple(...)" if isinstance(value, list) else None
-        raise _argument_error(f"static argument {name}: expected a hashable value, got {_article(value)}", hint=hint) from None
+        raise _argument_error(f"static argument {name}: expected a hashable value, got {article(value)}", hint=hint) from None
     return (type(value), value)
 
 
@@ -162,8 +140,7 @@ class Op:
                 raise _argument_error(f"{self.name}: expected no out with te tensors, got one", hint="out is for calls on arrays")
             tensors = [map_tree(functools.partial(self._as_tensor, name), tree) for name, tree in self._named(trees)]
             return self.compose(tensors, static)
-        arrays = [map_tree(functools.partial(self._as_array, name), tree) for name, tree in self._named(trees)]
-        return self._run(arrays, static, out)
+        return self._run(self._arrays(trees), static, out)
 
     def _run(self, trees: list[Any], static: dict[str, Any], out: Any) -> Any:
         flat = list(leaves(trees))
@@ -204,10 +181,11 @@ class Op:
                 tensor = _identity(tensor)
             taken.add(tensor.key)
             outputs.append(tensor)
-        rule = _Rule(self, own, map_tree(lambda _: None, result), trees, outputs, static)
+        marked = rebuild(result, iter(outputs))
+        rule = Rule(self.name, own, self.argument_names(len(trees)), trees, marked, static)
         for position, tensor in enumerate(outputs):
             tensor.unit = (inputs, functools.partial(rule.pull_back, position))
-        return rebuild(result, iter(outputs))
+        return marked
 
     def _checked(self, result: object) -> Any:
         """The results with lists as tuples; `DefinitionError` for anything but tensors."""
@@ -219,7 +197,7 @@ class Op:
                 return leaf
             hint = "return what te.compute, te.scatter or te.scan gives"
             raise DefinitionError(
-                f"{self.name}: expected the function to return a te tensor or a tuple of them, got {_article(leaf)}",
+                f"{self.name}: expected the function to return a te tensor or a tuple of them, got {article(leaf)}",
                 location=self.location,
                 hint="return te.constant(array)" if isinstance(leaf, np.ndarray) else hint,
             )
@@ -292,18 +270,23 @@ class Op:
     def arrays(self, arguments: Sequence[Any], static: Mapping[str, Any]) -> list[Any]:
         """The tensor arguments of a call as (trees of) arrays, checked as a call checks them."""
         trees, _ = self._bind(arguments, static)
-        return [map_tree(functools.partial(self._as_array, name), tree) for name, tree in self._named(trees)]
+        return self._arrays(trees)
 
-    def _as_array(self, name: str, leaf: object) -> np.ndarray:
+    def _arrays(self, trees: Sequence[Any]) -> list[Any]:
+        return [map_tree(lambda leaf: self._as_array(name, leaf, leaf is not tree), tree) for name, tree in self._named(trees)]  # noqa: B023
+
+    def _as_array(self, name: str, leaf: object, nested: bool = False) -> np.ndarray:
+        if nested and isinstance(leaf, (bool, int, float)):
+            raise _argument_error(
+                f"{self.name}: argument {name}: expected an array, got Python numbers in a list or tuple",
+                hint=f"np.asarray({name}) makes an array",
+            )
         array = np.asarray(leaf) if isinstance(leaf, np.ndarray) or _is_scalar(leaf) else None
         if array is None or isinstance(leaf, np.ma.MaskedArray):
             raise _argument_error(
-                f"{self.name}: argument {name}: expected an array or a te tensor, got {_article(leaf)}", hint="np.asarray makes an array"
+                f"{self.name}: argument {name}: expected an array or a te tensor, got {article(leaf)}", hint="np.asarray makes an array"
             )
-        try:
-            dtype(array.dtype)
-        except DefinitionError as error:
-            raise _argument_error(f"{self.name}: argument {name}: {error.message}", hint=error.hint) from None
+        _dtype(self.name, name, array.dtype)
         return array
 
     def _as_tensor(self, name: str, leaf: object) -> Tensor:
@@ -369,12 +352,19 @@ def _spec(op: str, name: str, value: object) -> Any:
         return Spec(tuple(value.shape), value.dtype)
     if isinstance(value, np.ndarray) or _is_scalar(value):
         array = np.asarray(value)
-        return Spec(array.shape, dtype(array.dtype))
+        return Spec(array.shape, _dtype(op, name, array.dtype))
     if isinstance(value, (tuple, list)):
         if len(value) == 2 and isinstance(value[0], (tuple, list)) and isinstance(value[1], (str, DType, np.dtype, type)):
-            return Spec(tuple(value[0]), dtype(value[1]))
+            return Spec(tuple(value[0]), _dtype(op, name, value[1]))
         return tuple(_spec(op, f"{name}_{position}", item) for position, item in enumerate(value))
-    raise _argument_error(f"{op}: argument {name}: expected a placeholder, an array or (shape, dtype), got {_article(value)}")
+    raise _argument_error(f"{op}: argument {name}: expected a placeholder, an array or (shape, dtype), got {article(value)}")
+
+
+def _dtype(op: str, name: str, value: object) -> DType:
+    try:
+        return dtype(value)
+    except DefinitionError as error:
+        raise _argument_error(f"{op}: argument {name}: {error.message}", hint=error.hint) from None
 
 
 def _opened(op: str, name: str, spec: Spec, axes: Any, taken: set[str]) -> Spec:
@@ -384,61 +374,6 @@ def _opened(op: str, name: str, spec: Spec, axes: Any, taken: set[str]) -> Spec:
             raise _argument_error(f"{op}: dynamic: expected axes of {name} below {len(shape)}, got {axis}")
         shape[axis] = dim(fresh_name(f"{name}_{axis % len(shape)}", taken))
     return Spec(tuple(shape), spec.dtype)
-
-
-def _rule_error(message: str) -> DifferentiationError:
-    return DifferentiationError(message, location=user_location())
-
-
-class _Rule:
-    """An op's gradient rule applied to arguments: what `te.gradient` calls for each of the outputs."""
-
-    def __init__(
-        self, op: Op, rule: Callable[..., Any], form: Any, trees: Sequence[Any], outputs: Sequence[Tensor], static: Mapping[str, Any]
-    ) -> None:
-        self.op, self.rule, self.form, self.trees, self.outputs = op, rule, form, trees, outputs
-        named = [p.name for p in inspect.signature(rule).parameters.values() if p.kind is p.KEYWORD_ONLY]
-        self.static = {name: static[name] for name in named if name in static}
-
-    def pull_back(self, position: int, output: Tensor, inputs: Sequence[Tensor], head: Tensor) -> list[Tensor | None]:
-        """The gradient of output number `position` alone: gradients add up over outputs, so the other heads are zero."""
-        given = iter(inputs)
-        arguments = [rebuild(tree, given) for tree in self.trees]
-        results = [output if k == position else other for k, other in enumerate(self.outputs)]
-        heads = [head if k == position else _zeros(other) for k, other in enumerate(self.outputs)]
-        found = self.rule(rebuild(self.form, iter(results)), arguments, rebuild(self.form, iter(heads)), **self.static)
-        return self._checked(found, arguments)
-
-    def _checked(self, found: Any, arguments: Sequence[Any]) -> list[Tensor | None]:
-        """What the rule gave, flat; `DifferentiationError` if it is not one gradient per input, of its shape and dtype."""
-        what = f"{self.op.name}: gradient rule"
-        if not isinstance(found, (tuple, list)) or len(found) != len(arguments):
-            got = len(found) if isinstance(found, (tuple, list)) else _article(found)
-            raise _rule_error(f"{what}: expected a list of {len(arguments)} gradients, one per input, got {got}")
-        flat: list[Tensor | None] = []
-        for position, (tree, gradients) in enumerate(zip(arguments, found, strict=True)):
-            name = self.op.argument_names(position + 1)[position]
-            inputs, results = list(leaves(tree)), list(leaves(gradients))
-            if len(inputs) != len(results):
-                raise _rule_error(f"{what}: expected {len(inputs)} gradients for the tuple {name}, got {len(results)}")
-            for tensor, gradient in zip(inputs, results, strict=True):
-                _check_gradient_type(f"as gradient of {name}", what, tensor, gradient)
-                flat.append(gradient)
-        return flat
-
-
-def _check_gradient_type(role: str, what: str, tensor: Tensor, gradient: Any) -> None:
-    if gradient is None:
-        if tensor.dtype.is_float:
-            raise _rule_error(f"{what}: expected a te tensor {role}, got None")
-    elif not isinstance(gradient, Tensor):
-        raise _rule_error(f"{what}: expected a te tensor {role}, got {_article(gradient)}")
-    elif gradient.extents != tensor.extents or gradient.dtype is not tensor.dtype:
-        raise _rule_error(f"{what}: expected {_type_text(tensor)} {role}, got {_type_text(gradient)}")
-
-
-def _zeros(like: Tensor) -> Tensor:
-    return compute(like.shape, lambda *i: cast(0, like.dtype))
 
 
 def _name_results(name: str, result: Any) -> None:
@@ -453,15 +388,6 @@ def _identity(tensor: Tensor) -> Tensor:
     copied = compute(tensor.shape, lambda *i: tensor[i])
     copied.name, copied.named = tensor.name, tensor.named
     return copied
-
-
-def _type_text(tensor: Tensor) -> str:
-    return f"{tensor.dtype.name}[{', '.join(map(str, tensor.shape))}]"
-
-
-def _article(value: object) -> str:
-    kind = type(value).__name__
-    return "None" if value is None else f"{'an' if kind[:1].lower() in 'aeiou' else 'a'} {kind}"
 
 
 # ---------------------------------------------------------------------------------------------------- the decorator
@@ -479,11 +405,18 @@ def op(function: Callable[..., Any] | None = None, *, gradient: Callable[..., An
     """
     if function is None:
         return functools.partial(op, gradient=gradient)
+    if not callable(function):
+        raise DefinitionError(f"te.op: expected a function, got {article(function)}", location=user_location())
     name = getattr(function, "__name__", type(function).__name__)
     location = Location(function.__code__.co_filename, function.__code__.co_firstlineno) if hasattr(function, "__code__") else None
     parameters: list[str] = []
     static: dict[str, Any] = {}
-    for parameter in inspect.signature(function).parameters.values():
+    try:
+        signature = inspect.signature(function)
+    except ValueError:
+        hint = "def f(x): return te.compute(...)"
+        raise DefinitionError(f"te.op: expected a function of tensors, got {name}", location=user_location(), hint=hint) from None
+    for parameter in signature.parameters.values():
         if parameter.name in _RESERVED:
             message, hint = f"a parameter not called {parameter.name}, which means the array to compute into", "rename it"
         elif parameter.kind is parameter.VAR_POSITIONAL:

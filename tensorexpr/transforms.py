@@ -14,7 +14,8 @@ from tensorexpr.autodiff.gradient import gradient
 from tensorexpr.autodiff.jvp import jvp as push_forward
 from tensorexpr.errors import DifferentiationError, user_location
 from tensorexpr.language import Tensor
-from tensorexpr.op import Op, leaves, op
+from tensorexpr.op import Op, op
+from tensorexpr.op_trees import leaves
 from tensorexpr.traversal import fresh_name
 
 Wrt = str | int | Sequence[str | int] | None
@@ -91,7 +92,7 @@ def jvp(operation: Any, *arguments: Any) -> Any:
     name = f"jvp({operation.name})"
 
     def pushed(*arguments: Any, **static: Any) -> Any:
-        inputs, tangents = _split_tangents(name, arguments)
+        inputs, tangents = _split_tangents(name, arguments, None if operation.rest is not None else len(operation.parameters))
         outputs = operation.compose(inputs, static)
         floating = [t for t in leaves(outputs) if t.dtype.is_float]
         if not floating:
@@ -133,13 +134,14 @@ def _expect_more(name: str, arguments: Sequence[Any], number: int) -> None:
         raise _error(f"{name}: expected inputs and a head, got {len(arguments)} arguments")
 
 
-def _split_tangents(name: str, arguments: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
-    """Inputs and tangents: one tangent per input that has floating leaves."""
+def _split_tangents(name: str, arguments: Sequence[Any], number: int | None) -> tuple[Sequence[Any], Sequence[Any]]:
+    """Inputs (`number` of them, where that is known) and tangents: one tangent per input that has floating leaves."""
     floating = [_is_floating(argument) for argument in arguments]
-    for count in range(len(arguments) + 1):
+    for count in range(len(arguments) + 1) if number is None else (number,):
         if count + sum(floating[:count]) == len(arguments):
             return arguments[:count], arguments[count:]
-    raise _error(f"{name}: expected one tangent per floating input, got {len(arguments)} arguments")
+    inputs = "its inputs" if number is None else f"{number} inputs"
+    raise _error(f"{name}: expected {inputs} and one tangent per floating input, got {len(arguments)} arguments")
 
 
 def _is_floating(tree: Any) -> bool:
@@ -177,7 +179,7 @@ def _positions(name: str, operation: Op, inputs: Sequence[Any], wrt: Wrt) -> lis
             raise _error(f"{name}: expected a floating input to differentiate by, got none")
         return chosen
     names = operation.argument_names(len(inputs))
-    wanted: Iterable[str | int] = (wrt,) if isinstance(wrt, (str, int)) else wrt
+    wanted: Iterable[str | int] = (wrt,) if not isinstance(wrt, (tuple, list)) else wrt
     positions = []
     for item in wanted:
         position = names.index(item) if item in names else item

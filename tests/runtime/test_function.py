@@ -177,7 +177,14 @@ def test_targets():
 
 def test_outputs_and_inputs_that_do_not_fit():
     c, inputs = matmul_graph()
-    assert "te.build: expected te tensors, got float" in refused(te.DefinitionError, te.build, [1.0], inputs)
+    for outputs, given, message in (
+        (None, inputs, "te.build: expected a te tensor or a list of them, got None"),
+        ([1.0], inputs, "te.build: expected a te tensor or a list of them, got a float in it"),
+        ([], inputs, "te.build: expected at least one tensor to compute, got none"),
+        (c, inputs[0], "te.build: expected a list of te tensors as inputs, got the tensor A"),
+        (c, [*inputs, inputs[0]], "te.build: expected every input once, got A twice"),
+    ):
+        assert message in refused(te.DefinitionError, te.build, outputs, given)
     refused(te.DefinitionError, te.build, c, inputs[:1])
 
 

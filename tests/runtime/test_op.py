@@ -226,6 +226,8 @@ def test_calls_that_do_not_fit():
     text = refused(te.ArgumentError, scale, x, power=x)
     assert "static argument power: expected a hashable value, got a ndarray" in text and "make the parameter positional" in text
     assert "expected the static argument n, got none" in refused(te.ArgumentError, te.op(lambda x, *, n: x), x)
+    text = refused(te.ArgumentError, scale, [1.0, 2.0])
+    assert "scale: argument x: expected an array, got Python numbers in a list or tuple" in text and "hint: np.asarray(x)" in text
     assert "scale: argument x: expected an array or a te tensor, got a str" in refused(te.ArgumentError, scale, "x")
     text = refused(te.ArgumentError, scale, np.ones(2, complex))
     assert "scale: argument x: expected a dtype of the language, got dtype('complex128')" in text
@@ -237,6 +239,7 @@ def test_specs_that_do_not_fit():
     assert "scale: argument x: expected a placeholder, an array or (shape, dtype), got a str" in text
     text = refused(te.ArgumentError, scale.compile, ((3,), "f32"), dynamic={"y": (0,)})
     assert "scale: dynamic: expected one of x, got y" in text
+    assert "scale: argument x: expected a dtype of the language, got 'c8'" in refused(te.ArgumentError, scale.trace, ((3,), "c8"))
     assert "scale: dynamic: expected axes of x below 1, got 1" in refused(te.ArgumentError, scale.compile, ((3,), "f32"), dynamic={"x": 1})
     text = refused(te.TargetError, scale.compile, ((3,), "f32"), target="cuda")
     assert "the CUDA backend is not part of this build" in text
@@ -254,6 +257,11 @@ def test_specs_that_do_not_fit():
 def test_functions_that_are_no_ops(function, message):
     text = refused(te.DefinitionError, te.op, function)
     assert message in text and "test_op.py" in text
+
+
+def test_values_that_are_no_functions():
+    assert "te.op: expected a function, got an int" in refused(te.DefinitionError, te.op, 3)
+    assert "te.op: expected a function of tensors, got int" in refused(te.DefinitionError, te.op, int)
 
 
 @pytest.mark.parametrize(

@@ -224,6 +224,16 @@ def test_a_rule_for_several_outputs_and_integer_inputs():
     np.testing.assert_allclose(te.vjp(second)(x, ids, heads[1])[0], 7 * heads[1])
 
 
+def test_a_rule_may_give_none_for_zero():
+    product = te.op(gradient=lambda o, i, h: [te.compute((3,), lambda k: h[k] * i[1][k]), None])(
+        lambda x, y: te.compute((3,), lambda k: x[k] * y[k])
+    )
+    x, y, head = normal(3), normal(3), normal(3)
+    dx, dy = te.vjp(product)(x, y, head)
+    np.testing.assert_allclose(dx, head * y)
+    assert not dy.any()
+
+
 def test_a_rule_of_an_op_that_returns_its_argument():
     @te.op(gradient=lambda output, inputs, head: [te.compute(head.shape, lambda i: -head[i])])
     def reverse_gradient(x):
@@ -246,7 +256,6 @@ def refused(error, function, *arguments, **keywords):
     [
         (lambda o, i, h: [], "gradient rule: expected a list of 1 gradients, one per input, got 0"),
         (lambda o, i, h: h, "gradient rule: expected a list of 1 gradients, one per input, got a Tensor"),
-        (lambda o, i, h: [None], "gradient rule: expected a te tensor as gradient of x, got None"),
         (lambda o, i, h: [3.0], "gradient rule: expected a te tensor as gradient of x, got a float"),
         (lambda o, i, h: [te.compute((2,), lambda i: h[i])], "gradient rule: expected float64[3] as gradient of x, got float64[2]"),
     ],
@@ -271,9 +280,12 @@ def test_transforms_that_do_not_fit():
     assert "expected a floating input to differentiate by, got none" in refused(te.DifferentiationError, integer, np.arange(3))
     text = refused(te.DifferentiationError, te.vjp(polar), x, x, x)
     assert "vjp(polar): expected 2 heads, one per floating output, got 1" in text
-    assert "jvp(matmul): expected one tangent per floating input, got 3 arguments" in refused(
+    assert "jvp(matmul): expected 2 inputs and one tangent per floating input, got 3 arguments" in refused(
         te.DifferentiationError, te.jvp(matmul), normal(2, 2), normal(2, 2), normal(2, 2)
     )
+    text = refused(te.DifferentiationError, te.jvp(te.jvp(total_power)), x, x, x)
+    assert "expected its inputs and one tangent per floating input, got 3 arguments" in text
+    assert "wrt: expected one of x, or a position, got 1.5" in refused(te.DifferentiationError, te.grad(total_power, wrt=1.5), x)
     assert "vjp: expected a te.op, got a tensor" in refused(te.DifferentiationError, te.vjp, te.placeholder((3,)))
     assert "grad: expected a te.op, got int" in refused(te.DifferentiationError, te.grad, 3)
     assert "argument power: expected a hashable value" in refused(te.ArgumentError, te.grad(total_power), x, power=[2])
