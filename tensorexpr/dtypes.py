@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tensorexpr.errors import DefinitionError
+from tensorexpr.errors import DefinitionError, user_location
 
 _BFLOAT16_NAME = "bfloat16"
 
@@ -132,14 +132,17 @@ def dtype(value: object) -> DType:
         return value
     if isinstance(value, str) and value in _BY_NAME:
         return _BY_NAME[value]
-    try:
-        name = np.dtype(value).name  # type: ignore[call-overload]
-    except TypeError:
-        name = getattr(value, "__name__", None) or str(value)
+    name: str | None = None
+    if isinstance(value, str | type | np.dtype):
+        try:
+            name = np.dtype(value).name
+        except TypeError:
+            name = getattr(value, "__name__", None)
     if name in _BY_NAME:
         return _BY_NAME[name]
     raise DefinitionError(
         f"expected a dtype of the language, got {value!r}",
+        location=user_location(),
         hint="use one of " + ", ".join(d.name for d in DTYPES),
     )
 

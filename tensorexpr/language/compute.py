@@ -40,6 +40,10 @@ def compute(shape: Any, body: Callable[..., Any], name: str | Sequence[str] | No
                 ) from None
             raise
     if isinstance(result, tuple | list):
+        if not result:
+            raise DefinitionError(
+                "te.compute: expected the body to return a scalar or a tuple of them, got an empty tuple", location=location
+            )
         names = names_for(name, len(result), "te.compute")
         return tuple(define(extents, indices, value, n, location) for value, n in zip(result, names, strict=True))
     return define(extents, indices, result, names_for(name, None, "te.compute")[0], location)

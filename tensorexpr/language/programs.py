@@ -102,6 +102,12 @@ def evaluate(outputs: Any, arrays: Mapping[Tensor, Any] | None = None, sizes: Ma
     """
     several = isinstance(outputs, list | tuple)
     wanted = list(outputs) if several else [outputs]
+    if arrays is not None and not isinstance(arrays, Mapping):
+        raise ArgumentError(
+            f"te.evaluate: expected a dict from tensors to arrays, got {arrays!r}",
+            location=user_location(),
+            hint="te.evaluate(C, {A: a, B: b})",
+        )
     given = dict(arrays or {})
     for tensor in given:
         if not isinstance(tensor, Tensor):
@@ -118,13 +124,38 @@ def evaluate(outputs: Any, arrays: Mapping[Tensor, Any] | None = None, sizes: Ma
             )
     program = program_of(wanted, list(given))
     values = {item.name: _array(value, tensor) for item, (tensor, value) in zip(program.inputs, given.items(), strict=True)}
-    results = evaluate_program(program, values, sizes)
+    results = evaluate_program(program, values, _sizes(sizes))
     found = tuple(results[name] for name in program.outputs)
     return found if several else found[0]
 
 
 def _array(value: Any, tensor: Tensor) -> np.ndarray:
-    return value if isinstance(value, np.ndarray) else np.asarray(value, tensor.dtype.numpy)
+    if isinstance(value, np.ndarray):
+        return value
+    if isinstance(value, bool | int | float | np.generic | list | tuple):
+        try:
+            return np.asarray(value, tensor.dtype.numpy)
+        except (TypeError, ValueError, OverflowError):
+            pass
+    raise ArgumentError(
+        f"{tensor.name}: expected an array of {tensor.dtype.name}, got {value!r}", term=tensor, location=user_location()
+    )
+
+
+def _sizes(sizes: Any) -> dict[str, int]:
+    """The sizes given by the user. Raises `ArgumentError` where they are not names with counts."""
+    if sizes is None:
+        return {}
+    if not isinstance(sizes, Mapping):
+        raise ArgumentError(f"te.evaluate: expected sizes by name, got {sizes!r}", location=user_location(), hint='sizes={"n": 5}')
+    for name, value in sizes.items():
+        if not isinstance(name, str) or not isinstance(value, int | np.integer) or isinstance(value, bool) or not 0 <= value < 2**63:
+            raise ArgumentError(
+                f"te.evaluate: expected an integer of at least 0 for the size {name}, got {value!r}",
+                location=user_location(),
+                hint='sizes={"n": 5}',
+            )
+    return {name: int(value) for name, value in sizes.items()}
 
 
 # ----------------------------------------------------------------------------------------------------------- graph
@@ -155,6 +186,12 @@ def _graph(outputs: Sequence[Tensor], inputs: Sequence[Tensor] | None) -> _Graph
 
 def _ordered(outputs: Sequence[Tensor], inputs: Iterable[Tensor]) -> list[Tensor]:
     """The outputs and all they read down to the inputs, each after what it reads."""
+    for what, tensors in (("outputs", outputs), ("inputs", inputs)):
+        if isinstance(tensors, str) or not isinstance(tensors, Sequence | Mapping):
+            raise DefinitionError(f"expected a list of tensors as {what}, got {tensors!r}", location=user_location())
+    for given in inputs:
+        if not isinstance(given, Tensor):
+            raise DefinitionError(f"expected tensors as inputs, got {given!r}", location=user_location())
     stop = set(inputs)
     done: dict[Tensor, None] = {}
     for output in outputs:

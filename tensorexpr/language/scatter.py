@@ -43,7 +43,7 @@ def scatter(
     """
     location = user_location()
     types = as_shape(shape, _WHAT)
-    if combine not in COMBINE:
+    if not isinstance(combine, str) or combine not in COMBINE:
         raise DefinitionError(f"{_WHAT}: expected combine to be one of {', '.join(COMBINE)}, got {combine!r}", location=location)
     names = names_for(name, None, _WHAT)
     loops = loops_over(_WHAT, body, extents)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import keyword
+import unicodedata
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,9 @@ _serial = itertools.count()
 
 
 def identifier(name: object, what: str) -> str:
-    """The name, if it can stand in the text of a program. Raises `DefinitionError` if not."""
+    """The name as Python reads it, if it can stand in the text of a program. Raises `DefinitionError` if not."""
+    if isinstance(name, str):
+        name = unicodedata.normalize("NFKC", name)
     if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name) or name in RESERVED:
         raise DefinitionError(
             f"{what}: expected a name that is a Python identifier, got {name!r}",

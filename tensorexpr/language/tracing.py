@@ -99,6 +99,12 @@ def binding(axes: tuple[Axis, ...]) -> Iterator[None]:
     token = _axes.set((*_axes.get(), *axes))
     try:
         yield
+    except RecursionError:
+        raise DefinitionError(
+            "expected a body that comes to an end, got one that calls itself without a base",
+            location=user_location(),
+            hint="an index has no value while the body runs; a recurrence is te.scan(lambda t, state: ..., init, length)",
+        ) from None
     finally:
         _axes.reset(token)
 
