@@ -13,11 +13,10 @@ from tensorexpr.text import print_type
 def checked_tensors(given: Any, what: str) -> tuple[Tensor, ...]:
     """The tensor or tensors given as `what`. Raises `DifferentiationError` unless they are floating tensors."""
     tensors = (given,) if isinstance(given, Tensor) else tuple(given) if isinstance(given, list | tuple) else (given,)
-    strange = next((tensor for tensor in tensors if not isinstance(tensor, Tensor)), None)
-    if strange is not None or not tensors:
-        strange = "nothing" if not tensors else repr(strange)
+    strange = [tensor for tensor in tensors if not isinstance(tensor, Tensor)]
+    if strange or not tensors:
         raise DifferentiationError(
-            f"expected {what} to be a tensor or a list of tensors, got {strange}",
+            f"expected {what} to be a tensor or a list of tensors, got {repr(strange[0]) if strange else 'nothing'}",
             location=user_location(),
             hint="te.gradient works on tensors, te.vjp and te.grad on ops",
         )
@@ -76,7 +75,7 @@ def checked_heads(outputs: Sequence[Tensor], single: bool, given: Any) -> tuple[
 
 def checked_tangents(wrt: Sequence[Tensor], given: Any) -> tuple[Tensor, ...]:
     """One tangent of the shape and dtype of each tensor of `wrt`."""
-    tangents = [given] if isinstance(given, Tensor) else list(given)
+    tangents = list(given) if isinstance(given, list | tuple) else [given]
     if len(tangents) != len(wrt):
         raise DifferentiationError(f"expected one tangent per tensor of wrt, got {len(tangents)} for {len(wrt)}", location=user_location())
     for tensor, tangent in zip(wrt, tangents, strict=True):

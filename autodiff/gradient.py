@@ -48,11 +48,11 @@ def gradient(
     outputs = checked_tensors(output, "output")
     inputs = checked_tensors(wrt, "wrt")
     heads = checked_heads(outputs, isinstance(output, Tensor), head)
-    if lowering is not None and lowering not in LOWERINGS:
+    if lowering is not None and (not isinstance(lowering, str) or lowering not in LOWERINGS):
         raise DifferentiationError(
             f"te.gradient: expected lowering= to be None, 'segments' or 'atomics', got {lowering!r}", location=user_location()
         )
-    units = units_of([*outputs, *inputs], override or {})
+    units = units_of([*outputs, *inputs], {} if override is None else override)
     return Gradient(outputs, inputs, heads, units, lowering)
 
 

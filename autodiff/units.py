@@ -36,9 +36,12 @@ class Unit:
 
 def units_of(roots: Sequence[Tensor], override: Mapping[Tensor, Any]) -> dict[Tensor, Unit]:
     """The tensors of the graph that have a rule, by `override` or of their own, each after those it is made of."""
+    if not isinstance(override, Mapping):
+        raise DifferentiationError(
+            f"expected override= to map tensors to rules, got {override!r}", location=user_location(), hint="override={C: rule}"
+        )
     for tensor, given in override.items():
-        rule = given[1] if isinstance(given, tuple) and len(given) == 2 else given
-        if not isinstance(tensor, Tensor) or not callable(rule):
+        if not isinstance(tensor, Tensor) or not _is_rule(given):
             raise DifferentiationError(
                 f"expected override= to map tensors to rules, got {tensor!r}: {given!r}",
                 location=user_location(),
@@ -74,6 +77,14 @@ def units_of(roots: Sequence[Tensor], override: Mapping[Tensor, Any]) -> dict[Te
                 location=tensor.location or user_location(),
             )
     return found
+
+
+def _is_rule(given: Any) -> bool:
+    if not isinstance(given, tuple):
+        return callable(given)
+    if len(given) != 2 or not isinstance(given[0], Sequence):
+        return False
+    return callable(given[1]) and all(isinstance(tensor, Tensor) for tensor in given[0])
 
 
 def _unit(tensor: Tensor, override: Mapping[Tensor, Any]) -> Unit | None:
