@@ -77,14 +77,13 @@ def summands(form: Affine, context: Context) -> tuple[list[Term], int]:
         if inner is None:
             continue
         terms.append((count, apply("mod", inner, const(modulus)), _key(dividend, context, f"%{modulus}")))
-    for atom, factor in factors.items():
+    for own, factor in factors.items():
         if not factor:
             continue
-        key = _atom_key(atom, context)
-        whole: str | FloorDiv = atom
-        if isinstance(atom, FloorDiv) and constant:
-            whole, constant = _with_constant(atom, factor, constant)
-        terms.append((factor, _atom(whole, context), key))
+        key = _atom_key(own, context)
+        if isinstance(own, FloorDiv) and constant:
+            own, constant = _with_constant(own, factor, constant)
+        terms.append((factor, _atom(own, context), key))
     return terms, constant
 
 
