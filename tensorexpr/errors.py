@@ -17,6 +17,9 @@ _OWN_FOLDERS = tuple(str(_PACKAGE_ROOT / folder) + "/" for folder in ("tensorexp
 _GENERATED = ("<string>", "<frozen ")
 """Code without a source; what is typed at a prompt or in a notebook has one (`<stdin>`, `<ipython-input-3>`)."""
 
+_BETWEEN = ("numpy", "contextlib", "functools")
+"""Modules that may stand between the user's line and this package: `np.sum(A)`, a context manager."""
+
 
 @dataclass(frozen=True, slots=True)
 class Location:
@@ -34,7 +37,8 @@ def user_location() -> Location | None:
     frame = sys._getframe(1)
     while frame is not None:
         file = frame.f_code.co_filename
-        if not file.startswith(_OWN_FOLDERS) and not file.startswith(_GENERATED):
+        module = frame.f_globals.get("__name__", "").partition(".")[0]
+        if not file.startswith(_OWN_FOLDERS) and not file.startswith(_GENERATED) and module not in _BETWEEN:
             return Location(file, frame.f_lineno)
         frame = frame.f_back
     return None

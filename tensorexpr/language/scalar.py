@@ -337,7 +337,12 @@ def default_dtype(value: Weak) -> DType:
 def literal(value: Weak, dtype: DType) -> Scalar:
     """The number in `dtype`, cast as `te.cast` does."""
     if dtype.is_float:
-        return Scalar(Const(float(value), dtype))
+        try:
+            return Scalar(Const(float(value), dtype))
+        except OverflowError:
+            raise DefinitionError(
+                f"expected a number that fits float64, got an integer of {int(value).bit_length()} bits", location=user_location()
+            ) from None
     if isinstance(value, float):
         return Scalar(Const(cast_value(np.float64(value), dtype), dtype))
     if dtype.is_bool:
