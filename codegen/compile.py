@@ -91,10 +91,10 @@ def _order(program: Program, inputs: Sequence[Tensor]) -> tuple[int, ...]:
 def schedule(outputs: Tensor | Sequence[Tensor], target: str = "cpu", inputs: Sequence[Tensor] | None = None) -> Schedule:
     """The plain schedule of tensors: every definition by itself, loops in the order in which it is written.
 
-    `print(s)` is the loop nest. Raises as `build` does.
+    `print(s)` is the loop nest. Nothing is inlined, so every tensor that was named has a stage. Raises as `build` does.
     """
     check_target(target)
-    return plain_schedule(simplify(_program(outputs, inputs, "te.schedule")), host_target())
+    return plain_schedule(simplify(_program(outputs, inputs, "te.schedule"), inline=False), host_target())
 
 
 def autoschedule(outputs: Tensor | Sequence[Tensor], target: str = "cpu", inputs: Sequence[Tensor] | None = None) -> Schedule:
