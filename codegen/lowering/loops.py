@@ -71,13 +71,13 @@ class Loops(Reductions):
             return self.guarded(conjunction(first), scope, lambda inner: self.nest(loops, inner, rest))
         if not loops:
             return (*self.made_checks(task.checks, scope), *task.finish(scope))
+        chosen = self.chosen(loops, scope, task)
+        if chosen is not None:
+            return chosen
         early = tuple(c for c in task.checks if self.is_decided(c, scope)) if not task.where and self.all_run(loops, scope) else ()
         if early:
             rest = replace(task, checks=tuple(c for c in task.checks if c not in early))
             return (*self.made_checks(early, scope), *self.nest(loops, scope, rest))
-        chosen = self.chosen(loops, scope, task)
-        if chosen is not None:
-            return chosen
         group = self.stage.group_of(loops[0])
         if group is not None and group.number not in scope.groups:
             return self.reduction(group, loops, scope, task)
@@ -120,7 +120,9 @@ class Loops(Reductions):
         rest = conjunction([c for c in parts if c not in ready])
         inner = taken if rest == TRUE else apply("where", rest, taken, otherwise)
         resolved = scope.resolve(conjunction(ready))
-        branches = tuple(replace(task.choose(e), inside=task.inside) for e in (inner, otherwise))
+        open_checks = {(c.access, c.axis) for c in task.checks}
+        branches = [replace(task.choose(e), inside=task.inside) for e in (inner, otherwise)]
+        branches = [replace(b, checks=tuple(c for c in b.checks if (c.access, c.axis) in open_checks)) for b in branches]
         if isinstance(resolved, Const):
             return self.nest(loops, scope, branches[0] if resolved.value else branches[1])
         checks = self.made_checks(self.checks_of(ready), scope)
@@ -156,7 +158,7 @@ class Loops(Reductions):
         return tuple(made)
 
     def is_decided(self, check: Pending, scope: Scope) -> bool:
-        return scope.is_ready(check.access) and all(scope.is_ready(g) for g in check.guards)
+        return scope.is_ready(check.access.indices[check.axis]) and all(scope.is_ready(g) for g in check.guards)
 
     def all_run(self, loops: tuple[str, ...], scope: Scope) -> bool:
         """Whether each of the loops certainly has an iteration."""

@@ -130,8 +130,6 @@ def check_placement(state: State, name: str) -> State:
                 f"expected a loop outside of the reduction over {group.indices[0]}, got {place.loop}",
                 "reorder, or choose a loop further out",
             )
-    if any(kind == "parallel" for _, kind in stage.kinds):
-        raise refuse(f"expected serial loops of {name}, got a parallel one")
     inside = [place.stage, *(s.name for s in state.placed_in(place.stage))]
     facts = program_facts(state.program)
     readers = facts.readers.get(name, ())

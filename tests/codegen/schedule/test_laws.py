@@ -12,7 +12,20 @@ from tensorexpr.interpret import evaluate_program
 from tests.codegen.programs import WIDE, outputs
 from tests.generators import random_inputs, random_program, random_sizes
 
-WORDS = ("split", "split", "reorder", "reorder", "fuse", "parallel", "vectorize", "vectorize", "unroll", "inline", "compute_at", "compute_at")
+WORDS = (
+    "split",
+    "split",
+    "reorder",
+    "reorder",
+    "fuse",
+    "parallel",
+    "vectorize",
+    "vectorize",
+    "unroll",
+    "inline",
+    "compute_at",
+    "compute_at",
+)
 
 
 def shuffled(s: Schedule, rng: random.Random, steps: int = 10) -> Schedule:

@@ -1,0 +1,259 @@
+"""Every construct of the language as loops: what runs, how often, and what is never touched."""
+
+import numpy as np
+import pytest
+
+from tensorexpr.codegen.lowering import lower
+from tensorexpr.codegen.nest import Check, For, If, Store
+from tensorexpr.codegen.nest_interpret import run_nest
+from tensorexpr.codegen.schedule import autoschedule, schedule
+from tensorexpr.errors import OutOfBoundsError
+from tensorexpr.integers import Domain
+from tensorexpr.ir import Define, Reduce
+from tensorexpr.parse import parse_program
+from tensorexpr.regions import domain_of
+from tensorexpr.traversal import walk
+from tests.codegen.programs import WIDE, assert_means, loops, plain, statements, visits
+from tests.generators import random_inputs
+
+
+def both(text: str, seed: int = 0, exact: bool = True, **sizes: int) -> str:
+    """Checks plain and default schedule against the interpreter; gives the plain listing."""
+    assert_means(autoschedule(parse_program(text), WIDE), seed, exact=exact, **sizes)
+    return str(assert_means(plain(text), seed, exact=exact, **sizes))
+
+
+def test_a_reduction_runs_at_the_outermost_loop_where_its_indices_are_bound():
+    nest = plain(
+        "A: f32[3, 4] = input()\nY[i, j]: f32[3, 4] = A[i, j] - sum(A[i, k] for k in range(4)) - sum(A[l, 0] for l in range(3))\nreturn Y"
+    )
+    assert [x for x, _ in loops(lower(nest))] == ["l", "i", "k", "j"]
+
+
+def test_equal_reductions_are_computed_once():
+    text = "A: f32[3, 4] = input()\nY[i]: f32[3] = sum(A[i, k] for k in range(4)) * sum(A[i, q] for q in range(4))\nreturn Y"
+    assert both(text).count("for") == 2
+
+
+def test_reductions_over_the_same_points_share_a_loop():
+    text = "A: f32[3, 4] = input()\nY[i]: f32[3] = max(A[i, k] for k in range(4)) + f32(argmax(A[i, k] for k in range(4)))\nreturn Y"
+    assert both(text).count("for") == 2
+    text = """
+X: f32[6, 9] = input()
+V[i]: f32[6] = (
+    reduce(lambda a, m, b, n: (a + b, m + n), (f32(0.0), f32(0.0)), ((X[i, k], X[i, k] * X[i, k]) for k in range(9)))[0]
+    * reduce(lambda a, m, b, n: (a + b, m + n), (f32(0.0), f32(0.0)), ((X[i, k], X[i, k] * X[i, k]) for k in range(9)))[1]
+)
+return V
+"""
+    assert both(text).count("for") == 2
+
+
+def test_a_reduction_inside_another_leaves_loops_it_does_not_depend_on():
+    text = "A: f32[3, 4] = input()\nY[i]: f32[3] = sum(exp(A[i, k] - max(A[i, l] for l in range(4))) for k in range(4))\nreturn Y"
+    assert [x for x, _ in loops(lower(plain(text)))] == ["i", "l", "k"]
+    both(text, exact=False)
+
+
+def test_a_branch_that_is_not_taken_is_not_evaluated():
+    text = (
+        "A: f32[5] = input()\n"
+        "n: i64 = input()\n"
+        "Y[i]: f32[5] = where(i < n[()], sum(A[i - 1 + k] for k in range(i, 2) if i >= 1), 0.0)\n"
+        "return Y"
+    )
+    for n in range(4):
+        data = {"A": np.arange(5, dtype=np.float32), "n": np.array(n)}
+        assert_means(plain(text), inputs=data)
+        assert_means(autoschedule(parse_program(text), WIDE), inputs=data)
+
+
+def test_a_condition_on_the_outer_index_stands_outside_of_the_inner_loop():
+    listing = both("A: f32[4, 6] = input()\nY[i, j]: f32[4, 6] = where(i >= 1, A[i - 1, j], 0.0)\nreturn Y")
+    assert listing.index("if i >= 1") < listing.index("for j")
+
+
+def test_affine_guards_of_a_reduction_become_bounds():
+    listing = both("A: f32[9, 9] = input()\nY[i]: f32[9] = sum(A[i, k] for k in range(9) if 2 * k <= i and k >= i - 3)\nreturn Y")
+    assert "range(maximum(0, i - 3), minimum(9, i // 2 + 1))" in listing and "if" not in listing
+
+
+GRADIENT = """
+h: f32[2, 5] = input()
+w: f32[3] = input()
+G[b, q]: f32[2, 11] = sum(h[b, z] * w[q - 2 * z] for z in range(maximum(0, -((2 - q) // 2)), minimum(5, q // 2 + 1)))
+return G
+"""
+
+
+@pytest.mark.parametrize("text", [
+    GRADIENT,
+    "A: f32[7, 7] = input()\nY[i]: f32[7] = sum(A[i, k] * A[k, l] for k in range(i + 1) for l in range(k, 7) if k + l <= 9)\nreturn Y",
+    "A: f32[8] = input()\nY[i]: f32[8] = sum(A[k] for k in range(8) if 3 * k == i)\nreturn Y",
+])  # fmt: skip
+def test_plain_loops_visit_exactly_the_points_of_the_domain(text):
+    program = parse_program(text)
+    (definition,) = program.definitions
+    assert isinstance(definition, Define)
+    (reduction,) = (n for n in walk(definition.value) if isinstance(n, Reduce))
+    guards = () if reduction.where is None else (reduction.where,)
+    domain: Domain = domain_of((*definition.axes, *reduction.axes), guards).domain
+    nest = lower(schedule(program, WIDE))
+    found = visits(nest, random_inputs(program, 0))
+    assert found[reduction.axes[-1].index] == domain.count()
+
+
+def test_sixteen_bit_sums_are_carried_in_single_precision():
+    for dtype in ("f16", "bf16"):
+        listing = both(f"A: {dtype}[300] = input()\nS: {dtype} = sum(A[k] * {dtype}(0.5) for k in range(300))\nreturn S")
+        assert "S_sum: local(f32[()])" in listing
+
+
+@pytest.mark.parametrize("word", ["max", "min", "argmax", "argmin"])
+def test_nan_propagates_through_extrema(word):
+    kind = "i64" if word.startswith("arg") else "f32"
+    text = f"A: f32[4, 37] = input()\nY[i]: {kind}[4] = {word}(A[i, k] for k in range(37))\nreturn Y"
+    data = np.random.default_rng(0).integers(-3, 3, (4, 37)).astype(np.float32)
+    data[1, 5] = data[1, 20] = np.nan
+    data[2] = np.inf
+    data[3] = -np.inf
+    for s in (plain(text), autoschedule(parse_program(text), WIDE)):
+        assert_means(s, inputs={"A": data})
+
+
+def test_the_winner_of_a_triangle_is_numbered_by_its_points():
+    both("A: f32[5, 5] = input()\nY[i]: i64[5] = argmax(A[k, l] for k in range(i + 1) for l in range(k, 5) if (k + l) % 2 == 0)\nreturn Y")
+
+
+def test_a_winner_over_nothing_is_zero():
+    both("A: f32[5] = input()\nY[i]: i64[5] = argmax(A[k] for k in range(i))\nreturn Y")
+
+
+def test_reductions_over_nothing_give_their_identity():
+    text = "A: f32[4, 4] = input()\nY[i]: f32[4] = {}(A[i, k] for k in range(i))\nreturn Y"
+    for word in ("sum", "prod", "max", "min"):
+        both(text.format(word))
+
+
+def test_data_dependent_bounds():
+    text = "A: f32[6] = input()\nn: i64[3] = input()\nY[i]: f32[3] = sum(A[k] for k in range(minimum(maximum(n[i], 0), 6)))\nreturn Y"
+    data = {"A": np.arange(6, dtype=np.float32), "n": np.array([0, 4, 9])}
+    assert_means(plain(text), inputs=data)
+    assert_means(autoschedule(parse_program(text), WIDE), inputs=data)
+
+
+def test_scatter_starts_from_the_identity_and_adds_in_order():
+    text = """
+V: f32[8, 4] = input()
+pick3_i: i64[8] = input()
+Y: f32[3, 4] = scatter({(pick3_i[t], d): V[t, d] for t in range(8) for d in range(4) if t != 2}, combine="max")
+return Y
+"""
+    assert "Y[x0, x1] = float('-inf')" in both(text)
+
+
+def test_a_sixteen_bit_scatter_is_carried_in_single_precision():
+    text = "V: f16[8] = input()\npick3_i: i64[8] = input()\nY: f16[3] = scatter({pick3_i[t]: V[t] for t in range(8)})\nreturn Y"
+    assert "Y_wide: workspace(f32[3])" in both(text)
+
+
+def test_loops_of_a_scatter_run_in_parallel_where_their_elements_differ():
+    text = (
+        "V: f32[64, 400] = input()\n"
+        "pick3_i: i64[400] = input()\n"
+        "Y: f32[64, 3] = scatter({(t, pick3_i[d]): V[t, d] for t in range(64) for d in range(400)})\n"
+        "return Y"
+    )
+    assert ("t", "parallel") in loops(lower(autoschedule(parse_program(text), WIDE)))
+
+
+def test_a_scan_reads_its_start_and_then_the_entry_before():
+    text = """
+X: f32[5, 4] = input()
+h0: f32[4] = input()
+for t in range(5):
+    h: f32[4] = state(h0)
+    g[i]: f32[4] = h[i] * 2.0 + X[t, i] - sum(h[k] for k in range(4))
+    H[t] = h = g
+return H
+"""
+    listing = both(text)
+    assert "h0[i]" in listing and "H[t - 1, i]" in listing and "for t in range(1, 5)" in listing
+
+
+def test_states_may_be_swapped_and_lengths_may_be_sizes():
+    text = """
+sizes(n)
+a0: f32[2] = input()
+b0: f32[2] = input()
+X: f32[n] = input()
+for t in range(n):
+    a: f32[2] = state(a0)
+    b: f32[2] = state(b0)
+    c[i]: f32[2] = a[i] + b[i] + X[t]
+    P[t] = a = b
+    Q[t] = b = c
+return P, Q
+"""
+    for n in (0, 1, 4):
+        both(text, n=n)
+
+
+@pytest.mark.parametrize("n", [0, 1, 6])
+def test_symbolic_and_zero_extents(n):
+    both(
+        "sizes(n)\nA: f32[n, 3] = input()\nY[i]: f32[n] = sum(A[i, k] for k in range(3))\n"
+        "Z: f32 = sum(A[i, 0] for i in range(n))\nreturn Y, Z",
+        n=n,
+    )
+    both("sizes(n)\nA: f32[n] = input()\nY[i, j]: f32[2, n] = A[n - 1] * 2.0 + A[j]\nreturn Y", n=n)
+
+
+def test_outputs_that_are_inputs_constants_or_given_twice_are_copied():
+    program = parse_program("A: f32[3] = input()\nW: f32[2] = constant([1.0, 2.0])\nY[i]: f32[3] = A[i] * 2.0\nreturn Y, A, W, Y")
+    nest = lower(schedule(program, WIDE))
+    assert nest.writes == ("Y", "A_out", "W_out", "Y_out")
+    found = run_nest(nest, {"A": np.arange(3, dtype=np.float32)})
+    np.testing.assert_array_equal(found["W_out"], [1, 2])
+    np.testing.assert_array_equal(found["Y_out"], [0, 2, 4])
+
+
+def test_definitions_that_no_output_needs_make_no_code():
+    nest = lower(plain("A: f32[3] = input()\nD[i]: f32[3] = A[i] * 2.0\nY[i]: f32[3] = A[i] * 3.0\nreturn Y"))
+    assert len(nest.kernels) == 1 and not nest.workspace
+
+
+def test_data_dependent_accesses_are_checked_before_they_are_read():
+    text = "W: f32[5, 3] = input()\nids: i64[4] = input()\nE[t, d]: f32[4, 3] = where(t != 1, W[ids[t], d], 0.0)\nreturn E"
+    nest = lower(plain(text))
+    (check,) = (s for s in statements(nest.kernels) if isinstance(s, Check))
+    assert (nest.checks[check.check].access, nest.checks[check.check].axis) == ("W[ids[t], d]", 0)
+    order = [type(s) for s in statements(nest.kernels)]
+    assert order.index(If) < order.index(Check) < order.index(Store)
+    data = {"W": np.zeros((5, 3), np.float32), "ids": np.array([0, 99, 4, 2])}
+    assert_means(plain(text), inputs=data)  # 99 is on the branch not taken
+    data["ids"][2] = 5
+    with pytest.raises(OutOfBoundsError, match="expected an index of axis 0 of W in 0 <= index < 5, got 5"):
+        run_nest(nest, data)
+
+
+def test_guarded_data_dependent_accesses_need_no_check():
+    text = "W: f32[5] = input()\nids: i64[4] = input()\nE[t]: f32[4] = where(ids[t] >= 0 and ids[t] < 5, W[ids[t]], 0.0)\nreturn E"
+    assert not lower(plain(text)).checks
+
+
+def test_a_check_does_not_run_for_loops_that_do_not():
+    text = "sizes(n)\nW: f32[5, n] = input()\nids: i64[4] = input()\nE[t, d]: f32[4, n] = W[ids[t], d]\nreturn E"
+    data = {"W": np.zeros((5, 0), np.float32), "ids": np.array([0, 99, 4, 2])}
+    assert_means(plain(text), inputs=data, n=0)
+
+
+def test_parallel_loops_after_a_reduction_over_everything_are_a_kernel_of_their_own():
+    s = autoschedule(
+        parse_program(
+            "X: f32[400, 300] = input()\nY[i, j]: f32[400, 300] = X[i, j] - max(X[a, b] for a in range(400) for b in range(300))\nreturn Y"
+        ),
+        WIDE,
+    )
+    nest = lower(s)
+    assert len(nest.kernels) == 2 and any(isinstance(x, For) and x.kind == "parallel" for x in nest.kernels[1].body)

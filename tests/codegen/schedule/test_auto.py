@@ -1,0 +1,154 @@
+"""The default schedule: what it fuses, tiles, vectorises and runs in parallel, asserted on loops and counts."""
+
+import pytest
+
+from tensorexpr.codegen.lowering import lower
+from tensorexpr.codegen.nest import Alloc, For
+from tensorexpr.codegen.schedule import Schedule, autoschedule
+from tensorexpr.codegen.target import Target
+from tensorexpr.parse import parse_program
+from tests.codegen.programs import SOFTMAX, WIDE, assert_means, loops, statements
+
+CONVOLUTION = """
+x: f32[1, 2, 4, 28] = input()
+w: f32[8, 2, 3, 3] = input()
+Y[b, o, y, z]: f32[1, 8, 2, 26] = sum(x[b, i, y + r, z + s] * w[o, i, r, s] for i in range(2) for r in range(3) for s in range(3))
+return Y
+"""
+CONVOLUTION_INPUT_GRADIENT = """
+h: f32[1, 2, 3, 26] = input()
+w: f32[2, 8, 3, 3] = input()
+G[b, c, p, q]: f32[1, 8, 5, 28] = sum(
+    h[b, o, y, z] * w[o, c, p - y, q - z]
+    for o in range(2)
+    for y in range(maximum(0, p - 2), minimum(3, p + 1))
+    for z in range(maximum(0, q - 2), minimum(26, q + 1))
+)
+return G
+"""
+STRIDED_INPUT_GRADIENT = """
+h: f32[13] = input()
+w: f32[3] = input()
+G[q]: f32[28] = sum(h[z] * w[q - 2 * z] for z in range(maximum(0, -((2 - q) // 2)), minimum(13, q // 2 + 1)))
+return G
+"""
+
+
+def auto(text: str, target: Target = WIDE) -> Schedule:
+    return autoschedule(parse_program(text), target)
+
+
+def matmul(n: int, k: int, m: int, dtype: str = "f32") -> str:
+    return (
+        f"A: {dtype}[{n}, {k}] = input()\nB: {dtype}[{k}, {m}] = input()\n"
+        f"C[i, j]: {dtype}[{n}, {m}] = sum(A[i, k] * B[k, j] for k in range({k}))\nreturn C"
+    )
+
+
+def accumulators(s: Schedule) -> list[int]:
+    """Elements of the local buffers of a schedule's nest."""
+    sizes = []
+    for statement in statements(lower(s).kernels):
+        if isinstance(statement, Alloc):
+            count = 1
+            for extent in statement.buffer.shape:
+                count *= int(extent.value)
+            sizes.append(count)
+    return sizes
+
+
+def test_a_matmul_keeps_a_tile_in_registers():
+    s = auto(matmul(24, 2, 128))
+    (tile,) = accumulators(s)
+    assert 16 * 12 <= tile <= 16 * 31  # vectors of 16 lanes: many, and not more than there are registers
+    assert "unroll" in dict(loops(assert_means(s))).values()
+
+
+@pytest.mark.parametrize(("bits", "dtype", "lanes"), [(512, "f32", 16), (512, "f64", 8), (256, "f32", 8), (256, "f64", 4), (128, "f32", 4)])
+def test_lanes_follow_target_and_dtype(bits, dtype, lanes):
+    target = Target("test", bits, 32 if bits == 512 else 16, cores=2)
+    nest = lower(auto(f"X: {dtype}[64, 64] = input()\nY[i, j]: {dtype}[64, 64] = exp(X[i, j])\nreturn Y", target))
+    assert {int(s.stop.value) for s in statements(nest.kernels) if isinstance(s, For) and s.kind == "vectorize"} == {lanes}
+
+
+def test_operands_that_are_only_contiguous_in_the_reduction_get_lanes_there():
+    s = auto("A: f32[8, 64] = input()\nB: f32[6, 64] = input()\nC[i, j]: f32[8, 6] = sum(A[i, k] * B[j, k] for k in range(64))\nreturn C")
+    nest = assert_means(s)
+    assert "C_sum_lanes" in str(nest) and ("k_i", "vectorize") in loops(nest)
+
+
+def test_a_convolution_is_tiled_over_output_channels_and_pixels():
+    s = auto(CONVOLUTION)
+    assert max(accumulators(s)) >= 6 * 32
+    assert ("z_i", "vectorize") in loops(assert_means(s))
+
+
+def test_the_gradient_of_a_convolution_runs_over_windows():
+    s = auto(CONVOLUTION_INPUT_GRADIENT)
+    nest = assert_means(s)
+    window = next(x for x in statements(nest.kernels) if isinstance(x, For) and x.index == "z")
+    assert (int(window.start.value), int(window.stop.value)) == (0, 3)
+    assert "unroll" in {kind for _, kind in loops(nest)}
+
+
+def test_the_gradient_of_a_strided_convolution_has_lanes_per_residue():
+    nest = assert_means(auto(STRIDED_INPUT_GRADIENT))
+    # One loop nest per residue of q modulo 2; the window of the odd one has a single point and is no loop.
+    assert [(s.index, int(s.stop.value)) for s in statements(nest.kernels) if isinstance(s, For) and s.index == "z"] == [("z", 2)]
+    assert "G[q_o_i * 2 + 1]" in str(nest) or "G[q_o * 2 + 1]" in str(nest)
+
+
+def test_a_softmax_is_one_kernel_with_its_row_near():
+    nest = assert_means(auto(SOFTMAX), exact=False)
+    assert len(nest.kernels) == 1 and not nest.workspace
+
+
+def test_results_of_a_contraction_get_what_is_done_with_them_in_the_same_loops():
+    s = auto(matmul(8, 8, 64).replace("return C", "b: f32[64] = input()\nY[i, j]: f32[8, 64] = maximum(C[i, j] + b[j], 0.0)\nreturn Y"))
+    nest = assert_means(s)
+    assert len(nest.kernels) == 1 and not nest.workspace
+
+
+def test_elementwise_producers_are_never_stored():
+    nest = assert_means(auto("X: f32[64] = input()\nA[i]: f32[64] = X[i] * 2.0\nY[i]: f32[64] = A[i] + 1.0\nreturn Y"))
+    assert len(nest.kernels) == 1 and not nest.workspace
+
+
+def test_small_work_stays_on_one_core_and_large_work_does_not():
+    assert not any(kind == "parallel" for _, kind in loops(lower(auto(matmul(8, 8, 8)))))
+    assert loops(lower(auto(matmul(256, 64, 64))))[0][1] == "parallel"
+    alone = Target("test", 512, 32, cores=1)
+    assert not any(kind == "parallel" for _, kind in loops(lower(auto(matmul(256, 64, 64), alone))))
+
+
+def test_too_few_outer_iterations_are_fused_with_those_inside():
+    s = auto("X: f32[3, 64, 256] = input()\nY[a, b, c]: f32[3, 64, 256] = exp(X[a, b, c])\nreturn Y")
+    assert loops(lower(s))[0] == ("a_b", "parallel")
+
+
+def test_lanes_avoid_indices_that_are_checked():
+    s = auto("W: f32[50, 32] = input()\nids: i64[16] = input()\nE[t, d]: f32[16, 32] = W[ids[t], d]\nreturn E")
+    text = str(lower(s))
+    assert text.index("check(ids[t]") < text.index("vectorize")
+
+
+def test_sizes_that_are_bound_late_run_every_extent():
+    text = (
+        "sizes(n)\n"
+        "X: f32[n, n] = input()\n"
+        "Y[i]: f32[n] = sum(X[i, k] * X[k, i] for k in range(n))\n"
+        "Z[i, j]: f32[n, n] = X[j, i] * 2.0\n"
+        "return Y, Z"
+    )
+    for n in (0, 1, 5, 17):
+        assert_means(auto(text), n=n)
+
+
+def test_the_same_program_has_the_same_schedule():
+    assert auto(CONVOLUTION) == auto(CONVOLUTION) and auto(CONVOLUTION).as_python() == auto(CONVOLUTION).as_python()
+
+
+def test_a_long_chain_of_definitions_takes_linear_depth():
+    lines = ["T0: f32[8] = input()", *(f"T{k + 1}[i]: f32[8] = sum(T{k}[j] for j in range(i + 1))" for k in range(2000)), "return T2000"]
+    s = auto("\n".join(lines))
+    assert len(lower(s).kernels) == 2000

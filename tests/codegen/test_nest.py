@@ -1,0 +1,124 @@
+"""Loop nests as text, their verifier and their interpreter."""
+
+import ast
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tensorexpr import dtypes
+from tensorexpr.codegen.lowering import lower
+from tensorexpr.codegen.nest import Alloc, Buffer, Check, CheckSite, For, If, Kernel, LoopNest, Store
+from tensorexpr.codegen.nest_interpret import run_nest
+from tensorexpr.codegen.nest_text import print_expr
+from tensorexpr.codegen.nest_verify import verify_nest
+from tensorexpr.codegen.schedule import autoschedule
+from tensorexpr.errors import InternalError
+from tensorexpr.ir import TRUE, Access, Const, Index, Param, Size, apply, const
+from tests.codegen.programs import WIDE
+from tests.generators import random_program
+
+X = Buffer("X", dtypes.float32, (const(4),), "parameter")
+Y = Buffer("Y", dtypes.float32, (const(4),), "parameter")
+ONE = Const(1.0, dtypes.float32)
+i = Index("i")
+
+
+def nest(*body, **fields) -> LoopNest:
+    return LoopNest("test", (X, Y), (), (), (Kernel("Y", body),), ("Y",), **fields)
+
+
+FOUR = const(4)
+
+
+def over(*body, kind="serial", stop=FOUR) -> For:
+    return For("i", const(0), stop, body, kind)
+
+
+def test_the_text_is_python():
+    for seed in range(40):
+        ast.parse(str(lower(autoschedule(random_program(seed), WIDE))))
+
+
+def test_the_text_of_one_nest():
+    local = Buffer("acc", dtypes.float32, (), "local")
+    body = Alloc(local, (Store("acc", (), ONE), If(apply("lt", i, const(2)), (Store("Y", (i,), Access("acc", (), dtypes.float32)),), ())))
+    assert str(nest(over(body, kind="parallel"))) == (
+        "# test(X, Y)\n"
+        "X: parameter(f32[4])\n"
+        "Y: parameter(f32[4])  # written\n"
+        "\n"
+        "def kernel_0():  # Y\n"
+        "    for i in parallel(range(0, 4)):\n"
+        "        acc: local(f32[()])\n"
+        "        acc[()] = 1.0\n"
+        "        if i < 2:\n"
+        "            Y[i] = acc[()]\n"
+    )
+
+
+@pytest.mark.parametrize(("expr", "text"), [
+    (apply("mul", apply("add", i, const(1)), const(2)), "(i + 1) * 2"),
+    (apply("sub", i, apply("sub", i, const(1))), "i - (i - 1)"),
+    (apply("neg", apply("neg", i)), "--i"),
+    (apply("pow", apply("neg", i), const(2)), "(-i) ** 2"),
+    (apply("or", apply("lt", i, const(1)), apply("lt", i, Size("n"))), "(i < 1) | (i < n)"),
+    (apply("lt", apply("and", i, const(1)), const(2)), "i & 1 < 2"),
+    (Const(float("nan"), dtypes.float32), "float('nan')"),
+    (Const(2.0, dtypes.float64), "f64(2.0)"),
+    (const(3, dtypes.int8), "i8(3)"),
+])  # fmt: skip
+def test_expressions_print_with_the_parentheses_they_need(expr, text):
+    assert print_expr(expr) == text
+    ast.parse(text)
+
+
+def test_loops_of_every_kind_run_and_checks_raise():
+    for kind in ("serial", "parallel", "vectorize", "unroll"):
+        found = run_nest(nest(over(Store("Y", (i,), ONE), kind=kind)), {"X": np.zeros(4, np.float32)})
+        np.testing.assert_array_equal(found["Y"], [1, 1, 1, 1])
+
+
+def test_a_stray_access_and_a_value_never_written_show():
+    with pytest.raises(InternalError, match=r"expected an access inside X of shape \(4,\), got indices \(4,\)"):
+        run_nest(nest(over(Store("Y", (i,), Access("X", (apply("add", i, const(1)),), dtypes.float32)))), {"X": np.zeros(4, np.float32)})
+    assert np.isnan(run_nest(nest(), {"X": np.zeros(4, np.float32)})["Y"]).all()
+
+
+ACC = Buffer("acc", dtypes.float32, (), "local")
+BROKEN = [
+    (nest(over(Store("Z", (i,), ONE))), "expected a buffer that is declared here, got Z"),
+    (nest(over(Store("Y", (i, i), ONE))), "expected 1 indices of Y, got 2"),
+    (nest(over(Store("Y", (ONE,), ONE))), "expected int64 indices, got f32"),
+    (nest(over(Store("X", (i,), ONE))), "expected X to be read only"),
+    (nest(over(Store("Y", (i,), const(1)))), "expected a value of f32, got i64"),
+    (nest(over(If(apply("isnan", Access("X", (i,), dtypes.float64)), ()))), "expected an access of f32, got f64"),
+    (nest(over(Store("Y", (i,), Param("p", dtypes.float32)))),
+     "expected scalars over elements and indices, got a reduction or a parameter"),
+    (nest(Store("Y", (i,), ONE)), "expected a loop over i around"),
+    (nest(over(stop=Size("n"))), "expected n among the sizes"),
+    (nest(over(over())), "expected a new name for a loop, got i again"),
+    (nest(over(kind="wild")), "expected a kind among serial, parallel, vectorize, unroll, got 'wild'"),
+    (nest(If(TRUE, (over(kind="parallel"),))), "expected parallel loops outermost in their kernel"),
+    (nest(over(kind="vectorize", stop=Size("n")), sizes=("n",)), "expected constant bounds of a loop to vectorize"),
+    (nest(If(ONE, ())), "expected a bool condition, got f32"),
+    (nest(Check(const(0), const(1), 0)), "expected one of 0 checks, got 0"),
+    (nest(Alloc(X, ())), "expected a local buffer, got one in parameter"),
+    (nest(Alloc(ACC, (Alloc(ACC, ()),))), "expected distinct names of buffers, got acc twice"),
+    (nest(Alloc(replace(ACC, shape=(Size("n"),)), ()), sizes=("n",)), "expected a constant shape of a local buffer"),
+    (replace(nest(), parameters=(X, replace(Y, memory="disk"))),
+     "expected a memory among parameter, constant, workspace, local, got 'disk'"),
+    (replace(nest(), writes=("Q",)), "expected an output that is a parameter, got Q"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("broken", "message"), BROKEN)
+def test_the_verifier_names_the_broken_invariant(broken, message):
+    with pytest.raises(InternalError) as raised:
+        verify_nest(broken)
+    assert raised.value.message == f"loop nest test: {message}"
+
+
+def test_the_verifier_gives_a_good_nest_back():
+    good = nest(over(Check(i, const(4), 0), Store("Y", (i,), ONE)), checks=(CheckSite("X[i]", "X", 0, "Y", None),))
+    assert verify_nest(good) is good
