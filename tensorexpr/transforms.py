@@ -80,15 +80,15 @@ def _scalar(name: str, outputs: Any) -> Tensor:
     return flat[0]
 
 
-def jvp(operation: Any, *arguments: Any) -> Any:
+def jvp(output: Any, wrt: Any = None, tangents: Any = None) -> Any:
     """Forward mode: `jvp(op)` is the op `(*inputs, *tangents) -> tangent`; `jvp(output, wrt, tangents)` is its form on tensors.
 
     Of an op there is one tangent per floating input, of its shape and dtype, and the result has one per floating output
     (bare if the op's output is).
     """
-    if arguments:
-        return push_forward(operation, *arguments)
-    operation = as_op(operation, "jvp")
+    if wrt is not None or tangents is not None or isinstance(output, (Tensor, list, tuple)):
+        return push_forward(output, wrt, tangents)
+    operation = as_op(output, "jvp")
     name = f"jvp({operation.name})"
 
     def pushed(*arguments: Any, **static: Any) -> Any:
