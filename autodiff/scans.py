@@ -67,14 +67,14 @@ def fold_steps(axes: tuple[Axis, ...], place: Place, step: Expr, workspace: Work
         extents.append(shifted(stop, -low))
         lows.append(const(low))
         conditions += [apply("ge", Index(axis.index), axis.start), apply("lt", Index(axis.index), axis.stop)]
-    length = extents[0]
+    length: Expr = extents[0]
     for extent in extents[1:]:
         length = apply("mul", length, extent)
     values: dict[str, Expr] = {}
     rest = step
-    for axis, extent, low in reversed(list(zip(axes, extents, lows, strict=True))):
-        own = rest if axis is axes[0] else apply("mod", rest, extent)
-        rest = rest if axis is axes[0] else apply("floordiv", rest, extent)
+    for axis, size, low in reversed(list(zip(axes, extents, lows, strict=True))):
+        own = rest if axis is axes[0] else apply("mod", rest, size)
+        rest = rest if axis is axes[0] else apply("floordiv", rest, size)
         values[axis.index] = own if low == const(0) else apply("add", own, low)
     return length, values, [substitute(condition, values) for condition in conditions]
 

@@ -132,5 +132,6 @@ __all__ = [
     "int16", "int32", "int64", "int8", "isfinite", "isinf", "isnan", "jacobian", "jvp", "lift", "log", "log1p", "log2", "logical_and",
     "logical_not", "logical_or", "logical_xor", "max", "maximum", "min", "minimum", "names_of", "negative", "op", "parse_program",
     "placeholder", "power", "prod", "program_of", "reduce", "round", "rsqrt", "scan", "scatter", "schedule", "sigmoid", "sign", "sin",
-    "sinh", "sqrt", "square", "stop_gradient", "sum", "tan", "tanh", "trunc", "uint16", "uint32", "uint64", "uint8", "value_and_grad", "vjp", "where",
+    "sinh", "sqrt", "square", "stop_gradient", "sum", "tan", "tanh", "trunc", "uint16", "uint32", "uint64", "uint8",
+    "value_and_grad", "vjp", "where",
 ]  # fmt: skip

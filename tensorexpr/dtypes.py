@@ -97,7 +97,7 @@ class DType:
 @cache
 def _numpy_dtype(name: str) -> np.dtype:
     if name == _BFLOAT16_NAME:
-        import ml_dtypes
+        import ml_dtypes  # noqa: PLC0415
 
         return np.dtype(ml_dtypes.bfloat16)
     return np.dtype(name)

@@ -10,9 +10,12 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 
 _PACKAGE_ROOT = Path(__file__).resolve().parent.parent
-_OWN_FOLDERS = tuple(str(_PACKAGE_ROOT / folder) + "/" for folder in ("tensorexpr", "autodiff", "codegen", "graph", "interop", "kernels"))
+# In a checkout the rooms lie beside this folder; installed plainly they lie in it, and what is beside belongs to others.
+_BESIDE = () if (_PACKAGE_ROOT / "tensorexpr" / "codegen").is_dir() else ("autodiff", "codegen", "kernels")
+_OWN_FOLDERS = tuple(str(_PACKAGE_ROOT / folder) + "/" for folder in ("tensorexpr", *_BESIDE))
 
 _GENERATED = ("<string>", "<frozen ")
 """Code without a source; what is typed at a prompt or in a notebook has one (`<stdin>`, `<ipython-input-3>`)."""
@@ -34,7 +37,7 @@ class Location:
 
 def user_location() -> Location | None:
     """The innermost caller outside this package: the line the user wrote (None when everything is ours)."""
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         file = frame.f_code.co_filename
         module = frame.f_globals.get("__name__", "").partition(".")[0]

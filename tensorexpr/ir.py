@@ -30,9 +30,10 @@ class Node:
     """Base of all IR nodes: structural equality over the compared fields, hash cached at construction."""
 
     __slots__ = ("_hash",)
+    _hash: int
 
     def _key(self) -> tuple[Any, ...]:
-        return tuple([getattr(self, name) for name in _compared(type(self))])
+        return tuple([getattr(self, name) for name in _compared(type(self))])  # type: ignore[arg-type]
 
     def __hash__(self) -> int:
         try:
@@ -355,7 +356,7 @@ class Program(Node):
         return table
 
     def __str__(self) -> str:
-        from tensorexpr.text import print_program
+        from tensorexpr.text import print_program  # noqa: PLC0415
 
         return print_program(self)
 

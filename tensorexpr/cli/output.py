@@ -19,8 +19,8 @@ def print_code(text: str, stage: str) -> None:
     if not colored():
         print(text)
         return
-    from rich.console import Console
-    from rich.syntax import Syntax
+    from rich.console import Console  # noqa: PLC0415
+    from rich.syntax import Syntax  # noqa: PLC0415
 
     Console().print(Syntax(text, _LEXERS[stage], background_color="default", word_wrap=False), soft_wrap=True)
 
@@ -30,6 +30,6 @@ def print_heading(text: str) -> None:
     if not colored():
         print(f"# {text}")
         return
-    from rich.console import Console
+    from rich.console import Console  # noqa: PLC0415
 
     Console().print(f"[bold]{text}[/bold]", highlight=False)
