@@ -72,10 +72,10 @@ def fold_steps(axes: tuple[Axis, ...], place: Place, step: Expr, workspace: Work
         length = apply("mul", length, extent)
     values: dict[str, Expr] = {}
     rest = step
-    for axis, size, low in reversed(list(zip(axes, extents, lows, strict=True))):
+    for axis, size, base in reversed(list(zip(axes, extents, lows, strict=True))):
         own = rest if axis is axes[0] else apply("mod", rest, size)
         rest = rest if axis is axes[0] else apply("floordiv", rest, size)
-        values[axis.index] = own if low == const(0) else apply("add", own, low)
+        values[axis.index] = own if base == const(0) else apply("add", own, base)
     return length, values, [substitute(condition, values) for condition in conditions]
 
 
