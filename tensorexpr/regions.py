@@ -375,13 +375,13 @@ def bound_constraints(index: str, axis: Axis, opaque: Opaque | None = None) -> t
     name = Affine.of(index)
     found: list[Constraint] = []
     exact = True
-    for start in _alternatives(axis.start, "maximum"):
+    for start in alternatives(axis.start, "maximum"):
         form = affine_of(start, opaque)
         if form is None:
             exact = False
         else:
             found.append(ge(name, form))
-    for stop in _alternatives(axis.stop, "minimum"):
+    for stop in alternatives(axis.stop, "minimum"):
         form = affine_of(stop, opaque)
         if form is None:
             exact = False
@@ -390,9 +390,10 @@ def bound_constraints(index: str, axis: Axis, opaque: Opaque | None = None) -> t
     return tuple(found), exact
 
 
-def _alternatives(expr: Expr, op: str) -> list[Expr]:
+def alternatives(expr: Expr, op: str) -> list[Expr]:
+    """The bounds of which `expr` is the maximum or minimum: its operands where it is that operation, else itself."""
     if isinstance(expr, Apply) and expr.op.name == op:
-        return [e for arg in expr.args for e in _alternatives(arg, op)]
+        return [e for arg in expr.args for e in alternatives(arg, op)]
     return [expr]
 
 

@@ -22,6 +22,7 @@ from tensorexpr.codegen.schedule.state import Stage, is_inside
 from tensorexpr.codegen.schedule.windows import window
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Access, Apply, Axis, Cast, Const, Expr, Index, apply, conjunction, const
+from tensorexpr.regions import alternatives
 from tensorexpr.traversal import free_names, map_children, substitute
 
 LOCAL_BYTES = 1 << 16
@@ -77,11 +78,13 @@ class Reductions(ABC):
         ready = tuple(c for c in group.guard if scope.is_ready(c))
         late = tuple(c for c in group.guard if c not in ready)
         crossed = tuple(
-            apply("gt", scope.axes[a].stop, scope.axes[a].start)
+            condition
             for x in rest
             if x not in tile and not scope.knows(x) and self.stage.group_of(x) is None
             for a in self.stage.axes_of(x)
             if constant(scope.axes[a].stop) is None
+            for condition in nonempty(scope.axes[a])
+            if scope.is_ready(condition)
         )
         values = tuple(v for m in group.members for v in m.values)
         position = self.point_number(group)
@@ -330,3 +333,8 @@ def _padded(value: Expr, condition: Expr) -> Expr:
     if isinstance(value, Access):
         return apply("where", condition, value, Const(0, value.dtype))
     return map_children(value, lambda child: _padded(child, condition))
+
+
+def nonempty(axis: Axis) -> tuple[Expr, ...]:
+    """What holds where an axis has a point, bound by bound, so that the bounds by sizes are known before those by other loops."""
+    return tuple(apply("gt", stop, start) for stop in alternatives(axis.stop, "minimum") for start in alternatives(axis.start, "maximum"))

@@ -12,6 +12,7 @@ import pytest
 
 from tensorexpr.codegen.compile import build_program
 from tensorexpr.interpret import evaluate_program
+from tensorexpr.parse import parse_program
 from tests.generators import random_inputs, random_program
 from tests.runtime.pages import guarded_copy
 
@@ -37,6 +38,27 @@ def test_compiled_code_gives_the_interpreters_values(seed):
             results = function(*arrays, out=out)
             for name, result in zip(program.outputs, results, strict=True):
                 assert same(result, expected[name]), f"{name} of\n{program}"
+
+
+# What random programs once found, reduced: a reduction before loops that may be empty, with a bound by another loop.
+FOUND = (
+    """
+sizes(n)
+H: f64[4] = input()
+N: f64[n] = input()
+Y: f64[4] = scatter({(i,): prod(H[k] for k in range(4)) for i in range(4) for j in range(n) if j + i <= 1}, combine="sum")
+return Y
+""",
+)
+
+
+@pytest.mark.parametrize("text", FOUND)
+def test_reduced_programs(text):
+    program = parse_program(text.lstrip())
+    for sizes in ({"n": n} for n in (0, 1, 3)):
+        inputs = random_inputs(program, 0, sizes=sizes)
+        (result,) = build_program(program)(*(inputs[i.name] for i in program.inputs))
+        assert same(result, evaluate_program(program, inputs)[program.outputs[0]])
 
 
 @pytest.mark.parametrize("seed", range(20))
