@@ -21,14 +21,14 @@ from tensorexpr.codegen.schedule.schedule import Schedule, StageHandle
 from tensorexpr.codegen.schedule.state import Stage
 from tensorexpr.codegen.schedule.strides import reach, reaches
 from tensorexpr.codegen.schedule.windows import divisors
-from tensorexpr.codegen.schedule.work import group_work, length, operations
+from tensorexpr.codegen.schedule.work import group_work, lengths, operations
 from tensorexpr.codegen.target import Target
 from tensorexpr.dtypes import DType, accumulator
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Access, Axis, Const, Expr, Index
 from tensorexpr.traversal import free_names
 
-GATHER = 8
+GATHER = 20
 """What a load of elements that are not consecutive costs, in loads of a vector."""
 LOAD = 1.5
 """What a load costs, in multiplications with addition: every other one crosses a cache line."""
@@ -127,9 +127,10 @@ class _Planner:
         if self.stage.place is not None:
             points = part_of(schedule.state, name).points
             settled = {a.index for a, p in zip(self.parts.axes, points, strict=True) if p is not None}
-        self.data = [a for a in self.parts.axes if length(a) > 1 and a.index not in settled]
+        self.lengths = lengths(self.parts)
+        self.data = [a for a in self.parts.axes if self.lengths[a.index] > 1 and a.index not in settled]
         top = [g for g in self.parts.groups if g.scope is None]
-        self.main = max(top, key=lambda g: group_work(self.parts, g), default=None)
+        self.main = max(top, key=lambda g: group_work(self.parts, g, self.lengths), default=None)
         exprs = (value,) if self.main is None else tuple(v for m in self.main.members for v in m.values)
         self.exprs = exprs
         self.reads = reaches(exprs, shapes)
@@ -163,7 +164,7 @@ class _Planner:
         best: tuple[float, str] | None = None
         unproved = {n for access, axis in self.parts.unproved for n in free_names(access.indices[axis])}
         for axis in self.data:
-            if axis.index in unproved or length(axis) < 2:
+            if axis.index in unproved or self.lengths[axis.index] < 2:
                 continue
             cost = self._loads(axis) + self._store_cost(axis)
             cost *= self._waste(axis)
@@ -172,19 +173,25 @@ class _Planner:
         if self.main is not None and runs_in_lanes(self.main) and not any(g.scope is not None for g in self.parts.groups):
             for axis in self.main.axes:
                 lanes = self._lanes(axis.index)
-                if axis.index in unproved or length(axis) < lanes // 2:
+                if axis.index in unproved or self.lengths[axis.index] < lanes // 2:
                     continue
-                rounds = max(1.0, length(axis) / lanes)
+                rounds = max(1.0, self.lengths[axis.index] / lanes)
                 others = 1.0
                 for a in self.main.axes:
-                    others *= 1 if a is axis else length(a)
+                    others *= 1 if a is axis else self.lengths[a.index]
                 cost = (self._loads(axis) + 1.0 * lanes / (rounds * others) + 0.25) * self._waste(axis)
                 if best is None or cost < best[0]:
                     best = cost, axis.index
         return None if best is None else best[1]
 
     def _loads(self, axis: Axis) -> float:
-        return sum(_load_cost(r.stride(axis.index)) for r in self.reads)
+        """Arithmetic and loads of one vector; rows of another axis share a load that does not depend on it."""
+        cost = 1.0
+        for r in self.reads:
+            shared = [self.lengths[a.index] for a in self.data if a is not axis and not r.stride(a.index)]
+            in_reduction = self.main is not None and any(r.stride(a.index) for a in self.main.axes)
+            cost += _load_cost(r.stride(axis.index)) / (min(8, max(shared, default=1)) if in_reduction else 1)
+        return cost
 
     def _store_cost(self, axis: Axis) -> float:
         stride = self.store.stride(axis.index)
@@ -193,12 +200,12 @@ class _Planner:
             return once
         visits = 1
         for a in self.main.axes:
-            visits *= length(a)
+            visits *= self.lengths[a.index]
         return once / max(1, visits)
 
     def _waste(self, axis: Axis) -> float:
         """How many lanes are computed per lane that counts."""
-        extent, lanes = length(axis), self._lanes(axis.index)
+        extent, lanes = self.lengths[axis.index], self._lanes(axis.index)
         blocks = -(-extent // lanes)
         return blocks * lanes / max(1, extent)
 
@@ -215,7 +222,7 @@ class _Planner:
         if self.main is not None and vector in self.main.depends:
             best: tuple[float, Tile] | None = None
             for row in self._row_axes(vector):
-                count = length(row)
+                count = self.lengths[row.index]
                 for rows in range(1, min(MOST_ROWS, count) + 1):
                     for vectors in range(1, WIDEST_LANES + 1):
                         lanes = vectors * self.lane_count
@@ -224,7 +231,7 @@ class _Planner:
                         if rows * vectors + vectors + 1 > self.target.registers:
                             continue
                         cost = self._tile_cost(vector, lanes, ((row.index, rows),))
-                        cost *= _rounded(length(axis) if extent is None else extent, lanes) * _rounded(count, rows)
+                        cost *= _rounded(self.lengths[axis.index] if extent is None else extent, lanes) * _rounded(count, rows)
                         if best is None or cost < best[0] - 1e-9:
                             best = cost, self._tile(vector, extent, lanes, ((row.index, rows),) if rows > 1 else ())
             if best is not None:
@@ -244,10 +251,10 @@ class _Planner:
         extent = _constant_length(axis)
         axes = self._row_axes(vector)
         best: tuple[float, Tile] | None = None
-        for rows in _row_choices(axes, self.target.registers):
+        for rows in _row_choices([(a.index, self.lengths[a.index]) for a in axes], self.target.registers):
             cost = self._tile_cost(vector, self.lane_count, rows)
             for axis, (_, count) in zip((a for a in axes if a.index in dict(rows)), rows, strict=True):
-                cost *= _rounded(length(axis), count)
+                cost *= _rounded(self.lengths[axis.index], count)
             if best is None or cost < best[0] - 1e-9:
                 best = cost, Tile(vector, self._fitted(extent, self.lane_count), rows)
         found = [] if best is None else [best[1]]
@@ -312,13 +319,13 @@ class _Planner:
         return max(lanes, min(extent, self.lane_count))
 
 
-def _row_choices(axes: list[Axis], registers: int) -> Iterator[tuple[tuple[str, int], ...]]:
+def _row_choices(axes: list[tuple[str, int]], registers: int) -> Iterator[tuple[tuple[str, int], ...]]:
     """Numbers of rows along up to three axes, of which the accumulators and one operand fit the registers."""
     for size in range(1, min(3, len(axes)) + 1):
         for chosen in combinations(axes, size):
-            for counts in product(*([n for n in ROWS if n <= length(a)] for a in chosen)):
+            for counts in product(*([n for n in ROWS if n <= extent] for _, extent in chosen)):
                 if prod(counts) + min(counts) + 1 <= registers:
-                    yield tuple((a.index, n) for a, n in zip(chosen, counts, strict=True))
+                    yield tuple((name, n) for (name, _), n in zip(chosen, counts, strict=True))
 
 
 def _constant_length(axis: Axis) -> int | None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
+from tensorexpr.bounds import Interval, interval
 from tensorexpr.codegen.schedule.reductions import Group, Parts
 from tensorexpr.codegen.schedule.windows import alternatives
-from tensorexpr.ir import Apply, Axis, Const, Expr, Reduce
+from tensorexpr.ir import Apply, Axis, Expr, Reduce, apply
 from tensorexpr.regions import affine_of
 from tensorexpr.traversal import walk
 
@@ -23,8 +25,26 @@ def has_reduction(expr: Expr) -> bool:
     return any(isinstance(n, Reduce) for n in walk(expr))
 
 
+def lengths(parts: Parts) -> dict[str, int]:
+    """About how many iterations every axis has: its greatest width over the ranges of the loops around, where that is known."""
+    found: dict[str, int] = {}
+    ranges: dict[str, Interval] = {}
+    for axis in (*parts.axes, *(a for g in reversed(parts.groups) for a in g.axes)):
+        starts = [interval(e, ranges) for e in alternatives(axis.start, "maximum")]
+        stops = [interval(e, ranges) for e in alternatives(axis.stop, "minimum")]
+        ranges[axis.index] = (max(low for low, _ in starts), max(0.0, min(high for _, high in stops) - 1))
+        widths = [length(axis)] if length(axis) != UNKNOWN_EXTENT else []
+        widths += [int(width) for e in _differences(axis) if math.isfinite(width := interval(e, ranges)[1])]
+        found[axis.index] = max(0, min(widths, default=UNKNOWN_EXTENT))
+    return found
+
+
+def _differences(axis: Axis) -> list[Expr]:
+    return [apply("sub", b, a) for a in alternatives(axis.start, "maximum") for b in alternatives(axis.stop, "minimum")]
+
+
 def length(axis: Axis) -> int:
-    """About how many iterations an axis has: the least of its constant widths, if there is one."""
+    """About how many iterations an axis has, by itself: the least of its constant widths, if there is one."""
     best = None
     for start in alternatives(axis.start, "maximum"):
         for stop in alternatives(axis.stop, "minimum"):
@@ -35,25 +55,15 @@ def length(axis: Axis) -> int:
     return UNKNOWN_EXTENT if best is None else best
 
 
-def is_long(axis: Axis) -> bool:
-    """Whether the number of iterations is known only at run time."""
-    return not (isinstance(axis.start, Const) and isinstance(axis.stop, Const))
-
-
-def points(axes: tuple[Axis, ...]) -> int:
-    return math.prod(length(a) for a in axes)
-
-
-def group_work(parts: Parts, group: Group) -> int:
+def group_work(parts: Parts, group: Group, known: Mapping[str, int]) -> int:
     """Operations of a group for one evaluation of it, without groups inside."""
-    return points(group.axes) * sum(operations(v) for m in group.members for v in m.values)
+    return math.prod(known[a.index] for a in group.axes) * sum(operations(v) for m in group.members for v in m.values)
 
 
 def total_work(parts: Parts) -> int:
     """Operations of a definition over all of its points."""
-    outer = {a.index: length(a) for a in parts.axes}
-    lengths = {a.index: length(a) for g in parts.groups for a in g.axes} | outer
-    total = points(parts.axes) * sum(operations(v) for v in parts.values)
+    known = lengths(parts)
+    total = math.prod(known[a.index] for a in parts.axes) * sum(operations(v) for v in parts.values)
     for group in parts.groups:
-        total += math.prod(lengths[n] for n in group.depends if n in lengths) * group_work(parts, group)
+        total += math.prod(known[n] for n in group.depends if n in known) * group_work(parts, group, known)
     return total
