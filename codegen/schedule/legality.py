@@ -158,6 +158,10 @@ def _may_relax(stage: Stage, group: Group, number: int, name: str) -> bool:
     """Whether a data loop may run inside a reduction whose bounds depend on it."""
     if all(a.index != name for a in stage.parts.axes) or any(m.combiner.name in ("argmax", "argmin") for m in group.members):
         return False
+    own = group.axes[number].index
+    if any(own in (*free_names(a.start), *free_names(a.stop)) for g in stage.parts.groups for a in g.axes):
+        # As a window its value is known only where the data loop is, which is too late for loops that start or stop by it.
+        return False
     data = frozenset(a.index for a in stage.parts.axes)
     first = min(stage.order.index(x) for x in stage.loops_of(group.axes[number].index))
     inner = frozenset(a for a in data if any(stage.order.index(x) > first for x in stage.loops_of(a)))

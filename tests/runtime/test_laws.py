@@ -40,13 +40,18 @@ def test_compiled_code_gives_the_interpreters_values(seed):
                 assert same(result, expected[name]), f"{name} of\n{program}"
 
 
-# What random programs once found, reduced: a reduction before loops that may be empty, with a bound by another loop.
+# What random programs once found, reduced: a reduction before loops that may be empty, with a bound by another loop; bounds by
+# an axis whose own bounds depend on a data loop.
 FOUND = (
     """
 sizes(n)
 H: f64[4] = input()
 N: f64[n] = input()
 Y: f64[4] = scatter({(i,): prod(H[k] for k in range(4)) for i in range(4) for j in range(n) if j + i <= 1}, combine="sum")
+return Y
+""",
+    """
+Y[p]: f64[2] = sum(1.0 for i in range(p, p + 2) for l in range(i))
 return Y
 """,
 )
