@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from tensorexpr.bounds import implied
 from tensorexpr.codegen.lowering.accumulators import COMBINE
-from tensorexpr.codegen.lowering.arithmetic import ONE, ZERO, constant, sub
+from tensorexpr.codegen.lowering.arithmetic import ONE, ZERO, add, constant, floordiv, mul, sub
 from tensorexpr.codegen.lowering.loops import Loops
 from tensorexpr.codegen.lowering.scope import Scope
 from tensorexpr.codegen.lowering.tasks import Names, Task
@@ -21,7 +21,7 @@ from tensorexpr.codegen.schedule.placement import Part, parts_of
 from tensorexpr.codegen.schedule.state import Stage, State
 from tensorexpr.dtypes import accumulator
 from tensorexpr.interpret import identity_of
-from tensorexpr.ir import Access, Axis, Cast, Const, Define, Definition, Expr, Index, Scan, Scatter, TensorType, apply
+from tensorexpr.ir import Access, Axis, Cast, Const, Define, Definition, Expr, Index, Scan, Scatter, TensorType, apply, const
 from tensorexpr.traversal import bottom_up, fresh_name
 
 
@@ -250,8 +250,20 @@ class _Lowering:
         taken, indices = set(names) | set(self.program.sizes), []
         for axis in range(len(type_.shape)):
             indices.append(fresh_name(f"x{axis}", taken))
-        block = body(tuple(Index(i) for i in indices))
-        for index, extent in zip(reversed(indices), reversed(type_.shape), strict=True):
+        if not indices:
+            return body(())
+        *outer, last = indices
+        whole, lanes = type_.shape[-1], self.state.target.lanes(type_.dtype)
+        blocks = floordiv(whole, lanes)
+        lane, block_index = Index(fresh_name("lane", taken)), Index(last)
+        # Whole vectors, then the rest one by one.
+        vectors = For(lane.name, ZERO, const(lanes), body((*map(Index, outer), add(mul(block_index, const(lanes)), lane))), "vectorize")
+        block: Block = (
+            For(last, ZERO, blocks, (vectors,)),
+            For(last, mul(blocks, const(lanes)), whole, body((*map(Index, outer), block_index))),
+        )
+        block = tuple(s for s in block if not (isinstance(s, For) and s.start == s.stop))
+        for index, extent in zip(reversed(outer), reversed(type_.shape[:-1]), strict=True):
             block = (For(index, ZERO, extent, block),)
         return block
 

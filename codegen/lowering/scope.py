@@ -87,7 +87,9 @@ class Scope:
                 fused, inner = self.position(relation.fused), self.extent(relation.inner)
                 if fused is None or inner is None:
                     return None
-                width = constant(inner)
+                width, outer = constant(inner), self.extent(relation.outer)
+                if outer is not None and constant(outer) == 1:
+                    return ZERO if loop == relation.outer else fused
                 if loop == relation.outer:
                     return floordiv(fused, width) if width else apply("floordiv", fused, inner)
                 return sub(fused, mul(floordiv(fused, width), inner)) if width else apply("mod", fused, inner)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 
-from tensorexpr.codegen.schedule.auto_loops import plan
+from tensorexpr.codegen.schedule.auto_loops import plan, plan_scatter
 from tensorexpr.codegen.schedule.schedule import Schedule, schedule
 from tensorexpr.codegen.schedule.state import State, definition_named, program_facts
 from tensorexpr.codegen.schedule.work import has_reduction, length, total_work
@@ -31,8 +31,11 @@ def autoschedule(program: Program, target: Target | None = None) -> Schedule:
     _share_loops(s)
     shapes = shapes_of(s.state.program)
     for name in s.stages:
-        if isinstance(definition_named(s.state.program, name), Define):
+        definition = definition_named(s.state.program, name)
+        if isinstance(definition, Define):
             plan(s, name, shapes)
+        else:
+            plan_scatter(s, definition)
     for name in s.stages:
         _parallelize(s, name)
     return s

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations, pairwise, product
 from math import prod
 
+from tensorexpr.codegen.schedule.independence import disjoint_axes
 from tensorexpr.codegen.schedule.legality import runs_in_lanes
 from tensorexpr.codegen.schedule.placement import part_of
 from tensorexpr.codegen.schedule.reductions import Parts
@@ -25,7 +26,8 @@ from tensorexpr.codegen.schedule.work import group_work, lengths, operations
 from tensorexpr.codegen.target import Target
 from tensorexpr.dtypes import DType, accumulator
 from tensorexpr.errors import ScheduleError
-from tensorexpr.ir import Access, Axis, Const, Expr, Index
+from tensorexpr.ir import Access, Axis, Const, Expr, Index, Scatter
+from tensorexpr.regions import affine_of
 from tensorexpr.traversal import free_names
 
 GATHER = 20
@@ -65,6 +67,23 @@ def plan(schedule: Schedule, name: str, shapes: dict[str, tuple[Expr, ...]]) -> 
             return
         except ScheduleError:
             schedule.state = before
+
+
+def plan_scatter(schedule: Schedule, scatter: Scatter) -> None:
+    """Lanes along the last axis of a scatter where they are neighboring elements of the result."""
+    if not scatter.axes or not scatter.indices:
+        return
+    axis, form = scatter.axes[-1], affine_of(scatter.indices[-1])
+    parts = schedule.state.stage(scatter.name).parts
+    checked = {n for access, number in parts.unproved for n in free_names(access.indices[number])}
+    if axis.index not in disjoint_axes(scatter) or form is None or form.coefficient(axis.index) != 1 or axis.index in checked:
+        return
+    before = schedule.state
+    try:
+        _, lanes = schedule[scatter.name].split(axis.index, schedule.target.lanes(scatter.type.dtype))
+        schedule[scatter.name].vectorize(lanes)
+    except ScheduleError:
+        schedule.state = before
 
 
 def _apply(handle: StageHandle, tile: Tile) -> None:
