@@ -278,9 +278,9 @@ def test_python_scalars_are_weak_and_numpy_scalars_are_not(name):
 
 def test_bodies_of_constants_have_numpys_dtype_and_integer_sums_widen():
     dtypes = {
-        name: te.compute((3,), lambda i: value).dtype
+        name: te.compute((3,), lambda i, value=value: value).dtype
         for name, value in (("bool", True), ("int64", 1), ("float64", 1.0), ("float32", np.float32(1)))
-    }  # noqa: B023
+    }
     assert all(dtype == name for name, dtype in dtypes.items())
     assert te.compute((3,), lambda i: te.cast(1, "float16")).dtype == "float16"
     for name in NAMES[:9]:
@@ -358,7 +358,7 @@ def test_casts_truncate_and_are_total():
 
 def test_comparisons_have_no_truth_value():
     A = te.placeholder((3,), "int32", name="A")
-    for body in (lambda i: 1 if i == 0 else 2, lambda i: (i == 0) and 1, lambda i: not A[i] == 1, lambda i: 0 <= i < 2):
+    for body in (lambda i: 1 if i == 0 else 2, lambda i: (i == 0) and 1, lambda i: (A[i] == 1) or 2, lambda i: 0 <= i < 2):
         with pytest.raises(te.DefinitionError, match="expected a Python truth value"):
             te.compute((3,), body)
     C = te.compute((3,), lambda i: ((i == 1) | (A[i] > 2)) & ~(i == 2))
