@@ -112,13 +112,13 @@ def build_program(program: Program, *, single: bool = False, target: str = "cpu"
 
 def check_target(target: object) -> None:
     """Raises `TargetError` unless code can be made for `target` here."""
-    if target == "cuda":
+    if isinstance(target, str) and target == "cuda":
         raise TargetError(
             "expected a target that this build has, got 'cuda': the CUDA backend is not part of this build",
             location=user_location(),
             hint="target='cpu'",
         )
-    if target not in TARGETS:
+    if not isinstance(target, str) or target not in TARGETS:
         raise TargetError(f"expected a target, one of {', '.join(TARGETS)}, got {target!r}", location=user_location())
 
 

@@ -182,7 +182,7 @@ def _positions(name: str, operation: Op, inputs: Sequence[Any], wrt: Wrt) -> lis
     wanted: Iterable[str | int] = (wrt,) if not isinstance(wrt, (tuple, list)) else wrt
     positions = []
     for item in wanted:
-        position = names.index(item) if item in names else item
+        position = names.index(item) if isinstance(item, str) and item in names else item
         if not isinstance(position, int) or not -len(inputs) <= position < len(inputs):
             raise _error(f"{name}: wrt: expected one of {', '.join(names) or 'none'}, or a position, got {item}")
         position %= len(inputs)
