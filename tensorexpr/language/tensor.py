@@ -32,7 +32,7 @@ _serial = itertools.count()
 
 def identifier(name: object, what: str) -> str:
     """The name as Python reads it, if it can stand in the text of a program. Raises `DefinitionError` if not."""
-    if isinstance(name, str):
+    if isinstance(name, str) and name.isidentifier():
         name = unicodedata.normalize("NFKC", name)
     if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name) or name in RESERVED:
         raise DefinitionError(
