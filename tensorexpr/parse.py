@@ -121,7 +121,7 @@ class _Reader:
         outputs: tuple[str, ...] | None = None
         for statement in module.body:
             if outputs is not None:
-                self.fail(statement, "expected nothing after the return, got another statement")
+                self.fail(statement, f"expected nothing after the return, got {_shown(statement)}")
             call = _called(statement.value) if isinstance(statement, (ast.AnnAssign, ast.Expr)) else None
             if isinstance(statement, ast.Return):
                 outputs = self.outputs(statement.value)
@@ -152,7 +152,7 @@ class _Reader:
         shape = tuple(int(e.value) for e in type_.shape if isinstance(e, Const))
         call = statement.value
         if not isinstance(call, ast.Call) or len(call.args) != 1 or len(shape) != len(type_.shape):
-            self.fail(statement, "expected constant(data) of a fixed shape, got something else")
+            self.fail(statement, f"expected constant(data) of a fixed shape, got {_shown(statement)}")
         data = call.args[0]
         if isinstance(data, ast.Constant) and isinstance(data.value, str):
             if name not in self.data:
@@ -174,7 +174,7 @@ class _Reader:
             return
         value = self.expr(node, dtype)
         if not isinstance(value, Const) or value.dtype is not dtype:
-            self.fail(node, f"expected a literal of {dtype.name}, got something else")
+            self.fail(node, f"expected a literal of {dtype.name}, got {_shown(node)}")
         yield value
 
     def definition(self, statement: ast.stmt) -> Definition:
@@ -182,7 +182,7 @@ class _Reader:
         if isinstance(statement, ast.For):
             return self.scan(statement, location)
         if not isinstance(statement, ast.AnnAssign) or statement.value is None:
-            self.fail(statement, "expected a definition such as C[i]: f32[4] = A[i] + 1.0, got another statement")
+            self.fail(statement, f"expected a definition such as C[i]: f32[4] = A[i] + 1.0, got {_shown(statement)}")
         target, type_ = statement.target, self.type(statement.annotation)
         if isinstance(target, ast.Subscript):
             name, names = self.name(target.value), [self.name(e) for e in _elements(target.slice)]
@@ -204,13 +204,13 @@ class _Reader:
 
     def scatter(self, call: Any, name: str, type_: TensorType, location: Location) -> Scatter:
         if len(call.args) != 1 or not isinstance(call.args[0], ast.DictComp):
-            self.fail(call, "expected scatter({indices: value for ...}), got something else")
+            self.fail(call, f"expected scatter({{indices: value for ...}}), got {_shown(call)}")
         comprehension = call.args[0]
         options = {
             k.arg: str(k.value.value) for k in call.keywords if k.arg in ("combine", "lowering") and isinstance(k.value, ast.Constant)
         }
         if len(options) != len(call.keywords):
-            self.fail(call, "expected only the options combine and lowering, got others")
+            self.fail(call, f"expected only the options combine and lowering, got {_shown(call)}")
         with self.loops(comprehension.generators) as (axes, where):
             indices = tuple(self.expr(e, dtypes.int64) for e in _elements(comprehension.key))
             value = self.expr(comprehension.value, type_.dtype)
@@ -221,7 +221,7 @@ class _Reader:
     def scan(self, statement: ast.For, location: Location) -> Scan:
         step = self.name(statement.target)
         if _called(statement.iter) != "range" or len(statement.iter.args) != 1:  # type: ignore[attr-defined]
-            self.fail(statement.iter, "expected a scan over range(length), got something else")
+            self.fail(statement.iter, f"expected a scan over range(length), got {_shown(statement.iter)}")
         length = self.expr(statement.iter.args[0], dtypes.int64)  # type: ignore[attr-defined]
         states: list[tuple[str, TensorType]] = []
         inits: list[str] = []
@@ -231,7 +231,7 @@ class _Reader:
             for inner in statement.body:
                 if isinstance(inner, ast.AnnAssign) and isinstance(inner.value, ast.Call) and _called(inner.value) == "state":
                     if len(inner.value.args) != 1:
-                        self.fail(inner, "expected state(tensor), got something else")
+                        self.fail(inner, f"expected state(tensor), got {_shown(inner)}")
                     states.append((self.declare(inner), self.type(inner.annotation)))
                     inits.append(self.name(inner.value.args[0]))
                 elif isinstance(inner, ast.Assign):
@@ -248,17 +248,17 @@ class _Reader:
         match statement:
             case ast.Assign(targets=[ast.Subscript(value=name), state], value=following):
                 return self.name(name), self.name(state), self.name(following)
-        self.fail(statement, "expected X[t] = state = next, got another assignment")
+        self.fail(statement, f"expected X[t] = state = next, got {_shown(statement)}")
 
     def type(self, node: ast.expr) -> TensorType:
         name, shape = (node.value, _elements(node.slice)) if isinstance(node, ast.Subscript) else (node, [])
         if not isinstance(name, ast.Name) or name.id not in _DTYPES:
-            self.fail(node, "expected a type such as f32[64, 32], got something else", hint="dtypes are " + ", ".join(_DTYPES))
+            self.fail(node, f"expected a type such as f32[64, 32], got {_shown(node)}", hint="dtypes are " + ", ".join(_DTYPES))
         return TensorType(tuple(self.expr(e, dtypes.int64) for e in shape), _DTYPES[name.id])
 
     def name(self, node: ast.AST) -> str:
         if not isinstance(node, ast.Name):
-            self.fail(node, "expected a name, got something else")
+            self.fail(node, f"expected a name, got {_shown(node)}")
         return node.id
 
     # ----------------------------------------------------------------------------------------------- expressions
@@ -280,7 +280,7 @@ class _Reader:
             if not (isinstance(generator.target, ast.Tuple) and not generator.target.elts):  # `for () in [()]` is no loop
                 call = generator.iter
                 if _called(call) != "range" or len(call.args) not in (1, 2):  # type: ignore[attr-defined]
-                    self.fail(generator.iter, "expected range(stop) or range(start, stop), got something else")
+                    self.fail(generator.iter, f"expected range(stop) or range(start, stop), got {_shown(generator.iter)}")
                 bounds = [self.expr(e, dtypes.int64) for e in call.args]  # type: ignore[attr-defined]
                 axes.append(Axis(self.name(generator.target), bounds[0] if len(bounds) == 2 else const(0), bounds[-1]))
                 self.bound[axes[-1].index] = self.bound.get(axes[-1].index, 0) + 1
@@ -317,7 +317,7 @@ class _Reader:
                 return self.reduce(call, component)
             case ast.Call(func=ast.Name(id=name)):
                 return self.call(node, name)
-        self.fail(node, "expected an expression of the language, got something else")
+        self.fail(node, f"expected an expression of the language, got {_shown(node)}")
 
     def chain(self, node: ast.BinOp) -> _Pending:
         """Operators that lean left, without recursion along them: sums of hundreds of terms are legal."""
@@ -325,7 +325,7 @@ class _Reader:
         left: ast.expr = node
         while isinstance(left, ast.BinOp):
             if type(left.op) not in _BINARY:
-                self.fail(left, "expected an operator of the language, got another")
+                self.fail(left, f"expected an operator of the language, got {_shown(left)}")
             spine.append(left)
             left = left.left
         result = self.read(left)
@@ -412,7 +412,7 @@ class _Reader:
             case [ast.Lambda() as function, identities, ast.GeneratorExp() as generator]:
                 pass
             case _:
-                self.fail(call, "expected reduce(lambda a, b: ..., identity, (value for ...)), got something else")
+                self.fail(call, f"expected reduce(lambda a, b: ..., identity, (value for ...)), got {_shown(call)}")
         identity = tuple(self.expr(e, None) for e in _elements(identities))
         names = [a.arg for a in function.args.args]
         if len(names) != 2 * len(identity):
@@ -436,6 +436,11 @@ class _Reader:
 
 def _done(expr: Expr) -> _Pending:
     return _Pending(expr.dtype, lambda expected: expr)
+
+
+def _shown(node: ast.AST) -> str:
+    text = ast.unparse(node).partition("\n")[0]
+    return text if len(text) <= 60 else f"{text[:56]} ..."
 
 
 def _called(node: object) -> str | None:
