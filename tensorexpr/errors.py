@@ -92,7 +92,11 @@ class GradientCheckError(DifferentiationError):
 
 
 class ScheduleError(TensorExprError):
-    """A schedule primitive that would change the result or has no loop to act on."""
+    """A schedule primitive that would change the result or has no loop to act on; its location is that of the call."""
+
+    def __init__(self, message: str, **details: object) -> None:
+        details.setdefault("location", user_location())
+        super().__init__(message, **details)  # type: ignore[arg-type]
 
 
 class TargetError(TensorExprError):

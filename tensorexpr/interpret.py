@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tensorexpr.dtypes import DType, accumulator
-from tensorexpr.errors import ArgumentError, Location, OutOfBoundsError
+from tensorexpr.errors import ArgumentError, Location, OutOfBoundsError, user_location
 from tensorexpr.ir import (
     Access,
     Apply,
@@ -53,15 +53,16 @@ def evaluate_program(program: Program, inputs: Mapping[str, np.ndarray], sizes: 
     arrays = {}
     for item in program.inputs:
         if item.name not in inputs:
-            raise ArgumentError(f"{item.name}: expected an array for {print_type(item.type)}, got none")
+            raise _argument_error(f"{item.name}: expected an array for {print_type(item.type)}, got none")
         arrays[item.name] = np.asarray(inputs[item.name])
     bound = infer_sizes(program.inputs, {name: a.shape for name, a in arrays.items()}, sizes)
     for name in program.sizes:
         if name not in bound:
-            raise ArgumentError(f"{name}: expected a value for this size, got none", hint="no input's shape fixes it: give it in sizes")
+            raise _argument_error(f"{name}: expected a value for this size, got none", hint="no input's shape fixes it: give it in sizes")
     for item in program.inputs:
         if arrays[item.name].dtype != item.type.dtype.numpy:
-            raise ArgumentError(f"{item.name}: expected dtype {item.type.dtype.name}, got {arrays[item.name].dtype}")
+            hint = f"{item.name}.astype({item.type.dtype.name!r})"
+            raise _argument_error(f"{item.name}: expected dtype {item.type.dtype.name}, got {arrays[item.name].dtype}", hint=hint)
     machine = _Machine(bound, arrays | {c.name: c.data for c in program.constants})
     with np.errstate(all="ignore"):
         for definition in program.definitions:
@@ -90,7 +91,7 @@ def infer_sizes(inputs: tuple[Input, ...], shapes: Mapping[str, tuple[int, ...]]
     for item in inputs:
         shape = shapes[item.name]
         if len(shape) != len(item.type.shape):
-            raise ArgumentError(f"{item.name}: expected {len(item.type.shape)} axes, got {len(shape)}", term=print_type(item.type))
+            raise _argument_error(f"{item.name}: expected {len(item.type.shape)} axes, got {len(shape)}", print_type(item.type))
         todo += [(item.name, axis, e, n) for axis, (e, n) in enumerate(zip(item.type.shape, shape, strict=True))]
     progress = True
     while progress:
@@ -103,13 +104,17 @@ def infer_sizes(inputs: tuple[Input, ...], shapes: Mapping[str, tuple[int, ...]]
                 progress = True
     for name, value in bound.items():
         if value < 0:
-            raise ArgumentError(f"{name}: expected a size of at least 0, got {value}")
+            raise _argument_error(f"{name}: expected a size of at least 0, got {value}")
     for name, axis, expr, found in todo:
         if all(n in bound for n in size_names(expr)) and extent(expr, bound) != found:
             values = ", ".join(f"{n} = {bound[n]}" for n in size_names(expr))
             because = f" (where {values})" if values else ""
-            raise ArgumentError(f"{name}: expected extent {extent(expr, bound)}{because} on axis {axis}, got {found}")
+            raise _argument_error(f"{name}: expected extent {extent(expr, bound)}{because} on axis {axis}, got {found}")
     return bound
+
+
+def _argument_error(message: str, term: str | None = None, hint: str | None = None) -> ArgumentError:
+    return ArgumentError(message, term=term, location=user_location(), hint=hint)
 
 
 def _solve(expr: Expr, name: str, bound: Mapping[str, int], found: int) -> int | None:
@@ -176,7 +181,7 @@ class _Machine:
         for axis, length in enumerate(shape):
             if length < 0:
                 term = print_expr(type_.shape[axis])
-                raise ArgumentError(f"{name}: expected an extent of at least 0 on axis {axis}, got {length}", term=term)
+                raise _argument_error(f"{name}: expected an extent of at least 0 on axis {axis}, got {length}", term)
         return shape
 
     def define(self, definition: Define, env: Env) -> None:

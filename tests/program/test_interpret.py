@@ -234,8 +234,9 @@ def test_sizes_follow_from_shapes():
     ],
 )
 def test_wrong_arguments_name_both_sides(arrays, sizes, message):
-    with pytest.raises(ArgumentError, match=message):
+    with pytest.raises(ArgumentError, match=message) as caught:
         run(SIZED, sizes, **arrays)
+    assert caught.value.location.file == __file__
 
 
 def test_a_size_that_nothing_fixes_must_be_given():

@@ -203,7 +203,8 @@ REFUSED = [
     (CHAIN, "s['P'].inline(); s['P'].split('i', 2)", "expected a definition with loops, got 'P', which is inlined"),
     (CHAIN, "s['Q'].split('i', 2); s['P'].inline()", "expected plain loops of Q, which reads what is inlined, got changed ones"),
     (SOFTMAX, "s['m'].compute_at('e', 'i'); s['m'].inline()", "expected a definition that shares no loops to inline, got m"),
-    (CHAIN, "s['P'].compute_at('Q', 'i')", "expected iterations that make each element of P once, since it is kept whole"),
+    (CHAIN, "s['P'].compute_at('Q', 'i')",
+     "expected iterations that make each element of P once, since it is kept whole: an output, read elsewhere or large"),
     (CHAIN, "s['P'].compute_at('R', 'i')", "expected every other reader after R, got Q before it"),
     (CHAIN, "s['Q'].compute_at('R', 'i')", "expected a definition that R reads, got Q, which it does not"),
     (CHAIN, "s['P'].compute_at('Q', 'k')", "expected a data loop of Q, got k"),
@@ -230,4 +231,5 @@ def test_illegal_primitives_are_refused_with_the_reason(text, calls, message):
     with pytest.raises(ScheduleError) as refused:
         exec(last, {"s": s})
     assert refused.value.message.startswith(message)
+    assert refused.value.location.file == __file__
     assert s == copy
