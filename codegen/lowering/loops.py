@@ -19,7 +19,7 @@ from tensorexpr.codegen.lowering.tasks import Names, Pending, Task
 from tensorexpr.codegen.nest import Block, Check, CheckSite, For, If
 from tensorexpr.codegen.schedule.reductions import groups_used
 from tensorexpr.codegen.schedule.state import SERIAL, Split, Stage, all_uses, needed_groups
-from tensorexpr.errors import Location, ScheduleError
+from tensorexpr.errors import InternalError, Location
 from tensorexpr.ir import TRUE, Apply, Const, Expr, Index, apply, conjunction, conjuncts, const
 from tensorexpr.text import print_expr
 from tensorexpr.traversal import read_occurrences
@@ -183,10 +183,7 @@ class Loops(Reductions):
         checks = self.made_checks(self.checks_of(bounds), scope)
         extent = scope.extent(loop)
         if extent is None:
-            raise ScheduleError(
-                f"expected the bounds of {loop} in {self.stage.name} to be known where it runs",
-                hint="reorder it inside the loops it depends on",
-            )
+            raise InternalError(f"expected the bounds of {loop} in {self.stage.name} to be known where it runs")
         count = constant(extent)
         if count == 0:
             return checks
@@ -274,7 +271,7 @@ class Loops(Reductions):
 
         whole = scope.extent(split.parent)
         if whole is None:
-            raise ScheduleError(f"expected the bounds of {split.parent} in {self.stage.name} to be known where it runs")
+            raise InternalError(f"expected the bounds of {split.parent} in {self.stage.name} to be known where it runs")
         count, factor = constant(whole), split.factor
         if count is not None and count % factor == 0:
             return walk("main")

@@ -20,7 +20,7 @@ from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, Stmt, Store
 from tensorexpr.codegen.schedule.reductions import Group, Member, Parts
 from tensorexpr.codegen.schedule.state import Stage, is_inside
 from tensorexpr.codegen.schedule.windows import window
-from tensorexpr.errors import ScheduleError
+from tensorexpr.errors import InternalError, ScheduleError
 from tensorexpr.ir import Access, Apply, Axis, Cast, Const, Expr, Index, apply, conjunction, const
 from tensorexpr.regions import alternatives
 from tensorexpr.traversal import free_names, map_children, substitute
@@ -136,10 +136,7 @@ class Reductions(ABC):
         for loop in tile:
             extent = self.stage.extent(loop)
             if extent is None:
-                raise ScheduleError(
-                    f"expected a constant extent of {loop}, inside the reduction over {', '.join(group.indices)} of {self.stage.name}",
-                    hint="split it, or move the reduction inside of it",
-                )
+                raise InternalError(f"expected a constant extent of {loop}, inside a reduction of {self.stage.name}")
             shape.append(const(extent))
             elements *= extent
         # Between kernels nothing local survives: results that parallel loops read live in the workspace.
@@ -181,7 +178,7 @@ class Reductions(ABC):
             hidden = frozenset(n for e in spread.values() for n in free_names(e) if scope.index(n) is None)
             found = window(Axis(axis.index, start, stop), hidden)
             if found is None:
-                raise ScheduleError(f"expected the bounds of {axis.index} in {self.stage.name} to be known where it runs")
+                raise InternalError(f"expected the bounds of {axis.index} in {self.stage.name} to be known where it runs")
             offsets = scope.offsets if found.offset is None else {**scope.offsets, axis.index: found.offset}
             scope = replace(scope, axes={**scope.axes, axis.index: found.axis}, offsets=offsets)
             conditions.extend(found.conditions)

@@ -19,7 +19,7 @@ from functools import lru_cache
 
 from tensorexpr.codegen.schedule.reductions import Group, Parts, groups_used, take_apart
 from tensorexpr.codegen.target import Target
-from tensorexpr.errors import ScheduleError
+from tensorexpr.errors import InternalError, ScheduleError
 from tensorexpr.ir import Axis, Const, Define, Definition, Expr, Program, Scan, Scatter, const
 from tensorexpr.traversal import reads
 
@@ -124,7 +124,7 @@ class Stage:
             for axis in axes:
                 if axis.index == name:
                     return axis
-        raise ScheduleError(f"expected an axis of {self.name}, got {name!r}")
+        raise InternalError(f"expected an axis of {self.name}, got {name!r}")
 
     def extent(self, loop: str) -> int | None:
         """The constant number of iterations of a loop (of a split with a rest: of a whole block, rounded up), if it is one."""
