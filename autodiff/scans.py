@@ -36,6 +36,7 @@ from tensorexpr.ir import (
     const,
 )
 from tensorexpr.language.renaming import ProgramRenaming, local_names
+from tensorexpr.language.tensor import name_of
 from tensorexpr.traversal import bottom_up, bound_names, free_names, fresh_name, map_expressions, reads, substitute, walk
 
 if TYPE_CHECKING:
@@ -137,7 +138,8 @@ def _fold(
 def _unbounded(node: Reduce, owner: str) -> DifferentiationError:
     return DifferentiationError(
         f"expected the axes of a reduction by {node.combiner.name!r} to have bounds that are known beforehand",
-        term=owner,
+        term=name_of(owner) or owner,
+        location=next((e.location for e in walk(node) if isinstance(e, Access) and e.location is not None), None),
         hint="write a wider axis with where=, or give the tensor a rule: override={tensor: rule}",
     )
 

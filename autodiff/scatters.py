@@ -14,6 +14,7 @@ from tensorexpr import dtypes
 from tensorexpr.autodiff.workspace import Place, Workspace, all_of, shifted
 from tensorexpr.errors import DifferentiationError
 from tensorexpr.ir import Access, Const, Expr, Index, Scatter, TensorType, apply, conjuncts
+from tensorexpr.language.tensor import name_of
 from tensorexpr.traversal import bound_names, rename_bound
 
 
@@ -83,8 +84,9 @@ def _position(definition: Scatter, workspace: Workspace) -> Expr:
         if hull is None:
             raise DifferentiationError(
                 f"expected an axis with a bound known beforehand, got {axis.index} of a scatter by {definition.combine}",
-                term=definition.name,
+                term=name_of(definition.name) or definition.name,
                 location=definition.location,
+                hint="write a wider axis with where=, or give the tensor a rule: override={tensor: rule}",
             )
         low, stop = hull
         own = shifted(Index(axis.index), -low)
