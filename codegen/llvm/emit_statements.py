@@ -200,7 +200,8 @@ class Statements(Expressions):
         b = self.b
         first = self._extreme(start, "smin", True)
         last = self._extreme(stop, "smax", False)
-        with self.counted(s.index, first, last, 1) as index:
+        # The mask spells ramps out inside the loop, which may not run: nothing of that may be remembered behind it.
+        with self.counted(s.index, first, last, 1) as index, b.scope():
             inside = b.op("and", b.compare("icmp sle", start, index), b.compare("icmp slt", index, stop))
             with self.bound(s.index, index), self.masked(inside):
                 self.block(s.body)

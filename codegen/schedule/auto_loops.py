@@ -197,7 +197,7 @@ class _Planner:
                 rounds = max(1.0, self.lengths[axis.index] / lanes)
                 others = 1.0
                 for a in self.main.axes:
-                    others *= 1 if a is axis else self.lengths[a.index]
+                    others *= 1 if a is axis else max(1, self.lengths[a.index])
                 cost = (self._loads(axis) + 1.0 * lanes / (rounds * others) + 0.25) * self._waste(axis)
                 if best is None or cost < best[0]:
                     best = cost, axis.index
