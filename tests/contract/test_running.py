@@ -188,7 +188,7 @@ def test_illegal_schedules_are_refused_with_the_reason():
 
 @te.op
 def conv2d(x, w, *, stride=1):
-    n, c, h, l = x.shape  # noqa: E741
+    n, c, h, l = x.shape
     k, _, r, s = w.shape
     return te.compute(
         (n, k, (h - r) // stride + 1, (l - s) // stride + 1),
