@@ -134,7 +134,9 @@ def _array(value: Any, tensor: Tensor) -> np.ndarray:
         return value
     if isinstance(value, bool | int | float | np.generic | list | tuple):
         try:
-            return np.asarray(value, tensor.dtype.numpy)
+            kind = np.asarray(value).dtype
+            if np.can_cast(kind, tensor.dtype.numpy, "same_kind") or (kind.kind == "i" and tensor.dtype.is_integer):
+                return np.asarray(value, tensor.dtype.numpy)
         except (TypeError, ValueError, OverflowError):
             pass
     raise ArgumentError(
