@@ -6,6 +6,7 @@ the head, and the tensors that it gives become definitions of the derivative.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -41,7 +42,7 @@ def units_of(roots: Sequence[Tensor], override: Mapping[Tensor, Any]) -> dict[Te
             f"expected override= to map tensors to rules, got {override!r}", location=user_location(), hint="override={C: rule}"
         )
     for tensor, given in override.items():
-        if not isinstance(tensor, Tensor) or not _is_rule(given):
+        if not isinstance(tensor, Tensor) or not _is_override(given):
             raise DifferentiationError(
                 f"expected override= to map tensors to rules, got {tensor!r}: {given!r}",
                 location=user_location(),
@@ -79,12 +80,23 @@ def units_of(roots: Sequence[Tensor], override: Mapping[Tensor, Any]) -> dict[Te
     return found
 
 
-def _is_rule(given: Any) -> bool:
+def is_rule(given: object) -> bool:
+    """Whether something can be called as `rule(output, inputs, head)`."""
+    try:
+        parameters = inspect.signature(given).parameters.values()  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return False
+    places = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    more = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+    return sum(p.default is p.empty for p in places) <= 3 and (more or len(places) >= 3)
+
+
+def _is_override(given: Any) -> bool:
     if not isinstance(given, tuple):
-        return callable(given)
+        return is_rule(given)
     if len(given) != 2 or not isinstance(given[0], Sequence):
         return False
-    return callable(given[1]) and all(isinstance(tensor, Tensor) for tensor in given[0])
+    return is_rule(given[1]) and all(isinstance(tensor, Tensor) for tensor in given[0])
 
 
 def _unit(tensor: Tensor, override: Mapping[Tensor, Any]) -> Unit | None:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tensorexpr.autodiff.units import is_rule
 from tensorexpr.codegen.compile import build
 from tensorexpr.codegen.function import CompiledFunction
 from tensorexpr.codegen.memo import Memo
@@ -327,8 +328,10 @@ class Op:
         found = [_spec(self.name, name, tree) for name, tree in self._named(trees)]
         names = self.argument_names(len(found))
         taken = set(names)
+        if dynamic is not None and not isinstance(dynamic, Mapping):
+            raise _argument_error(f"{self.name}: dynamic: expected axes by parameter, got {dynamic!r}", hint='dynamic={"x": (0,)}')
         for key, axes in (dynamic or {}).items():
-            position = names.index(key) if key in names else key
+            position = names.index(key) if isinstance(key, str) and key in names else key
             if not isinstance(position, int) or not -len(found) <= position < len(found) or not isinstance(found[position], Spec):
                 raise _argument_error(f"{self.name}: dynamic: expected one of {', '.join(names) or 'none'}, got {key}", term=self._term)
             found[position] = _opened(self.name, names[position], found[position], axes, taken)
@@ -369,8 +372,8 @@ def _dtype(op: str, name: str, value: object) -> DType:
 
 def _opened(op: str, name: str, spec: Spec, axes: Any, taken: set[str]) -> Spec:
     shape = list(spec.shape)
-    for axis in (axes,) if isinstance(axes, int) else tuple(axes):
-        if not isinstance(axis, int) or not -len(shape) <= axis < len(shape):
+    for axis in tuple(axes) if isinstance(axes, (tuple, list, range)) else (axes,):
+        if not isinstance(axis, (int, np.integer)) or not -len(shape) <= axis < len(shape):
             raise _argument_error(f"{op}: dynamic: expected axes of {name} below {len(shape)}, got {axis}")
         shape[axis] = dim(fresh_name(f"{name}_{axis % len(shape)}", taken))
     return Spec(tuple(shape), spec.dtype)
@@ -433,6 +436,9 @@ def op(function: Callable[..., Any] | None = None, *, gradient: Callable[..., An
             parameters.append(parameter.name)
             continue
         raise DefinitionError(f"{name}: expected {message}", location=location, hint=hint)
+    if gradient is not None and not is_rule(gradient):
+        hint = "def rule(output, inputs, head): return [one gradient per input]"
+        raise DefinitionError(f"{name}: expected gradient= to be a rule, got {article(gradient)}", location=user_location(), hint=hint)
     made = Op(function, name=name, parameters=tuple(parameters), static=static, rule=gradient, names_results=True)
     functools.update_wrapper(made, function)
     return made
