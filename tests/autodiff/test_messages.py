@@ -101,5 +101,15 @@ def test_a_fold_over_axes_without_known_bounds():
         (3,), lambda i: te.reduce(lambda a, b: a * b, 1.0, lambda k: te.where(k < 3, X[te.minimum(k, 2)], 1.0), lengths[i]), name="ragged"
     )
     lines = message(te.gradient, ragged, [X], head=H)
-    assert lines[0].startswith("expected the axes of a reduction by ") and "bounds that are known beforehand" in lines[0]
+    assert lines[0].startswith("expected the axes of a reduction by ") and " to have bounds that are known beforehand" in lines[0]
+    assert lines[1].startswith("  in:   ragged (") and HERE in lines[1]
     assert "override={tensor: rule}" in lines[-1]
+
+
+def test_a_scatter_over_an_axis_without_known_bound():
+    lengths = te.placeholder((3,), "int64", name="lengths")
+    highest = te.scatter((3,), lambda i, k: (i, X[te.clip(k, 0, 2)]), (3, lengths[0]), combine="max", name="highest")
+    lines = message(te.gradient, highest, [X], head=H)
+    assert lines[0] == "expected an axis with a bound known beforehand, got k of a scatter by max"
+    assert lines[1].startswith("  in:   highest (") and HERE in lines[1]
+    assert lines[2] == "  hint: write a wider axis with where=, or give the tensor a rule: override={tensor: rule}"

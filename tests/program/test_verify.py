@@ -175,8 +175,11 @@ BROKEN = {
         scatter(type=TensorType((const(5),), dtypes.bool_), value=Const(True, dtypes.bool_)),
         "'scatters': expected numbers to combine by sum, got bool",
     ),
-    "scan counts": (scan(nexts=()), "'scans': expected as many names, states, inits and nexts"),
-    "empty scan": (scan(names=(), states=(), inits=(), nexts=()), "'scans': expected as many names, states, inits and nexts"),
+    "scan counts": (scan(nexts=()), "'scans': expected as many names, states, inits and nexts, at least one of each"),
+    "empty scan": (
+        scan(names=(), states=(), inits=(), nexts=()),
+        "'scans': expected as many names, states, inits and nexts, at least one of each",
+    ),
     "scan init": (scan(inits=("ids",)), r"'scans': expected ids of the type of its state, f32\[n\], got i64\[4\]"),
     "scan next": (scan(nexts=("A",)), r"'scans': expected A of the type of its state, f32\[n\], got f32\[n, 3\]"),
     "scan next of another extent": (
