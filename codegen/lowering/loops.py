@@ -22,8 +22,10 @@ from tensorexpr.codegen.schedule.state import SERIAL, Split, Stage, all_uses, ne
 from tensorexpr.errors import InternalError, Location
 from tensorexpr.ir import TRUE, Apply, Const, Expr, Index, apply, conjunction, conjuncts, const
 from tensorexpr.text import print_expr
-from tensorexpr.traversal import read_occurrences
+from tensorexpr.traversal import negate, read_occurrences
 
+GUARDED = ("guard", "single")
+"""Forms of a split that run points beyond the extent, which a condition leaves out."""
 MOST_COPIES = 8
 """Iterations up to which an unrolled loop around reductions is copied out while lowering."""
 UNROLL_LIMIT = 32
@@ -57,7 +59,7 @@ class Loops(Reductions):
         """The statements that run `task` in the loops of the list."""
         loops = self.relevant(loops, scope, task)
         for split in self.stage.relations:
-            if isinstance(split, Split) and scope.variants.get(split.outer) == "guard" and split.outer not in scope.guarded:
+            if isinstance(split, Split) and scope.variants.get(split.outer) in GUARDED and split.outer not in scope.guarded:
                 position, whole = scope.position(split.parent), scope.extent(split.parent)
                 if position is not None and whole is not None:
                     inside = replace(scope, guarded=scope.guarded | {split.outer}, conditional=True)
@@ -262,6 +264,17 @@ class Loops(Reductions):
                 found = relation
         return found
 
+    def fitted(self, split: Split, loops: tuple[str, ...], scope: Scope, task: Task, whole: Expr) -> Block:
+        """A split with tail "shift" of an extent known only when it runs: blocks where one fits, else a single one, guarded."""
+        fits = self.read(apply("ge", whole, const(split.factor)))
+        single = replace(scope.with_variant(split, "single"), conditional=True).with_values(**{split.outer: ZERO})
+        if self.is_parallel and self.at_root and not scope.names and not scope.conditional:
+            # A parallel loop stands outside of conditions: it has no iterations where no block fits.
+            blocks = self.nest(loops, scope.with_variant(split, "shift if fits"), task)
+            return (*blocks, If(self.read(negate(fits)), self.nest(loops, single, task)))
+        inside = replace(scope.with_variant(split, "shift"), conditional=True)
+        return (If(fits, self.nest(loops, inside, task), self.nest(loops, single, task)),)
+
     def forked(self, split: Split, loops: tuple[str, ...], scope: Scope, task: Task) -> Block:
         """The walk once per form that a split takes."""
 
@@ -279,8 +292,7 @@ class Loops(Reductions):
             return walk("guard")
         if split.tail == "shift":
             if count is None:
-                scope = replace(scope, conditional=True)
-                return (If(self.read(apply("ge", whole, const(factor))), walk("shift"), walk("small", ZERO)),)
+                return self.fitted(split, loops, scope, task, whole)
             return walk("shift") if count >= factor else walk("small", ZERO)
         if count is not None and count < factor:
             return walk("small", ZERO)

@@ -20,13 +20,13 @@ from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, Stmt, Store
 from tensorexpr.codegen.schedule.reductions import Group, Member, Parts
 from tensorexpr.codegen.schedule.state import Stage, is_inside
 from tensorexpr.codegen.schedule.windows import window
-from tensorexpr.errors import InternalError, ScheduleError
+from tensorexpr.errors import InternalError
 from tensorexpr.ir import Access, Apply, Axis, Cast, Const, Expr, Index, apply, conjunction, const
 from tensorexpr.regions import alternatives
 from tensorexpr.traversal import free_names, map_children, substitute
 
 LOCAL_BYTES = 1 << 16
-"""Accumulators above this size are refused: they would not fit a stack comfortably."""
+"""No accumulators above this size: they would not fit a stack comfortably. Schedules have smaller tiles."""
 Buffers = tuple[tuple[Buffer, ...], ...]
 """The accumulators of a group: per member, in order."""
 
@@ -145,11 +145,7 @@ class Reductions(ABC):
         for member in group.members:
             kept = accumulators.carried(member)
             if sum(k.dtype.itemsize for k in kept) * elements > LOCAL_BYTES:
-                raise ScheduleError(
-                    f"expected accumulators of at most {LOCAL_BYTES} bytes, got a tile of {elements} elements in {self.stage.name}",
-                    at=f"loops {', '.join(tile)}",
-                    hint="split these loops, or move the reduction inside of them",
-                )
+                raise InternalError(f"expected accumulators of at most {LOCAL_BYTES} bytes, got {elements} elements in {self.stage.name}")
             made = tuple(
                 Buffer(self.names.fresh(f"{self.stage.name}_{k.stem}"), k.dtype, tuple(shape), "workspace" if shared else "local")
                 for k in kept

@@ -116,7 +116,7 @@ class Scope:
         if outer is None or inner is None:
             return None
         start = mul(outer, const(split.factor))
-        if self.variants.get(split.outer) == "shift":
+        if self.variants.get(split.outer) in ("shift", "shift if fits"):
             whole = self.extent(split.parent)
             if whole is None:
                 return None
@@ -147,12 +147,15 @@ class Scope:
         if whole is None:
             return None
         variant, factor = self.variants.get(split.outer), const(split.factor)
-        if variant == "small":
-            return const(1) if loop == split.outer else whole
+        if variant in ("small", "single"):
+            return const(1) if loop == split.outer else whole if variant == "small" else factor
         if loop == split.inner:
             return sub(whole, mul(floordiv(whole, split.factor), factor)) if variant == "rest" else factor
+        blocks = floordiv(add(whole, const(split.factor - 1)), split.factor)
+        if variant == "shift if fits":
+            return apply("where", apply("ge", whole, factor), blocks, ZERO)
         if variant in ("shift", "guard"):
-            return floordiv(add(whole, const(split.factor - 1)), split.factor)
+            return blocks
         return floordiv(whole, split.factor)
 
     # ------------------------------------------------------------------------------------------------- expressions

@@ -8,9 +8,10 @@ commute; accumulators of a tile need a constant number of places. Sums and produ
 from __future__ import annotations
 
 from tensorexpr.codegen.schedule.independence import disjoint_axes
-from tensorexpr.codegen.schedule.reductions import Group
+from tensorexpr.codegen.schedule.reductions import Group, Member
 from tensorexpr.codegen.schedule.state import Split, Stage, State, all_uses, definition_named
 from tensorexpr.codegen.schedule.windows import window
+from tensorexpr.dtypes import accumulator
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Scatter
 from tensorexpr.text import print_expr
@@ -113,11 +114,6 @@ def _check_group(stage: Stage, group: Group, position: dict[str, int]) -> None:
                     raise refuse(
                         stage, f"expected {loop} outside of the reduction over {mine[0]}, which depends on it, got it inside", loop
                     )
-        around = [position[loop] for axis in enclosing.indices for loop in stage.loops_of(axis)]
-        if first < min(around):
-            raise refuse(
-                stage, f"expected the reduction over {mine[0]} inside the one over {enclosing.indices[0]}, got it outside", mine[0]
-            )
     if is_ordered(group) and mine != sorted(mine, key=lambda x: position[x]):
         names = "/".join(m.combiner.name for m in group.members)
         raise refuse(stage, f"expected the loops of {names} in the order {', '.join(mine)}: it depends on the order of its points", mine[0])
@@ -136,7 +132,7 @@ def _check_tile(stage: Stage, group: Group, tile: list[str]) -> None:
                 "split it, or reorder the reduction inside of it",
             )
         elements *= extent
-    most = max((v.dtype.itemsize for m in group.members for v in m.values), default=8) * elements
+    most = max((_accumulated(m) for m in group.members), default=8) * elements
     if tile and most > LARGEST_TILE:
         raise refuse(
             stage,
@@ -144,6 +140,16 @@ def _check_tile(stage: Stage, group: Group, tile: list[str]) -> None:
             ", ".join(tile),
             "split these loops, or reorder the reduction inside of them",
         )
+
+
+def _accumulated(member: Member) -> int:
+    """The bytes that a member keeps for each point: sums of short floats are long, a winner has a position beside its value."""
+    if not member.combiner.is_builtin:
+        return sum(e.dtype.itemsize for e in member.combiner.identity)
+    dtype = member.values[0].dtype
+    if member.combiner.name in ("argmax", "argmin"):
+        return dtype.itemsize + 8
+    return (accumulator(dtype) if member.combiner.name in ("sum", "prod") else dtype).itemsize
 
 
 def _loops_of(stage: Stage, group: Group) -> list[str]:

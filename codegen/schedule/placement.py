@@ -100,8 +100,12 @@ def _fits(state: State, name: str, root: str, points: tuple[Expr | None, ...]) -
 
 def outside_readers(state: State, name: str, root: str) -> tuple[str, ...]:
     """The definitions that read a tensor and are not computed in the loops of `root`."""
-    inside = {root, *(s.name for s in state.placed_in(root))}
-    return tuple(r for r in program_facts(state.program).readers.get(name, ()) if r not in inside)
+
+    def is_inside(reader: str) -> bool:
+        stage = state.table.get(reader)
+        return reader == root or (stage is not None and stage.place is not None and stage.place.stage == root)
+
+    return tuple(r for r in program_facts(state.program).readers.get(name, ()) if not is_inside(r))
 
 
 def check_placement(state: State, name: str) -> State:
