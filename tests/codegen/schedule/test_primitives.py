@@ -183,6 +183,8 @@ REFUSED = [
     (SIZES, "s['Y'].unroll('i')", "expected a constant extent of at most 64 to unroll i, got an extent known only when it runs"),
     ("A: f32[20000] = input()\nS[i]: f32[20000] = sum(A[i] for k in range(2))\nreturn S",
      "s['S'].reorder('k', 'i')", "expected accumulators of at most 32768 bytes for the loops inside a reduction, got 80000"),
+    ("A: f16[4000, 3] = input()\nS[i]: i64[4000] = argmax(A[i, k] for k in range(3))\nreturn S",
+     "s['S'].reorder('k', 'i')", "expected accumulators of at most 32768 bytes for the loops inside a reduction, got 40000"),
     ("A: f32[8, 4] = input()\nS[i]: f32[8] = max(A[i, k] - sum(A[k, l] for l in range(4)) for k in range(4))\nreturn S",
      "s['S'].reorder('l', 'k')", "expected k outside of the reduction over l, which depends on it, got it inside"),
     ("A: f32[8, 4] = input()\nS[i, j]: f32[8, 4] = A[i, j] - max(A[i, k] - min(A[i, l] for l in range(4)) for k in range(4))\nreturn S",
