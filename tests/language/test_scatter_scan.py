@@ -218,4 +218,5 @@ def test_states_stay_in_their_scan():
     text = refused(lambda: te.compute(3, lambda j: leaked[0][j]))
     assert "expected a tensor that has a meaning here, got s, which belongs to the body of a scan" in text
     assert "expected indices of this definition, got t" in refused(lambda: te.compute(3, lambda j: leaked[1] + j))
-    assert "expected a tensor that has a meaning outside of a scan, got inner" in refused(lambda: te.program_of([leaked[2]]))
+    text = refused(lambda: te.program_of([leaked[2]]))
+    assert "expected a tensor that has a meaning outside of a scan, got inner, which belongs to the body of one" in text

@@ -166,7 +166,7 @@ def test_a_tensor_is_not_a_scalar():
     assert "numpy.exp: expected scalars, got the tensor x of 1 axis" in refused(lambda: np.exp(x))
     assert "expected something to iterate over, got the tensor x" in refused(lambda: list(x))
     assert "expected something with a length, got the tensor x" in refused(lambda: len(x))
-    assert "expected a Python truth value, got the tensor x" in refused(lambda: bool(x))
+    assert "expected a Python truth value, got the tensor x, which has none until it runs" in refused(lambda: bool(x))
     assert "expected an array, got the tensor x" in refused(lambda: np.asarray(x))
     assert x == x and x != A and {x: 1}[x] == 1
 

@@ -1,0 +1,59 @@
+"""Every message that a user can read is quoted by a test: its literal pieces occur, in order, in one string of the tests."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tensorexpr import errors
+
+ROOT = Path(__file__).resolve().parent.parent
+FILES = sorted(file for room in ("tensorexpr", "autodiff", "codegen") for file in (ROOT / room).rglob("*.py"))
+CLASSES = {name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, errors.TensorExprError)}
+BUILDERS = re.compile(r"(_|\w+_)?error|refuse|fail")
+"""Functions that make errors; their first text that is a sentence is the message, what follows is the hint."""
+EXPECTED = re.compile(r"(?<!\S)expected ")
+
+
+def pieces(node: ast.AST) -> list[str]:
+    """The literal parts of a string or an f-string; nothing for anything else."""
+    parts = node.values if isinstance(node, ast.JoinedStr) else [node]
+    return [part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)]
+
+
+def texts(tree: ast.AST) -> list[ast.AST]:
+    """The whole strings and f-strings below a node."""
+    inner = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    return [node for node in ast.walk(tree) if pieces(node) and id(node) not in inner]
+
+
+def messages(file: Path) -> list[tuple[int, list[str]]]:
+    """The messages of a source file that are for users, and those of the verifier: their lines and literal parts."""
+    tree = ast.parse(file.read_text())
+    aside = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    found = {id(node): node for node in texts(tree) if EXPECTED.search("".join(pieces(node)))}
+    for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+        name = getattr(call.func, "attr", getattr(call.func, "id", ""))
+        if name in CLASSES or BUILDERS.fullmatch(name):
+            sentences = [node for argument in call.args for node in texts(argument) if " " in "".join(pieces(node))]
+            found |= {id(node): node for node in sentences[:1]}
+            aside |= {id(node) for node in sentences} if name == "InternalError" else set()
+    return [(node.lineno, pieces(node)) for node in found.values() if id(node) not in aside]
+
+
+@cache
+def quoted() -> str:
+    strings = {"\0".join(pieces(node)) for file in (ROOT / "tests").rglob("*.py") for node in texts(ast.parse(file.read_text()))}
+    return "\n".join(sorted(strings | {re.sub(r"\\(\W)", r"\1", text) for text in strings}))
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
+def test_each_message_is_quoted_by_a_test(file):
+    # What begins with a colon stands behind a name.
+    patterns = [(line, parts, ".+?".join(map(re.escape, parts)).removeprefix(r":\ ")) for line, parts in messages(file)]
+    missing = [f"{file.name}:{line}: {'...'.join(parts)}" for line, parts, pattern in patterns if not re.search(pattern, quoted())]
+    assert not missing, "expected a test that quotes each message, got none for these"
