@@ -21,6 +21,8 @@ from tensorexpr.traversal import expressions, read_occurrences, reads, walk
 
 PARALLEL_WORK = 20_000
 """Operations below which waking other cores costs more than it saves."""
+MOST_SHARED = 32
+"""Definitions computed in the loops of one other: beyond it their rows do not stay near anyway, and each nests a level deeper."""
 CHUNKS_PER_CORE = 4
 
 
@@ -115,12 +117,14 @@ def _share_loops(s: Schedule) -> None:
         todo = [-number[n] for n in reads(reader) if n in table]
         heapq.heapify(todo)
         seen: set[str] = set()
-        while todo:
+        shared = 0
+        while todo and shared < MOST_SHARED:
             name = program.definitions[-heapq.heappop(todo)].results[0][0]
             if name in seen or name in fixed:
                 continue
             seen.add(name)
             if s.state.stage(name).place is None and not is_contraction(s.state, name) and _share(s, table, reader, name):
+                shared += 1
                 for n in reads(table[name]):
                     if n in table:
                         heapq.heappush(todo, -number[n])

@@ -283,3 +283,15 @@ def test_long_sums_and_long_chains():
     for _ in range(2000):
         stage = te.compute((4,), lambda i, x=stage: x[i] + 1.0)
     np.testing.assert_array_equal(te.evaluate(stage, {P: np.ones(4)}), 2001)
+
+
+def test_gradients_of_long_chains():
+    P = te.placeholder((4,), "float64", name="P")
+    stage = P
+    for _ in range(300):
+        stage = te.compute((4,), lambda i, x=stage: te.sin(x[i]))
+    gradient = te.gradient(te.compute((), lambda: te.sum(lambda i: stage[i], 4)), P)[0]
+    x, product = np.full(4, 0.5), np.ones(4)
+    for _ in range(300):
+        product, x = product * np.cos(x), np.sin(x)
+    np.testing.assert_allclose(te.build(gradient, [P])(np.full(4, 0.5)), product)
