@@ -274,14 +274,17 @@ class Op:
         return self._arrays(trees)
 
     def _arrays(self, trees: Sequence[Any]) -> list[Any]:
-        return [map_tree(lambda leaf: self._as_array(name, leaf, leaf is not tree), tree) for name, tree in self._named(trees)]  # noqa: B023
+        return [map_tree(functools.partial(self._as_array, name), self._tree(name, tree)) for name, tree in self._named(trees)]
 
-    def _as_array(self, name: str, leaf: object, nested: bool = False) -> np.ndarray:
-        if nested and isinstance(leaf, (bool, int, float)):
+    def _tree(self, name: str, tree: Any) -> Any:
+        """The tree, unless it is a list of numbers that is meant as an array. (A tuple of them is a tree: heads of scalar outputs.)"""
+        if isinstance(tree, list) and tree and all(isinstance(leaf, (bool, int, float)) for leaf in leaves(tree)):
             raise _argument_error(
-                f"{self.name}: argument {name}: expected an array, got Python numbers in a list or tuple",
-                hint=f"np.asarray({name}) makes an array",
+                f"{self.name}: argument {name}: expected an array, got Python numbers in a list", hint=f"np.asarray({name}) makes an array"
             )
+        return tree
+
+    def _as_array(self, name: str, leaf: object) -> np.ndarray:
         array = np.asarray(leaf) if isinstance(leaf, np.ndarray) or _is_scalar(leaf) else None
         if array is None or isinstance(leaf, np.ma.MaskedArray):
             raise _argument_error(

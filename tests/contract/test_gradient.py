@@ -286,9 +286,10 @@ def test_an_op_with_several_outputs_and_a_rule_of_its_own():
         return te.compute(x.shape, lambda i: x[i] * y[i]), te.compute((), lambda: te.sum(lambda i: te.sin(x[i]), x.shape[0]))
 
     x, y = RNG.normal(size=5), RNG.normal(size=5)
-    x_bar, y_bar = te.vjp(two)(x, y, (np.ones(5), np.array(2.0)))
-    np.testing.assert_allclose(x_bar, y + 2 * np.cos(x))
-    np.testing.assert_allclose(y_bar, x)
+    for second in (np.array(2.0), 2.0, np.float64(2)):
+        x_bar, y_bar = te.vjp(two)(x, y, (np.ones(5), second))
+        np.testing.assert_allclose(x_bar, y + 2 * np.cos(x))
+        np.testing.assert_allclose(y_bar, x)
 
     @te.op(gradient=lambda output, inputs, head: [te.compute((5,), lambda i: head[i] * 10.0)])
     def wrong(x):
@@ -326,3 +327,36 @@ def test_gradients_stay_small_and_repeat_their_bits():
     arrays = [RNG.normal(size=t.shape).astype("f4") for t in (X, W, H)]
     first = f(*arrays)
     assert all(np.array_equal(x, y) for _ in range(5) for x, y in zip(first, f(*arrays), strict=True))
+
+
+def test_gradients_by_anything_in_the_graph():
+    A, k = te.placeholder((4,), "float64", name="A"), te.constant(np.arange(4.0))
+    F = te.placeholder((4,), "float32", name="F")
+    B = te.compute((4,), lambda i: A[i] ** 2 * k[i], name="B")
+    C = te.compute((), lambda: te.sum(lambda i: B[i] + F[i] * A[i], 4), name="C")
+    a, f = RNG.normal(size=4), RNG.normal(size=4).astype("f4")
+    wrt = [A, A, B, C, k, F]
+    found = both(list(te.gradient(C, wrt)), {A: a, F: f}, rtol=1e-5)
+    for x, wanted in zip(found, (2 * a * np.arange(4) + f,) * 2 + (np.ones(4), 1.0, a**2, a), strict=True):
+        np.testing.assert_allclose(x, wanted, rtol=1e-5)
+    assert found[5].dtype == np.float32
+    np.testing.assert_allclose(both(te.gradient([C, C], B)[0], {A: a, F: f}), 2.0)
+
+
+def test_a_maximum_that_is_nan_sends_to_the_first_nan():
+    A = te.placeholder((4,), "float64", name="A")
+    top = te.compute((), lambda: te.max(lambda i: A[i], 4))
+    np.testing.assert_array_equal(both(te.gradient(top, A)[0], {A: np.array([1, np.nan, 3, np.nan])}), [0, 1, 0, 0])
+
+
+def test_third_derivatives_and_second_ones_of_scans_and_gathers():
+    A = te.placeholder((5,), "float64", name="A")
+    a = RNG.normal(size=5)
+    power = te.compute((), lambda: te.sum(lambda i: A[i] ** 4, 5))
+    for _ in range(3):
+        power = te.compute((), lambda x=power: te.sum(lambda i: te.gradient(x, A)[0][i], 5))
+    np.testing.assert_allclose(te.evaluate(power, {A: a}), 24 * a.sum())
+    states = te.scan(lambda t, s: te.compute((), lambda: s[()] * A[t] + te.sin(A[t])), te.compute((), lambda: 1.0), 5)
+    first = te.gradient(te.compute((), lambda: states[4]), A)[0]
+    hessian = both(te.jacobian(first, A), {A: a})
+    np.testing.assert_allclose(hessian, differences_of_vector(first, {A: a}), rtol=1e-5, atol=1e-5)
