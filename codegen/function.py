@@ -77,7 +77,8 @@ class CompiledFunction:
         layout = self._find_layout(tuple([array.shape for array in inputs]))
         if layout is None:
             # Shapes that are new: of the wrong rank, or to be checked once.
-            inputs = self._arguments.prepare(arrays)
+            if inputs is arrays:
+                inputs = self._arguments.prepare(arrays)
             layout = self._arguments.layout(tuple([array.shape for array in inputs]))
         if out is None:
             results = returned = [_empty(shape, type_) for shape, type_ in layout.outputs]
