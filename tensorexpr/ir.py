@@ -27,10 +27,15 @@ from tensorexpr.ops import OPS, Op, result_dtype
 
 
 class Node:
-    """Base of all IR nodes: structural equality over the compared fields, hash cached at construction."""
+    """Base of all IR nodes: structural equality over the compared fields, hash cached at construction.
 
-    __slots__ = ("_hash",)
+    Nodes found equal remember it: each points to a representative (an equal node, in the end one for all of them), so equal
+    programs that come again and again as keys are compared once and then by identity.
+    """
+
+    __slots__ = ("_hash", "_equal_to")
     _hash: int
+    _equal_to: Node
 
     def _key(self) -> tuple[Any, ...]:
         return tuple([getattr(self, name) for name in _compared(type(self))])  # type: ignore[arg-type]
@@ -46,9 +51,10 @@ class Node:
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        if type(self) is not type(other) or hash(self) != hash(other):
+        if not isinstance(other, Node):
             return False
-        pending: list[tuple[Any, Any]] = [(self._key(), other._key())]  # type: ignore[attr-defined]
+        met: dict[tuple[int, int], tuple[Node, Node]] = {}  # each pair once: shared subtrees are not trees
+        pending: list[tuple[Any, Any]] = [(self, other)]
         while pending:  # without recursion: expressions are as deep as the user's sums are long
             left, right = pending.pop()
             if left is right:
@@ -56,13 +62,23 @@ class Node:
             if isinstance(left, Node):
                 if type(left) is not type(right) or hash(left) != hash(right):
                     return False
-                pending.append((left._key(), right._key()))
+                left, right = _representative(left), _representative(right)
+                if left is not right and (id(left), id(right)) not in met:
+                    met[id(left), id(right)] = (left, right)
+                    pending.append((left._key(), right._key()))
             elif type(left) is tuple and type(right) is tuple:
                 if len(left) != len(right):
                     return False
                 pending.extend(zip(left, right))
             elif left != right:
                 return False
+        for left, right in met.values():
+            left, right = _representative(left), _representative(right)
+            # Always from the greater identity to the lesser, so that threads that compare at once make no cycle.
+            if id(left) > id(right):
+                object.__setattr__(left, "_equal_to", right)
+            elif id(left) < id(right):
+                object.__setattr__(right, "_equal_to", left)
         return True
 
     def __getstate__(self) -> tuple[Any, ...]:
@@ -71,6 +87,14 @@ class Node:
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         for f, value in zip(fields(self), state, strict=True):  # type: ignore[arg-type]
             object.__setattr__(self, f.name, value)
+
+
+def _representative(node: Node) -> Node:
+    while True:
+        try:
+            node = node._equal_to
+        except AttributeError:
+            return node
 
 
 @cache
