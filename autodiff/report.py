@@ -61,6 +61,9 @@ class Count:
     def __str__(self) -> str:
         return f"f({', '.join(self.sizes)})"
 
+    def __repr__(self) -> str:
+        return f"<count by {', '.join(self.sizes)}: call it with these sizes>"
+
 
 @dataclass(frozen=True, slots=True)
 class Report:

@@ -18,7 +18,7 @@ import numpy as np
 
 from tensorexpr import dtypes
 from tensorexpr.dtypes import DTYPES, DType
-from tensorexpr.errors import DefinitionError, Location
+from tensorexpr.errors import DefinitionError, Location, user_location
 from tensorexpr.ir import (
     BUILTIN_COMBINERS,
     Access,
@@ -61,6 +61,10 @@ def parse_program(text: str, constants: Mapping[str, np.ndarray] | None = None) 
     `constants` gives, by name, the data of those whose text has only a digest. Raises `DefinitionError` with line and
     column for text that is not a program, or where the data does not have the digest.
     """
+    if not isinstance(text, str):
+        raise DefinitionError(
+            f"te.parse_program: expected the text of a program, got {type(text).__name__}", location=user_location(), hint="str(program)"
+        )
     return _Reader(text, constants or {}).program(_syntax(text, "exec"))
 
 
