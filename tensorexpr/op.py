@@ -318,9 +318,7 @@ class Op:
         inputs, result = self._traced(*self._specs(specs, dynamic, static))
         return program_of(list(leaves(result)), inputs)
 
-    def compile(
-        self, *specs: Any, target: str = "cpu", dynamic: Mapping[str | int, Any] | None = None, **static: Any
-    ) -> CompiledFunction:
+    def compile(self, *specs: Any, target: str = "cpu", dynamic: Mapping[str | int, Any] | None = None, **static: Any) -> CompiledFunction:
         """The op compiled for arguments like `specs` (see `trace`); nested arguments and results are flattened."""
         return self._make(*self._specs(specs, dynamic, static), target=target).function
 

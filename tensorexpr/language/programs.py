@@ -139,9 +139,7 @@ def _array(value: Any, tensor: Tensor) -> np.ndarray:
                 return np.asarray(value, tensor.dtype.numpy)
         except (TypeError, ValueError, OverflowError):
             pass
-    raise ArgumentError(
-        f"{tensor.name}: expected an array of {tensor.dtype.name}, got {value!r}", term=tensor, location=user_location()
-    )
+    raise ArgumentError(f"{tensor.name}: expected an array of {tensor.dtype.name}, got {value!r}", term=tensor, location=user_location())
 
 
 def _sizes(sizes: Any) -> dict[str, int]:
