@@ -68,9 +68,7 @@ def axes_of(tensor: str, workspace: Workspace, definition: Definition | None, co
     return tuple(axes)
 
 
-def flow(
-    consumer: str, contribution: Contribution, target: tuple[Axis, ...], lowering: str | None, reserved: tuple[str, ...] = ()
-) -> Flow:
+def flow(consumer: str, contribution: Contribution, target: tuple[Axis, ...], lowering: str | None, reserved: tuple[str, ...] = ()) -> Flow:
     """A contribution with the gathers it becomes at the elements `target`; no new index has a name in `reserved`."""
     if lowering is not None:
         return Flow(consumer, contribution, None, lowering)

@@ -291,6 +291,7 @@ class _System:
         for loop in bounds:
             if loop.value is not None:
                 determined[loop.name] = inside.simplify(loop.value.substitute(determined))
+
         def write(form: Affine) -> Expr:
             return expression_of(form.rename(final), self._sizes)
 

@@ -63,9 +63,7 @@ def _afresh(axis: Axis, value: Expr, where: Expr | None, place: Place) -> Expr:
     return Reduce(PROD, (rename_bound(substitute(value, move), taken),), (Axis(other.name, axis.start, axis.stop),), condition)
 
 
-def _recurrences(
-    axis: Axis, extent: Expr, value: Expr, where: Expr | None, place: Place, workspace: Workspace, owner: str
-) -> Expr | None:
+def _recurrences(axis: Axis, extent: Expr, value: Expr, where: Expr | None, place: Place, workspace: Workspace, owner: str) -> Expr | None:
     """Products before and behind as two scans, for an axis whose extent is the same at every point of `place`."""
     if free_names(extent) or any(isinstance(part, Access) for part in (extent, *(extent.args if isinstance(extent, Apply) else ()))):
         return None

@@ -143,9 +143,7 @@ def _places(expr: Expr, own: dict[str, Axis]) -> list[tuple[str, Expr]] | None:
     return found or None
 
 
-def _count_off(
-    places: list[tuple[str, Expr]], own: dict[str, Axis], target: Axis, values: dict[str, Expr], outer: list[Expr]
-) -> None:
+def _count_off(places: list[tuple[str, Expr]], own: dict[str, Axis], target: Axis, values: dict[str, Expr], outer: list[Expr]) -> None:
     """The axes that an index of the tensor counts, as its digits."""
     element = Index(target.index)
     for name, stride in places:

@@ -223,8 +223,10 @@ class Workspace:
                 if form is None or limit is None or not set(form.names()) <= set(region.domain.names):
                     return False
                 sizes = [name for name in limit.names() if name not in region.domain.names]
-                domain = region.domain if not sizes else type(region.domain)(
-                    region.domain.dims, region.domain.constraints, (*region.domain.sizes, *sizes)
+                domain = (
+                    region.domain
+                    if not sizes
+                    else type(region.domain)(region.domain.dims, region.domain.constraints, (*region.domain.sizes, *sizes))
                 )
                 if not (domain.implies(ge(form, 0)) and domain.implies(lt(form, limit))):
                     return False

@@ -285,9 +285,7 @@ class Arguments:
         names = size_names(parameter.shape[axis])
         if names:
             origins = [s for s in self._sources if s.name in names and (s.position, s.axis) != (position, axis)]
-            told = "; ".join(
-                f"{s.name} = {sizes[s.name]} from axis {s.axis} of {self.signature.inputs[s.position].name}" for s in origins
-            )
+            told = "; ".join(f"{s.name} = {sizes[s.name]} from axis {s.axis} of {self.signature.inputs[s.position].name}" for s in origins)
             extent = print_expr(parameter.shape[axis])
             reason = f" ({told})" if extent in names else f" ({extent} with {told})"
         return self._error(

@@ -144,13 +144,7 @@ def _compile(program: Program, schedule: Schedule) -> Executable:
 
 def _lines(program: Program) -> tuple[object, ...]:
     """The user's lines that a run-time error of the program could name: those of accesses whose indices depend on data."""
-    accesses = [
-        node
-        for definition in program.definitions
-        for e in expressions(definition)
-        for node in walk(e)
-        if isinstance(node, Access)
-    ]
+    accesses = [node for definition in program.definitions for e in expressions(definition) for node in walk(e) if isinstance(node, Access)]
     if not any(isinstance(inner, Access) for node in accesses for index in node.indices for inner in walk(index)):
         return ()
     return tuple(node.location for node in accesses)

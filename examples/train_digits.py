@@ -31,10 +31,12 @@ def conv2d(x, w, b, *, stride=1, padding=1):
     k, _, r, s = w.shape
     return te.compute(
         (n, k, (h + 2 * padding - r) // stride + 1, (l - s + 2 * padding) // stride + 1),
-        lambda n, k, y, z: b[k]
-        + te.sum(
-            lambda c, i, j: x.read(n, c, y * stride + i - padding, z * stride + j - padding, outside=0.0) * w[k, c, i, j],
-            (c, r, s),
+        lambda n, k, y, z: (
+            b[k]
+            + te.sum(
+                lambda c, i, j: x.read(n, c, y * stride + i - padding, z * stride + j - padding, outside=0.0) * w[k, c, i, j],
+                (c, r, s),
+            )
         ),
     )
 

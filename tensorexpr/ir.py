@@ -33,7 +33,7 @@ class Node:
     programs that come again and again as keys are compared once and then by identity.
     """
 
-    __slots__ = ("_hash", "_equal_to")
+    __slots__ = ("_equal_to", "_hash")
     _hash: int
     _equal_to: Node
 
@@ -320,8 +320,7 @@ class Scan(Node):
     @property
     def results(self) -> tuple[tuple[str, TensorType], ...]:
         return tuple(
-            (name, TensorType((self.length, *type_.shape), type_.dtype))
-            for name, (_, type_) in zip(self.names, self.states, strict=True)
+            (name, TensorType((self.length, *type_.shape), type_.dtype)) for name, (_, type_) in zip(self.names, self.states, strict=True)
         )
 
 

@@ -82,9 +82,7 @@ def show(reference: str, specs: list[str], static: list[str], with_gradient: boo
         notes.append(str(derived.report()))
         outputs, inputs = list(derived), [*inputs, *heads]
     if stage in _CUDA_STAGES:
-        raise TargetError(
-            f"stage {stage}: expected a CUDA backend, and this version has none", hint="the stages of the CPU: llvm, asm"
-        )
+        raise TargetError(f"stage {stage}: expected a CUDA backend, and this version has none", hint="the stages of the CPU: llvm, asm")
     compiled = build(outputs, inputs)
     if stage == "program":
         return str(compiled.program), notes

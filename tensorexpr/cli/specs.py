@@ -67,10 +67,7 @@ def specs_for(op: Op, texts: list[str], static: dict[str, Any]) -> tuple[list[Te
     if parameters and all(_SPEC.match(text) for text in annotated):
         return [parse_spec(text, name) for text, name in zip(annotated, parameters, strict=True)], False
     for shapes, kinds in itertools.islice(_guesses(len(parameters)), _MOST_TRIES):
-        specs = [
-            placeholder((DEFAULT_EXTENT,) * rank, kind, name=name)
-            for rank, kind, name in zip(shapes, kinds, parameters, strict=True)
-        ]
+        specs = [placeholder((DEFAULT_EXTENT,) * rank, kind, name=name) for rank, kind, name in zip(shapes, kinds, parameters, strict=True)]
         try:
             op.trace(*specs, **static)
         except (TensorExprError, ValueError, IndexError, TypeError):

@@ -12,9 +12,7 @@ F64 = "float64"
 
 def convolution():
     x, w = te.placeholder((2, 3, 9, 9), F64, name="x"), te.placeholder((4, 3, 3, 3), F64, name="w")
-    y = te.compute(
-        (2, 4, 7, 7), lambda n, o, i, j: te.sum(lambda c, r, s: x[n, c, i + r, j + s] * w[o, c, r, s], (3, 3, 3)), name="y"
-    )
+    y = te.compute((2, 4, 7, 7), lambda n, o, i, j: te.sum(lambda c, r, s: x[n, c, i + r, j + s] * w[o, c, r, s], (3, 3, 3)), name="y")
     return y, [x, w]
 
 
@@ -36,9 +34,7 @@ def softmax_at_once():
 
 def kernel_product():
     x, y, b = (te.placeholder(shape, F64, name=name) for name, shape in (("x", (9, 3)), ("z", (8, 3)), ("b", (8,))))
-    out = te.compute(
-        (9,), lambda i: te.sum(lambda j: te.exp(-te.sum(lambda d: (x[i, d] - y[j, d]) ** 2, 3)) * b[j], 8), name="y"
-    )
+    out = te.compute((9,), lambda i: te.sum(lambda j: te.exp(-te.sum(lambda d: (x[i, d] - y[j, d]) ** 2, 3)) * b[j], 8), name="y")
     return out, [x, y, b]
 
 

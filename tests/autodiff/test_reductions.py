@@ -89,9 +89,7 @@ def test_maximum_over_dependent_axes():
 
 def test_a_maximum_inside_an_expression_and_argmax():
     x = te.placeholder((3, 4), F64, name="x")
-    y = te.compute(
-        (3,), lambda i: te.exp(te.max(lambda k: x[i, k] * x[i, k], 4)) * te.cast(te.argmax(lambda k: x[i, k], 4), F64), name="y"
-    )
+    y = te.compute((3,), lambda i: te.exp(te.max(lambda k: x[i, k] * x[i, k], 4)) * te.cast(te.argmax(lambda k: x[i, k], 4), F64), name="y")
     check_by_differences(y, [x], {x: np.random.default_rng(3).uniform(-1, 1, (3, 4))})
 
 
@@ -99,8 +97,7 @@ def test_nested_reductions_in_one_expression():
     x = te.placeholder((3, 5), F64, name="x")
     softmax = te.compute(
         (3, 5),
-        lambda i, j: te.exp(x[i, j] - te.max(lambda k: x[i, k], 5))
-        / te.sum(lambda m: te.exp(x[i, m] - te.max(lambda k: x[i, k], 5)), 5),
+        lambda i, j: te.exp(x[i, j] - te.max(lambda k: x[i, k], 5)) / te.sum(lambda m: te.exp(x[i, m] - te.max(lambda k: x[i, k], 5)), 5),
         name="softmax",
     )
     check_by_differences(softmax, [x], {x: np.random.default_rng(4).standard_normal((3, 5))})
@@ -148,9 +145,7 @@ def test_a_product_of_scattered_values_with_zeros():
     v = te.placeholder((5,), F64, name="v")
     y = te.scatter((2,), lambda t: (t % 2, v[t]), 5, combine="prod")
     loss = te.compute((), lambda: y[0] + y[1])
-    np.testing.assert_array_equal(
-        gradient_of(loss, [v], {v: np.array([3.0, 0.0, 2.0, 5.0, 0.0])})[0], np.array([0.0, 5.0, 0.0, 0.0, 6.0])
-    )
+    np.testing.assert_array_equal(gradient_of(loss, [v], {v: np.array([3.0, 0.0, 2.0, 5.0, 0.0])})[0], np.array([0.0, 5.0, 0.0, 0.0, 6.0]))
 
 
 def test_data_dependent_reads_become_segments_or_atomics():

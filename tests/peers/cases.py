@@ -35,8 +35,13 @@ def matmul(a, b):
 def smooth(x):
     return te.compute(
         x.shape,
-        lambda *i: te.tanh(x[i]) * te.sigmoid(x[i]) + te.exp(-x[i] * x[i]) + te.log(te.abs(x[i]) + 1.0)
-        + te.erf(x[i]) + te.sin(x[i]) * te.cos(x[i]),
+        lambda *i: (
+            te.tanh(x[i]) * te.sigmoid(x[i])
+            + te.exp(-x[i] * x[i])
+            + te.log(te.abs(x[i]) + 1.0)
+            + te.erf(x[i])
+            + te.sin(x[i]) * te.cos(x[i])
+        ),
     )
 
 
@@ -56,8 +61,9 @@ def conv(x, w, *, stride=1, dilation=1, padding=0):
     return te.compute(
         (n, k, extent(h, r), extent(l, s)),
         lambda n, k, y, z: te.sum(
-            lambda c, i, j: w[k, c, i, j]
-            * x.read(n, c, y * stride + i * dilation - padding, z * stride + j * dilation - padding, outside=0.0),
+            lambda c, i, j: (
+                w[k, c, i, j] * x.read(n, c, y * stride + i * dilation - padding, z * stride + j * dilation - padding, outside=0.0)
+            ),
             (c, r, s),
         ),
     )

@@ -108,9 +108,7 @@ def test_scalars_are_0d_arguments(dtype, value):
     assert taken.shape == () and taken == value
 
 
-@pytest.mark.parametrize(
-    ("dtype", "value"), [("int8", 128), ("uint8", -1), ("int64", 1.0), ("float32", True), ("bool", 1)]
-)
+@pytest.mark.parametrize(("dtype", "value"), [("int8", 128), ("uint8", -1), ("int64", 1.0), ("float32", True), ("bool", 1)])
 def test_scalars_that_would_change_are_refused(dtype, value):
     text = refused(arguments([parameter("s", dtype=dtypes.dtype(dtype))]).prepare, [value])
     assert f"argument s: expected a {dtype} scalar, got {value!r}" in text
