@@ -107,6 +107,23 @@ def _affine_apply(expr: Apply, opaque: Opaque | None) -> Affine | None:
 _AFFINE_OPS = ("add", "sub", "mul", "floordiv", "mod", "shift_left", "shift_right", "and")
 
 
+def signed_sum(positive: list[Expr], negative: list[Expr], constant: int) -> Expr:
+    """What is added, then what is subtracted, then the constant; a sum that begins with a minus begins with a negation."""
+    if not positive:
+        if constant > 0 or not negative:
+            positive, constant = [const(constant)], 0
+        else:
+            positive, negative = [apply("neg", negative[0])], negative[1:]
+    result = positive[0]
+    for item in positive[1:]:
+        result = apply("add", result, item)
+    for item in negative:
+        result = apply("sub", result, item)
+    if constant:
+        result = apply("add" if constant > 0 else "sub", result, const(abs(constant)))
+    return result
+
+
 def expression_of(affine: Affine, sizes: Iterable[str] = (), opaque: Opaque | None = None) -> Expr:
     """The int64 expression of an affine form: names in `sizes` become sizes, opaque names their expressions, others indices.
 
@@ -131,20 +148,7 @@ def expression_of(affine: Affine, sizes: Iterable[str] = (), opaque: Opaque | No
         positive += [times(apply("mod", build(e), const(m)), c) for e, m, c in modulos if c > 0]
         negative = [times(atom(t), -c) for t, c in form.terms if c < 0]
         negative += [times(apply("mod", build(e), const(m)), -c) for e, m, c in modulos if c < 0]
-        constant = form.constant
-        if not positive:
-            if constant > 0 or not negative:
-                positive, constant = [const(constant)], 0
-            else:
-                positive = [apply("neg", negative.pop(0))]
-        result = positive[0]
-        for item in positive[1:]:
-            result = apply("add", result, item)
-        for item in negative:
-            result = apply("sub", result, item)
-        if constant:
-            result = apply("add" if constant > 0 else "sub", result, const(abs(constant)))
-        return result
+        return signed_sum(positive, negative, form.constant)
 
     return build(affine)
 

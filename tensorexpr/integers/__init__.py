@@ -1,6 +1,6 @@
 """Exact integers: linear algebra, quasi-affine expressions, and sets of integer points with symbolic sizes."""
 
-from tensorexpr.integers.affine import Affine, FloorDiv
+from tensorexpr.integers.affine import Affine, FloorDiv, Interval
 from tensorexpr.integers.constraint import Constraint, congruent, eq, ge, gt, le, lt
 from tensorexpr.integers.domain import Domain
 from tensorexpr.integers.elimination import DomainTooComplex
@@ -16,6 +16,7 @@ __all__ = [
     "Domain",
     "DomainTooComplex",
     "FloorDiv",
+    "Interval",
     "Solution",
     "Union",
     "congruent",

@@ -47,6 +47,9 @@ class FloorDiv:
 
 Atom = str | FloorDiv
 
+Interval = tuple[int | None, int | None]
+"""Least and greatest value; None where there is no bound."""
+
 
 def _atom_key(atom: Atom) -> tuple:
     return (0, atom) if isinstance(atom, str) else atom.key
@@ -245,6 +248,27 @@ class Affine:
             else:
                 total += factor * (atom.numerator.evaluate(values) // atom.denominator)
         return total
+
+    def interval(self, box: Mapping[str, Interval]) -> Interval:
+        """Bounds of the value from bounds of the names, None where there is none: quick, never too narrow.
+
+        >>> (Affine.of("i") * 2 - Affine.of("j") // 4).interval({"i": (0, 9), "j": (0, 7)})
+        (-1, 18)
+        """
+        low: int | None = self.constant
+        high: int | None = self.constant
+        for atom, factor in self.terms:
+            if isinstance(atom, FloorDiv):
+                bottom, top = atom.numerator.interval(box)
+                bottom = None if bottom is None else bottom // atom.denominator
+                top = None if top is None else top // atom.denominator
+            else:
+                bottom, top = box.get(atom, (None, None))
+            if factor < 0:
+                bottom, top = top, bottom
+            low = None if low is None or bottom is None else low + factor * bottom
+            high = None if high is None or top is None else high + factor * top
+        return low, high
 
     # -- identity and text -------------------------------------------------------------------------------------------
 

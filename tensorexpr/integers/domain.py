@@ -140,27 +140,10 @@ class Domain:
         known = self._least.get(constraint.expr.terms)
         if known is not None and constraint.kind == ">=" and known <= constraint.expr.constant:
             return True
-        low, high = self._interval(constraint.expr)
+        low, high = constraint.expr.interval(self._box)
         if low is not None and (low >= 0 if constraint.kind == ">=" else low == 0 == high):
             return True
         return gist.implied(self._system, constraint)
-
-    def _interval(self, expr: Affine) -> Interval:
-        """Bounds of an expression from the constant bounds of its names: quick, never too narrow."""
-        low: int | None = expr.constant
-        high: int | None = expr.constant
-        for atom, factor in expr.terms:
-            if isinstance(atom, FloorDiv):
-                bottom, top = self._interval(atom.numerator)
-                bottom = None if bottom is None else bottom // atom.denominator
-                top = None if top is None else top // atom.denominator
-            else:
-                bottom, top = self._box.get(atom, (None, None))
-            if factor < 0:
-                bottom, top = top, bottom
-            low = None if low is None or bottom is None else low + factor * bottom
-            high = None if high is None or top is None else high + factor * top
-        return low, high
 
     def is_subset(self, other: Domain | Union) -> bool:
         """True when `other` has every point, for every value of the sizes."""
@@ -263,7 +246,7 @@ class Domain:
         """
         value = Affine.of(expr)
         if self._is_box_around(value):
-            return (None, None) if self.is_empty() else self._interval(value)
+            return (None, None) if self.is_empty() else value.interval(self._box)
         return self._system.range(value) or (None, None)
 
     def _is_box_around(self, expr: Affine) -> bool:

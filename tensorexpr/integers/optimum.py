@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import ceil, floor
 
+from tensorexpr.integers.affine import Interval
 from tensorexpr.integers.emptiness import has_integer_point
 from tensorexpr.integers.reduction import Rows, reduce_system
 from tensorexpr.integers.simplex import Polyhedron
-
-Interval = tuple[int | None, int | None]
 
 
 def integer_range(equalities: Rows, inequalities: Rows, objective: Sequence[int]) -> Interval | None:

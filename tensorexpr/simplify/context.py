@@ -15,13 +15,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from tensorexpr import dtypes
-from tensorexpr.integers import Affine, Constraint, Domain, DomainTooComplex, FloorDiv, eq, ge, gt, le, lt
+from tensorexpr.integers import Affine, Constraint, Domain, DomainTooComplex, Interval, eq, ge, gt, le, lt
 from tensorexpr.ir import Access, Apply, Axis, Cast, Const, Expr, Index, Reduce, Size, apply, conjuncts
 from tensorexpr.regions import Opaque, affine_of, bound_constraints
 from tensorexpr.text import print_expr
 from tensorexpr.traversal import negate, walk
-
-Interval = tuple[int | None, int | None]
 
 INDEX_LIMIT = 1 << 48
 """Index arithmetic is assumed to stay below this in magnitude where it meets integers of a tensor."""
@@ -345,7 +343,7 @@ class Context:
 
     def quick_low(self, form: Affine) -> float:
         """A lower bound by intervals alone, minus infinity where there is none."""
-        low = self._interval(form)[0]
+        low = form.interval(self._box)[0]
         return float("-inf") if low is None else low
 
     def is_empty(self) -> bool:
@@ -369,7 +367,7 @@ class Context:
         return found
 
     def _implies(self, constraint: Constraint) -> bool:
-        low, high = self._interval(constraint.expr)
+        low, high = constraint.expr.interval(self._box)
         if constraint.is_equality:
             if low is not None and low == 0 == high:
                 return True
@@ -391,7 +389,7 @@ class Context:
         """Whether a constraint fails wherever this place is reached."""
         if not constraint.is_equality:
             return self.implies(constraint.negate()[0])
-        low, high = self._interval(constraint.expr)
+        low, high = constraint.expr.interval(self._box)
         if (low is not None and low > 0) or (high is not None and high < 0):
             return True
         try:
@@ -403,7 +401,7 @@ class Context:
         """The least and greatest value of a form here, None for a side that is not bounded or not known."""
         found = self._ranges.get(form)
         if found is None:
-            found = self._interval(form)
+            found = form.interval(self._box)
             if not self._independent(form):
                 with suppress(DomainTooComplex):
                     found = self.domain(form.names()).range(form)
@@ -412,24 +410,8 @@ class Context:
 
     def quick_range(self, form: Affine) -> Interval:
         """A range by intervals alone: never too narrow, perhaps too wide."""
-        return self._interval(form)
+        return form.interval(self._box)
 
     def _independent(self, form: Affine) -> bool:
         """Whether interval arithmetic gives the exact range: names once each, bounded by numbers alone."""
         return all(isinstance(a, str) and not a.startswith("?") and self._rectangular.get(a, True) for a, _ in form.terms)
-
-    def _interval(self, form: Affine) -> Interval:
-        low: int | None = form.constant
-        high: int | None = form.constant
-        for atom, factor in form.terms:
-            if isinstance(atom, FloorDiv):
-                bottom, top = self._interval(atom.numerator)
-                bottom = None if bottom is None else bottom // atom.denominator
-                top = None if top is None else top // atom.denominator
-            else:
-                bottom, top = self._box.get(atom, (None, None))
-            if factor < 0:
-                bottom, top = top, bottom
-            low = None if low is None or bottom is None else low + factor * bottom
-            high = None if high is None or top is None else high + factor * top
-        return low, high

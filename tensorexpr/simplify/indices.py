@@ -12,6 +12,7 @@ from math import gcd
 
 from tensorexpr.integers import Affine, FloorDiv, ge, lt
 from tensorexpr.ir import Apply, Const, Expr, Index, Size, apply, const
+from tensorexpr.regions import signed_sum
 from tensorexpr.simplify.context import Context
 from tensorexpr.traversal import free_names
 
@@ -44,19 +45,7 @@ def add_up(terms: list[Term], constant: int) -> Expr | None:
     ordered = sorted(terms, key=lambda t: (t[0] < 0, t[2]))
     positive = [_times(e, c) for c, e, _ in ordered if c > 0]
     negative = [_times(e, -c) for c, e, _ in ordered if c < 0]
-    if not positive:
-        if constant > 0 or not negative:
-            positive, constant = [const(constant)], 0
-        else:
-            positive = [apply("neg", negative.pop(0))]
-    result = positive[0]
-    for item in positive[1:]:
-        result = apply("add", result, item)
-    for item in negative:
-        result = apply("sub", result, item)
-    if constant:
-        result = apply("add" if constant > 0 else "sub", result, const(abs(constant)))
-    return result
+    return signed_sum(positive, negative, constant)
 
 
 def _times(factor: Expr, count: int) -> Expr:
