@@ -56,8 +56,16 @@ def check_values(workload: Workload) -> None:
                 raise AssertionError(f"{workload.name}: {name} differs from {names[0]} by {error:.1e} of the largest value")
 
 
+SETTLE = 0.15
+"""Seconds of rest before each sample: the worker threads of a BLAS spin for a while after its last call, on a core that the
+next candidate is meant to have."""
+
+
 def measure(workload: Workload, rounds: int = 15, seconds: float = 0.02) -> list[Timing]:
-    """Times the candidates in turn, `rounds` times; one round of one candidate repeats calls for about `seconds`."""
+    """Times the candidates in turn, `rounds` times; one round of one candidate repeats calls for about `seconds`.
+
+    Each sample follows a rest of `SETTLE` seconds and one call that is not counted.
+    """
     check_values(workload)
     repeats = {}
     for name, function in workload.candidates.items():
@@ -67,6 +75,8 @@ def measure(workload: Workload, rounds: int = 15, seconds: float = 0.02) -> list
     samples: dict[str, list[float]] = {name: [] for name in workload.candidates}
     for _ in range(rounds):
         for name, function in workload.candidates.items():
+            time.sleep(SETTLE)
+            function()
             start = time.perf_counter()
             for _ in range(repeats[name]):
                 function()

@@ -72,7 +72,7 @@ def _tensors(values: object, expected: str) -> list[Tensor]:
 def _kind(value: object) -> str:
     if isinstance(value, Tensor):
         return f"the tensor {value.name}"
-    return "None" if value is None else f"a {type(value).__name__}"
+    return "None" if value is None else f"the {type(value).__name__} {value!r}"
 
 
 def _order(program: Program, inputs: Sequence[Tensor]) -> tuple[int, ...]:

@@ -7,6 +7,7 @@ at most four lines: ``expected X, got Y``, then ``in:`` (the term and the user's
 
 from __future__ import annotations
 
+import opcode
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,12 +40,31 @@ def user_location() -> Location | None:
     """The innermost caller outside this package: the line the user wrote (None when everything is ours)."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        file = frame.f_code.co_filename
-        module = frame.f_globals.get("__name__", "").partition(".")[0]
-        if not file.startswith(_OWN_FOLDERS) and not file.startswith(_GENERATED) and module not in _BETWEEN:
-            return Location(file, frame.f_lineno)
+        if _is_users(frame):
+            return Location(frame.f_code.co_filename, frame.f_lineno)
         frame = frame.f_back
     return None
+
+
+def _is_users(frame: FrameType) -> bool:
+    file = frame.f_code.co_filename
+    module = frame.f_globals.get("__name__", "").partition(".")[0]
+    return not file.startswith(_OWN_FOLDERS) and not file.startswith(_GENERATED) and module not in _BETWEEN
+
+
+def failure_location(error: BaseException) -> Location | None:
+    """The user's line at which Python itself failed: a tuple unpacked to another length, a division by zero.
+
+    None where a `raise` statement made the error (that is its author's own word), or where the line is not the user's.
+    """
+    traceback = error.__traceback__
+    if traceback is None:
+        return None
+    while traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    frame = traceback.tb_frame
+    raised = opcode.opname[frame.f_code.co_code[traceback.tb_lasti]] in ("RAISE_VARARGS", "RERAISE")
+    return None if raised or not _is_users(frame) else Location(frame.f_code.co_filename, traceback.tb_lineno)
 
 
 class TensorExprError(Exception):

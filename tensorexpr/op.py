@@ -22,9 +22,10 @@ from tensorexpr.codegen.compile import build
 from tensorexpr.codegen.function import CompiledFunction
 from tensorexpr.codegen.memo import Memo
 from tensorexpr.dtypes import DType, dtype
-from tensorexpr.errors import ArgumentError, DefinitionError, Location, user_location
+from tensorexpr.errors import ArgumentError, DefinitionError, Location, failure_location, user_location
 from tensorexpr.ir import Program
 from tensorexpr.language import Tensor, compute, constant, dim, placeholder, program_of
+from tensorexpr.op_arguments import tree_text, weak_floats
 from tensorexpr.op_rules import Rule, article
 from tensorexpr.op_trees import leaves, map_tree, rebuild
 from tensorexpr.traversal import fresh_name
@@ -139,6 +140,7 @@ class Op:
         if any(isinstance(leaf, Tensor) for leaf in leaves(trees)):
             if out is not None:
                 raise _argument_error(f"{self.name}: expected no out with te tensors, got one", hint="out is for calls on arrays")
+            trees = weak_floats(trees)
             tensors = [map_tree(functools.partial(self._as_tensor, name), tree) for name, tree in self._named(trees)]
             return self.compose(tensors, static)
         return self._run(self._arrays(trees), static, out)
@@ -166,7 +168,7 @@ class Op:
 
     def compose(self, trees: Sequence[Any], static: Mapping[str, Any]) -> Any:
         """The results as tensors, for tensors and every static argument; the op's own gradient rule rides along."""
-        result = self._checked(self.function(*trees, **static))
+        result = self._checked(self._body(trees, static))
         if self._names_results and self.name.isidentifier():
             _name_results(self.name, result)
         return result if self.rule is None else self._with_rule(self.rule, result, trees, static)
@@ -253,6 +255,23 @@ class Op:
                 raise _argument_error(f"{self.name}: expected the static argument {name}, got none", term=self._term)
         return given, static
 
+    def _body(self, trees: Sequence[Any], static: Mapping[str, Any]) -> Any:
+        """What the user's function gives. Where Python fails in it (a shape of another rank unpacked), it was not made for these
+        arguments; what it raises by itself is its own word and passes through."""
+        try:
+            return self.function(*trees, **static)
+        except (ArithmeticError, AttributeError, IndexError, TypeError, ValueError) as error:
+            place = failure_location(error)
+            if place is None:
+                raise
+            given = ", ".join(f"{name}: {tree_text(tree)}" for name, tree in self._named(trees))
+            raise DefinitionError(
+                f"{self.name}: expected arguments that its body is written for, got {type(error).__name__}: {error}",
+                term=f"{self.name}({given})",
+                location=place,
+                hint="check the ranks and the static arguments of the call",
+            ) from error
+
     @property
     def _term(self) -> str:
         return f"{self.name}{self.__signature__}"
@@ -274,7 +293,8 @@ class Op:
         return self._arrays(trees)
 
     def _arrays(self, trees: Sequence[Any]) -> list[Any]:
-        return [map_tree(functools.partial(self._as_array, name), self._tree(name, tree)) for name, tree in self._named(trees)]
+        given = weak_floats([self._tree(name, tree) for name, tree in self._named(trees)])
+        return [map_tree(functools.partial(self._as_array, name), tree) for name, tree in self._named(given)]
 
     def _tree(self, name: str, tree: Any) -> Any:
         """The tree, unless it is a list of numbers that is meant as an array. (A tuple of them is a tree: heads of scalar outputs.)"""
@@ -401,9 +421,10 @@ def op(function: Callable[..., Any] | None = None, *, gradient: Callable[..., An
     """Makes an operation of a Python function on tensors: `@te.op`, or `@te.op(gradient=rule)`.
 
     The function takes tensors (positional parameters) and static arguments (keyword-only, hashable) and returns a tensor
-    or a tuple of tensors. Python scalars passed for tensors become 0-d arrays of NumPy's dtype for them (float64, int64,
-    bool). `rule(output, inputs, head) -> list` gives the gradient by every input (tuples of outputs and heads where there
-    are several outputs), and takes those static arguments that it names as keyword-only parameters.
+    or a tuple of tensors. Python scalars passed for tensors become 0-d arrays: ints int64, bools bool, floats of the
+    floating dtype that the other arguments promote to (float64 where there is none). `rule(output, inputs, head) -> list`
+    gives the gradient by every input (tuples of outputs and heads where there are several outputs), and takes those static
+    arguments that it names as keyword-only parameters.
 
     Raises `DefinitionError` for a function with `*args`, `**kwargs`, a default for a tensor, or a parameter called `out`.
     """

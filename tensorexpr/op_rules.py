@@ -61,14 +61,14 @@ def _check_type(role: str, what: str, tensor: Tensor, gradient: Any) -> None:
     if not isinstance(gradient, Tensor):
         raise _rule_error(f"{what}: expected a te tensor {role}, got {article(gradient)}")
     if gradient.extents != tensor.extents or gradient.dtype is not tensor.dtype:
-        raise _rule_error(f"{what}: expected {_type_text(tensor)} {role}, got {_type_text(gradient)}")
+        raise _rule_error(f"{what}: expected {type_text(tensor)} {role}, got {type_text(gradient)}")
 
 
 def _zeros(like: Tensor) -> Tensor:
     return compute(like.shape, lambda *i: cast(0, like.dtype))
 
 
-def _type_text(tensor: Tensor) -> str:
+def type_text(tensor: Tensor) -> str:
     return f"{tensor.dtype.name}[{', '.join(map(str, tensor.shape))}]"
 
 

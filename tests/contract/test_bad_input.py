@@ -246,7 +246,7 @@ def test_the_cases_of_the_issue():
         (te.DefinitionError, "expected the next s to have shape", lambda: te.scan(lambda t, s: te.compute((5,), lambda j: 1.0), ZERO, 3)),
         (te.DefinitionError, "expected the next s to be float64", lambda: te.scan(lambda t, s: te.compute((3,), lambda j: 1), ZERO, 3)),
         (te.DefinitionError, "expected an index in range(3)", lambda: te.scatter((3,), lambda i: (i, 1.0), 5)),
-        (te.DefinitionError, "expected the text of a program, got NoneType", lambda: te.parse_program(None)),
+        (te.DefinitionError, "te.parse_program: expected the text of a program, got NoneType", lambda: te.parse_program(None)),
         (te.DifferentiationError, "expected the head of D to be f64[4], got f64[5]", lambda: te.gradient(D, P, head)),
         (te.DifferentiationError, "expected a head for the output D, which is no scalar", lambda: te.gradient(D, P)),
         (te.DifferentiationError, "expected wrt to be floating", lambda: te.gradient(D, I, D)),

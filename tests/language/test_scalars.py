@@ -6,9 +6,11 @@ import operator
 import numpy as np
 import pytest
 
+import tensorexpr
 from tensorexpr import dtypes
 from tensorexpr import language as te
 from tensorexpr.errors import DefinitionError
+from tensorexpr.ops import OPS
 
 NUMPY_DTYPES = [d for d in dtypes.DTYPES if d is not dtypes.bfloat16]
 BINARY = {
@@ -20,6 +22,11 @@ BINARY = {
 
 def value(body):
     return te.evaluate(te.compute((), body))[()]
+
+
+def test_every_operation_that_is_no_operator_is_a_function_of_the_language():
+    assert {op.name for op in OPS.values() if op.infix is None} <= set(te.__all__)
+    assert set(te.__all__) <= set(tensorexpr.__all__)
 
 
 @pytest.mark.parametrize("symbol", BINARY)

@@ -8,16 +8,11 @@ import pytest
 import tensorexpr as te
 from tests.peers.cases import CASES, Case
 
-jax = pytest.importorskip("jax", reason="JAX is not installed (make test-peers installs it)")
-
-
-@pytest.fixture(autouse=True)
-def double_precision():
-    jax.config.update("jax_enable_x64", True)
-
 
 @pytest.mark.parametrize("case", [c for c in CASES if c.jax], ids=lambda c: c.name)
 def test_value_and_gradients_equal_jax(case: Case) -> None:
+    jax = pytest.importorskip("jax", reason="JAX is not installed (make test-peers installs it)")
+    jax.config.update("jax_enable_x64", True)
     rng = np.random.default_rng(7)
     arrays = [rng.standard_normal(s) for s in case.shapes]
     if case.positive:

@@ -8,11 +8,10 @@ import pytest
 import tensorexpr as te
 from tests.peers.cases import CASES, Case
 
-torch = pytest.importorskip("torch", reason="PyTorch is not installed (make test-peers installs it)")
-
 
 @pytest.mark.parametrize("case", [c for c in CASES if c.torch], ids=lambda c: c.name)
 def test_value_and_gradients_equal_torch(case: Case) -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed (make test-peers installs it)")
     rng = np.random.default_rng(7)
     arrays = [rng.standard_normal(s) for s in case.shapes]
     if case.positive:

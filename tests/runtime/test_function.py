@@ -179,7 +179,7 @@ def test_outputs_and_inputs_that_do_not_fit():
     c, inputs = matmul_graph()
     for outputs, given, message in (
         (None, inputs, "te.build: expected a te tensor or a list of them, got None"),
-        ([1.0], inputs, "te.build: expected a te tensor or a list of them, got a float in it"),
+        ([1.0], inputs, "te.build: expected a te tensor or a list of them, got the float 1.0 in it"),
         ([], inputs, "te.build: expected at least one tensor to compute, got none"),
         (c, inputs[0], "te.build: expected a list of te tensors as inputs, got the tensor A"),
         (c, [*inputs, inputs[0]], "te.build: expected every input once, got A twice"),

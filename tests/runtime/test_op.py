@@ -120,7 +120,7 @@ def test_on_tensors_an_op_composes():
     np.testing.assert_allclose(te.build(product, [a, b])(x, y), x @ y @ c, rtol=1e-5)
 
 
-def test_python_scalars_are_0d_arrays_of_numpys_dtype():
+def test_python_scalars_are_0d_arrays_and_floats_are_weak():
     kinds = {}
 
     @te.op
@@ -131,7 +131,7 @@ def test_python_scalars_are_0d_arrays_of_numpys_dtype():
     x = floats(3)
     for s in (2, 2.0, True, np.float32(2)):
         np.testing.assert_allclose(times(x, s), x * s)
-    assert kinds == {"int64": (), "float64": (), "bool": (), "float32": ()}
+    assert kinds == {"int64": (), x.dtype.name: (), "bool": (), "float32": ()}
 
 
 def test_trace_gives_the_program_named_after_parameters_and_op():
@@ -283,3 +283,54 @@ def test_an_op_that_calls_itself_on_its_own_arguments():
         return te.constant(endless(np.zeros(2, np.float32)))
 
     assert "got an operation that calls itself with the same arguments" in refused(te.DefinitionError, endless, np.zeros(2, np.float32))
+
+
+# ---------------------------------------------------------------------------------------------------- weak floats, failing bodies
+
+
+@te.op
+def scaled_by(x, a):
+    return te.compute(x.shape, lambda i: x[i] * a[()])
+
+
+@te.op
+def by_rows(x, *, stride=1):
+    n, m = x.shape
+    return te.compute((n // stride,), lambda i: te.sum(lambda j: x[i * stride, j], m))
+
+
+@te.op
+def refuses(x):
+    raise ValueError("the author's own word")
+
+
+@pytest.mark.parametrize(("kind", "expected"), [("f4", "float32"), ("f2", "float16"), ("f8", "float64"), ("i4", "float64")])
+def test_python_floats_are_weak(kind, expected):
+    assert scaled_by(np.ones(3, kind), 2.0).dtype == expected
+    assert scaled_by(te.placeholder((3,), np.dtype(kind).name), 2.0).dtype == expected
+
+
+def test_a_python_float_is_a_head_of_any_dtype():
+    @te.op
+    def total(x):
+        return te.compute((), lambda: te.sum(lambda i: x[i] * x[i], x.shape[0]))
+
+    (gradient,) = te.vjp(total)(np.ones(3, "f4"), 1.0)
+    np.testing.assert_array_equal(gradient, np.full(3, 2, "f4"))
+
+
+def test_a_body_that_was_not_written_for_the_rank_says_so_at_its_line():
+    with pytest.raises(te.DefinitionError) as caught:
+        by_rows(np.ones((2, 3, 4)))
+    message = "by_rows: expected arguments that its body is written for, got ValueError: too many values to unpack"
+    assert caught.value.message.startswith(message)
+    assert caught.value.term == "by_rows(x: float64[2, 3, 4])"
+    assert caught.value.location.file == __file__
+    assert isinstance(caught.value.__cause__, ValueError)
+    with pytest.raises(te.DefinitionError, match="got ZeroDivisionError"):
+        by_rows(np.ones((2, 3)), stride=0)
+
+
+def test_what_a_body_raises_by_itself_passes_through():
+    with pytest.raises(ValueError, match="the author's own word"):
+        refuses(np.ones(3))

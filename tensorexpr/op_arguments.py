@@ -1,0 +1,38 @@
+"""Arguments of ops: weak Python floats, and how arguments read in a message."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tensorexpr.dtypes import DTYPES, promote
+from tensorexpr.language import Tensor
+from tensorexpr.op_rules import type_text
+from tensorexpr.op_trees import leaves, map_tree
+
+_FLOATING = {d.name: d for d in DTYPES if d.is_float}
+
+
+def weak_floats(trees: Sequence[Any]) -> list[Any]:
+    """The trees with Python floats in the floating dtype that the other leaves promote to: a scalar is weak, as in NumPy.
+
+    Where no other leaf is floating they stay as they are (and count as float64).
+    """
+    if not any(type(leaf) is float for leaf in leaves(trees)):
+        return list(trees)
+    named = (leaf.dtype.name for leaf in leaves(trees) if isinstance(leaf, (Tensor, np.ndarray, np.generic)))
+    strong = [_FLOATING[name] for name in named if name in _FLOATING]
+    if not strong:
+        return list(trees)
+    common = functools.reduce(promote, strong).numpy.type
+    return [map_tree(lambda leaf: common(leaf) if type(leaf) is float else leaf, tree) for tree in trees]
+
+
+def tree_text(tree: Any) -> str:
+    """An argument as a message names it: dtype and shape of a tensor, a tuple of them of a tree."""
+    if isinstance(tree, (tuple, list)):
+        return f"({', '.join(tree_text(item) for item in tree)})"
+    return type_text(tree) if isinstance(tree, Tensor) else repr(tree)
