@@ -275,7 +275,7 @@ def compare_with_numpy(parameters: list[np.ndarray], batch: int, rounds: int = 2
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the tutorial; exit status 1 if the network stays below 97 % on the test digits."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser("train_digits", description=__doc__.splitlines()[0])
     parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--seed", type=int, default=0)

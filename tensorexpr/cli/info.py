@@ -3,44 +3,48 @@
 from __future__ import annotations
 
 import importlib.metadata
-import os
 import platform
+import textwrap
+from dataclasses import asdict
 from typing import Any
 
+from tensorexpr.codegen.llvm.machine import host
+from tensorexpr.codegen.llvm.pool import default_threads
 from tensorexpr.codegen.target import host_target
 
 _PACKAGES = ("tensorexpr", "numpy", "llvmlite", "sympy", "ml_dtypes", "cupy", "torch", "jax")
 
 
 def collect() -> dict[str, Any]:
-    """The facts as a dictionary of plain values (what `--json` prints)."""
+    """The facts as a dictionary of plain values (what `--json` prints).
+
+    Raises `ArgumentError` where TENSOREXPR_NUM_THREADS is no positive integer.
+    """
     versions: dict[str, str | None] = {}
     for package in _PACKAGES:
         try:
             versions[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             versions[package] = None
-    target = host_target()
-    affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    target, machine = host_target(), host()
+    features = " ".join(f[1:] for f in machine.features.split(",") if f.startswith("+"))
+    cpu = {"name": machine.cpu, "features": features, **{k: v for k, v in asdict(target).items() if k != "name"}}
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),
         "versions": versions,
-        "cpu": {field: getattr(target, field) for field in target.__dataclass_fields__ if _plain(getattr(target, field))},
-        "threads": int(os.environ.get("TENSOREXPR_NUM_THREADS", 0)) or affinity,
+        "cpu": cpu,
+        "threads": default_threads(),
         "gpu": None if versions["cupy"] is None else "cupy is installed; this version has no CUDA backend yet",
     }
-
-
-def _plain(value: object) -> bool:
-    return isinstance(value, str | int | float | bool | tuple)
 
 
 def as_text(facts: dict[str, Any]) -> str:
     """The facts as aligned lines."""
     lines = [f"python      {facts['python']}", f"platform    {facts['platform']}"]
     lines += [f"{package:<11} {version or 'not installed'}" for package, version in facts["versions"].items()]
-    lines += [f"cpu {key:<15} {value}" for key, value in facts["cpu"].items()]
+    for key, value in facts["cpu"].items():
+        lines += textwrap.wrap(f"cpu {key:<15} {value}", 100, subsequent_indent=" " * 20, break_on_hyphens=False)
     lines.append(f"threads     {facts['threads']}")
     lines.append(f"gpu         {facts['gpu'] or 'none: the CUDA backend needs CuPy, which is not installed'}")
     return "\n".join(lines)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import importlib.metadata
 import json
 import sys
 
@@ -13,26 +14,33 @@ from tensorexpr.errors import InternalError, TensorExprError
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="tensorexpr", description="Index mathematics in, compiled operations and their gradients out.")
+    parser.add_argument("--version", action="version", version=f"tensorexpr {importlib.metadata.version('tensorexpr')}")
     commands = parser.add_subparsers(dest="command", required=True)
 
-    demo = commands.add_parser("demo", help="train a small network on handwritten digits (examples/train_digits.py)")
-    demo.add_argument("arguments", nargs=argparse.REMAINDER, help="passed on to the example; --help lists them")
+    demo = commands.add_parser("demo", help="train a small network on handwritten digits (examples/train_digits.py)", add_help=False)
+    demo.set_defaults(arguments=[])
 
     shown = commands.add_parser("show", help="print an operation of a file, or its gradient, at any stage")
     shown.add_argument("reference", metavar="FILE:OP", help="a te.op (or tensor) in a Python file, e.g. examples/train_digits.py:conv2d")
     shown.add_argument("specs", nargs="*", metavar="SPEC", help="shape and dtype of each argument, e.g. 'f32[8, 1, 28, 28]'")
     shown.add_argument("--static", action="append", default=[], metavar="NAME=VALUE", help="a static argument, e.g. stride=2")
     shown.add_argument("--gradient", action="store_true", help="the gradient with respect to every floating argument")
-    shown.add_argument("--stage", choices=show.STAGES, default="program")
+    shown.add_argument("--stage", choices=show.STAGES, default="program", help="what to print (default: program)")
     shown.add_argument("--json", action="store_true", help="one JSON object instead of text")
 
     bench = commands.add_parser("bench", help="time the benchmark's workloads against NumPy")
     bench.add_argument("--json", metavar="FILE", help="also write the results as JSON to this file")
-    bench.add_argument("--rounds", type=int, default=15, help="interleaved rounds per workload")
+    bench.add_argument("--rounds", type=_count, default=15, help="interleaved rounds per workload (default: 15)")
 
     facts = commands.add_parser("info", help="versions, CPU features, threads, GPU")
     facts.add_argument("--json", action="store_true", help="one JSON object instead of text")
     return parser
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a positive integer, got {text!r}")
+    return int(text)
 
 
 def _demo(arguments: list[str]) -> int:
@@ -66,7 +74,9 @@ def main(arguments: list[str] | None = None) -> int:
     """Runs one command; gives the exit status: 0, 1 for an error of the user's side (printed plainly), 2 for bad options."""
     parser = _parser()
     options, rest = parser.parse_known_args(arguments)
-    if options.command == "show" and not any(r.startswith("-") for r in rest):
+    if options.command == "demo":
+        options.arguments = rest  # the example has options of its own, --help among them
+    elif options.command == "show" and not any(r.startswith("-") for r in rest):
         options.specs += rest  # specs may follow options
     elif rest:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")

@@ -32,4 +32,4 @@ def print_heading(text: str) -> None:
         return
     from rich.console import Console  # noqa: PLC0415
 
-    Console().print(f"[bold]{text}[/bold]", highlight=False)
+    Console().print(text, style="bold", highlight=False, markup=False, soft_wrap=True)  # no markup: indices stand in brackets

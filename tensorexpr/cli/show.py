@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import runpy
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
 from tensorexpr.autodiff import gradient
 from tensorexpr.cli.specs import DEFAULT_EXTENT, parse_static, specs_for
 from tensorexpr.codegen.compile import build
-from tensorexpr.errors import DefinitionError, TargetError
+from tensorexpr.errors import DefinitionError, Location, TargetError, TensorExprError
 from tensorexpr.language import Tensor, placeholder, program_of
 from tensorexpr.op import Op
 
@@ -19,7 +20,10 @@ _CUDA_STAGES = ("cuda", "ptx")
 
 
 def find_operation(reference: str) -> tuple[str, Any]:
-    """The name and the object that `FILE:OP` refers to. Raises `DefinitionError` when file or name is not there."""
+    """The name and the object that `FILE:OP` refers to.
+
+    Raises `DefinitionError` when file or name is not there, or when the file does not run.
+    """
     file, separator, name = reference.rpartition(":")
     if not separator or not file or not name:
         raise DefinitionError(f"expected FILE:OP, got {reference!r}", hint="for instance examples/train_digits.py:conv2d")
@@ -29,6 +33,11 @@ def find_operation(reference: str) -> tuple[str, Any]:
     sys.path.insert(0, str(path.resolve().parent))
     try:
         names = runpy.run_path(str(path), run_name="__tensorexpr_show__")
+    except TensorExprError:
+        raise
+    except Exception as error:
+        cause = f"{type(error).__name__}: {error.msg if isinstance(error, SyntaxError) else error}"
+        raise DefinitionError(f"expected a Python file that runs, got {cause}", location=_line_of(error, str(path))) from error
     finally:
         sys.path.pop(0)
     if name not in names:
@@ -39,6 +48,14 @@ def find_operation(reference: str) -> tuple[str, Any]:
     return name, names[name]
 
 
+def _line_of(error: Exception, file: str) -> Location:
+    """Where in the file an error came from: the innermost line of it, of a syntax error the line that it names."""
+    if isinstance(error, SyntaxError) and error.filename == file:
+        return Location(file, error.lineno or 1)
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    return Location(file, (lines[-1] if lines else None) or 1)
+
+
 def outputs_and_inputs(found: Any, specs: list[str], static: list[str]) -> tuple[list[Tensor], list[Tensor], str | None]:
     """The tensors of the operation and its inputs, and a note where shapes were guessed."""
     if isinstance(found, Tensor):
@@ -47,7 +64,7 @@ def outputs_and_inputs(found: Any, specs: list[str], static: list[str]) -> tuple
     inputs, guessed = specs_for(found, specs, keywords)
     result = found(*inputs, **keywords)
     outputs = list(result) if isinstance(result, tuple | list) else [result]
-    note = f"no shapes were given: every extent is {DEFAULT_EXTENT}; say f32[...] for each argument to choose" if guessed else None
+    note = f"no shapes were given: every extent is {DEFAULT_EXTENT}; a spec like f32[8, 3] for each argument chooses" if guessed else None
     return outputs, inputs, note
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tensorexpr.dtypes import dtype
-from tensorexpr.errors import DefinitionError, TensorExprError
+from tensorexpr.errors import ArgumentError, DefinitionError, TensorExprError
 from tensorexpr.language import Tensor, dim, placeholder
 from tensorexpr.op import Op
 
@@ -70,11 +70,13 @@ def specs_for(op: Op, texts: list[str], static: dict[str, Any]) -> tuple[list[Te
         specs = [placeholder((DEFAULT_EXTENT,) * rank, kind, name=name) for rank, kind, name in zip(shapes, kinds, parameters, strict=True)]
         try:
             op.trace(*specs, **static)
+        except ArgumentError:  # of the static arguments: no shape helps
+            raise
         except (TensorExprError, ValueError, IndexError, TypeError):
             continue
         return specs, True
-    wanted = " ".join(f"f32[...{name}...]" for name in parameters)
-    raise DefinitionError(f"no shapes that were tried fit {op.name}", hint=f"give one spec per argument: {wanted}")
+    wanted = ", ".join(parameters)
+    raise DefinitionError(f"no shapes that were tried fit {op.name}", hint=f"give one spec like f32[8, 3] for each of {wanted}")
 
 
 def _guesses(count: int) -> Iterator[tuple[tuple[int, ...], tuple[str, ...]]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -112,7 +113,7 @@ def test_show_json(capsys, file):
     [
         (("show", "nowhere.py:f"), "expected a Python file, got 'nowhere.py', which is not there"),
         (("show", "{file}:counting", "i64[]", "--gradient"), "counting: expected a floating input to differentiate by, got none"),
-        (("show", "{file}:unfit"), "no shapes that were tried fit unfit\n  hint: give one spec per argument: f32[...x...]"),
+        (("show", "{file}:unfit"), "no shapes that were tried fit unfit\n  hint: give one spec like f32[8, 3] for each of x"),
         (("show", "nothing"), "expected FILE:OP, got 'nothing'"),
         (
             ("show", "{file}:absent"),
@@ -123,6 +124,7 @@ def test_show_json(capsys, file):
         (("show", "{file}:matmul", "f32[3", "f32[3]"), "a: expected a spec like f32[8, 3], got 'f32[3'"),
         (("show", "{file}:matmul", "f32[3,-]", "f32[3]"), "a: expected an extent that is a number or a name, got '-'"),
         (("show", "{file}:matmul", "g7[3]", "f32[3]"), "expected a dtype of the language, got 'g7'"),
+        (("show", "{file}:matmul", "--static", "by=2"), "matmul: expected no static arguments, got by"),
         (("show", "{file}:scaled", "--static", "by"), "expected a static argument like stride=2, got 'by'"),
         (("show", "{file}:doubled", "--stage", "ptx"), "stage ptx: expected a CUDA backend, and this version has none"),
     ],
@@ -133,6 +135,43 @@ def test_errors_of_the_user_are_printed_without_a_traceback(capsys, file, argume
     assert out == ""
     assert message.replace("{file}", str(file)) in err
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("x = 1\ny = z", "expected a Python file that runs, got NameError: name 'z' is not defined\n  in:   ({path}:2)"),
+        ("def f(:", "expected a Python file that runs, got SyntaxError: invalid syntax\n  in:   ({path}:1)"),
+    ],
+)
+def test_a_file_that_does_not_run_is_told_by_its_line(capsys, tmp_path, source, message):
+    path = tmp_path / "broken.py"
+    path.write_text(source)
+    status, out, err = run(capsys, "show", f"{path}:f")
+    assert (status, out) == (1, "") and message.format(path=path) in err and "Traceback" not in err
+
+
+def test_the_demo_has_options_of_its_own(capsys):
+    with pytest.raises(SystemExit) as done:
+        main(["demo", "--help"])
+    assert done.value.code == 0 and "--epochs" in capsys.readouterr().out
+
+
+def test_a_number_of_rounds_is_positive(capsys):
+    with pytest.raises(SystemExit) as done:
+        main(["bench", "--rounds", "0"])
+    assert done.value.code == 2 and "expected a positive integer, got '0'" in capsys.readouterr().err
+
+
+def test_a_terminal_shows_the_report_whole(file):
+    """Colored, with the brackets of the accesses."""
+    command = [sys.executable, "-m", "tensorexpr", "show", f"{file}:matmul", "f32[2,3]", "f32[3,4]", "--gradient"]
+    code = f"import pty, sys; sys.exit(pty.spawn({command!r}))"
+    environment = {name: value for name, value in os.environ.items() if name != "NO_COLOR"} | {"TERM": "xterm"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL, env=environment
+    )
+    assert "\x1b[1ma       matmul    a[i, r]" in done.stdout
 
 
 def test_unknown_options_give_status_2(capsys, file):
@@ -146,7 +185,14 @@ def test_info_for_people_and_machines(capsys):
     _, out, _ = run(capsys, "info")
     assert out.startswith("python ")
     _, out, _ = run(capsys, "info", "--json")
-    assert json.loads(out)["versions"]["numpy"]
+    facts = json.loads(out)
+    assert facts["versions"]["numpy"] and facts["cpu"]["vector_bits"] >= 128 and facts["cpu"]["features"]
+
+
+def test_info_refuses_a_number_of_threads_that_is_none(capsys, monkeypatch):
+    monkeypatch.setenv("TENSOREXPR_NUM_THREADS", "many")
+    status, _, err = run(capsys, "info")
+    assert status == 1 and "TENSOREXPR_NUM_THREADS: expected a positive integer, got 'many'" in err
 
 
 def test_the_module_runs_as_a_program_and_is_plain_where_there_is_no_terminal(file):
