@@ -20,7 +20,8 @@ class Row(NamedTuple):
 
     `lowering` is how its adjoint is computed: "substitute", "reshape", "lattice", "residues", "pieces" (gathers), "segments" or
     "atomics" (scatters). `iterations` is what the derived loops visit, `reads` how often the forward pass reads (conditions on
-    data are not regarded); both are numbers, or functions of the symbolic sizes: `row.reads(m=7)`. None where the bounds of a
+    data are not regarded; a reduction that does not depend on the loops around it is taken out of them, as compiled code does,
+    and its reads count once); both are numbers, or functions of the symbolic sizes: `row.reads(m=7)`. None where the bounds of a
     loop hang on data.
     """
 
