@@ -127,8 +127,11 @@ def initial_parameters(seed: int) -> list[np.ndarray]:
 def look_inside(console: Console, batch: int) -> None:
     """Prints the strided convolution, its gradient, the gradient's loop nest, the report, and checks the derivative."""
 
+    def heading(title: str) -> None:
+        console.print(f"\n[bold]{title}[/bold]", soft_wrap=True)
+
     def show(title: str, code: object) -> None:
-        console.print(f"\n[bold]{title}[/bold]")
+        heading(title)
         console.print(Syntax(str(code), "python", background_color="default"), soft_wrap=True)
 
     x = te.placeholder((batch, 16, 4, 4), name="x")
@@ -141,13 +144,14 @@ def look_inside(console: Console, batch: int) -> None:
     gradient = te.gradient(y, [x, w, b], head)
     compiled = te.build(list(gradient), [x, w, b, head])
     show("Its gradient, derived: each element gathers exactly what read it (no atomics, no Jacobian)", compiled.program)
-    show("The loop nest of the gradient (beginning)", "\n".join(compiled.source("nest").splitlines()[:40]))
-    console.print("\n[bold]The gradient report: one row per read, with what its loops visit and the exact number of reads[/bold]")
+    parameters, kernel, *_ = compiled.source("nest").split("\n\n")
+    show("The loop nest of the gradient: its first kernel, which makes x_bar", f"{parameters}\n\n{kernel}")
+    heading("The gradient report: one row per read, with what its loops visit and the exact number of reads")
     console.print(str(gradient.report()), highlight=False, markup=False, soft_wrap=True)
 
     rng = np.random.default_rng(1)
     arrays = [rng.standard_normal(t.shape) for t in (te.placeholder((2, 16, 4, 4)), w, b)]
-    console.print("\n[bold]Gradient check against finite differences[/bold]")
+    heading("Gradient check against finite differences")
     console.print(str(te.check_gradient(conv2d, *arrays, stride=2)), highlight=False, markup=False, soft_wrap=True)
 
 
@@ -297,8 +301,10 @@ def main(arguments: list[str] | None = None) -> int:
     compiled, numpy, difference = compare_with_numpy(parameters, options.batch)
     console.print(
         f"one step (loss and all gradients, batch of {options.batch}): [bold]{compiled:.3f} ms[/bold] compiled, "
-        f"{numpy:.3f} ms in NumPy ({numpy / compiled:.1f}x); the gradients differ by at most {difference:.1e}",
+        f"{numpy:.3f} ms in NumPy ({numpy / compiled:.1f}x)\n"
+        f"the gradients of both differ by at most {difference:.1e}",
         highlight=False,
+        soft_wrap=True,
     )
     return 0 if reached >= 0.97 else 1
 
