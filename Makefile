@@ -23,6 +23,11 @@ lint: $(VENV)/.lint
 bench: $(VENV)/.examples
 	$(BIN)/python -m tensorexpr bench
 
+# Writes the parts of the documents that the program prints.
+docs: $(VENV)/.examples
+	$(BIN)/python docs/generate.py
+	$(BIN)/python scripts/language_reference.py
+
 # A stamp per extra: set up once, again whenever pyproject.toml changes.
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit("tensorexpr needs Python 3.11 or newer, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'

@@ -11,8 +11,8 @@
     c = matmul(a, b)                            # NumPy arrays in and out, compiled on the first call
     a_bar, b_bar = te.vjp(matmul)(a, b, c_bar)  # gradients, compiled operations themselves
 
-This module hands on the public names; each lives in the room its docstring names. Importing it loads neither LLVM nor
-sympy nor CuPy: they load on first use, in the one file that owns them.
+This module hands on the public names; each lives in the room that it is imported from. Importing it does not load LLVM:
+that happens on first use.
 """
 
 from tensorexpr.autodiff import Gradient, gradient, jacobian, stop_gradient

@@ -6,7 +6,8 @@ interpreter and by constant folding, so both agree by construction: floor divisi
 and give 0 for a zero divisor of integers, integers wrap around, floats follow IEEE-754 and propagate NaN through
 minimum and maximum.
 
-Adding an operation: a row here, a row in the derivative table, a row in each emitter; a test lists what is missing.
+Adding an operation: a row here, a row in the derivative table, a row in the emitter, a function of the language; tests
+list what is missing.
 """
 
 from __future__ import annotations
@@ -39,7 +40,6 @@ class Op:
     result: str
     evaluate: Callable[..., Any]
     infix: str | None = None
-    commutative: bool = False
     cost: int = 1
 
     def __str__(self) -> str:
@@ -123,9 +123,9 @@ def _shift_right(a: Any, b: Any) -> Any:
 def _rows() -> list[Op]:
     w = _wide
     return [
-        Op("add", 2, "number", "same", np.add, "+", True),
+        Op("add", 2, "number", "same", np.add, "+"),
         Op("sub", 2, "number", "same", np.subtract, "-"),
-        Op("mul", 2, "number", "same", np.multiply, "*", True),
+        Op("mul", 2, "number", "same", np.multiply, "*"),
         Op("div", 2, "float", "same", np.divide, "/", cost=4),
         Op("floordiv", 2, "number", "same", _floordiv, "//", cost=8),
         Op("mod", 2, "number", "same", _mod, "%", cost=8),
@@ -133,8 +133,8 @@ def _rows() -> list[Op]:
         Op("neg", 1, "number", "same", np.negative, "-"),
         Op("abs", 1, "number", "same", np.abs),
         Op("sign", 1, "number", "same", _sign),
-        Op("minimum", 2, "any", "same", np.minimum, None, True),
-        Op("maximum", 2, "any", "same", np.maximum, None, True),
+        Op("minimum", 2, "any", "same", np.minimum),
+        Op("maximum", 2, "any", "same", np.maximum),
         Op("floor", 1, "float", "same", np.floor),
         Op("ceil", 1, "float", "same", np.ceil),
         Op("round", 1, "float", "same", np.rint),
@@ -162,15 +162,15 @@ def _rows() -> list[Op]:
         Op("isnan", 1, "float", "bool", np.isnan),
         Op("isinf", 1, "float", "bool", np.isinf),
         Op("isfinite", 1, "float", "bool", np.isfinite),
-        Op("eq", 2, "any", "bool", np.equal, "==", True),
-        Op("ne", 2, "any", "bool", np.not_equal, "!=", True),
+        Op("eq", 2, "any", "bool", np.equal, "=="),
+        Op("ne", 2, "any", "bool", np.not_equal, "!="),
         Op("lt", 2, "any", "bool", np.less, "<"),
         Op("le", 2, "any", "bool", np.less_equal, "<="),
         Op("gt", 2, "any", "bool", np.greater, ">"),
         Op("ge", 2, "any", "bool", np.greater_equal, ">="),
-        Op("and", 2, "logical", "same", np.bitwise_and, "&", True),
-        Op("or", 2, "logical", "same", np.bitwise_or, "|", True),
-        Op("xor", 2, "logical", "same", np.bitwise_xor, "^", True),
+        Op("and", 2, "logical", "same", np.bitwise_and, "&"),
+        Op("or", 2, "logical", "same", np.bitwise_or, "|"),
+        Op("xor", 2, "logical", "same", np.bitwise_xor, "^"),
         Op("invert", 1, "logical", "same", np.invert, "~"),
         Op("shift_left", 2, "integer", "same", _shift_left, "<<"),
         Op("shift_right", 2, "integer", "same", _shift_right, ">>"),

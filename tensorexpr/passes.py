@@ -2,8 +2,8 @@
 
 A pass returns the same object when it changed nothing; its docstring says what it `Requires` and `Ensures`. The logger
 `tensorexpr.passes` gets one line per pass. `TENSOREXPR_VERIFY=0` turns the verifier off; `TENSOREXPR_DEBUG=passes`
-prints the program after each pass that changed it to standard error (other channels: rules, nest, llvm; several are
-separated by commas).
+prints the program after each pass that changed it to standard error (the other channel is `rules`; both are separated by
+a comma).
 """
 
 from __future__ import annotations

@@ -26,7 +26,10 @@ def vjp(operation: Op, wrt: Wrt = None) -> Op:
 
     Gives a tuple with one gradient per floating input, or per input that `wrt` names (by name or position); a bare one
     where `wrt` is a single name. An op with several outputs takes a tuple of heads, one per floating output; an input
-    that is a tuple has a tuple of gradients.
+    that is a tuple has a tuple of gradients. Each gradient has the shape and dtype of its input.
+
+    Raises `DifferentiationError` for what is no op, outputs or `wrt` that are not floating, a name or position that the
+    op does not have, and (when it is called) a head of another shape or dtype.
     """
     operation = as_op(operation, "vjp")
     name = f"vjp({operation.name})"
@@ -46,13 +49,15 @@ def grad(operation: Op, wrt: Wrt = None) -> Op:
     """The op `(*inputs) -> gradients` of a scalar output.
 
     One gradient for a single name or position in `wrt`, a tuple for several; by default all floating inputs (a bare
-    gradient where there is only one).
+    gradient where there is only one). Each has the shape and dtype of its input.
+
+    Raises `DifferentiationError` as `vjp` does, and (when it is called) for an output that is not a single floating scalar.
     """
     return _from_scalar(operation, wrt, "grad", lambda output, gradients: gradients)
 
 
 def value_and_grad(operation: Op, wrt: Wrt = None) -> Op:
-    """The op `(*inputs) -> (value, gradients)` of a scalar output, with the gradients as `grad` gives them."""
+    """The op `(*inputs) -> (value, gradients)` of a scalar output, with the gradients (and errors) as `grad` gives them."""
     return _from_scalar(operation, wrt, "value_and_grad", lambda output, gradients: (output, gradients))
 
 
@@ -84,7 +89,10 @@ def jvp(output: Any, wrt: Any = None, tangents: Any = None) -> Any:
     """Forward mode: `jvp(op)` is the op `(*inputs, *tangents) -> tangent`; `jvp(output, wrt, tangents)` is its form on tensors.
 
     Of an op there is one tangent per floating input, of its shape and dtype, and the result has one per floating output
-    (bare if the op's output is).
+    (bare if the op's output is), of that output's shape and dtype.
+
+    Raises `DifferentiationError` for what is no op, outputs that are not floating, and (when it is called) a tangent that
+    is missing or has another shape or dtype than its input.
     """
     if wrt is not None or tangents is not None or isinstance(output, (Tensor, list, tuple)):
         return push_forward(output, wrt, tangents)

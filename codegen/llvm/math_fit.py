@@ -1,4 +1,4 @@
-"""Fits the polynomials of `math_tables` (development only): `python -m tensorexpr.codegen.llvm.math_fit` prints that file.
+"""Fits the polynomials of `math_tables` (development only, with mpmath): `python -m tensorexpr.codegen.llvm.math_fit` prints that file.
 
 Each row says what is approximated, where, by which weight the error counts, and how many coefficients each width has.
 The fit is Remez' exchange in 60 digits; coefficients are rounded to the width one by one, from the constant on, and the

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from tensorexpr import dtypes
-from tensorexpr.ir import Access, Apply, Cast, Const, Expr, Index, Param, Size, apply, const
+from tensorexpr.ir import Access, Apply, Const, Expr, Index, Param, apply, const
 from tensorexpr.regions import Opaque, affine_of, expression_of
 from tensorexpr.traversal import map_children, size_names, walk
 
@@ -131,8 +131,3 @@ def _folded(node: Apply) -> Expr:
 def reads_data(expr: Expr) -> bool:
     """Whether the value depends on elements of tensors or results of reductions."""
     return any(isinstance(n, Access | Param) for n in walk(expr))
-
-
-def is_plain_index(expr: Expr) -> bool:
-    """Whether an expression is made of indices, sizes and constants alone."""
-    return all(isinstance(n, Const | Index | Size | Apply | Cast) for n in walk(expr))
