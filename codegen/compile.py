@@ -21,7 +21,7 @@ from tensorexpr.codegen.schedule import schedule as plain_schedule
 from tensorexpr.codegen.target import host_target
 from tensorexpr.errors import DefinitionError, TargetError, user_location
 from tensorexpr.ir import Access, Program
-from tensorexpr.language import Tensor, program_of
+from tensorexpr.language import Tensor, names_of, program_of
 from tensorexpr.simplify import simplify
 from tensorexpr.traversal import expressions, walk
 
@@ -94,13 +94,19 @@ def schedule(outputs: Tensor | Sequence[Tensor], target: str = "cpu", inputs: Se
     `print(s)` is the loop nest. Nothing is inlined, so every tensor that was named has a stage. Raises as `build` does.
     """
     check_target(target)
-    return plain_schedule(simplify(_program(outputs, inputs, "te.schedule"), inline=False), host_target())
+    program = simplify(_program(outputs, inputs, "te.schedule"), inline=False)
+    return Schedule(plain_schedule(program, host_target()).state, _names(outputs, inputs))
 
 
 def autoschedule(outputs: Tensor | Sequence[Tensor], target: str = "cpu", inputs: Sequence[Tensor] | None = None) -> Schedule:
-    """The schedule that `build` uses by default: see `codegen.schedule`. Raises as `build` does."""
+    """The schedule that `build` uses by default, from an analysis of the program alone. Raises as `build` does."""
     check_target(target)
-    return default_schedule(simplify(_program(outputs, inputs, "te.autoschedule")), host_target())
+    program = simplify(_program(outputs, inputs, "te.autoschedule"))
+    return Schedule(default_schedule(program, host_target()).state, _names(outputs, inputs))
+
+
+def _names(outputs: Tensor | Sequence[Tensor], inputs: Sequence[Tensor] | None) -> dict[str, str]:
+    return names_of([outputs] if isinstance(outputs, Tensor) else outputs, inputs)
 
 
 def build_program(program: Program, *, single: bool = False, target: str = "cpu") -> CompiledFunction:

@@ -7,6 +7,7 @@ names of what they make, which follow from the names before, so `as_python()` ne
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from tensorexpr.codegen.schedule import primitives
@@ -19,11 +20,14 @@ from tensorexpr.ir import Program
 class Schedule:
     """A program and how it runs. Equal schedules have equal programs, targets and loops.
 
-    `print(s)` shows the loop nest, `s.as_python()` the calls that rebuild it from `schedule(program)`.
+    `print(s)` shows the loop nest, `s.as_python()` the calls that rebuild it from `schedule(program)`, `s[C]` is a handle
+    on the loops of a definition. A primitive that is refused raises `ScheduleError` with the reason and changes nothing.
+    `names` gives the definitions of tensors by their keys, where the program was made from tensors.
     """
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, names: Mapping[str, str] | None = None) -> None:
         self.state = state
+        self.names: Mapping[str, str] = {} if names is None else names
 
     @property
     def program(self) -> Program:
@@ -42,11 +46,15 @@ class Schedule:
 
     def copy(self) -> Schedule:
         """Another schedule with the same loops."""
-        return Schedule(self.state)
+        return Schedule(self.state, self.names)
 
     def __getitem__(self, definition: object) -> StageHandle:
-        """The loops of a definition, given by its name or by the tensor."""
+        """The loops of a definition, given by its name or by the tensor.
+
+        Raises `ScheduleError` for what the program does not compute (also where simplifying or inlining removed it).
+        """
         name = definition if isinstance(definition, str) else getattr(definition, "name", None)
+        name = self.names.get(getattr(definition, "key", ""), name)  # tensors may share a name, or have none of their own
         if not isinstance(name, str):
             raise ScheduleError(f"expected a tensor or the name of a definition, got {definition!r}")
         self.state.stage(name)
@@ -74,7 +82,7 @@ class Schedule:
 
 
 class StageHandle:
-    """The loops of one definition in a schedule."""
+    """The loops of one definition in a schedule; its methods are the primitives, each refused with a `ScheduleError` where illegal."""
 
     def __init__(self, schedule: Schedule, name: str) -> None:
         self._schedule = schedule

@@ -261,3 +261,14 @@ def test_workspace_is_not_shared_between_calls():
     for size in (5, 1000, 2, 0):
         values = floats(size)
         np.testing.assert_allclose(function(values), 3 * values, rtol=1e-5)
+
+
+def test_a_tensor_finds_its_own_loops_whatever_its_name():
+    x = te.placeholder((4, 4), name="x")
+    first, second = (te.compute((4, 4), lambda i, j, c=c: x[i, j] ** c, name="y") for c in (3.0, 5.0))
+    unnamed = te.compute((4, 4), lambda i, j: first[i, j] + te.exp(second[j, i]))
+    s = te.schedule(unnamed)
+    assert [s[t].name for t in (first, second, unnamed)] == list(s.stages) == ["y", "y_1", "t0"]
+    s.copy()[second].split("i", 2)
+    assert te.autoschedule(unnamed)[unnamed].name == "t0"
+    assert "expected a definition of the program, got 'x'" in refused(te.ScheduleError, s.__getitem__, x)
