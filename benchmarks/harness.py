@@ -88,7 +88,8 @@ def table(workloads: Sequence[Workload], timings: Sequence[Timing]) -> str:
     """A text table: milliseconds of every candidate, the ratio of the best peer to ours, operations and bytes per second."""
     by_workload = {w.name: {t.candidate: t for t in timings if t.workload == w.name} for w in workloads}
     candidates = list(dict.fromkeys(t.candidate for t in timings))
-    header = f"{'workload':<28}" + "".join(f"{c + ' ms':>16}" for c in candidates) + f"{'peer / ours':>14}{'Gop/s':>9}{'GB/s':>8}"
+    width = max(len(name) for name in ("workload", *by_workload)) + 2
+    header = f"{'workload':<{width}}" + "".join(f"{c + ' ms':>16}" for c in candidates) + f"{'peer / ours':>14}{'Gop/s':>9}{'GB/s':>8}"
     lines = [header]
     for w in workloads:
         row = by_workload[w.name]
@@ -96,5 +97,5 @@ def table(workloads: Sequence[Workload], timings: Sequence[Timing]) -> str:
         peers = [t.median for c, t in row.items() if c != "tensorexpr"]
         cells = "".join(f"{row[c].median * 1e3:>16.3f}" if c in row else f"{'-':>16}" for c in candidates)
         ratio = f"{min(peers) / ours:>13.2f}x" if peers else f"{'-':>14}"
-        lines.append(f"{w.name:<28}{cells}{ratio}{w.operations / ours / 1e9:>9.1f}{w.bytes / ours / 1e9:>8.1f}")
+        lines.append(f"{w.name:<{width}}{cells}{ratio}{w.operations / ours / 1e9:>9.1f}{w.bytes / ours / 1e9:>8.1f}")
     return "\n".join(lines)

@@ -132,7 +132,7 @@ def look_inside(console: Console, batch: int) -> None:
 
     def show(title: str, code: object) -> None:
         heading(title)
-        console.print(Syntax(str(code), "python", background_color="default"), soft_wrap=True)
+        console.print(Syntax(str(code), "python", theme="ansi_dark", background_color="default"), soft_wrap=True)
 
     x = te.placeholder((batch, 16, 4, 4), name="x")
     w = te.placeholder((32, 16, 3, 3), name="w")
@@ -280,9 +280,9 @@ def compare_with_numpy(parameters: list[np.ndarray], batch: int, rounds: int = 2
 def main(arguments: list[str] | None = None) -> int:
     """Runs the tutorial; exit status 1 if the network stays below 97 % on the test digits."""
     parser = argparse.ArgumentParser("train_digits", description=__doc__.splitlines()[0])
-    parser.add_argument("--epochs", type=int, default=20)
-    parser.add_argument("--batch", type=int, default=32)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--epochs", type=int, default=20, help="passes over the training digits (default: 20)")
+    parser.add_argument("--batch", type=int, default=32, help="digits per step (default: 32)")
+    parser.add_argument("--seed", type=int, default=0, help="of the first weights and the order of the digits (default: 0)")
     parser.add_argument("--quiet", action="store_true", help="train and report only, without the look inside")
     options = parser.parse_args(arguments)
     console = Console()

@@ -22,7 +22,7 @@ def print_code(text: str, stage: str) -> None:
     from rich.console import Console  # noqa: PLC0415
     from rich.syntax import Syntax  # noqa: PLC0415
 
-    Console().print(Syntax(text, _LEXERS[stage], background_color="default", word_wrap=False), soft_wrap=True)
+    Console().print(Syntax(text, _LEXERS[stage], theme="ansi_dark", background_color="default"), soft_wrap=True)
 
 
 def print_heading(text: str) -> None:
