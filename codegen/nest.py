@@ -31,8 +31,8 @@ class Buffer(Node):
     """Storage with a shape (int64 expressions over sizes, constants and, for local memory, nothing else).
 
     `memory` is "parameter" (an argument of the entry point), "constant" (data of the program), "workspace" (temporary,
-    shared by all kernels of the nest, uninitialised, allocated per call) or "local" (private to one iteration around its
-    `Alloc`: registers where indices are constants after unrolling and vectorising, else the stack; its shape is constant).
+    shared by all kernels of the nest, uninitialized, allocated per call) or "local" (private to one iteration around its
+    `Alloc`: registers where indices are constants after unrolling and vectorizing, else the stack; its shape is constant).
     """
 
     name: str
@@ -81,7 +81,7 @@ class Store(Stmt):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Alloc(Stmt):
-    """A local buffer, uninitialised, that lives in `body`."""
+    """A local buffer, uninitialized, that lives in `body`."""
 
     buffer: Buffer
     body: Block

@@ -1,7 +1,7 @@
 """A naive interpreter of loop nests: the oracle against which schedules, lowering and emitters are tested.
 
 Scalars are NumPy scalars, so every operation means what `ops.evaluate` says; loops of every kind run serially. Each
-array is checked on every access, and what a nest leaves uninitialised is poisoned (NaN, or the dtype's least value), so
+array is checked on every access, and what a nest leaves uninitialized is poisoned (NaN, or the dtype's least value), so
 that a stray read or a read before a write shows.
 """
 

@@ -111,7 +111,7 @@ loss_and_gradients = te.value_and_grad(loss, wrt=PARAMETERS)
 
 
 def initial_parameters(seed: int) -> list[np.ndarray]:
-    """He-initialised weights and zero biases, float32."""
+    """He-initialized weights and zero biases, float32."""
     rng = np.random.default_rng(seed)
     shapes = [(16, 1, 3, 3), (16,), (32, 16, 3, 3), (32,), (128, 10), (10,)]
     fans = [9, 0, 144, 0, 128, 0]

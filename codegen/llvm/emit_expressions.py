@@ -1,7 +1,7 @@
 """Expressions of a loop nest as values: constants, indices, accesses, operations, and `where` that evaluates one branch.
 
 Equal expressions are computed once per block (expressions with an access once per statement, since a store may come
-between). In a vectorised loop an expression that does not depend on the lane stays scalar.
+between). In a vectorized loop an expression that does not depend on the lane stays scalar.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from tensorexpr.dtypes import DType
 
 
 class NotVectorizable(Exception):
-    """A store in a vectorised loop that does not reach different elements in different lanes: the loop runs serially."""
+    """A store in a vectorized loop that does not reach different elements in different lanes: the loop runs serially."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ def _vector_align(binding: Binding) -> int:
 def store(b: Builder, binding: Binding, offset: Value, value: Value, lanes: int, mask: Value | None) -> None:
     """Writes a register value at `offset` in every lane that `mask` has.
 
-    Raises `NotVectorizable` in a vectorised loop where lanes do not write to different elements.
+    Raises `NotVectorizable` in a vectorized loop where lanes do not write to different elements.
     """
     if binding.lanes > 1:
         _store_private(b, binding, offset, value, mask)

@@ -1,8 +1,8 @@
 """Statements of a loop nest as instructions: loops of every kind, conditions, stores, local buffers, checks.
 
-A vectorised loop is cut into pieces of a power of two of lanes. Inside, a condition or a loop bound that differs between
+A vectorized loop is cut into pieces of a power of two of lanes. Inside, a condition or a loop bound that differs between
 lanes becomes a mask. A loop whose stores do not reach different elements in different lanes (a reduction that nobody
-split) is taken back and written as a serial loop: vectorising may never change the result. A parallel loop becomes a
+split) is taken back and written as a serial loop: vectorizing may never change the result. A parallel loop becomes a
 function over a range of its iterations, which the pool calls in chunks.
 """
 
@@ -22,8 +22,8 @@ from tensorexpr.dtypes import float32
 from tensorexpr.errors import InternalError
 from tensorexpr.ir import Apply, Const, Expr
 
-_WIDEST = 64  # lanes of one piece of a vectorised loop
-_COPIES = 4  # pieces of a vectorised loop that are copied out; beyond, a loop over pieces
+_WIDEST = 64  # lanes of one piece of a vectorized loop
+_COPIES = 4  # pieces of a vectorized loop that are copied out; beyond, a loop over pieces
 
 
 class Statements(Expressions):
@@ -196,7 +196,7 @@ class Statements(Expressions):
         b.begin(after)
 
     def _masked_loop(self, s: For, start: Value, stop: Value) -> None:
-        """In a vectorised loop: a loop whose bounds differ between lanes runs over all of them, under a mask."""
+        """In a vectorized loop: a loop whose bounds differ between lanes runs over all of them, under a mask."""
         b = self.b
         first = self._extreme(start, "smin", True)
         last = self._extreme(stop, "smax", False)

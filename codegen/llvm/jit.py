@@ -1,6 +1,6 @@
 """LLVM IR text to machine code in this process, through LLVM's ORC JIT.
 
-The text is verified first (LLVM is built with assertions here: an invalid module would end the process), optimised,
+The text is verified first (LLVM is built with assertions here: an invalid module would end the process), optimized,
 compiled to an object and linked; externals are imported by address. A `NativeModule` owns its code: dropping it frees
 the memory.
 """
@@ -62,7 +62,7 @@ class NativeModule:
     """Machine code in this process: `ir` is its text, `assembly` what LLVM made of it, `address(name)` its functions.
 
     `passes` is what LLVM does before it makes code: "none"; "registers" (what explicit vectors need: stack slots to
-    registers, common subexpressions, loop invariants); "loops" (all, with its vectorisers and unroller, at two to three
+    registers, common subexpressions, loop invariants); "loops" (all, with its vectorizers and unroller, at two to three
     times the time). `imports` are addresses of externals besides those of the C library. Raises `InternalError` where
     the text is not valid IR or calls what is not there.
     """

@@ -1,7 +1,7 @@
 """Emitted nests to callable code: which of LLVM's passes a nest needs, and what it may call.
 
-Loops that the schedule vectorised need little more than registers for stack slots and common subexpressions; plain
-scalar loops get LLVM's vectorisers and its unroller, at two to three times the compile time.
+Loops that the schedule vectorized need little more than registers for stack slots and common subexpressions; plain
+scalar loops get LLVM's vectorizers and its unroller, at two to three times the compile time.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tensorexpr.codegen.nest import For, LoopNest
 
 
 def passes_for(nest: LoopNest) -> str:
-    """ "loops" where some kernel has rolled loops and none of them is vectorised, so that LLVM finds something to do; else "registers"."""
+    """ "loops" where some kernel has rolled loops and none of them is vectorized, so that LLVM finds something to do; else "registers"."""
     for kernel in nest.kernels:
         kinds = {s.kind for s in statements(kernel.body) if isinstance(s, For)}
         if kinds & {"serial", "parallel"} and "vectorize" not in kinds:

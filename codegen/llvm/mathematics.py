@@ -19,7 +19,7 @@ from collections.abc import Callable
 from tensorexpr.codegen.llvm import math_exp, math_libm, math_log, math_trig
 from tensorexpr.codegen.llvm.builder import Builder, Value, mangle
 
-# Inlined always: then the compiler overlaps them with what stands around, and can vectorise scalar loops over them.
+# Inlined always: then the compiler overlaps them with what stands around, and can vectorize scalar loops over them.
 _SHORT = {"exp", "exp2", "log", "log2", "tanh", "sigmoid", "erf"}
 
 

@@ -107,7 +107,7 @@ def _extent(e: Expr, sizes: Mapping[str, int]) -> int:
 
 
 def elementwise(name: str, operand_types: Sequence[DType], count: int, kind: str) -> LoopNest:
-    """Y[i] = name(X0[i], X1[i], ...) for `count` elements in a loop of a kind; vectorised in pieces of 16 with a scalar rest."""
+    """Y[i] = name(X0[i], X1[i], ...) for `count` elements in a loop of a kind; vectorized in pieces of 16 with a scalar rest."""
     operands = [buffer(f"X{k}", d, count) for k, d in enumerate(operand_types)]
     value = apply(name, *(read(x, Index("i")) for x in operands))
     result = buffer("Y", value.dtype, count)

@@ -130,7 +130,7 @@ class _Writer:
         return (store,)
 
     def shared(self) -> tuple[Stmt, ...]:
-        """A row of accumulators outside of the vectorised loops, as lowering makes them."""
+        """A row of accumulators outside of the vectorized loops, as lowering makes them."""
         acc = buffer(self.name("acc"), dtypes.float64, self.width, memory="local")
         names = [self.name("l") for _ in range(2)]
         k = self.name("k")
@@ -145,7 +145,7 @@ class _Writer:
         return (Alloc(acc, (init, main, last)),)
 
     def reduction(self) -> tuple[Stmt, ...]:
-        """A reduction over a vectorised loop that nobody split: it must come out as if it were serial."""
+        """A reduction over a vectorized loop that nobody split: it must come out as if it were serial."""
         acc = buffer(self.name("s"), dtypes.float64, memory="local")
         v = self.name("v")
         inside = loop(v, self.random.choice(_WIDTHS), write(acc, [], apply("add", read(acc), self.value(["i", v]))), kind="vectorize")

@@ -1,4 +1,4 @@
-"""Every scalar operation and every cast, for every dtype, scalar and vectorised, against its meaning in `tensorexpr.ops`."""
+"""Every scalar operation and every cast, for every dtype, scalar and vectorized, against its meaning in `tensorexpr.ops`."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def test_where_under_where_and_a_uniform_condition() -> None:
 
 
 def test_triangular_loops_in_lanes() -> None:
-    """Y[i] = sum of X[i, k] for k <= i: in a vectorised loop over i the bound differs between lanes."""
+    """Y[i] = sum of X[i, k] for k <= i: in a vectorized loop over i the bound differs between lanes."""
     x, y, t = buffer("X", F, 16, 16), buffer("Y", F, 16), buffer("t", F, memory="local")
     body = Alloc(
         t,

@@ -1,4 +1,4 @@
-"""The default schedule: what it fuses, tiles, vectorises and runs in parallel, asserted on loops and counts."""
+"""The default schedule: what it fuses, tiles, vectorizes and runs in parallel, asserted on loops and counts."""
 
 import pytest
 
