@@ -1,4 +1,4 @@
-"""DESIGN section 3 as an outside checker reads it: gradients against finite differences and closed forms, conventions, costs."""
+"""As an outside checker reads the documents: gradients against finite differences and closed forms, conventions, costs."""
 
 import numpy as np
 import pytest

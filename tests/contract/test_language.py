@@ -1,4 +1,4 @@
-"""DESIGN section 2 as an outside checker reads it: each promise of the language against NumPy, interpreted and compiled."""
+"""As an outside checker reads the documents: each promise of the language against NumPy, interpreted and compiled."""
 
 import itertools
 

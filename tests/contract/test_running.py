@@ -1,4 +1,4 @@
-"""DESIGN section 4 as an outside checker reads it: compiled functions, their arguments, schedules, bits and threads."""
+"""As an outside checker reads the documents: compiled functions, their arguments, schedules, bits and threads."""
 
 import os
 import subprocess
