@@ -6,13 +6,25 @@ generation, wakes sleepers if there are any, takes chunks itself, closes, and wa
 worker that comes late finds the word closed and costs nobody anything. Workers spin for some microseconds, then sleep on
 a futex. The order of the three sequentially consistent steps (caller: open, bump `wake`, look for sleepers; worker: read
 `wake`, count as sleeper, look at the word again) makes a lost wake-up impossible.
+
+A worker that wakes on its caller's CPU (where the system puts it when it shares no cache with an idle one) could only take
+turns with it, so it steps aside: it asks for all of its CPUs but that one, is moved, and asks for all of them again.
 """
 
 from __future__ import annotations
 
 from tensorexpr.codegen.llvm.machine import Machine
 
-SYMBOLS = ("pthread_create", "pthread_join", "pthread_sigmask", "sched_yield", "syscall")
+SYMBOLS = (
+    "pthread_create",
+    "pthread_join",
+    "pthread_sigmask",
+    "sched_yield",
+    "sched_getcpu",
+    "sched_getaffinity",
+    "sched_setaffinity",
+    "syscall",
+)
 LIMIT = 256  # workers
 _SPINS = 3000  # pauses before a worker goes to sleep
 _FUTEX = {"x86_64": 202, "aarch64": 98}
@@ -62,6 +74,7 @@ _POOL = """@state = internal global i64 0, align 64
 @lock = internal global i32 0, align 64
 @sleepers = internal global i32 0, align 64
 @stopping = internal global i32 0, align 64
+@caller = internal global i32 -1, align 64
 @function = internal global ptr null, align 64
 @environment = internal global ptr null, align 8
 @count = internal global i64 0, align 8
@@ -74,6 +87,9 @@ declare i32 @pthread_create(ptr, ptr, ptr, ptr)
 declare i32 @pthread_join(i64, ptr)
 declare i32 @pthread_sigmask(i32, ptr, ptr)
 declare i32 @sched_yield()
+declare i32 @sched_getcpu()
+declare i32 @sched_getaffinity(i32, i64, ptr)
+declare i32 @sched_setaffinity(i32, i64, ptr)
 declare i64 @syscall(i64, ...)
 
 define internal void @take_chunks(ptr %function, ptr %environment, i64 %count, i64 %chunk) nounwind {
@@ -150,9 +166,43 @@ doze:
   br label %slept
 slept:
   %uncounted = atomicrmw sub ptr @sleepers, i32 1 seq_cst, align 4
+  call void @step_aside()
   br label %idle
 exit:
   ret ptr null
+}
+
+define internal void @step_aside() nounwind noinline {
+entry:
+  %mask = alloca [128 x i8], align 16
+  %here = call i32 @sched_getcpu()
+  %there = load atomic i32, ptr @caller monotonic, align 4
+  %same = icmp eq i32 %here, %there
+  %known = icmp ult i32 %here, 1024
+  %crowded = and i1 %same, %known
+  br i1 %crowded, label %ask, label %exit
+ask:
+  call void @llvm.memset.p0.i64(ptr align 16 %mask, i8 0, i64 128, i1 false)
+  %size = call i32 @sched_getaffinity(i32 0, i64 128, ptr %mask)
+  %told = icmp sge i32 %size, 0
+  br i1 %told, label %move, label %exit
+move:
+  %byte = lshr i32 %here, 3
+  %position = zext i32 %byte to i64
+  %slot = getelementptr i8, ptr %mask, i64 %position
+  %all = load i8, ptr %slot, align 1
+  %place = and i32 %here, 7
+  %bit = shl i32 1, %place
+  %bit.byte = trunc i32 %bit to i8
+  %others = xor i8 %bit.byte, -1
+  %rest = and i8 %all, %others
+  store i8 %rest, ptr %slot, align 1
+  %moved = call i32 @sched_setaffinity(i32 0, i64 128, ptr %mask)
+  store i8 %all, ptr %slot, align 1
+  %again = call i32 @sched_setaffinity(i32 0, i64 128, ptr %mask)
+  br label %exit
+exit:
+  ret void
 }
 
 define internal void @start_workers() nounwind noinline {
@@ -231,6 +281,8 @@ publish:
   %any = icmp ne i32 %asleep, 0
   br i1 %any, label %rouse, label %run
 rouse:
+  %cpu = call i32 @sched_getcpu()
+  store atomic i32 %cpu, ptr @caller monotonic, align 4
   %least = sub i64 %count, 1
   %chunks = sdiv i64 %least, %chunk
   %useful = call i64 @llvm.smin.i64(i64 %chunks, i64 2147483647)

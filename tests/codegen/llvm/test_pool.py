@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -61,6 +62,32 @@ def test_stop_and_restart(doubled: NativeFunction) -> None:
         assert works(doubled)
         pool().stop()
         assert pool().started == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="the system has no CPU affinity")
+def test_workers_that_step_aside_keep_their_cpus(doubled: NativeFunction) -> None:
+    """A worker that wakes on its caller's CPU moves away from it, and may use every CPU again afterward."""
+    set_threads(4)
+    allowed = os.sched_getaffinity(0)
+    for _ in range(30):
+        assert works(doubled)
+        time.sleep(0.002)  # long enough for the workers to sleep, so that every loop wakes them
+    assert {frozenset(os.sched_getaffinity(int(task))) for task in os.listdir("/proc/self/task")} == {frozenset(allowed)}
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="the system has no CPU affinity")
+def test_a_process_with_one_cpu_has_nowhere_to_step() -> None:
+    code = (
+        "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
+        "import time, numpy as np, tensorexpr as te\n"
+        "x = te.placeholder((512, 512), name='x'); f = te.build(te.compute((512, 512), lambda i, j: x[i, j] * 2.0), [x])\n"
+        "a = np.ones((512, 512), 'f')\n"
+        "for _ in range(20): assert (f(a) == 2).all(); time.sleep(0.002)\n"
+        "assert all(len(os.sched_getaffinity(int(t))) == 1 for t in os.listdir('/proc/self/task')); print('fine')"
+    )
+    environment = os.environ | {"TENSOREXPR_NUM_THREADS": "3"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, env=environment, check=False)
+    assert done.stdout.strip() == "fine", done.stderr
 
 
 def test_concurrent_callers(doubled: NativeFunction) -> None:
