@@ -33,15 +33,15 @@ _executables: Memo[Executable] = Memo(_EXECUTABLES_KEPT)
 def build(outputs: Tensor | Sequence[Tensor] | Schedule, inputs: Sequence[Tensor] | None = None, target: str = "cpu") -> CompiledFunction:
     """Compiles tensors as a function of the placeholders `inputs`, in this order; or a schedule of them.
 
-    One tensor gives a function that returns an array, a list or tuple of tensors one that returns a tuple (a schedule one
-    that returns an array where its program has one output). Without `inputs` the arguments are the placeholders in order
+    One tensor (or a schedule of one) gives a function that returns an array, a list or tuple of tensors one that returns a
+    tuple. Without `inputs` the arguments are the placeholders in order
     of appearance. Raises `TargetError` for a target that is unknown or not there, `DefinitionError` for what is not a
     tensor and for placeholders that the outputs need and `inputs` lacks (a computed tensor among `inputs` is taken as given).
     """
     check_target(target)
     if isinstance(outputs, Schedule):
         program = outputs.program
-        signature = signature_of(program, single=len(program.outputs) == 1)
+        signature = signature_of(program, outputs.single)
         order = None if inputs is None else _order(program, inputs)
         return CompiledFunction(_executable_of_schedule(outputs), signature, order)
     return build_program(_program(outputs, inputs, "te.build"), single=isinstance(outputs, Tensor), target=target)
@@ -95,14 +95,14 @@ def schedule(outputs: Tensor | Sequence[Tensor], target: str = "cpu", inputs: Se
     """
     check_target(target)
     program = simplify(_program(outputs, inputs, "te.schedule"), inline=False)
-    return Schedule(plain_schedule(program, host_target()).state, _names(outputs, inputs))
+    return Schedule(plain_schedule(program, host_target()).state, _names(outputs, inputs), isinstance(outputs, Tensor))
 
 
 def autoschedule(outputs: Tensor | Sequence[Tensor], target: str = "cpu", inputs: Sequence[Tensor] | None = None) -> Schedule:
     """The schedule that `build` uses by default, from an analysis of the program alone. Raises as `build` does."""
     check_target(target)
     program = simplify(_program(outputs, inputs, "te.autoschedule"))
-    return Schedule(default_schedule(program, host_target()).state, _names(outputs, inputs))
+    return Schedule(default_schedule(program, host_target()).state, _names(outputs, inputs), isinstance(outputs, Tensor))
 
 
 def _names(outputs: Tensor | Sequence[Tensor], inputs: Sequence[Tensor] | None) -> dict[str, str]:

@@ -272,3 +272,12 @@ def test_a_tensor_finds_its_own_loops_whatever_its_name():
     s.copy()[second].split("i", 2)
     assert te.autoschedule(unnamed)[unnamed].name == "t0"
     assert "expected a definition of the program, got 'x'" in refused(te.ScheduleError, s.__getitem__, x)
+
+
+def test_a_schedule_returns_what_its_tensors_would():
+    c, inputs = matmul_graph()
+    arrays = [np.ones(t.shape, "f4") for t in inputs]
+    for make in (te.schedule, te.autoschedule):
+        assert isinstance(te.build(make(c), inputs)(*arrays), np.ndarray)
+        (only,) = te.build(make([c]), inputs)(*arrays)
+        np.testing.assert_array_equal(only, te.build(make(c).copy(), inputs)(*arrays))
