@@ -106,6 +106,11 @@ def print_expr(expr: Expr, dtype: DType | None = None) -> str:
     return flat(_Writer().expr(expr, dtype, 0))
 
 
+def print_value(head: str, value: Expr, indent: int = 0) -> str:
+    """`head` and an expression of its own dtype behind it, broken where it is too long; further lines start at column `indent`."""
+    return _statement(head, _Writer().expr(value, value.dtype, 0), indent)
+
+
 def print_type(type_: TensorType) -> str:
     """`f32[64, n + 1]`, and `f32` for a tensor without axes."""
     if not type_.shape:
