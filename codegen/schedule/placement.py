@@ -54,7 +54,7 @@ def parts_of(state: State, root: str) -> dict[str, Part]:
         settled = set(settled_axes(consumer, member.place.loop))  # type: ignore[union-attr]
         points = tuple(_agreed([r[axis] for r in requests[member.name]], settled) for axis in range(len(made.results[0][1].shape)))
         result[member.name] = Part(points, _fits(state, member.name, root, points))
-        known = {a.index: p for a, p in zip(made.axes, points, strict=True) if p is not None}  # type: ignore[union-attr]
+        known = {a.index: p for a, p in zip(made.axes, points, strict=True) if p is not None}
         _collect(made, known, requests)
     return result
 

@@ -20,6 +20,11 @@ def is_value(expr: Expr, value: bool | int | float) -> bool:
     return isinstance(expr, Const) and (expr.value == value or not expr.dtype.is_float) and expr == Const(value, expr.dtype)
 
 
+def operands_of(expr: Expr, name: str) -> tuple[Expr, ...] | None:
+    """The operands where `expr` is the operation `name`, else None."""
+    return expr.args if isinstance(expr, Apply) and expr.op.name == name else None
+
+
 def scalar(expr: Const) -> np.generic:
     """The NumPy scalar of a literal."""
     return expr.dtype.numpy.type(expr.value)

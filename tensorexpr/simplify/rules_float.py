@@ -11,11 +11,7 @@ import math
 
 from tensorexpr.ir import Apply, Const, Expr, apply
 from tensorexpr.rewrite import on
-from tensorexpr.simplify.rules_common import fold_constants, is_value
-
-
-def _operation(expr: Expr, name: str) -> tuple[Expr, ...] | None:
-    return expr.args if isinstance(expr, Apply) and expr.op.name == name else None
+from tensorexpr.simplify.rules_common import fold_constants, is_value, operands_of
 
 
 @on("mul", "div")
@@ -39,7 +35,7 @@ def add_neutral_zero(expr: Expr) -> Expr | None:
 def negate_twice(expr: Expr) -> Expr | None:
     """--x -> x"""
     assert isinstance(expr, Apply)
-    inner = _operation(expr.args[0], "neg")
+    inner = operands_of(expr.args[0], "neg")
     return None if inner is None else inner[0]
 
 
@@ -48,10 +44,10 @@ def add_negative(expr: Expr) -> Expr | None:
     """x + -y -> x - y;  -x + y -> y - x;  x - -y -> x + y;  -0.0 - x -> -x"""
     assert isinstance(expr, Apply)
     left, right = expr.args
-    negated = _operation(right, "neg")
+    negated = operands_of(right, "neg")
     if negated is not None:
         return apply("sub" if expr.op.name == "add" else "add", left, negated[0])
-    negated = _operation(left, "neg")
+    negated = operands_of(left, "neg")
     if negated is not None and expr.op.name == "add":
         return apply("sub", right, negated[0])
     return apply("neg", right) if expr.op.name == "sub" and is_value(left, -0.0) else None
@@ -71,7 +67,7 @@ def add_negative_literal(expr: Expr) -> Expr | None:
 def multiply_negative(expr: Expr) -> Expr | None:
     """-x * -y -> x * y;  -x * c -> x * -c for a literal c;  -x * y -> -(x * y);  x * -y -> -(x * y), and the same for /"""
     assert isinstance(expr, Apply)
-    left, right = (_operation(a, "neg") for a in expr.args)
+    left, right = (operands_of(a, "neg") for a in expr.args)
     if left is not None and right is not None:
         return Apply(expr.op, (left[0], right[0]))
     if left is not None:
@@ -90,7 +86,7 @@ def negate_product(expr: Expr) -> Expr | None:
     """-(x * c) -> x * -c;  -(x / c) -> x / -c;  -(c / x) -> -c / x, where c is a literal"""
     assert isinstance(expr, Apply)
     for name in ("mul", "div"):
-        inner = _operation(expr.args[0], name)
+        inner = operands_of(expr.args[0], name)
         if inner is None:
             continue
         if isinstance(inner[1], Const):
@@ -105,9 +101,9 @@ def magnitude(expr: Expr) -> Expr | None:
     """abs(-x) -> abs(x);  abs(abs(x)) -> abs(x)"""
     assert isinstance(expr, Apply)
     inner = expr.args[0]
-    if _operation(inner, "abs") is not None:
+    if operands_of(inner, "abs") is not None:
         return inner
-    negated = _operation(inner, "neg")
+    negated = operands_of(inner, "neg")
     return None if negated is None else apply("abs", negated[0])
 
 
@@ -161,7 +157,7 @@ def add_zero(expr: Expr) -> Expr | None:
 def negate_difference(expr: Expr) -> Expr | None:
     """-(x - y) -> y - x (a zero may change its sign)"""
     assert isinstance(expr, Apply)
-    inner = _operation(expr.args[0], "sub")
+    inner = operands_of(expr.args[0], "sub")
     return None if inner is None else apply("sub", inner[1], inner[0])
 
 
@@ -184,7 +180,7 @@ def cancel(expr: Expr) -> Expr | None:
     left, right = expr.args
     if left == right:
         return Const(0.0 if expr.op.name == "sub" else 1.0, expr.dtype)
-    inner = _operation(left, "add" if expr.op.name == "sub" else "mul")
+    inner = operands_of(left, "add" if expr.op.name == "sub" else "mul")
     if inner is not None and right in inner:
         return inner[0] if inner[1] == right else inner[1]
     return None
@@ -195,7 +191,7 @@ def collect_literals(expr: Expr) -> Expr | None:
     """(x + c) + d -> x + (c + d);  (x * c) * d -> x * (c * d), where c and d are literals (real arithmetic)"""
     assert isinstance(expr, Apply)
     left, right = expr.args
-    inner = _operation(left, expr.op.name)
+    inner = operands_of(left, expr.op.name)
     if inner is None or not isinstance(inner[1], Const) or not isinstance(right, Const):
         return None
     folded = fold_constants(Apply(expr.op, (inner[1], right)))

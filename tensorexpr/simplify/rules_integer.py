@@ -9,7 +9,7 @@ from __future__ import annotations
 from tensorexpr.dtypes import DType
 from tensorexpr.ir import FALSE, TRUE, Apply, Const, Expr, apply
 from tensorexpr.rewrite import on
-from tensorexpr.simplify.rules_common import is_value
+from tensorexpr.simplify.rules_common import is_value, operands_of
 
 
 def wrapped(value: int, dtype: DType) -> Const:
@@ -18,10 +18,6 @@ def wrapped(value: int, dtype: DType) -> Const:
     if dtype.kind == "int" and value > dtype.greatest:
         value -= 1 << dtype.bits
     return Const(value, dtype)
-
-
-def _operation(expr: Expr, name: str) -> tuple[Expr, ...] | None:
-    return expr.args if isinstance(expr, Apply) and expr.op.name == name else None
 
 
 @on("add", "sub")
@@ -55,7 +51,7 @@ def subtract_itself(expr: Expr) -> Expr | None:
     left, right = expr.args
     if left == right:
         return Const(0, expr.dtype)
-    total = _operation(left, "add")
+    total = operands_of(left, "add")
     if total is not None and right in total:
         return total[0] if total[1] == right else total[1]
     return None
@@ -65,10 +61,10 @@ def subtract_itself(expr: Expr) -> Expr | None:
 def negate_twice(expr: Expr) -> Expr | None:
     """--x -> x;  -(x - y) -> y - x"""
     assert isinstance(expr, Apply)
-    inner = _operation(expr.args[0], "neg")
+    inner = operands_of(expr.args[0], "neg")
     if inner is not None:
         return inner[0]
-    difference = _operation(expr.args[0], "sub")
+    difference = operands_of(expr.args[0], "sub")
     return None if difference is None else apply("sub", difference[1], difference[0])
 
 
@@ -77,10 +73,10 @@ def add_negative(expr: Expr) -> Expr | None:
     """x + -y -> x - y;  -x + y -> y - x;  x - -y -> x + y"""
     assert isinstance(expr, Apply)
     left, right = expr.args
-    negated = _operation(right, "neg")
+    negated = operands_of(right, "neg")
     if negated is not None:
         return apply("sub" if expr.op.name == "add" else "add", left, negated[0])
-    negated = _operation(left, "neg")
+    negated = operands_of(left, "neg")
     if negated is not None and expr.op.name == "add":
         return apply("sub", right, negated[0])
     return None
@@ -117,7 +113,7 @@ def collect_factors(expr: Expr) -> Expr | None:
     """(x * c) * d -> x * (c * d), where c and d are literals (the product wraps around)"""
     assert isinstance(expr, Apply)
     left, right = expr.args
-    inner = _operation(left, "mul")
+    inner = operands_of(left, "mul")
     if isinstance(right, Const) and inner is not None and isinstance(inner[1], Const):
         return apply("mul", inner[0], wrapped(int(inner[1].value) * int(right.value), expr.dtype))
     return None
@@ -159,9 +155,9 @@ def unsigned_magnitude(expr: Expr) -> Expr | None:
     if expr.op.name != "abs":
         return None
     inner = expr.args[0]
-    if not expr.dtype.is_signed or _operation(inner, "abs") is not None:
+    if not expr.dtype.is_signed or operands_of(inner, "abs") is not None:
         return inner
-    negated = _operation(inner, "neg")
+    negated = operands_of(inner, "neg")
     return None if negated is None else apply("abs", negated[0])
 
 
@@ -239,7 +235,7 @@ def multiply_selection(expr: Expr) -> Expr | None:
     """where(c, x, 0) * y -> where(c, x * y, 0);  y * where(c, x, 0) -> where(c, y * x, 0), and for the other branch"""
     assert isinstance(expr, Apply)
     for at in (0, 1):
-        chosen = _operation(expr.args[at], "where")
+        chosen = operands_of(expr.args[at], "where")
         if chosen is None or not (is_value(chosen[1], 0) or is_value(chosen[2], 0)):
             continue
         other = expr.args[1 - at]
