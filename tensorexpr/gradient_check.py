@@ -58,15 +58,15 @@ class GradientCheck:
         )
 
 
-def check_gradient(operation: Op, *arrays: Any, **static: Any) -> GradientCheck:
+def check_gradient(operation: Op, *arrays: Any, **keywords: Any) -> GradientCheck:
     """Compares the op's derivatives at these arrays with finite differences; gives what was found.
 
     Floating arrays are cast to float64, integer ones stay. An op with a gradient rule of its own is checked with it.
     Raises `GradientCheckError` with both numbers where they disagree, and where values are not finite.
     """
     operation = as_op(operation, "check_gradient")
-    trees = [map_tree(_widen, tree) for tree in operation.arrays(arrays, static)]
-    check = _Check(operation, trees, static)
+    trees, chosen = operation.arrays(arrays, keywords)
+    check = _Check(operation, [map_tree(_widen, tree) for tree in trees], chosen)
     found = check.along(check.directions)
     for mode in ("reverse", "forward"):
         value = getattr(found, mode)

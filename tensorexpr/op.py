@@ -1,10 +1,11 @@
 """`@te.op`: a Python function on tensors as an operation on arrays.
 
 Called on arrays, an op is traced once per signature (shapes, dtypes, static arguments), compiled, kept and run; called on
-tensors of the language it is composed: the function runs and gives tensors. Positional parameters are tensors,
-keyword-only parameters are static. An argument may be a tuple of tensors, and so may the result, nested at will: trees
-are flattened on the way to a compiled function and rebuilt on the way back. The transforms (`te.vjp`, `te.grad`, ...)
-make ops from ops, so they are called, composed and differentiated in the same ways.
+tensors of the language it is composed: the function runs and gives tensors. Positional parameters are tensors (one with
+the default None may be left out), keyword-only parameters are static. An argument may be a tuple of tensors, and so may
+the result, nested at will: trees are flattened on the way to a compiled function and rebuilt on the way back; a tensor
+left out is a tree without leaves. The transforms (`te.vjp`, `te.grad`, ...) make ops from ops, so they are called,
+composed and differentiated in the same ways.
 """
 
 from __future__ import annotations
@@ -86,8 +87,8 @@ class Op:
     """An operation: see `op`.
 
     `name`; `parameters`, the names of its tensor arguments; `rest`, the stem of the names of further ones (of a transform
-    that takes a varying number; None: no more are taken); `static`, its static arguments with their defaults
-    (`inspect.Parameter.empty`: must be given); `rule`, its own gradient rule or None.
+    that takes a varying number; None: no more are taken); `optional`, those parameters that may be left out; `static`, its
+    static arguments with their defaults (`inspect.Parameter.empty`: must be given); `rule`, its own gradient rule or None.
     """
 
     def __init__(
@@ -99,20 +100,23 @@ class Op:
         static: Mapping[str, Any],
         rest: str | None = None,
         rule: Callable[..., Any] | None = None,
-        names_results: bool = False,
+        optional: tuple[str, ...] = (),
+        written_by_user: bool = False,
     ) -> None:
         self.function = function
         self.name = self.__name__ = name
         self.parameters = parameters
         self.rest = rest
+        self.optional = optional
         self.static = dict(static)
         self.rule = rule
-        self._names_results = names_results
+        self._written_by_user = written_by_user
         self._memo: Memo[_Ready] = Memo(_SIGNATURES_KEPT)
         self.__signature__ = self._python_signature()
 
     def _python_signature(self) -> inspect.Signature:
-        tensors = [inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD) for n in self.parameters]
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        tensors = [inspect.Parameter(n, kind, default=None if n in self.optional else _REQUIRED) for n in self.parameters]
         rest = [] if self.rest is None else [inspect.Parameter(self.rest, inspect.Parameter.VAR_POSITIONAL)]
         static = [inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY, default=d) for n, d in self.static.items()]
         return inspect.Signature([*tensors, *rest, *static])
@@ -169,7 +173,7 @@ class Op:
     def compose(self, trees: Sequence[Any], static: Mapping[str, Any]) -> Any:
         """The results as tensors, for tensors and every static argument; the op's own gradient rule rides along."""
         result = self._checked(self._body(trees, static))
-        if self._names_results and self.name.isidentifier():
+        if self._written_by_user and self.name.isidentifier():
             _name_results(self.name, result)
         return result if self.rule is None else self._with_rule(self.rule, result, trees, static)
 
@@ -237,6 +241,8 @@ class Op:
         for name in self.parameters[len(given) :]:
             if name in named:
                 given.append(named.pop(name))
+            elif name in self.optional:
+                given.append(())
             else:
                 break
         if named and next(iter(named)) in self.parameters[: len(arguments)]:
@@ -253,11 +259,16 @@ class Op:
         for name, value in static.items():
             if value is inspect.Parameter.empty:
                 raise _argument_error(f"{self.name}: expected the static argument {name}, got none", term=self._term)
-        return given, static
+        return [() if tree is None else tree for tree in given], static
 
     def _body(self, trees: Sequence[Any], static: Mapping[str, Any]) -> Any:
         """What the user's function gives. Where Python fails in it (a shape of another rank unpacked), it was not made for these
         arguments; what it raises by itself is its own word and passes through."""
+        if self._written_by_user:
+            absent = [name for name, tree in self._named(trees) if tree == () and name not in self.optional]
+            if absent:
+                raise _argument_error(f"{self.name}: expected a tensor for {absent[0]}, got none", term=self._term)
+            trees = [None if tree == () else tree for tree in trees]
         try:
             return self.function(*trees, **static)
         except (ArithmeticError, AttributeError, IndexError, TypeError, ValueError) as error:
@@ -287,10 +298,10 @@ class Op:
         """The names of `number` tensor arguments."""
         return [self._name(position) for position in range(number)]
 
-    def arrays(self, arguments: Sequence[Any], static: Mapping[str, Any]) -> list[Any]:
-        """The tensor arguments of a call as (trees of) arrays, checked as a call checks them."""
-        trees, _ = self._bind(arguments, static)
-        return self._arrays(trees)
+    def arrays(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        """The tensor arguments of a call as (trees of) arrays, checked as a call checks them, and its static arguments."""
+        trees, static = self._bind(arguments, keywords)
+        return self._arrays(trees), static
 
     def _arrays(self, trees: Sequence[Any]) -> list[Any]:
         given = weak_floats([self._tree(name, tree) for name, tree in self._named(trees)])
@@ -371,7 +382,9 @@ def _placeholders(name: str, tree: Any) -> Any:
 
 
 def _spec(op: str, name: str, value: object) -> Any:
-    """What a spec says: shape and dtype of a placeholder or an array, or given as a pair; a tuple of specs nests."""
+    """What a spec says: shape and dtype of a placeholder or an array, or given as a pair; a tuple of specs nests, None is nothing."""
+    if value is None:
+        return ()
     if isinstance(value, Tensor):
         return Spec(tuple(value.shape), value.dtype)
     if isinstance(value, np.ndarray) or _is_scalar(value):
@@ -426,7 +439,9 @@ def op(function: Callable[..., Any] | None = None, *, gradient: Callable[..., An
     gives the gradient by every input (tuples of outputs and heads where there are several outputs), and takes those static
     arguments that it names as keyword-only parameters.
 
-    Raises `DefinitionError` for a function with `*args`, `**kwargs`, a default for a tensor, or a parameter called `out`.
+    A tensor parameter with the default None is optional: the function gets None where it is left out.
+
+    Raises `DefinitionError` for a function with `*args`, `**kwargs`, another default for a tensor, or a parameter called `out`.
     """
     if function is None:
         return functools.partial(op, gradient=gradient)
@@ -435,6 +450,7 @@ def op(function: Callable[..., Any] | None = None, *, gradient: Callable[..., An
     name = getattr(function, "__name__", type(function).__name__)
     location = Location(function.__code__.co_filename, function.__code__.co_firstlineno) if hasattr(function, "__code__") else None
     parameters: list[str] = []
+    optional: list[str] = []
     static: dict[str, Any] = {}
     try:
         signature = inspect.signature(function)
@@ -451,6 +467,10 @@ def op(function: Callable[..., Any] | None = None, *, gradient: Callable[..., An
         elif parameter.kind is parameter.KEYWORD_ONLY:
             static[parameter.name] = parameter.default
             continue
+        elif parameter.default is None:
+            parameters.append(parameter.name)
+            optional.append(parameter.name)
+            continue
         elif parameter.default is not _REQUIRED:
             message = f"a tensor argument without default, got {parameter.name}={parameter.default!r}"
             hint = f"make it static: put it after a bare *, as in f(x, *, {parameter.name}={parameter.default!r})"
@@ -461,6 +481,8 @@ def op(function: Callable[..., Any] | None = None, *, gradient: Callable[..., An
     if gradient is not None and not is_rule(gradient):
         hint = "def rule(output, inputs, head): return [one gradient per input]"
         raise DefinitionError(f"{name}: expected gradient= to be a rule, got {article(gradient)}", location=user_location(), hint=hint)
-    made = Op(function, name=name, parameters=tuple(parameters), static=static, rule=gradient, names_results=True)
+    made = Op(
+        function, name=name, parameters=tuple(parameters), static=static, rule=gradient, optional=tuple(optional), written_by_user=True
+    )
     functools.update_wrapper(made, function)
     return made

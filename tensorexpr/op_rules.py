@@ -32,7 +32,7 @@ class Rule:
     def pull_back(self, position: int, output: Tensor, inputs: Sequence[Tensor], head: Tensor) -> list[Tensor | None]:
         """The gradient of output number `position` alone: gradients add up over outputs, so the other heads are zero."""
         given = iter(inputs)
-        arguments = [rebuild(tree, given) for tree in self.trees]
+        arguments = [None if tree == () else rebuild(tree, given) for tree in self.trees]
         results = [output if k == position else other for k, other in enumerate(self.outputs)]
         heads = [head if k == position else _zeros(other) for k, other in enumerate(self.outputs)]
         found = self.rule(rebuild(self.result, iter(results)), arguments, rebuild(self.result, iter(heads)), **self.static)
@@ -46,6 +46,8 @@ class Rule:
             raise _rule_error(f"{what}: expected a list of {len(arguments)} gradients, one per input, got {got}")
         flat: list[Tensor | None] = []
         for name, tree, gradients in zip(self.names, arguments, found, strict=True):
+            if tree is None:
+                continue
             inputs, results = list(leaves(tree)), list(leaves(gradients))
             if len(inputs) != len(results):
                 raise _rule_error(f"{what}: expected {len(inputs)} gradients for the tuple {name}, got {len(results)}")

@@ -72,7 +72,9 @@ def _from_scalar(operation: Op, wrt: Wrt, transform: str, result: Callable[[Tens
             gradients = gradients[0]
         return result(output, gradients)
 
-    return Op(derived, name=name, parameters=operation.parameters, rest=operation.rest, static=operation.static)
+    return Op(
+        derived, name=name, parameters=operation.parameters, rest=operation.rest, static=operation.static, optional=operation.optional
+    )
 
 
 def _scalar(name: str, outputs: Any) -> Tensor:

@@ -334,3 +334,33 @@ def test_a_body_that_was_not_written_for_the_rank_says_so_at_its_line():
 def test_what_a_body_raises_by_itself_passes_through():
     with pytest.raises(ValueError, match="the author's own word"):
         refuses(np.ones(3))
+
+
+@te.op
+def affine(x, w=None, b=None, *, scale=2.0):
+    y = te.compute(x.shape, lambda *i: x[i] * scale)
+    if w is not None:
+        y = te.compute(x.shape, lambda *i, y=y: y[i] * w[i])
+    if b is not None:
+        y = te.compute(x.shape, lambda *i, y=y: y[i] + b[i])
+    return y
+
+
+def test_a_tensor_may_be_left_out_in_calls_and_transforms():
+    x, w, b = np.arange(3.0), np.array([1.0, 3.0, 5.0]), np.array([10.0, 20.0, 30.0])
+    np.testing.assert_array_equal(affine(x), 2 * x)
+    np.testing.assert_array_equal(affine(x, w), 2 * x * w)
+    np.testing.assert_array_equal(affine(x, b=b, scale=3.0), 3 * x + b)
+    assert str(affine).endswith("(x, w=None, b=None, *, scale=2.0)>")
+    head = np.ones(3)
+    for given, expected in (((x, None, b), [2 * head, head]), ((x, None, None), [2 * head]), ((x, w, None), [2 * w, 2 * x])):
+        np.testing.assert_array_equal(te.vjp(affine)(*given, head), expected)
+    np.testing.assert_array_equal(te.jvp(affine)(x, None, b, x, b), 2 * x + b)
+    te.check_gradient(affine, x, b=b)
+    total = te.op(lambda x, b: te.compute((), lambda: te.sum(lambda i: affine(x, b=b)[i], x.shape[0])))
+    np.testing.assert_array_equal(te.grad(total)(x, b), [2 * head, head])
+
+
+def test_a_tensor_that_is_needed_may_not_be_left_out():
+    with pytest.raises(te.ArgumentError, match="expected a tensor for x, got none"):
+        affine(None)
