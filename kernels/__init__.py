@@ -1,0 +1,9 @@
+"""A library of operations in index notation: each a definition of a few lines, differentiated like any other.
+
+What users of NumPy and PyTorch expect of a tensor library's differentiable core. Every kernel is a `te.op`: call it on arrays,
+compose it on tensors, differentiate it in any mode. Names, argument order and conventions are PyTorch's where it has the operation.
+"""
+
+from tensorexpr.kernels.softmax import softmax
+
+__all__ = ["softmax"]

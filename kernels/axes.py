@@ -1,0 +1,27 @@
+"""Axes as the kernels take them: negative ones counted from the end, and index tuples with an axis taken out or put back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorexpr as te
+from tensorexpr.errors import ArgumentError, user_location
+
+
+def normalized(axis: int, x: te.Tensor) -> int:
+    """`axis` of `x` counted from the front; `ArgumentError` where `x` has no such axis."""
+    rank = len(x.shape)
+    if isinstance(axis, bool) or not isinstance(axis, int) or not -rank <= axis < rank:
+        raise ArgumentError(f"expected an axis of {x.name} between {-rank} and {rank - 1}, got {axis!r}", location=user_location())
+    return axis % rank
+
+
+def drop(items: Sequence[Any], axis: int) -> tuple[Any, ...]:
+    """`items` (extents or indices) without the one at `axis`."""
+    return (*items[:axis], *items[axis + 1 :])
+
+
+def along(rest: Sequence[Any], axis: int, item: Any) -> tuple[Any, ...]:
+    """`rest` with `item` put in at `axis`: the opposite of `drop`."""
+    return (*rest[:axis], item, *rest[axis:])

@@ -1,0 +1,168 @@
+"""Every law on every row of the case table.
+
+Compiled code equals the interpreter and the independent reference; forward mode, reverse mode and finite differences agree; gathers
+equal scatters; reads that are affine are gathers at the exact number of iterations; programs and gradients print, parse back and are
+simplified already; nothing of the size of a Jacobian is stored; float32 is as accurate as float32 can be.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tensorexpr as te
+from tensorexpr import kernels
+from tensorexpr.interpret import evaluate_program
+from tensorexpr.ir import Const, Program
+from tensorexpr.op_trees import leaves
+from tensorexpr.parse import parse_program
+from tensorexpr.simplify import simplify
+from tensorexpr.text import print_program
+from tests.kernels.case import Case, as_float32, flat
+from tests.kernels.table import ALL
+
+NAMES = [case.name for case in ALL]
+each_case = pytest.mark.parametrize("case", ALL, ids=NAMES)
+differentiable = pytest.mark.parametrize("case", [c for c in ALL if c.differentiable], ids=lambda c: c.name)
+
+
+def floating(arrays: list[np.ndarray]) -> list[np.ndarray]:
+    return [a for a in arrays if a.dtype.kind == "f"]
+
+
+def heads_of(result: Any) -> Any:
+    """A head for each floating output, drawn once: a bare one for a single output."""
+    rng = np.random.default_rng(11)
+    made = tuple(rng.standard_normal(y.shape).astype(y.dtype) for y in floating(flat(result)))
+    return made if isinstance(result, tuple) else made[0]
+
+
+def close(got: Any, expected: Any, relative: float) -> None:
+    """Equal within `relative` of the largest value of each array."""
+    ours, theirs = flat(got), flat(expected)
+    assert len(ours) == len(theirs)
+    for mine, other in zip(ours, theirs, strict=True):
+        assert mine.shape == other.shape
+        finite = np.abs(other[np.isfinite(other)]) if other.dtype.kind == "f" else np.abs(other.astype(np.float64))
+        np.testing.assert_allclose(mine, other, rtol=relative, atol=relative * max(1e-3, float(finite.max(initial=0.0))))
+
+
+def traced(case: Case) -> tuple[list[te.Tensor], Any, list[te.Tensor]]:
+    """Placeholders for the inputs, the results on them, and the floating placeholders."""
+    counter = iter(range(1000))
+
+    def place(tree: Any) -> Any:
+        if isinstance(tree, tuple):
+            return tuple(map(place, tree))
+        return None if tree is None else te.placeholder(tree.shape, tree.dtype.name, name=f"in_{next(counter)}")
+
+    inputs = [place(tree) for tree in case.arrays()]
+    result = case.op(*inputs, **case.static)
+    placeholders = list(leaves(inputs))
+    return placeholders, result, [t for t in placeholders if t.dtype.is_float]
+
+
+def derived(case: Case, lowering: str | None = None) -> tuple[te.Gradient, Program]:
+    """The gradient by all floating inputs, and its program: inputs, then a head for each floating output."""
+    inputs, result, wrt = traced(case)
+    outputs = [t for t in leaves(result) if t.dtype.is_float]
+    heads = [te.placeholder(t.shape, t.dtype.name, name=f"head_{k}") for k, t in enumerate(outputs)]
+    gradient = te.gradient(outputs, wrt, heads, lowering=lowering)
+    return gradient, te.program_of(list(gradient), [*inputs, *heads])
+
+
+@each_case
+def test_value(case: Case) -> None:
+    arrays = case.arrays()
+    result = case.op(*arrays, **case.static)
+    if case.numpy is not None:
+        close(result, case.numpy(*[a for a in arrays if a is not None]), 1e-11)
+    inputs, outputs, _ = traced(case)
+    program = te.program_of(list(leaves(outputs)), inputs)
+    named = dict(zip([item.name for item in program.inputs], flat(arrays), strict=True))
+    naive = evaluate_program(program, named)
+    close(tuple(flat(result)), tuple(naive[name] for name in program.outputs), 1e-12)
+
+
+@differentiable
+def test_derivatives(case: Case) -> None:
+    """Forward mode equals reverse mode, and both equal finite differences where the operation is smooth."""
+    arrays = case.arrays()
+    if not case.kinks:
+        te.check_gradient(case.op, *arrays, **case.static)
+        return
+    heads = heads_of(case.op(*arrays, **case.static))
+    rng = np.random.default_rng(5)
+    moves = [_like(tree, rng) for tree in arrays if floating(flat(tree))]
+    pushed = flat(te.jvp(case.op)(*arrays, *moves, **case.static))
+    pulled = flat(te.vjp(case.op)(*arrays, heads, **case.static))
+    forward = sum(np.vdot(h, t) for h, t in zip(flat(heads), pushed, strict=True))
+    reverse = sum(np.vdot(m, g) for m, g in zip(flat(tuple(moves)), pulled, strict=True))
+    assert abs(forward - reverse) <= 1e-9 * max(1.0, abs(forward), abs(reverse))
+
+
+def _like(tree: Any, rng: np.random.Generator) -> Any:
+    """A tangent per floating leaf."""
+    if isinstance(tree, tuple):
+        return tuple(_like(item, rng) for item in tree if floating(flat(item)))
+    return rng.standard_normal(tree.shape)
+
+
+@differentiable
+def test_reads_are_turned_around_exactly(case: Case) -> None:
+    """Affine reads become gathers that visit exactly the reads; nothing of the size of a Jacobian is stored; scatters agree."""
+    gradient, program = derived(case)
+    rows = gradient.report().rows
+    data_dependent = [row for row in rows if row.lowering in ("segments", "atomics")]
+    assert bool(data_dependent) == case.scatters, f"expected scatters: {case.scatters}, got {[(r.access, r.lowering) for r in rows]}"
+    for row in rows:
+        if row not in data_dependent:
+            assert row.iterations == row.reads, row
+    inputs, result, _ = traced(case)
+    largest_in, largest_out = (max(int(np.prod(t.shape)) for t in tensors) for tensors in (inputs, list(leaves(result))))
+    if min(largest_in, largest_out) > 16:
+        for definition in program.definitions:
+            for name, type_ in definition.results:
+                extents = [n.value for n in type_.shape if isinstance(n, Const)]
+                assert np.prod(extents) < largest_in * largest_out, f"{name} has the size of a Jacobian"
+
+    _, forced = derived(case, lowering="segments")
+    given = flat((*case.arrays(), heads_of(case.op(*case.arrays(), **case.static))))
+    gathered, scattered = (evaluate_program(p, dict(zip([i.name for i in p.inputs], given, strict=True))) for p in (program, forced))
+    close(tuple(gathered[n] for n in program.outputs), tuple(scattered[n] for n in forced.outputs), 1e-9)
+
+
+@each_case
+def test_programs_print_parse_and_are_simplified(case: Case) -> None:
+    inputs, result, _ = traced(case)
+    programs = [te.program_of(list(leaves(result)), inputs)]
+    if case.differentiable:
+        programs.append(derived(case)[1])
+    for program in programs:
+        constants = {c.name: c.data for c in program.constants}
+        assert parse_program(print_program(program), constants) == program
+        simple = simplify(program)
+        assert simplify(simple) is simple
+
+
+@pytest.mark.parametrize("case", [c for c in ALL if c.float32 is not None], ids=lambda c: c.name)
+def test_float32(case: Case) -> None:
+    arrays = case.arrays()
+    assert case.float32 is not None
+    wide = case.op(*arrays, **case.static)
+    narrow = case.op(*map(as_float32, arrays), **case.static)
+    assert all(y.dtype == np.float32 for y in floating(flat(narrow)))
+    close(narrow, wide, case.float32)
+    if case.differentiable:
+        heads = heads_of(wide)
+        exact = te.vjp(case.op)(*arrays, heads, **case.static)
+        close(te.vjp(case.op)(*map(as_float32, arrays), as_float32(heads), **case.static), exact, 10 * case.float32)
+
+
+def test_names_are_unique_and_every_kernel_has_a_row() -> None:
+    assert len(set(NAMES)) == len(NAMES)
+    used = {case.op.name for case in ALL}
+    missing = [name for name in kernels.__all__ if isinstance(getattr(kernels, name), te.Op) and name not in used]
+    assert not missing, f"expected a row in tests/kernels/table for {', '.join(missing)}"
