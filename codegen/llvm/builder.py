@@ -18,6 +18,10 @@ from math import gcd
 
 _LIMIT = 1 << 62  # beyond this an interval says nothing: the value may have wrapped around
 
+MOST_COPIED = 3000
+"""Instructions up to which a helper is copied into its callers: its length times its calls. A chain of a thousand sines would
+otherwise take LLVM ten times as long, for the price of as many calls."""
+
 
 @dataclass(frozen=True, slots=True)
 class Value:
@@ -91,6 +95,7 @@ class Module:
     functions: list[str] = field(default_factory=list)
     declarations: dict[str, str] = field(default_factory=dict)
     helpers: dict[str, str] = field(default_factory=dict)
+    calls: dict[str, int] = field(default_factory=dict)
 
     def declare(self, name: str, signature: str) -> None:
         """Declares an external function; `signature` is "result (arguments)"."""
@@ -98,14 +103,23 @@ class Module:
         self.declarations[name] = f"declare {result} @{name}{arguments}"
 
     def helper(self, name: str, make: Callable[[], str]) -> None:
-        """Adds the function `name` once; `make` gives its text."""
+        """Adds the function `name` once and counts the call that asks for it; `make` gives its text."""
+        self.calls[name] = self.calls.get(name, 0) + 1
         if name not in self.helpers:
             self.helpers[name] = ""
             self.helpers[name] = make()
 
+    def _finished(self, name: str) -> str:
+        """The text of a helper, which too many calls keep from being copied into each of them."""
+        text = self.helpers[name]
+        if text.count("\n") * self.calls[name] <= MOST_COPIED:
+            return text
+        header, body = text.split(" {\n", 1)
+        return f"{header.removesuffix(' alwaysinline')} noinline {{\n{body}"
+
     @property
     def text(self) -> str:
-        return "\n".join([*self.declarations.values(), "", *self.helpers.values(), *self.functions])
+        return "\n".join([*self.declarations.values(), "", *map(self._finished, self.helpers), *self.functions])
 
 
 class Builder:

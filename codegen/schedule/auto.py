@@ -11,13 +11,13 @@ import heapq
 
 from tensorexpr.codegen.schedule.auto_loops import plan, plan_scatter
 from tensorexpr.codegen.schedule.schedule import Schedule, schedule
-from tensorexpr.codegen.schedule.state import State, definition_named, program_facts
+from tensorexpr.codegen.schedule.state import State, accesses_of, definition_named, program_facts
 from tensorexpr.codegen.schedule.work import has_reduction, length, total_work
 from tensorexpr.codegen.target import Target
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Access, Define, Definition, Expr, Index, Program, Reduce, Scan
 from tensorexpr.simplify.inline import cheap_names
-from tensorexpr.traversal import expressions, read_occurrences, reads, walk
+from tensorexpr.traversal import read_occurrences, reads, walk
 
 PARALLEL_WORK = 20_000
 """Operations below which waking other cores costs more than it saves."""
@@ -153,12 +153,13 @@ def _share(s: Schedule, table: dict[str, Define], reader: Define, name: str) -> 
     stage = s.state.stage(reader.name)
     depth = 0
     group = [reader.name, *(m.name for m in s.state.placed_in(reader.name))]
+    asking = [(table[other], a) for other in group for a in accesses_of(s.state.program, other) if a.tensor == name]
     while depth < min(len(source.axes), len(reader.axes)):
         axis = reader.axes[depth]
         same = source.axes[depth].stop == axis.stop
         if not same or stage.order[: depth + 1] != tuple(a.index for a in reader.axes[: depth + 1]):
             break
-        if not all(_leading_axis(table[other], access, depth) for other in group for access in _reads_of(table[other], name)):
+        if not all(_leading_axis(other, access, depth) for other, access in asking):
             break
         depth += 1
     if depth == 0 or not _worth_sharing(s, reader, depth):
@@ -172,10 +173,6 @@ def _share(s: Schedule, table: dict[str, Define], reader: Define, name: str) -> 
         s.state = before
         return False
     return True
-
-
-def _reads_of(definition: Define, name: str) -> list[Access]:
-    return [a for e in expressions(definition) for a, _, _ in read_occurrences(e, ()) if a.tensor == name]
 
 
 def _leading_axis(reader: Define, access: Access, depth: int) -> bool:

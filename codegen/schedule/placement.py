@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tensorexpr.codegen.schedule.state import Stage, State, all_uses, definition_named, program_facts
+from tensorexpr.codegen.schedule.state import Stage, State, accesses_of, all_uses, definition_named, program_facts
 from tensorexpr.errors import ScheduleError
-from tensorexpr.ir import Const, Define, Definition, Expr, Index, Scatter
+from tensorexpr.ir import Const, Define, Expr, Index
 from tensorexpr.traversal import free_names, read_occurrences, substitute
 
 LOCAL_LIMIT = 1 << 15
@@ -41,37 +41,40 @@ def part_of(state: State, name: str) -> Part:
 
 
 def parts_of(state: State, root: str) -> dict[str, Part]:
-    """The parts of all definitions placed in the loops of `root`."""
+    """The parts of all definitions placed in the loops of `root`; remembered, as each of them asks."""
+    known = state.found.get(("parts of", root))
+    if known is None:
+        known = state.found["parts of", root] = _parts_of(state, root)
+    return known
+
+
+def _parts_of(state: State, root: str) -> dict[str, Part]:
     consumer = state.stage(root)
-    definition = definition_named(state.program, root)
     members = state.placed_in(root)
     identity: dict[str, Expr] = {a.index: Index(a.index) for a in consumer.parts.axes}
     requests: dict[str, list[tuple[Expr | None, ...]]] = {s.name: [] for s in members}
-    _collect(definition, identity, requests)
+    settled: dict[str, set[str]] = {}
+    _collect(state, root, identity, requests)
     result: dict[str, Part] = {}
     for member in reversed(members):
         made = definition_named(state.program, member.name)
-        settled = set(settled_axes(consumer, member.place.loop))  # type: ignore[union-attr]
-        points = tuple(_agreed([r[axis] for r in requests[member.name]], settled) for axis in range(len(made.results[0][1].shape)))
+        loop = member.place.loop  # type: ignore[union-attr]
+        if loop not in settled:
+            settled[loop] = set(settled_axes(consumer, loop))
+        points = tuple(_agreed([r[axis] for r in requests[member.name]], settled[loop]) for axis in range(len(made.results[0][1].shape)))
         result[member.name] = Part(points, _fits(state, member.name, root, points))
         known = {a.index: p for a, p in zip(made.axes, points, strict=True) if p is not None}
-        _collect(made, known, requests)
+        _collect(state, member.name, known, requests)
     return result
 
 
-def _collect(definition: Definition, known: dict[str, Expr], requests: dict[str, list[tuple[Expr | None, ...]]]) -> None:
+def _collect(state: State, name: str, known: dict[str, Expr], requests: dict[str, list[tuple[Expr | None, ...]]]) -> None:
     """Notes for every tensor asked about the elements that a definition reads, over the axes that `known` translates."""
-    exprs = (definition.value,) if isinstance(definition, Define) else ()
-    if isinstance(definition, Scatter):
-        exprs = (*definition.indices, definition.value, *(() if definition.where is None else (definition.where,)))
-    for expr in exprs:
-        for access, _, _ in read_occurrences(expr, ()):
-            if access.tensor in requests:
-                requests[access.tensor].append(
-                    tuple(
-                        substitute(i, known) if set(free_names(i)) <= set(known) and not _reads_tensors(i) else None for i in access.indices
-                    )
-                )
+    for access in accesses_of(state.program, name):
+        if access.tensor in requests:
+            requests[access.tensor].append(
+                tuple(substitute(i, known) if set(free_names(i)) <= set(known) and not _reads_tensors(i) else None for i in access.indices)
+            )
 
 
 def _reads_tensors(expr: Expr) -> bool:

@@ -16,12 +16,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from typing import Any
 
 from tensorexpr.codegen.schedule.reductions import Group, Parts, groups_used, take_apart
 from tensorexpr.codegen.target import Target
 from tensorexpr.errors import InternalError, ScheduleError
-from tensorexpr.ir import Axis, Const, Define, Definition, Expr, Program, Scan, Scatter, const
-from tensorexpr.traversal import reads
+from tensorexpr.ir import Access, Axis, Const, Define, Definition, Expr, Program, Scan, Scatter, const
+from tensorexpr.traversal import expressions, read_occurrences, reads
 
 SERIAL = "serial"
 TAILS = ("peel", "shift", "guard")
@@ -156,6 +157,8 @@ class State:
     source: Program
     inlined: tuple[str, ...] = ()
     calls: tuple[str, ...] = field(default=(), compare=False)
+    found: dict[object, Any] = field(init=False, default_factory=dict, compare=False, repr=False)
+    """What was found out about this state (see `placed_in`, `placement.parts_of`): asked again for each of its stages."""
 
     @property
     def stages(self) -> tuple[Stage, ...]:
@@ -178,6 +181,12 @@ class State:
 
     def placed_in(self, root: str) -> tuple[Stage, ...]:
         """The stages placed in the loops of another, in program order."""
+        known = self.found.get(("placed in", root))
+        if known is None:
+            known = self.found["placed in", root] = self._placed_in(root)
+        return known
+
+    def _placed_in(self, root: str) -> tuple[Stage, ...]:
         names = program_facts(self.program).producers.get(root, ())
         todo, found = list(names), {}
         while todo:
@@ -192,12 +201,14 @@ class State:
 @dataclass(frozen=True, slots=True)
 class Facts:
     """What is asked often of a program: definitions by the name of each result (bodies of scans included), their number in
-    the order of the program, the tensors that each top-level definition reads, and who reads them (by first results)."""
+    the order of the program, the tensors that each top-level definition reads, and who reads them (by first results).
+    `read_by` keeps what `accesses_of` finds."""
 
     definitions: Mapping[str, Definition]
     numbers: Mapping[str, int]
     producers: Mapping[str, tuple[str, ...]]
     readers: Mapping[str, tuple[str, ...]]
+    read_by: dict[str, tuple[Access, ...]] = field(default_factory=dict)
 
 
 @lru_cache(maxsize=16)
@@ -211,6 +222,16 @@ def program_facts(program: Program) -> Facts:
         for name in names:
             readers.setdefault(name, []).append(reader)
     return Facts(definitions, numbers, producers, {name: tuple(found) for name, found in readers.items()})
+
+
+def accesses_of(program: Program, name: str) -> tuple[Access, ...]:
+    """The reads in a definition, in order, remembered."""
+    facts = program_facts(program)
+    known = facts.read_by.get(name)
+    if known is None:
+        exprs = expressions(facts.definitions[name])
+        known = facts.read_by[name] = tuple(access for e in exprs for access, _, _ in read_occurrences(e, ()))
+    return known
 
 
 def plain_state(program: Program, target: Target) -> State:

@@ -89,6 +89,26 @@ def test_a_machine_without_fused_multiply_add() -> None:
     assert np.allclose(y, np.exp(x.astype(np.float64)), rtol=2e-7)
 
 
+def test_functions_called_often_are_not_copied_and_give_the_same_bits() -> None:
+    """A chain of a thousand exponentials compiles in the time of a thousand calls."""
+
+    def calls(count: int) -> LoopNest:
+        x, y = buffer("X", dtypes.float32, 16), buffer("Y", dtypes.float32, count, 16)
+        body = [write(y, [const(k), Index("i")], apply("exp", read(x, Index("i")))) for k in range(count)]
+        return nest([x, y], [y], (loop("i", 16, *body, kind="vectorize"),))
+
+    few, many = emit(calls(4), host()), emit(calls(400), host())
+    assert "@te.exp.v16f32(<16 x float> %x0) nounwind alwaysinline {" in few
+    assert "@te.exp.v16f32(<16 x float> %x0) nounwind noinline {" in many
+    x = np.linspace(-5, 5, 16, dtype=np.float32)
+    results = []
+    for count in (4, 400):
+        y = np.zeros((count, 16), np.float32)
+        assert compile_nest(calls(count))([x.ctypes.data, y.ctypes.data]) is None
+        results.append(y)
+    assert (results[1] == results[0][0]).all()
+
+
 def test_modules_are_independent() -> None:
     first = compile_nest(_copy("serial"))
     second = compile_nest(_copy("serial", 32))
