@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 from tensorexpr import dtypes
 from tensorexpr.autodiff.contributions import Contribution
@@ -37,6 +38,8 @@ from tensorexpr.traversal import fresh_name, rename_bound, substitute
 SUM = Combiner("sum")
 SPARE_NAMES = ("p", "q", "u", "v", "w")
 """Names for axes of a tensor that neither a definition nor a reader names."""
+MOST_IN_A_ROW = 16
+"""Terms that are added from left to right."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,24 +114,32 @@ def accumulate(
         part = workspace.new_name(name, "_scattered")
         workspace.add(_scatter(one, part, wide))
         terms.append(_cast(Access(part, tuple(Index(axis.index) for axis in target), wide.dtype), carried))
-    total: Expr = Const(0, carried)
-    for term in terms:
-        total = term if is_number(total, 0) else plus(total, term)
-    return workspace.add(Define(name, target, _cast(total, dtype)))
+    terms = [term for term in terms if not is_number(term, 0)] or [Const(0, carried)]
+    return workspace.add(Define(name, target, _cast(_added(terms), dtype)))
+
+
+def _added(terms: Sequence[Expr]) -> Expr:
+    """The sum from left to right; of many, as for a weight that a thousand layers share, of the sums of both halves, so that no
+    expression is as deep as the program is long."""
+    if len(terms) > MOST_IN_A_ROW:
+        half = len(terms) // 2
+        return plus(_added(terms[:half]), _added(terms[half:]))
+    return reduce(plus, terms)
 
 
 def _terms(flows: Sequence[Flow], target: tuple[Axis, ...], carried: dtypes.DType) -> list[Expr]:
     """One term for each distinct combination of loops and guards, in order of first occurrence."""
-    grouped: dict[tuple[tuple[Axis, ...], tuple[Expr, ...], tuple[Expr, ...]], Expr] = {}
+    grouped: dict[tuple[tuple[Axis, ...], tuple[Expr, ...], tuple[Expr, ...]], list[Expr]] = {}
     names = {axis.index for axis in target}
     for one in flows:
         for gather in one.gathers or ():
             taken = names | {axis.index for axis in gather.axes}
             value = substitute(rename_bound(one.contribution.value, taken), gather.values)
             key = (gather.axes, gather.outer, gather.inner)
-            grouped[key] = _cast(value, carried) if key not in grouped else plus(grouped[key], _cast(value, carried))
+            grouped.setdefault(key, []).append(_cast(value, carried))
     terms = []
-    for (axes, outer, inner), value in grouped.items():
+    for (axes, outer, inner), values in grouped.items():
+        value = _added(values)
         zero = Const(0, carried)
         if axes:
             terms.append(guarded(Reduce(SUM, (value,), axes, all_of(inner)), outer, zero))
