@@ -41,7 +41,11 @@ class _Checker:
             if name not in {b.name for b in nest.parameters}:
                 self.fail(f"expected an output that is a parameter, got {name}")
 
-    def fail(self, message: str, term: object = None) -> NoReturn:
+    def fail(self, message: str, term: Stmt | Expr | str | None = None) -> NoReturn:
+        if isinstance(term, Expr):
+            term = print_expr(term)
+        elif term is not None and not isinstance(term, str):
+            term = next(iter(print_block((term,))))
         raise InternalError(f"loop nest {self.nest.name}: {message}", term=term)
 
     def add(self, buffer: Buffer) -> None:
@@ -58,72 +62,71 @@ class _Checker:
             self.statement(statement, bound, outermost)
 
     def statement(self, statement: Stmt, bound: frozenset[str], outermost: bool) -> None:
-        text = next(iter(print_block((statement,))))
         match statement:
             case For():
                 if statement.kind not in LOOP_KINDS:
-                    self.fail(f"expected a kind among {', '.join(LOOP_KINDS)}, got {statement.kind!r}", text)
+                    self.fail(f"expected a kind among {', '.join(LOOP_KINDS)}, got {statement.kind!r}", statement)
                 if statement.kind == "parallel" and not outermost:
-                    self.fail("expected parallel loops outermost in their kernel", text)
+                    self.fail("expected parallel loops outermost in their kernel", statement)
                 if statement.kind in ("vectorize", "unroll"):
                     # The length must be known; only vectorized loops also need a known start.
                     if not (isinstance(statement.stop, Const) and isinstance(statement.start, Const)):
-                        self.fail(f"expected constant bounds of a loop to {statement.kind}", text)
+                        self.fail(f"expected constant bounds of a loop to {statement.kind}", statement)
                 if statement.index in bound or statement.index in self.nest.sizes:
-                    self.fail(f"expected a new name for a loop, got {statement.index} again", text)
-                self.expr(statement.start, bound, text)
-                self.expr(statement.stop, bound, text)
+                    self.fail(f"expected a new name for a loop, got {statement.index} again", statement)
+                self.expr(statement.start, bound, statement)
+                self.expr(statement.stop, bound, statement)
                 self.block(statement.body, bound | {statement.index})
             case If():
-                self.expr(statement.condition, bound, text)
+                self.expr(statement.condition, bound, statement)
                 if not statement.condition.dtype.is_bool:
-                    self.fail(f"expected a bool condition, got {statement.condition.dtype}", text)
+                    self.fail(f"expected a bool condition, got {statement.condition.dtype}", statement)
                 self.block(statement.then, bound)
                 self.block(statement.otherwise, bound)
             case Store():
-                buffer = self.element(statement.buffer, statement.indices, text)
+                buffer = self.element(statement.buffer, statement.indices, statement)
                 if statement.buffer in self.read_only:
-                    self.fail(f"expected {statement.buffer} to be read only", text)
+                    self.fail(f"expected {statement.buffer} to be read only", statement)
                 if buffer.dtype is not statement.value.dtype:
-                    self.fail(f"expected a value of {buffer.dtype}, got {statement.value.dtype}", text)
+                    self.fail(f"expected a value of {buffer.dtype}, got {statement.value.dtype}", statement)
                 for e in (*statement.indices, statement.value):
-                    self.expr(e, bound, text)
+                    self.expr(e, bound, statement)
             case Alloc():
                 if statement.buffer.memory != "local":
-                    self.fail(f"expected a local buffer, got one in {statement.buffer.memory}", text)
+                    self.fail(f"expected a local buffer, got one in {statement.buffer.memory}", statement)
                 self.add(statement.buffer)
                 self.block(statement.body, bound, outermost)
                 del self.buffers[statement.buffer.name]
             case Check():
                 if not 0 <= statement.check < len(self.nest.checks):
-                    self.fail(f"expected one of {len(self.nest.checks)} checks, got {statement.check}", text)
-                self.expr(statement.index, bound, text)
-                self.expr(statement.extent, bound, text)
+                    self.fail(f"expected one of {len(self.nest.checks)} checks, got {statement.check}", statement)
+                self.expr(statement.index, bound, statement)
+                self.expr(statement.extent, bound, statement)
 
-    def element(self, name: str, indices: tuple[Expr, ...], text: str) -> Buffer:
+    def element(self, name: str, indices: tuple[Expr, ...], term: Stmt | Expr) -> Buffer:
         buffer = self.buffers.get(name)
         if buffer is None:
-            self.fail(f"expected a buffer that is declared here, got {name}", text)
+            self.fail(f"expected a buffer that is declared here, got {name}", term)
         if len(indices) != len(buffer.shape):
-            self.fail(f"expected {len(buffer.shape)} indices of {name}, got {len(indices)}", text)
+            self.fail(f"expected {len(buffer.shape)} indices of {name}, got {len(indices)}", term)
         for index in indices:
             if index.dtype is not dtypes.int64:
-                self.fail(f"expected int64 indices, got {index.dtype}", text)
+                self.fail(f"expected int64 indices, got {index.dtype}", term)
         return buffer
 
-    def expr(self, expr: Expr, bound: frozenset[str], text: str) -> None:
+    def expr(self, expr: Expr, bound: frozenset[str], term: Stmt | Expr) -> None:
         for node in walk(expr):
             match node:
                 case Reduce() | Param():
-                    self.fail("expected scalars over elements and indices, got a reduction or a parameter", text)
+                    self.fail("expected scalars over elements and indices, got a reduction or a parameter", term)
                 case Index() if node.name not in bound:
-                    self.fail(f"expected a loop over {node.name} around", text)
+                    self.fail(f"expected a loop over {node.name} around", term)
                 case Size() if node.name not in self.nest.sizes:
-                    self.fail(f"expected {node.name} among the sizes", text)
+                    self.fail(f"expected {node.name} among the sizes", term)
                 case Access():
-                    buffer = self.element(node.tensor, node.indices, print_expr(node))
+                    buffer = self.element(node.tensor, node.indices, node)
                     if buffer.dtype is not node.dtype:
-                        self.fail(f"expected an access of {buffer.dtype}, got {node.dtype}", print_expr(node))
+                        self.fail(f"expected an access of {buffer.dtype}, got {node.dtype}", node)
 
 
 def touched(kernels: tuple[Kernel, ...]) -> Iterator[str]:
