@@ -1,0 +1,66 @@
+"""Static arguments as the kernels take them: one number for every axis or one per axis, ranks, choices; what does not fit is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeGuard
+
+import tensorexpr as te
+from tensorexpr.errors import ArgumentError, user_location
+
+
+def bad(message: str, hint: str | None = None) -> ArgumentError:
+    """The error for an argument that does not fit, with the line of the user's call."""
+    return ArgumentError(message, location=user_location(), hint=hint)
+
+
+def is_int(value: object) -> TypeGuard[int]:
+    """Whether a static argument is an integer; True and False are none."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def per_axis(name: str, value: Any, rank: int, low: int) -> tuple[int, ...]:
+    """`value`, an integer for all of `rank` axes or one for each, as a tuple; `ArgumentError` for another length or a number below `low`."""
+    values = (value,) * rank if is_int(value) else value
+    if not isinstance(values, (tuple, list)) or len(values) != rank or not all(is_int(v) and v >= low for v in values):
+        raise bad(f"{name}: expected an integer of at least {low}, or {rank} of them, one per axis, got {value!r}")
+    return tuple(values)
+
+
+def at_least(name: str, value: Any, low: int) -> int:
+    """`value` itself; `ArgumentError` unless it is an integer of at least `low`."""
+    if not is_int(value) or value < low:
+        raise bad(f"{name}: expected an integer of at least {low}, got {value!r}")
+    return value
+
+
+def one_of(name: str, value: Any, choices: Sequence[Any]) -> Any:
+    """`value` itself; `ArgumentError` unless it is one of `choices`."""
+    if value not in choices:
+        raise bad(f"{name}: expected one of {', '.join(map(repr, choices))}, got {value!r}")
+    return value
+
+
+def known(*extents: Any) -> bool:
+    """Whether all extents are numbers when the op is traced (not sizes that are known only as it runs)."""
+    return all(isinstance(extent, int) for extent in extents)
+
+
+def same_extent(name: str, got: Any, expected: Any, hint: str | None = None) -> None:
+    """`ArgumentError` where two extents are known and differ; sizes known later are left to the checks of the compiled function."""
+    if known(got, expected) and got != expected:
+        raise bad(f"{name}: expected an extent of {expected}, got {got}", hint)
+
+
+def at_least_axes(name: str, x: te.Tensor, rank: int, axes: str) -> None:
+    """`ArgumentError` unless `x` has at least `rank` axes, `axes` in words."""
+    if len(x.shape) < rank:
+        raise bad(f"{name}: expected a tensor of at least {rank} axes ({axes}), got {x.name} of {len(x.shape)}")
+
+
+def product(extents: Sequence[Any]) -> Any:
+    """The product of extents, 1 of none."""
+    total: Any = 1
+    for extent in extents:
+        total = total * extent
+    return total
