@@ -12,10 +12,15 @@ def refused(check, *args) -> str:
     return caught.value.message
 
 
-def test_static_arguments():
+def test_numbers_and_choices():
     assert refused(arguments.one_of, "mode", "cubic", ("sum", "mean")) == "mode: expected one of 'sum', 'mean', got 'cubic'"
-    assert refused(arguments.whole, "stride", -1) == "stride: expected an int of at least 1, got -1"
-    assert refused(arguments.whole, "padding", True, 0) == "padding: expected an int of at least 0, got True"
+    assert refused(arguments.at_least, "stride", -1, 1) == "stride: expected an integer of at least 1, got -1"
+    assert refused(arguments.at_least, "padding", True, 0) == "padding: expected an integer of at least 0, got True"
+    assert (
+        refused(arguments.per_axis, "stride", (1, 2), 3, 1)
+        == "stride: expected an integer of at least 1, or 3 of them, one per axis, got (1, 2)"
+    )
+    assert arguments.per_axis("stride", 2, 3, 1) == (2, 2, 2)
 
 
 def test_shapes_and_dtypes():
@@ -23,11 +28,15 @@ def test_shapes_and_dtypes():
     assert refused(arguments.ranked, x, 3, 4) == "x: expected 3 or 4 axes, got 2 (shape (2, 3))"
     assert refused(arguments.shaped, x, (2, 4), "one row per item") == "x: expected shape (2, 4) (one row per item), got (2, 3)"
     assert refused(arguments.integral, x, "rows of the table") == "x: expected integers (rows of the table), got float32"
+    assert refused(arguments.same_extent, "b", 2, 3) == "b: expected an extent of 3, got 2"
+    wanted = "conv: expected a tensor of at least 3 axes (batch, channels, places), got x of 2"
+    assert refused(arguments.at_least_axes, "conv", x, 3, "batch, channels, places") == wanted
 
 
 def test_a_symbolic_extent_is_left_to_the_proof_of_bounds():
     n = te.dim("n")
     arguments.shaped(te.placeholder((n, 3), name="x"), (4, 3), "anything")
+    arguments.same_extent("x", n, 3)
 
 
 def test_axes():
