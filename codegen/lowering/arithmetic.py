@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 
 from tensorexpr import dtypes
 from tensorexpr.ir import Access, Apply, Const, Expr, Index, Param, apply, const
@@ -61,6 +62,7 @@ def _extremum(op: str, choose: Callable[[int, int], int], a: Expr, b: Expr) -> E
     return a if a == b else apply(op, a, b)
 
 
+@lru_cache(maxsize=8192)
 def normal(expr: Expr) -> Expr:
     """An int64 expression as a sum of terms, each once; what is not affine stays as it is inside.
 
