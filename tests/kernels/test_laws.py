@@ -60,7 +60,7 @@ def traced(case: Case) -> tuple[list[te.Tensor], Any, list[te.Tensor]]:
 
     inputs = [place(tree) for tree in case.arrays()]
     result = case.op(*inputs, **case.static)
-    placeholders = list(leaves(inputs))
+    placeholders = [t for t in leaves(inputs) if t is not None]
     return placeholders, result, [t for t in placeholders if t.dtype.is_float]
 
 
