@@ -20,17 +20,17 @@ def is_int(value: object) -> TypeGuard[int]:
 
 
 def per_axis(name: str, value: Any, rank: int, low: int) -> tuple[int, ...]:
-    """`value`, an integer for all of `rank` axes or one for each, as a tuple; `ArgumentError` for another length or a number below `low`."""
+    """`value`, an integer for all of `rank` axes or one for each, as a tuple; `ArgumentError` for others and below `low`."""
     values = (value,) * rank if is_int(value) else value
     if not isinstance(values, (tuple, list)) or len(values) != rank or not all(is_int(v) and v >= low for v in values):
         raise bad(f"{name}: expected an integer of at least {low}, or {rank} of them, one per axis, got {value!r}")
     return tuple(values)
 
 
-def whole(name: str, value: Any, low: int = 1) -> int:
+def at_least(name: str, value: Any, low: int) -> int:
     """`value` itself; `ArgumentError` unless it is an integer of at least `low`."""
     if not is_int(value) or value < low:
-        raise bad(f"{name}: expected an int of at least {low}, got {value!r}")
+        raise bad(f"{name}: expected an integer of at least {low}, got {value!r}")
     return value
 
 
@@ -52,33 +52,10 @@ def same_extent(name: str, got: Any, expected: Any, hint: str | None = None) -> 
         raise bad(f"{name}: expected an extent of {expected}, got {got}", hint)
 
 
-def ranked(x: te.Tensor, *ranks: int) -> None:
-    """`ArgumentError` unless `x` has one of these numbers of axes."""
-    if x.ndim not in ranks:
-        wanted = " or ".join(map(str, ranks))
-        raise bad(f"{x.name}: expected {wanted} axes, got {x.ndim} (shape {_text(x.shape)})")
-
-
-def shaped(x: te.Tensor, shape: Sequence[Any], meaning: str) -> None:
-    """`ArgumentError` unless `x` has this shape; extents known only at run time are left to the proof of bounds."""
-    if x.ndim != len(shape) or any(known(a, b) and a != b for a, b in zip(x.shape, shape, strict=True)):
-        raise bad(f"{x.name}: expected shape {_text(shape)} ({meaning}), got {_text(x.shape)}")
-
-
-def integral(x: te.Tensor, meaning: str) -> None:
-    """`ArgumentError` unless `x` holds integers."""
-    if not x.dtype.is_integer:
-        raise bad(f"{x.name}: expected integers ({meaning}), got {x.dtype.name}")
-
-
-def _text(shape: Sequence[Any]) -> str:
-    return f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
-
-
-def at_least_axes(x: te.Tensor, rank: int, meaning: str) -> None:
-    """`ArgumentError` unless `x` has at least `rank` axes, `meaning` in words."""
-    if x.ndim < rank:
-        raise bad(f"{x.name}: expected at least {rank} axes ({meaning}), got {x.ndim} (shape {_text(x.shape)})")
+def at_least_axes(name: str, x: te.Tensor, rank: int, axes: str) -> None:
+    """`ArgumentError` unless `x` has at least `rank` axes, `axes` in words."""
+    if len(x.shape) < rank:
+        raise bad(f"{name}: expected a tensor of at least {rank} axes ({axes}), got {x.name} of {len(x.shape)}")
 
 
 def product(extents: Sequence[Any]) -> Any:
