@@ -4,6 +4,26 @@ What users of NumPy and PyTorch expect of a tensor library's differentiable core
 compose it on tensors, differentiate it in any mode. Names, argument order and conventions are PyTorch's where it has the operation.
 """
 
+from tensorexpr.kernels.normalization import (
+    batch_norm,
+    group_norm,
+    instance_norm,
+    layer_norm,
+    local_response_norm,
+    normalize,
+    rms_norm,
+    weight_norm,
+)
 from tensorexpr.kernels.softmax import softmax
 
-__all__ = ["softmax"]
+__all__ = [
+    # normalization
+    "batch_norm",
+    "group_norm",
+    "instance_norm",
+    "layer_norm",
+    "local_response_norm",
+    "normalize",
+    "rms_norm",
+    "weight_norm",
+]
