@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from tensorexpr.codegen.arguments import extent_value
 from tensorexpr.integers import Constraint, Domain
-from tensorexpr.ir import Access, Apply, Axis, Define, Definition, Expr, Program, Reduce, Scan, Scatter, Size, conjuncts, const
+from tensorexpr.ir import Access, Apply, Axis, Define, Definition, Expr, Program, Reduce, Scan, Scatter, Segments, Size, conjuncts, const
 from tensorexpr.regions import bound_constraints, constraints_of
 from tensorexpr.traversal import bottom_up, children, free_names, map_axes, negate, read_occurrences, walk
 
@@ -91,6 +91,9 @@ def _definition_work(definition: Definition, outer: tuple[Axis, ...]) -> Iterato
                 yield from _work(definition.where, axes, (), len(outer))
             yield from _work(definition.value, axes, guards, len(outer))
             yield (axes, guards), 1
+        case Segments():
+            for key in definition.keys if definition.where is None else (definition.where, *definition.keys):
+                yield from _work(key, (*outer, *definition.loops), (), len(outer))
         case Scan():
             steps = (*outer, Axis(definition.step, const(0), definition.length))
             for inner in definition.body:
@@ -142,12 +145,16 @@ def _reads(definition: Definition, outer: tuple[Axis, ...]) -> Iterator[tuple[st
         for inner in definition.body:
             yield from _reads(inner, steps)
         return
-    axes = (*outer, *definition.axes)
+    axes = (*outer, *(definition.loops if isinstance(definition, Segments) else definition.axes))
     guards: tuple[Expr, ...] = ()
-    values: tuple[Expr, ...] = (definition.value,)
-    if isinstance(definition, Scatter):
-        guards = tuple(conjuncts(definition.where))
-        values = (*definition.indices, *(() if definition.where is None else (definition.where,)), definition.value)
+    match definition:
+        case Define():
+            values: tuple[Expr, ...] = (definition.value,)
+        case Scatter():
+            guards = tuple(conjuncts(definition.where))
+            values = (*definition.indices, *(() if definition.where is None else (definition.where,)), definition.value)
+        case Segments():
+            values = (*definition.keys, *(() if definition.where is None else (definition.where,)))
     for value in values:
         for access, around, conditions in read_occurrences(value, axes, guards):
             yield access.tensor, around, conditions

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tensorexpr import dtypes
 from tensorexpr.dtypes import DType, accumulator
 from tensorexpr.errors import ArgumentError, Location, OutOfBoundsError, user_location
 from tensorexpr.ir import (
@@ -32,6 +33,7 @@ from tensorexpr.ir import (
     Reduce,
     Scan,
     Scatter,
+    Segments,
     Size,
     TensorType,
 )
@@ -173,6 +175,8 @@ class _Machine:
                 self.define(definition, env or {})
             case Scatter():
                 self.scatter(definition, env or {})
+            case Segments():
+                self.segments(definition, env or {})
             case Scan():
                 self.scan(definition, env or {})
 
@@ -211,6 +215,30 @@ class _Machine:
                         raise out_of_bounds(name, term, name, axis, i, length, definition.location)
                 result[at] = combine(result[at], cast_value(value(env), carried))
         self.tensors[name] = cast_value(result, type_.dtype) if carried is not type_.dtype else result
+
+    def segments(self, definition: Segments, env: Env) -> None:
+        name = definition.name
+        offsets, order = (np.zeros(self.shape(type_, result), np.int64) for result, type_ in definition.results)
+        shape = self.shape(TensorType(definition.extents, dtypes.int64), name)
+        keys = [self.compile(e, name) for e in definition.keys]
+        where = None if definition.where is None else self.compile(definition.where, name)
+        names = [axis.index for axis in definition.batch]
+        for plan in np.ndindex(offsets.shape[:-1]):
+            env.update((index, np.int64(i)) for index, i in zip(names, plan, strict=True))
+            found: list[tuple[int, int]] = []
+            for position, _ in enumerate(self.points(definition.axes, name)(env)):
+                if where is None or where(env):
+                    at = tuple(int(key(env)) for key in keys)
+                    for axis, (i, length) in enumerate(zip(at, shape, strict=True)):
+                        if not 0 <= i < length:
+                            term = f"{name}[{', '.join(print_expr(e) for e in definition.keys)}]"
+                            raise out_of_bounds(name, term, name, axis, i, length, definition.location)
+                    found.append((int(np.ravel_multi_index(at, shape)) if at else 0, position))
+            found.sort()
+            order[plan][: len(found)] = [position for _, position in found]
+            for key, _ in found:
+                offsets[plan][key + 1 :] += 1
+        self.tensors.update(zip(definition.names, (offsets, order), strict=True))
 
     def scan(self, definition: Scan, env: Env) -> None:
         length = max(0, int(self.compile(definition.length, definition.names[0])({})))

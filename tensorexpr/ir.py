@@ -324,7 +324,43 @@ class Scan(Node):
         )
 
 
-Definition = Define | Scatter | Scan
+@dataclass(frozen=True, slots=True, eq=False)
+class Segments(Node):
+    """A plan for gathering by key: `order` lists the points of `axes` sorted by key, those of key v at offsets[v] ... offsets[v + 1] - 1.
+
+    The key of a point is the flat row-major position of `keys` in the shape `extents`; points where `where` does not hold
+    have none. `order` holds positions (row-major numbers of points in `axes`, which start at 0 as those of a `Define`), in
+    increasing order for each key, and zeros behind the last. Both results are int64; each point of `batch` (axes in front
+    of both) has a plan of its own: `offsets` has the shape (*batch, product of extents + 1), `order` (*batch, number of
+    points). A key outside of its extent is an error, as an access out of bounds is.
+    """
+
+    names: tuple[str, str]
+    extents: tuple[Expr, ...]
+    batch: tuple[Axis, ...]
+    axes: tuple[Axis, ...]
+    keys: tuple[Expr, ...]
+    where: Expr | None = None
+    location: Location | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def name(self) -> str:
+        """The name of the offsets, which stands for the whole definition."""
+        return self.names[0]
+
+    @property
+    def loops(self) -> tuple[Axis, ...]:
+        """All axes, those of the batch in front."""
+        return (*self.batch, *self.axes)
+
+    @property
+    def results(self) -> tuple[tuple[str, TensorType], ...]:
+        batch = tuple(a.stop for a in self.batch)
+        places = (_plus_one(product(self.extents)), product(tuple(a.stop for a in self.axes)))
+        return tuple((name, TensorType((*batch, extent), dtypes.int64)) for name, extent in zip(self.names, places, strict=True))
+
+
+Definition = Define | Scatter | Segments | Scan
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -395,6 +431,22 @@ def const(value: bool | int | float, dtype: DType = dtypes.int64) -> Const:
 def apply(name: str, *args: Expr) -> Apply:
     """The operation called `name` on operands that already have one dtype."""
     return Apply(OPS[name], args)
+
+
+def product(extents: tuple[Expr, ...]) -> Expr:
+    """The number of elements of a shape."""
+    number = math.prod(int(e.value) for e in extents if isinstance(e, Const))
+    result: Expr | None = None
+    for extent in extents:
+        if not isinstance(extent, Const):
+            result = extent if result is None else apply("mul", result, extent)
+    if result is None or number == 0:
+        return const(number)
+    return result if number == 1 else apply("mul", result, const(number))
+
+
+def _plus_one(extent: Expr) -> Expr:
+    return const(int(extent.value) + 1) if isinstance(extent, Const) else apply("add", extent, const(1))
 
 
 TRUE = Const(True, dtypes.bool_)

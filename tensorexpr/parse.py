@@ -38,6 +38,7 @@ from tensorexpr.ir import (
     Reduce,
     Scan,
     Scatter,
+    Segments,
     Size,
     TensorType,
     conjunction,
@@ -185,6 +186,8 @@ class _Reader:
         location = Location("<program>", statement.lineno)
         if isinstance(statement, ast.For):
             return self.scan(statement, location)
+        if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Tuple):
+            return self.segments(statement, location)
         if not isinstance(statement, ast.AnnAssign) or statement.value is None:
             self.fail(statement, f"expected a definition such as C[i]: f32[4] = A[i] + 1.0, got {_shown(statement)}")
         target, type_ = statement.target, self.type(statement.annotation)
@@ -222,6 +225,22 @@ class _Reader:
             name, type_, axes, indices, value, where, options.get("combine", "sum"), options.get("lowering", "segments"), location
         )
 
+    def segments(self, statement: ast.Assign, location: Location) -> Segments:
+        match statement:
+            case ast.Assign(
+                targets=[ast.Tuple(elts=[offsets, order])],
+                value=ast.Call(func=ast.Subscript(value=ast.Name(id="segments"), slice=shape), args=[ast.GeneratorExp() as generator]),
+            ):
+                names = (self.name(offsets), self.name(order))
+            case _:
+                self.fail(statement, f"expected offsets, order = segments[extent](key for ...), got {_shown(statement)}")
+        extents = tuple(self.expr(e, dtypes.int64) for e in _elements(shape))
+        count = sum(1 for part in generator.generators if _called(part.iter) == "batch")
+        with self.loops(generator.generators, "batch") as (axes, where):
+            keys = tuple(self.expr(e, dtypes.int64) for e in _elements(generator.elt))
+        self.tensors.update(dict.fromkeys(names, dtypes.int64))
+        return Segments(names, extents, axes[:count], axes[count:], keys, where, location)
+
     def scan(self, statement: ast.For, location: Location) -> Scan:
         step = self.name(statement.target)
         if _called(statement.iter) != "range" or len(statement.iter.args) != 1:  # type: ignore[attr-defined]
@@ -238,7 +257,7 @@ class _Reader:
                         self.fail(inner, f"expected state(tensor), got {_shown(inner)}")
                     states.append((self.declare(inner), self.type(inner.annotation)))
                     inits.append(self.name(inner.value.args[0]))
-                elif isinstance(inner, ast.Assign):
+                elif isinstance(inner, ast.Assign) and not isinstance(inner.targets[0], ast.Tuple):
                     results.append(self.result(inner))
                 else:
                     body.append(self.definition(inner))
@@ -276,14 +295,17 @@ class _Reader:
             self.bound[name] -= 1
 
     @contextmanager
-    def loops(self, generators: list[ast.comprehension]) -> Iterator[tuple[tuple[Axis, ...], Expr | None]]:
-        """The axes and the condition of a comprehension, their indices bound while its value is read."""
+    def loops(self, generators: list[ast.comprehension], also: str = "range") -> Iterator[tuple[tuple[Axis, ...], Expr | None]]:
+        """The axes and the condition of a comprehension, their indices bound while its value is read.
+
+        A loop runs over `range` or over what `also` calls.
+        """
         axes: list[Axis] = []
         conditions: list[Expr] = []
         for generator in generators:
             if not (isinstance(generator.target, ast.Tuple) and not generator.target.elts):  # `for () in [()]` is no loop
                 call = generator.iter
-                if _called(call) != "range" or len(call.args) not in (1, 2):  # type: ignore[attr-defined]
+                if _called(call) not in ("range", also) or len(call.args) not in (1, 2):  # type: ignore[attr-defined]
                     self.fail(generator.iter, f"expected range(stop) or range(start, stop), got {_shown(generator.iter)}")
                 bounds = [self.expr(e, dtypes.int64) for e in call.args]  # type: ignore[attr-defined]
                 axes.append(Axis(self.name(generator.target), bounds[0] if len(bounds) == 2 else const(0), bounds[-1]))

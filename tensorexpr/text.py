@@ -6,6 +6,8 @@
     C[i, j]: f32[n, 16] = sum(A[i, k] * B[k, j] for k in range(32) if k <= i)
     S: f32 = sum(C[i, 0] for i in range(n))
     Y: f32[10, 4] = scatter({(ids[t], d): V[t, d] for t in range(8) for d in range(4)}, combine="max")
+    offsets, order = segments[10](ids[t] for t in range(8) if ids[t] >= 0)
+    starts, places = segments[3, 5]((y[b, t], x[b, t]) for b in batch(2) for t in range(8))
     for t in range(8):
         h: f32[4] = state(h0)
         g[i]: f32[4] = tanh(h[i] + X[t, i])
@@ -44,6 +46,7 @@ from tensorexpr.ir import (
     Reduce,
     Scan,
     Scatter,
+    Segments,
     Size,
     TensorType,
     const,
@@ -87,6 +90,11 @@ def print_definition(definition: Definition, indent: int = 0) -> str:
             if definition.lowering != "segments":
                 options.append(f'lowering="{definition.lowering}"')
             return _statement(f"{name}: {print_type(type_)} = ", bracketed("scatter(", options, ")"), indent)
+        case Segments(names, extents, batch, axes, keys, where):
+            key = [writer.expr(e, dtypes.int64, 0) for e in keys]
+            value = key[0] if len(key) == 1 else bracketed("(", key, ")") if key else "()"
+            head = f"segments[{', '.join(print_expr(e) for e in extents) or '()'}]("
+            return _statement(f"{', '.join(names)} = ", writer.comprehension(head, value, axes, where, ")", batch), indent)
         case Scan():
             inner = indent + 4
             lines = [f"for {definition.step} in range({print_expr(definition.length)}):"]
@@ -286,9 +294,13 @@ class _Writer:
             return _LOGICAL[expr.op.name]
         return expr.op.infix, _LEVELS[expr.op.infix]
 
-    def comprehension(self, opening: str, value: Doc, axes: tuple[Axis, ...], where: Expr | None, closing: str) -> Doc:
-        """`opening value for k in range(n) if where closing`."""
+    def comprehension(
+        self, opening: str, value: Doc, axes: tuple[Axis, ...], where: Expr | None, closing: str, batch: tuple[Axis, ...] = ()
+    ) -> Doc:
+        """`opening value for b in batch(n) for k in range(n) if where closing`."""
         parts: list[Doc] = [value]
+        for axis in batch:
+            parts.append((f"for {axis.index} in ", bracketed("batch(", [self.expr(axis.stop, dtypes.int64, 0)], ")")))
         for axis in axes:
             stop = self.expr(axis.stop, dtypes.int64, 0)
             bounds = [stop] if axis.start == const(0) else [self.expr(axis.start, dtypes.int64, 0), stop]

@@ -25,6 +25,7 @@ from tensorexpr.ir import (
     Reduce,
     Scan,
     Scatter,
+    Segments,
     Size,
     apply,
     conjuncts,
@@ -211,6 +212,14 @@ def expressions(definition: Definition) -> Iterator[Expr]:
             if definition.where is not None:
                 yield definition.where
             yield definition.value
+        case Segments():
+            for axis in definition.loops:
+                yield axis.start
+                yield axis.stop
+            yield from definition.extents
+            yield from definition.keys
+            if definition.where is not None:
+                yield definition.where
         case Scan():
             yield definition.length
             for inner in definition.body:
@@ -232,6 +241,14 @@ def map_expressions(definition: Definition, function: Callable[[Expr], Expr]) ->
             if axes is definition.axes and indices is definition.indices and where is definition.where and value is definition.value:
                 return definition
             return replace(definition, axes=axes, indices=indices, where=where, value=value)
+        case Segments():
+            batch, axes = map_axes(definition.batch, function), map_axes(definition.axes, function)
+            extents, keys = _map_all(definition.extents, function), _map_all(definition.keys, function)
+            where = None if definition.where is None else function(definition.where)
+            before = (definition.batch, definition.axes, definition.extents, definition.keys, definition.where)
+            if all(a is b for a, b in zip(before, (batch, axes, extents, keys, where), strict=True)):
+                return definition
+            return replace(definition, batch=batch, axes=axes, extents=extents, keys=keys, where=where)
         case Scan():
             body = tuple(map_expressions(inner, function) for inner in definition.body)
             length = function(definition.length)

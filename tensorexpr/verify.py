@@ -21,7 +21,8 @@
 13. Scatters: `combine` and `lowering` are known; there is one int64 index per axis; value and result have one dtype; sum
    and prod combine numbers; `where` is a bool.
 14. Scans: names, states, inits and nexts are equally many, at least one; each init and next has the type of its state.
-15. Outputs: every output is an input, a constant or a result of a definition.
+15. Segments: two names, one int64 key per extent; the axes, those of the batch too, are as those of a Define; `where` is a bool.
+16. Outputs: every output is an input, a constant or a result of a definition.
 
 The check takes time linear in the size of the program and does not recur over chains of definitions. The first broken
 invariant is an `InternalError` that quotes its name and the definition.
@@ -53,6 +54,7 @@ from tensorexpr.ir import (
     Reduce,
     Scan,
     Scatter,
+    Segments,
     Size,
     TensorType,
     const,
@@ -128,15 +130,21 @@ class _Verifier:
     def check(self, definition: Definition, scope: tuple[str, ...]) -> None:
         match definition:
             case Define(_, axes, value):
-                for axis in axes:
-                    if axis.start != const(0):
-                        self.fail("shapes", f"expected an axis that starts at 0, got {print_expr(axis.start)}", at=axis.index)
-                self.shape((a.stop for a in axes), definition.name)
-                self.expr(value, self.bind((a.index for a in axes), scope))
+                self.expr(value, self.whole(axes, definition.name, scope))
             case Scatter():
                 self.scatter(definition, scope)
+            case Segments():
+                self.segments(definition, scope)
             case Scan():
                 self.scan(definition, scope)
+
+    def whole(self, axes: tuple[Axis, ...], name: str, scope: tuple[str, ...]) -> tuple[str, ...]:
+        """Checks axes that run over a whole shape, and binds their indices."""
+        for axis in axes:
+            if axis.start != const(0):
+                self.fail("shapes", f"expected an axis that starts at 0, got {print_expr(axis.start)}", at=axis.index)
+        self.shape((a.stop for a in axes), name)
+        return self.bind((a.index for a in axes), scope)
 
     def shape(self, extents: Iterable[Expr], name: str) -> None:
         for extent in extents:
@@ -164,6 +172,18 @@ class _Verifier:
             self.fail("scatters", f"expected a value of {type_.dtype.name}, got {definition.value.dtype.name}")
         if definition.combine in ("sum", "prod") and type_.dtype.is_bool:
             self.fail("scatters", f"expected numbers to combine by {definition.combine}, got bool")
+
+    def segments(self, definition: Segments, scope: tuple[str, ...]) -> None:
+        if len(definition.names) != 2:
+            self.fail("segments", f"expected the names of offsets and order, got {', '.join(definition.names)}")
+        self.shape(definition.extents, definition.name)
+        inner = self.whole((*definition.batch, *definition.axes), definition.name, scope)
+        for key in definition.keys:
+            self.expr(key, inner)
+            self.int64(key)
+        if len(definition.keys) != len(definition.extents):
+            self.fail("segments", f"expected {len(definition.extents)} keys, one per extent, got {len(definition.keys)}")
+        self.condition(definition.where, inner, "segments")
 
     def scan(self, definition: Scan, scope: tuple[str, ...]) -> None:
         self.shape((definition.length,), definition.names[0] if definition.names else "scan")

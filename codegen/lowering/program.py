@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from tensorexpr import dtypes
 from tensorexpr.bounds import implied
 from tensorexpr.codegen.lowering.accumulators import COMBINE
 from tensorexpr.codegen.lowering.arithmetic import ONE, ZERO, add, constant, floordiv, mul, sub
 from tensorexpr.codegen.lowering.loops import Loops
 from tensorexpr.codegen.lowering.scope import Scope
+from tensorexpr.codegen.lowering.sorting import NO_KEY, Sorting, flat
 from tensorexpr.codegen.lowering.tasks import Names, Task
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, Kernel, LoopNest, Stmt, Store
 from tensorexpr.codegen.nest_verify import touched
@@ -21,7 +23,23 @@ from tensorexpr.codegen.schedule.placement import Part, parts_of
 from tensorexpr.codegen.schedule.state import Stage, State
 from tensorexpr.dtypes import accumulator
 from tensorexpr.interpret import identity_of
-from tensorexpr.ir import Access, Axis, Cast, Const, Define, Definition, Expr, Index, Scan, Scatter, TensorType, apply, const
+from tensorexpr.ir import (
+    Access,
+    Axis,
+    Cast,
+    Const,
+    Define,
+    Definition,
+    Expr,
+    Index,
+    Scan,
+    Scatter,
+    Segments,
+    TensorType,
+    apply,
+    const,
+    product,
+)
 from tensorexpr.traversal import bottom_up, fresh_name
 
 
@@ -120,6 +138,8 @@ class _Lowering:
                 self.add_kernels(" ".join(definition.names), self.scan(definition, frozenset(), {}))
             case Scatter():
                 self.add_kernels(definition.name, self.scatter(definition, frozenset(), {}, True))
+            case Segments():
+                self.add_kernels(" ".join(definition.names), self.segments(definition, frozenset(), {}, True))
             case Define() if self.stages[definition.name].place is None:
                 self.add_kernels(definition.name, self.define(definition, frozenset(), {}, True))
 
@@ -245,6 +265,45 @@ class _Lowering:
         )
         return (*filled, *added, *rounded)
 
+    def segments(self, definition: Segments, names: frozenset[str], outside: dict[str, Expr], at_root: bool) -> Block:
+        """A counting sort (see `sorting`): the keys counted in the loops of the stage, then the rest."""
+        stage = self.stages[definition.name]
+        offsets, order = (self.homes[name] for name in definition.names)
+        (_, offsets_type), (_, order_type) = definition.results
+        kept = Buffer(self.names.fresh(f"{definition.name}_keys"), order_type.dtype, order_type.shape, "workspace")
+        self.names.workspace.append(kept)
+        sorting = Sorting(
+            definition.batch,
+            lambda at: (kept.name, at),
+            lambda at: (offsets.buffer, offsets.at(at)),
+            lambda at: (order.buffer, order.at(at)),
+            product(definition.extents),
+            order_type.shape[-1],
+            definition.where is not None,
+        )
+        filled = self.over(offsets_type, names, lambda at: (Store(offsets.buffer, offsets.at(at), ZERO),))
+        if sorting.partial:
+            filled += self.over(order_type, names, lambda at: (Store(kept.name, at, NO_KEY),))
+        loops = Loops(
+            stage,
+            self.names,
+            lambda tensor: definition.extents if tensor == definition.name else self.shape(tensor),
+            self.read,
+            definition.location,
+            at_root,
+        )
+        keys = stage.parts.values
+
+        def finish(inner: Scope) -> Block:
+            batch, at = (tuple(inner.resolve(Index(a.index)) for a in axes) for axes in (definition.batch, definition.axes))
+            key = flat(tuple(self.read(inner.resolve(e)) for e in keys), definition.extents)
+            return sorting.counted(batch, flat(at, tuple(a.stop for a in definition.axes)), key)
+
+        checks = loops.checks_of((*keys, Access(definition.name, keys, dtypes.int64)))
+        task = Task(keys, finish, where=stage.parts.where, checks=checks, inside=self.inside)
+        counted = loops.nest(stage.order, Scope(stage, _all_axes(stage), names=names, outside=outside), task)
+        return (*filled, *counted, *sorting.sorted({*names, *self.program.sizes}))
+
     def over(self, type_: TensorType, names: frozenset[str], body: Callable[[tuple[Expr, ...]], Block]) -> Block:
         """Loops over all elements of a tensor."""
         taken, indices = set(names) | set(self.program.sizes), []
@@ -325,6 +384,8 @@ class _Lowering:
                     block.extend(self.define(inner, names, outside, False))
                 case Scatter():
                     block.extend(self.scatter(inner, names, outside, False))
+                case Segments():
+                    block.extend(self.segments(inner, names, outside, False))
                 case Scan():
                     block.extend(self.scan(inner, names, outside))
         for following, home, (_, type_) in zip(definition.nexts, after, definition.states, strict=True):

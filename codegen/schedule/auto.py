@@ -15,7 +15,7 @@ from tensorexpr.codegen.schedule.state import State, accesses_of, definition_nam
 from tensorexpr.codegen.schedule.work import has_reduction, length, total_work
 from tensorexpr.codegen.target import Target
 from tensorexpr.errors import ScheduleError
-from tensorexpr.ir import Access, Define, Definition, Expr, Index, Program, Reduce, Scan
+from tensorexpr.ir import Access, Define, Definition, Expr, Index, Program, Reduce, Scan, Scatter
 from tensorexpr.simplify.inline import cheap_names
 from tensorexpr.traversal import read_occurrences, reads, walk
 
@@ -36,7 +36,7 @@ def autoschedule(program: Program, target: Target | None = None) -> Schedule:
         definition = definition_named(s.state.program, name)
         if isinstance(definition, Define):
             plan(s, name, shapes)
-        else:
+        elif isinstance(definition, Scatter):
             plan_scatter(s, definition)
     for name in s.stages:
         _parallelize(s, name)

@@ -1,12 +1,22 @@
-"""Which loops of a scatter never make two of their iterations touch the same element."""
+"""Which loops of a definition that writes where its data say never make two of their iterations touch the same element."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 
-from tensorexpr.ir import Scatter
+from tensorexpr.ir import Define, Scatter, Segments
 from tensorexpr.regions import affine_of
 from tensorexpr.traversal import size_names
+
+
+def may_collide(definition: Define | Scatter | Segments, axes: tuple[str, ...]) -> bool:
+    """Whether iterations of a loop over these axes may touch one element."""
+    match definition:
+        case Scatter():
+            return not set(axes) <= disjoint_axes(definition)
+        case Segments():
+            return not set(axes) <= {axis.index for axis in definition.batch}
+    return False
 
 
 @lru_cache(maxsize=1024)

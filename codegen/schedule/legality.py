@@ -7,7 +7,7 @@ commute; accumulators of a tile need a constant number of places. Sums and produ
 
 from __future__ import annotations
 
-from tensorexpr.codegen.schedule.independence import disjoint_axes
+from tensorexpr.codegen.schedule.independence import disjoint_axes, may_collide
 from tensorexpr.codegen.schedule.reductions import Group, Member
 from tensorexpr.codegen.schedule.state import Split, Stage, State, all_uses, definition_named
 from tensorexpr.codegen.schedule.windows import window
@@ -213,7 +213,7 @@ def _check_parallel(state: State, stage: Stage, loop: str) -> None:
                 stage, f"expected a loop outside of the reduction over {group.indices[0]} to run in parallel, got {loop} inside", loop
             )
     definition = definition_named(state.program, stage.name)
-    if isinstance(definition, Scatter) and not set(stage.axes_of(loop)) <= disjoint_axes(definition):
+    if may_collide(definition, stage.axes_of(loop)):
         raise refuse(stage, f"expected iterations that touch different elements to run in parallel, got {loop}: two may touch one", loop)
 
 
@@ -235,5 +235,5 @@ def _check_vector(state: State, stage: Stage, loop: str) -> None:
             raise refuse(stage, f"expected the innermost loop of the reduction to vectorize, got {loop} outside of {mine[-1]}", loop)
         return
     definition = definition_named(state.program, stage.name)
-    if isinstance(definition, Scatter) and not set(stage.axes_of(loop)) <= disjoint_axes(definition):
+    if may_collide(definition, stage.axes_of(loop)):
         raise refuse(stage, f"expected iterations that touch different elements to vectorize, got {loop}: two may touch one", loop)

@@ -123,8 +123,9 @@ def check_placement(state: State, name: str) -> State:
 
     if stage.scan is not None or consumer.scan is not None:
         raise refuse("expected definitions outside of scans to compute one in the other")
-    if not isinstance(definition_named(state.program, name), Define):
-        raise refuse("expected a plain definition to compute inside another, got a scatter")
+    made = definition_named(state.program, name)
+    if not isinstance(made, Define):
+        raise refuse(f"expected a plain definition to compute inside another, got a {type(made).__name__.lower()}")
     if consumer.place is not None:
         raise refuse(f"expected a definition with loops of its own, got {consumer.name}, computed in {consumer.place.stage}")
     if place.loop not in consumer.order or consumer.group_of(place.loop) is not None:

@@ -12,8 +12,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from tensorexpr import dtypes
 from tensorexpr.bounds import PROVED, check_access
 from tensorexpr.codegen.schedule.narrowing import narrow
+from tensorexpr.codegen.schedule.sorting import Ranges, known_of
 from tensorexpr.dtypes import DType
 from tensorexpr.ir import (
     FALSE,
@@ -29,6 +31,7 @@ from tensorexpr.ir import (
     Param,
     Reduce,
     Scatter,
+    Segments,
     apply,
     conjunction,
     conjuncts,
@@ -77,7 +80,8 @@ class Group:
 @dataclass(frozen=True, slots=True)
 class Parts:
     """A definition taken apart: data `axes`, `groups` in an order in which each uses earlier ones, the root expressions
-    (of a Define its value; of a Scatter its indices and its value), the guard on them, and the accesses to check."""
+    (of a Define its value; of a Scatter its indices and its value; of Segments its keys), the guard on them, and the
+    accesses to check."""
 
     axes: tuple[Axis, ...]
     groups: tuple[Group, ...]
@@ -122,43 +126,63 @@ class _Frame:
     path: tuple[tuple[Expr, Expr], ...] = ()
 
 
-def take_apart(definition: Define | Scatter, shapes: Mapping[str, tuple[Expr, ...]], outer: tuple[Axis, ...] = ()) -> Parts:
-    """The parts of a definition. `shapes` gives the shape of every tensor that it reads; `outer` are loops around all of it.
+def take_apart(
+    definition: Define | Scatter | Segments,
+    shapes: Mapping[str, tuple[Expr, ...]],
+    outer: tuple[Axis, ...] = (),
+    ranges: Ranges | None = None,
+) -> Parts:
+    """The parts of a definition. `shapes` gives the shape of every tensor that it reads; `outer` are loops around all of it,
+    `ranges` what is known of elements that it reads.
 
     Loops need names of their own, so reductions side by side that use one name get different ones (`k`, `k_1`, ...).
     """
-    taken = {a.index for a in (*outer, *definition.axes)}
+    axes = definition.loops if isinstance(definition, Segments) else definition.axes
+    taken = {a.index for a in (*outer, *axes)}
     definition = map_expressions(definition, lambda e: rename_bound(e, taken))  # type: ignore[assignment]
-    taker = _Taker(shapes, outer)
-    data = _Frame(None, definition.axes)
+    taker = _Taker(shapes, outer, ranges or {})
+    data = _Frame(None, axes)
     if isinstance(definition, Define):
-        values: tuple[Expr, ...] = (taker.visit(definition.value, (data,)),)
-        where: tuple[Expr, ...] = ()
+        return taker.parts(axes, (taker.visit(definition.value, (data,)),), ())
+    conditions = tuple(conjuncts(definition.where))
+    where, data = taker.conditions(conditions, (data,))
+    if isinstance(definition, Segments):
+        places, shape = definition.keys, definition.extents
+        values = tuple(taker.visit(e, (data,)) for e in places)
+        target = Access(definition.name, values, dtypes.int64)
     else:
-        conditions = tuple(conjuncts(definition.where))
-        where, data = taker.conditions(conditions, (data,))
-        values = tuple(taker.visit(e, (data,)) for e in (*definition.indices, definition.value))
-        target = Access(definition.name, definition.indices, definition.value.dtype)
-        for axis in unproved_axes(definition.indices, definition.type.shape, (*outer, *definition.axes), conditions):
-            taker.unproved[replace(target, indices=values[:-1]), axis] = None
-    return Parts(definition.axes, tuple(taker.groups), values, where, frozenset(taker.unproved))
-
-
-def unproved_axes(indices: tuple[Expr, ...], shape: tuple[Expr, ...], axes: tuple[Axis, ...], guards: tuple[Expr, ...]) -> tuple[int, ...]:
-    """The axes on which an access may leave a tensor of this shape, for all that the loops and guards around it say."""
-    return tuple(axis for axis, verdict in enumerate(check_access(indices, shape, axes, guards)) if verdict is not PROVED)
+        places, shape = definition.indices, definition.type.shape
+        values = tuple(taker.visit(e, (data,)) for e in (*places, definition.value))
+        target = Access(definition.name, values[:-1], definition.value.dtype)
+    for axis in taker.unproved_axes(places, shape, (*outer, *axes), conditions):
+        taker.unproved[target, axis] = None
+    return taker.parts(axes, values, where)
 
 
 class _Taker:
     """Lifts reductions out of the expressions of one definition."""
 
-    def __init__(self, shapes: Mapping[str, tuple[Expr, ...]], outer: tuple[Axis, ...]) -> None:
+    def __init__(self, shapes: Mapping[str, tuple[Expr, ...]], outer: tuple[Axis, ...], ranges: Ranges) -> None:
         self.shapes = shapes
         self.outer = outer
+        self.ranges = ranges
         self.groups: list[Group] = []
         self.known: dict[tuple[int | None, Expr], Param] = {}
         self.unproved: dict[tuple[Access, int], None] = {}
         self.count = 0
+
+    def parts(self, axes: tuple[Axis, ...], values: tuple[Expr, ...], where: tuple[Expr, ...]) -> Parts:
+        """All that was found."""
+        return Parts(axes, tuple(self.groups), values, where, frozenset(self.unproved))
+
+    def unproved_axes(
+        self, indices: tuple[Expr, ...], shape: tuple[Expr, ...], axes: tuple[Axis, ...], guards: tuple[Expr, ...]
+    ) -> tuple[int, ...]:
+        """The axes on which an access may leave a tensor of this shape, for all that the loops and guards around it say."""
+        if self.ranges:
+            bounds = [bound for axis in axes for bound in (axis.start, axis.stop)]
+            guards = (*guards, *known_of((*bounds, *indices), self.ranges))
+        return tuple(axis for axis, verdict in enumerate(check_access(indices, shape, axes, guards)) if verdict is not PROVED)
 
     def visit(self, expr: Expr, frames: tuple[_Frame, ...]) -> Expr:
         """The expression with results of reductions as parameters; groups, accesses to check are noted on the way."""
@@ -168,7 +192,7 @@ class _Taker:
             case Access():
                 found = map_children(expr, lambda e: self.visit(e, frames))
                 axes, guards = self.context(frames)
-                for axis in unproved_axes(expr.indices, self.shapes[expr.tensor], axes, guards):
+                for axis in self.unproved_axes(expr.indices, self.shapes[expr.tensor], axes, guards):
                     self.unproved[found, axis] = None  # type: ignore[index]
                 return found
             case Apply() if expr.op.name == "where":
@@ -243,7 +267,7 @@ class _Taker:
             return True
         axes, guards = self.context(outside)
         return not any(
-            unproved_axes(read.access.indices, self.shapes[read.access.tensor], read.axes, read.guards)
+            self.unproved_axes(read.access.indices, self.shapes[read.access.tensor], read.axes, read.guards)
             for read in read_occurrences(expr, axes, guards)
         )
 

@@ -19,9 +19,10 @@ from functools import lru_cache
 from typing import Any
 
 from tensorexpr.codegen.schedule.reductions import Group, Parts, groups_used, take_apart
+from tensorexpr.codegen.schedule.sorting import Ranges, ranges_of
 from tensorexpr.codegen.target import Target
 from tensorexpr.errors import InternalError, ScheduleError
-from tensorexpr.ir import Access, Axis, Const, Define, Definition, Expr, Program, Scan, Scatter, const
+from tensorexpr.ir import Access, Axis, Const, Define, Definition, Expr, Program, Scan, Scatter, Segments, const
 from tensorexpr.traversal import expressions, read_occurrences, reads
 
 SERIAL = "serial"
@@ -254,7 +255,7 @@ def live_definitions(program: Program) -> tuple[Definition, ...]:
 def plain_stages(program: Program, only: frozenset[str] | None = None) -> tuple[Stage, ...]:
     """The stages of all definitions, bodies of scans included; or of those named."""
     shapes = {name: type_.shape for name, type_ in program.types.items()}
-    return tuple(_stages(program.definitions, shapes, (), None, only))
+    return tuple(_stages(program.definitions, shapes, (), None, only, ranges_of(all_definitions(program))))
 
 
 def _stages(
@@ -263,6 +264,7 @@ def _stages(
     outer: tuple[Axis, ...],
     scan: str | None,
     only: frozenset[str] | None,
+    ranges: Ranges,
 ) -> Iterable[Stage]:
     for definition in definitions:
         if isinstance(definition, Scan):
@@ -270,9 +272,9 @@ def _stages(
             inner.update((name, type_.shape) for name, type_ in definition.states)
             inner.update((name, type_.shape) for d in definition.body for name, type_ in d.results)
             steps = (*outer, Axis(definition.step, const(0), definition.length))
-            yield from _stages(definition.body, inner, steps, definition.names[0], only)
+            yield from _stages(definition.body, inner, steps, definition.names[0], only, ranges)
         elif only is None or definition.name in only:
-            parts = take_apart(definition, shapes, outer)
+            parts = take_apart(definition, shapes, outer, ranges)
             yield Stage(definition.name, parts, plain_order(parts), scan=scan)
 
 
@@ -337,7 +339,7 @@ def needed_groups(parts: Parts, *exprs: Expr) -> tuple[int, ...]:
     return tuple(needed)
 
 
-def definition_named(program: Program, name: str) -> Define | Scatter:
+def definition_named(program: Program, name: str) -> Define | Scatter | Segments:
     """The definition of a stage, also inside the body of a scan."""
     found = program_facts(program).definitions.get(name)
     if found is None or isinstance(found, Scan):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from tensorexpr.ir import Access, Axis, Define, Definition, Expr, Index, Reduce, Scan, Scatter
+from tensorexpr.ir import Access, Axis, Define, Definition, Expr, Index, Reduce, Scan, Scatter, Segments
 from tensorexpr.traversal import expressions, fresh_name, map_axes, map_children, walk
 
 
@@ -56,6 +56,16 @@ def renamed(definition: Definition, tensors: Mapping[str, str], indices: Mapping
                 value=rename(definition.value),
                 where=None if definition.where is None else rename(definition.where),
             )
+        case Segments(names=(offsets, order)):
+            return replace(
+                definition,
+                names=(name(offsets), name(order)),
+                extents=tuple(map(rename, definition.extents)),
+                batch=rename.axes(definition.batch),
+                axes=rename.axes(definition.axes),
+                keys=tuple(map(rename, definition.keys)),
+                where=None if definition.where is None else rename(definition.where),
+            )
         case Scan():
             return replace(
                 definition,
@@ -76,7 +86,7 @@ def index_names(definition: Definition) -> Iterator[str]:
         for inner in definition.body:
             yield from index_names(inner)
         return
-    for axis in definition.axes:
+    for axis in definition.loops if isinstance(definition, Segments) else definition.axes:
         yield axis.index
     for expr in expressions(definition):
         for node in walk(expr):

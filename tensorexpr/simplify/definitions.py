@@ -22,6 +22,7 @@ from tensorexpr.ir import (
     Reduce,
     Scan,
     Scatter,
+    Segments,
     const,
 )
 from tensorexpr.rewrite import RuleSet, rewrite
@@ -163,6 +164,15 @@ def _simple(definition: Definition, simplifier: Simplifier, context: Context) ->
             if len(before) != len(after) or any(a is not b for a, b in zip(before, after, strict=True)):
                 definition = replace(definition, axes=axes, indices=indices, where=guard, value=value)
             return narrowed_scatter(definition, context) if simplifier.options.narrow else definition
+        case Segments():
+            inner = simplifier.enter(definition.loops, context)
+            if inner.is_empty():
+                return definition
+            where = TRUE if definition.where is None else simplifier.visit(definition.where, inner)
+            keys = tuple(simplifier.visit(e, inner.assuming([where]), True) for e in definition.keys)
+            guard = None if where == TRUE else where
+            same = guard is definition.where and all(a is b for a, b in zip(keys, definition.keys, strict=True))
+            return definition if same else replace(definition, keys=keys, where=guard)
     return definition
 
 
@@ -277,6 +287,8 @@ def _shape_of(definition: Definition) -> object:
             indices = tuple(numbering.expr(e) for e in definition.indices)
             value = numbering.expr(definition.value)
             return ("scatter", definition.type, axes, indices, where, value, definition.combine, definition.lowering)
+        case Segments():
+            return _sorted_by(definition, numbering)
     locals_ = [name for name, _ in definition.states] + [name for d in definition.body for name, _ in d.results]
     numbering.index(definition.step)
     renamed = {name: f"@{at}" for at, name in enumerate(locals_)}
@@ -285,11 +297,19 @@ def _shape_of(definition: Definition) -> object:
     return ("scan", definition.length, types, definition.inits, body, tuple(renamed.get(n, n) for n in definition.nexts))
 
 
+def _sorted_by(definition: Segments, numbering: _Numbering) -> object:
+    batch, axes = numbering.axes(definition.batch), numbering.axes(definition.axes)
+    where = None if definition.where is None else numbering.expr(definition.where)
+    return ("segments", definition.extents, batch, axes, tuple(map(numbering.expr, definition.keys)), where)
+
+
 def _shape_of_local(definition: Definition, outer: _Numbering) -> object:
     # Bodies see the step of the scan around them; nested scans and their own axes are numbered after it.
-    if not isinstance(definition, Define):
+    if not isinstance(definition, Define | Segments):
         return definition
     inner = _Numbering(dict(outer.names))
+    if isinstance(definition, Segments):
+        return _sorted_by(definition, inner)
     return ("define", inner.axes(definition.axes), inner.expr(definition.value))
 
 

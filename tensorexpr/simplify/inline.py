@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from tensorexpr.errors import DefinitionError
-from tensorexpr.ir import Access, Apply, Axis, Cast, Const, Define, Definition, Expr, Index, Program, Reduce, Scan
+from tensorexpr.ir import Access, Apply, Axis, Cast, Const, Define, Definition, Expr, Index, Program, Reduce, Scan, Scatter, Segments
 from tensorexpr.simplify.definitions import with_definitions
 from tensorexpr.traversal import (
     bound_names,
@@ -74,7 +74,7 @@ def _inlined(definition: Definition, values: dict[str, Define]) -> Definition:
         return definition
     if isinstance(definition, Scan):
         return replace(definition, body=tuple(_inlined(d, values) for d in definition.body))
-    taken = {a.index for a in definition.axes}
+    taken = {a.index for a in _axes(definition)}
     for e in expressions(definition):
         taken.update(bound_names(e))
         taken.update(free_names(e))
@@ -163,11 +163,21 @@ def _collect(definition: Definition, outer: tuple[Axis, ...], sites: dict[str, l
         for e in _parts(expr):
             visit(e, axes)
 
-    axes = (*outer, *definition.axes)
-    parts = (definition.value,) if isinstance(definition, Define) else (*definition.indices, definition.where, definition.value)
+    axes = (*outer, *_axes(definition))
+    match definition:
+        case Define():
+            parts: tuple[Expr | None, ...] = (definition.value,)
+        case Segments():
+            parts = (*definition.keys, definition.where)
+        case _:
+            parts = (*definition.indices, definition.where, definition.value)
     for e in parts:
         if e is not None:
             visit(e, axes)
+
+
+def _axes(definition: Define | Scatter | Segments) -> tuple[Axis, ...]:
+    return definition.loops if isinstance(definition, Segments) else definition.axes
 
 
 def _parts(expr: Expr) -> tuple[Expr, ...]:
@@ -211,7 +221,7 @@ def _reads_each_once(access: Access, axes: tuple[Axis, ...]) -> bool:
 
 def _reduced_again(reader: Definition, access: Access, axes: tuple[Axis, ...]) -> bool:
     """Whether a reduction in the reader reads the same element many times, as a matrix product does."""
-    own = {a.index for a in reader.axes} if not isinstance(reader, Scan) else set()
+    own = {a.index for a in _axes(reader)} if not isinstance(reader, Scan) else set()
     inner = [axis.index for axis in axes if axis.index not in own]
     return bool(inner) and not _reads_each_once(access, axes)
 
