@@ -4,6 +4,33 @@ What users of NumPy and PyTorch expect of a tensor library's differentiable core
 compose it on tensors, differentiate it in any mode. Names, argument order and conventions are PyTorch's where it has the operation.
 """
 
+from tensorexpr.kernels.activations import (
+    celu,
+    elu,
+    geglu,
+    gelu,
+    glu,
+    hardshrink,
+    hardsigmoid,
+    hardswish,
+    hardtanh,
+    leaky_relu,
+    logsigmoid,
+    mish,
+    prelu,
+    reglu,
+    relu,
+    relu6,
+    selu,
+    silu,
+    softcap,
+    softplus,
+    softshrink,
+    softsign,
+    swiglu,
+    tanhshrink,
+    threshold,
+)
 from tensorexpr.kernels.normalization import (
     batch_norm,
     group_norm,
@@ -17,6 +44,32 @@ from tensorexpr.kernels.normalization import (
 from tensorexpr.kernels.softmax import softmax
 
 __all__ = [
+    # activations
+    "celu",
+    "elu",
+    "geglu",
+    "gelu",
+    "glu",
+    "hardshrink",
+    "hardsigmoid",
+    "hardswish",
+    "hardtanh",
+    "leaky_relu",
+    "logsigmoid",
+    "mish",
+    "prelu",
+    "reglu",
+    "relu",
+    "relu6",
+    "selu",
+    "silu",
+    "softcap",
+    "softplus",
+    "softshrink",
+    "softsign",
+    "swiglu",
+    "tanhshrink",
+    "threshold",
     # normalization
     "batch_norm",
     "group_norm",
@@ -26,4 +79,6 @@ __all__ = [
     "normalize",
     "rms_norm",
     "weight_norm",
+    # softmax
+    "softmax",
 ]
