@@ -13,6 +13,7 @@ import ctypes
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -326,6 +327,23 @@ class Arguments:
             for t, (shape, numpy_type) in zip(targets, layout.outputs, strict=True)
         ]
         return direct, targets
+
+    def too_large(self, layout: Layout) -> ArgumentError:
+        """The error where memory does not hold the results: it names the largest."""
+        sized = [(prod(shape) * type_.itemsize, p, shape) for p, (shape, type_) in zip(self.signature.outputs, layout.outputs, strict=True)]
+        total, parameter, shape = max(sized, key=lambda item: item[0])
+        return self._error(
+            f"result {parameter.name}: expected an array that fits into memory, "
+            f"got {parameter.dtype.name}{shape_text(shape)}, which takes {total:,} bytes",
+            hint="fewer or smaller extents, or a part at a time",
+        )
+
+    def no_workspace(self, size: int) -> ArgumentError:
+        """The error where memory does not hold what is stored between the definitions."""
+        return self._error(
+            f"expected intermediate results that fit into memory, got {size:,} bytes of them",
+            hint="te.schedule shows which definitions are stored; inlined ones take no memory",
+        )
 
     def _check_out(self, parameter: Parameter, numpy_type: np.dtype, shape: tuple[int, ...], target: object) -> None:
         label = self._label(parameter)

@@ -46,8 +46,8 @@ class CompiledFunction:
 
     Takes one array per parameter of `signature` (any strides; scalars for 0-d parameters) and gives one array if it was
     built from one tensor, else a tuple. `out`, of the same form, is computed into and returned. Raises `ArgumentError`
-    for arguments that do not fit, `OutOfBoundsError` (an `IndexError`) for a data-dependent index outside its tensor; the
-    contents of the results are then unspecified.
+    for arguments that do not fit and for results that memory does not hold, `OutOfBoundsError` (an `IndexError`) for a
+    data-dependent index outside its tensor; the contents of the results are then unspecified.
     """
 
     def __init__(self, executable: Executable, signature: Signature, order: tuple[int, ...] | None = None) -> None:
@@ -81,7 +81,10 @@ class CompiledFunction:
                 inputs = self._arguments.prepare(arrays)
             layout = self._arguments.layout(tuple([array.shape for array in inputs]))
         if out is None:
-            results = returned = [_empty(shape, type_) for shape, type_ in layout.outputs]
+            try:
+                results = returned = [_empty(shape, type_) for shape, type_ in layout.outputs]
+            except (MemoryError, ValueError):
+                raise self._arguments.too_large(layout) from None
         else:
             results, returned = self._arguments.results(out, layout, inputs, arrays)
         self._run(inputs, results, layout)
@@ -114,7 +117,10 @@ class CompiledFunction:
                 return block
         except IndexError:
             pass
-        return _empty(size + ALIGNMENT, np.uint8)
+        try:
+            return _empty(size + ALIGNMENT, np.uint8)
+        except (MemoryError, ValueError):
+            raise self._arguments.no_workspace(size) from None
 
     def _out_of_bounds(self, check: int, index: int, extent: int) -> OutOfBoundsError:
         site = self.nest.checks[check]

@@ -9,6 +9,7 @@ carried in float32 and rounded once; reductions fold left to right in row-major 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -188,9 +189,17 @@ class _Machine:
                 raise _argument_error(f"{name}: expected an extent of at least 0 on axis {axis}, got {length}", term)
         return shape
 
+    def array(self, shape: tuple[int, ...], dtype: DType, name: str, value: bool | int | float = 0) -> np.ndarray:
+        """An array full of one value."""
+        try:
+            return np.full(shape, value, dtype.numpy) if value else np.zeros(shape, dtype.numpy)
+        except (MemoryError, ValueError):
+            taken = f"{dtype.name}[{', '.join(map(str, shape))}], which takes {math.prod(shape) * dtype.itemsize:,} bytes"
+            raise _argument_error(f"{name}: expected an array that fits into memory, got {taken}") from None
+
     def define(self, definition: Define, env: Env) -> None:
         _, type_ = definition.results[0]
-        result = np.zeros(self.shape(type_, definition.name), type_.dtype.numpy)
+        result = self.array(self.shape(type_, definition.name), type_.dtype, definition.name)
         value = self.compile(definition.value, definition.name)
         names = [a.index for a in definition.axes]
         for point in np.ndindex(result.shape):
@@ -201,7 +210,7 @@ class _Machine:
     def scatter(self, definition: Scatter, env: Env) -> None:
         type_, name = definition.type, definition.name
         shape, carried = self.shape(type_, name), accumulator(type_.dtype)
-        result = np.full(shape, identity_of(definition.combine, carried), carried.numpy)
+        result = self.array(shape, carried, name, identity_of(definition.combine, carried))
         combine = OPS[_COMBINE[definition.combine]].evaluate
         indices = [self.compile(e, name) for e in definition.indices]
         value = self.compile(definition.value, name)
@@ -218,7 +227,7 @@ class _Machine:
 
     def segments(self, definition: Segments, env: Env) -> None:
         name = definition.name
-        offsets, order = (np.zeros(self.shape(type_, result), np.int64) for result, type_ in definition.results)
+        offsets, order = (self.array(self.shape(type_, result), type_.dtype, result) for result, type_ in definition.results)
         shape = self.shape(TensorType(definition.extents, dtypes.int64), name)
         keys = [self.compile(e, name) for e in definition.keys]
         where = None if definition.where is None else self.compile(definition.where, name)
@@ -243,7 +252,7 @@ class _Machine:
     def scan(self, definition: Scan, env: Env) -> None:
         length = max(0, int(self.compile(definition.length, definition.names[0])({})))
         results = [
-            np.zeros((length, *self.shape(type_, name)), type_.dtype.numpy)
+            self.array((length, *self.shape(type_, name)), type_.dtype, name)
             for name, (_, type_) in zip(definition.names, definition.states, strict=True)
         ]
         current = [self.tensors[init] for init in definition.inits]
