@@ -1,30 +1,34 @@
 """Compiled functions: arrays in, arrays out, through one native entry point.
 
-A call checks its arrays (`codegen.arguments`), allocates results and workspace and enters the native code, which gives up
-Python's lock while it runs. Nothing is shared between calls but read-only data, so any number of threads may be inside
-at once. A function holds IR values (program, schedule, nest) and native code, and no tensor of the language: what it was
-built from may go away.
+A call of arrays that fit as they are goes through machine code from end to end (`codegen.llvm.call`). Every other one comes to
+`call`, which checks and converts its arrays (`codegen.arguments`), allocates results and workspace and enters the native
+code. Python's lock is given up while that runs, unless it is over sooner than the lock is had back. Nothing is shared
+between calls but read-only data, so any number of threads may be inside at once. A function holds IR values (program,
+schedule, nest) and native code, and no tensor of the language: what it was built from may go away.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from tensorexpr.codegen.arguments import READY, Arguments, Layout, Signature, address
+from tensorexpr.codegen.arguments import READY, Arguments, Layout, Signature, address, extent_value
 from tensorexpr.codegen.cost import Cost, cost_of
 from tensorexpr.codegen.llvm.abi import ALIGNMENT
+from tensorexpr.codegen.llvm.call import Callable, Plan, Row, link, native_calls
 from tensorexpr.codegen.llvm.native import NativeFunction
-from tensorexpr.codegen.nest import LoopNest
+from tensorexpr.codegen.nest import Alloc, Block, For, If, LoopNest
 from tensorexpr.codegen.schedule import Schedule
 from tensorexpr.errors import OutOfBoundsError, TargetError, user_location
-from tensorexpr.ir import Program
+from tensorexpr.ir import Const, Program
 
 STAGES = ("nest", "llvm", "asm")
 _CUDA_STAGES = ("cuda", "ptx")
 _BLOCKS_KEPT = 4
+_SHORT = 20_000  # statements; code that runs fewer keeps Python's lock
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +41,30 @@ class Executable:
     native: NativeFunction
 
 
+def _work(body: Block) -> float:
+    """How many statements a block runs; infinity where the bounds of a loop are not constants."""
+    total = 0.0
+    for statement in body:
+        match statement:
+            case For():
+                known = isinstance(statement.start, Const) and isinstance(statement.stop, Const)
+                trips = max(0, statement.stop.value - statement.start.value) if known else math.inf  # type: ignore[attr-defined]
+                total += trips * _work(statement.body) if trips else 0
+            case If():
+                total += max(_work(statement.then), _work(statement.otherwise))
+            case Alloc():
+                total += _work(statement.body)
+            case _:
+                total += 1
+    return total
+
+
 _ndarray = np.ndarray
 _empty = np.empty
 
 
-class CompiledFunction:
+@native_calls
+class CompiledFunction(Callable):
     """A compiled function of arrays: `f(*arrays, out=None)`.
 
     Takes one array per parameter of `signature` (any strides; scalars for 0-d parameters) and gives one array if it was
@@ -64,8 +87,32 @@ class CompiledFunction:
         self._find_layout = self._arguments.find_layout
         self._blocks: list[np.ndarray] = []
         self._cost: Cost | None = None
+        self.plan = self._plan()
+        if self.plan is not None:
+            link(self, self.plan)
 
-    def __call__(self, *arrays: Any, out: Any = None) -> Any:
+    def _plan(self) -> Plan | None:
+        """What calls through machine code are to do; None where extents are open, so that Python works them out."""
+        parameters = (*self.signature.inputs, *self.signature.outputs)
+        if self.signature.sizes or not all(isinstance(extent, Const) for p in parameters for extent in p.shape):
+            return None
+        rows = tuple(Row(p.dtype.numpy, tuple(int(extent_value(extent, {})) for extent in p.shape)) for p in parameters)
+        inputs = len(self.signature.inputs)
+        order = tuple(range(inputs)) if self._order is None else self._order
+        return Plan(
+            self._native.address,
+            inputs,
+            rows,
+            order,
+            self._native.constants,
+            self._native.workspace_size(()),
+            self.signature.single,
+            sum(_work(kernel.body) for kernel in self.nest.kernels) > _SHORT,
+            self._native,
+        )
+
+    def call(self, *arrays: Any, out: Any = None) -> Any:
+        """A call by way of Python: what `f(*arrays, out=out)` does where the arrays do not fit as they are."""
         inputs: Any = arrays
         for array in arrays:
             if type(array) is not _ndarray or array.flags.num & READY != READY:
@@ -93,6 +140,8 @@ class CompiledFunction:
                 if target is not result:
                     np.copyto(target, result)
         return returned[0] if self.signature.single else tuple(returned)
+
+    __call__ = call
 
     def _run(self, inputs: list[np.ndarray], results: list[np.ndarray], layout: Layout) -> None:
         pointers = [address(array) for array in (inputs if self._order is None else [inputs[k] for k in self._order])]

@@ -21,6 +21,8 @@ import numpy as np
 from tensorexpr.autodiff.units import is_rule
 from tensorexpr.codegen.compile import build
 from tensorexpr.codegen.function import CompiledFunction
+from tensorexpr.codegen.llvm.call import Callable as Entered
+from tensorexpr.codegen.llvm.call import link, native_calls
 from tensorexpr.codegen.memo import Memo
 from tensorexpr.dtypes import DType, dtype
 from tensorexpr.errors import ArgumentError, DefinitionError, Location, failure_location, user_location
@@ -32,6 +34,7 @@ from tensorexpr.op_trees import leaves, map_tree, rebuild
 from tensorexpr.traversal import fresh_name
 
 _SIGNATURES_KEPT = 1024
+_LINKED = 8  # signatures that are tried one after the other before Python looks them up
 _RESERVED = ("out",)
 _REQUIRED = inspect.Parameter.empty
 _NAMED_BY_OPS: weakref.WeakSet[Tensor] = weakref.WeakSet()
@@ -83,7 +86,8 @@ class _Ready(NamedTuple):
 # ---------------------------------------------------------------------------------------------------- operations
 
 
-class Op:
+@native_calls
+class Op(Entered):
     """An operation: see `op`.
 
     `name`; `parameters`, the names of its tensor arguments; `rest`, the stem of the names of further ones (of a transform
@@ -112,6 +116,7 @@ class Op:
         self.rule = rule
         self._written_by_user = written_by_user
         self._memo: Memo[_Ready] = Memo(_SIGNATURES_KEPT)
+        self._free_links = _LINKED
         self.__signature__ = self._python_signature()
 
     def _python_signature(self) -> inspect.Signature:
@@ -126,8 +131,11 @@ class Op:
 
     # ------------------------------------------------------------------------------------------------ calls
 
-    def __call__(self, *arguments: Any, out: Any = None, **keywords: Any) -> Any:
-        """On arrays: the result as an array (several: a tuple), computed into `out` if given. On tensors: tensors."""
+    def call(self, *arguments: Any, out: Any = None, **keywords: Any) -> Any:
+        """On arrays: the result as an array (several: a tuple), computed into `out` if given. On tensors: tensors.
+
+        Calls on arrays of a linked signature, without static arguments, do not come here.
+        """
         if not keywords:
             # The short way: plain arrays of a signature seen before.
             key: list[Any] = []
@@ -149,6 +157,8 @@ class Op:
             return self.compose(tensors, static)
         return self._run(self._arrays(trees), static, out)
 
+    __call__ = call
+
     def _run(self, trees: list[Any], static: dict[str, Any], out: Any) -> Any:
         flat = list(leaves(trees))
         key = (*(part for array in flat for part in (array.shape, array.dtype)), (*_form(trees), *self._static_key(static)))
@@ -156,6 +166,9 @@ class Op:
         if ready is None:
             specs = [map_tree(lambda array: Spec(array.shape, dtype(array.dtype)), tree) for tree in trees]
             ready = self._memo.get(key, lambda: self._make(specs, static))
+            if ready.tree is None and not key[-1] and ready.function.plan is not None and self._free_links:
+                self._free_links -= 1
+                link(self, ready.function.plan)
         if ready.tree is None:
             return ready.function(*flat, out=out)
         results = ready.function(*flat, out=None if out is None else tuple(leaves(out)))

@@ -29,6 +29,7 @@ class NativeFunction:
         self._function = _SIGNATURE(self.address)
         self._constants = tuple(c.data if c.data.flags.c_contiguous else c.data.copy() for c in nest.constants)
         self._constant_pointers = tuple(c.ctypes.data for c in self._constants)
+        self.constants = self._constant_pointers
         self._pointers = ctypes.c_void_p * (len(nest.parameters) + len(nest.constants))
         self._sizes = ctypes.c_int64 * len(nest.sizes)
         self._error = ctypes.c_int64 * 2
