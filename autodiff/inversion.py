@@ -47,7 +47,7 @@ def invert(
 ) -> tuple[Gather, ...] | None:
     """The gather at the elements `target` of the reads at `indices` for all points of `axes` where `guards` hold.
 
-    None where an index is not affine, empty where nothing is ever read. `lowering` replaces the name that is found; no new
+    None where an index is not affine or a loop would have no bound, empty where nothing is ever read. `lowering` replaces the name that is found; no new
     index has a name in `reserved`.
     """
     plain = _permutation(indices, axes, guards, target, reserved)
@@ -61,8 +61,15 @@ def invert(
         system.equate(form, system.target_name(axis))
     for guard in guards:
         system.restrict(guard)
-    gather = system.solve(lowering)
+    try:
+        gather = system.solve(lowering)
+    except _Endless:
+        return None
     return () if gather is None else (gather,)
+
+
+class _Endless(Exception):
+    """A loop over a free unknown that only data bounds, through an axis that is no loop any more."""
 
 
 def _permutation(
@@ -307,7 +314,8 @@ class _System:
             if raw is not None:
                 start = _extreme("maximum", ([] if start is None else [start]) + _opaque_bounds(raw.start, "maximum", values))
                 stop = _extreme("minimum", ([] if stop is None else [stop]) + _opaque_bounds(raw.stop, "minimum", values))
-            assert start is not None and stop is not None
+            if start is None or stop is None:
+                raise _Endless
             axes.append(Axis(final[loop.name], start, stop))
         inner = [substitute(guard, values) for guard in self._opaque]
         for name, axis in self._raw.items():
