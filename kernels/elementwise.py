@@ -12,7 +12,7 @@ from typing import Any
 
 import tensorexpr as te
 from tensorexpr.kernels.arguments import bad
-from tensorexpr.kernels.broadcasting import pointwise
+from tensorexpr.kernels.broadcasting import at, pointwise
 
 # ---------------------------------------------------------------------------------------------------- arithmetic
 
@@ -162,11 +162,14 @@ _GREATEST = {
 def hypot(x, y):
     """`sqrt(x^2 + y^2)` without overflow in between; gradient 0 at (0, 0)."""
 
-    def body(a: Any, b: Any) -> te.Scalar:
-        long, short = te.maximum(te.abs(a), te.abs(b)), te.minimum(te.abs(a), te.abs(b))
-        return te.where((long == 0) | te.isinf(long), long, long * te.sqrt(1 + te.square(short / long)))
+    # The scale cancels: nothing is differentiated through it.
+    scale = te.stop_gradient(pointwise("hypot", lambda a, b: te.maximum(te.abs(a), te.abs(b)), x, y))
 
-    return pointwise("hypot", body, x, y)
+    def body(*i: Any) -> te.Scalar:
+        s = scale[i]
+        return te.where((s == 0) | te.isinf(s), s, s * te.sqrt((at(x, i) / s) ** 2 + (at(y, i) / s) ** 2))
+
+    return te.compute(scale.shape, body)
 
 
 @te.op
@@ -200,8 +203,8 @@ def logaddexp(x, y):
     """`log(exp(x) + exp(y))` at any magnitude."""
 
     def body(a: Any, b: Any) -> te.Scalar:
-        top = te.maximum(a, b)
-        return te.where(te.isinf(top), top, top + te.log1p(te.exp(-te.abs(a - b))))
+        larger = te.where(te.isinf(b) & (a <= b), b, b + te.log1p(te.exp(a - b)))
+        return te.where(a > b, a + te.log1p(te.exp(b - a)), larger)
 
     return pointwise("logaddexp", body, x, y)
 
@@ -222,19 +225,13 @@ def logit(x, *, eps=None):
     return te.compute(x.shape, body)
 
 
-_SINC = tuple((-1) ** k / math.factorial(2 * k + 1) for k in range(8))
-
-
 @te.op
 def sinc(x):
-    """`sin(pi x) / (pi x)`, 1 at 0: near 0 by its series, so that derivatives of every order are right there too."""
+    """`sin(pi x) / (pi x)`, 1 at 0: near 0 by its series, so that its derivatives are right there too."""
 
     def body(*i: Any) -> te.Scalar:
         angle = math.pi * x[i]
-        square = angle * angle
-        series: Any = _SINC[-1]
-        for coefficient in reversed(_SINC[:-1]):
-            series = series * square + coefficient
-        return te.where(te.abs(angle) < 0.5, series, te.sin(angle) / angle)
+        series = 1 - angle**2 / 6 + angle**4 / 120 - angle**6 / 5040
+        return te.where(te.abs(angle) < 0.02, series, te.sin(angle) / angle)
 
     return te.compute(x.shape, body)
