@@ -252,7 +252,8 @@ def _names(graph: _Graph) -> dict[str, str]:
         if tensor.key not in names:
             names[tensor.key] = fresh_name(tensor.name, taken) if tensor.named else numbered(tensor.name)
     for definition in graph.definitions:
-        for key in local_names(definition):
+        # Results of a scan that nothing reads have no tensor in the graph, but stand in the text.
+        for key in (*(key for key, _ in definition.results if key not in names), *local_names(definition)):
             stem = name_of(key)
             names[key] = numbered(stem) if stem == "t" else fresh_name(stem, taken)
     return names

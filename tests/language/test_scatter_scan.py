@@ -157,6 +157,15 @@ def test_names_in_scans():
     assert "for t_1 in range(t):" in str(program) and "s_1: f32 = state(zeros)" in str(program)
 
 
+def test_the_text_does_not_hang_on_how_many_tensors_were_made_before():
+    def text():
+        first, _ = te.scan(lambda t, state: (state[1], state[0]), (zeros(3), zeros(3)), 5, name=("first", "second"))
+        return str(te.program_of([first]))
+
+    assert text() == text()
+    assert "second[t] = " in text()
+
+
 def test_a_recursion_without_base():
     text = refused(lambda: te.scan(lambda t, s: te.compute(3, lambda j: s[j]), None, 5))
     assert "te.scan: expected init to be a tensor or a tuple of tensors, the state before step 0, got None" in text
