@@ -12,14 +12,15 @@ from dataclasses import replace
 from tensorexpr.autodiff.accumulate import SUM
 from tensorexpr.autodiff.contributions import ExpressionAdjoint
 from tensorexpr.autodiff.derivatives import DERIVATIVES, plus
+from tensorexpr.autodiff.folds import expand_reduction
 from tensorexpr.autodiff.products import leave_one_out
 from tensorexpr.autodiff.reverse import active_tensors
-from tensorexpr.autodiff.scans import before, expand_reduction, renamed_scan
+from tensorexpr.autodiff.scans import live, recalled, renamed_scan
 from tensorexpr.autodiff.scatters import scattered_slope
 from tensorexpr.autodiff.winners import winner_guards
 from tensorexpr.autodiff.workspace import Place, Workspace, all_of
 from tensorexpr.ir import Access, Apply, Axis, Cast, Const, Define, Definition, Expr, Index, Reduce, Scan, Scatter, apply, conjuncts, const
-from tensorexpr.traversal import bottom_up, map_expressions, negate
+from tensorexpr.traversal import bottom_up, negate
 
 Rule = Callable[[Mapping[str, str], Workspace], str]
 """The tangent of a tensor by a rule of its own, from the tangents of those inputs that have one."""
@@ -88,7 +89,6 @@ class Forward:
             states.append((dot, type_))
             known = self.names.get(scan.inits[c])
             inits.append(workspace.zeros(scan.inits[c], "_dot") if known is None else known)
-        body: list[Definition] = []
         for definition in again.body:
             inner.workspace.types.update(definition.results)
             inner.workspace.definitions.append(definition)
@@ -99,14 +99,7 @@ class Forward:
             if found is None or not any(found == name for d in inner.workspace.definitions for name, _ in d.results):
                 found = self._copied(inner, found, again, c)
             nexts.append(found)
-        state_of = {name: c for c, (name, _) in enumerate(again.states)}
-
-        def place(node: Expr) -> Expr:
-            if isinstance(node, Access) and node.tensor in state_of:
-                return before(again, state_of[node.tensor], Index(again.step), node.indices)
-            return node
-
-        body = [map_expressions(definition, lambda e: bottom_up(e, place)) for definition in inner.workspace.definitions]
+        body = recalled(again, live(inner.workspace.definitions, nexts))
         names = tuple(self._name(scan.names[c]) for c in floating)
         workspace.add(Scan(names, scan.length, again.step, tuple(states), tuple(inits), tuple(body), tuple(nexts), scan.location))
 

@@ -9,10 +9,10 @@ not one for each factor. Short axes multiply afresh, which costs less than two r
 from __future__ import annotations
 
 from tensorexpr import dtypes
+from tensorexpr.autodiff.spans import Span, spans
 from tensorexpr.autodiff.workspace import Place, Workspace, guarded
 from tensorexpr.ir import (
     Access,
-    Apply,
     Axis,
     Cast,
     Combiner,
@@ -24,9 +24,10 @@ from tensorexpr.ir import (
     Scan,
     TensorType,
     apply,
+    conjuncts,
     const,
 )
-from tensorexpr.traversal import bound_names, free_names, fresh_name, rename_bound, substitute
+from tensorexpr.traversal import bound_names, free_names, fresh_name, rename_bound, substitute, walk
 
 SHORT = 4
 """An axis of at most this many factors multiplies them afresh for each."""
@@ -47,9 +48,8 @@ def leave_one_out(node: Reduce, place: Place, workspace: Workspace, owner: str) 
 
 def _along(axis: Axis, value: Expr, where: Expr | None, place: Place, workspace: Workspace, owner: str) -> Expr:
     """The product of the other factors along one axis."""
-    extent = axis.stop if axis.start == const(0) else apply("sub", axis.stop, axis.start)
     short = isinstance(axis.stop, Const) and isinstance(axis.start, Const) and axis.stop.value - axis.start.value <= SHORT
-    found = None if short else _recurrences(axis, extent, value, where, place, workspace, owner)
+    found = None if short else _recurrences(axis, value, where, place, workspace, owner)
     return _afresh(axis, value, where, place) if found is None else found
 
 
@@ -63,32 +63,38 @@ def _afresh(axis: Axis, value: Expr, where: Expr | None, place: Place) -> Expr:
     return Reduce(PROD, (rename_bound(substitute(value, move), taken),), (Axis(other.name, axis.start, axis.stop),), condition)
 
 
-def _recurrences(axis: Axis, extent: Expr, value: Expr, where: Expr | None, place: Place, workspace: Workspace, owner: str) -> Expr | None:
-    """Products before and behind as two scans, for an axis whose extent is the same at every point of `place`."""
-    if free_names(extent) or any(isinstance(part, Access) for part in (extent, *(extent.args if isinstance(extent, Apply) else ()))):
+def _recurrences(axis: Axis, value: Expr, where: Expr | None, place: Place, workspace: Workspace, owner: str) -> Expr | None:
+    """Products before and behind as two scans, for an axis whose extent has a limit that is the same at every point of `place`."""
+    found = spans((axis,), place, (value,) if where is None else (where,), workspace)
+    if found is None:
         return None
-    names = set(free_names(value)) | (set() if where is None else set(free_names(where)))
-    around = [a for a in place.axes if a.index in names or any(a.index in free_names(g) for g in place.guards)]
-    if any(a.start != const(0) or free_names(a.stop) for a in around):
-        return None
+    (span,) = found
     carried = dtypes.accumulator(value.dtype)
     factor = value if carried is value.dtype else Cast(carried, value)
-    conditions = [*place.guards, *(() if where is None else (where,))]
-    factor = guarded(factor, conditions, Const(1, carried))
-    position = Index(axis.index) if axis.start == const(0) else apply("sub", Index(axis.index), axis.start)
-    behind = apply("sub", apply("sub", extent, const(1)), position)
+    factor = guarded(factor, [*place.guards, *span.conditions, *conjuncts(where)], Const(1, carried))
+    base = span.base
+    names = set(free_names(factor)) | set(free_names(base))
+    around = tuple(a for a in place.axes if a.index in names)
+    if any(a.start != const(0) or free_names(a.stop) or _reads(a.stop) for a in around) or _reads(span.extent):
+        return None
+    position = Index(axis.index) if base == const(0) else apply("sub", Index(axis.index), base)
+    behind = apply("sub", apply("sub", span.extent, const(1)), position)
     at = tuple(Index(a.index) for a in around)
     sides = []
     for suffix, forward, place_of in (("_before", True, position), ("_behind", False, behind)):
-        name = _scan(axis, extent, factor, tuple(around), forward, workspace, owner, suffix)
+        name = _scan(axis.index, span, factor, around, forward, workspace, owner, suffix)
         previous = Access(name, (apply("sub", place_of, const(1)), *at), carried)
         sides.append(apply("where", apply("gt", place_of, const(0)), previous, Const(1, carried)))
     product = apply("mul", *sides)
     return product if carried is value.dtype else Cast(value.dtype, product)
 
 
+def _reads(expr: Expr) -> bool:
+    return any(isinstance(node, Access) for node in walk(expr))
+
+
 def _scan(
-    axis: Axis, extent: Expr, factor: Expr, around: tuple[Axis, ...], forward: bool, workspace: Workspace, owner: str, suffix: str
+    index: str, span: Span, factor: Expr, around: tuple[Axis, ...], forward: bool, workspace: Workspace, owner: str, suffix: str
 ) -> str:
     """A tensor whose entry t is the product of the first (or last) t + 1 factors."""
     carried = factor.dtype
@@ -96,13 +102,13 @@ def _scan(
     start, state, following = (workspace.new_name(owner, f"{suffix}_{part}") for part in ("init", "state", "next"))
     type_ = TensorType(tuple(a.stop for a in around), carried)
     workspace.add(Define(start, around, Const(1, carried)))
-    used = {a.index for a in around} | set(free_names(factor)) | set(bound_names(factor))
+    used = {a.index for a in around} | set(free_names(factor)) | set(bound_names(factor)) | set(workspace.reserved)
     step = Index(fresh_name("t", used))
-    position: Expr = step if forward else apply("sub", apply("sub", axis.stop, const(1)), step)
-    if forward and axis.start != const(0):
-        position = apply("add", axis.start, step)
+    position: Expr = step if forward else apply("sub", apply("sub", span.extent, const(1)), step)
+    if span.base != const(0):
+        position = apply("add", span.base, position)
     at = tuple(Index(a.index) for a in around)
-    grown = apply("mul", Access(state, at, carried), substitute(factor, {axis.index: position}))
+    grown = apply("mul", Access(state, at, carried), substitute(factor, {index: position}))
     body = Define(following, around, grown)
-    workspace.add(Scan((name,), extent, step.name, ((state, type_),), (start,), (body,), (following,)))
+    workspace.add(Scan((name,), span.extent, step.name, ((state, type_),), (start,), (body,), (following,)))
     return name

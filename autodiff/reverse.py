@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 
 from tensorexpr.autodiff.accumulate import Flow, accumulate, axes_of, flow
 from tensorexpr.autodiff.contributions import Contribution, ExpressionAdjoint
-from tensorexpr.autodiff.scans import expand_reduction, reverse_scan
+from tensorexpr.autodiff.folds import expand_reduction
+from tensorexpr.autodiff.scans import reverse_scan
 from tensorexpr.autodiff.scatters import scattered_adjoint
 from tensorexpr.autodiff.workspace import Place, Workspace
 from tensorexpr.ir import (

@@ -1,22 +1,26 @@
-"""Recurrences backwards, and reductions by a user's combiner as recurrences.
+"""Recurrences backwards.
 
 The states of a scan are its result, so they are stored already. Backwards a second scan runs from the last step to the
 first and carries the adjoint of the state; its body is the derivative of the body of the first, which it computes again at
-each step from the stored state. What the body reads from outside receives its adjoint from all steps at once: the body,
-written as definitions over (step, ...), is swept like any other definitions, so these reads become gathers.
+each step from the stored state: states are stored, everything inside a step is recomputed. What the body reads from outside
+receives its adjoint from all steps at once: the body, written as definitions over (step, ...), is swept like any other
+definitions, so these reads become gathers (`_sweep_steps`).
 
-A reduction by a user's combiner is the scan that folds its values one after the other; its partial results are stored.
+A body that holds a scan itself (time in segments: `te.scan(..., checkpoint=c)`) would be as large as all steps of all levels
+that way. Its derivative stays inside the backward scan instead: what a step reads from outside at a place that depends on the
+step is a definition of the body, whose adjoint is one entry per step of the result; the adjoint of any other tensor is carried
+from step to step as a sum. Nothing but the states of the outer scan outlives a step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
 from typing import TYPE_CHECKING
 
 from tensorexpr.autodiff.batching import batch, fresh_axes, index_names
-from tensorexpr.autodiff.workspace import Place, Workspace, guarded, plain_axes, shifted
-from tensorexpr.errors import DifferentiationError
+from tensorexpr.autodiff.workspace import Place, Workspace, plain_axes
 from tensorexpr.ir import (
     Access,
     Axis,
@@ -27,124 +31,23 @@ from tensorexpr.ir import (
     Expr,
     Index,
     Input,
-    Param,
     Program,
     Reduce,
     Scan,
+    Scatter,
     TensorType,
     apply,
+    conjuncts,
     const,
 )
 from tensorexpr.language.renaming import ProgramRenaming, local_names
-from tensorexpr.language.tensor import name_of
-from tensorexpr.traversal import bottom_up, bound_names, free_names, fresh_name, map_expressions, reads, substitute, walk
+from tensorexpr.traversal import bottom_up, free_names, fresh_name, map_expressions, read_occurrences, reads, substitute, walk
 
 if TYPE_CHECKING:
     from tensorexpr.autodiff.reverse import Sweep
 
 Heads = dict[int, Callable[[tuple[Expr, ...]], Expr]]
 """What the floating results of a scan received, by position."""
-
-# ------------------------------------------------------------------------------------------------------------ steps
-
-
-def fold_steps(axes: tuple[Axis, ...], place: Place, step: Expr, workspace: Workspace) -> tuple[Expr, dict[str, Expr], list[Expr]] | None:
-    """Reduction axes as one row-major sequence: its length, each index as a function of `step`, conditions for a point.
-
-    None where an axis has no bound that holds at every point of `place`.
-    """
-    inner = place.under(axes)
-    extents, lows, conditions = [], [], []
-    for axis in axes:
-        fixed = not free_names(axis.start) and not free_names(axis.stop)
-        if fixed and not any(isinstance(node, Access) for bound in (axis.start, axis.stop) for node in walk(bound)):
-            extents.append(axis.stop if axis.start == const(0) else apply("sub", axis.stop, axis.start))
-            lows.append(axis.start)
-            continue
-        hull = workspace.hull_of(axis, inner)
-        if hull is None:
-            return None
-        low, stop = hull
-        extents.append(shifted(stop, -low))
-        lows.append(const(low))
-        conditions += [apply("ge", Index(axis.index), axis.start), apply("lt", Index(axis.index), axis.stop)]
-    length: Expr = extents[0]
-    for extent in extents[1:]:
-        length = apply("mul", length, extent)
-    values: dict[str, Expr] = {}
-    rest = step
-    for axis, size, base in reversed(list(zip(axes, extents, lows, strict=True))):
-        own = rest if axis is axes[0] else apply("mod", rest, size)
-        rest = rest if axis is axes[0] else apply("floordiv", rest, size)
-        values[axis.index] = own if base == const(0) else apply("add", own, base)
-    return length, values, [substitute(condition, values) for condition in conditions]
-
-
-def expand_reduction(node: Reduce, place: Place, workspace: Workspace, owner: str, but: Collection[str] = ()) -> tuple[Expr, Scan]:
-    """A read of the last state of a scan that folds the values of `node`, and that scan, which has no name in `but`.
-
-    The scan is added to the workspace; the components of one fold share one scan.
-    """
-    around, guards, offsets = workspace.hull(node, place)
-    if around is None:
-        raise _unbounded(node, owner)
-    key = (replace(node, component=0), around, tuple(guards))
-    scan = workspace.folds.get(key)
-    if scan is None or scan.names[0] in but:
-        scan = workspace.folds[key] = _fold(node, place, around, guards, offsets, workspace, owner)
-    dtype, identity = node.values[node.component].dtype, node.combiner.identity[node.component]
-    read_at = tuple(shifted(Index(a.index), -offset) for a, offset in zip(around, offsets, strict=True))
-    last = Access(scan.names[node.component], (apply("sub", scan.length, const(1)), *read_at), dtype)
-    if isinstance(scan.length, Const):
-        return (last if scan.length.value > 0 else identity), scan
-    return apply("where", apply("gt", scan.length, const(0)), last, identity), scan
-
-
-def _fold(
-    node: Reduce, place: Place, around: tuple[Axis, ...], guards: list[Expr], offsets: list[int], workspace: Workspace, owner: str
-) -> Scan:
-    """Adds the scan over the points of a reduction, one state per component, for all points of `around`."""
-    taken = {*workspace.reserved, *(axis.index for axis in place.axes), *bound_names(node)}
-    step = Index(fresh_name("t", taken))
-    steps = fold_steps(node.axes, place, step, workspace)
-    if steps is None:
-        raise _unbounded(node, owner)
-    length, values, conditions = steps
-    shift = {a.index: shifted(Index(a.index), offset) for a, offset in zip(around, offsets, strict=True) if offset}
-
-    def here(expr: Expr) -> Expr:
-        return substitute(substitute(expr, values), shift)
-
-    at = tuple(Index(axis.index) for axis in around)
-    shape = tuple(a.stop for a in around)
-    names = tuple(workspace.new_name(owner, f"_{node.combiner.name}") for _ in node.values)
-    states = tuple((workspace.new_name(name, "_state"), TensorType(shape, v.dtype)) for name, v in zip(names, node.values, strict=True))
-    inits, body, nexts = [], [], []
-    for name, identity in zip(names, node.combiner.identity, strict=True):
-        inits.append(workspace.new_name(name, "_init"))
-        workspace.add(Define(inits[-1], around, identity))
-    operands: dict[str, Expr] = {p.name: Access(state, at, p.dtype) for p, (state, _) in zip(node.combiner.left, states, strict=True)}
-    operands |= {p.name: here(value) for p, value in zip(node.combiner.right, node.values, strict=True)}
-    tests = [*guards, *(substitute(c, shift) for c in conditions), *(() if node.where is None else (here(node.where),))]
-    for name, result, (state, _) in zip(names, node.combiner.results, states, strict=True):
-        combined = bottom_up(result, lambda e: operands[e.name] if isinstance(e, Param) else e)
-        nexts.append(workspace.new_name(name, "_next"))
-        body.append(Define(nexts[-1], around, guarded(combined, tests, Access(state, at, combined.dtype))))
-    scan = Scan(names, length, step.name, states, tuple(inits), tuple(body), tuple(nexts))
-    workspace.add(scan)
-    return scan
-
-
-def _unbounded(node: Reduce, owner: str) -> DifferentiationError:
-    return DifferentiationError(
-        f"expected the axes of a reduction by {node.combiner.name!r} to have bounds that are known beforehand",
-        term=name_of(owner) or owner,
-        location=next((e.location for e in walk(node) if isinstance(e, Access) and e.location is not None), None),
-        hint="write a wider axis with where=, or give the tensor a rule: override={tensor: rule}",
-    )
-
-
-# -------------------------------------------------------------------------------------------------------- backwards
 
 
 def reverse_scan(scan: Scan, sweep: Sweep) -> None:
@@ -153,12 +56,24 @@ def reverse_scan(scan: Scan, sweep: Sweep) -> None:
     floating = [c for c, (_, type_) in enumerate(scan.states) if type_.dtype.is_float]
     heads = {c: sweep.adjoint(scan.names[c]) for c in floating}
     scan = renamed_scan(scan, workspace)
-    backward = _backward_scan(scan, heads, sweep)
-    steps = fresh_axes([(scan.step, scan.length)], scan.body, workspace.reserved)
+    from_outside = any(name in sweep.active for inner in scan.body for name in reads(inner))
+    inside = from_outside and any(isinstance(inner, Scan) for inner in scan.body)
+    slices: list[Define] = []
+    outside: list[str] = []
+    if inside:
+        scan, slices = _sliced(scan, sweep)
+        own = {*(name for name, _ in scan.states), *(name for d in (*slices, *scan.body) for name in _results(d))}
+        outside = [n for n in dict.fromkeys(n for d in scan.body for n in reads(d)) if n in sweep.active and n not in own]
+    backward = _backward_scan(scan, heads, sweep, slices, outside)
     for c in floating:
-        _send_to_init(scan, c, backward[c], sweep)
-    if any(name in sweep.active for inner in scan.body for name in reads(inner)):
-        _sweep_steps(scan, steps[0], heads, backward, sweep)
+        _send_last(scan, scan.inits[c], backward.states[c], sweep)
+    if inside:
+        for name, total in backward.carried.items():
+            _send_last(scan, name, total, sweep)
+        _sweep_slices(scan, slices, backward.slices, sweep)
+    elif from_outside:
+        (step,) = fresh_axes([(scan.step, scan.length)], scan.body, workspace.reserved)
+        _sweep_steps(scan, step, heads, backward.states, sweep)
 
 
 def renamed_scan(scan: Scan, workspace: Workspace) -> Scan:
@@ -179,59 +94,129 @@ def before(scan: Scan, c: int, step: Expr, indices: tuple[Expr, ...]) -> Expr:
     return apply("where", apply("gt", step, const(0)), earlier, first)
 
 
-def _backward_scan(scan: Scan, heads: Heads, sweep: Sweep) -> dict[int, str]:
-    """Adds the scan of the adjoints of the states; gives its result for each floating state.
+@dataclass(slots=True)
+class _Building:
+    """A scan while it is made: each state with its initial value (zeros) and the definition of the body that is next."""
 
-    Entry u of a result is the adjoint of the state before step `length - 1 - u`.
+    workspace: Workspace
+    names: list[str] = field(default_factory=list)
+    states: list[tuple[str, TensorType]] = field(default_factory=list)
+    inits: list[str] = field(default_factory=list)
+    nexts: list[str] = field(default_factory=list)
+    body: list[Definition] = field(default_factory=list)
+
+    def state(self, label: str, type_: TensorType) -> str:
+        """A further state of the result `label`, from zeros; gives the name under which the body reads it."""
+        state, init = self.workspace.new_name(label, "_state"), self.workspace.new_name(label, "_init")
+        self.workspace.add(Define(init, plain_axes(type_, self.workspace.reserved), Const(0, type_.dtype)))
+        self.names.append(label)
+        self.states.append((state, type_))
+        self.inits.append(init)
+        return state
+
+    def next(self, label: str, name: str, type_: TensorType) -> None:
+        """The next of the states in order: the definition `name` of the body, or a copy of what comes from outside of it."""
+        if name in self.nexts or not any(name == result for inner in self.body for result, _ in inner.results):
+            axes = plain_axes(type_, self.workspace.reserved)
+            copy = self.workspace.new_name(label, "_next")
+            self.body.append(Define(copy, axes, Access(name, tuple(Index(axis.index) for axis in axes), type_.dtype)))
+            name = copy
+        self.nexts.append(name)
+
+    def scan(self, length: Expr, step: str) -> Scan:
+        """The scan, added to the workspace."""
+        made = Scan(tuple(self.names), length, step, tuple(self.states), tuple(self.inits), tuple(self.body), tuple(self.nexts))
+        self.workspace.add(made)
+        return made
+
+
+@dataclass(frozen=True, slots=True)
+class _Backward:
+    """The results of a backward scan, whose entry u is about step `length - 1 - u`.
+
+    `states` are the adjoints of the floating states before the step, by position; `slices` the adjoints of definitions of the
+    body; `carried` what tensors from outside received from this step and all later ones.
     """
+
+    states: dict[int, str]
+    slices: dict[str, str]
+    carried: dict[str, str]
+
+
+def _backward_scan(scan: Scan, heads: Heads, sweep: Sweep, slices: Sequence[Define] = (), outside: Sequence[str] = ()) -> _Backward:
+    """Adds the scan of the adjoints of the states; also of `slices`, definitions before its body, and of tensors from `outside`."""
     workspace = sweep.workspace
-    label = {c: workspace.new_name(scan.names[c], "_back") for c in heads}
-    states, inits, seeds, totals = [], [], {}, []
-    taken = index_names(scan.body) | {scan.step, *workspace.reserved}
-    u = fresh_name("u", taken)
+    u = fresh_name("u", index_names(scan.body) | {scan.step, *workspace.reserved})
     step = apply("sub", apply("sub", scan.length, const(1)), Index(u))
-    inputs = []
+    made = _Building(workspace)
+    found = _Backward({}, {}, {})
+    seeds, inputs = [], []
     for c, head in heads.items():
         type_ = scan.states[c][1]
-        state, init, total = (workspace.new_name(label[c], suffix) for suffix in ("_state", "_init", "_total"))
-        axes = plain_axes(type_, (*workspace.reserved, *taken))
+        found.states[c] = workspace.new_name(scan.names[c], "_back")
+        state, total = made.state(found.states[c], type_), workspace.new_name(found.states[c], "_total")
+        axes = plain_axes(type_, (*workspace.reserved, scan.step, u))
         at = tuple(Index(axis.index) for axis in axes)
-        workspace.add(Define(init, axes, Const(0, type_.dtype)))
-        totals.append(Define(total, axes, apply("add", Access(state, at, type_.dtype), head((step, *at)))))
-        states.append((state, type_))
-        inits.append(init)
+        made.body.append(Define(total, axes, apply("add", Access(state, at, type_.dtype), head((step, *at)))))
         inputs.append(Input(total, type_))
-        seeds[c] = total
-    outside = [Input(name, workspace.types[name]) for inner in scan.body for name in reads(inner) if name in workspace.types]
-    own = [Input(name, type_) for name, type_ in scan.states]
-    program = Program(tuple({i.name: i for i in [*inputs, *own, *outside]}.values()), (), scan.body, (), ())
-    wrt = [scan.states[c][0] for c in heads]
-    outputs = [(scan.nexts[c], total) for c, total in seeds.items()]
-    derived = sweep.derive(program, outputs, wrt, tuple(Axis(name, const(0), scan.length) for name in (scan.step, u)))
-    state_of = {name: c for c, (name, _) in enumerate(scan.states)}
+        seeds.append((scan.nexts[c], total))
+    given = [(name, workspace.types[name]) for inner in scan.body for name in reads(inner) if name in workspace.types]
+    inputs += [Input(name, type_) for name, type_ in (*scan.states, *(result for part in slices for result in part.results), *given)]
+    program = Program(tuple({i.name: i for i in inputs}.values()), (), scan.body, (), ())
+    wrt = [*(scan.states[c][0] for c in heads), *(part.name for part in slices), *outside]
+    derived = sweep.derive(program, seeds, wrt, tuple(Axis(name, const(0), scan.length) for name in (scan.step, u)))
+    adjoint = dict(zip(wrt, derived.program.outputs, strict=True))
 
-    def place(node: Expr) -> Expr:
-        if isinstance(node, Access) and node.tensor in state_of:
-            return before(scan, state_of[node.tensor], Index(scan.step), node.indices)
+    def placed(definition: Definition) -> Definition:
+        return map_expressions(definition, lambda e: substitute(e, {scan.step: step}))
+
+    made.body += map(placed, recalled(scan, [*slices, *live(derived.program.definitions, derived.program.outputs)]))
+    for c, label in found.states.items():
+        made.next(label, adjoint[scan.states[c][0]], scan.states[c][1])
+    for part in slices:
+        ((_, type_),) = part.results
+        found.slices[part.name] = workspace.new_name(part.name, "_back")
+        made.state(found.slices[part.name], type_)
+        made.next(found.slices[part.name], adjoint[part.name], type_)
+    for tensor in outside:
+        received = derived.received[tensor]
+        if not received.flows and not received.whole:
+            continue
+        type_ = workspace.types[tensor]
+        found.carried[tensor] = workspace.new_name(tensor, "_back")
+        state, total = made.state(found.carried[tensor], type_), workspace.new_name(tensor, "_total")
+        axes = plain_axes(type_, (*workspace.reserved, u))
+        at = tuple(Index(axis.index) for axis in axes)
+        made.body.append(Define(total, axes, apply("add", Access(state, at, type_.dtype), Access(adjoint[tensor], at, type_.dtype))))
+        made.next(found.carried[tensor], total, type_)
+    made.body = live(made.body, made.nexts)
+    made.scan(scan.length, u)
+    return found
+
+
+def recalled(scan: Scan, definitions: Sequence[Definition]) -> list[Definition]:
+    """Definitions over the step of a scan that read its states, reading the stored ones; a scan among them starts from a copy."""
+    whole = {name for definition in definitions if isinstance(definition, Scan) for name in _starts(definition)}
+    position = {name: c for c, (name, _) in enumerate(scan.states) if name not in whole}
+
+    def stored(node: Expr) -> Expr:
+        if isinstance(node, Access) and node.tensor in position:
+            return before(scan, position[node.tensor], Index(scan.step), node.indices)
         return node
 
-    body: list[Definition] = [*totals]
-    for inner in _live(derived.program.definitions, derived.program.outputs):
-        body.append(map_expressions(inner, lambda e: substitute(bottom_up(e, place), {scan.step: step})))
-    nexts = []
-    for c, name in zip(heads, derived.program.outputs, strict=True):
-        if any(name == result for inner in body for result, _ in inner.results):
-            nexts.append(name)
-            continue
-        type_ = scan.states[c][1]  # the adjoint is one of the totals, or of the inputs: give it a name in the body
-        axes = plain_axes(type_, workspace.reserved)
-        nexts.append(workspace.new_name(label[c], "_next"))
-        body.append(Define(nexts[-1], axes, Access(name, tuple(Index(axis.index) for axis in axes), type_.dtype)))
-    workspace.add(Scan(tuple(label.values()), scan.length, u, tuple(states), tuple(inits), tuple(body), tuple(nexts)))
-    return label
+    found: list[Definition] = []
+    for c, (name, type_) in enumerate(scan.states):
+        if name in whole:
+            axes = plain_axes(type_, (scan.step,))
+            found.append(Define(name, axes, before(scan, c, Index(scan.step), tuple(Index(axis.index) for axis in axes))))
+    return found + [map_expressions(definition, lambda e: bottom_up(e, stored)) for definition in definitions]
 
 
-def _live(definitions: tuple[Definition, ...], outputs: tuple[str, ...]) -> list[Definition]:
+def _starts(scan: Scan) -> list[str]:
+    return [*scan.inits, *(name for inner in scan.body if isinstance(inner, Scan) for name in _starts(inner))]
+
+
+def live(definitions: Sequence[Definition], outputs: Sequence[str]) -> list[Definition]:
     """The definitions that the outputs need."""
     needed = set(outputs)
     kept = []
@@ -242,11 +227,11 @@ def _live(definitions: tuple[Definition, ...], outputs: tuple[str, ...]) -> list
     return list(reversed(kept))
 
 
-def _send_to_init(scan: Scan, c: int, backward: str, sweep: Sweep) -> None:
-    """The initial state receives the adjoint of the state before the first step."""
-    if scan.inits[c] not in sweep.active:
+def _send_last(scan: Scan, tensor: str, backward: str, sweep: Sweep) -> None:
+    """A tensor receives the last entry of the backward scan."""
+    if tensor not in sweep.active:
         return
-    type_ = scan.states[c][1]
+    type_ = sweep.workspace.types[tensor]
     axes = plain_axes(type_, sweep.workspace.reserved)
     last = Access(backward, (apply("sub", scan.length, const(1)), *(Index(axis.index) for axis in axes)), type_.dtype)
     value: Expr = last
@@ -254,9 +239,9 @@ def _send_to_init(scan: Scan, c: int, backward: str, sweep: Sweep) -> None:
         value = apply("where", apply("gt", scan.length, const(0)), last, Const(0, type_.dtype))
     elif scan.length.value <= 0:
         value = Const(0, type_.dtype)
-    name = sweep.workspace.new_name(scan.inits[c], "_bar")
+    name = sweep.workspace.new_name(tensor, "_bar")
     sweep.workspace.add(Define(name, axes, value))
-    sweep.send_whole(scan.names[0], scan.inits[c], name)
+    sweep.send_whole(scan.names[0], tensor, name)
 
 
 def _sweep_steps(scan: Scan, step: Axis, heads: Heads, backward: dict[int, str], sweep: Sweep) -> None:
@@ -306,3 +291,76 @@ def _send_over_steps(scan: Scan, tensor: str, value: str, step: Axis, axes: tupl
     name = sweep.workspace.new_name(tensor, "_bar")
     sweep.workspace.add(Define(name, axes, Reduce(Combiner("sum"), (read,), (step,))))
     sweep.send_whole(scan.names[0], tensor, name)
+
+
+# ------------------------------------------------------------------------------------------ what stays inside of a step
+
+
+def _sliced(scan: Scan, sweep: Sweep) -> tuple[Scan, list[Define]]:
+    """The scan reading what depends on its step, of active tensors from outside, through definitions before its body; and these."""
+    workspace = sweep.workspace.inside((Axis(scan.step, const(0), scan.length),))
+    own = {name for name, _ in scan.states} | {name for inner in scan.body for name in (*_results(inner), *local_names(inner))}
+
+    def visit(definition: Definition, outer: tuple[Axis, ...]) -> Definition:
+        if isinstance(definition, Scan):
+            inner = (*outer, Axis(definition.step, const(0), definition.length))
+            return replace(definition, body=tuple(visit(d, inner) for d in definition.body))
+        axes, guards = (*outer, *definition.axes), ()
+        if isinstance(definition, Scatter):
+            guards = tuple(conjuncts(definition.where))
+        found: dict[Access, list[Place]] = {}
+        for access, around, conditions in read_occurrences(definition.value, axes, guards):
+            if access.tensor in sweep.active and access.tensor not in own and scan.step in free_names(access):
+                found.setdefault(access, []).append(Place(around, conditions))
+        read = {access: slice_of(access, places) for access, places in found.items()}
+        return map_expressions(definition, lambda e: bottom_up(e, lambda node: read.get(node, node) if isinstance(node, Access) else node))
+
+    def slice_of(access: Access, places: list[Place]) -> Expr:
+        if any(node.tensor in own for node in walk(access) if isinstance(node, Access)):
+            return access
+        free = Place(places[0].axes)
+        safe = all(workspace.is_safe(access, place.axes) for place in places)
+        if not safe and (len(places) > 1 or any(isinstance(n, Access) and n.tensor in own for g in places[0].guards for n in walk(g))):
+            return access
+        axes, _, _ = workspace.hull(access, free if safe else places[0])
+        if axes is None or not _is_smaller(tuple(axis.stop for axis in axes), workspace.types[access.tensor].shape):
+            return access
+        return workspace.save(access, free if safe else places[0], access.tensor, "_step")
+
+    body = tuple(visit(definition, ()) for definition in scan.body)
+    slices = [definition for definition in workspace.definitions if isinstance(definition, Define)]
+    return replace(scan, body=body), slices
+
+
+def _results(definition: Definition) -> Iterator[str]:
+    return (name for name, _ in definition.results)
+
+
+def _is_smaller(shape: tuple[Expr, ...], other: tuple[Expr, ...]) -> bool:
+    """Whether a tensor has fewer elements than another one, as far as numbers tell; by the number of axes where they do not."""
+    sizes = [[int(e.value) for e in extents if isinstance(e, Const)] for extents in (shape, other)]
+    if len(sizes[0]) == len(shape) and len(sizes[1]) == len(other):
+        return prod(sizes[0]) < prod(sizes[1])
+    return len(shape) < len(other)
+
+
+def _sweep_slices(scan: Scan, slices: Sequence[Define], backward: Mapping[str, str], sweep: Sweep) -> None:
+    """What the slices received at each step goes on to the tensors that they are slices of."""
+    workspace = sweep.workspace
+    (step,) = fresh_axes([(scan.step, scan.length)], slices, workspace.reserved)
+    owner = sweep.owners.get(scan.names[0], scan.names[0])
+    swept = []
+    for part in slices:
+        dtype = part.value.dtype
+        name, received = workspace.new_name(part.name, "_steps"), workspace.new_name(part.name, "_bar")
+        axes = (step, *part.axes)
+        swept.append(Define(name, axes, substitute(part.value, {scan.step: Index(step.index)})))
+        workspace.add(swept[-1])
+        sweep.activate(swept[-1:])
+        sweep.owners[name] = owner
+        last = apply("sub", apply("sub", scan.length, const(1)), Index(step.index))
+        read = Access(backward[part.name], (last, *(Index(axis.index) for axis in part.axes)), dtype)
+        workspace.add(Define(received, axes, read))
+        sweep.send_whole(scan.names[0], name, received)
+    for definition in reversed(swept):
+        sweep.visit(definition)

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tensorexpr import dtypes
-from tensorexpr.autodiff.workspace import Place, Workspace, all_of, shifted
+from tensorexpr.autodiff.spans import spans
+from tensorexpr.autodiff.workspace import Place, Workspace, all_of
 from tensorexpr.errors import DifferentiationError
-from tensorexpr.ir import Access, Const, Expr, Index, Scatter, TensorType, apply, conjuncts
+from tensorexpr.ir import Access, Const, Expr, Index, Scatter, TensorType, apply, conjuncts, const
 from tensorexpr.language.tensor import name_of
 from tensorexpr.traversal import bound_names, rename_bound
 
@@ -77,19 +78,18 @@ def _others(definition: Scatter, place: Place, workspace: Workspace) -> Expr:
 
 def _position(definition: Scatter, workspace: Workspace) -> Expr:
     """A number for every point of the axes that grows in row-major order."""
-    place = Place(definition.axes)
+    place = Access(definition.name, definition.indices, definition.type.dtype)
+    strict = (place, definition.value) if definition.where is None else (definition.where,)
+    found = spans(definition.axes, Place(()), strict, workspace)
+    if found is None:
+        raise DifferentiationError(
+            f"expected the axes of a scatter by {definition.combine} to have a bound known beforehand, got one that depends on data alone",
+            term=name_of(definition.name) or definition.name,
+            location=definition.location,
+            hint="its points are numbered, so their number must have a limit: read a tensor at every point, or te.minimum(extent, limit)",
+        )
     position: Expr = Const(0, dtypes.int64)
-    for axis in definition.axes:
-        hull = workspace.hull_of(axis, place)
-        if hull is None:
-            raise DifferentiationError(
-                f"expected an axis with a bound known beforehand, got {axis.index} of a scatter by {definition.combine}",
-                term=name_of(definition.name) or definition.name,
-                location=definition.location,
-                hint="write a wider axis with where=, or give the tensor a rule: override={tensor: rule}",
-            )
-        low, stop = hull
-        own = shifted(Index(axis.index), -low)
-        extent = shifted(stop, -low)
-        position = own if axis is definition.axes[0] else apply("add", apply("mul", position, extent), own)
+    for axis, span in zip(definition.axes, found, strict=True):
+        own = Index(axis.index) if span.base == const(0) else apply("sub", Index(axis.index), span.base)
+        position = own if axis is definition.axes[0] else apply("add", apply("mul", position, span.extent), own)
     return position

@@ -191,6 +191,10 @@ class Workspace:
         moved = tuple(Axis(axis.index, const(0), shifted(stop, -low)) for axis, (low, stop) in zip(chosen, hulls, strict=True))
         return moved, needed, [low for low, _ in hulls]
 
+    def is_safe(self, expr: Expr, axes: Sequence[Axis]) -> bool:
+        """Whether every read in `expr` is in bounds at all points of the axes, without a guard."""
+        return self._in_bounds(expr, list(axes), [])
+
     def _plain_or_hull(self, axis: Axis, place: Place) -> tuple[int, Expr] | None:
         if axis.start == const(0) and not (free_names(axis.stop) or _reads(axis.stop)):
             return 0, axis.stop

@@ -53,6 +53,70 @@ def by_unit_vectors(output: te.Tensor, tensor: te.Tensor, arrays: dict[te.Tensor
     return result
 
 
+def weighted_sum(outputs: Sequence[te.Tensor]) -> te.Tensor:
+    """A scalar to which every element of the outputs adds with a weight of its own."""
+    rng = np.random.default_rng(11)
+    parts = []
+    for output in outputs:
+        weight = te.constant(rng.uniform(0.5, 1.5, output.shape), name="weight")
+        if output.ndim:
+            parts.append(te.compute((), lambda y=output, w=weight: te.sum(lambda *at: y[at] * w[at], y.shape)))
+        else:
+            parts.append(te.compute((), lambda y=output, w=weight: y[()] * w[()]))
+    return te.compute((), lambda: sum((part[()] for part in parts[1:]), parts[0][()]), name="loss")
+
+
+def check_orders(
+    output: te.Tensor | Sequence[te.Tensor],
+    wrt: Sequence[te.Tensor],
+    arrays: dict[te.Tensor, np.ndarray],
+    order: int = 2,
+    tolerance: float = 1e-6,
+    compiled: bool = True,
+) -> None:
+    """Reverse and forward mode along one direction against central differences, of every order up to `order` (float64).
+
+    The next order is the derivative of the reverse gradient times the direction, so it is reverse over reverse and forward over
+    reverse; the tangent differentiated backwards (reverse over forward) is compared at the second order.
+    """
+    loss = weighted_sum([output] if isinstance(output, te.Tensor) else output)
+    rng = np.random.default_rng(12)
+    direction = {t: rng.standard_normal(t.shape) for t in wrt}
+    tangents = [te.placeholder(t.shape, t.dtype, name=f"{t.name}_dot") for t in wrt]
+    extra = dict(zip(tangents, direction.values(), strict=True))
+    step = 1e-4
+
+    def at(value: te.Tensor, distance: float) -> float:
+        moved = {t: a + distance * direction[t] if t in direction else a for t, a in arrays.items()}
+        return float(te.evaluate(value, moved | extra))
+
+    def along(gradient: Sequence[te.Tensor]) -> te.Tensor:
+        parts = []
+        for slope, tangent in zip(gradient, tangents, strict=True):
+            axes = slope.shape
+            parts.append(te.compute((), lambda s=slope, v=tangent, n=axes: te.sum(lambda *i: s[i] * v[i], n) if n else s[()] * v[()]))
+        return te.compute((), lambda: sum((part[()] for part in parts[1:]), parts[0][()]))
+
+    function, previous = loss, None
+    for level in range(1, order + 1):
+        f = {k: at(function, k * step) for k in (-3, -2, -1, 1, 2, 3)}
+        numeric = (45 * (f[1] - f[-1]) - 9 * (f[2] - f[-2]) + (f[3] - f[-3])) / (60 * step)
+        gradient = te.gradient(function, wrt)
+        pulled = along(list(gradient))
+        pushed = te.jvp(function, wrt, tangents)
+        found = {"reverse": te.evaluate(pulled, arrays | extra), "forward": te.evaluate(pushed, arrays | extra)}
+        if previous is not None:
+            found["reverse over forward"] = te.evaluate(along(list(te.gradient(previous, wrt))), arrays | extra)
+        if compiled:
+            given = [*arrays, *extra]
+            built = te.build([pulled, pushed], given)(*(arrays | extra).values())
+            found |= {"compiled reverse": built[0], "compiled forward": built[1]}
+        for mode, value in found.items():
+            scale = max(abs(numeric), 1e-2)
+            assert abs(float(value) - numeric) <= tolerance * scale, f"order {level}, {mode}: expected {numeric}, got {float(value)}"
+        function, previous = pulled, pushed
+
+
 def count_reads(extents: Sequence[int], condition: Callable[..., bool] = lambda *point: True) -> int:
     """The number of points of a box that satisfy a condition, counted one by one."""
     return sum(1 for point in itertools.product(*map(range, extents)) if condition(*point))
