@@ -31,6 +31,14 @@ from tensorexpr.kernels.activations import (
     tanhshrink,
     threshold,
 )
+from tensorexpr.kernels.attention import (
+    alibi_attention,
+    linear_attention,
+    relative_position_attention,
+    rotary_embedding,
+    scaled_dot_product_attention,
+    sliding_window_attention,
+)
 from tensorexpr.kernels.elementwise import (
     add,
     addcdiv,
@@ -120,6 +128,13 @@ __all__ = [
     "swiglu",
     "tanhshrink",
     "threshold",
+    # attention
+    "alibi_attention",
+    "linear_attention",
+    "relative_position_attention",
+    "rotary_embedding",
+    "scaled_dot_product_attention",
+    "sliding_window_attention",
     # elementwise
     "add",
     "addcdiv",
