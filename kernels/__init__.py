@@ -99,6 +99,25 @@ from tensorexpr.kernels.rearrange import (
     unflatten,
     unsqueeze,
 )
+from tensorexpr.kernels.reductions import (
+    all,
+    amax,
+    amin,
+    any,
+    argmax,
+    argmin,
+    count_nonzero,
+    logsumexp,
+    mean,
+    nanmean,
+    nansum,
+    norm,
+    prod,
+    std,
+    sum,
+    var,
+    var_mean,
+)
 from tensorexpr.kernels.softmax import softmax
 
 __all__ = [
@@ -192,6 +211,24 @@ __all__ = [
     "transpose",
     "unflatten",
     "unsqueeze",
+    # reductions
+    "all",
+    "amax",
+    "amin",
+    "any",
+    "argmax",
+    "argmin",
+    "count_nonzero",
+    "logsumexp",
+    "mean",
+    "nanmean",
+    "nansum",
+    "norm",
+    "prod",
+    "std",
+    "sum",
+    "var",
+    "var_mean",
     # softmax
     "softmax",
 ]

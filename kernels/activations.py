@@ -151,7 +151,7 @@ def gelu(x, *, approximate="none"):
     """
     if one_of("approximate", approximate, ("none", "tanh")) == "none":
         return _each(x, _gelu)
-    return _each(x, lambda v: 0.5 * v * (1 + te.tanh(math.sqrt(2 / math.pi) * (v + 0.044715 * v**3))))
+    return _each(x, lambda v: 0.5 * v * (1 + te.tanh(math.sqrt(2 / math.pi) * v * (1 + 0.044715 * v**2))))
 
 
 @te.op

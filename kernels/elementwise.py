@@ -231,7 +231,7 @@ def sinc(x):
 
     def body(*i: Any) -> te.Scalar:
         angle = math.pi * x[i]
-        series = 1 - angle**2 / 6 + angle**4 / 120 - angle**6 / 5040
+        series = 1 - angle**2 / 6 * (1 - angle**2 / 20 * (1 - angle**2 / 42))
         return te.where(te.abs(angle) < 0.02, series, te.sin(angle) / angle)
 
     return te.compute(x.shape, body)

@@ -1,0 +1,81 @@
+"""Reductions over one axis, several, all; with and without the axes kept."""
+
+import math
+
+import numpy as np
+
+from tensorexpr import kernels
+from tests.kernels.case import Case, Data
+
+A = ((3, 4),)
+B = ((2, 3, 4),)
+D = (Data((2, 3, 4), "distinct"),)
+TIES = (Data((3, 5), "ties"),)
+HOLES = (Data((2, 3), np.array([[1.0, np.nan, 2.0], [np.nan, -3.0, 0.5]])),)
+ZEROS = (Data((3, 4), np.array([[2.0, 0.0, -1.0, 3.0], [0.0, 0.0, 1.0, 2.0], [1.0, 2.0, -1.5, 0.5]])),)
+EQUALS = (Data((2, 3), np.array([[1.0, 1.0, 1.0], [2.0, 3.0, 5.0]])),)
+LARGE = (Data((3, 2), np.array([[1e4, 1e4], [-1e5, -1e5 + 1], [0.0, 800.0]])),)
+INFINITE = (Data((4, 2), np.array([[np.inf, 1.0], [-np.inf, -np.inf], [-np.inf, 2.0], [np.nan, 1.0]])),)
+
+
+def values(name, op, inputs, reference, **static) -> Case:
+    return Case(name, op, inputs, None, reference, static, differentiable=False, float32=None)
+
+
+CASES = [
+    Case("sum", kernels.sum, B, "torch.sum", np.sum),
+    Case("sum axis", kernels.sum, B, "lambda x: x.sum(1)", None, {"axis": 1}),
+    Case("sum axes kept", kernels.sum, B, "lambda x: x.sum((-1, 0), keepdim=True)", None, {"axis": (-1, 0), "keepdims": True}),
+    Case("sum of a number", kernels.sum, ((),), "torch.sum"),
+    values("sum of bools", kernels.sum, (Data((3, 4), "bool"),), lambda x: x.sum(0), axis=0),
+    Case("nansum", kernels.nansum, HOLES, "lambda x: torch.nansum(x, 1)", None, {"axis": 1}, kinks=True),
+    Case("prod", kernels.prod, A, "torch.prod"),
+    Case("prod with zeros", kernels.prod, ZEROS, "lambda x: x.prod(1)", None, {"axis": 1}),
+    Case("amax", kernels.amax, D, "torch.amax"),
+    Case("amax axes", kernels.amax, D, "lambda x: x.amax((0, 2))", None, {"axis": (0, 2)}),
+    Case("amax axis kept", kernels.amax, D, "lambda x: x.amax(1, keepdim=True)", None, {"axis": 1, "keepdims": True}),
+    Case("amin axis", kernels.amin, D, "lambda x: x.amin(-1)", None, {"axis": -1}),
+    values("argmax", kernels.argmax, TIES, np.argmax),
+    values("argmax axis", kernels.argmax, TIES, lambda x: x.argmax(1), axis=1),
+    values("argmax axes", kernels.argmax, B, lambda x: x.reshape(2, 12).argmax(1), axis=(1, 2)),
+    values("argmin axis kept", kernels.argmin, TIES, lambda x: x.argmin(0, keepdims=True), axis=0, keepdims=True),
+    values("all", kernels.all, (Data((3, 4), "bool"),), lambda x: x.all(1), axis=1),
+    values("any", kernels.any, TIES, lambda x: x.any(0, keepdims=True), axis=0, keepdims=True),
+    values("count_nonzero", kernels.count_nonzero, TIES, lambda x: np.count_nonzero(x, 1), axis=1),
+    Case("mean", kernels.mean, B, "torch.mean", np.mean),
+    Case("mean axes kept", kernels.mean, B, "lambda x: x.mean((0, 2), True)", None, {"axis": (0, 2), "keepdims": True}),
+    values("mean of integers", kernels.mean, (Data((3, 4), (0, 9)),), lambda x: x.mean(0), axis=0),
+    Case("nanmean", kernels.nanmean, HOLES, "lambda x: torch.nanmean(x, 1)", None, {"axis": 1}, kinks=True),
+    Case("var", kernels.var, B, "torch.var"),
+    Case("var axes", kernels.var, B, "lambda x: x.var((0, 2), correction=0)", None, {"axis": (0, 2), "correction": 0}),
+    values("var of integers", kernels.var, (Data((3, 4), (0, 9)),), lambda x: x.var(0, ddof=1), axis=0),
+    Case("std", kernels.std, B, "lambda x: x.std(1, keepdim=True)", None, {"axis": 1, "keepdims": True}),
+    Case("std of equals", kernels.std, EQUALS, "lambda x: x.std(1)", None, {"axis": 1}, kinks=True),
+    Case("var_mean", kernels.var_mean, B, "torch.var_mean"),
+    Case("var_mean axis", kernels.var_mean, B, "lambda x: torch.var_mean(x, 1, correction=0)", None, {"axis": 1, "correction": 0}),
+    Case(
+        "var_mean axes kept", kernels.var_mean, B, "lambda x: torch.var_mean(x, (0, 2), keepdim=True)", None,
+        {"axis": (0, 2), "keepdims": True},
+    ),
+    Case("norm", kernels.norm, B, "torch.linalg.vector_norm"),
+    *(
+        Case(
+            f"norm p={p}", kernels.norm, (Data((3, 4), "distinct"),), f"lambda x: torch.linalg.vector_norm(x, {p}, 1)", None,
+            {"p": p, "axis": 1}, kinks=p == 0,
+        )
+        for p in (0, 0.5, 1, 1.5, 3, -1)
+    ),
+    Case("norm p=inf", kernels.norm, D, "lambda x: torch.linalg.vector_norm(x, math.inf, (0, 1))", None, {"p": math.inf, "axis": (0, 1)}),
+    Case("norm p=-inf", kernels.norm, D, "lambda x: torch.linalg.vector_norm(x, -math.inf, 2)", None, {"p": -math.inf, "axis": 2}),
+    *(
+        Case(
+            f"norm p={p} of zeros", kernels.norm, (Data((3, 3), np.array([[0.0, 0, 0], [0, 3, -4], [1, 2, 2]])),),
+            f"lambda x: torch.linalg.vector_norm(x, {p}, 1)", None, {"p": p, "axis": 1}, kinks=True,
+        )
+        for p in (0, 0.5, 1, 2, 3)
+    ),
+    Case("logsumexp", kernels.logsumexp, B, "lambda x: torch.logsumexp(x, (0, 1, 2))"),
+    Case("logsumexp axis kept", kernels.logsumexp, B, "lambda x: x.logsumexp(1, True)", None, {"axis": 1, "keepdims": True}),
+    Case("logsumexp far", kernels.logsumexp, LARGE, "lambda x: x.logsumexp(1)", None, {"axis": 1}, float32=None),
+    values("logsumexp limits", kernels.logsumexp, INFINITE, lambda x: np.array([np.inf, -np.inf, 2.0, np.nan]), axis=1),
+]  # fmt: skip
