@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import gcd
 
-from tensorexpr.autodiff.radices import invert_radices
+from tensorexpr.autodiff.radices import reduce_radices
 from tensorexpr.integers import Affine, Bounds, Constraint, Domain, FloorDiv, congruent, ge, le, lt, solve_parametric
 from tensorexpr.ir import Axis, Const, Expr, Index, apply, const
 from tensorexpr.regions import affine_of, bound_constraints, constraints_of, expression_of
@@ -93,11 +93,26 @@ def _permutation(
 def _reshape(
     indices: Sequence[Expr], axes: Sequence[Axis], guards: Sequence[Expr], target: Sequence[Axis], reserved: Sequence[str]
 ) -> tuple[Gather, ...] | None:
-    """The gather of a reshape with symbolic extents, None where the indices are none."""
-    inverse = invert_radices(indices, axes, target)
-    if inverse is None:
+    """The gather where sizes are coefficients, divisors or factors of extents, None where the indices are no mixed radix."""
+    reduced = reduce_radices(indices, axes, guards, target, reserved)
+    if reduced is None:
         return None
-    return (_with_other_axes(dict(inverse.values), inverse.outer, axes, guards, target, reserved, "reshape"),)
+    system = _System(reduced.axes, reduced.target, reserved)
+    for left, right in reduced.equations:
+        form, value = affine_of(left), affine_of(right)
+        if form is None or value is None:
+            return None
+        system.equate(form, value)
+    for guard in reduced.guards:
+        system.restrict(guard)
+    gather = system.solve(None)
+    if gather is None:
+        return ()
+    values = {name: reduced.meant(substitute(value, gather.values)) for name, value in reduced.values.items()}
+    loops = tuple(Axis(axis.index, reduced.meant(axis.start), reduced.meant(axis.stop)) for axis in gather.axes)
+    outer, inner = (tuple(map(reduced.meant, part)) for part in ((*reduced.outer, *gather.outer), gather.inner))
+    whole = reduced.settled and gather.lowering in ("substitute", "reshape")
+    return (Gather(values, loops, outer, inner, "reshape" if whole else "lattice"),)
 
 
 def _with_other_axes(

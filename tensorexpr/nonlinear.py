@@ -44,6 +44,35 @@ def times(a: Poly, b: Poly) -> Poly:
     return {monomial: coefficient for monomial, coefficient in result.items() if coefficient}
 
 
+def exact_quotient(a: Poly, b: Poly) -> Poly | None:
+    """The polynomial c with a = b * c, None where there is none."""
+    lead = max(b, key=_order, default=None)
+    quotient: Poly = {}
+    while a:
+        top = max(a, key=_order)
+        others = _without(top, lead) if lead is not None else None
+        if lead is None or others is None or a[top] % b[lead]:
+            return None
+        term = {others: a[top] // b[lead]}
+        quotient = plus(quotient, term)
+        a = plus(a, times(term, b), -1)
+    return quotient
+
+
+def _order(monomial: Monomial) -> tuple[int, Monomial]:
+    """By degree, then by names: products keep it, and nothing descends forever."""
+    return len(monomial), monomial
+
+
+def _without(monomial: Monomial, factor: Monomial) -> Monomial | None:
+    left = list(monomial)
+    for name in factor:
+        if name not in left:
+            return None
+        left.remove(name)
+    return tuple(left)
+
+
 def named(name: str) -> Poly:
     """One name."""
     return {(name,): 1}
@@ -163,6 +192,12 @@ class Polynomials:
         return self._names.setdefault(expr, f"?{len(self._names)}")
 
     # ------------------------------------------------------------------------------------------------------- proofs
+
+    def assume(self, fact: Poly, sign: str | None = None) -> None:
+        """Adds that `fact` is not negative; `sign` is a name that is known not to be."""
+        self._facts.append(fact)
+        if sign is not None:
+            self._signs.setdefault(sign)
 
     def proves(self, goal: Poly) -> bool:
         """Whether `goal` is provably not negative."""
