@@ -118,7 +118,7 @@ from tensorexpr.kernels.reductions import (
     var,
     var_mean,
 )
-from tensorexpr.kernels.softmax import softmax
+from tensorexpr.kernels.softmax import log_softmax, masked_softmax, softmax, softmin
 
 __all__ = [
     # activations
@@ -230,5 +230,8 @@ __all__ = [
     "var",
     "var_mean",
     # softmax
+    "log_softmax",
+    "masked_softmax",
     "softmax",
+    "softmin",
 ]
