@@ -1,0 +1,24 @@
+"""Diagonals, traces and triangles."""
+
+from tensorexpr import kernels
+from tests.kernels.case import Case
+
+PLANE = {"offset": 1, "axis1": 2, "axis2": 0}
+
+CASES = [
+    Case("diagonal", kernels.diagonal, ((3, 4),), "torch.diagonal"),
+    Case("diagonal below", kernels.diagonal, ((4, 3),), "lambda x: torch.diagonal(x, -2)", None, {"offset": -2}),
+    Case("diagonal of a plane", kernels.diagonal, ((3, 2, 4),), "lambda x: torch.diagonal(x, 1, 2, 0)", None, PLANE),
+    Case("trace", kernels.trace, ((4, 4),), "torch.trace"),
+    Case("trace of a plane", kernels.trace, ((3, 2, 4),), "lambda x: torch.diagonal(x, 1, 2, 0).sum(-1)", None, PLANE),
+    Case("diag_embed", kernels.diag_embed, ((2, 3),), "torch.diag_embed"),
+    Case(
+        "diag_embed above", kernels.diag_embed, ((2, 3),), "lambda x: torch.diag_embed(x, 2, 0, 2)", None,
+        {"offset": 2, "axis1": 0, "axis2": 2},
+    ),
+    Case("diag_embed below", kernels.diag_embed, ((3,),), "lambda x: torch.diag_embed(x, -1)", None, {"offset": -1}),
+    Case("diag of a matrix", kernels.diag, ((3, 4),), "lambda x: torch.diag(x, 1)", None, {"offset": 1}),
+    Case("diag of a vector", kernels.diag, ((3,),), "torch.diag"),
+    Case("triu", kernels.triu, ((2, 3, 4),), "lambda x: torch.triu(x, 1)", None, {"diagonal": 1}),
+    Case("tril", kernels.tril, ((3, 4),), "lambda x: torch.tril(x, -1)", None, {"diagonal": -1}),
+]  # fmt: skip
