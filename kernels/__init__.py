@@ -39,6 +39,7 @@ from tensorexpr.kernels.attention import (
     scaled_dot_product_attention,
     sliding_window_attention,
 )
+from tensorexpr.kernels.einsum import einsum
 from tensorexpr.kernels.elementwise import (
     add,
     addcdiv,
@@ -198,6 +199,8 @@ __all__ = [
     "rotary_embedding",
     "scaled_dot_product_attention",
     "sliding_window_attention",
+    # einsum
+    "einsum",
     # elementwise
     "add",
     "addcdiv",
