@@ -15,11 +15,13 @@ from tensorexpr.autodiff.accumulate import Flow, accumulate
 from tensorexpr.autodiff.arguments import checked_heads, checked_tensors
 from tensorexpr.autodiff.report import Report, Row, Space, count_of, reads_of
 from tensorexpr.autodiff.reverse import Override, Received, Reverse, reverse
+from tensorexpr.autodiff.segments import is_sorted
 from tensorexpr.autodiff.units import Graph, Rule, Unit, units_of
 from tensorexpr.autodiff.workspace import Workspace
 from tensorexpr.errors import DifferentiationError, user_location
 from tensorexpr.ir import Access, Expr, Index, Program
-from tensorexpr.language import Tensor, lift
+from tensorexpr.language import Tensor, lift, program_of
+from tensorexpr.simplify import simplify
 from tensorexpr.text import print_expr
 from tensorexpr.traversal import bottom_up
 
@@ -59,9 +61,9 @@ def gradient(
 class Gradient(Sequence[Tensor]):
     """The gradients, one per tensor of `wrt`, and how they came about.
 
-    `adjoints[tensor]` is the gradient by any tensor of the graph, `contributions[tensor][consumer]` the part of it that
-    `consumer` sends, `report()` a table with one row per read. `reverse` is the derivative as a program, `tensors` what its
-    names of the forward pass stand for.
+    `print(gradient)` shows them as a program. `adjoints[tensor]` is the gradient by any tensor of the graph,
+    `contributions[tensor][consumer]` the part of it that `consumer` sends, `report()` a table with one row per read. `reverse`
+    is the derivative as a program, `tensors` what its names of the forward pass stand for.
     """
 
     def __init__(
@@ -91,6 +93,14 @@ class Gradient(Sequence[Tensor]):
 
     def __repr__(self) -> str:
         return f"Gradient({', '.join(t.name for t in self._gradients)})"
+
+    def __str__(self) -> str:
+        return str(self.program)
+
+    @property
+    def program(self) -> Program:
+        """The gradients as mathematics: a program of what they need of the forward pass, and of them, simplified as it is compiled."""
+        return simplify(program_of(list(self._gradients)))
 
     def report(self) -> Report:
         """One row per read as written, in the order in which the gradient was derived."""
@@ -193,7 +203,7 @@ def _rows(tensor: str, received: Received, labels: Mapping[str, str]) -> list[Ro
         for _, one in items:
             own = reads_of(one.contribution)
             read += own
-            if one.gathers is None:
+            if one.gathers is None or any(map(is_sorted, one.gathers)):  # a visit for each read
                 visited += own
             else:
                 visited += [((*received.target, *gather.axes), gather.outer) for gather in one.gathers]

@@ -9,7 +9,7 @@ ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("tensorexpr", "autodiff", "codegen", "kernels", "benchmarks", "examples")
 LADDER = (
     "errors", "dtypes", "ops", "integers", "ir", "traversal", "regions", "layout", "text", "parse", "verify", "interpret", "rewrite",
-    "enumeration", "nonlinear", "bounds", "language", "passes", "simplify", "autodiff", "codegen.target", "codegen.nest",
+    "enumeration", "nonlinear", "bounds", "language", "latex", "passes", "simplify", "autodiff", "codegen.target", "codegen.nest",
     "codegen.schedule", "codegen.lowering", "codegen.llvm", "codegen", "op", "transforms", "gradient_check", "__init__", "kernels",
     "cli", "__main__", "examples", "benchmarks",
 )  # fmt: skip

@@ -26,6 +26,7 @@ def _parser() -> argparse.ArgumentParser:
     shown.add_argument("--static", action="append", default=[], metavar="NAME=VALUE", help="a static argument, e.g. stride=2")
     shown.add_argument("--gradient", action="store_true", help="the gradient with respect to every floating argument")
     shown.add_argument("--stage", choices=show.STAGES, default="program", help="what to print (default: program)")
+    shown.add_argument("--latex", dest="stage", action="store_const", const="latex", help="formulas in LaTeX: --stage latex")
     shown.add_argument("--json", action="store_true", help="one JSON object instead of text")
 
     bench = commands.add_parser("bench", help="time the benchmark's workloads against NumPy")
@@ -59,7 +60,7 @@ def _show(options: argparse.Namespace) -> int:
         return 0
     for note in notes:
         for line in note.splitlines():
-            output.print_heading(line)
+            output.print_heading(line, options.stage)
     output.print_code(text, options.stage)
     return 0
 

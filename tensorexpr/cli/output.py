@@ -6,7 +6,7 @@ import importlib.util
 import os
 import sys
 
-_LEXERS = {"program": "python", "schedule": "python", "nest": "python", "llvm": "llvm", "asm": "gas", "cuda": "cuda", "ptx": "ptx"}
+_LEXERS = {"latex": "latex", "llvm": "llvm", "asm": "gas", "cuda": "cuda", "ptx": "ptx"}
 
 
 def colored() -> bool:
@@ -22,13 +22,13 @@ def print_code(text: str, stage: str) -> None:
     from rich.console import Console  # noqa: PLC0415
     from rich.syntax import Syntax  # noqa: PLC0415
 
-    Console().print(Syntax(text, _LEXERS[stage], theme="ansi_dark", background_color="default"), soft_wrap=True)
+    Console().print(Syntax(text, _LEXERS.get(stage, "python"), theme="ansi_dark", background_color="default"), soft_wrap=True)
 
 
-def print_heading(text: str) -> None:
+def print_heading(text: str, stage: str) -> None:
     """Prints a heading: bold on a terminal, a comment line elsewhere (so that output stays pasteable)."""
     if not colored():
-        print(f"# {text}")
+        print(f"{'%' if stage == 'latex' else '#'} {text}")
         return
     from rich.console import Console  # noqa: PLC0415
 

@@ -13,9 +13,12 @@ from tensorexpr.cli.specs import DEFAULT_EXTENT, parse_static, specs_for
 from tensorexpr.codegen.compile import build
 from tensorexpr.errors import DefinitionError, Location, TargetError, TensorExprError
 from tensorexpr.language import Tensor, placeholder, program_of
+from tensorexpr.latex import latex
 from tensorexpr.op import Op
+from tensorexpr.simplify import simplify
 
-STAGES = ("program", "schedule", "nest", "llvm", "asm", "cuda", "ptx")
+STAGES = ("written", "program", "latex", "schedule", "calls", "nest", "llvm", "asm", "cuda", "ptx")
+"""The program as written, simplified, and as formulas; its loops, the calls that make the schedule, the loop nest, the code."""
 _CUDA_STAGES = ("cuda", "ptx")
 
 
@@ -86,9 +89,10 @@ def _placeholders(tensor: Tensor) -> list[Tensor]:
 
 
 def show(reference: str, specs: list[str], static: list[str], with_gradient: bool, stage: str) -> tuple[str, list[str]]:
-    """The text of the stage and the notes to print before it."""
+    """The text of the stage and the notes to print before it; as LaTeX, a gradient has the forward pass in front."""
     name, found = find_operation(reference)
     outputs, inputs, note = outputs_and_inputs(found, specs, static)
+    forward = outputs
     notes = [] if note is None else [note]
     if with_gradient:
         heads = [placeholder(o.shape, str(o.dtype), name=f"{o.name}_bar") for o in outputs]
@@ -100,9 +104,18 @@ def show(reference: str, specs: list[str], static: list[str], with_gradient: boo
         outputs, inputs = list(derived), [*inputs, *heads]
     if stage in _CUDA_STAGES:
         raise TargetError(f"stage {stage}: expected a CUDA backend, and this version has none", hint="the stages of the CPU: llvm, asm")
+    written = program_of(outputs, inputs)
+    match stage:
+        case "written":
+            return str(written), notes
+        case "program":
+            return str(simplify(written)), notes
+        case "latex":
+            programs = [*([program_of(forward)] if with_gradient else []), written]
+            return "\n".join(f"\\[\n{latex(simplify(one))}\n\\]" for one in programs), notes
     compiled = build(outputs, inputs)
-    if stage == "program":
-        return str(compiled.program), notes
     if stage == "schedule":
         return str(compiled.schedule), notes
+    if stage == "calls":
+        return compiled.schedule.as_python(), notes
     return compiled.source(stage), notes

@@ -101,6 +101,38 @@ def test_show_stages(capsys, file, stage, part):
     assert part in out
 
 
+def test_show_the_program_as_written_and_the_calls_of_its_schedule(capsys, file):
+    _, out, _ = run(capsys, "show", f"{file}:scaled", "--static", "by=1", "--stage", "written")
+    assert "scaled[i, j]: f64[3, n] = x[i, j] * 1.0" in out
+    _, out, _ = run(capsys, "show", f"{file}:scaled", "--static", "by=1")
+    assert "scaled[i, j]: f64[3, n] = x[i, j]" in out.splitlines()
+    _, out, _ = run(capsys, "show", f"{file}:matmul", "f32[64, 64]", "f32[64, 64]", "--stage", "calls")
+    assert "s['matmul'].vectorize(" in out
+
+
+def test_show_latex_writes_forward_and_gradient(capsys, file):
+    status, out, _ = run(capsys, "show", f"{file}:matmul", "f32[n, 4]", "f32[4, m]", "--gradient", "--latex")
+    assert status == 0
+    lines = out.splitlines()
+    assert [line for line in lines if not line.startswith("%")] == [
+        r"\[",
+        r"\begin{aligned}",
+        r"& a \in \mathbb{R}^{n \times 4},\quad b \in \mathbb{R}^{4 \times m},\quad \mathrm{matmul} \in \mathbb{R}^{n \times m} \\",
+        r"\mathrm{matmul}_{i, j} &= \sum_{r = 0}^{3} a_{i, r} \, b_{r, j}",
+        r"\end{aligned}",
+        r"\]",
+        r"\[",
+        r"\begin{aligned}",
+        r"& a \in \mathbb{R}^{n \times 4},\quad b \in \mathbb{R}^{4 \times m},\quad \overline{\mathrm{matmul}} \in \mathbb{R}^{n \times m},"
+        r"\quad \bar{a} \in \mathbb{R}^{n \times 4},\quad \bar{b} \in \mathbb{R}^{4 \times m} \\",
+        r"\bar{a}_{i, r} &= \sum_{j = 0}^{m - 1} \overline{\mathrm{matmul}}_{i, j} \, b_{r, j} \\",
+        r"\bar{b}_{r, j} &= \sum_{i = 0}^{n - 1} \overline{\mathrm{matmul}}_{i, j} \, a_{i, r}",
+        r"\end{aligned}",
+        r"\]",
+    ]
+    assert lines[0].startswith("% tensor  consumer  access")
+
+
 def test_show_json(capsys, file):
     _, out, _ = run(capsys, "show", f"{file}:doubled", "--json")
     document = json.loads(out)
