@@ -39,6 +39,19 @@ from tensorexpr.kernels.attention import (
     scaled_dot_product_attention,
     sliding_window_attention,
 )
+from tensorexpr.kernels.convolution import (
+    causal_conv1d,
+    conv1d,
+    conv2d,
+    conv3d,
+    conv_transpose1d,
+    conv_transpose2d,
+    conv_transpose3d,
+    local_conv1d,
+    local_conv2d,
+    separable_conv1d,
+    separable_conv2d,
+)
 from tensorexpr.kernels.einsum import einsum
 from tensorexpr.kernels.elementwise import (
     add,
@@ -120,6 +133,7 @@ from tensorexpr.kernels.normalization import (
     rms_norm,
     weight_norm,
 )
+from tensorexpr.kernels.padding import pad
 from tensorexpr.kernels.rearrange import (
     broadcast_to,
     chunk,
@@ -199,6 +213,18 @@ __all__ = [
     "rotary_embedding",
     "scaled_dot_product_attention",
     "sliding_window_attention",
+    # convolution
+    "causal_conv1d",
+    "conv1d",
+    "conv2d",
+    "conv3d",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
+    "local_conv1d",
+    "local_conv2d",
+    "separable_conv1d",
+    "separable_conv2d",
     # einsum
     "einsum",
     # elementwise
@@ -283,6 +309,8 @@ __all__ = [
     "normalize",
     "rms_norm",
     "weight_norm",
+    # padding
+    "pad",
     # rearrange
     "broadcast_to",
     "chunk",

@@ -6,6 +6,7 @@ a mode does (`x.read(..., outside=...)`), so a padding that is composed with wha
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorexpr as te
@@ -20,13 +21,6 @@ BORDERS = {
     "symmetric": "symmetric",
 }
 """What `outside` of a read is called for each mode that repeats elements."""
-
-
-def outside(mode: str, value: Any, x: te.Tensor) -> Any:
-    """What a read of `x` beyond its border gives in this mode: the `outside` of `x.read`."""
-    if mode == "constant":
-        return bool(value) if x.dtype.is_bool else float(value) if x.dtype.is_float else int(value)
-    return BORDERS[mode]
 
 
 @te.op
@@ -44,6 +38,11 @@ def pad(x, *, pads, mode="constant", value=0.0):
     if len(pads) > 2 * x.ndim:
         raise bad(f"pads: expected at most {x.ndim} pairs, one per axis of {x.name}, got {len(pads) // 2}")
     widths = {x.ndim - 1 - k: (pads[2 * k], pads[2 * k + 1]) for k in range(len(pads) // 2)}
+    return padded(x, widths, mode, value)
+
+
+def padded(x: te.Tensor, widths: Mapping[int, tuple[int, int]], mode: str, value: Any = 0.0, name: str | None = None) -> te.Tensor:
+    """`x` with `(before, after)` widths by axis: the body of `pad`, for kernels that read a padded tensor."""
     shape = []
     for d, size in enumerate(x.shape):
         before, after = widths.get(d, (0, 0))
@@ -52,8 +51,13 @@ def pad(x, *, pads, mode="constant", value=0.0):
         if known(size) and size == 0 < before + after and mode != "constant":
             raise bad(f"pads: expected an axis with elements to repeat, got axis {d} of extent 0 in mode {mode!r}")
         shape.append(size + (before + after))
+    outside = _value(value, x.dtype) if mode == "constant" else BORDERS[mode]
 
-    def source(i: Any) -> list[Any]:
+    def source(i: Sequence[Any]) -> list[Any]:
         return [k - widths[d][0] if widths.get(d, (0, 0))[0] else k for d, k in enumerate(i)]
 
-    return te.compute(tuple(shape), lambda *i: x.read(*source(i), outside=outside(mode, value, x)))
+    return te.compute(tuple(shape), lambda *i: x.read(*source(i), outside=outside), name=name)
+
+
+def _value(value: Any, dtype: te.DType) -> bool | int | float:
+    return bool(value) if dtype.is_bool else float(value) if dtype.is_float else int(value)
