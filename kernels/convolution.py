@@ -8,7 +8,7 @@ its input is a plain convolution.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import tensorexpr as te
@@ -131,7 +131,7 @@ def conv3d(x, weight, bias=None, *, stride=1, padding=0, dilation=1, groups=1, p
 
 @te.op
 def causal_conv1d(x, weight, bias=None, *, stride=1, dilation=1, groups=1):
-    """`conv1d` that sees no later place: `y[n, k, o] = bias[k] + sum_{c, r} weight[k, c, r] * x[n, c, o * stride - (R - 1 - r) * dilation]`.
+    """`conv1d` that sees no later place: `y[n, k, o] = bias[k] + sum weight[k, c, r] * x[n, c, o * stride - (R - 1 - r) * dilation]`.
 
     All padding stands in front (WaveNet, van den Oord et al. 2016); shapes and errors as `conv1d`.
     """

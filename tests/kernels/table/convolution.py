@@ -47,8 +47,8 @@ CASES = [
     conv(3, (1, 2, 3, 4, 3), (2, 2, 2, 2, 2), False),
     conv(3, (2, 4, 3, 4), (2, 1, 2, 3, 2), groups=2, stride=(2, 1, 1), padding=(1, 1, 0)),
     Case(
-        "causal_conv1d", kernels.causal_conv1d, ((2, 2, 7), (3, 2, 3), (3,)), "lambda x, w, b: F.conv1d(F.pad(x, (4, 0)), w, b, dilation=2)",
-        None, {"dilation": 2},
+        "causal_conv1d", kernels.causal_conv1d, ((2, 2, 7), (3, 2, 3), (3,)),
+        "lambda x, w, b: F.conv1d(F.pad(x, (4, 0)), w, b, dilation=2)", None, {"dilation": 2},
     ),
     Case(
         "separable_conv1d", kernels.separable_conv1d, ((2, 2, 6), (4, 1, 3), (3, 4, 1), (3,)),
