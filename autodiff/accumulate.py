@@ -2,7 +2,8 @@
 
 Each contribution is inverted (`inversion`, by pieces where the index is affine by cases only) and becomes a term
 `where(outer, sum(value for axes if inner), 0)`; terms with the same loops and guards share one sum. What cannot be
-inverted, or is told not to be, becomes a `Scatter` of its own, in float32 for 16-bit floats, and is added in.
+inverted, or is told not to be, is turned around by sorting (`segments`); what that cannot do either becomes a `Scatter` of its
+own, in float32 for 16-bit floats, and is added in.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from tensorexpr.autodiff.contributions import Contribution
 from tensorexpr.autodiff.derivatives import is_number, plus
 from tensorexpr.autodiff.inversion import Gather, invert
 from tensorexpr.autodiff.pieces import split
+from tensorexpr.autodiff.segments import sorted_gathers, with_known_keys
+from tensorexpr.autodiff.unsorting import unsorted
 from tensorexpr.autodiff.workspace import Workspace, all_of, guarded
 from tensorexpr.integers import DomainTooComplex
 from tensorexpr.ir import (
@@ -71,27 +74,35 @@ def axes_of(tensor: str, workspace: Workspace, definition: Definition | None, co
     return tuple(axes)
 
 
-def flow(consumer: str, contribution: Contribution, target: tuple[Axis, ...], lowering: str | None, reserved: tuple[str, ...] = ()) -> Flow:
-    """A contribution with the gathers it becomes at the elements `target`; no new index has a name in `reserved`."""
-    if lowering is not None:
+def flow(consumer: str, contribution: Contribution, target: tuple[Axis, ...], lowering: str | None, workspace: Workspace) -> Flow:
+    """A contribution with the gathers it becomes at the elements `target`; sort plans that these need go to the workspace."""
+    contribution = unsorted(contribution, workspace)
+    if lowering == "atomics":
         return Flow(consumer, contribution, None, lowering)
+    access, axes, guards = contribution.access, contribution.axes, contribution.guards
     try:
-        gathers = _gathers(contribution, target, reserved)
+        gathers = None if lowering else _gathers(access.indices, axes, guards, target, workspace.reserved)
     except DomainTooComplex:
         gathers = None
-    if gathers is None:
-        return Flow(consumer, contribution, None, "segments")
-    name = "pieces" if len(gathers) > 1 else gathers[0].lowering if gathers else "substitute"
-    return Flow(consumer, contribution, gathers, name)
+    if gathers is not None:
+        name = "pieces" if len(gathers) > 1 else gathers[0].lowering if gathers else "substitute"
+        return Flow(consumer, contribution, gathers, name)
+    try:
+        gathers = sorted_gathers(contribution, target, workspace, _gathers, lowering is not None)
+    except DomainTooComplex:
+        gathers = None
+    return Flow(consumer, contribution if gathers is None else with_known_keys(contribution), gathers, "segments")
 
 
-def _gathers(contribution: Contribution, target: tuple[Axis, ...], reserved: tuple[str, ...]) -> tuple[Gather, ...] | None:
-    pieces = split(contribution.access.indices, contribution.axes, contribution.guards)
+def _gathers(
+    indices: Sequence[Expr], axes: Sequence[Axis], guards: Sequence[Expr], target: Sequence[Axis], reserved: tuple[str, ...]
+) -> tuple[Gather, ...] | None:
+    pieces = split(indices, axes, guards)
     if pieces is None:
         return None
     found: list[Gather] = []
-    for indices, guards in pieces:
-        gathers = invert(indices, contribution.axes, guards, target, None if len(pieces) == 1 else "pieces", reserved)
+    for piece, conditions in pieces:
+        gathers = invert(piece, axes, conditions, target, None if len(pieces) == 1 else "pieces", reserved)
         if gathers is None:
             return None
         found += gathers

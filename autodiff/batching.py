@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from tensorexpr.ir import Access, Axis, Define, Definition, Expr, Index, Reduce, Scan, Scatter, TensorType, const
-from tensorexpr.traversal import bottom_up, expressions, fresh_name, map_expressions, walk
+from tensorexpr.ir import Access, Axis, Define, Definition, Expr, Index, Reduce, Scan, Scatter, Segments, TensorType, const
+from tensorexpr.traversal import bottom_up, expressions, fresh_name, map_expressions, reads, walk
 
 
 def index_names(definitions: Iterable[Definition]) -> set[str]:
@@ -21,7 +21,7 @@ def index_names(definitions: Iterable[Definition]) -> set[str]:
         if isinstance(definition, Scan):
             found |= {definition.step} | index_names(definition.body)
             continue
-        found |= {axis.index for axis in definition.axes}
+        found |= {axis.index for axis in (definition.loops if isinstance(definition, Segments) else definition.axes)}
         found |= {axis.index for e in expressions(definition) for node in walk(e) if isinstance(node, Reduce) for axis in node.axes}
     return found
 
@@ -60,16 +60,28 @@ def batch(
                 inner = map_expressions(definition, lambda e: bottom_up(e, lead))
                 assert isinstance(inner, Scatter)
                 return replace(inner, type=wide(definition.type), axes=(*axes, *inner.axes), indices=(*leading, *inner.indices))
+            case Segments():
+                inner = map_expressions(definition, lambda e: bottom_up(e, lead))
+                assert isinstance(inner, Segments)
+                return replace(inner, batch=(*axes, *inner.batch)) if varies(definition) else definition
             case Scan():
                 batched.update((name, 0) for name, _ in definition.states)
                 states = tuple((name, wide(type_)) for name, type_ in definition.states)
                 inits = tuple(spread(name) for name in definition.inits)
                 body = []
                 for inner in definition.body:
-                    batched.update((name, 1 if isinstance(inner, Scan) else 0) for name, _ in inner.results)
+                    if varies(inner):
+                        batched.update((name, 1 if isinstance(inner, Scan) else 0) for name, _ in inner.results)
                     body.append(moved(inner))
                 return replace(definition, states=states, inits=inits, body=tuple(body))
         raise AssertionError(type(definition))
+
+    def varies(definition: Definition) -> bool:
+        """Whether a definition gets the axes: a plan that is the same for all their values does not."""
+        if not isinstance(definition, Segments):
+            return True
+        used = {node.name for e in expressions(definition) for node in walk(e) if isinstance(node, Index)}
+        return not used.isdisjoint(axis.index for axis in axes) or any(name in batched for name in reads(definition))
 
     def spread(name: str) -> str:
         """A tensor with the new axes, made of one that may lack them."""
@@ -86,5 +98,6 @@ def batch(
     for definition in definitions:
         copy = moved(definition)
         result.append(copy)
-        batched.update((name, 1 if isinstance(definition, Scan) else 0) for name, _ in definition.results)
+        if varies(definition):
+            batched.update((name, 1 if isinstance(definition, Scan) else 0) for name, _ in definition.results)
     return result

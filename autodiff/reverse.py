@@ -177,7 +177,7 @@ class Sweep:
         whole = self._whole.pop(tensor, [])
         pending = self._pending.pop(tensor, [])
         target = axes_of(tensor, self.workspace, self._definitions.get(tensor), [c for _, c in pending])
-        flows = [flow(consumer, one, target, self.lowering, self.workspace.reserved) for consumer, one in pending]
+        flows = [flow(consumer, one, target, self.lowering, self.workspace) for consumer, one in pending]
         self.received[tensor] = Received(target, flows, whole)
         at = tuple(Index(axis.index) for axis in target)
         sources = [*seeds, *(name for _, name in whole)]

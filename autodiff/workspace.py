@@ -27,6 +27,7 @@ from tensorexpr.ir import (
     Program,
     Reduce,
     Scan,
+    Segments,
     Size,
     TensorType,
     apply,
@@ -55,7 +56,8 @@ class Workspace:
     """`definitions` made so far, `types` of all tensors, `labels` the names that users see, `taken` names of tensors.
 
     `sizes` are those of the program; `steps` the indices that are bound around the definitions, where these are the body of
-    a scan. No new index has a name in `reserved`, which is both.
+    a scan. No new index has a name in `reserved`, which is both. `plans` are the sort plans that can be read, and
+    `given_plans` those that somebody else made: what they hold is not certain.
     """
 
     definitions: list[Definition]
@@ -65,6 +67,8 @@ class Workspace:
     sizes: tuple[str, ...] = ()
     steps: tuple[Axis, ...] = ()
     folds: dict[tuple[Expr, tuple[Axis, ...], tuple[Expr, ...]], Scan] = field(default_factory=dict)
+    plans: list[Segments] = field(default_factory=list)
+    given_plans: tuple[Segments, ...] = ()
     _saved: dict[tuple[tuple[Axis, ...], Expr], str] = field(default_factory=dict)
 
     @classmethod
@@ -78,7 +82,8 @@ class Workspace:
         labels = {} if labels is None else labels
         taken = set() if taken is None else taken
         taken |= {*program.types, *labels.values(), *_local_names(program.definitions)}
-        return cls([], program.types, labels, taken, program.sizes, steps)
+        plans = [definition for definition in program.definitions if isinstance(definition, Segments)]
+        return cls([], program.types, labels, taken, program.sizes, steps, plans=plans)
 
     @property
     def reserved(self) -> tuple[str, ...]:
@@ -87,7 +92,10 @@ class Workspace:
 
     def inside(self, steps: tuple[Axis, ...] = ()) -> Workspace:
         """A workspace for definitions that are not added here, under further indices; names stay apart from those here."""
-        return Workspace([], dict(self.types), self.labels, self.taken, self.sizes, self.steps + steps)
+        known = list(self.plans)
+        return Workspace(
+            [], dict(self.types), self.labels, self.taken, self.sizes, self.steps + steps, plans=known, given_plans=self.given_plans
+        )
 
     def new_name(self, tensor: str, suffix: str) -> str:
         """A fresh tensor name made of the label of `tensor` and `suffix`."""
@@ -97,6 +105,8 @@ class Workspace:
         """Appends a definition, whose name `new_name` gave."""
         self.definitions.append(definition)
         self.types.update(definition.results)
+        if isinstance(definition, Segments):
+            self.plans.append(definition)
         return definition
 
     def definition(self, tensor: str) -> Definition:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tensorexpr.autodiff.forward import Forward
-from tensorexpr.autodiff.report import Count, reads_of
+from tensorexpr.autodiff.report import Count, count_of, reads_of
 from tensorexpr.autodiff.reverse import reverse
 from tensorexpr.autodiff.workspace import Workspace
 from tensorexpr.errors import OutOfBoundsError
@@ -49,9 +49,11 @@ def check(program: Program, seed: int, sizes: dict[str, int]) -> Program | None:
 
     for received in gathered.received.values():
         for flow in received.flows:
-            if flow.gathers is not None:
-                visited = Count(tuple(((*received.target, *gather.axes), gather.outer) for gather in flow.gathers))
-                assert visited(**sizes) == Count(tuple(reads_of(flow.contribution)))(**sizes)
+            if flow.gathers is not None and flow.lowering != "segments":  # what hangs on data is counted in test_segments.py
+                visited = [((*received.target, *gather.axes), gather.outer) for gather in flow.gathers]
+                read = reads_of(flow.contribution)
+                if count_of(visited) is not None and count_of(read) is not None:
+                    assert Count(tuple(visited))(**sizes) == Count(tuple(read))(**sizes)
 
     arrays = random_inputs(whole, seed, exact=False, sizes=sizes)
     with np.errstate(all="ignore"):

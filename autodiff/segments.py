@@ -1,0 +1,392 @@
+"""Reads at places that hang on data, turned around by sorting: all that meets at an element stands in one segment.
+
+    Y[t, d] reads W[ids[t], d]        offsets, order = segments[extent](ids[t] for t in range(n))
+                                      W_bar[v, d] = sum(Y_bar[order[k], d] for k in range(offsets[v], offsets[v + 1]))
+
+An index that is not affine makes its variables *sorted*, and those that another index mixes with them. One of these that is
+an index by itself over a whole axis (`X[b, ids[b, t]]`) is known at each element: it numbers plans of their own, the batch.
+The other sorted variables are boxed (their ranges made rectangular, counted from 0) and the plan lists their points by
+the position of all indices that depend on them; conditions on them stay in the plan. A point is read back from its number
+with quotients and remainders. Indices and variables that have nothing to do with the sorted ones are turned around as
+always (`inversion`), for a fixed point of these. So the work is one sort and one visit per read, however the indices collide.
+
+Where nothing is left to sort (`X[t, ids[t]]`) each element compares (owner computes). None is the answer where the sorted
+variables have no box that is known before the program runs, or one that could be larger than what is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from tensorexpr.autodiff.contributions import Contribution
+from tensorexpr.autodiff.inversion import Gather
+from tensorexpr.autodiff.workspace import Place, Workspace, all_of, shifted
+from tensorexpr.bounds import PROVED, check_access, implied
+from tensorexpr.ir import Access, Axis, Const, Expr, Index, Segments, apply, const, product
+from tensorexpr.language.renaming import renamed
+from tensorexpr.regions import Opaque, cases_of
+from tensorexpr.traversal import bottom_up, free_names, fresh_name, read_occurrences, substitute, walk
+
+ELEMENT = "@"
+"""Before the number of an axis: its index at the element that is read, in values of contributions."""
+
+Invert = Callable[[Sequence[Expr], Sequence[Axis], Sequence[Expr], Sequence[Axis], tuple[str, ...]], "tuple[Gather, ...] | None"]
+"""Turns around affine reads: indices, axes, guards, target, reserved names."""
+
+
+def sorted_gathers(
+    contribution: Contribution, target: tuple[Axis, ...], workspace: Workspace, invert: Invert, every: bool = False
+) -> tuple[Gather, ...] | None:
+    """The gathers at the elements `target` of what reads there, through a plan that the workspace has or gets.
+
+    With `every` all indices count as hanging on data. None where no box is known.
+    """
+    names = _apart(contribution, target, workspace)
+    c = _renamed(contribution, names)
+    parts = _Parts.of(c, target, every)
+    boxes = _boxes(parts, c, workspace)
+    if boxes is None:
+        return None
+    here, rest = _conditions(parts, boxes, c, workspace)
+    if not parts.sorted:
+        gathers = _compared(parts, c, here, rest, workspace, invert)
+    else:
+        plan, covers = _plan(parts, boxes, here, rest, c, {new: old for old, new in names.items()}, workspace)
+        rest = rest if covers else (*here, *rest)
+        gathers = None if plan is None else _through(plan, parts, boxes, c, rest, workspace, invert)
+    if gathers is None:
+        return None
+    own = {names.get(axis.index, axis.index): axis.index for axis in contribution.axes}
+    elements = {f"{ELEMENT}{at}": Index(axis.index) for at, axis in enumerate(target)}
+    return tuple(replace(g, values={own[name]: value for name, value in g.values.items()} | elements) for g in gathers)
+
+
+def _apart(c: Contribution, target: tuple[Axis, ...], workspace: Workspace) -> dict[str, str]:
+    """New names for the axes that are called as those of the element are."""
+    clash = {axis.index for axis in target}
+    taken = {*clash, *workspace.reserved, *(axis.index for axis in c.axes)}
+    return {axis.index: fresh_name(axis.index, taken) for axis in c.axes if axis.index in clash}
+
+
+def _renamed(c: Contribution, names: dict[str, str]) -> Contribution:
+    moved: dict[str, Expr] = {old: Index(new) for old, new in names.items()}
+    access = replace(c.access, indices=tuple(substitute(index, moved) for index in c.access.indices))
+    axes = tuple(Axis(names.get(a.index, a.index), substitute(a.start, moved), substitute(a.stop, moved)) for a in c.axes)
+    return replace(c, access=access, axes=axes, guards=tuple(substitute(guard, moved) for guard in c.guards))
+
+
+# --------------------------------------------------------------------------------------------------- which is which
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """A read taken apart: the numbers of the indices that are `keys`, and of those to be inverted (`others`); the axes
+    that are `sorted`, in the order in which the keys mention them, those that are `free`, and those of the `batch`, each
+    with the axis of the target that it equals."""
+
+    target: tuple[Axis, ...]
+    keys: tuple[int, ...]
+    others: tuple[int, ...]
+    sorted: tuple[Axis, ...]
+    free: tuple[Axis, ...]
+    batch: tuple[tuple[Axis, Axis], ...]
+
+    @classmethod
+    def of(cls, c: Contribution, target: tuple[Axis, ...], every: bool) -> _Parts:
+        own = {axis.index: axis for axis in c.axes}
+        indices = c.access.indices
+        mentioned = [[name for name in free_names(index) if name in own] for index in indices]
+        hard = [at for at, index in enumerate(indices) if every or not _is_affine(index)]
+        hard = hard or list(range(len(indices)))
+        chosen = dict.fromkeys(name for at in hard for name in mentioned[at])
+        while True:
+            mixed = [names for names in mentioned if set(names) & chosen.keys() and not set(names) <= chosen.keys()]
+            if not mixed:
+                break
+            chosen |= dict.fromkeys(name for names in mixed for name in names)
+        batch: dict[str, Axis] = {}
+        for at, index in enumerate(indices):
+            if isinstance(index, Index) and index.name in chosen and index.name not in batch and not every:
+                if own[index.name].start == const(0) and own[index.name].stop == target[at].stop:
+                    batch[index.name] = target[at]
+        pinned = {axis.index for axis in batch.values()}
+        left = [name for name in chosen if name not in batch]
+        keys = [at for at, names in enumerate(mentioned) if target[at].index not in pinned and (at in hard or set(names) & set(left))]
+        others = [at for at in range(len(indices)) if at not in keys and target[at].index not in pinned]
+        order = dict.fromkeys(name for at in keys for name in mentioned[at] if name in left)
+        return cls(
+            target,
+            tuple(keys),
+            tuple(others),
+            tuple(own[name] for name in (*order, *(name for name in left if name not in order))),
+            tuple(axis for axis in c.axes if axis.index not in chosen),
+            tuple((own[name], axis) for name, axis in batch.items()),
+        )
+
+    @property
+    def known(self) -> set[str]:
+        """The names of the axes whose values a plan knows."""
+        return {axis.index for axis in self.sorted} | {axis.index for axis, _ in self.batch}
+
+    @property
+    def at_target(self) -> dict[str, Expr]:
+        """The axes of the batch as indices of the element."""
+        return {axis.index: Index(element.index) for axis, element in self.batch}
+
+
+def _is_affine(index: Expr) -> bool:
+    """Whether an index is affine, perhaps by cases."""
+    opaque = Opaque()
+    cases_of(index, opaque)
+    return not opaque.names
+
+
+# ------------------------------------------------------------------------------------------------------------- boxes
+
+
+@dataclass(frozen=True, slots=True)
+class _Box:
+    """The range of a sorted axis as 0 ... extent - 1; `value` is its index over these, `conditions` say where it is meant."""
+
+    extent: Expr
+    value: Expr
+    conditions: tuple[Expr, ...]
+
+
+def _boxes(parts: _Parts, c: Contribution, workspace: Workspace) -> dict[str, _Box] | None:
+    """A box for each sorted axis, None where one has none."""
+    found: dict[str, _Box] = {}
+    pending = {axis.index for axis in parts.sorted}
+    for axis in (axis for axis in c.axes if axis.index in pending):
+        box = _box(axis, parts, c, workspace)
+        if box is None:
+            return None
+        found[axis.index] = box
+    return found
+
+
+def _box(axis: Axis, parts: _Parts, c: Contribution, workspace: Workspace) -> _Box | None:
+    name = axis.index
+    names = {n for bound in (axis.start, axis.stop) for n in free_names(bound)}
+    if not names and not _reads((axis.start, axis.stop)) and isinstance(axis.start, Const):
+        low = int(axis.start.value)
+        return _Box(shifted(axis.stop, -low), shifted(Index(name), low), ())
+    ends = (apply("ge", Index(name), axis.start), apply("lt", Index(name), axis.stop))
+    place = Place(c.axes)
+    if free_names(axis.start) and set(free_names(axis.start)) <= parts.known and not _reads((axis.start,)):
+        # A window: counted from where it starts, so that its length is what the box has.
+        length = apply("sub", axis.stop, axis.start)
+        around = c.axes[: [a.index for a in c.axes].index(name)]
+        hull = workspace.hull_of(Axis(name, const(0), length), Place(around))
+        if hull is not None and hull[0] == 0:
+            inside = () if isinstance(length, Const) else (apply("lt", apply("sub", Index(name), axis.start), length),)
+            return _Box(hull[1], apply("add", axis.start, Index(name)), inside)
+    hull = workspace.hull_of(axis, place)
+    if hull is not None:
+        low, stop = hull
+        return _Box(shifted(stop, -low), shifted(Index(name), low), ends)
+    around_names = {n for n in names if any(a.index == n for a in c.axes)}
+    if not around_names <= parts.known:
+        return None  # which of the outer points it belongs to would have to be searched for
+    needed = {name} | {n for n in around_names if any(a.index == n for a in parts.sorted)}
+    for access in (node for at in parts.keys for node in walk(c.access.indices[at]) if isinstance(node, Access)):
+        plain = {index.name: at for at, index in enumerate(access.indices) if isinstance(index, Index)}
+        if needed <= plain.keys():  # evaluated at every point, so no point lies beyond its extents; and it is as large as the box
+            return _Box(workspace.types[access.tensor].shape[plain[name]], Index(name), ends)
+    return None
+
+
+def _reads(exprs: Sequence[Expr]) -> bool:
+    return any(isinstance(node, Access) for e in exprs for node in walk(e))
+
+
+def _conditions(parts: _Parts, boxes: dict[str, _Box], c: Contribution, workspace: Workspace) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
+    """The conditions on a point that the plan knows, and those on others besides (over the axes as they are)."""
+    known = parts.known | {axis.index for axis in workspace.steps}
+    limits = [condition for axis in c.axes if axis.index in boxes for condition in boxes[axis.index].conditions]
+    here, rest = [], []
+    for condition in (*limits, *c.guards):
+        (here if set(free_names(condition)) <= known else rest).append(condition)
+    return tuple(here), tuple(rest)
+
+
+# -------------------------------------------------------------------------------------------------------------- plans
+
+
+def _plan(
+    parts: _Parts,
+    boxes: dict[str, _Box],
+    here: tuple[Expr, ...],
+    rest: tuple[Expr, ...],
+    c: Contribution,
+    names: dict[str, str],
+    workspace: Workspace,
+) -> tuple[Segments | None, bool]:
+    """The plan that sorts the points of the sorted axes, made unless the workspace knows it, and whether it leaves out the
+    points at which the conditions `here` fail. None where making it could fail. `names` are those to give to its axes."""
+    batch = tuple(Axis(axis.index, const(0), axis.stop) for axis, _ in parts.batch)
+    axes = tuple(Axis(axis.index, const(0), boxes[axis.index].extent) for axis in parts.sorted)
+    around = (*workspace.steps, *batch, *axes)
+    boxed = _unboxed(boxes)
+    keys = tuple(substitute(c.access.indices[at], boxed) for at in parts.keys)
+    extents = tuple(parts.target[at].stop for at in parts.keys)
+    where = [one for one in (substitute(one, boxed) for one in here) if not implied(one, around)]
+    plain = renamed(Segments(("", ""), extents, batch, axes, keys, location=c.access.location), {}, names)
+    assert isinstance(plain, Segments)
+    given = _like(plain, workspace.given_plans)
+    if given is not None:
+        return given, not where
+    if rest or any(free_names(bound) or _reads((bound,)) for axis in parts.free for bound in (axis.start, axis.stop)):
+        # Perhaps the read never happens at some of the points: what is out of bounds there is nobody's error.
+        for key, extent in zip(keys, extents, strict=True):
+            inside = (apply("ge", key, const(0)), apply("lt", key, extent))
+            where += [one for one in inside if not implied(one, around, tuple(where))]
+    indices = [c.access.indices[at] for at in parts.keys]
+    if not _is_safe(indices, keys, c, (*batch, *axes), tuple(where), workspace):
+        return None, True
+    back: dict[str, Expr] = {new: Index(old) for new, old in names.items()}
+    plan = replace(plain, where=all_of([substitute(one, back) for one in where]))
+    known = _like(plan, workspace.plans)
+    if known is None:
+        known = replace(plan, names=(workspace.new_name(c.access.tensor, "_offsets"), workspace.new_name(c.access.tensor, "_order")))
+        workspace.add(known)
+    return known, True
+
+
+def _like(plan: Segments, known: Iterable[Segments]) -> Segments | None:
+    """The first of some plans that sorts the same points by the same keys."""
+    wanted = _canonical(plan)
+    return next((other for other in known if _canonical(other) == wanted), None)
+
+
+def _unboxed(boxes: dict[str, _Box]) -> dict[str, Expr]:
+    """Each sorted axis over the axes of its plan, which have the same names."""
+    found: dict[str, Expr] = {}
+    for axis in boxes:  # in the order of the definition: a window starts at what is outside of it
+        found[axis] = substitute(boxes[axis].value, {name: value for name, value in found.items() if name != axis})
+    return found
+
+
+def _canonical(plan: Segments) -> Segments:
+    """The plan under names that say nothing, equal for equal plans."""
+    names = {axis.index: f"#{at}" for at, axis in enumerate(plan.loops)}
+    return replace(renamed(plan, {}, names), names=("", ""))  # type: ignore[type-var]
+
+
+def _is_safe(
+    before: Sequence[Expr], after: Sequence[Expr], c: Contribution, axes: tuple[Axis, ...], where: tuple[Expr, ...], workspace: Workspace
+) -> bool:
+    """Whether every read in the keys that was in bounds for what stood around it still is."""
+    steps = workspace.steps
+    for old, new in zip(before, after, strict=True):
+        there = read_occurrences(old, (*steps, *c.axes), c.guards)
+        for (access, around, guards), (moved, inner, held) in zip(there, read_occurrences(new, (*steps, *axes), where), strict=True):
+            shape = workspace.types[access.tensor].shape
+            was, now = check_access(access.indices, shape, around, guards), check_access(moved.indices, shape, inner, held)
+            if any(a is PROVED and b is not PROVED for a, b in zip(was, now, strict=True)):
+                return False
+    return True
+
+
+# -------------------------------------------------------------------------------------------------------------- gathers
+
+
+def _through(
+    plan: Segments,
+    parts: _Parts,
+    boxes: dict[str, _Box],
+    c: Contribution,
+    rest: tuple[Expr, ...],
+    workspace: Workspace,
+    invert: Invert,
+) -> tuple[Gather, ...] | None:
+    """The gathers at an element: over its segment, and over what is free for a fixed point of that."""
+    taken = {*workspace.reserved, *(a.index for a in parts.target), *(a.index for a in c.axes)}
+    k = fresh_name("k", taken)
+    batch = tuple(Index(element.index) for _, element in parts.batch)
+    segment = position([Index(parts.target[at].index) for at in parts.keys], plan.extents)
+    (offsets, type_), (order, _) = plan.results
+    run = Axis(k, Access(offsets, (*batch, segment), type_.dtype), Access(offsets, (*batch, shifted(segment, 1)), type_.dtype))
+    digits = digits_of(Access(order, (*batch, Index(k)), type_.dtype), tuple(axis.stop for axis in plan.axes))
+    point = dict(zip((axis.index for axis in parts.sorted), digits, strict=True))
+    unboxed = {name: substitute(value, parts.at_target) for name, value in _unboxed(boxes).items()}
+    inner = _others(parts, c, rest, unboxed, taken, invert)
+    if inner is None:
+        return None
+    boxed = tuple(Axis(axis.index, const(0), boxes[axis.index].extent) for axis in parts.sorted)
+    found = []
+    for gather in inner:
+        around = (*workspace.steps, *parts.target, *boxed, *gather.axes)
+        values = {name: substitute(value, point) for name, value in (gather.values | unboxed).items()} | parts.at_target
+        axes = tuple(Axis(a.index, substitute(a.start, point), substitute(a.stop, point)) for a in gather.axes)
+        tests = [g for g in (*gather.outer, *gather.inner) if not implied(g, around)]
+        outer = tuple(g for g in tests if g in gather.outer and not set(free_names(g)) & point.keys())
+        inside = tuple(substitute(g, point) for g in tests if g not in outer)
+        found.append(Gather(values, (run, *axes), outer, inside, "segments"))
+    return tuple(found)
+
+
+def _compared(
+    parts: _Parts, c: Contribution, here: tuple[Expr, ...], rest: tuple[Expr, ...], workspace: Workspace, invert: Invert
+) -> tuple[Gather, ...] | None:
+    """Every element compares its index with the data: where all that the data hangs on is known at the element."""
+    taken = {*workspace.reserved, *(a.index for a in parts.target), *(a.index for a in c.axes)}
+    inner = _others(parts, c, rest, {}, taken, invert)
+    if inner is None:
+        return None
+    known = parts.at_target
+    tests = [substitute(g, known) for g in here]
+    tests += [apply("eq", Index(parts.target[at].index), substitute(c.access.indices[at], known)) for at in parts.keys]
+    return tuple(replace(g, values=g.values | known, outer=(*tests, *g.outer), lowering="segments") for g in inner)
+
+
+def _others(
+    parts: _Parts, c: Contribution, rest: tuple[Expr, ...], unboxed: dict[str, Expr], taken: set[str], invert: Invert
+) -> tuple[Gather, ...] | None:
+    """The other indices turned around for a fixed point of the sorted axes and the batch."""
+    fixed = unboxed | parts.at_target
+    own = {axis.index for axis in parts.free}
+    return invert(
+        [substitute(c.access.indices[at], fixed) for at in parts.others],
+        [Axis(axis.index, substitute(axis.start, fixed), substitute(axis.stop, fixed)) for axis in parts.free],
+        [substitute(g, fixed) for g in rest],
+        [parts.target[at] for at in parts.others],
+        tuple(sorted(taken - own)),
+    )
+
+
+def is_sorted(gather: Gather) -> bool:
+    """Whether a gather runs over the segments of a plan, so that it visits each read once."""
+    return gather.lowering == "segments" and bool(gather.axes) and isinstance(gather.axes[0].start, Access)
+
+
+def with_known_keys(contribution: Contribution) -> Contribution:
+    """The contribution with the data-dependent indices by which it reads, where they stand in its value, as those of the element."""
+    keys = {index: Index(f"{ELEMENT}{at}") for at, index in enumerate(contribution.access.indices) if not _is_affine(index)}
+    if not keys:
+        return contribution
+    return replace(contribution, value=bottom_up(contribution.value, lambda node: keys.get(node, node)))
+
+
+# ------------------------------------------------------------------------------------------------- positions and digits
+
+
+def position(indices: Sequence[Expr], extents: Sequence[Expr]) -> Expr:
+    """The row-major position of indices in a shape."""
+    result: Expr | None = None
+    for at, index in enumerate(indices):
+        stride = product(tuple(extents[at + 1 :]))
+        term = index if stride == const(1) else apply("mul", index, stride)
+        result = term if result is None else apply("add", result, term)
+    return const(0) if result is None else result
+
+
+def digits_of(place: Expr, extents: Sequence[Expr]) -> list[Expr]:
+    """The indices of a row-major position in a shape."""
+    found = []
+    for at, extent in enumerate(extents):
+        stride = product(tuple(extents[at + 1 :]))
+        digit = place if stride == const(1) else apply("floordiv", place, stride)
+        found.append(digit if at == 0 else apply("mod", digit, extent))
+    return found
