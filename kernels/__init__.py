@@ -52,6 +52,18 @@ from tensorexpr.kernels.convolution import (
     separable_conv1d,
     separable_conv2d,
 )
+from tensorexpr.kernels.cumulative import (
+    cummax,
+    cummin,
+    cumprod,
+    cumsum,
+    cumulative_trapezoid,
+    diff,
+    ema,
+    linear_recurrence,
+    logcumsumexp,
+    trapezoid,
+)
 from tensorexpr.kernels.einsum import einsum
 from tensorexpr.kernels.elementwise import (
     add,
@@ -225,6 +237,17 @@ __all__ = [
     "local_conv2d",
     "separable_conv1d",
     "separable_conv2d",
+    # cumulative
+    "cummax",
+    "cummin",
+    "cumprod",
+    "cumsum",
+    "cumulative_trapezoid",
+    "diff",
+    "ema",
+    "linear_recurrence",
+    "logcumsumexp",
+    "trapezoid",
     # einsum
     "einsum",
     # elementwise
