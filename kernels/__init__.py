@@ -190,6 +190,7 @@ from tensorexpr.kernels.reductions import (
     var_mean,
 )
 from tensorexpr.kernels.softmax import log_softmax, masked_softmax, softmax, softmin
+from tensorexpr.kernels.topk import argsort, kthvalue, median, quantile, sort, topk
 
 __all__ = [
     # activations
@@ -380,4 +381,11 @@ __all__ = [
     "masked_softmax",
     "softmax",
     "softmin",
+    # topk
+    "argsort",
+    "kthvalue",
+    "median",
+    "quantile",
+    "sort",
+    "topk",
 ]
