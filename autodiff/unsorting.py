@@ -16,7 +16,7 @@ from tensorexpr.autodiff.contributions import Contribution
 from tensorexpr.autodiff.segments import digits_of, position
 from tensorexpr.autodiff.workspace import Workspace
 from tensorexpr.ir import Access, Axis, Expr, Index, Segments, apply, conjuncts, const
-from tensorexpr.regions import affine_of
+from tensorexpr.regions import Opaque, affine_of
 from tensorexpr.traversal import free_names, fresh_name, map_children, substitute, walk
 
 
@@ -42,8 +42,7 @@ def _unsorted(c: Contribution, name: str, plan: Segments, workspace: Workspace) 
     if not (isinstance(start, Access) and isinstance(stop, Access) and stop.tensor == start.tensor):
         return None
     *batch, segment = start.indices
-    step = affine_of(apply("sub", stop.indices[-1], segment))
-    if step is None or step != affine_of(const(1)) or stop.indices[:-1] != tuple(batch):
+    if not _equal(stop.indices[-1], apply("add", segment, const(1))) or stop.indices[:-1] != tuple(batch):
         return None
     element = Access(plan.names[1], (*batch, Index(name)), start.dtype)
     taken = {*workspace.reserved, *(a.index for a in c.axes), *_bound(c)}
@@ -88,9 +87,15 @@ def _digits(segment: Expr, plan: Segments, keys: tuple[Expr, ...], c: Contributi
     for order in permutations(names):
         place = position([Index(name) for name in order], plan.extents)
         fits = all(whole[name] == extent for name, extent in zip(order, plan.extents, strict=True))
-        if fits and (place == segment or (affine_of(place) is not None and affine_of(place) == affine_of(segment))):
+        if fits and _equal(place, segment):
             return dict(zip(order, keys, strict=True))
     return None
+
+
+def _equal(a: Expr, b: Expr) -> bool:
+    """Whether two positions are certainly one, products of sizes taken as they stand."""
+    opaque = Opaque()
+    return affine_of(a, opaque) == affine_of(b, opaque)
 
 
 def _replaced(expr: Expr, values: dict[Expr, Expr]) -> Expr:
