@@ -65,8 +65,8 @@ def reverse_scan(scan: Scan, sweep: Sweep) -> None:
         own = {*(name for name, _ in scan.states), *(name for d in (*slices, *scan.body) for name in _results(d))}
         outside = [n for n in dict.fromkeys(n for d in scan.body for n in reads(d)) if n in sweep.active and n not in own]
     backward = _backward_scan(scan, heads, sweep, slices, outside)
-    for c in floating:
-        _send_last(scan, scan.inits[c], backward.states[c], sweep)
+    for c, name in backward.states.items():
+        _send_last(scan, scan.inits[c], name, sweep)
     if inside:
         for name, total in backward.carried.items():
             _send_last(scan, name, total, sweep)
@@ -134,8 +134,8 @@ class _Building:
 class _Backward:
     """The results of a backward scan, whose entry u is about step `length - 1 - u`.
 
-    `states` are the adjoints of the floating states before the step, by position; `slices` the adjoints of definitions of the
-    body; `carried` what tensors from outside received from this step and all later ones.
+    `states` are the adjoints of the floating states before the step, by position (not of those that the body does not read);
+    `slices` the adjoints of definitions of the body; `carried` what tensors from outside received from this step and all later ones.
     """
 
     states: dict[int, str]
@@ -151,19 +151,23 @@ def _backward_scan(scan: Scan, heads: Heads, sweep: Sweep, slices: Sequence[Defi
     made = _Building(workspace)
     found = _Backward({}, {}, {})
     seeds, inputs = [], []
+    read = {*(name for inner in scan.body for name in reads(inner)), *scan.nexts}
     for c, head in heads.items():
         type_ = scan.states[c][1]
-        found.states[c] = workspace.new_name(scan.names[c], "_back")
-        state, total = made.state(found.states[c], type_), workspace.new_name(found.states[c], "_total")
+        label, total = workspace.new_name(scan.names[c], "_back"), workspace.new_name(scan.names[c], "_total")
         axes = plain_axes(type_, (*workspace.reserved, scan.step, u))
         at = tuple(Index(axis.index) for axis in axes)
-        made.body.append(Define(total, axes, apply("add", Access(state, at, type_.dtype), head((step, *at)))))
+        value = head((step, *at))
+        if scan.states[c][0] in read:
+            found.states[c] = label
+            value = apply("add", Access(made.state(label, type_), at, type_.dtype), value)
+        made.body.append(Define(total, axes, value))
         inputs.append(Input(total, type_))
         seeds.append((scan.nexts[c], total))
     given = [(name, workspace.types[name]) for inner in scan.body for name in reads(inner) if name in workspace.types]
     inputs += [Input(name, type_) for name, type_ in (*scan.states, *(result for part in slices for result in part.results), *given)]
     program = Program(tuple({i.name: i for i in inputs}.values()), (), scan.body, (), ())
-    wrt = [*(scan.states[c][0] for c in heads), *(part.name for part in slices), *outside]
+    wrt = [*(scan.states[c][0] for c in found.states), *(part.name for part in slices), *outside]
     derived = sweep.derive(program, seeds, wrt, tuple(Axis(name, const(0), scan.length) for name in (scan.step, u)))
     adjoint = dict(zip(wrt, derived.program.outputs, strict=True))
 
@@ -189,8 +193,9 @@ def _backward_scan(scan: Scan, heads: Heads, sweep: Sweep, slices: Sequence[Defi
         at = tuple(Index(axis.index) for axis in axes)
         made.body.append(Define(total, axes, apply("add", Access(state, at, type_.dtype), Access(adjoint[tensor], at, type_.dtype))))
         made.next(found.carried[tensor], total, type_)
-    made.body = live(made.body, made.nexts)
-    made.scan(scan.length, u)
+    if made.names:
+        made.body = live(made.body, made.nexts)
+        made.scan(scan.length, u)
     return found
 
 
@@ -270,7 +275,7 @@ def _sweep_steps(scan: Scan, step: Axis, heads: Heads, backward: dict[int, str],
         axes = plain_axes(type_, workspace.reserved)
         at = tuple(Index(axis.index) for axis in axes)
         value = head((t, *at))
-        if scan.length != const(1):
+        if scan.length != const(1) and c in backward:
             later = Access(backward[c], (apply("sub", apply("sub", scan.length, const(2)), t), *at), type_.dtype)
             value = apply("add", value, apply("where", apply("lt", t, last), later, Const(0, type_.dtype)))
         name = workspace.new_name(scan.names[c], "_after_bar")

@@ -32,6 +32,7 @@ from tensorexpr.ir import (
     Definition,
     Expr,
     Index,
+    Program,
     Scan,
     Scatter,
     Segments,
@@ -40,21 +41,26 @@ from tensorexpr.ir import (
     const,
     product,
 )
-from tensorexpr.traversal import bottom_up, fresh_name
+from tensorexpr.regions import affine_of
+from tensorexpr.traversal import bottom_up, expressions, fresh_name, walk
 
 
 @dataclass(frozen=True, slots=True)
 class Home:
     """Where a tensor is kept: a buffer, behind fixed leading indices (the step of a scan).
 
-    `axes` are those of the tensor that the buffer has, where it holds one element of the others.
+    `axes` are those of the tensor that the buffer has, where it holds one element of the others. A `ring` holds the last
+    two entries of a scan alone.
     """
 
     buffer: str
     leading: tuple[Expr, ...] = ()
     axes: tuple[int, ...] | None = None
+    ring: bool = False
 
     def at(self, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        if self.ring:
+            return (*self.leading, _slot(indices[0]), *indices[1:])
         kept = indices if self.axes is None else tuple(indices[a] for a in self.axes)
         return (*self.leading, *kept)
 
@@ -79,7 +85,8 @@ class _Lowering:
         for definition in program.definitions:
             taken.update(_inner_names(definition))
         self.names = Names(taken)
-        self.homes: dict[str, Home] = {n: Home(n) for n in self.types}
+        self.rings = last_entries(program)
+        self.homes: dict[str, Home] = {n: Home(n, ring=n in self.rings) for n in self.types}
         self.kernels: list[Kernel] = []
         self.definitions = {n: d for d in program.definitions for n, _ in d.results}
         self.placed: dict[tuple[str, str], list[str]] = {}
@@ -107,7 +114,7 @@ class _Lowering:
         between = [n for d in program.definitions for n, _ in d.results if n not in outputs]
         for tensor in between:
             if self.stored(tensor):
-                self.names.workspace.append(Buffer(tensor, self.types[tensor].dtype, self.types[tensor].shape, "workspace"))
+                self.names.workspace.append(self.buffer(tensor, self.types[tensor]))
         for definition in program.definitions:
             self.definition(definition)
         for target, source in copies:
@@ -123,6 +130,11 @@ class _Lowering:
             program.sizes,
             tuple(self.names.checks),
         )
+
+    def buffer(self, tensor: str, type_: TensorType) -> Buffer:
+        """The workspace of a tensor: all of it, or the last two entries of a scan."""
+        shape = (const(2), *type_.shape[1:]) if tensor in self.rings else type_.shape
+        return Buffer(tensor, type_.dtype, shape, "workspace")
 
     def stored(self, tensor: str) -> bool:
         """Whether a tensor between definitions has a buffer of its own."""
@@ -167,7 +179,7 @@ class _Lowering:
             if not isinstance(node, Access):
                 return node
             home = self.homes.get(node.tensor)
-            if home is None or (home.buffer == node.tensor and not home.leading and home.axes is None):
+            if home is None or (home.buffer == node.tensor and not home.leading and home.axes is None and not home.ring):
                 return node
             return replace(node, tensor=home.buffer, indices=home.at(node.indices))
 
@@ -340,7 +352,7 @@ class _Lowering:
         for inner in definition.body:
             for name, type_ in inner.results:
                 self.types[name] = type_
-                self.homes[name] = Home(name)
+                self.homes[name] = Home(name, ring=name in self.rings)
         self.types.update(definition.states)
         inits = tuple(self.homes[n] for n in definition.inits)
         first = self.step(definition, names, {**outside, definition.step: ZERO}, inits, _entries(results, ZERO))
@@ -378,7 +390,7 @@ class _Lowering:
                 if name in direct:
                     self.homes[name] = direct[name]
                 elif not any(b.name == name for b in self.names.workspace):
-                    self.names.workspace.append(Buffer(name, type_.dtype, type_.shape, "workspace"))
+                    self.names.workspace.append(self.buffer(name, type_))
             match inner:
                 case Define():
                     block.extend(self.define(inner, names, outside, False))
@@ -399,7 +411,40 @@ def _all_axes(stage: Stage) -> dict[str, Axis]:
 
 
 def _entries(results: tuple[Home, ...], step: Expr) -> tuple[Home, ...]:
-    return tuple(Home(r.buffer, (*r.leading, step)) for r in results)
+    return tuple(Home(r.buffer, (*r.leading, _slot(step) if r.ring else step)) for r in results)
+
+
+def _slot(step: Expr) -> Expr:
+    """Where a ring of two entries keeps that of a step."""
+    return const(int(step.value) % 2) if isinstance(step, Const) else apply("mod", step, const(2))
+
+
+def last_entries(program: Program) -> frozenset[str]:
+    """The scans of which only the last entry is ever read: two entries are enough for them. Outputs and what a scan hands on are not."""
+    lengths: dict[str, Expr] = {}
+    whole = set(program.outputs)
+    accesses: list[Access] = []
+
+    def visit(definition: Definition) -> None:
+        if not isinstance(definition, Scan):
+            accesses.extend(node for e in expressions(definition) for node in walk(e) if isinstance(node, Access))
+            return
+        whole.update((*definition.inits, *definition.nexts))
+        lengths.update((name, definition.length) for name in definition.names)
+        for inner in definition.body:
+            visit(inner)
+
+    for definition in program.definitions:
+        visit(definition)
+    for access in accesses:
+        if access.tensor in lengths and not _is_last(access.indices[0], lengths[access.tensor]):
+            whole.add(access.tensor)
+    return frozenset(name for name in lengths if name not in whole)
+
+
+def _is_last(index: Expr, length: Expr) -> bool:
+    found, extent = affine_of(index), affine_of(length)
+    return found is not None and extent is not None and found == extent - 1
 
 
 def _inner_names(definition: Definition) -> set[str]:

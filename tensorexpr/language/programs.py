@@ -14,7 +14,7 @@ import numpy as np
 
 from tensorexpr.errors import ArgumentError, DefinitionError, user_location
 from tensorexpr.interpret import evaluate_program
-from tensorexpr.ir import Access, Axis, Constant, Define, Definition, Input, Program, Size, const
+from tensorexpr.ir import Access, Axis, Constant, Define, Definition, Input, Program, Size, TensorType, const
 from tensorexpr.ir import Index as IndexNode
 from tensorexpr.language.renaming import ProgramRenaming, local_names
 from tensorexpr.language.tensor import Tensor, fresh_key, name_of
@@ -78,6 +78,9 @@ def lift(program: Program, known: Mapping[str, Tensor]) -> dict[str, Tensor]:
         results = definition.results
         if all(name in table for name, _ in results):
             continue
+        if any(name in table for name, _ in results):
+            _add_siblings(results, table)
+            continue
         read = reads(definition)
         keys = {name: fresh_key(name) for name in (*(name for name, _ in results), *local_names(definition))}
         renamed = ProgramRenaming({name: table[name].key for name in read} | keys, ()).definition(definition)
@@ -88,6 +91,18 @@ def lift(program: Program, known: Mapping[str, Tensor]) -> dict[str, Tensor]:
                 location=definition.location,
             )  # fmt: skip
     return table
+
+
+def _add_siblings(results: Sequence[tuple[str, TensorType]], table: dict[str, Tensor]) -> None:
+    """The results of one scan that are missing in the table, as tensors beside one that is known."""
+    known = next(table[name] for name, _ in results if name in table)
+    assert known.definition is not None
+    for component, (name, type_) in enumerate(results):
+        if name not in table:
+            table[name] = Tensor(
+                name, type_.shape, type_.dtype, key=known.definition.results[component][0], definition=known.definition,
+                component=component, sources=known.sources, frames=known.frames, location=known.location,
+            )  # fmt: skip
 
 
 def evaluate(outputs: Any, arrays: Mapping[Tensor, Any] | None = None, sizes: Mapping[str, int] | None = None) -> Any:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tensorexpr.errors import DefinitionError, Location, user_location
-from tensorexpr.ir import Definition, Expr, Scan, Size, TensorType
-from tensorexpr.language.compute import define, names_for
+from tensorexpr.ir import Const, Definition, Expr, Scan, Size, TensorType
+from tensorexpr.language.compute import compute, define, names_for
+from tensorexpr.language.functions import cast, where
 from tensorexpr.language.printing import describe
 from tensorexpr.language.renaming import index_names, renamed
 from tensorexpr.language.scalar import Scalar
@@ -19,7 +21,7 @@ from tensorexpr.traversal import expressions, fresh_name, walk
 _WHAT = "te.scan"
 
 
-def scan(body: Callable[[Any, Any], Any], init: Any, length: Any, name: Any = None) -> Any:
+def scan(body: Callable[[Any, Any], Any], init: Any, length: Any, name: Any = None, checkpoint: int | str | None = None) -> Any:
     """The states of a recurrence: entry t of the result is the state after step t, so its shape is `(length, *state)`.
 
     `init` is a tensor or a tuple of tensors, the state before step 0. `body(t, state)` gets the step and the state, one tensor
@@ -27,19 +29,20 @@ def scan(body: Callable[[Any, Any], Any], init: Any, length: Any, name: Any = No
     and its kin from the state, the step and any tensor outside. A state without axes is read `s[()]`, and the body may return
     a scalar for it. The result is a tensor, or a tuple of tensors.
 
-    Raises `DefinitionError` where `init` is not made of tensors, the length is no extent, or the next state differs from the
-    state in number, shape or dtype.
+    Backwards the states are read again: all are kept (they are the result), and what else a step computes is computed anew.
+    `checkpoint=c` keeps the states after every c-th step alone and computes those between again, segment by segment, which
+    costs one more run of the steps; "sqrt" takes c near the square root of the length, which keeps about twice that many
+    states at a time. This saves memory where not all states are read anyway, as with `s[length - 1]`. It writes the recurrence
+    as a scan over segments around a scan over steps: the body runs once more if the segments leave a rest.
+
+    Raises `DefinitionError` where `init` is not made of tensors, the length is no extent, the next state differs from the
+    state in number, shape or dtype, and where `checkpoint` is no positive number (or "sqrt" of a length that is a number).
     """
     location = user_location()
+    if checkpoint is not None:
+        return _in_segments(body, init, length, name, checkpoint, location)
     single = not isinstance(init, tuple | list)
-    inits = [init] if single else list(init)
-    if not inits or not all(isinstance(i, Tensor) for i in inits):
-        wrong = next((i for i in inits if not isinstance(i, Tensor)), None)
-        raise DefinitionError(
-            f"{_WHAT}: expected init to be a tensor or a tuple of tensors, the state before step 0, got {wrong!r}",
-            location=location,
-            hint="a recurrence needs a base: te.compute(shape, lambda ...: 0.0) or te.constant(array)",
-        )
+    inits = _initial(init, location)
     (extent,) = as_extents((length,), _WHAT)
     if not of_sizes(extent.expr):
         raise DefinitionError(f"{_WHAT}: expected a length made of integers and sizes, got {extent!r}", location=location)
@@ -54,6 +57,88 @@ def scan(body: Callable[[Any, Any], Any], init: Any, length: Any, name: Any = No
         following = _checked(result, states, single, location)
         nexts, local = _own(following, frame, location)
     return _completed(frame, inits, nexts, local, names_for(name, None if single else len(inits), _WHAT), single, location)
+
+
+def _initial(init: Any, location: Location | None) -> list[Tensor]:
+    """The initial states."""
+    inits = list(init) if isinstance(init, tuple | list) else [init]
+    if not inits or not all(isinstance(i, Tensor) for i in inits):
+        wrong = next((i for i in inits if not isinstance(i, Tensor)), None)
+        raise DefinitionError(
+            f"{_WHAT}: expected init to be a tensor or a tuple of tensors, the state before step 0, got {wrong!r}",
+            location=location,
+            hint="a recurrence needs a base: te.compute(shape, lambda ...: 0.0) or te.constant(array)",
+        )
+    return inits
+
+
+def _segment(checkpoint: Any, length: int | None, location: Location | None) -> int:
+    """How many steps make a segment."""
+    if checkpoint == "sqrt" and length is not None:
+        return max(1, math.isqrt(max(length - 1, 0)) + 1)
+    if isinstance(checkpoint, int) and not isinstance(checkpoint, bool) and checkpoint > 0:
+        return checkpoint
+    raise DefinitionError(
+        f"{_WHAT}: expected checkpoint= to be None, a number of steps, or 'sqrt' of a length that is a number, got {checkpoint!r}",
+        location=location,
+        hint="checkpoint=16 keeps every 16th state",
+    )
+
+
+def _in_segments(body: Callable[[Any, Any], Any], init: Any, length: Any, name: Any, checkpoint: Any, location: Location | None) -> Any:
+    """A scan over segments of steps; its results are the states after each segment and, beside them, all states within it."""
+    single = not isinstance(init, tuple | list)
+    inits = _initial(init, location)
+    (extent,) = as_extents((length,), _WHAT)
+    number = int(extent.expr.value) if isinstance(extent.expr, Const) else None
+    steps = _segment(checkpoint, number, location)
+    if number is not None and number <= steps:
+        return scan(body, init, length, name)
+    whole: Any = extent if number is None else number
+    segments, rest = whole // steps, whole % steps
+    names = names_for(name, None if single else len(inits), _WHAT)
+
+    def stepping(first: Any, start: Sequence[Tensor], count: Any) -> tuple[Tensor, ...]:
+        """The states of `count` steps from the step `first`."""
+        return _tuple(scan(lambda q, state: body(first + q, state), start[0] if single else tuple(start), count))
+
+    def segment(g: Scalar, state: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        within = stepping(g * steps, state[: len(inits)], steps)
+        return (*(_entry(t, steps - 1) for t in within), *within)
+
+    within_types = [(steps, *i.shape) for i in inits]
+    blank = [compute(shape, lambda *at, i=i: cast(0, i.dtype)) for shape, i in zip(within_types, inits, strict=True)]
+    found = scan(segment, (*inits, *blank), segments)
+    ends, inside = found[: len(inits)], found[len(inits) :]
+    if isinstance(rest, int) and rest == 0:
+        results = tuple(_joined(t, None, steps, segments, whole, n) for t, n in zip(inside, names, strict=True))
+    else:
+        last = [
+            compute(i.shape, lambda *at, i=i, e=e: where(segments > 0, e[(segments - 1, *at)], i[at])) if not isinstance(segments, int)
+            else _entry(e, segments - 1)
+            for i, e in zip(inits, ends, strict=True)
+        ]  # fmt: skip
+        behind = stepping(segments * steps, last, rest)
+        results = tuple(_joined(t, b, steps, segments, whole, n) for t, b, n in zip(inside, behind, names, strict=True))
+    return results[0] if single else results
+
+
+def _joined(inside: Tensor, behind: Tensor | None, steps: int, segments: Any, length: Any, name: str | None) -> Tensor:
+    """All states in order: those of the segments, then those of the steps behind."""
+
+    def state(t: Scalar, *at: Scalar) -> Any:
+        value = inside[(t // steps, t % steps, *at)]
+        return value if behind is None else where(t < segments * steps, value, behind[(t - segments * steps, *at)])
+
+    return compute((length, *inside.shape[2:]), state, name)
+
+
+def _entry(states: Tensor, step: Any) -> Tensor:
+    return compute(states.shape[1:], lambda *at: states[(step, *at)])
+
+
+def _tuple(result: Any) -> tuple[Tensor, ...]:
+    return result if isinstance(result, tuple) else (result,)
 
 
 def _checked(result: Any, states: tuple[Tensor, ...], single: bool, location: Location | None) -> list[Tensor]:

@@ -1,8 +1,9 @@
 """Inlining: the value of a definition written where it is read, without capture of index names.
 
 `inline_definitions` does what it is told; `inline_cheap` chooses: a definition goes into its reader where no work is
-repeated (every element is read at most once, in one place), or where the work is so small that repeating it costs less than
-storing it. Reductions stay where they are, and so do outputs, the inits of scans and whatever a scatter or a scan makes.
+repeated (every element is read at most once, or there are no more reads than elements), or where the work is so small that
+repeating it costs less than storing it. Reductions stay where they are, and so do outputs, the inits of scans and whatever
+a scatter or a scan makes.
 """
 
 from __future__ import annotations
@@ -11,7 +12,23 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from tensorexpr.errors import DefinitionError
-from tensorexpr.ir import Access, Apply, Axis, Cast, Const, Define, Definition, Expr, Index, Program, Reduce, Scan, Scatter, Segments
+from tensorexpr.ir import (
+    Access,
+    Apply,
+    Axis,
+    Cast,
+    Const,
+    Define,
+    Definition,
+    Expr,
+    Index,
+    Program,
+    Reduce,
+    Scan,
+    Scatter,
+    Segments,
+    conjuncts,
+)
 from tensorexpr.simplify.definitions import with_definitions
 from tensorexpr.traversal import (
     bound_names,
@@ -97,7 +114,17 @@ def inline_cheap(program: Program) -> Program:
     Requires: nothing. Ensures: every value is kept; no reduction and no expensive operation is computed more often than before.
     """
     chosen = cheap_names(program)
-    return inline_definitions(program, chosen) if chosen else program
+    result = inline_definitions(program, chosen) if chosen else program
+    return with_definitions(result, map(_inlined_inside, result.definitions))
+
+
+def _inlined_inside(definition: Definition) -> Definition:
+    """A scan with its body inlined by the same choice; anything else as it is."""
+    if not isinstance(definition, Scan):
+        return definition
+    inner = Program((), (), definition.body, definition.nexts)
+    body = inline_cheap(inner).definitions
+    return definition if body is inner.definitions else replace(definition, body=body)
 
 
 def cheap_names(program: Program) -> tuple[str, ...]:
@@ -160,6 +187,11 @@ def _collect(definition: Definition, outer: tuple[Axis, ...], sites: dict[str, l
             for e in (*(() if expr.where is None else (expr.where,)), *expr.values):
                 visit(e, axes)
             return
+        if isinstance(expr, Apply) and expr.op.name == "where":
+            visit(expr.args[0], axes)
+            visit(expr.args[1], _without_fixed(axes, expr.args[0]))
+            visit(expr.args[2], axes)
+            return
         for e in _parts(expr):
             visit(e, axes)
 
@@ -178,6 +210,17 @@ def _collect(definition: Definition, outer: tuple[Axis, ...], sites: dict[str, l
 
 def _axes(definition: Define | Scatter | Segments) -> tuple[Axis, ...]:
     return definition.loops if isinstance(definition, Segments) else definition.axes
+
+
+def _without_fixed(axes: tuple[Axis, ...], condition: Expr) -> tuple[Axis, ...]:
+    """The axes without those that the condition allows one value only: `i == u * 4 + 3`."""
+    for part in conjuncts(condition):
+        if isinstance(part, Apply) and part.op.name == "eq":
+            for one, other in (part.args, reversed(part.args)):
+                if isinstance(one, Index) and one.name not in free_names(other):
+                    axes = tuple(axis for axis in axes if axis.index != one.name)
+                    break
+    return axes
 
 
 def _parts(expr: Expr) -> tuple[Expr, ...]:
@@ -200,8 +243,21 @@ def _worth_inlining(definition: Define, places: list[tuple[Definition, Access, t
     loads = sum(1 for node in walk(definition.value) if isinstance(node, Access))
     if len(places) == 1 and _reads_each_once(places[0][1], places[0][2]):
         return True
+    elements, points = _points(definition.axes), [_points(axes) for _, _, axes in places]
+    if elements is not None and None not in points and sum(n for n in points if n is not None) <= elements:
+        return True
     repeated = any(_reduced_again(reader, access, axes) for reader, access, axes in places)
     return cost <= CHEAP and loads <= 2 and len(places) <= MOST_READS and not repeated
+
+
+def _points(axes: tuple[Axis, ...]) -> int | None:
+    """How many points axes of literal bounds have, None for others."""
+    count = 1
+    for axis in axes:
+        if not isinstance(axis.start, Const) or not isinstance(axis.stop, Const):
+            return None
+        count *= max(int(axis.stop.value) - int(axis.start.value), 0)
+    return count
 
 
 def _renames_only(definition: Define) -> bool:

@@ -81,7 +81,7 @@ def check_orders(
     """
     loss = weighted_sum([output] if isinstance(output, te.Tensor) else output)
     rng = np.random.default_rng(12)
-    direction = {t: rng.standard_normal(t.shape) for t in wrt}
+    direction = {t: rng.standard_normal(arrays[t].shape) for t in wrt}
     tangents = [te.placeholder(t.shape, t.dtype, name=f"{t.name}_dot") for t in wrt]
     extra = dict(zip(tangents, direction.values(), strict=True))
     step = 1e-4
