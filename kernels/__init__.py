@@ -170,6 +170,7 @@ from tensorexpr.kernels.rearrange import (
     unflatten,
     unsqueeze,
 )
+from tensorexpr.kernels.recurrent import gru, gru_cell, lstm, lstm_cell, rnn, rnn_cell
 from tensorexpr.kernels.reductions import (
     all,
     amax,
@@ -358,6 +359,13 @@ __all__ = [
     "transpose",
     "unflatten",
     "unsqueeze",
+    # recurrent
+    "gru",
+    "gru_cell",
+    "lstm",
+    "lstm_cell",
+    "rnn",
+    "rnn_cell",
     # reductions
     "all",
     "amax",
