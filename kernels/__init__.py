@@ -39,6 +39,14 @@ from tensorexpr.kernels.attention import (
     scaled_dot_product_attention,
     sliding_window_attention,
 )
+from tensorexpr.kernels.classification import (
+    cross_entropy,
+    dice_loss,
+    multi_margin_loss,
+    multilabel_margin_loss,
+    multilabel_soft_margin_loss,
+    nll_loss,
+)
 from tensorexpr.kernels.convolution import (
     causal_conv1d,
     conv1d,
@@ -134,6 +142,27 @@ from tensorexpr.kernels.linear import (
     vdot,
     vecdot,
 )
+from tensorexpr.kernels.losses import (
+    binary_cross_entropy,
+    binary_cross_entropy_with_logits,
+    gaussian_nll_loss,
+    huber_loss,
+    kl_div,
+    l1_loss,
+    mse_loss,
+    poisson_nll_loss,
+    sigmoid_focal_loss,
+    smooth_l1_loss,
+    soft_margin_loss,
+)
+from tensorexpr.kernels.margins import (
+    cosine_embedding_loss,
+    cosine_similarity,
+    hinge_embedding_loss,
+    margin_ranking_loss,
+    pairwise_distance,
+    triplet_margin_loss,
+)
 from tensorexpr.kernels.matrices import diag, diag_embed, diagonal, trace, tril, triu
 from tensorexpr.kernels.normalization import (
     batch_norm,
@@ -227,6 +256,13 @@ __all__ = [
     "rotary_embedding",
     "scaled_dot_product_attention",
     "sliding_window_attention",
+    # classification
+    "cross_entropy",
+    "dice_loss",
+    "multi_margin_loss",
+    "multilabel_margin_loss",
+    "multilabel_soft_margin_loss",
+    "nll_loss",
     # convolution
     "causal_conv1d",
     "conv1d",
@@ -318,6 +354,25 @@ __all__ = [
     "tensordot",
     "vdot",
     "vecdot",
+    # losses
+    "binary_cross_entropy",
+    "binary_cross_entropy_with_logits",
+    "gaussian_nll_loss",
+    "huber_loss",
+    "kl_div",
+    "l1_loss",
+    "mse_loss",
+    "poisson_nll_loss",
+    "sigmoid_focal_loss",
+    "smooth_l1_loss",
+    "soft_margin_loss",
+    # margins
+    "cosine_embedding_loss",
+    "cosine_similarity",
+    "hinge_embedding_loss",
+    "margin_ranking_loss",
+    "pairwise_distance",
+    "triplet_margin_loss",
     # matrices
     "diag",
     "diag_embed",

@@ -160,7 +160,7 @@ def silu(x):
     return _each(x, lambda v: v * te.sigmoid(v))
 
 
-def _softplus(v: Any) -> te.Scalar:
+def softplus_of(v: Any) -> te.Scalar:
     """log(1 + exp(v)) for any v."""
     return te.where(v > 0, v + te.log1p(te.exp(-v)), te.log1p(te.exp(v)))
 
@@ -168,20 +168,20 @@ def _softplus(v: Any) -> te.Scalar:
 @te.op
 def mish(x):
     """`x * tanh(log(1 + exp(x)))` (Misra, 2019)."""
-    return _each(x, lambda v: v * te.tanh(_softplus(v)))
+    return _each(x, lambda v: v * te.tanh(softplus_of(v)))
 
 
 @te.op
 def softplus(x, *, beta=1.0, threshold=20.0):
     """`log(1 + exp(beta * x)) / beta`; `x` itself where `beta * x > threshold`. `beta` is above 0."""
     _positive("beta", beta)
-    return _each(x, lambda v: te.where(v * beta > threshold, v, _softplus(v * beta) / beta))
+    return _each(x, lambda v: te.where(v * beta > threshold, v, softplus_of(v * beta) / beta))
 
 
 @te.op
 def logsigmoid(x):
     """`log(sigmoid(x)) = -log(1 + exp(-x))`, which neither overflows nor cancels."""
-    return _each(x, lambda v: -_softplus(-v))
+    return _each(x, lambda v: -softplus_of(-v))
 
 
 @te.op

@@ -48,7 +48,10 @@ def at(x: te.Tensor, index: Sequence[Any]) -> te.Scalar:
     return x[tuple(0 if is_one(extent) else i for extent, i in zip(x.shape, own, strict=True))]
 
 
-def pointwise(name: str, function: Callable[..., Any], *tensors: te.Tensor | None) -> te.Tensor:
-    """`y[i] = function(a[i], b[i], ..)` with the tensors broadcast; a tensor that is None is given to `function` as None."""
+def pointwise(name: str, function: Callable[..., Any], *tensors: te.Tensor | None, result: str | None = None) -> te.Tensor:
+    """`y[i] = function(a[i], b[i], ..)` with the tensors broadcast; a tensor that is None is given to `function` as None.
+
+    `name` is the operation's, for errors; `result` that of the tensor where it is an intermediate one.
+    """
     shape = broadcast_shape(name, *(x.shape for x in tensors if x is not None))
-    return te.compute(shape, lambda *i: function(*(None if x is None else at(x, i) for x in tensors)))
+    return te.compute(shape, lambda *i: function(*(None if x is None else at(x, i) for x in tensors)), name=result)

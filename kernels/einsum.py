@@ -45,6 +45,7 @@ def _parse(equation: str, operands: Sequence[te.Tensor]) -> tuple[list[_Term], t
     """The terms, the labels of the result, and the extent of every label. An ellipsis becomes the labels "0", "1", ..., from the last."""
     text = "".join(equation.split())
     inputs, arrow, output = text.partition("->")
+    _split(equation, output)
     sides = inputs.split(",")
     if len(sides) != len(operands):
         raise _error(equation, f"expected {len(sides)} operands, got {len(operands)}")
@@ -119,7 +120,7 @@ def _size(labels: Sequence[str], extents: dict[str, Any]) -> int:
     return total
 
 
-def _contract(terms: Sequence[_Term], kept: Sequence[str], extents: dict[str, Any], name: str | None) -> _Term:
+def _contract(terms: Sequence[_Term], kept: Sequence[str], extents: dict[str, Any]) -> _Term:
     """The term with the labels `kept`: the product of `terms`, summed over all other labels."""
     summed = [label for label in dict.fromkeys(label for term in terms for label in term.distinct) if label not in kept]
 
@@ -136,7 +137,7 @@ def _contract(terms: Sequence[_Term], kept: Sequence[str], extents: dict[str, An
         return te.sum(_named(value, summed), [extents[label] for label in summed]) if summed else value()
 
     shape = tuple(extents[label] for label in kept)
-    return _Term(te.compute(shape, _named(body, kept), name=name), tuple(kept))
+    return _Term(te.compute(shape, _named(body, kept)), tuple(kept))
 
 
 def _named(body: Callable[..., Any], labels: Sequence[str]) -> Callable[..., Any]:
@@ -181,12 +182,12 @@ def _einsum(operands, *, equation):
             needed = _needed([other for other in terms if other is not term], result)
             kept = tuple(label for label in term.distinct if label in needed)
             if len(kept) < len(term.distinct):
-                terms[place] = _contract([term], kept, extents, None)
+                terms[place] = _contract([term], kept, extents)
     while len(terms) > 2:
         pair = _cheapest(terms, result, extents)
-        made = _contract([terms[place] for place in pair], _kept(terms, pair, result), extents, None)
-        terms = [term for place, term in enumerate(terms) if place not in pair] + [made]
-    return _contract(terms, result, extents, None).tensor
+        terms[pair[0]] = _contract([terms[place] for place in pair], _kept(terms, pair, result), extents)
+        del terms[pair[1]]
+    return _contract(terms, result, extents).tensor
 
 
 class Einsum(te.Op):
@@ -204,7 +205,8 @@ einsum.__doc__ = """`einsum("ij,jk->ik", a, b)`: products of elements, summed ov
 
 A label names an axis; in one operand twice it is a diagonal; `...` stands for further axes, which broadcast. Without `->` the result
 has the axes of the ellipsis and then the labels that occur once, in alphabetical order, as in NumPy; with `->` labels and an
-ellipsis that are left out are summed, as in PyTorch. An axis of extent 1 stretches to the extent of its label elsewhere. Spaces do not count.
+ellipsis that are left out are summed, as in PyTorch. An axis of extent 1 stretches to the extent of its label elsewhere. Spaces do
+not count.
 
 More than two operands are contracted in pairs along a greedy path, so the cost is not the product of all extents: "ij,jk,kl,lm->im" of
 n x n matrices takes 3 n^3 multiplications. In transforms it is an op of a tuple: `te.vjp(einsum)((a, b), head, equation="ij,jk->ik")`.
