@@ -1,33 +1,22 @@
-"""From definitions to a compiled function: program, simplify, schedule, lower, verify, emit, load; and the memory of it.
-
-Native code is kept per program or schedule: programs with the same definitions share it, and threads
-that ask for one at the same time compile it once. Programs are compared by structure, which leaves out the user's lines;
-where a run-time check may have to name such a line, the lines are part of the key.
-"""
+"""From definitions to a compiled function: `te.build`, and the schedules that lead to it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from tensorexpr.codegen.arguments import signature_of
-from tensorexpr.codegen.function import CompiledFunction, Executable
-from tensorexpr.codegen.llvm import compile_nest
-from tensorexpr.codegen.lowering import lower
-from tensorexpr.codegen.memo import Memo
-from tensorexpr.codegen.nest_verify import verify_nest
+from tensorexpr.codegen.executable import executable_of, executable_of_schedule
+from tensorexpr.codegen.function import CompiledFunction
 from tensorexpr.codegen.schedule import Schedule
 from tensorexpr.codegen.schedule import autoschedule as default_schedule
 from tensorexpr.codegen.schedule import schedule as plain_schedule
 from tensorexpr.codegen.target import host_target
 from tensorexpr.errors import DefinitionError, TargetError, user_location
-from tensorexpr.ir import Access, Program
+from tensorexpr.ir import Program
 from tensorexpr.language import Tensor, names_of, program_of
 from tensorexpr.simplify import simplify
-from tensorexpr.traversal import expressions, walk
 
 TARGETS = ("cpu", "cuda")
-_EXECUTABLES_KEPT = 1024
-_executables: Memo[Executable] = Memo(_EXECUTABLES_KEPT)
 
 
 def build(outputs: Tensor | Sequence[Tensor] | Schedule, inputs: Sequence[Tensor] | None = None, target: str = "cpu") -> CompiledFunction:
@@ -43,7 +32,7 @@ def build(outputs: Tensor | Sequence[Tensor] | Schedule, inputs: Sequence[Tensor
         program = outputs.program
         signature = signature_of(program, outputs.single)
         order = None if inputs is None else _order(program, inputs)
-        return CompiledFunction(_executable_of_schedule(outputs), signature, order)
+        return CompiledFunction(executable_of_schedule(outputs), signature, order)
     return build_program(_program(outputs, inputs, "te.build"), single=isinstance(outputs, Tensor), target=target)
 
 
@@ -126,31 +115,3 @@ def check_target(target: object) -> None:
         )
     if not isinstance(target, str) or target not in TARGETS:
         raise TargetError(f"expected a target, one of {', '.join(TARGETS)}, got {target!r}", location=user_location())
-
-
-def executable_of(program: Program) -> Executable:
-    """The executable of a program: simplified, scheduled, lowered, compiled for this machine, or found in memory."""
-
-    def make() -> Executable:
-        simplified = simplify(program)
-        return _compile(simplified, default_schedule(simplified, host_target()))
-
-    return _executables.get((program, _lines(program)), make)
-
-
-def _executable_of_schedule(schedule: Schedule) -> Executable:
-    return _executables.get((schedule, _lines(schedule.program)), lambda: _compile(schedule.program, schedule))
-
-
-def _compile(program: Program, schedule: Schedule) -> Executable:
-    nest = lower(schedule)
-    verify_nest(nest)
-    return Executable(program, schedule, nest, compile_nest(nest))
-
-
-def _lines(program: Program) -> tuple[object, ...]:
-    """The user's lines that a run-time error of the program could name: those of accesses whose indices depend on data."""
-    accesses = [node for definition in program.definitions for e in expressions(definition) for node in walk(e) if isinstance(node, Access)]
-    if not any(isinstance(inner, Access) for node in accesses for index in node.indices for inner in walk(index)):
-        return ()
-    return tuple(node.location for node in accesses)

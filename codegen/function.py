@@ -9,18 +9,17 @@ schedule, nest) and native code, and no tensor of the language: what it was buil
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from tensorexpr.codegen.arguments import READY, Arguments, Layout, Signature, address, extent_value
 from tensorexpr.codegen.cost import Cost, cost_of
+from tensorexpr.codegen.executable import Executable
 from tensorexpr.codegen.llvm.abi import ALIGNMENT
 from tensorexpr.codegen.llvm.call import Callable, Plan, Row, link, native_calls
-from tensorexpr.codegen.llvm.native import NativeFunction
-from tensorexpr.codegen.nest import Alloc, Block, For, If, LoopNest
+from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.codegen.schedule import Schedule
 from tensorexpr.errors import OutOfBoundsError, TargetError, user_location
 from tensorexpr.ir import Const, Program
@@ -28,35 +27,6 @@ from tensorexpr.ir import Const, Program
 STAGES = ("nest", "llvm", "asm")
 _CUDA_STAGES = ("cuda", "ptx")
 _BLOCKS_KEPT = 4
-_SHORT = 20_000  # statements; code that runs fewer keeps Python's lock
-
-
-@dataclass(frozen=True, slots=True)
-class Executable:
-    """What compiling makes: each stage on the way, and the native code."""
-
-    program: Program
-    schedule: Schedule
-    nest: LoopNest
-    native: NativeFunction
-
-
-def _work(body: Block) -> float:
-    """How many statements a block runs; infinity where the bounds of a loop are not constants."""
-    total = 0.0
-    for statement in body:
-        match statement:
-            case For():
-                known = isinstance(statement.start, Const) and isinstance(statement.stop, Const)
-                trips = max(0, statement.stop.value - statement.start.value) if known else math.inf  # type: ignore[attr-defined]
-                total += trips * _work(statement.body) if trips else 0
-            case If():
-                total += max(_work(statement.then), _work(statement.otherwise))
-            case Alloc():
-                total += _work(statement.body)
-            case _:
-                total += 1
-    return total
 
 
 _ndarray = np.ndarray
@@ -107,7 +77,7 @@ class CompiledFunction(Callable):
             self._native.constants,
             self._native.workspace_size(()),
             self.signature.single,
-            sum(_work(kernel.body) for kernel in self.nest.kernels) > _SHORT,
+            self._executable.long,
             self._native,
         )
 
@@ -193,17 +163,17 @@ class CompiledFunction(Callable):
     @property
     def program(self) -> Program:
         """The program that was compiled, simplified."""
-        return self._executable.program
+        return self._executable.stages.program
 
     @property
     def schedule(self) -> Schedule:
         """How the program is computed."""
-        return self._executable.schedule
+        return self._executable.stages.schedule
 
     @property
     def nest(self) -> LoopNest:
         """The loops that the schedule was lowered to."""
-        return self._executable.nest
+        return self._executable.stages.nest
 
     @property
     def cost(self) -> Cost:
@@ -217,13 +187,8 @@ class CompiledFunction(Callable):
 
         Raises `TargetError` for a stage that this target does not have.
         """
-        match stage:
-            case "nest":
-                return str(self.nest)
-            case "llvm":
-                return self._native.module.ir
-            case "asm":
-                return self._native.module.assembly
+        if stage in STAGES:
+            return self._executable.source(stage)
         if stage in _CUDA_STAGES:
             raise TargetError(
                 f"expected a stage of the cpu, one of {', '.join(STAGES)}, got {stage!r}: the CUDA backend is not part of this build",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Sequence
 from typing import Any, TypeGuard
 
@@ -60,10 +62,7 @@ def at_least_axes(name: str, x: te.Tensor, rank: int, axes: str) -> None:
 
 def product(extents: Sequence[Any]) -> Any:
     """The product of extents, 1 of none."""
-    total: Any = 1
-    for extent in extents:
-        total = total * extent
-    return total
+    return functools.reduce(operator.mul, extents) if extents else 1
 
 
 def ranked(x: te.Tensor, *ranks: int) -> None:

@@ -72,8 +72,9 @@ class Windows:
         self.dilation = per_axis("dilation", dilation, self.rank, 1)
         self.before = per_axis("padding", before, self.rank, 0)
         self.after = per_axis("padding", after, self.rank, 0)
+        self.ceil = ceil and any(step > 1 for step in self.stride)
         self.extents = tuple(self._extent(d, ceil) for d in range(self.rank))
-        self.padded = any(self.before) or any(self.after) or ceil
+        self.padded = any(self.before) or any(self.after) or self.ceil
 
     def _extent(self, d: int, ceil: bool) -> Any:
         size, stride = self.sizes[d], self.stride[d]
@@ -95,4 +96,5 @@ class Windows:
 
     def inside(self, elements: Sequence[Any]) -> Any:
         """Whether all elements lie within the axes."""
-        return every((element >= 0) & (element < size) for element, size in zip(elements, self.sizes, strict=True))
+        pairs = list(zip(elements, self.sizes, strict=True))
+        return every(condition for element, size in pairs for condition in (element >= 0, element < size))

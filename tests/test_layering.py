@@ -10,8 +10,8 @@ ROOMS = ("tensorexpr", "autodiff", "codegen", "kernels", "benchmarks", "examples
 LADDER = (
     "errors", "dtypes", "ops", "integers", "ir", "traversal", "regions", "layout", "text", "parse", "verify", "interpret", "rewrite",
     "enumeration", "nonlinear", "bounds", "language", "latex", "passes", "simplify", "autodiff", "codegen.target", "codegen.nest",
-    "codegen.schedule", "codegen.lowering", "codegen.llvm", "codegen", "op", "transforms", "gradient_check", "__init__", "kernels",
-    "cli", "__main__", "examples", "benchmarks",
+    "codegen.schedule", "codegen.lowering", "codegen.disk", "codegen.llvm", "codegen", "op", "transforms", "gradient_check", "__init__",
+    "kernels", "cli", "__main__", "examples", "benchmarks",
 )  # fmt: skip
 STRANGERS = [("autodiff", "codegen"), ("codegen", "autodiff"), ("language", "autodiff"), ("integers", "dtypes")]
 LAZY = {  # what may be imported inside a function: how a node or a schedule prints, and the derivative of a scan's body, a derivative again

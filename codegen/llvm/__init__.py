@@ -2,21 +2,25 @@
 
 from tensorexpr.codegen.llvm.abi import workspace_size
 from tensorexpr.codegen.llvm.emit import emit, entry_name
-from tensorexpr.codegen.llvm.jit import NativeModule
+from tensorexpr.codegen.llvm.jit import NativeModule, ObjectCode
 from tensorexpr.codegen.llvm.load import load, passes_for
 from tensorexpr.codegen.llvm.machine import Machine, host
-from tensorexpr.codegen.llvm.native import NativeFunction, compile_nest
+from tensorexpr.codegen.llvm.native import Interface, NativeFunction, compile_nest, nest_assembly, nest_code
 from tensorexpr.codegen.llvm.pool import set_threads
 
 __all__ = [
+    "Interface",
     "Machine",
     "NativeFunction",
     "NativeModule",
+    "ObjectCode",
     "compile_nest",
     "emit",
     "entry_name",
     "host",
     "load",
+    "nest_assembly",
+    "nest_code",
     "passes_for",
     "set_threads",
     "workspace_size",

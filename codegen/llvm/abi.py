@@ -17,8 +17,9 @@ that names it to the last. With symbolic sizes nothing is known about lengths, s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import prod
+from typing import Any
 
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, LoopNest, Stmt, Store
 from tensorexpr.errors import InternalError
@@ -26,6 +27,9 @@ from tensorexpr.ir import Access, Apply, Const, Expr, Size
 from tensorexpr.traversal import walk
 
 ALIGNMENT = 64
+
+Extent = int | str | Sequence[Any]
+"""An extent as plain data: a number, the name of a size, or an operation and its operands."""
 
 
 def constant_shape(buffer: Buffer) -> tuple[int, ...] | None:
@@ -70,8 +74,13 @@ class Workspace:
 
     def size(self, sizes: Mapping[str, int]) -> int:
         """Bytes that a call with these sizes needs."""
-        lengths = (prod(_value(extent, sizes) for extent in buffer.shape) * buffer.dtype.itemsize for buffer in self.rest)
+        lengths = (prod(plain_value(extent, sizes) for extent in shape) * size for size, shape in self.open)
         return self.fixed + sum(padded(length) for length in lengths)
+
+    @property
+    def open(self) -> tuple[tuple[int, tuple[Extent, ...]], ...]:
+        """Bytes per element, and extents as plain data, of the buffers whose shape depends on sizes."""
+        return tuple((buffer.dtype.itemsize, tuple(map(plain, buffer.shape))) for buffer in self.rest)
 
 
 def workspace_size(nest: LoopNest, sizes: Mapping[str, int]) -> int:
@@ -125,29 +134,41 @@ def buffers_of(body: Block) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _value(e: Expr, sizes: Mapping[str, int]) -> int:
+def plain(e: Expr) -> Extent:
+    """An extent over sizes and constants as plain data."""
     match e:
         case Const():
             return int(e.value)
         case Size():
-            return int(sizes[e.name])
+            return e.name
         case Apply():
-            left, *right = (_value(a, sizes) for a in e.args)
-            match e.op.name:
-                case "neg":
-                    return -left
-                case "add":
-                    return left + right[0]
-                case "sub":
-                    return left - right[0]
-                case "mul":
-                    return left * right[0]
-                case "floordiv":
-                    return left // right[0] if right[0] else 0
-                case "mod":
-                    return left % right[0] if right[0] else 0
-                case "minimum":
-                    return min(left, right[0])
-                case "maximum":
-                    return max(left, right[0])
+            return (e.op.name, *map(plain, e.args))
     raise InternalError(f"llvm: expected an extent over sizes and constants, got {type(e).__name__}", term=e)
+
+
+def plain_value(extent: Extent, sizes: Mapping[str, int]) -> int:
+    """The value of an extent that is plain data."""
+    if isinstance(extent, int):
+        return extent
+    if isinstance(extent, str):
+        return int(sizes[extent])
+    name = extent[0]
+    left, *right = (plain_value(item, sizes) for item in extent[1:])
+    match name:
+        case "neg":
+            return -left
+        case "add":
+            return left + right[0]
+        case "sub":
+            return left - right[0]
+        case "mul":
+            return left * right[0]
+        case "floordiv":
+            return left // right[0] if right[0] else 0
+        case "mod":
+            return left % right[0] if right[0] else 0
+        case "minimum":
+            return min(left, right[0])
+        case "maximum":
+            return max(left, right[0])
+    raise InternalError(f"llvm: expected an operation on extents, got {name}")

@@ -223,12 +223,7 @@ def _module() -> NativeModule:
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.argtypes, pointer.restype = [ctypes.py_object, ctypes.c_char_p], ctypes.c_void_p
     functions = pointer(api, None)
-    addresses = {
-        "ndarray": id(np.ndarray),
-        "out": id(_NAMES[0]),
-        "call": id(_NAMES[1]),
-        "none": id(None),
-        "new_array": _word(functions + 8 * _NEW_FROM_DESCR),
-    }
     imports = {name: ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0 for name in SYMBOLS}
-    return NativeModule(call_text(_LAYOUTS, addresses, host().triple), host(), "registers", imports)
+    imports |= {"te_ndarray": id(np.ndarray), "te_out": id(_NAMES[0]), "te_call_name": id(_NAMES[1]), "te_none": id(None)}
+    imports["te_new_array"] = _word(functions + 8 * _NEW_FROM_DESCR)
+    return NativeModule.compiled(call_text(_LAYOUTS, host().triple), host(), "registers", imports)

@@ -10,7 +10,6 @@ which copies, converts or refuses. Nothing has happened by then.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 SYMBOLS = (
@@ -47,12 +46,11 @@ WORDS = ("entry", "inputs", "outputs", "single", "release", "workspace", "block"
 ARGUMENT_WORDS = ("descr", "rank", "bytes", "extents")
 
 
-def call_text(layouts: Layouts, addresses: Mapping[str, int], triple: str) -> str:
-    """The module: `te_call`. `addresses` has the objects `ndarray`, `out`, `call` and `none` and NumPy's function `new_array`."""
+def call_text(layouts: Layouts, triple: str) -> str:
+    """The module: `te_call`."""
     values = {name.upper(): str(getattr(layouts, name)) for name in Layouts.__slots__}
     values |= {f"AT_{name.upper()}": str(8 * position) for position, name in enumerate(WORDS)}
     values |= {f"OF_{name.upper()}": str(8 * position) for position, name in enumerate(ARGUMENT_WORDS)}
-    values |= {f"P_{name.upper()}": f"inttoptr (i64 {address} to ptr)" for name, address in addresses.items()}
     text = _TEXT
     for name in sorted(values, key=len, reverse=True):
         text = text.replace(f"${name}$", values[name])
@@ -60,6 +58,11 @@ def call_text(layouts: Layouts, addresses: Mapping[str, int], triple: str) -> st
 
 
 _TEXT = """
+@te_ndarray = external constant i8
+@te_out = external constant i8
+@te_call_name = external constant i8
+@te_none = external constant i8
+declare ptr @te_new_array(ptr, ptr, i32, ptr, ptr, ptr, i32, ptr)
 declare void @Py_IncRef(ptr)
 declare void @Py_DecRef(ptr)
 declare ptr @PyObject_GetAttr(ptr, ptr)
@@ -83,7 +86,7 @@ define internal i64 @word(ptr %base, i64 %offset) alwaysinline nounwind {
 define internal i1 @fits(ptr %array, ptr %row, i32 %ready) alwaysinline nounwind {
 entry:
   %type = call i64 @word(ptr %array, i64 $TYPE$)
-  %type.good = icmp eq i64 %type, ptrtoint (ptr $P_NDARRAY$ to i64)
+  %type.good = icmp eq i64 %type, ptrtoint (ptr @te_ndarray to i64)
   br i1 %type.good, label %array.known, label %bad
 array.known:
   %descr = call i64 @word(ptr %array, i64 $DESCR$)
@@ -126,7 +129,7 @@ bad:
 
 define internal ptr @slow(ptr %self, ptr %arguments, i64 %count, ptr %names) noinline {
 entry:
-  %method = call ptr @PyObject_GetAttr(ptr %self, ptr $P_CALL$)
+  %method = call ptr @PyObject_GetAttr(ptr %self, ptr @te_call_name)
   %none = icmp eq ptr %method, null
   br i1 %none, label %failed, label %go
 go:
@@ -196,12 +199,12 @@ keyword:
   br i1 %could, label %keyword.name, label %other
 keyword.name:
   %name = call i64 @word(ptr %names, i64 $TUPLE_ITEMS$)
-  %is.out = icmp eq i64 %name, ptrtoint (ptr $P_OUT$ to i64)
+  %is.out = icmp eq i64 %name, ptrtoint (ptr @te_out to i64)
   br i1 %is.out, label %given, label %other
 given:
   %out.at = getelementptr ptr, ptr %arguments, i64 %inputs
   %out = load ptr, ptr %out.at, align 8
-  %out.none = icmp eq ptr %out, $P_NONE$
+  %out.none = icmp eq ptr %out, @te_none
   br i1 %out.none, label %allocate, label %given.array
 given.array:
   %out.row = getelementptr [4 x i64], ptr %rows, i64 %inputs
@@ -248,7 +251,7 @@ allocate.one:
   %a.extents.word = call i64 @word(ptr %a.row, i64 $OF_EXTENTS$)
   %a.extents = inttoptr i64 %a.extents.word to ptr
   call void @Py_IncRef(ptr %a.descr)
-  %made = call ptr $P_NEW_ARRAY$(ptr $P_NDARRAY$, ptr %a.descr, i32 %a.rank, ptr %a.extents, ptr null, ptr null, i32 0, ptr null)
+  %made = call ptr @te_new_array(ptr @te_ndarray, ptr %a.descr, i32 %a.rank, ptr %a.extents, ptr null, ptr null, i32 0, ptr null)
   %a.slot = getelementptr ptr, ptr %results, i64 %a
   store ptr %made, ptr %a.slot, align 8
   %made.not = icmp eq ptr %made, null

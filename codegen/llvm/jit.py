@@ -14,8 +14,10 @@ import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
-from typing import Any
+from importlib.metadata import version
+from typing import Any, NamedTuple
 
+from tensorexpr.codegen import disk
 from tensorexpr.codegen.llvm import math_libm, pool_text
 from tensorexpr.codegen.llvm.machine import Machine
 from tensorexpr.errors import InternalError
@@ -58,62 +60,89 @@ def _library_addresses() -> dict[str, int]:
     return found
 
 
-class NativeModule:
-    """Machine code in this process: `ir` is its text, `assembly` what LLVM made of it, `address(name)` its functions.
+class ObjectCode(NamedTuple):
+    """Machine code that is not linked yet, good for any process on the same machine: an object file and what it exports."""
+
+    image: bytes
+    exports: tuple[str, ...]
+
+
+def object_code(ir: str, machine: Machine, passes: str) -> ObjectCode:
+    """Compiles the text of a module.
 
     `passes` is what LLVM does before it makes code: "none"; "registers" (what explicit vectors need: stack slots to
     registers, common subexpressions, loop invariants); "loops" (all, with its vectorizers and unroller, at two to three
-    times the time). `imports` are addresses of externals besides those of the C library. Raises `InternalError` where
-    the text is not valid IR or calls what is not there.
+    times the time). Raises `InternalError` where the text is not valid IR.
+    """
+    from llvmlite import binding  # noqa: PLC0415
+
+    with compiling:
+        module = _optimized(ir, machine, passes)
+        exports = tuple(f.name for f in module.functions if not f.is_declaration and f.linkage == binding.Linkage.external)
+        return ObjectCode(_compiler(machine)[0].emit_object(module), exports)
+
+
+class NativeModule:
+    """Machine code in this process: `address(name)` gives its functions, `code` the object that was linked.
+
+    Made of text by `compiled`, or of object code. `imports` are addresses of externals besides those of the C library.
+    Raises `InternalError` where the code calls what is not there.
     """
 
-    def __init__(self, ir: str, machine: Machine, passes: str, imports: Mapping[str, int] | None = None) -> None:
+    def __init__(self, code: ObjectCode, machine: Machine, imports: Mapping[str, int] | None = None) -> None:
         from llvmlite import binding  # noqa: PLC0415
 
-        self.ir = ir
-        self.machine = machine
-        self.passes = passes
         with compiling:
-            target_machine, jit = _compiler(machine)
-            module = self._optimized()
-            functions = [f for f in module.functions if not f.is_declaration and f.linkage == binding.Linkage.external]
-            builder = binding.JITLibraryBuilder().add_object_img(target_machine.emit_object(module))
+            builder = binding.JITLibraryBuilder().add_object_img(code.image)
             for name, address in {**_library_addresses(), **(imports or {})}.items():
                 builder.import_symbol(name, address)
-            for function in functions:
-                builder.export_symbol(function.name)
+            for name in code.exports:
+                builder.export_symbol(name)
             # The tracker keeps the code alive; dropping it unloads the library.
             try:
-                self._tracker = builder.link(jit, f"tensorexpr{next(_libraries)}")
+                self._tracker = builder.link(_compiler(machine)[1], f"tensorexpr{next(_libraries)}")
             except RuntimeError as error:
                 raise InternalError(f"llvm: expected code that links, got {str(error).strip()}") from None
-            self._addresses = {function.name: self._tracker[function.name] for function in functions}
+            self._addresses = {name: self._tracker[name] for name in code.exports}
+
+    @staticmethod
+    def compiled(ir: str, machine: Machine, passes: str, imports: Mapping[str, int] | None = None) -> NativeModule:
+        """The module of a text, found on disk where it was compiled before; `passes` as in `object_code`, whose errors it raises."""
+        key = disk.digest("text", ir, passes, repr(machine), version("llvmlite"))
+        entry = disk.load(key)
+        if entry is not None:
+            code = ObjectCode(entry.image, tuple(entry.about["exports"]))
+        else:
+            code = object_code(ir, machine, passes)
+            disk.save(key, disk.Entry({"exports": code.exports}, code.image))
+        return NativeModule(code, machine, imports)
 
     def address(self, name: str) -> int:
         """The address of an exported function."""
         return self._addresses[name]
 
-    @property
-    def assembly(self) -> str:
-        """The machine code as assembly text (made anew on each request)."""
-        with compiling:
-            return str(_compiler(self.machine)[0].emit_assembly(self._optimized()))
 
-    def _optimized(self) -> Any:
-        from llvmlite import binding  # noqa: PLC0415
+def assembly(ir: str, machine: Machine, passes: str) -> str:
+    """What `object_code` makes of a text, as assembly text."""
+    with compiling:
+        return str(_compiler(machine)[0].emit_assembly(_optimized(ir, machine, passes)))
 
-        target_machine, _ = _compiler(self.machine)
-        try:
-            module = binding.parse_assembly(self.ir)
-            module.verify()
-        except RuntimeError as error:
-            raise InternalError(f"llvm: expected valid IR, got {str(error).strip()}") from None
-        if self.passes == "none":
-            return module
-        loops = self.passes == "loops"
-        options = binding.PipelineTuningOptions(speed_level=2 if loops else 1)
-        options.loop_vectorization = options.slp_vectorization = loops
-        options.loop_interleaving = options.loop_unrolling = loops
-        builder = binding.create_pass_builder(target_machine, options)
-        builder.getModulePassManager().run(module, builder)
+
+def _optimized(ir: str, machine: Machine, passes: str) -> Any:
+    from llvmlite import binding  # noqa: PLC0415
+
+    target_machine, _ = _compiler(machine)
+    try:
+        module = binding.parse_assembly(ir)
+        module.verify()
+    except RuntimeError as error:
+        raise InternalError(f"llvm: expected valid IR, got {str(error).strip()}") from None
+    if passes == "none":
         return module
+    loops = passes == "loops"
+    options = binding.PipelineTuningOptions(speed_level=2 if loops else 1)
+    options.loop_vectorization = options.slp_vectorization = loops
+    options.loop_interleaving = options.loop_unrolling = loops
+    builder = binding.create_pass_builder(target_machine, options)
+    builder.getModulePassManager().run(module, builder)
+    return module

@@ -7,7 +7,7 @@ scalar loops get LLVM's vectorizers and its unroller, at two to three times the 
 from __future__ import annotations
 
 from tensorexpr.codegen.llvm.emit_statements import statements
-from tensorexpr.codegen.llvm.jit import NativeModule
+from tensorexpr.codegen.llvm.jit import NativeModule, ObjectCode, object_code
 from tensorexpr.codegen.llvm.machine import Machine, host
 from tensorexpr.codegen.llvm.pool import pool
 from tensorexpr.codegen.nest import For, LoopNest
@@ -22,10 +22,19 @@ def passes_for(nest: LoopNest) -> str:
     return "registers"
 
 
-def load(text: str, machine: Machine | None = None, passes: str = "loops") -> NativeModule:
-    """Compiles the text of `emit` for a machine (this one by default); `passes` as in `NativeModule`.
+def link(code: ObjectCode, machine: Machine | None = None) -> NativeModule:
+    """Links object code into this process, with the thread pool where it asks for it.
 
-    Raises `InternalError` where the text is not valid IR.
+    Raises `InternalError` where it calls what is not there.
     """
-    imports = {"te_parallel_for": pool().parallel_for} if "@te_parallel_for" in text else {}
-    return NativeModule(text, machine or host(), passes, imports)
+    imports = {"te_parallel_for": pool().parallel_for} if b"te_parallel_for" in code.image else {}
+    return NativeModule(code, machine or host(), imports)
+
+
+def load(text: str, machine: Machine | None = None, passes: str = "loops") -> NativeModule:
+    """Compiles the text of `emit` for a machine (this one by default) and links it; `passes` as in `object_code`.
+
+    Raises `InternalError` where the text is not valid IR or calls what is not there.
+    """
+    machine = machine or host()
+    return link(object_code(text, machine, passes), machine)

@@ -1,51 +1,102 @@
-"""A compiled nest as something to call: pointers and sizes in, a status out."""
+"""A compiled nest as something to call: pointers and sizes in, a status out.
+
+What a caller must know of the nest is its `Interface`, which is plain data: code kept on disk is run without making its nest.
+"""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from math import prod
+from typing import Any
 
-from tensorexpr.codegen.llvm.abi import Workspace
+import numpy as np
+
+from tensorexpr.codegen.llvm.abi import Extent, Workspace, padded, plain_value
 from tensorexpr.codegen.llvm.emit import emit, entry_name
-from tensorexpr.codegen.llvm.jit import NativeModule
-from tensorexpr.codegen.llvm.load import load, passes_for
+from tensorexpr.codegen.llvm.jit import NativeModule, ObjectCode, assembly, object_code
+from tensorexpr.codegen.llvm.load import link, passes_for
 from tensorexpr.codegen.llvm.machine import Machine, host
 from tensorexpr.codegen.nest import LoopNest
 
 _SIGNATURE = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 
 
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """How a compiled nest is called: the symbol of its entry point, the number of its parameters, the names of its sizes and of
+    its constants; the bytes of workspace of known size, and bytes per element and extents of each further buffer."""
+
+    entry: str
+    parameters: int
+    sizes: tuple[str, ...]
+    constants: tuple[str, ...]
+    workspace: int
+    buffers: tuple[tuple[int, tuple[Extent, ...]], ...]
+
+    def as_data(self) -> dict[str, Any]:
+        """The fields in JSON's types."""
+        return asdict(self)
+
+    @staticmethod
+    def from_data(data: Mapping[str, Any]) -> Interface:
+        """The interface that `as_data` described."""
+        buffers = tuple((int(size), tuple(extents)) for size, extents in data["buffers"])
+        sizes, constants = tuple(data["sizes"]), tuple(data["constants"])
+        return Interface(data["entry"], data["parameters"], sizes, constants, data["workspace"], buffers)
+
+    @staticmethod
+    def of(nest: LoopNest) -> Interface:
+        """The interface of a nest."""
+        space = Workspace(nest)
+        constants = tuple(c.name for c in nest.constants)
+        return Interface(entry_name(nest), len(nest.parameters), nest.sizes, constants, space.fixed, space.open)
+
+
 class NativeFunction:
-    """The entry point of a nest in a loaded module (see `abi`). Keeps code and constants alive; any thread may call it.
+    """The entry point of a nest in linked object code (see `abi`). Keeps code and constants alive; any thread may call it.
 
     The GIL is released while the code runs.
     """
 
-    def __init__(self, nest: LoopNest, module: NativeModule) -> None:
-        self.nest = nest
-        self.module = module
-        self._workspace = Workspace(nest)
-        self.address = module.address(entry_name(nest))
+    def __init__(self, interface: Interface, code: ObjectCode, constants: Sequence[np.ndarray], machine: Machine) -> None:
+        self.interface = interface
+        self.module: NativeModule = link(code, machine)
+        self.address = self.module.address(interface.entry)
         self._function = _SIGNATURE(self.address)
-        self._constants = tuple(c.data if c.data.flags.c_contiguous else c.data.copy() for c in nest.constants)
-        self._constant_pointers = tuple(c.ctypes.data for c in self._constants)
-        self.constants = self._constant_pointers
-        self._pointers = ctypes.c_void_p * (len(nest.parameters) + len(nest.constants))
-        self._sizes = ctypes.c_int64 * len(nest.sizes)
+        self._data = tuple(c if c.flags.c_contiguous else c.copy() for c in constants)
+        self.constants = tuple(c.ctypes.data for c in self._data)
+        self._pointers = ctypes.c_void_p * (interface.parameters + len(self.constants))
+        self._sizes = ctypes.c_int64 * len(interface.sizes)
         self._error = ctypes.c_int64 * 2
 
     def workspace_size(self, sizes: Sequence[int]) -> int:
-        """Bytes of workspace, aligned to 64, that a call with these sizes (in the order of `nest.sizes`) needs."""
-        return self._workspace.size(dict(zip(self.nest.sizes, sizes, strict=True)))
+        """Bytes of workspace, aligned to 64, that a call with these sizes (in the order of the nest) needs."""
+        values = dict(zip(self.interface.sizes, sizes, strict=True))
+        lengths = (prod(plain_value(extent, values) for extent in extents) * size for size, extents in self.interface.buffers)
+        return self.interface.workspace + sum(padded(length) for length in lengths)
 
     def __call__(self, pointers: Sequence[int], sizes: Sequence[int] = (), workspace: int = 0) -> tuple[int, int, int] | None:
         """Runs on one address per parameter, in order. None when all is well, else (check, index, extent) of the first failure."""
         error = self._error()
-        status = self._function(self._pointers(*pointers, *self._constant_pointers), self._sizes(*sizes), workspace, error)
+        status = self._function(self._pointers(*pointers, *self.constants), self._sizes(*sizes), workspace, error)
         return None if status == 0 else (status - 1, error[0], error[1])
 
 
-def compile_nest(nest: LoopNest, machine: Machine | None = None) -> NativeFunction:
-    """Emits a nest, loads the text with the passes that suit it, and gives the function."""
+def nest_code(nest: LoopNest, machine: Machine | None = None) -> ObjectCode:
+    """The object code of a nest, made with the passes that suit it."""
     machine = machine or host()
-    return NativeFunction(nest, load(emit(nest, machine), machine, passes_for(nest)))
+    return object_code(emit(nest, machine), machine, passes_for(nest))
+
+
+def nest_assembly(nest: LoopNest, machine: Machine | None = None) -> str:
+    """The object code of a nest as assembly text."""
+    machine = machine or host()
+    return assembly(emit(nest, machine), machine, passes_for(nest))
+
+
+def compile_nest(nest: LoopNest, machine: Machine | None = None) -> NativeFunction:
+    """Compiles a nest, links it, and gives the function."""
+    machine = machine or host()
+    return NativeFunction(Interface.of(nest), nest_code(nest, machine), [c.data for c in nest.constants], machine)

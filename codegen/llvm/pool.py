@@ -22,7 +22,7 @@ class Pool:
     """The pool's machine code and its controls; `parallel_for` is the address of its entry."""
 
     def __init__(self) -> None:
-        self._module = NativeModule(pool_text(host()), host(), "none")
+        self._module = NativeModule.compiled(pool_text(host()), host(), "none")
         self.parallel_for = self._module.address("te_parallel_for")
         self._set = ctypes.CFUNCTYPE(None, ctypes.c_int32)(self._module.address("te_pool_set"))
         self._stop = ctypes.CFUNCTYPE(None)(self._module.address("te_pool_stop"))

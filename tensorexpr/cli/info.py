@@ -8,6 +8,7 @@ import textwrap
 from dataclasses import asdict
 from typing import Any
 
+from tensorexpr.codegen.disk import usage
 from tensorexpr.codegen.llvm.machine import host
 from tensorexpr.codegen.llvm.pool import default_threads
 from tensorexpr.codegen.target import host_target
@@ -18,7 +19,7 @@ _PACKAGES = ("tensorexpr", "numpy", "llvmlite", "sympy", "ml_dtypes", "cupy", "t
 def collect() -> dict[str, Any]:
     """The facts as a dictionary of plain values (what `--json` prints).
 
-    Raises `ArgumentError` where TENSOREXPR_NUM_THREADS is no positive integer.
+    Raises `ArgumentError` where TENSOREXPR_NUM_THREADS is no positive integer or TENSOREXPR_CACHE_SIZE no number of MiB.
     """
     versions: dict[str, str | None] = {}
     for package in _PACKAGES:
@@ -29,12 +30,17 @@ def collect() -> dict[str, Any]:
     target, machine = host_target(), host()
     features = " ".join(f[1:] for f in machine.features.split(",") if f.startswith("+"))
     cpu = {"name": machine.cpu, "features": features, **{k: v for k, v in asdict(target).items() if k != "name"}}
+    kept = usage()
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),
         "versions": versions,
         "cpu": cpu,
         "threads": default_threads(),
+        "cache": {
+            "folder": None if kept.folder is None else str(kept.folder),
+            **{k: getattr(kept, k) for k in ("entries", "bytes", "bound")},
+        },
         "gpu": None if versions["cupy"] is None else "cupy is installed; this version has no CUDA backend yet",
     }
 
@@ -46,5 +52,8 @@ def as_text(facts: dict[str, Any]) -> str:
     for key, value in facts["cpu"].items():
         lines += textwrap.wrap(f"cpu {key:<15} {value}", 100, subsequent_indent=" " * 20, break_on_hyphens=False)
     lines.append(f"threads     {facts['threads']}")
+    cache = facts["cache"]
+    used = f"{cache['folder']}: {cache['entries']} entries, {cache['bytes'] / 2**20:.1f} of {cache['bound'] / 2**20:.0f} MiB"
+    lines.append(f"cache       {'off' if cache['folder'] is None else used}")
     lines.append(f"gpu         {facts['gpu'] or 'none: the CUDA backend needs CuPy, which is not installed'}")
     return "\n".join(lines)

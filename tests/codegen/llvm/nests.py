@@ -76,25 +76,29 @@ def nest(parameters: Sequence[Buffer], writes: Sequence[Buffer], *kernels: Block
 
 
 def run(
-    given: LoopNest | NativeFunction, arrays: Mapping[str, np.ndarray], sizes: Mapping[str, int] | None = None, before: bool = False
+    nest: LoopNest,
+    arrays: Mapping[str, np.ndarray],
+    sizes: Mapping[str, int] | None = None,
+    before: bool = False,
+    compiled: NativeFunction | None = None,
 ) -> dict[str, np.ndarray]:
     """Outputs of a nest by name; every array lies next to a protected page. Raises `IndexError` with the failure's numbers."""
-    function = given if isinstance(given, NativeFunction) else compile_nest(given)
+    function = compiled or compile_nest(nest)
     sizes = dict(sizes or {})
     values: dict[str, np.ndarray] = {}
-    for parameter in function.nest.parameters:
-        if parameter.name in function.nest.writes:
+    for parameter in nest.parameters:
+        if parameter.name in nest.writes:
             shape = tuple(_extent(e, sizes) for e in parameter.shape)
             found = np.zeros(shape, parameter.dtype.numpy)
         else:
             found = np.ascontiguousarray(arrays[parameter.name])
         values[parameter.name] = guarded(found, before)
-    order = [sizes[s] for s in function.nest.sizes]
+    order = [sizes[s] for s in nest.sizes]
     space = guarded(np.zeros(function.workspace_size(order), np.uint8), before)
     failure = function([a.ctypes.data for a in values.values()], order, space.ctypes.data)
     if failure is not None:
         raise IndexError(failure)
-    return {name: values[name].copy() for name in function.nest.writes}
+    return {name: values[name].copy() for name in nest.writes}
 
 
 def _extent(e: Expr, sizes: Mapping[str, int]) -> int:

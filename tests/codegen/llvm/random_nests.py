@@ -183,7 +183,7 @@ def check(seed: int, machine: Machine) -> None:
     }
     sizes = {"n": writer.rows} if writer.symbolic else {}
     want = run_nest(made, arrays, sizes)["Y"]
-    got = run(compile_nest(made, machine), arrays, sizes, before=seed % 2 == 1)["Y"]
+    got = run(made, arrays, sizes, before=seed % 2 == 1, compiled=compile_nest(made, machine))["Y"]
     if writer.deep:
         want, got = want[..., 0], got[..., 0]
     if not np.array_equal(want, got):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import re
 import weakref
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from tensorexpr import dtypes
-from tensorexpr.codegen.llvm import NativeFunction, compile_nest, emit, host, load
+from tensorexpr.codegen.llvm import Interface, NativeFunction, compile_nest, emit, host, load, nest_assembly, nest_code
 from tensorexpr.codegen.llvm.load import passes_for
 from tensorexpr.codegen.llvm.machine import Machine
 from tensorexpr.codegen.nest import LoopNest
@@ -37,10 +38,21 @@ def test_an_unknown_external_is_an_internal_error() -> None:
         load("declare void @nowhere()\ndefine void @f() {\n  call void @nowhere()\n  ret void\n}")
 
 
-def test_ir_and_assembly() -> None:
-    made = compile_nest(_copy("vectorize"))
-    assert made.module.ir == emit(made.nest, host())
-    assert re.search(r"^te_test:", made.module.assembly, re.MULTILINE)
+def test_assembly() -> None:
+    assert re.search(r"^te_test:", nest_assembly(_copy("vectorize")), re.MULTILINE)
+
+
+def test_object_code_is_good_for_another_link() -> None:
+    made = _copy("vectorize")
+    code = nest_code(made)
+    interface = Interface.from_data(json.loads(json.dumps(Interface.of(made).as_data())))
+    assert interface == Interface.of(made)
+    x = np.linspace(-1, 1, 64, dtype=np.float32)
+    results = [np.zeros_like(x) for _ in range(2)]
+    for y in results:
+        assert NativeFunction(interface, code, [], host())([x.ctypes.data, y.ctypes.data]) is None
+    assert np.array_equal(*results)
+    assert np.allclose(results[0], np.exp(x))
 
 
 def test_code_is_freed_with_its_module() -> None:
@@ -58,9 +70,8 @@ def test_passes_follow_the_content() -> None:
 
 
 def test_scalar_loops_are_vectorized_by_llvm() -> None:
-    made = compile_nest(_copy("serial"))
     if host().vector_bits == 512 and host().architecture == "x86_64":
-        assert "zmm" in made.module.assembly
+        assert "zmm" in nest_assembly(_copy("serial"))
 
 
 @pytest.mark.parametrize("bits", [128, 256, 512])
@@ -69,7 +80,7 @@ def test_narrower_machines(bits: int) -> None:
     machine = Machine(host().triple, host().cpu, host().features, min(bits, host().vector_bits))
     x = np.linspace(-5, 5, 100, dtype=np.float32)
     made = _copy("vectorize", 100)
-    function = NativeFunction(made, load(emit(made, machine), machine))
+    function = compile_nest(made, machine)
     y = np.zeros_like(x)
     assert function([x.ctypes.data, y.ctypes.data]) is None
     assert np.allclose(y, np.exp(x), rtol=2e-7)
@@ -81,8 +92,8 @@ def test_a_machine_without_fused_multiply_add() -> None:
         return
     machine = Machine(host().triple, "x86-64-v2", "", 128)
     made = _copy("vectorize", 100)
-    function = NativeFunction(made, load(emit(made, machine), machine))
-    assert "zmm" not in function.module.assembly
+    function = compile_nest(made, machine)
+    assert "zmm" not in nest_assembly(made, machine)
     x = np.linspace(-80, 80, 100, dtype=np.float32)
     y = np.zeros_like(x)
     assert function([x.ctypes.data, y.ctypes.data]) is None

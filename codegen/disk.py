@@ -1,0 +1,193 @@
+"""Object code kept on disk between processes: what compiling took a tenth of a second for is linked in a few milliseconds.
+
+One file per entry, named by the key: a digest of everything that the code depends on (see `compile`). A file carries a digest
+of its own contents, is written beside its place and moved there whole, and is read only from a folder that belongs to this
+user. What is damaged, foreign, or not to be read counts as not there and is made anew; what cannot be written is not kept.
+The folder is bounded in size: entries not used for longest go first (reading marks an entry as used).
+
+TENSOREXPR_CACHE_DIR names the folder (empty: nothing is kept), TENSOREXPR_CACHE_SIZE its bound in MiB. The log
+`tensorexpr.cache` tells hits and misses.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tensorexpr.errors import ArgumentError
+
+log = logging.getLogger("tensorexpr.cache")
+
+_FOLDER, _SIZE = "TENSOREXPR_CACHE_DIR", "TENSOREXPR_CACHE_SIZE"
+_DEFAULT_SIZE = 512
+_MAGIC = b"tensorexpr object 1\n"
+_SUFFIX = ".teo"
+_KEPT_SHARE = 0.8  # of the bound, after entries had to go
+
+
+class Entry(NamedTuple):
+    """What is kept: a description in JSON's types, and the object code."""
+
+    about: dict[str, Any]
+    image: bytes
+
+
+class Usage(NamedTuple):
+    """The folder (None: nothing is kept), how many entries it has, their bytes, and the bound in bytes."""
+
+    folder: Path | None
+    entries: int
+    bytes: int
+    bound: int
+
+
+def folder() -> Path | None:
+    """Where entries are kept, or None where they are not."""
+    named = os.environ.get(_FOLDER)
+    if named is not None:
+        return Path(named).expanduser() if named.strip() else None
+    match sys.platform:
+        case "win32":
+            base = os.environ.get("LOCALAPPDATA")
+        case "darwin":
+            base = str(Path.home() / "Library" / "Caches")
+        case _:
+            base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "tensorexpr" if base else None
+
+
+def bound() -> int:
+    """The most bytes that the folder may hold. Raises `ArgumentError` where the environment does not name a number of MiB."""
+    text = os.environ.get(_SIZE, "").strip()
+    if not text:
+        return _DEFAULT_SIZE << 20
+    if not text.isdecimal():
+        raise ArgumentError(f"{_SIZE}: expected a number of MiB, got {text!r}")
+    return int(text) << 20
+
+
+def digest(*parts: str | bytes) -> str:
+    """A key for parts, each of which counts with its length."""
+    found = hashlib.sha256()
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
+        found.update(len(data).to_bytes(8, "little"))
+        found.update(data)
+    return found.hexdigest()
+
+
+def load(key: str) -> Entry | None:
+    """The entry of a key, or None."""
+    place = folder()
+    if place is None:
+        return None
+    path = place / f"{key}{_SUFFIX}"
+    try:
+        if not _ours(place):
+            log.debug("%s: not read, the folder is not this user's own", path)
+            return None
+        data = path.read_bytes()
+    except OSError:
+        return None
+    entry = _parsed(data)
+    if entry is None:
+        log.debug("%s: damaged, made anew", path)
+        return None
+    with suppress(OSError):
+        os.utime(path)
+    log.debug("%s: found", path)
+    return entry
+
+
+def save(key: str, entry: Entry) -> None:
+    """Keeps an entry, as far as the folder can be written."""
+    place = folder()
+    if place is None:
+        return
+    about = json.dumps(entry.about, sort_keys=True).encode()
+    body = len(about).to_bytes(8, "little") + about + entry.image
+    limit = bound()
+    if len(body) > limit:
+        return
+    try:
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not _ours(place):
+            return
+        handle, temporary = tempfile.mkstemp(prefix=".new-", dir=place)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(_MAGIC + hashlib.sha256(body).digest() + body)
+            os.replace(temporary, place / f"{key}{_SUFFIX}")
+        except OSError:
+            with suppress(OSError):
+                os.unlink(temporary)
+            raise
+        _shrink(place, limit)
+    except OSError as error:
+        log.debug("%s: not kept: %s", place, error)
+
+
+def usage() -> Usage:
+    """How full the folder is."""
+    place = folder()
+    files = [] if place is None else _files(place)
+    return Usage(place, len(files), sum(size for _, size, _ in files), bound())
+
+
+def clear() -> int:
+    """Removes every entry; gives their number."""
+    place = folder()
+    files = [] if place is None else _files(place)
+    for _, _, path in files:
+        with suppress(OSError):
+            os.unlink(path)
+    return len(files)
+
+
+def _parsed(data: bytes) -> Entry | None:
+    start = len(_MAGIC) + 32
+    body = data[start:]
+    if not data.startswith(_MAGIC) or hashlib.sha256(body).digest() != data[len(_MAGIC) : start]:
+        return None
+    length = int.from_bytes(body[:8], "little")
+    return Entry(json.loads(body[8 : 8 + length]), body[8 + length :])
+
+
+def _ours(place: Path) -> bool:
+    """Whether nobody else may put code into the folder."""
+    if not hasattr(os, "getuid"):
+        return True
+    status = place.stat()
+    return status.st_uid == os.getuid() and not status.st_mode & 0o022
+
+
+def _files(place: Path) -> list[tuple[int, int, str]]:
+    """When each entry was last used, its size, its path."""
+    found = []
+    with suppress(OSError), os.scandir(place) as entries:
+        for item in entries:
+            if item.name.endswith(_SUFFIX):
+                with suppress(OSError):
+                    status = item.stat()
+                    found.append((status.st_mtime_ns, status.st_size, item.path))
+    return found
+
+
+def _shrink(place: Path, limit: int) -> None:
+    files = _files(place)
+    total = sum(size for _, size, _ in files)
+    if total <= limit:
+        return
+    for _, size, path in sorted(files):
+        if total <= limit * _KEPT_SHARE:
+            break
+        with suppress(OSError):
+            os.unlink(path)
+            total -= size

@@ -1,0 +1,164 @@
+"""Object code on disk: the same bits from another process, nothing believed that is damaged or foreign, a bounded folder."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tensorexpr as te
+from tensorexpr.codegen import disk, executable
+from tensorexpr.codegen.disk import Entry
+from tensorexpr.codegen.llvm.pool import pool
+
+PROGRAM = """
+import logging, sys
+logging.basicConfig(stream=sys.stderr, level=logging.DEBUG)
+import numpy as np, tensorexpr as te
+x, ids = te.placeholder((40, 24), name="x"), te.placeholder((7,), "int64", name="ids")
+table = te.constant(np.linspace(0, 1, 24, dtype="float32"))
+top = te.compute((40,), lambda i: te.max(lambda k: x[i, k], 24))
+y = te.compute((40, 24), lambda i, j: te.exp(x[i, j] - top[i]) * table[j], name="y")
+rows = te.compute((7, 24), lambda t, j: te.sum(lambda i: y[i, j], 40) + x[ids[t], j], name="rows")
+f = te.build([y, rows], [x, ids])
+rng = np.random.default_rng(3)
+data = rng.random((40, 24), np.float32)
+a, b = f(data, np.arange(7) * 5)
+print(a.tobytes().hex(), b.tobytes().hex())
+n = te.dim("n")
+v = te.placeholder((n, 3), name="v")
+mean = te.compute((3,), lambda j: te.sum(lambda i: v[i, j], n) / te.cast(n, "float32"), name="mean")
+g = te.build(te.compute((n, 3), lambda i, j: v[i, j] - mean[j], name="centered"), [v])
+print(g(data[:9, :3]).tobytes().hex())
+print(len(str(f.nest)), len(f.source("llvm")), "te_" in f.source("asm"), len(str(f.schedule)), f.cost)
+try:
+    f(data, np.arange(7) * 9)
+except IndexError as error:
+    print(error)
+"""
+
+
+def run(folder: Path | str, code: str = PROGRAM) -> tuple[str, str]:
+    environment = {**os.environ, "TENSOREXPR_CACHE_DIR": str(folder)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout, done.stderr
+
+
+def test_another_process_finds_the_same_function(tmp_path: Path) -> None:
+    first, told = run(tmp_path / "cache")
+    assert ": found" not in told
+    assert (tmp_path / "cache").stat().st_mode & 0o777 == 0o700
+    kept = sorted((tmp_path / "cache").iterdir())
+    assert len(kept) >= 3 and all(path.suffix == ".teo" for path in kept)
+    second, told = run(tmp_path / "cache")
+    assert second == first
+    assert told.count(": found") == len(kept)
+    assert "rows: expected an index of x from 0 to 39, got 45" in second and 'File "<string>"' not in told
+
+    for path, damage in zip(kept, (b"", kept[1].read_bytes()[:-1], kept[2].read_bytes().replace(b"ELF", b"FLE")), strict=False):
+        path.write_bytes(damage)
+    third, told = run(tmp_path / "cache")
+    assert third == first
+    assert told.count("damaged, made anew") == 3
+
+
+def test_a_folder_that_others_may_write_to_is_not_read(tmp_path: Path) -> None:
+    first, _ = run(tmp_path / "cache")
+    (tmp_path / "cache").chmod(0o777)
+    second, told = run(tmp_path / "cache")
+    assert second == first
+    assert ": found" not in told and "the folder is not this user's own" in told
+
+
+def test_nothing_is_kept_where_the_name_is_empty_or_no_folder(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("no folder")
+    code = PROGRAM.split("rng =")[0]
+    run("", code)
+    _, told = run(blocked / "cache", code)
+    assert "not kept" in told
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TENSOREXPR_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def test_entries_come_back_as_they_were(cache: Path) -> None:
+    entry = Entry({"exports": ["f"], "sizes": [1, ["add", "n", 2]], "long": True}, bytes(range(256)) * 9)
+    assert disk.load("k") is None
+    disk.save("k", entry)
+    assert disk.load("k") == entry
+    assert disk.usage() == (cache, 1, (cache / "k.teo").stat().st_size, 512 << 20)
+    assert disk.clear() == 1
+    assert disk.load("k") is None and disk.usage().entries == 0
+
+
+def test_the_folder_is_bounded_and_what_is_used_stays(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TENSOREXPR_CACHE_SIZE", "1")
+    for number in range(9):
+        disk.save(f"k{number}", Entry({}, bytes(100_000)))
+        os.utime(cache / f"k{number}.teo", (number, number))
+    assert disk.load("k0") is not None  # used: now the youngest
+    disk.save("k9", Entry({}, bytes(100_000)))
+    disk.save("k10", Entry({}, bytes(100_000)))
+    left = {path.stem for path in cache.iterdir()}
+    assert disk.usage().bytes <= 1 << 20
+    assert {"k0", "k10"} <= left and "k1" not in left
+    disk.save("huge", Entry({}, bytes(2 << 20)))
+    assert disk.load("huge") is None
+    monkeypatch.setenv("TENSOREXPR_CACHE_SIZE", "much")
+    with pytest.raises(te.ArgumentError, match="TENSOREXPR_CACHE_SIZE: expected a number of MiB, got 'much'"):
+        disk.save("k", Entry({}, b""))
+
+
+def test_many_writers_at_once(cache: Path) -> None:
+    entries = [Entry({"n": number}, bytes([number]) * 50_000) for number in range(8)]
+
+    def work(entry: Entry) -> None:
+        for _ in range(20):
+            disk.save("same", entry)
+            assert disk.load("same") in entries
+
+    threads = [threading.Thread(target=work, args=(entry,)) for entry in entries]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [path.name for path in cache.iterdir()] == ["same.teo"]
+
+
+def test_the_key_hangs_on_all_that_the_code_hangs_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    te.build(te.compute((64, 64), lambda i, j: te.exp(1.0 * i * j)))()  # the pool's code and that of calls is kept as well
+    pool()
+    seen: list[str] = []
+    monkeypatch.setattr(disk, "load", lambda key: seen.append(key))
+    monkeypatch.setattr(executable, "_executables", executable.Memo(8))
+
+    def build(scale: float, offset: float = 0.0, split: bool = False) -> None:
+        x, table = te.placeholder((6, 40), name="x"), te.constant(np.full(40, offset), name="table")
+        y = te.compute((6, 40), lambda i, j: x[i, j] * scale + te.cast(table[j], "float32"), name="y")
+        if split:
+            s = te.schedule(y)
+            s[y].split("j", 8)
+            te.build(s)
+        else:
+            te.build(y)
+
+    for arguments in ({"scale": 2.0}, {"scale": 3.0}, {"scale": 2.0, "offset": 1.0}, {"scale": 2.0, "split": True}):
+        build(**arguments)
+    executable._executables.clear()
+    monkeypatch.setattr(executable, "_environment", lambda: "another machine")
+    build(2.0)
+    assert len(set(seen)) == len(seen) == 5
+    executable._executables.clear()
+    build(2.0)
+    assert seen[-1] == seen[-2]
