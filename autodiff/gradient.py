@@ -16,11 +16,12 @@ from tensorexpr.autodiff.arguments import checked_heads, checked_tensors
 from tensorexpr.autodiff.report import Report, Row, Space, count_of, reads_of
 from tensorexpr.autodiff.reverse import Override, Received, Reverse, reverse
 from tensorexpr.autodiff.segments import is_sorted
-from tensorexpr.autodiff.units import Graph, Rule, Unit, units_of
+from tensorexpr.autodiff.units import Graph, Rule, Unit, tensors_of, units_of
 from tensorexpr.autodiff.workspace import Workspace
 from tensorexpr.errors import DifferentiationError, user_location
 from tensorexpr.ir import Access, Expr, Index, Program
 from tensorexpr.language import Tensor, lift, program_of
+from tensorexpr.language.sorting import plan_of
 from tensorexpr.simplify import simplify
 from tensorexpr.text import print_expr
 from tensorexpr.traversal import bottom_up
@@ -75,11 +76,14 @@ class Gradient(Sequence[Tensor]):
         lowering: str | None,
     ) -> None:
         self._request = (outputs, heads, units, lowering)
-        graph = Graph.of([*(h for h in heads if h is not None), *wrt, *outputs], dict(units))
+        roots = [*(h for h in heads if h is not None), *wrt, *outputs]
+        planned = [tensor for tensor in tensors_of(roots).values() if tensor.plan is not None]
+        plans = tuple(plan for plan in map(plan_of, planned) if plan is not None)
+        graph = Graph.of([*(part for tensor in planned for part in tensor.plan or ()), *roots], dict(units))
         self.tensors, self._labels = graph.known, graph.labels
         seeds = [(tensor.key, None if given is None else given.key) for tensor, given in zip(outputs, heads, strict=True)]
         rules = {tensor.key: _sweep_rule(unit, graph) for tensor, unit in graph.units.items()}
-        self.reverse: Reverse = reverse(graph.program, seeds, [t.key for t in wrt], rules, lowering, graph.labels)
+        self.reverse: Reverse = reverse(graph.program, seeds, [t.key for t in wrt], rules, lowering, graph.labels, plans=plans)
         self._table = lift(self.reverse.program, self.tensors)
         self._gradients = tuple(self._table[self.reverse.adjoints[tensor.key]] for tensor in wrt)
         self.adjoints: Mapping[Tensor, Tensor] = _Adjoints(self)

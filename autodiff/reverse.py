@@ -28,6 +28,7 @@ from tensorexpr.ir import (
     Reduce,
     Scan,
     Scatter,
+    Segments,
 )
 from tensorexpr.traversal import expressions, walk
 
@@ -75,15 +76,17 @@ def reverse(
     labels: Mapping[str, str] | None = None,
     taken: set[str] | None = None,
     steps: tuple[Axis, ...] = (),
+    plans: tuple[Segments, ...] = (),
 ) -> Reverse:
     """The adjoints of `wrt` for `outputs`, pairs of a name and the name of the head (None: the number 1, for a scalar).
 
     `lowering` ("segments" or "atomics") forces that form on every read; `labels` gives the names that new tensors are
-    made of, `taken` names to stay clear of, `steps` the indices that are bound around the whole program. All tensors are
-    floating, heads have the types of their outputs; the caller has checked that.
+    made of, `taken` names to stay clear of, `steps` the indices that are bound around the whole program, `plans` the sort plans
+    that were handed in. All tensors are floating, heads have the types of their outputs; the caller has checked that.
     """
     rules = {} if override is None else override
     workspace = Workspace.behind(program, labels, taken, steps)
+    workspace.given_plans = plans
     sweep = Sweep(workspace, active_tensors(program.definitions, wrt, rules), lowering)
     for name, head in outputs:
         sweep.seed(name, head)
@@ -265,7 +268,15 @@ class Sweep:
     def derive(self, program: Program, outputs: Iterable[tuple[str, str | None]], wrt: Sequence[str], steps: tuple[Axis, ...]) -> Reverse:
         """The derivative of a part of the program under the indices `steps`, with names that nothing here has."""
         return reverse(
-            program, outputs, wrt, None, self.lowering, self.workspace.labels, self.workspace.taken, self.workspace.steps + steps
+            program,
+            outputs,
+            wrt,
+            None,
+            self.lowering,
+            self.workspace.labels,
+            self.workspace.taken,
+            self.workspace.steps + steps,
+            self.workspace.given_plans,
         )
 
     def apply_rule(self, tensor: str, override: Override) -> None:

@@ -1,7 +1,7 @@
 """The language: how operations are written as index mathematics.
 
 `scalar` and `functions` are expressions of one value, `tensor` the nodes of the graph, `compute`, `reductions`,
-`combiners`, `borders`, `scatter` and `scan` what makes new ones, `programs` the way to the program IR. Definitions are
+`combiners`, `borders`, `scatter`, `scan` and `sorting` what makes new ones, `programs` the way to the program IR. Definitions are
 checked as they are completed (`checks`), with names settled by `tracing`.
 """
 
@@ -59,12 +59,13 @@ from tensorexpr.language.reductions import all, any, argmax, argmin, max, min, p
 from tensorexpr.language.scalar import Scalar
 from tensorexpr.language.scan import scan
 from tensorexpr.language.scatter import scatter
+from tensorexpr.language.sorting import planned, sort_plan
 from tensorexpr.language.tensor import Tensor, constant, dim, placeholder
 
 __all__ = [
-    "Scalar", "Tensor", "abs", "acos", "all", "any", "arccos", "arcsin", "arctan", "arctan2", "argmax", "argmin", "asin", "atan",
-    "atan2", "cast", "ceil", "clip", "compute", "constant", "cos", "cosh", "dim", "erf", "evaluate", "exp", "exp2", "expm1", "floor",
-    "isfinite", "isinf", "isnan", "lift", "log", "log1p", "log2", "logical_and", "logical_not", "logical_or", "logical_xor", "max",
-    "maximum", "min", "minimum", "names_of", "negative", "placeholder", "power", "prod", "program_of", "reduce", "round", "rsqrt",
-    "scan", "scatter", "sigmoid", "sign", "sin", "sinh", "sqrt", "square", "sum", "tan", "tanh", "trunc", "where",
+    "Scalar", "Tensor", "abs", "acos", "all", "any", "arccos", "arcsin", "arctan", "arctan2", "argmax", "argmin", "asin", "atan", "atan2",
+    "cast", "ceil", "clip", "compute", "constant", "cos", "cosh", "dim", "erf", "evaluate", "exp", "exp2", "expm1", "floor", "isfinite",
+    "isinf", "isnan", "lift", "log", "log1p", "log2", "logical_and", "logical_not", "logical_or", "logical_xor", "max", "maximum", "min",
+    "minimum", "names_of", "negative", "placeholder", "planned", "power", "prod", "program_of", "reduce", "round", "rsqrt", "scan",
+    "scatter", "sigmoid", "sign", "sin", "sinh", "sort_plan", "sqrt", "square", "sum", "tan", "tanh", "trunc", "where",
 ]  # fmt: skip

@@ -52,12 +52,13 @@ class Tensor:
 
     `definition` is the IR with keys for names (None for a placeholder, a constant and the state of a scan), shared by all
     results of one scan; `component` says which of its results this is. `sources` are the tensors that the definition reads.
-    `unit` is None, or `(inputs, rule)`: how an op with a gradient rule of its own is differentiated in place of the definition.
+    `unit` is None, or `(inputs, rule)`: how an op with a gradient rule of its own is differentiated in place of the definition;
+    `plan` is None, or the offsets and order of a sort plan for its elements (`te.planned`).
     """
 
     __slots__ = (
         "__weakref__", "_shape", "component", "data", "definition", "dtype", "extents", "frames", "key", "location", "name", "named",
-        "sources", "unit",
+        "plan", "sources", "unit",
     )  # fmt: skip
 
     scalar_hint = "a tensor has many elements: write one with an index, A[i, j], or s[()] for a tensor without axes"
@@ -89,6 +90,7 @@ class Tensor:
         self.data = data
         self.location = location
         self.unit: tuple[tuple[Tensor, ...], Any] | None = None
+        self.plan: tuple[Tensor, Tensor] | None = None
         self._shape: tuple[int | Scalar, ...] | None = None
 
     @property
