@@ -35,9 +35,10 @@ def _run(code: str, environment: dict[str, str] | None = None) -> str:
 
 
 def compile_milliseconds(rounds: int = 5) -> dict[str, float]:
-    """Median milliseconds from arrays to first result (trace, derive, simplify, lower, compile), each in a fresh interpreter.
+    """Median milliseconds from arrays to a function (trace, derive, simplify, lower, compile), each in a fresh interpreter.
 
-    The import of the package and the load of LLVM are outside of it: an unrelated function is compiled first.
+    The import of the package and the load of LLVM are outside of it: an unrelated function is compiled first. Cold is with
+    nothing on disk, warm (of the build alone, after tracing and derivation) with the code there from an earlier process.
     """
     cases = {
         "convolution with gradient": ("conv2d", "(np.ones((8, 32, 28, 28), 'f'), np.ones((32, 32, 3, 3), 'f'))"),
@@ -51,9 +52,16 @@ def compile_milliseconds(rounds: int = 5) -> dict[str, float]:
             f"op = operations.{op}; arrays = {arrays}\n"
             "specs = [te.placeholder(a.shape, 'float32', name=f'x{i}') for i, a in enumerate(arrays)]\n"
             "t = time.perf_counter(); y = op(*specs); head = te.placeholder(y.shape, 'float32', name='head')\n"
-            "te.build([y, *te.gradient(y, specs, head)], [*specs, head]); print(time.perf_counter() - t)"
+            "outputs = [y, *te.gradient(y, specs, head)]; d = time.perf_counter()\n"
+            "te.build(outputs, [*specs, head]); e = time.perf_counter(); print(e - t, e - d)"
         )
-        result[name] = 1e3 * float(np.median([float(_run(probe)) for _ in range(rounds)]))
+        with tempfile.TemporaryDirectory() as folder:
+            samples = []
+            for kept in ("", folder, folder):
+                environment = {**os.environ, "TENSOREXPR_CACHE_DIR": kept}
+                samples.append([[float(word) for word in _run(probe, environment).split()] for _ in range(rounds)])
+        cold, warm = np.median(samples[0], axis=0), np.median(samples[2], axis=0)
+        result[f"cold, {name}"], result[f"warm, {name}"] = 1e3 * float(cold[0]), 1e3 * float(warm[1])
     return result
 
 
@@ -70,7 +78,7 @@ def main(json_path: str | None = None, rounds: int = 15) -> int:
     imported, compiled = import_milliseconds(), compile_milliseconds()
     print(f"import beyond NumPy: {imported:.0f} ms")
     for name, value in compiled.items():
-        print(f"cold compile, {name}: {value:.0f} ms")
+        print(f"compile, {name}: {value:.1f} ms")
     print(f"({time.perf_counter() - start:.0f} s in all)")
     if json_path is not None:
         document: dict[str, Any] = {
