@@ -60,6 +60,7 @@ from tensorexpr.kernels.convolution import (
     separable_conv1d,
     separable_conv2d,
 )
+from tensorexpr.kernels.ctc import ctc_loss
 from tensorexpr.kernels.cumulative import (
     cummax,
     cummin,
@@ -296,6 +297,8 @@ __all__ = [
     "local_conv2d",
     "separable_conv1d",
     "separable_conv2d",
+    # ctc
+    "ctc_loss",
     # cumulative
     "cummax",
     "cummin",

@@ -165,6 +165,11 @@ def softplus_of(v: Any) -> te.Scalar:
     return te.where(v > 0, v + te.log1p(te.exp(-v)), te.log1p(te.exp(v)))
 
 
+def log_sigmoid_of(v: Any) -> te.Scalar:
+    """log(sigmoid(v)) for any v."""
+    return te.where(v < 0, v - te.log1p(te.exp(v)), -te.log1p(te.exp(-v)))
+
+
 @te.op
 def mish(x):
     """`x * tanh(log(1 + exp(x)))` (Misra, 2019)."""
@@ -181,7 +186,7 @@ def softplus(x, *, beta=1.0, threshold=20.0):
 @te.op
 def logsigmoid(x):
     """`log(sigmoid(x)) = -log(1 + exp(-x))`, which neither overflows nor cancels."""
-    return _each(x, lambda v: -softplus_of(-v))
+    return _each(x, log_sigmoid_of)
 
 
 @te.op

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import tensorexpr as te
-from tensorexpr.kernels.activations import softplus_of
+from tensorexpr.kernels.activations import log_sigmoid_of
 from tensorexpr.kernels.arguments import bad, one_of
 from tensorexpr.kernels.axes import along, drop
 from tensorexpr.kernels.broadcasting import at, broadcast_shape, same
@@ -215,7 +215,7 @@ def multilabel_soft_margin_loss(input, target, weight=None, *, reduction="mean")
     def body(*r: Any) -> te.Scalar:
         def one(c: Any) -> Any:
             x, t = at(input, (*r, c)), te.cast(at(target, (*r, c)), input.dtype)
-            value = (1 - t) * x + softplus_of(-x)
+            value = (1 - t) * x - log_sigmoid_of(x)
             return value if weight is None else at(weight, (*r, c)) * value
 
         return te.sum(one, size) / size

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import tensorexpr as te
-from tensorexpr.kernels.activations import softplus_of
+from tensorexpr.kernels.activations import log_sigmoid_of
 from tensorexpr.kernels.arguments import bad, one_of
 from tensorexpr.kernels.broadcasting import pointwise, same
 from tensorexpr.kernels.reductions import mean, sum
@@ -102,8 +102,8 @@ def binary_cross_entropy_with_logits(input, target, weight=None, pos_weight=None
     """`-(p t log s + (1 - t) log(1 - s))`, `s = sigmoid(input)`, p = `pos_weight` (1 where it is left out), times `weight`."""
 
     def body(x: Any, t: Any, w: Any, p: Any) -> Any:
-        slope = 1 if p is None else 1 + (p - 1) * t
-        return _weighted((1 - t) * x + slope * softplus_of(-x), w)
+        missed = log_sigmoid_of(x)
+        return _weighted((1 - t) * x - (missed if p is None else (1 + (p - 1) * t) * missed), w)
 
     loss = paired("binary_cross_entropy_with_logits", body, input, target, weight, pos_weight)
     return reduced(loss, reduction)
@@ -119,7 +119,7 @@ def sigmoid_focal_loss(input, target, *, alpha=0.25, gamma=2.0, reduction="none"
         raise bad(f"sigmoid_focal_loss: expected an alpha between 0 and 1, or None, got {alpha!r}")
 
     def body(x: Any, t: Any) -> Any:
-        entropy = (1 - t) * x + softplus_of(-x)
+        entropy = (1 - t) * x - log_sigmoid_of(x)
         probability = te.sigmoid(x)
         missed = probability * (1 - t) + (1 - probability) * t
         loss = entropy if gamma == 0 else entropy * missed**gamma
@@ -131,7 +131,7 @@ def sigmoid_focal_loss(input, target, *, alpha=0.25, gamma=2.0, reduction="none"
 @te.op
 def soft_margin_loss(input, target, *, reduction="mean"):
     """`log(1 + exp(-target * input))` for targets 1 and -1, at any magnitude."""
-    return reduced(paired("soft_margin_loss", lambda x, t: softplus_of(-t * x), input, target), reduction)
+    return reduced(paired("soft_margin_loss", lambda x, t: -log_sigmoid_of(t * x), input, target), reduction)
 
 
 # ---------------------------------------------------------------------------------------------------- likelihoods
