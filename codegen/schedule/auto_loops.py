@@ -21,7 +21,7 @@ from tensorexpr.codegen.schedule.reductions import Parts
 from tensorexpr.codegen.schedule.schedule import Schedule, StageHandle
 from tensorexpr.codegen.schedule.state import Stage
 from tensorexpr.codegen.schedule.strides import reach, reaches
-from tensorexpr.codegen.schedule.windows import divisors
+from tensorexpr.codegen.schedule.windows import divisors, window
 from tensorexpr.codegen.schedule.work import group_work, lengths, operations
 from tensorexpr.codegen.target import Target
 from tensorexpr.dtypes import DType, accumulator
@@ -154,6 +154,9 @@ class _Planner:
         self.exprs = exprs
         self.reads = reaches(exprs, shapes)
         self.lane_count = self.target.lanes(self.dtype)
+        # Where the bounds of a reduction hang on data that an axis chooses, its points have loops of their own.
+        bounds = [(a, {n for e in (a.start, a.stop) for n in free_names(e)}) for g in self.parts.groups for a in g.axes]
+        self.apart = {a.index for a in self.data if any(a.index in names and window(r, frozenset({a.index})) is None for r, names in bounds)}
 
     def _lanes(self, axis: str) -> int:
         """Lanes of the widest element that differs between the lanes of an axis."""
@@ -183,7 +186,7 @@ class _Planner:
         best: tuple[float, str] | None = None
         unproved = {n for access, axis in self.parts.unproved for n in free_names(access.indices[axis])}
         for axis in self.data:
-            if axis.index in unproved or self.lengths[axis.index] < 2:
+            if axis.index in unproved or axis.index in self.apart or self.lengths[axis.index] < 2:
                 continue
             cost = self._loads(axis) + self._store_cost(axis)
             cost *= self._waste(axis)
@@ -207,7 +210,8 @@ class _Planner:
         """Arithmetic and loads of one vector; rows of another axis share a load that does not depend on it."""
         cost = 1.0
         for r in self.reads:
-            shared = [self.lengths[a.index] for a in self.data if a is not axis and not r.stride(a.index)]
+            together = (a for a in self.data if a is not axis and a.index not in self.apart)
+            shared = [self.lengths[a.index] for a in together if not r.stride(a.index)]
             in_reduction = self.main is not None and any(r.stride(a.index) for a in self.main.axes)
             cost += _load_cost(r.stride(axis.index)) / (min(8, max(shared, default=1)) if in_reduction else 1)
         return cost
@@ -289,7 +293,7 @@ class _Planner:
     def _row_axes(self, vector: str) -> list[Axis]:
         assert self.main is not None
         depends = self.main.depends
-        rows = [a for a in self.data if a.index != vector and a.index in depends]
+        rows = [a for a in self.data if a.index != vector and a.index in depends and a.index not in self.apart]
         return [a for a in rows if any(not r.stride(a.index) for r in self.reads)]
 
     def _tile_cost(self, vector: str, lanes: int, rows: tuple[tuple[str, int], ...]) -> float:
