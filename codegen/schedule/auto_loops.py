@@ -156,7 +156,9 @@ class _Planner:
         self.lane_count = self.target.lanes(self.dtype)
         # Where the bounds of a reduction hang on data that an axis chooses, its points have loops of their own.
         bounds = [(a, {n for e in (a.start, a.stop) for n in free_names(e)}) for g in self.parts.groups for a in g.axes]
-        self.apart = {a.index for a in self.data if any(a.index in names and window(r, frozenset({a.index})) is None for r, names in bounds)}
+        self.apart = {
+            a.index for a in self.data if any(a.index in names and window(r, frozenset({a.index})) is None for r, names in bounds)
+        }
 
     def _lanes(self, axis: str) -> int:
         """Lanes of the widest element that differs between the lanes of an axis."""
