@@ -100,6 +100,17 @@ from tensorexpr.kernels.elementwise import (
     xlog1py,
     xlogy,
 )
+from tensorexpr.kernels.folding import (
+    channel_shuffle,
+    depth_to_space,
+    fold,
+    nchw_to_nchwc,
+    nchwc_to_nchw,
+    pixel_shuffle,
+    pixel_unshuffle,
+    space_to_depth,
+    unfold,
+)
 from tensorexpr.kernels.indexing import (
     bincount,
     csr_matmul,
@@ -337,6 +348,16 @@ __all__ = [
     "where",
     "xlog1py",
     "xlogy",
+    # folding
+    "channel_shuffle",
+    "depth_to_space",
+    "fold",
+    "nchw_to_nchwc",
+    "nchwc_to_nchw",
+    "pixel_shuffle",
+    "pixel_unshuffle",
+    "space_to_depth",
+    "unfold",
     # indexing
     "bincount",
     "csr_matmul",

@@ -14,7 +14,7 @@ from typing import Any
 import tensorexpr as te
 from tensorexpr.kernels.arguments import at_least, at_least_axes, bad, known, one_of, per_axis, same_extent
 from tensorexpr.kernels.padding import padded
-from tensorexpr.kernels.windows import PLACES, TAPS, Windows, batch, every, linear, named
+from tensorexpr.kernels.windows import PLACES, TAPS, Windows, batch, linear, named, senders
 
 PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
 
@@ -250,20 +250,14 @@ def _transposed(
         def channel(c: Any) -> Any:
             return c if groups == 1 else _grouped(k, per_group, c, inner)
 
-        def sent(r: Sequence[Any]) -> list[Any]:
-            """How far the output stands behind the first place an element sends to through the taps: its place times the stride."""
-            return [linear((o[d], 1), (r[d], -spread[d]), plus=border[d]) for d in range(rank)]
+        def hit(r: Sequence[Any]) -> tuple[list[Any], Any]:
+            return senders(o, r, sizes, steps, spread, border)
 
         def tap(c: Any, *r: Any) -> Any:
-            places = [m if steps[d] == 1 else m // steps[d] for d, m in enumerate(sent(r))]
-            return weight[(channel(c), filters, *r)] * x[(*n, channel(c), *places)]
-
-        def hits(c: Any, *r: Any) -> Any:
-            within = [(m >= 0) & (m < sizes[d] * steps[d]) for d, m in enumerate(sent(r))]
-            return every([*within, *(m % steps[d] == 0 for d, m in enumerate(sent(r)) if steps[d] > 1)])
+            return weight[(channel(c), filters, *r)] * x[(*n, channel(c), *hit(r)[0])]
 
         names = ("c", *TAPS[rank])
-        total = te.sum(named(tap, *names), (inner, *taps), where=named(hits, *names))
+        total = te.sum(named(tap, *names), (inner, *taps), where=named(lambda c, *r: hit(r)[1], *names))
         return total if bias is None else total + bias[k]
 
     return te.compute((*lead, per_group * groups, *extents), named(element, *batch(len(lead)), "k", *PLACES[rank]))

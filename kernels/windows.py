@@ -98,3 +98,24 @@ class Windows:
         """Whether all elements lie within the axes."""
         pairs = list(zip(elements, self.sizes, strict=True))
         return every(condition for element, size in pairs for condition in (element >= 0, element < size))
+
+
+def senders(
+    element: Sequence[Any],
+    taps: Sequence[Any],
+    extents: Sequence[Any],
+    stride: Sequence[int],
+    dilation: Sequence[int],
+    before: Sequence[int],
+) -> tuple[list[Any], Any]:
+    """The window that sees `element` through `taps`, out of `extents` of them, and whether there is one.
+
+    The other way round from `Windows.see`: the place o with `o * stride + r * dilation - before = element`.
+    """
+    places, within, exact = [], [], []
+    for d, (e, r) in enumerate(zip(element, taps, strict=True)):
+        ahead = linear((e, 1), (r, -dilation[d]), plus=before[d])
+        places.append(ahead if stride[d] == 1 else ahead // stride[d])
+        within += [ahead >= 0, ahead < extents[d] * stride[d]]
+        exact += [ahead % stride[d] == 0] if stride[d] > 1 else []
+    return places, every([*within, *exact])
