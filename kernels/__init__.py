@@ -187,6 +187,19 @@ from tensorexpr.kernels.normalization import (
     weight_norm,
 )
 from tensorexpr.kernels.padding import pad
+from tensorexpr.kernels.pairwise import (
+    cauchy_product,
+    cdist,
+    gaussian_logsumexp,
+    gaussian_product,
+    kmeans_step,
+    laplacian_product,
+    nearest_neighbor,
+    pairwise_distance,
+    sinkhorn_step,
+    soft_dtw,
+    squared_distance,
+)
 from tensorexpr.kernels.pooling import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,
@@ -436,6 +449,18 @@ __all__ = [
     "weight_norm",
     # padding
     "pad",
+    # pairwise
+    "cauchy_product",
+    "cdist",
+    "gaussian_logsumexp",
+    "gaussian_product",
+    "kmeans_step",
+    "laplacian_product",
+    "nearest_neighbor",
+    "pairwise_distance",
+    "sinkhorn_step",
+    "soft_dtw",
+    "squared_distance",
     # pooling
     "adaptive_avg_pool1d",
     "adaptive_avg_pool2d",
