@@ -70,19 +70,6 @@ def cdist(x, y, *, p=2.0):
     return te.compute(shape, lambda *i: te.where(total[i] > 0, te.power(total[i], 1 / p), 0.0))
 
 
-@te.op
-def pairwise_distance(x, y, *, p=2.0, eps=1e-6):
-    """`r[..] = (sum_k |x[.., k] - y[.., k] + eps|^p)^(1/p)` of two tensors of one shape, `p` positive: `F.pairwise_distance`."""
-    at_least_axes("pairwise_distance", x, 1, "..., coordinates")
-    shaped(y, x.shape, "that of x")
-    if isinstance(p, bool) or not isinstance(p, (int, float)) or not 0 < p < math.inf:
-        raise bad(f"p: expected a positive finite number, got {p!r}")
-    total = te.compute(
-        x.shape[:-1], lambda *i: te.sum(lambda k: te.power(te.abs(x[(*i, k)] - y[(*i, k)] + eps), p), x.shape[-1]), name="total"
-    )  # fmt: skip
-    return te.compute(x.shape[:-1], lambda *i: te.power(total[i], 1 / p))
-
-
 # --------------------------------------------------------------------------------------------------- kernel products
 
 

@@ -15,7 +15,6 @@ X, Y = np.zeros((4, 3)), np.zeros((5, 3))
         (kernels.cdist, (X, Y[:, :2]), {}, "axis 1 of y: expected an extent of 3, got 2"),
         (kernels.cdist, (X, Y[None]), {}, "cdist: expected x and y of one rank, got (4, 3) and (1, 5, 3)"),
         (kernels.cdist, (X, Y), {"p": 0}, "p: expected a positive number or infinity, got 0"),
-        (kernels.pairwise_distance, (X, X), {"p": np.inf}, "p: expected a positive finite number, got inf"),
         (kernels.gaussian_product, (X, Y, np.zeros(())), {},
          "gaussian_product: expected b of shape (5,), or with an axis more, got ()"),
         (kernels.sinkhorn_step, (X, Y, Y[:, 0], Y[:, 0]), {"eps": 0}, "eps: expected a positive number, got 0"),

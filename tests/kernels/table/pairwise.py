@@ -42,8 +42,6 @@ CASES = [
          "lambda x, y: torch.cdist(x, y, 1.5)", static={"p": 1.5}, kinks=True),
     Case("cdist points that meet", kernels.cdist, (Data((3, 2), MEETING), Data((2, 2), MEETING[:2])),
          "lambda x, y: torch.cdist(x, y, compute_mode='donot_use_mm_for_euclid_dist')", kinks=True),
-    Case("pairwise_distance", kernels.pairwise_distance, (X, X), "F.pairwise_distance"),
-    Case("pairwise_distance p 3", kernels.pairwise_distance, (X, X), "lambda x, y: F.pairwise_distance(x, y, 3.0)", static={"p": 3.0}),
     Case("gaussian_product", kernels.gaussian_product, (X, Y, (5, 2)), f"lambda x, y, b: torch.exp(-0.5 * {R2}) @ b",
          static={"gamma": 0.5}),
     Case("gaussian_product of a vector", kernels.gaussian_product, (X, Y, (5,)), f"lambda x, y, b: torch.exp(-{R2}) @ b"),
