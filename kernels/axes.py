@@ -20,7 +20,7 @@ def normalized(axis: int, x: te.Tensor) -> int:
 def several(axis: int | Sequence[int] | None, x: te.Tensor) -> tuple[int, ...]:
     """The axes meant by one axis, a sequence of them, or None (all), from the front and in order; `ArgumentError` for one named twice."""
     wanted = range(x.ndim) if axis is None else axis if isinstance(axis, (tuple, list)) else (axis,)
-    found = sorted(normalized(one, x) for one in wanted)  # type: ignore[arg-type]
+    found = sorted(normalized(one, x) for one in wanted)
     if len(set(found)) < len(found):
         raise ArgumentError(f"expected different axes of {x.name}, got {axis!r}", location=user_location())
     return tuple(found)

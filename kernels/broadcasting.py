@@ -42,6 +42,12 @@ def broadcast_shape(name: str, *shapes: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(result)
 
 
+def stretches(shape: Sequence[Any], wanted: Sequence[Any]) -> bool:
+    """Whether a shape broadcasts to the other without changing that."""
+    missing = len(wanted) - len(shape)
+    return missing >= 0 and all(is_one(n) or same(n, m) for n, m in zip(shape, wanted[missing:], strict=True))
+
+
 def at(x: te.Tensor, index: Sequence[Any]) -> te.Scalar:
     """`x` read at an index of the common shape."""
     own = index[len(index) - x.ndim :]

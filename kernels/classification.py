@@ -16,7 +16,7 @@ from tensorexpr.kernels.arguments import bad, one_of
 from tensorexpr.kernels.axes import along, drop
 from tensorexpr.kernels.broadcasting import at, broadcast_shape, same
 from tensorexpr.kernels.losses import REDUCTIONS, reduced
-from tensorexpr.kernels.reductions import Fold, like, shift, sum, wide
+from tensorexpr.kernels.reductions import Fold, like, over, shift, sum, wide
 
 
 def _picked_gradient(output, inputs, head, *, axis, ignore):
@@ -104,7 +104,7 @@ def cross_entropy(input, target, weight=None, *, ignore_index=-100, reduction="m
     one_of("reduction", reduction, REDUCTIONS)
     if not 0 <= label_smoothing <= 1:
         raise bad(f"cross_entropy: expected a label_smoothing between 0 and 1, got {label_smoothing!r}")
-    smoothing = float(label_smoothing)
+    smoothing, classes = float(label_smoothing), input.shape[axis]
     fold = Fold(input, axis)
     top = shift(input, fold)
     total = te.compute(fold.rows, lambda *r: te.log(fold.over(te.sum, r, lambda i: te.exp(wide(input[i]) - top[r]))), name="total")
@@ -122,7 +122,7 @@ def cross_entropy(input, target, weight=None, *, ignore_index=-100, reduction="m
             raise bad(f"cross_entropy: expected probabilities of shape {input.shape}, got {target.shape}")
 
         def expected(i: Any) -> Any:
-            share = (1 - smoothing) * target[i] + smoothing / input.shape[axis] if smoothing else target[i]
+            share = (1 - smoothing) * target[i] + over(te.cast(smoothing, input.dtype), classes) if smoothing else target[i]
             return heavy(share * surprise(i), i)
 
         loss = te.compute(fold.rows, lambda *r: like(fold.over(te.sum, r, expected), input), name="loss")
@@ -137,7 +137,7 @@ def cross_entropy(input, target, weight=None, *, ignore_index=-100, reduction="m
         value = value if weight is None else weight[target[r]] * value
         if smoothing:
             spread = fold.over(te.sum, r, lambda i: heavy(surprise(i), i))
-            value = (1 - smoothing) * value + smoothing / input.shape[axis] * spread
+            value = (1 - smoothing) * value + over(smoothing * spread, classes)
         return like(te.where(target[r] == ignore_index, 0, value), input)
 
     return _averaged(te.compute(fold.rows, body, name="loss"), counted, reduction)
@@ -160,7 +160,7 @@ def multi_margin_loss(input, target, weight=None, *, p=1, margin=1.0, reduction=
             gap = margin - picked[r] + input[i]
             return te.where((gap <= 0) | (i[axis] == target[r]), 0, gap if p == 1 else gap**2)
 
-        value = fold.over(te.sum, r, short) / input.shape[axis]
+        value = over(fold.over(te.sum, r, short), input.shape[axis])
         return value if weight is None else weight[target[r]] * value
 
     return reduced(te.compute(fold.rows, body, name="loss"), reduction)
@@ -199,7 +199,7 @@ def multilabel_margin_loss(input, target, *, reduction="mean"):
         def counts(j: Any, c: Any) -> te.Scalar:
             return valid[along(r, axis, j)] & ~chosen[along(r, axis, c)]
 
-        return te.sum(short, (size, size), where=counts) / size
+        return over(te.sum(short, (size, size), where=counts), size)
 
     return reduced(te.compute(drop(input.shape, axis), body, name="loss"), reduction)
 
@@ -218,7 +218,7 @@ def multilabel_soft_margin_loss(input, target, weight=None, *, reduction="mean")
             value = (1 - t) * x - log_sigmoid_of(x)
             return value if weight is None else at(weight, (*r, c)) * value
 
-        return te.sum(one, size) / size
+        return over(te.sum(one, size), size)
 
     return reduced(te.compute(tuple(rows), body, name="loss"), reduction)
 

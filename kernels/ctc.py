@@ -32,7 +32,7 @@ def _checked(log_probs: te.Tensor, targets: te.Tensor, lengths: Sequence[te.Tens
         if tensor.ndim != 1 or not same(tensor.shape[0], batch):
             raise bad(f"ctc_loss: expected {tensor.name} of shape ({batch},), got {tensor.shape}")
     if not is_int(blank) or blank < 0 or (known(classes) and blank >= classes):
-        raise bad(f"ctc_loss: expected a blank between 0 and {classes} - 1, got {blank!r}")
+        raise bad(f"ctc_loss: expected a blank that is one of the {classes} classes, got {blank!r}")
 
 
 def _log_sum(values: Sequence[te.Tensor]) -> te.Tensor:

@@ -85,7 +85,7 @@ def _labels(equation: str, side: str, tensor: te.Tensor) -> tuple[str, ...]:
     missing = tensor.ndim - len(before) - len(after)
     if missing < 0 or (missing and not dots):
         wanted = f"{'at least ' if dots else ''}{len(before) + len(after)}"
-        raise _error(equation, f"expected {tensor.name} of {wanted} axes for {side!r}, got {tensor.ndim}")
+        raise _error(equation, f"expected {tensor.name} with {wanted} axes for {side!r}, got {tensor.ndim}")
     return (*before, *map(str, reversed(range(missing))), *after)
 
 

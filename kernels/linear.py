@@ -12,7 +12,7 @@ from typing import Any
 import tensorexpr as te
 from tensorexpr.kernels.arguments import bad, is_int, known
 from tensorexpr.kernels.axes import along, drop, normalized
-from tensorexpr.kernels.broadcasting import at, broadcast_shape, pointwise, same
+from tensorexpr.kernels.broadcasting import at, broadcast_shape, pointwise, same, stretches
 
 
 def _agree(name: str, what: str, a: Any, b: Any) -> Any:
@@ -24,7 +24,7 @@ def _agree(name: str, what: str, a: Any, b: Any) -> Any:
 
 def _rank(name: str, x: te.Tensor, *ranks: int) -> None:
     if x.ndim not in ranks:
-        raise bad(f"{name}: expected {x.name} of {' or '.join(map(str, ranks))} axes, got {x.ndim}")
+        raise bad(f"{name}: expected {x.name} with {' or '.join(map(str, ranks))} axes, got {x.ndim}")
 
 
 # ---------------------------------------------------------------------------------------------------- products
@@ -84,7 +84,7 @@ def _added(name: str, rank: int, input: te.Tensor, x: te.Tensor, y: te.Tensor, b
     _rank(name, x, rank)
     _rank(name, y, rank)
     made = _matmul(name, x, y)
-    if len(broadcast_shape(name, input.shape, made.shape)) > rank:
+    if not stretches(input.shape, made.shape):
         raise bad(f"{name}: expected an input that broadcasts to the product, got {input.shape} and {made.shape}")
     return te.compute(made.shape, lambda *i: _times(beta, at(input, i)) + _times(alpha, made[i]))
 

@@ -14,7 +14,7 @@ import tensorexpr as te
 from tensorexpr.kernels.activations import log_sigmoid_of
 from tensorexpr.kernels.arguments import bad, one_of
 from tensorexpr.kernels.broadcasting import pointwise, same
-from tensorexpr.kernels.reductions import mean, sum
+from tensorexpr.kernels.reductions import mean, over, sum
 
 REDUCTIONS = ("mean", "sum", "none")
 
@@ -154,7 +154,7 @@ def kl_div(input, target, *, log_target=False, reduction="mean"):
     if reduction != "batchmean":
         return reduced(loss, reduction)
     total = sum(loss)
-    return te.compute((), lambda: total[()] / loss.shape[0]) if loss.ndim else total
+    return te.compute((), lambda: over(total[()], loss.shape[0])) if loss.ndim else total
 
 
 @te.op

@@ -25,9 +25,9 @@ def _offset(name: str, offset: Any) -> int:
 
 def _length(rows: Any, columns: Any, offset: int) -> Any:
     """How many elements a diagonal has."""
-    if offset >= 0:
+    if offset > 0:
         columns = columns - offset
-    else:
+    if offset < 0:
         rows = rows + offset
     if known(rows, columns):
         return max(0, min(rows, columns))

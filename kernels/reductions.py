@@ -57,6 +57,13 @@ def like(value: Any, x: te.Tensor) -> Any:
     return te.cast(value, x.dtype) if x.dtype.is_float and value.dtype != x.dtype else value
 
 
+def over(value: Any, count: Any) -> Any:
+    """The value divided by a number of elements, in its own dtype also where the number is known only at run time."""
+    if known(count):
+        return value / count
+    return value / te.cast(count, value.dtype if value.dtype.is_float else "float64")
+
+
 def _simple(reduce: Callable[..., Any], x: te.Tensor, axis: Any, keepdims: bool, body: Callable[[Any], Any] = lambda v: v) -> te.Tensor:
     fold = Fold(x, axis, keepdims)
     return fold.each(lambda row: fold.over(reduce, row, lambda i: body(x[i])))
@@ -64,7 +71,7 @@ def _simple(reduce: Callable[..., Any], x: te.Tensor, axis: Any, keepdims: bool,
 
 def _not_empty(name: str, fold: Fold) -> None:
     """`ArgumentError` for an extreme of provably nothing."""
-    if known(fold.count) and fold.count == 0 and not any(known(extent) and extent == 0 for extent in fold.rows):
+    if known(fold.count) and fold.count == 0 and 0 not in [extent for extent in fold.rows if known(extent)]:
         raise bad(f"{name}: expected at least one element along the axes {fold.axes}, got none")
 
 
@@ -146,7 +153,7 @@ def mean(x, *, axis=None, keepdims=False):
 
 
 def _mean(x: te.Tensor, fold: Fold, row: Sequence[Any]) -> Any:
-    return like(fold.over(te.sum, row, lambda i: wide(x[i])) / fold.count, x)
+    return like(over(fold.over(te.sum, row, lambda i: wide(x[i])), fold.count), x)
 
 
 @te.op
@@ -166,7 +173,7 @@ def var(x, *, axis=None, correction=1, keepdims=False):
     """`sum (x - mean)^2 / max(0, n - correction)` along `axis`: in two passes, the differences squared, not the squares subtracted."""
     fold = Fold(x, axis, keepdims)
     total = _squares(x, fold)
-    return fold.each(lambda row: like(total[row] / _freedom(fold.count, correction), x))
+    return fold.each(lambda row: like(over(total[row], _freedom(fold.count, correction)), x))
 
 
 @te.op
@@ -174,13 +181,13 @@ def std(x, *, axis=None, correction=1, keepdims=False):
     """The square root of `var`; gradient 0 where all elements are equal."""
     fold = Fold(x, axis, keepdims)
     total = _squares(x, fold)
-    return fold.each(lambda row: like(_root(total[row] / _freedom(fold.count, correction)), x))
+    return fold.each(lambda row: like(_root(over(total[row], _freedom(fold.count, correction))), x))
 
 
 def _squares(x: te.Tensor, fold: Fold) -> te.Tensor:
     """`sum (x - mean)^2` of each row."""
     floating = x if x.dtype.is_float else te.compute(x.shape, lambda *i: te.cast(x[i], "float64"))
-    mean = te.compute(fold.rows, lambda *r: fold.over(te.sum, r, lambda i: wide(floating[i])) / fold.count, name="mean")
+    mean = te.compute(fold.rows, lambda *r: over(fold.over(te.sum, r, lambda i: wide(floating[i])), fold.count), name="mean")
     return te.compute(fold.rows, lambda *r: fold.over(te.sum, r, lambda i: (wide(floating[i]) - mean[r]) ** 2), name="squares")
 
 
@@ -214,7 +221,7 @@ def _parts(x: te.Tensor, fold: Fold, row: Sequence[Any]) -> Any:
 def _of_mean(output, inputs, head, *, axis):
     """Every element has its share of the mean."""
     (x,), fold = inputs, Fold(inputs[0], axis)
-    return [te.compute(x.shape, lambda *i: like(wide(head[fold.row(i)]) / fold.count, x))]
+    return [te.compute(x.shape, lambda *i: like(over(wide(head[fold.row(i)]), fold.count), x))]
 
 
 @te.op(gradient=_of_mean)
@@ -248,7 +255,7 @@ def var_mean(x, *, axis=None, correction=1, keepdims=False):
     fold = Fold(x, axis, keepdims)
     mean = _running_mean(x, axis=fold.axes)
     squares = _running_squares(x, mean, axis=fold.axes)
-    return fold.each(lambda row: (squares[row] / _freedom(fold.count, correction), mean[row]), ("var", "mean"))
+    return fold.each(lambda row: (over(squares[row], _freedom(fold.count, correction)), mean[row]), ("var", "mean"))
 
 
 # ---------------------------------------------------------------------------------------------------- norms, logsumexp

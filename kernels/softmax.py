@@ -10,7 +10,7 @@ from typing import Any
 
 import tensorexpr as te
 from tensorexpr.kernels.arguments import bad
-from tensorexpr.kernels.broadcasting import at, broadcast_shape
+from tensorexpr.kernels.broadcasting import at, stretches
 from tensorexpr.kernels.reductions import Fold, like, shift, wide
 
 
@@ -59,7 +59,7 @@ def masked_softmax(x, mask, *, axis=-1):
     """
     if not mask.dtype.is_bool:
         raise bad(f"masked_softmax: expected a bool mask, got {mask.dtype.name}", "True keeps an element")
-    if tuple(map(str, broadcast_shape("masked_softmax", x.shape, mask.shape))) != tuple(map(str, x.shape)):
+    if not stretches(mask.shape, x.shape):
         raise bad(f"masked_softmax: expected a mask that broadcasts to {x.shape}, got {mask.shape}")
     fold = Fold(x, axis)
 

@@ -1,0 +1,154 @@
+"""What the kernels of one and of several tensors refuse, and what the user reads."""
+
+import math
+
+import pytest
+
+import tensorexpr as te
+from tensorexpr import kernels
+
+X, Y, Q = (te.placeholder(shape, name=name) for shape, name in (((3, 4), "x"), ((2, 4), "y"), ((3, 3), "q")))
+U, V, S = (te.placeholder(shape, name=name) for shape, name in (((3,), "u"), ((4,), "v"), ((), "s")))
+B = te.placeholder((2, 3, 4), name="b")
+I, M = te.placeholder((3,), "int64", name="i"), te.placeholder((3, 4), "bool", name="m")
+L = te.placeholder((3, 5), "int64", name="l")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        # activations
+        (lambda: kernels.hardtanh(X, min_val=1.0, max_val=0.0), "hardtanh: expected min_val below max_val, got 1.0 and 0.0"),
+        (lambda: kernels.prelu(X, X), "prelu: expected a weight of at most 1 axis, got 2"),
+        (lambda: kernels.prelu(X, U), "prelu: expected 1 weight or 4, one per channel, got 3"),
+        (lambda: kernels.softshrink(X, lambd=-1), "lambd: expected a number of at least 0, got -1"),
+        (lambda: kernels.hardshrink(X, lambd=-0.5), "lambd: expected a number of at least 0, got -0.5"),
+        (lambda: kernels.celu(X, alpha=0), "celu: expected an alpha other than 0, got 0"),
+        (lambda: kernels.gelu(X, approximate="erf"), "approximate: expected one of 'none', 'tanh', got 'erf'"),
+        (lambda: kernels.softplus(X, beta=0), "beta: expected a number above 0, got 0"),
+        (lambda: kernels.softcap(X, cap=-1.0), "cap: expected a number above 0, got -1.0"),
+        (lambda: kernels.glu(U), "glu: expected an even extent along axis 0, got 3"),
+        # broadcasting
+        (lambda: kernels.add(X, Y), "add: expected shapes that broadcast, got (3, 4) and (2, 4)"),
+        (lambda: kernels.add(X, te.placeholder((te.dim("n"), 4), name="z")), "add: expected shapes that broadcast, got (3, 4) and (n, 4)"),
+        # elementwise
+        (lambda: kernels.clamp(X), "clamp: expected min or max or both, got neither"),
+        (lambda: kernels.logit(X, eps=0.7), "logit: expected an eps between 0 and 0.5, got 0.7"),
+        # axes
+        (lambda: kernels.sum(X, axis=2), "expected an axis of x between -2 and 1, got 2"),
+        (lambda: kernels.sum(X, axis=(0, -2)), "expected different axes of x, got (0, -2)"),
+        # reductions
+        (
+            lambda: kernels.amax(te.placeholder((3, 0), name="e"), axis=1),
+            "amax: expected at least one element along the axes (1,), got none",
+        ),
+        (
+            lambda: kernels.norm(te.placeholder((3, 0), name="e"), p=math.inf, axis=1),
+            "norm: expected at least one element along the axes (1,), got none",
+        ),
+        (lambda: kernels.var(X, correction="none"), "correction: expected a number, got 'none'"),
+        (lambda: kernels.var_mean(I), "var_mean: expected a floating tensor, got i of int64"),
+        (lambda: kernels.norm(X, p="fro"), "norm: expected a number p, got 'fro'"),
+        # softmax
+        (lambda: kernels.softmax(X, temperature=0), "temperature: expected a number above 0, got 0"),
+        (lambda: kernels.masked_softmax(X, X), "masked_softmax: expected a bool mask, got float32"),
+        (lambda: kernels.masked_softmax(U, M), "masked_softmax: expected a mask that broadcasts to (3,), got (3, 4)"),
+        # linear
+        (lambda: kernels.matmul(X, X), "matmul: expected the last axis of x and the last but one of y of equal extents, got 4 and 3"),
+        (lambda: kernels.matmul(X, S), "matmul: expected tensors of at least 1 axis, got 2 and 0"),
+        (lambda: kernels.bmm(X, X), "bmm: expected x with 3 axes, got 2"),
+        (lambda: kernels.bmm(B, te.placeholder((3, 4, 5), name="c")), "bmm: expected batches of equal extents, got 2 and 3"),
+        (
+            lambda: kernels.addmm(X, X, te.placeholder((4, 1), name="c")),
+            "addmm: expected an input that broadcasts to the product, got (3, 4) and (3, 1)",
+        ),
+        (lambda: kernels.baddbmm(B, X, X), "baddbmm: expected x with 3 axes, got 2"),
+        (lambda: kernels.linear(X, B), "linear: expected b with 1 or 2 axes, got 3"),
+        (lambda: kernels.linear(S, X), "linear: expected an x of at least 1 axis, got 0"),
+        (lambda: kernels.linear(X, te.placeholder((5, 4), name="w"), V), "linear: expected a bias of shape (5,), got (4,)"),
+        (lambda: kernels.bilinear(X, Y, B), "bilinear: expected inputs with the same leading axes, got (3, 4) and (2, 4)"),
+        (lambda: kernels.bilinear(X, X, X), "bilinear: expected x with 3 axes, got 2"),
+        (lambda: kernels.bilinear(X, X, te.placeholder((2, 4, 4), name="w"), U), "bilinear: expected a bias of shape (2,), got (3,)"),
+        (lambda: kernels.bilinear(X, X, B), "bilinear: expected the last axis of x1 and axis 1 of weight of equal extents, got 4 and 3"),
+        (lambda: kernels.dot(X, V), "dot: expected x with 1 axes, got 2"),
+        (lambda: kernels.vdot(X, Y), "vdot: expected tensors of one shape, got (3, 4) and (2, 4)"),
+        (lambda: kernels.vecdot(X, X, axis=2), "vecdot: expected an axis between -2 and 1, got 2"),
+        (lambda: kernels.inner(X, U), "inner: expected the last axes of equal extents, got 4 and 3"),
+        (lambda: kernels.tensordot(X, X, axes=3), "tensordot: expected a number of axes from 0 to 2, got 3"),
+        (lambda: kernels.tensordot(X, X, axes=(0,)), "tensordot: expected an integer or two sequences of axes, got (0,)"),
+        (
+            lambda: kernels.tensordot(X, X, axes=((0, 1), (0,))),
+            "tensordot: expected as many different axes of x as of y, got ((0, 1), (0,))",
+        ),
+        (lambda: kernels.tensordot(X, X, axes=((0,), (1,))), "tensordot: expected axes 0 of x and 1 of y of equal extents, got 3 and 4"),
+        (lambda: kernels.cross(X, X), "cross: expected extents of 3 along axis 1, got 4 and 4"),
+        (lambda: kernels.cross(X, B), "cross: expected tensors with one number of axes, at least 1, got 2 and 3"),
+        (lambda: kernels.matrix_power(X, n=2), "matrix_power: expected square matrices, got shape (3, 4)"),
+        (lambda: kernels.matrix_power(Q, n=-1), "matrix_power: expected an integer n of at least 0, got -1"),
+        (lambda: kernels.multi_dot((X,)), "multi_dot: expected at least 2 tensors, got 1"),
+        (lambda: kernels.multi_dot((X, B, X)), "multi_dot: expected b with 2 axes, got 3"),
+        # matrices
+        (lambda: kernels.diagonal(X, axis1=1, axis2=-1), "diagonal: expected two different axes, got 1 and -1"),
+        (lambda: kernels.diagonal(X, offset=0.5), "diagonal: expected an integer offset, got 0.5"),
+        (lambda: kernels.diag_embed(S), "diag_embed: expected an x of at least 1 axis, got 0"),
+        (lambda: kernels.diag_embed(V, axis1=3), "diag_embed: expected axes of the result between -2 and 1, got 3"),
+        (lambda: kernels.diag_embed(V, axis1=1, axis2=-1), "diag_embed: expected two different axes, got 1 and -1"),
+        (lambda: kernels.diag(B), "diag: expected a vector or a matrix, got 3 axes"),
+        (lambda: kernels.triu(V), "triu: expected an x of at least 2 axes, got 1"),
+        # einsum
+        (lambda: kernels.einsum("ij,jk", X), "einsum 'ij,jk': expected 2 operands, got 1"),
+        (lambda: kernels.einsum("ij->ik", X), "einsum 'ij->ik': expected result labels of the operands, got 'k'"),
+        (lambda: kernels.einsum("ij->ii", X), "einsum 'ij->ii': expected each label once in the result, got 'ii'"),
+        (lambda: kernels.einsum("i;j", X), "einsum 'i;j': expected letters, ',', '...' and '->', got ';'"),
+        (lambda: kernels.einsum("i", X), "einsum 'i': expected x with 1 axes for 'i', got 2"),
+        (lambda: kernels.einsum("i...jk", X), "einsum 'i...jk': expected x with at least 3 axes for 'i...jk', got 2"),
+        (lambda: kernels.einsum("ii", X), "einsum 'ii': expected equal extents on the diagonal 'i' of x, got 3 and 4"),
+        (lambda: kernels.einsum("ij,kj", X, Q), "einsum 'ij,kj': expected one extent for 'j', got 4 and 3"),
+        (lambda: kernels.einsum("...,...", X, Y), "einsum '...,...': expected one extent for the ellipsis, got 3 and 2"),
+        (lambda: kernels.einsum((X,), equation=3), "einsum: expected an equation as text, got 3"),
+        # losses
+        (lambda: kernels.mse_loss(X, X, reduction="median"), "reduction: expected one of 'mean', 'sum', 'none', got 'median'"),
+        (lambda: kernels.smooth_l1_loss(X, X, beta=-1), "smooth_l1_loss: expected a beta of at least 0, got -1"),
+        (lambda: kernels.huber_loss(X, X, delta=0), "huber_loss: expected a delta above 0, got 0"),
+        (lambda: kernels.sigmoid_focal_loss(X, X, alpha=2), "sigmoid_focal_loss: expected an alpha between 0 and 1, or None, got 2"),
+        (lambda: kernels.gaussian_nll_loss(X, X, X, eps=0), "gaussian_nll_loss: expected an eps above 0, got 0"),
+        # classification
+        (lambda: kernels.nll_loss(S, I), "nll_loss: expected an input of at least 1 axis (classes), got 0"),
+        (lambda: kernels.nll_loss(X, U), "nll_loss: expected a target of integers (classes), got float32"),
+        (
+            lambda: kernels.nll_loss(X, te.placeholder((4,), "int64", name="t")),
+            "nll_loss: expected a target of shape (3,), one class per place, got (4,)",
+        ),
+        (lambda: kernels.nll_loss(X, I, U), "nll_loss: expected a weight of shape (4,), one per class, got (3,)"),
+        (lambda: kernels.cross_entropy(X, I, label_smoothing=1.5), "cross_entropy: expected a label_smoothing between 0 and 1, got 1.5"),
+        (lambda: kernels.cross_entropy(X, U), "cross_entropy: expected probabilities of shape (3, 4), got (3,)"),
+        (lambda: kernels.multi_margin_loss(B, I), "multi_margin_loss: expected an input of 1 or 2 axes, got 3"),
+        (lambda: kernels.multi_margin_loss(X, I, p=3), "p: expected one of 1, 2, got 3"),
+        (
+            lambda: kernels.multilabel_margin_loss(X, X),
+            "multilabel_margin_loss: expected an input of 1 or 2 axes and a target of integers of its shape, got (3, 4) and float32 (3, 4)",
+        ),
+        (lambda: kernels.multilabel_soft_margin_loss(S, S), "multilabel_soft_margin_loss: expected an input of at least 1 axis, got 0"),
+        (lambda: kernels.dice_loss(V, V), "dice_loss: expected an input of at least 2 axes and a target of its shape, got (4,) and (4,)"),
+        # margins
+        (lambda: kernels.pairwise_distance(S, S), "pairwise_distance: expected vectors along the last axis, got numbers"),
+        (lambda: kernels.cosine_similarity(X, X, axis=2), "cosine_similarity: expected an axis between -2 and 1, got 2"),
+        # ctc
+        (
+            lambda: kernels.ctc_loss(B, te.placeholder((2, 5), "int64", name="t"), I, I),
+            "ctc_loss: expected targets of shape (3, S), one row per item of the batch, got (2, 5)",
+        ),
+        (lambda: kernels.ctc_loss(X, X, I, I), "ctc_loss: expected log_probs of 3 axes (time, batch, classes), got 2"),
+        (lambda: kernels.ctc_loss(B, X, I, I), "x: expected integers (labels and lengths of ctc_loss), got float32"),
+        (
+            lambda: kernels.ctc_loss(B, te.placeholder((3, 5), name="l"), I, I),
+            "l: expected integers (labels and lengths of ctc_loss), got float32",
+        ),
+        (lambda: kernels.ctc_loss(B, L, te.placeholder((2,), "int64", name="n"), I), "ctc_loss: expected n of shape (3,), got (2,)"),
+        (lambda: kernels.ctc_loss(B, L, I, I, blank=4), "ctc_loss: expected a blank that is one of the 4 classes, got 4"),    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_refused(call, message):
+    with pytest.raises(te.ArgumentError) as caught:
+        call()
+    assert caught.value.message == message
+    assert caught.value.location is not None and caught.value.location.file == __file__
