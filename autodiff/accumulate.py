@@ -1,9 +1,9 @@
 """All that flows into one tensor, as one definition: a sum of gathers over its elements.
 
-Each contribution is inverted (`inversion`, by pieces where the index is affine by cases only) and becomes a term
-`where(outer, sum(value for axes if inner), 0)`; terms with the same loops and guards share one sum. What cannot be
-inverted, or is told not to be, is turned around by sorting (`segments`); what that cannot do either becomes a `Scatter` of its
-own, in float32 for 16-bit floats, and is added in.
+Each contribution is turned around (`components`, each by pieces where it is affine by cases only), pieces are merged again
+where that is cheaper (`merging`), and what is left is a sum of terms `where(outer, sum(value for axes if inner), 0)`; terms
+with the same loops and guards share one sum. What cannot be inverted, or is told not to be, is turned around by sorting
+(`segments`); what that cannot do either becomes a `Scatter` of its own, in float32 for 16-bit floats, and is added in.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from functools import reduce
 
 from tensorexpr import dtypes
+from tensorexpr.autodiff.components import Inverse, invert_read
 from tensorexpr.autodiff.contributions import Contribution
 from tensorexpr.autodiff.derivatives import is_number, plus
-from tensorexpr.autodiff.inversion import Gather, invert
-from tensorexpr.autodiff.pieces import split
+from tensorexpr.autodiff.inversion import Gather
+from tensorexpr.autodiff.merging import cast_to, merged
 from tensorexpr.autodiff.segments import sorted_gathers, with_known_keys
 from tensorexpr.autodiff.unsorting import unsorted
 from tensorexpr.autodiff.workspace import Workspace, all_of, guarded
@@ -24,7 +25,6 @@ from tensorexpr.integers import DomainTooComplex
 from tensorexpr.ir import (
     Access,
     Axis,
-    Cast,
     Combiner,
     Const,
     Define,
@@ -47,12 +47,16 @@ MOST_IN_A_ROW = 16
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """A contribution of the definition `consumer`, with its `gathers` (None: it is scattered)."""
+    """A contribution of the definition `consumer`, with its `gathers` (None: it is scattered).
+
+    Those of an `inverse` are the pieces as they are before they are merged with others.
+    """
 
     consumer: str
     contribution: Contribution
     gathers: tuple[Gather, ...] | None
     lowering: str
+    inverse: Inverse | None = None
 
 
 def axes_of(tensor: str, workspace: Workspace, definition: Definition | None, contributions: Sequence[Contribution]) -> tuple[Axis, ...]:
@@ -81,12 +85,11 @@ def flow(consumer: str, contribution: Contribution, target: tuple[Axis, ...], lo
         return Flow(consumer, contribution, None, lowering)
     access, axes, guards = contribution.access, contribution.axes, contribution.guards
     try:
-        gathers = None if lowering else _gathers(access.indices, axes, guards, target, workspace.reserved)
+        inverse = None if lowering else invert_read(access.indices, axes, guards, target, workspace.reserved)
     except DomainTooComplex:
-        gathers = None
-    if gathers is not None:
-        name = "pieces" if len(gathers) > 1 else gathers[0].lowering if gathers else "substitute"
-        return Flow(consumer, contribution, gathers, name)
+        inverse = None
+    if inverse is not None:
+        return Flow(consumer, contribution, inverse.gathers(axes, target), inverse.lowering, inverse)
     try:
         gathers = sorted_gathers(contribution, target, workspace, _gathers, lowering is not None)
     except DomainTooComplex:
@@ -97,16 +100,8 @@ def flow(consumer: str, contribution: Contribution, target: tuple[Axis, ...], lo
 def _gathers(
     indices: Sequence[Expr], axes: Sequence[Axis], guards: Sequence[Expr], target: Sequence[Axis], reserved: tuple[str, ...]
 ) -> tuple[Gather, ...] | None:
-    pieces = split(indices, axes, guards)
-    if pieces is None:
-        return None
-    found: list[Gather] = []
-    for piece, conditions in pieces:
-        gathers = invert(piece, axes, conditions, target, None if len(pieces) == 1 else "pieces", reserved)
-        if gathers is None:
-            return None
-        found += gathers
-    return tuple(found)
+    inverse = invert_read(indices, axes, guards, target, reserved)
+    return None if inverse is None else inverse.gathers(axes, target)
 
 
 def accumulate(
@@ -118,15 +113,15 @@ def accumulate(
     scattered = [one for one in flows if one.gathers is None]
     if len(scattered) == 1 == len(flows) and not seeds and dtypes.accumulator(dtype) is dtype:
         return workspace.add(_scatter(scattered[0], name, workspace.types[tensor]))
-    terms = [_cast(seed, carried) for seed in seeds]
+    terms = [cast_to(seed, carried) for seed in seeds]
     terms += _terms([one for one in flows if one.gathers is not None], target, carried)
     wide = TensorType(workspace.types[tensor].shape, dtypes.accumulator(dtype))
     for one in scattered:
         part = workspace.new_name(name, "_scattered")
         workspace.add(_scatter(one, part, wide))
-        terms.append(_cast(Access(part, tuple(Index(axis.index) for axis in target), wide.dtype), carried))
+        terms.append(cast_to(Access(part, tuple(Index(axis.index) for axis in target), wide.dtype), carried))
     terms = [term for term in terms if not is_number(term, 0)] or [Const(0, carried)]
-    return workspace.add(Define(name, target, _cast(_added(terms), dtype)))
+    return workspace.add(Define(name, target, cast_to(_added(terms), dtype)))
 
 
 def _added(terms: Sequence[Expr]) -> Expr:
@@ -141,13 +136,8 @@ def _added(terms: Sequence[Expr]) -> Expr:
 def _terms(flows: Sequence[Flow], target: tuple[Axis, ...], carried: dtypes.DType) -> list[Expr]:
     """One term for each distinct combination of loops and guards, in order of first occurrence."""
     grouped: dict[tuple[tuple[Axis, ...], tuple[Expr, ...], tuple[Expr, ...]], list[Expr]] = {}
-    names = {axis.index for axis in target}
-    for one in flows:
-        for gather in one.gathers or ():
-            taken = names | {axis.index for axis in gather.axes}
-            value = substitute(rename_bound(one.contribution.value, taken), gather.values)
-            key = (gather.axes, gather.outer, gather.inner)
-            grouped.setdefault(key, []).append(_cast(value, carried))
+    for gather, value in _gathered(flows, target, carried):
+        grouped.setdefault((gather.axes, gather.outer, gather.inner), []).append(cast_to(value, carried))
     terms = []
     for (axes, outer, inner), values in grouped.items():
         value = _added(values)
@@ -159,10 +149,17 @@ def _terms(flows: Sequence[Flow], target: tuple[Axis, ...], carried: dtypes.DTyp
     return terms
 
 
+def _gathered(flows: Sequence[Flow], target: tuple[Axis, ...], carried: dtypes.DType) -> list[tuple[Gather, Expr]]:
+    """The gathers of all flows, those with an inverse merged, each with the value to be summed over its loops."""
+    found = merged([(one.contribution, one.inverse) for one in flows if one.inverse is not None], target, carried)
+    names = {axis.index for axis in target}
+    for one in flows:
+        for gather in one.gathers or () if one.inverse is None else ():
+            taken = names | {axis.index for axis in gather.axes}
+            found.append((gather, substitute(rename_bound(one.contribution.value, taken), gather.values)))
+    return found
+
+
 def _scatter(one: Flow, name: str, type_: TensorType) -> Scatter:
     c = one.contribution
-    return Scatter(name, type_, c.axes, c.access.indices, _cast(c.value, type_.dtype), all_of(c.guards), "sum", one.lowering)
-
-
-def _cast(expr: Expr, dtype: dtypes.DType) -> Expr:
-    return expr if expr.dtype is dtype else Cast(dtype, expr)
+    return Scatter(name, type_, c.axes, c.access.indices, cast_to(c.value, type_.dtype), all_of(c.guards), "sum", one.lowering)

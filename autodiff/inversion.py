@@ -13,11 +13,11 @@ None is the answer where an index is not affine; see `pieces` for what can be sp
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from math import gcd
 
 from tensorexpr.autodiff.radices import reduce_radices
-from tensorexpr.integers import Affine, Bounds, Constraint, Domain, FloorDiv, congruent, ge, le, lt, solve_parametric
+from tensorexpr.integers import Affine, Bounds, Constraint, Domain, FloorDiv, congruent, eq, ge, le, lt, solve_parametric
 from tensorexpr.ir import Axis, Const, Expr, Index, apply, const
 from tensorexpr.regions import affine_of, bound_constraints, constraints_of, expression_of
 from tensorexpr.traversal import fresh_name, size_names, substitute
@@ -35,6 +35,41 @@ class Gather:
     outer: tuple[Expr, ...]
     inner: tuple[Expr, ...]
     lowering: str
+    points: Points | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Points:
+    """The points of a gather as an integer set: indices of the element and loops under affine `constraints`.
+
+    `solved` are the axes that the others determine. Only gathers without conditions on data have one.
+    """
+
+    system: _System
+    solved: dict[str, Affine]
+    free: tuple[str, ...]
+    constraints: tuple[Constraint, ...]
+    write: Callable[[Affine], Expr]
+    lowering: str | None
+
+    def over(self, constraints: Sequence[Constraint]) -> Gather | None:
+        """The gather with the same equations over other points, None where there is none."""
+        return self.system.over(self.solved, list(self.free), list(constraints), self.lowering)
+
+    @property
+    def known(self) -> list[Constraint]:
+        """What holds for the element and the sizes anyway."""
+        return self.system.known()
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        """The names of the element's indices and of sizes."""
+        return self.system.parameters
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The names of all axes of the read, `solved` and free."""
+        return self.system.unknowns
 
 
 def invert(
@@ -47,8 +82,8 @@ def invert(
 ) -> tuple[Gather, ...] | None:
     """The gather at the elements `target` of the reads at `indices` for all points of `axes` where `guards` hold.
 
-    None where an index is not affine or a loop would have no bound, empty where nothing is ever read. `lowering` replaces the name that is found; no new
-    index has a name in `reserved`.
+    None where an index is not affine or a loop would have no bound, empty where nothing is ever read. `lowering` replaces the
+    name that is found; no new index has a name in `reserved`.
     """
     plain = _permutation(indices, axes, guards, target, reserved)
     if plain is not None:
@@ -243,7 +278,8 @@ class _System:
         if any(condition.is_false for condition in conditions):
             return None
         free = [name for name in self._unknowns if name not in solved] + parameters
-        return self._loops(solved, free, [c for c in conditions if not c.is_true], lowering)
+        conditions = [condition for condition in conditions if not condition.is_true]
+        return self.over(solved, free, conditions + [constraint.substitute(solved) for constraint in self._constraints], lowering)
 
     def _substitutions(self) -> tuple[dict[str, Affine], list[Affine], list[Constraint]]:
         """Unknowns solved by equations in which they have the coefficient 1 or -1, the equations that are left, congruences.
@@ -273,17 +309,31 @@ class _System:
             solved = {name: form.substitute(move) for name, form in solved.items()} | {pivot: value}
             left = [other.substitute(move) for k, other in enumerate(left) if k != at]
 
-    def _loops(self, solved: dict[str, Affine], free: list[str], conditions: list[Constraint], lowering: str | None) -> Gather | None:
-        sizes = (*self._target_names.values(), *self._sizes, *self._given)
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The names of the element's indices inside the system, of sizes, and of what is bound around."""
+        return (*self._target_names.values(), *self._sizes, *self._given)
+
+    @property
+    def unknowns(self) -> tuple[str, ...]:
+        """The names of the axes."""
+        return tuple(axis.index for axis in self._axes)
+
+    def known(self) -> list[Constraint]:
+        """The bounds of the element's indices and of sizes."""
         known = [ge(name, 0) for name in (*self._sizes, *self._given)]
         for axis, name in zip(self._target, self._target_names.values(), strict=True):
             limit = affine_of(axis.stop)
             assert limit is not None
             known += [ge(name, 0), lt(name, limit)]
-        rows = [constraint.substitute(solved) for constraint in self._constraints]
+        return known
+
+    def over(self, solved: dict[str, Affine], free: list[str], constraints: list[Constraint], lowering: str | None) -> Gather | None:
+        """The gather over the points of `constraints`, in which the axes `solved` are replaced; None where there is none."""
+        sizes, known = self.parameters, self.known()
         loose = set(free)
-        conditions = conditions + [row for row in rows if loose.isdisjoint(row.names())]
-        rows = [row for row in rows if not loose.isdisjoint(row.names())]
+        conditions = [row for row in constraints if loose.isdisjoint(row.names())]
+        rows = [row for row in constraints if not loose.isdisjoint(row.names())]
         context = Domain((), known, sizes)
         if Domain((), [*known, *conditions], sizes).is_empty():
             return None
@@ -297,25 +347,32 @@ class _System:
             return None
         outer += [guard for loop in bounds for guard in loop.guards]
         inside = domain.intersect(context).constrain(*outer) if order else context.constrain(*outer)
-        return self._gather(solved, bounds, outer, inside, lowering)
+        gather, write = self._gather(solved, bounds, outer, inside, lowering)
+        if self._raw or self._opaque or not loose <= set(self.unknowns):
+            return gather
+        axes = {name: value for name, value in solved.items() if name in self.unknowns}
+        return replace(gather, points=Points(self, axes, tuple(free), (*conditions, *rows), write, lowering))
 
     def _gather(
         self, solved: dict[str, Affine], bounds: list[Bounds], outer: list[Constraint], inside: Domain, lowering: str | None
-    ) -> Gather:
-        single = {loop.name: loop.value for loop in bounds if loop.value is not None}
+    ) -> tuple[Gather, Callable[[Affine], Expr]]:
+        single = {loop.name for loop in bounds if loop.value is not None}
         loops = [loop for loop in bounds if loop.value is None]
         taken = {axis.index for axis in self._target} | self._reserved | set(self._sizes) | set(self._given)
         final = {name: index for index, name in self._target_names.items()}
         for loop in loops:
             stem = loop.name if loop.name in self._original else "t" if loop.name.startswith("$") else "q"
             final[loop.name] = fresh_name(stem, taken)
+        # Bounds are evaluated also where the loops further in are empty: they may be simplified by what is known around them alone.
         determined: dict[str, Affine] = {}
+        around = Domain([loop.name for loop in bounds], [*self.known(), *outer], self.parameters)
         for loop in bounds:
             if loop.value is not None:
-                determined[loop.name] = inside.simplify(loop.value.substitute(determined))
+                determined[loop.name] = around.simplify(loop.value.substitute(determined))
+            around = around.constrain(*_as_constraints(loop))
 
         def write(form: Affine) -> Expr:
-            return expression_of(form.rename(final), self._sizes)
+            return expression_of(form.substitute(determined).rename(final), self._sizes)
 
         values = {}
         for axis in self._axes:
@@ -323,8 +380,8 @@ class _System:
             values[axis.index] = write(inside.simplify(form))
         axes = []
         for loop in loops:
-            start = _extreme("maximum", [write(-(-e.substitute(determined) // d)) for e, d in loop.lowers])
-            stop = _extreme("minimum", [write(e.substitute(determined) // d + 1) for e, d in loop.uppers])
+            start = _extreme("maximum", [write(-(-e // d)) for e, d in loop.lowers])
+            stop = _extreme("minimum", [write(e // d + 1) for e, d in loop.uppers])
             raw = self._raw.get(loop.name)
             if raw is not None:
                 start = _extreme("maximum", ([] if start is None else [start]) + _opaque_bounds(raw.start, "maximum", values))
@@ -338,7 +395,7 @@ class _System:
                 inner.append(apply("ge", values[name], substitute(axis.start, values)))
                 inner.append(apply("lt", values[name], substitute(axis.stop, values)))
         guards = tuple(condition_of(guard, write) for guard in dict.fromkeys(outer))
-        return Gather(values, tuple(axes), guards, tuple(inner), lowering or self._tier(solved, loops, outer))
+        return Gather(values, tuple(axes), guards, tuple(inner), lowering or self._tier(solved, loops, outer)), write
 
     @property
     def _original(self) -> set[str]:
@@ -367,6 +424,14 @@ def _determined_first(domain: Domain, context: Domain) -> list[str]:
                 break
         else:
             return order + left
+
+
+def _as_constraints(loop: Bounds) -> list[Constraint]:
+    """What holds inside a loop."""
+    if loop.value is not None:
+        return [eq(loop.name, loop.value)]
+    lowers = [ge(Affine.of(loop.name) * factor, bound) for bound, factor in loop.lowers]
+    return lowers + [le(Affine.of(loop.name) * factor, bound) for bound, factor in loop.uppers]
 
 
 def _nest(domain: Domain, order: list[str], context: Domain, open_ended: bool) -> list[Bounds] | None:

@@ -60,14 +60,21 @@ def _replaced(expr: Expr, values: dict[Expr, Expr]) -> Expr:
 
 
 def _choices(exprs: Iterable[Expr]) -> list[Expr]:
-    """The innermost choices whose conditions are affine, in order."""
-    found = []
+    """The choices to be made next: innermost ones, those with affine conditions first, in order; none that hangs on data."""
+    affine, other = [], []
     for expr in exprs:
         for node in walk(expr):
             cases = _values(node)
-            if cases and all(constraints_of(condition)[1] and affine_of(value) is not None for condition, value in cases):
-                found.append(node)
-    return found
+            if cases and all(affine_of(value) is not None for _, value in cases):
+                if all(constraints_of(condition)[1] for condition, _ in cases):
+                    affine.append(node)
+                elif not any(_hangs_on_data(condition) for condition, _ in cases):
+                    other.append(node)
+    return affine + other
+
+
+def _hangs_on_data(expr: Expr) -> bool:
+    return any(isinstance(node, Access) or node.dtype.is_float for node in walk(expr))
 
 
 def _values(node: Expr) -> list[tuple[Expr, Expr]]:
@@ -96,7 +103,7 @@ def _values(node: Expr) -> list[tuple[Expr, Expr]]:
 
 def _disjuncts(guard: Expr) -> list[tuple[Expr, ...]] | None:
     """Disjoint alternatives that together are a guard over indices, None where it is none or hangs on data."""
-    if not isinstance(guard, Apply) or any(isinstance(node, Access) or node.dtype.is_float for node in walk(guard)):
+    if not isinstance(guard, Apply) or _hangs_on_data(guard):
         return None
     match guard.op.name:
         case "and":

@@ -1,0 +1,190 @@
+"""A read taken apart: groups of its loops and of the axes of its tensor that have nothing to do with each other.
+
+`x[n, c, 2*i + r, 2*j + s]` is four independent questions: which n, which c, which (i, r), which (j, s). Indices, bounds of
+loops and guards connect the names that they mention. Each component is turned around alone, so that borders of rows and of
+columns are pieces of one axis each instead of their products, and what many reads have in common is solved once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import product
+from math import prod
+
+from tensorexpr.autodiff.inversion import Gather, invert
+from tensorexpr.autodiff.pieces import split
+from tensorexpr.ir import Access, Axis, Expr, Index
+from tensorexpr.regions import constraints_of
+from tensorexpr.traversal import free_names, fresh_name, size_names, substitute, walk
+
+TIERS = ("substitute", "reshape", "lattice", "residues", "pieces")
+"""How reads are turned around, from the simplest; a read is named after the hardest of its components."""
+MOST_TERMS = 128
+"""A read that would become more gathers than these is scattered."""
+
+
+@dataclass(frozen=True)
+class Component:
+    """Reads at `indices` (of the axes `target` of the tensor) for all points of `axes` where `guards` hold."""
+
+    indices: tuple[Expr, ...]
+    axes: tuple[Axis, ...]
+    guards: tuple[Expr, ...]
+    target: tuple[Axis, ...]
+
+
+def components(
+    indices: Sequence[Expr], axes: Sequence[Axis], guards: Sequence[Expr], target: Sequence[Axis]
+) -> tuple[tuple[Component, ...], tuple[Expr, ...]]:
+    """The components of a read, those of the tensor's axes first, and the guards that hang on data alone.
+
+    Every axis of the loops and of the tensor is in one component.
+    """
+    own = {axis.index: at for at, axis in enumerate(axes)}
+    group = list(range(len(axes) + len(target)))
+
+    def find(at: int) -> int:
+        while group[at] != at:
+            at = group[at]
+        return at
+
+    def connect(members: Sequence[int]) -> None:
+        for other in members[1:]:
+            group[find(other)] = find(members[0])
+
+    def mentioned(*exprs: Expr) -> list[int]:
+        return [own[name] for name in dict.fromkeys(name for e in exprs for name in free_names(e)) if name in own]
+
+    for at, axis in enumerate(axes):
+        connect([at, *mentioned(axis.start, axis.stop)])
+    for at, index in enumerate(indices):
+        connect([len(axes) + at, *mentioned(index)])
+    bound: list[tuple[Expr, list[int]]] = []
+    loose: list[Expr] = []
+    for guard in guards:
+        members = mentioned(guard)
+        if any(isinstance(node, Access) for node in walk(guard)) and not constraints_of(guard)[0]:
+            loose.append(guard)
+        else:
+            connect(members)
+            bound.append((guard, members))
+    order = dict.fromkeys(find(at) for at in (*range(len(axes), len(group)), *range(len(axes))))
+    found = []
+    for root in order:
+        inside = [at for at in range(len(group)) if find(at) == root]
+        reads = tuple(indices[at - len(axes)] for at in inside if at >= len(axes))
+        loops = tuple(axes[at] for at in inside if at < len(axes))
+        elements = tuple(target[at - len(axes)] for at in inside if at >= len(axes))
+        found.append(Component(reads, loops, tuple(g for g, members in bound if members and find(members[0]) == root), elements))
+    return _with_constant([guard for guard, members in bound if not members], found), tuple(loose)
+
+
+def _with_constant(guards: Sequence[Expr], found: list[Component]) -> tuple[Component, ...]:
+    """The components with conditions on sizes alone: each where its sizes occur, a component of their own for the rest."""
+    rest: list[Expr] = []
+    for guard in guards:
+        sizes = set(size_names(guard))
+        for at, part in enumerate(found):
+            exprs = (*part.indices, *(e for axis in (*part.axes, *part.target) for e in (axis.start, axis.stop)))
+            if any(not sizes.isdisjoint(size_names(e)) for e in exprs):
+                found[at] = replace(part, guards=(*part.guards, guard))
+                break
+        else:
+            rest.append(guard)
+    return (*([Component((), (), tuple(rest), ())] if rest else []), *found)
+
+
+@dataclass(frozen=True)
+class Inverse:
+    """A read turned around: for each of its `parts` the disjoint pieces, and the conditions on data to be tested inside.
+
+    Its points are one piece of every layer, in every combination; none where a layer is empty.
+    """
+
+    parts: tuple[Component, ...]
+    layers: tuple[tuple[Gather, ...], ...]
+    loose: tuple[Expr, ...]
+
+    @property
+    def lowering(self) -> str:
+        """How the read is turned around: the name of the hardest part."""
+        if not all(self.layers):
+            return "substitute"
+        return max((gather.lowering for layer in self.layers for gather in layer), key=TIERS.index, default="substitute")
+
+    def gathers(self, axes: Sequence[Axis], target: Sequence[Axis]) -> tuple[Gather, ...]:
+        """All combinations of pieces as gathers; together they visit each point once."""
+        return tuple(self.joined(chosen, axes, target) for chosen in product(*self.layers))
+
+    def joined(self, chosen: Sequence[Gather], axes: Sequence[Axis], target: Sequence[Axis]) -> Gather:
+        """One gather for one of each part: all of their loops, in the order of `axes` as far as their bounds allow."""
+        position = {axis.index: at for at, axis in enumerate(axes)}
+        taken = {axis.index for axis in target}
+        values: dict[str, Expr] = {}
+        outer: dict[Expr, None] = {}
+        inner: list[Expr] = []
+        loops: list[tuple[int, Axis]] = []
+        for gather in chosen:
+            gather = _renamed(gather, taken)
+            values |= gather.values
+            outer.update(dict.fromkeys(gather.outer))
+            inner += gather.inner
+            stands_for = {value.name: name for name, value in gather.values.items() if isinstance(value, Index)}
+            last = -1
+            for loop in gather.axes:
+                taken.add(loop.index)
+                last = max(last, position[stands_for[loop.index]] if loop.index in stands_for else len(axes))
+                loops.append((last, loop))
+        loops.sort(key=lambda item: item[0])
+        inner += [substitute(guard, values) for guard in self.loose]
+        return Gather(values, tuple(loop for _, loop in loops), tuple(outer), tuple(inner), self.lowering)
+
+
+def invert_read(
+    indices: Sequence[Expr], axes: Sequence[Axis], guards: Sequence[Expr], target: Sequence[Axis], reserved: Sequence[str] = ()
+) -> Inverse | None:
+    """The inverse of the read at `indices` of the elements `target` for all points of `axes` where `guards` hold.
+
+    None where it has none in closed form or too many pieces; no new index has a name in `reserved`.
+    """
+    parts, loose = components(indices, axes, guards, target)
+    names = [axis.index for axis in (*axes, *target)]
+    layers = []
+    for part in parts:
+        own = {axis.index for axis in (*part.axes, *part.target)}
+        pieces = _pieces(part, (*reserved, *(name for name in names if name not in own)))
+        if pieces is None:
+            return None
+        layers.append(pieces)
+    return Inverse(parts, tuple(layers), loose) if prod(map(len, layers)) <= MOST_TERMS else None
+
+
+@lru_cache(maxsize=1 << 12)
+def _pieces(part: Component, reserved: tuple[str, ...]) -> tuple[Gather, ...] | None:
+    """The gathers of one component, None where it cannot be turned around."""
+    pieces = split(part.indices, part.axes, part.guards)
+    if pieces is None:
+        return None
+    found: list[Gather] = []
+    for indices, guards in pieces:
+        gathers = invert(indices, part.axes, guards, part.target, None if len(pieces) == 1 else "pieces", reserved)
+        if gathers is None:
+            return None
+        found += gathers
+    return tuple(found)
+
+
+def _renamed(gather: Gather, taken: set[str]) -> Gather:
+    """The gather with no loop called as one in `taken`."""
+    if taken.isdisjoint(axis.index for axis in gather.axes):
+        return gather
+    used = taken | {axis.index for axis in gather.axes}
+    new = {axis.index: Index(fresh_name(axis.index, used)) for axis in gather.axes if axis.index in taken}
+    loops = tuple(
+        Axis(new[axis.index].name if axis.index in new else axis.index, substitute(axis.start, new), substitute(axis.stop, new))
+        for axis in gather.axes
+    )
+    values = {name: substitute(value, new) for name, value in gather.values.items()}
+    return Gather(values, loops, gather.outer, tuple(substitute(guard, new) for guard in gather.inner), gather.lowering)

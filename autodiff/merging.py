@@ -1,0 +1,354 @@
+"""Pieces merged again: fewer sums over the same points.
+
+Two pieces of a component become one where some integer set is exactly their union and a gather over it is one loop nest like
+theirs. The candidate is the simple hull, all bounds of either loosened until they hold for the other; it is taken only if
+every point of it is in one of the pieces. So merged loops never visit a point in vain, and a border whose iterations
+continue those of the interior is just a longer range.
+
+Reads that differ in one component only (the two rows of a bilinear interpolation) are merged there in the same way: their
+common factors are multiplied once, and in the united loops each read contributes its own factors under the conditions that
+tell its points from the others'. Doing so one component after the other turns the four reads of a bilinear
+interpolation, or the sixteen of a bicubic one, into one sum whose weights are a product of weights by row and by column.
+
+What counts as cheaper: never more iterations than reads, never more loops than the deepest piece has, then fewer terms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from itertools import product
+
+from tensorexpr.autodiff.components import Inverse
+from tensorexpr.autodiff.contributions import Contribution
+from tensorexpr.autodiff.derivatives import plus, times
+from tensorexpr.autodiff.inversion import Gather, Points, condition_of
+from tensorexpr.dtypes import DType
+from tensorexpr.integers import Constraint, Domain, DomainTooComplex, eq, ge
+from tensorexpr.ir import Access, Apply, Axis, Cast, Const, Expr, Reduce, apply, conjunction
+from tensorexpr.traversal import free_names, rename_bound, substitute, walk
+
+Factors = tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One piece of one component of the read numbered `read`, and what is multiplied there."""
+
+    gather: Gather
+    factors: Factors
+    read: int
+
+    @property
+    def key(self) -> tuple[int, Factors]:
+        """What tells shares apart: pieces are made once for each component."""
+        return id(self.gather), self.factors
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Shares whose points together are the loops of `gather`."""
+
+    gather: Gather
+    shares: tuple[Share, ...]
+
+
+@dataclass(slots=True)
+class Merger:
+    """Unites pieces; remembers what became of every pair."""
+
+    _united: dict[tuple[int, int], Gather | None] = field(default_factory=dict)
+    _kept: list[Gather] = field(default_factory=list)
+
+    def blocks(self, shares: Iterable[Share]) -> list[Block]:
+        """As few blocks as can be found by uniting two at a time, in order."""
+        blocks = [Block(share.gather, (share,)) for share in shares]
+        at = 0
+        while at < len(blocks):
+            for other in range(at + 1, len(blocks)):
+                whole = self.union(blocks[at].gather, blocks[other].gather)
+                if whole is not None:
+                    blocks[at] = Block(whole, blocks[at].shares + blocks[other].shares)
+                    del blocks[other]
+                    at = -1  # the larger block may take in what its parts could not
+                    break
+            at += 1
+        return blocks
+
+    def union(self, a: Gather, b: Gather) -> Gather | None:
+        """A gather over exactly the points of both, None where there is none or it has more loops."""
+        key = (id(a), id(b))
+        if key not in self._united:
+            self._kept += (a, b)
+            self._united[key] = _union(a, b)
+        return self._united[key]
+
+
+def _union(a: Gather, b: Gather) -> Gather | None:
+    if a.points is None or b.points is None:
+        return None
+    try:
+        for one, other in ((a.points, b.points), (b.points, a.points)):
+            hull = _hull(one, other)
+            whole = None if hull is None else one.over(hull)
+            if whole is not None and whole.points is not None and len(whole.axes) <= max(len(a.axes), len(b.axes)):
+                return whole
+    except DomainTooComplex:
+        pass
+    return None
+
+
+def _within(points: Points, frame: Points) -> list[Constraint] | None:
+    """The points as constraints on the free axes of `frame`, None where its equations do not hold for all of them."""
+    if points.solved == frame.solved:
+        return list(points.constraints)
+    rows = [*points.constraints, *(eq(name, value) for name, value in points.solved.items())]
+    domain = Domain(points.axes, [*points.known, *rows], points.sizes)
+    if not all(domain.implies(eq(name, value)) for name, value in frame.solved.items()):
+        return None
+    moved = [row.substitute(frame.solved) for row in rows]
+    return [row for row in moved if not row.is_true]
+
+
+def _set(points: Points, constraints: Sequence[Constraint]) -> Domain:
+    return Domain(points.free, [*points.known, *constraints], points.sizes)
+
+
+def _hull(a: Points, b: Points) -> list[Constraint] | None:
+    """Constraints in the frame of `a` for exactly the points of both, None where none are found."""
+    other = _within(b, a)
+    if other is None or a.sizes != b.sizes:
+        return None
+    first, second = _inequalities(a.constraints), _inequalities(other)
+    sets = _set(a, first), _set(a, second)
+    whole: dict[Constraint, None] = {}
+    for rows, opposite in ((first, sets[1]), (second, sets[0])):
+        for row in rows:
+            if opposite.implies(row):
+                whole.setdefault(row)
+                continue
+            least = opposite.range(row.expr)[0]
+            if least is not None:
+                whole.setdefault(ge(row.expr, least))
+    hull = _set(a, list(whole))
+    inside: list[Constraint] = []
+    for row in first:  # hull minus a, one disjoint part after the other, has to be in b
+        if not hull.implies(row):
+            part = hull.constrain(*inside, *row.negate())
+            if not all(part.implies(one) for one in second):
+                return None
+            inside.append(row)
+    return list(whole)
+
+
+def _inequalities(constraints: Iterable[Constraint]) -> list[Constraint]:
+    rows = []
+    for one in constraints:
+        rows += [ge(one.expr, 0), ge(-one.expr, 0)] if one.is_equality else [one]
+    return rows
+
+
+# ----------------------------------------------------------------------------------------------------------- reads
+
+Read = tuple[Contribution, Inverse]
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """The product of a common factor and of one sum of shares for each component; `read` where it is just one read."""
+
+    common: Factors
+    layers: tuple[tuple[Share, ...], ...]
+    reads: tuple[Read, ...]
+
+
+def merged(reads: Sequence[Read], target: tuple[Axis, ...], carried: DType) -> list[tuple[Gather, Expr]]:
+    """Gathers, each with the value to be summed over its loops (in the dtype `carried` if reads were merged), in order."""
+    merger = Merger()
+    groups: dict[object, list[Read]] = {}
+    for contribution, inverse in reads:
+        if all(inverse.layers):
+            shape = tuple((tuple(axis.index for axis in part.axes), part.target) for part in inverse.parts)
+            groups.setdefault((shape, inverse.loose), []).append((contribution, inverse))
+    found: list[tuple[Gather, Expr]] = []
+    for group in groups.values():
+        items = [_item(at, read, len(group) > 1) for at, read in enumerate(group)]
+        if len(items) > 1:
+            for layer in range(len(items[0].layers)):
+                items = _merged_at(layer, items, merger)
+        for item in items:
+            found += _terms(item, target, carried, merger)
+    return found
+
+
+def _item(at: int, read: Read, in_factors: bool) -> _Item:
+    """The read numbered `at` by itself; with `in_factors` each factor is with the component whose loops it mentions, numbers with loops."""
+    contribution, inverse = read
+    common: list[Expr] = []
+    factors: list[list[Expr]] = [[] for _ in inverse.layers]
+    if in_factors and not any(isinstance(node, Reduce) for node in walk(contribution.value)):
+        owner = {axis.index: k for k, part in enumerate(inverse.parts) for axis in part.axes}
+        looped = next((k for k, layer in enumerate(inverse.layers) if any(gather.axes for gather in layer)), None)
+        for factor in factors_of(contribution.value):
+            places = {owner[name] for name in free_names(factor) if name in owner}
+            place = looped if isinstance(factor, Const) else places.pop() if len(places) == 1 else None
+            (common if place is None else factors[place]).append(factor)
+    else:
+        common.append(contribution.value)
+    layers = tuple(tuple(Share(gather, tuple(own), at) for gather in layer) for layer, own in zip(inverse.layers, factors, strict=True))
+    return _Item(tuple(common), layers, (read,))
+
+
+def _merged_at(at: int, items: list[_Item], merger: Merger) -> list[_Item]:
+    """Items that differ in one component only as one, where that leaves fewer terms."""
+    result: dict[object, list[_Item]] = {}
+    for item in items:
+        others = tuple(tuple(share.key for share in layer) for k, layer in enumerate(item.layers) if k != at)
+        group = result.setdefault((item.common, others), [])
+        for k, known in enumerate(group):
+            shares = known.layers[at] + item.layers[at]
+            alone = len(merger.blocks(known.layers[at])) + len(merger.blocks(item.layers[at]))
+            if len(merger.blocks(shares)) < alone:
+                layers = (*known.layers[:at], shares, *known.layers[at + 1 :])
+                group[k] = _Item(known.common, layers, known.reads + item.reads)
+                break
+        else:
+            group.append(item)
+    return [item for group in result.values() for item in group]
+
+
+def _terms(item: _Item, target: tuple[Axis, ...], carried: DType, merger: Merger) -> list[tuple[Gather, Expr]]:
+    contribution, inverse = item.reads[0]
+    found = []
+    for blocks in product(*(merger.blocks(layer) for layer in item.layers)):
+        gather = inverse.joined([block.gather for block in blocks], contribution.axes, target)
+        taken = {axis.index for axis in (*target, *gather.axes)}
+        if len(item.reads) == 1:
+            found.append((gather, substitute(rename_bound(contribution.value, taken), gather.values)))
+            continue
+        value = [substitute(factor, gather.values) for factor in item.common]
+        weights: list[Expr] = []
+        for block in blocks:
+            common, rest = weight(block, carried)
+            value += common
+            weights += [] if rest is None else [rest]
+        found.append((gather, times_all([*(cast_to(factor, carried) for factor in value), *weights], carried)))
+    return found
+
+
+# --------------------------------------------------------------------------------------------------------- factors
+
+
+def cast_to(expr: Expr, dtype: DType) -> Expr:
+    """The expression in `dtype`."""
+    return expr if expr.dtype is dtype else Cast(dtype, expr)
+
+
+def factors_of(value: Expr) -> list[Expr]:
+    """What is multiplied in `value`."""
+    if isinstance(value, Apply) and value.op.name == "mul":
+        return factors_of(value.args[0]) + factors_of(value.args[1])
+    if isinstance(value, Apply) and value.op.name == "neg":
+        return [Const(-1, value.dtype), *factors_of(value.args[0])]
+    return [value]
+
+
+def times_all(factors: Sequence[Expr], dtype: DType) -> Expr:
+    """The product from left to right, 1 of nothing."""
+    return reduce(times, factors) if factors else Const(1, dtype)
+
+
+def weight(block: Block, dtype: DType) -> tuple[list[Expr], Expr | None]:
+    """What the shares of a block add up to at a point of it: common factors, and a further one in `dtype` where there is one."""
+    groups = _groups(block)
+    common = _common([factors for factors, _ in groups])
+    values = block.gather.values
+    shared = [substitute(factor, values) for factor in common]
+    if len(groups) == 1:
+        return shared, None
+    parts: list[tuple[list[list[Constraint]], Expr]] = []
+    for factors, shares in groups:
+        rest = list(factors)
+        for factor in common:
+            rest.remove(factor)
+        own = [cast_to(substitute(factor, values), dtype) for factor in rest]
+        parts.append(([_beyond(share, block.gather) for share in shares], times_all(own, dtype)))
+    return shared, _sum(parts, block, dtype)
+
+
+def _groups(block: Block) -> list[tuple[Factors, list[Share]]]:
+    """The shares with equal factors and no point in common together."""
+    groups: list[tuple[Factors, list[Share]]] = []
+    for share in block.shares:
+        for factors, members in groups:
+            if factors == share.factors and all(member.read == share.read or _apart(member, share, block) for member in members):
+                members.append(share)
+                break
+        else:
+            groups.append((share.factors, [share]))
+    return groups
+
+
+def _apart(first: Share, second: Share, block: Block) -> bool:
+    points = block.gather.points
+    return points is not None and _disjoint([_beyond(first, block.gather)], [_beyond(second, block.gather)], points)
+
+
+def _common(groups: list[Factors]) -> list[Expr]:
+    """The factors that all of the products have."""
+    found = list(groups[0])
+    for factors in groups[1:]:
+        left, kept = list(factors), []
+        for factor in found:
+            if factor in left:
+                left.remove(factor)
+                kept.append(factor)
+        found = kept
+    return found
+
+
+def _beyond(share: Share, whole: Gather) -> list[Constraint]:
+    """What tells the points of a share from the others in the loops of `whole`."""
+    assert share.gather.points is not None and whole.points is not None
+    rows = _within(share.gather.points, whole.points)
+    assert rows is not None
+    own = Domain(whole.points.free, rows, whole.points.sizes)
+    return list(own.gist(_set(whole.points, whole.points.constraints)).constraints)
+
+
+def _sum(parts: list[tuple[list[list[Constraint]], Expr]], block: Block, dtype: DType) -> Expr:
+    """Each value where one of its lists of constraints holds, added up."""
+    assert block.gather.points is not None
+    points, zero = block.gather.points, Const(0, dtype)
+
+    def condition(rows: list[Constraint]) -> Expr:
+        return conjunction([condition_of(row, points.write) for row in rows])
+
+    if len(parts) == 2 and _disjoint(parts[0][0], parts[1][0], points):
+        # One or the other: the simpler condition will do.
+        (first, value), (second, otherwise) = parts
+        if _size(second) < _size(first):
+            first, value, otherwise = second, otherwise, value
+        if len(first) == 1:
+            return apply("where", condition(first[0]), value, otherwise)
+    total: Expr | None = None
+    for rows, value in parts:
+        reading = any(isinstance(node, Access) for node in walk(value))
+        conditions = [condition(part) for part in rows]
+        if not reading and all(rows):
+            conditions = [reduce(lambda a, b: apply("or", a, b), conditions)]
+        for at, one_condition in enumerate(conditions):
+            term = apply("where", one_condition, value, zero) if rows[at] else value
+            total = term if total is None else plus(total, term)
+    assert total is not None
+    return total
+
+
+def _size(rows: list[list[Constraint]]) -> tuple[int, int]:
+    return len(rows), sum(len(part) for part in rows)
+
+
+def _disjoint(first: list[list[Constraint]], second: list[list[Constraint]], points: Points) -> bool:
+    whole = _set(points, points.constraints)
+    return all(whole.constrain(*a, *b).is_empty() for a in first for b in second)

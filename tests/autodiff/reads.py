@@ -1,0 +1,136 @@
+"""Random reads of one tensor whose indices are affine by cases: what users write with //, %, clamps, mirrors and selections."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import tensorexpr as te
+
+Values = dict[str, Any]
+Body = Callable[[Values], Any]
+MOST_ELEMENTS = 80
+
+
+@dataclass(frozen=True)
+class RandomRead:
+    """An output that is linear in `x`."""
+
+    output: te.Tensor
+    x: te.Tensor
+
+
+class _Generator:
+    """Random integer expressions over the indices `names`, as functions of their values."""
+
+    def __init__(self, rng: random.Random, names: list[str]) -> None:
+        self.rng, self.names = rng, names
+
+    def affine(self) -> Body:
+        rng = self.rng
+        terms = [(rng.choice((-3, -2, -1, 1, 1, 2, 2, 3)), name) for name in self.names if rng.random() < 0.6]
+        terms = terms or [(1, rng.choice(self.names))]
+        constant = rng.randint(-6, 6)
+        return lambda v: sum(factor * v[name] for factor, name in terms) + constant
+
+    def expression(self, depth: int) -> Body:
+        rng = self.rng
+        if depth <= 0 or rng.random() < 0.2:
+            return self.affine()
+        a, constant = self.expression(depth - 1), rng.choice((2, 2, 3, 4, 5, 7))
+        match rng.choice(("div", "mod", "abs", "scale", "low", "high", "clamp", "mirror", "where", "minimum", "maximum", "add")):
+            case "div":
+                return lambda v: a(v) // constant
+            case "mod":
+                return lambda v: a(v) % constant
+            case "abs":
+                return lambda v: abs(a(v))
+            case "scale":
+                return lambda v: a(v) * (2 - constant)
+            case "low":
+                return lambda v: te.minimum(a(v), constant)
+            case "high":
+                return lambda v: te.maximum(a(v), constant - 4)
+            case "clamp":
+                return lambda v: te.minimum(te.maximum(a(v), 0), constant)
+            case "mirror":
+                return lambda v: constant - abs(a(v) % (2 * constant) - constant)
+            case "where":
+                condition, b = self.condition(depth - 1), self.expression(depth - 1)
+                return lambda v: te.where(condition(v), a(v), b(v))
+            case "minimum":
+                b = self.expression(depth - 1)
+                return lambda v: te.minimum(a(v), b(v))
+            case "maximum":
+                b = self.expression(depth - 1)
+                return lambda v: te.maximum(a(v), b(v))
+        b = self.expression(depth - 1)
+        return lambda v: a(v) + b(v)
+
+    def condition(self, depth: int) -> Body:
+        rng = self.rng
+        a, constant = self.expression(depth - 1), rng.randint(-3, 6)
+        compare = rng.choice((lambda p, q: p < q, lambda p, q: p >= q, lambda p, q: p == q, lambda p, q: p != q))
+        if depth < 2 or rng.random() < 0.7:
+            return lambda v: compare(a(v), constant)
+        other = self.condition(depth - 1)
+        return lambda v: compare(a(v), constant) | other(v)
+
+
+def _over(names: list[str], body: Body) -> Callable[..., Any]:
+    """`body` as a function whose parameters are called `names`, as `te.compute` wants it."""
+    scope: dict[str, Any] = {"body": body}
+    arguments = ", ".join(names)
+    exec(f"made = lambda {arguments}: body(dict({', '.join(f'{n}={n}' for n in names)}))", scope)
+    return scope["made"]
+
+
+def random_read(seed: int) -> RandomRead:
+    """One to three reads, perhaps neighbors, under a guard perhaps, weighted, summed over up to two loops."""
+    rng = random.Random(seed)
+    while True:
+        found = _random_read(rng)
+        if found is not None:
+            return found
+
+
+def _random_read(rng: random.Random) -> RandomRead | None:
+    outputs, sums = rng.choice((1, 1, 2)), rng.choice((0, 1))
+    names = ["i", "j"][:outputs] + ["r"][:sums]
+    extents = [rng.randint(1, 6) for _ in names]
+    generator, ndim, depth = _Generator(rng, names), rng.choice((1, 1, 2)), rng.choice((1, 2, 2, 3))
+    first = [generator.expression(depth) for _ in range(ndim)]
+    reads = [first]
+    for at in range(1, rng.choice((1, 1, 2, 3))):
+        near = rng.random() < 0.6
+        reads.append([(lambda v, f=f, at=at: f(v) + at) if near else generator.expression(depth) for f in first])
+    guard = generator.condition(2) if rng.random() < 0.3 else None
+    weights = [[rng.randint(-3, 3) for _ in names] for _ in reads]
+
+    def values(index: Body) -> np.ndarray:
+        return te.evaluate(te.compute(extents, _over(names, lambda v: te.cast(index(v), "int64")), name="t"), {})
+
+    lows, sizes = [], []
+    for axis in range(ndim):
+        found = [values(read[axis]) for read in reads]
+        lows.append(int(min(array.min() for array in found)))
+        sizes.append(int(max(array.max() for array in found)) - lows[-1] + 1 + rng.choice((0, 1)))
+    if np.prod(sizes) > MOST_ELEMENTS:
+        return None
+    x = te.placeholder(sizes, "float64", name="x")
+
+    def body(v: Values) -> Any:
+        total: Any = 0.0
+        for read, factors in zip(reads, weights, strict=True):
+            weight = te.cast(sum(factor * v[name] for factor, name in zip(factors, names, strict=True)) + 5, "float64")
+            total = total + x[tuple(index(v) - low for index, low in zip(read, lows, strict=True))] * weight
+        return total if guard is None else te.where(guard(v), total, 0.0)
+
+    def summed(v: Values) -> Any:
+        return te.sum(_over(names[outputs:], lambda inner: body(v | inner)), extents[outputs]) if sums else body(v)
+
+    return RandomRead(te.compute(extents[:outputs], _over(names[:outputs], summed), name="y"), x)
