@@ -18,15 +18,36 @@ import numpy as np
 
 from tensorexpr import dtypes
 from tensorexpr.interpret import extent
-from tensorexpr.ir import Const, Constant, Define, Definition, Program, Scan, Scatter, Size, TensorType, const
+from tensorexpr.ir import (
+    Access,
+    Axis,
+    Combiner,
+    Const,
+    Constant,
+    Define,
+    Definition,
+    Index,
+    Program,
+    Reduce,
+    Scan,
+    Scatter,
+    Segments,
+    Size,
+    TensorType,
+    apply,
+    const,
+    product,
+)
+from tensorexpr.text import print_definition
 from tests.generator_indices import Loop, Source
 from tests.generator_values import ValueWriter
 
 CONSTRUCTS = (
     "symbolic", "zero", "casts", "where", "guard", "divmod", "clamp", "data", "nested", "dependent", "mask",
     "sum", "prod", "max", "min", "all", "any", "argmax", "combiner", "scatter", "scan", "constant",
+    "segments",
 )  # fmt: skip
-_NOT_DIFFERENTIABLE = ("casts", "data", "prod", "all", "any", "argmax", "combiner", "scatter", "scan", "zero")
+_NOT_DIFFERENTIABLE = ("casts", "data", "prod", "all", "any", "argmax", "combiner", "scatter", "scan", "zero", "segments")
 _DTYPES = (
     *[dtypes.float32] * 8, *[dtypes.float64] * 4, *[dtypes.int64] * 3, dtypes.int32, dtypes.int8, dtypes.uint8, dtypes.uint32,
     dtypes.int16, dtypes.uint16, dtypes.uint64, dtypes.float16, dtypes.bfloat16, dtypes.bool_, dtypes.bool_,
@@ -44,7 +65,7 @@ def random_program(
 ) -> Program:
     """A random program of `definitions` definitions (by default one to five); the last is an output, others may be."""
     rng = seed if isinstance(seed, random.Random) else random.Random(seed)
-    left_out = set(without) | (set(_NOT_DIFFERENTIABLE) if differentiable else set())
+    left_out = set(without) | (set(_NOT_DIFFERENTIABLE) if differentiable else set()) | ({"segments"} if floats_only else set())
     if differentiable or floats_only:
         pool = (dtypes.float64,) if differentiable else (dtypes.float32, dtypes.float64)
     else:
@@ -93,6 +114,10 @@ class _Writer(ValueWriter):
         definitions: list[Definition] = []
         for _ in range(count):
             definitions.append(self.definition())
+        self.rng = random.Random("".join(map(print_definition, definitions)))  # what follows leaves the definitions so far as they are
+        if self.may("segments", 0.12):
+            definitions += self.segments()
+        self.rng = rng
         names = [name for d in definitions for name, _ in d.results]
         outputs = [name for name in names[:-1] if rng.random() < 0.3] + names[-1:]
         return Program(tuple(self.inputs), tuple(self.constants), tuple(definitions), tuple(outputs), tuple(self.sizes))
@@ -137,6 +162,22 @@ class _Writer(ValueWriter):
         self.sources[name] = Source(shape, dtype, magnitude, value.grain)
         lowering = rng.choice(("segments", "segments", "atomics"))
         return Scatter(name, TensorType(shape, dtype), self.axes(scope), indices, value.expr, where, combine, lowering)
+
+    def segments(self) -> list[Definition]:
+        """A sort plan, and a sum of positions over each of its segments."""
+        rng = self.rng
+        extents = tuple(const(rng.randint(1, 3)) for _ in range(rng.choice((1, 1, 2))))
+        scope = self.loops(tuple(self.extent() for _ in range(rng.choice((1, 2, 2)))))
+        batch = 1 if len(scope) > 1 and rng.random() < 0.3 else 0
+        keys = tuple(self.bounded(e, scope) for e in extents)
+        where = self.condition(scope) if self.may("mask", 0.4) else None
+        names, axes = (self.fresh("offsets"), self.fresh("order")), self.axes(scope)
+        plan = Segments(names, extents, axes[:batch], axes[batch:], keys, where)
+        v, k = Index("v"), Index("k")
+        lead = tuple(Index(axis.index) for axis in plan.batch)
+        bounds = (Access(names[0], (*lead, place), dtypes.int64) for place in (v, apply("add", v, const(1))))
+        total = Reduce(Combiner("sum"), (Access(names[1], (*lead, k), dtypes.int64),), (Axis("k", *bounds),))
+        return [plan, Define(self.fresh("T"), (*plan.batch, Axis("v", const(0), product(extents))), total)]
 
     def scan(self) -> Scan | None:
         rng = self.rng
