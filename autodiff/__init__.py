@@ -8,6 +8,5 @@ of them, `winners`, `products`, `scans` and `scatters` the constructs that need 
 from tensorexpr.autodiff.gradient import Gradient, gradient
 from tensorexpr.autodiff.jvp import jacobian, jvp
 from tensorexpr.autodiff.report import Report, Row
-from tensorexpr.autodiff.units import stop_gradient
 
-__all__ = ["Gradient", "Report", "Row", "gradient", "jacobian", "jvp", "stop_gradient"]
+__all__ = ["Gradient", "Report", "Row", "gradient", "jacobian", "jvp"]

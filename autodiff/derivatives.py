@@ -188,6 +188,8 @@ DERIVATIVES: dict[str, tuple[Scaling | None, ...]] = {
     "atan2": (_atan2_first, _atan2_second),
     "sigmoid": (_of_result(lambda r: apply("mul", r, apply("sub", number(1, r), r))),),
     "erf": (_factor(_erf_slope),),
+    "stop_gradient": (None,),
+    "recompute": (_pass,),
     "isnan": (None,),
     "isinf": (None,),
     "isfinite": (None,),

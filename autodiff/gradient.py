@@ -83,7 +83,10 @@ class Gradient(Sequence[Tensor]):
         self.tensors, self._labels = graph.known, graph.labels
         seeds = [(tensor.key, None if given is None else given.key) for tensor, given in zip(outputs, heads, strict=True)]
         rules = {tensor.key: _sweep_rule(unit, graph) for tensor, unit in graph.units.items()}
-        self.reverse: Reverse = reverse(graph.program, seeds, [t.key for t in wrt], rules, lowering, graph.labels, plans=plans)
+        marked = [tensor.key for tensor in graph.known.values() if tensor.recompute]
+        self.reverse: Reverse = reverse(
+            graph.program, seeds, [t.key for t in wrt], rules, lowering, graph.labels, plans=plans, marked=marked
+        )
         self._table = lift(self.reverse.program, self.tensors)
         self._gradients = tuple(self._table[self.reverse.adjoints[tensor.key]] for tensor in wrt)
         self.adjoints: Mapping[Tensor, Tensor] = _Adjoints(self)

@@ -7,12 +7,13 @@ of any length work, and its result is an ordinary program: it can be differentia
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tensorexpr.autodiff.accumulate import Flow, accumulate, axes_of, flow
 from tensorexpr.autodiff.contributions import Contribution, ExpressionAdjoint
 from tensorexpr.autodiff.folds import expand_reduction
+from tensorexpr.autodiff.recompute import with_copies
 from tensorexpr.autodiff.scans import reverse_scan
 from tensorexpr.autodiff.scatters import scattered_adjoint
 from tensorexpr.autodiff.workspace import Place, Workspace
@@ -77,12 +78,14 @@ def reverse(
     taken: set[str] | None = None,
     steps: tuple[Axis, ...] = (),
     plans: tuple[Segments, ...] = (),
+    marked: Collection[str] = (),
 ) -> Reverse:
     """The adjoints of `wrt` for `outputs`, pairs of a name and the name of the head (None: the number 1, for a scalar).
 
     `lowering` ("segments" or "atomics") forces that form on every read; `labels` gives the names that new tensors are
     made of, `taken` names to stay clear of, `steps` the indices that are bound around the whole program, `plans` the sort plans
-    that were handed in. All tensors are floating, heads have the types of their outputs; the caller has checked that.
+    that were handed in, `marked` the tensors that the derivative computes again. All tensors are floating, heads have the
+    types of their outputs; the caller has checked that.
     """
     rules = {} if override is None else override
     workspace = Workspace.behind(program, labels, taken, steps)
@@ -98,6 +101,8 @@ def reverse(
         elif sweep.reached(names):
             sweep.apply_rule(custom, rules[custom])
     adjoints = {name: sweep.finish(name) for name in dict.fromkeys(wrt)}
+    if marked:
+        workspace.definitions = with_copies(workspace.definitions, program.definitions, marked, workspace)
     workspace.simplify()
     definitions = (*program.definitions, *workspace.definitions)
     derived = Program(program.inputs, program.constants, definitions, tuple(adjoints[name] for name in wrt), program.sizes)

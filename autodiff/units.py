@@ -9,13 +9,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from tensorexpr.autodiff.arguments import text_of
 from tensorexpr.autodiff.workspace import Workspace
 from tensorexpr.errors import DifferentiationError, user_location
 from tensorexpr.ir import Program
-from tensorexpr.language import Tensor, compute, program_of
+from tensorexpr.language import Tensor, program_of
 from tensorexpr.language.renaming import ProgramRenaming, local_names
 from tensorexpr.text import print_type
 
@@ -102,10 +103,20 @@ def _is_override(given: Any) -> bool:
 def _unit(tensor: Tensor, override: Mapping[Tensor, Any]) -> Unit | None:
     given = override.get(tensor, tensor.unit)
     if given is None:
-        return None
+        return Unit(tensor, tuple(tensor.sources), partial(_refused, tensor.ruled[0])) if tensor.ruled else None
     if isinstance(given, tuple):
         return Unit(tensor, tuple(given[0]), given[1])
     return Unit(tensor, tuple(tensor.sources), given)
+
+
+def _refused(inner: Tensor, output: Tensor, inputs: Sequence[Tensor], head: Tensor) -> list[Tensor | None]:
+    """The rule of a scan with a tensor in its body that has a rule of its own, which the derivative of the body would forget."""
+    raise DifferentiationError(
+        f"expected no rule in the body of a scan, got that of {inner.name}",
+        term=f"{output.name}: {print_type(output.type)}",
+        location=inner.location or user_location(),
+        hint=f"give the whole scan a rule, override={{{output.name}: rule}}, or write {inner.name} without one (te.stop_gradient works)",
+    )
 
 
 def _checked(unit: Unit, given: Any) -> list[Tensor | None]:
@@ -130,13 +141,6 @@ def _checked(unit: Unit, given: Any) -> list[Tensor | None]:
                 location=tensor.location or user_location(),
             )
     return results
-
-
-def stop_gradient(tensor: Tensor) -> Tensor:
-    """A tensor equal to `tensor` through which no derivative passes, in reverse and in forward mode."""
-    copy = compute(tensor.shape, lambda *at: tensor[at], name=tensor.name if tensor.named else None)
-    copy.unit = ((tensor,), lambda output, inputs, head: [None])
-    return copy
 
 
 def tensors_of(roots: Sequence[Tensor]) -> dict[str, Tensor]:

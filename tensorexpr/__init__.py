@@ -15,7 +15,7 @@ This module hands on the public names; each lives in the room that it is importe
 that happens on first use.
 """
 
-from tensorexpr.autodiff import Gradient, gradient, jacobian, stop_gradient
+from tensorexpr.autodiff import Gradient, gradient, jacobian
 from tensorexpr.codegen.compile import autoschedule, build, schedule
 from tensorexpr.codegen.function import CompiledFunction
 from tensorexpr.codegen.schedule import Schedule
@@ -67,6 +67,7 @@ from tensorexpr.language import (
     atan2,
     cast,
     ceil,
+    checkpoint,
     clip,
     compute,
     constant,
@@ -113,6 +114,7 @@ from tensorexpr.language import (
     sort_plan,
     sqrt,
     square,
+    stop_gradient,
     sum,
     tan,
     tanh,
@@ -128,13 +130,13 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ArgumentError", "CompiledFunction", "DType", "DefinitionError", "DifferentiationError", "Gradient", "GradientCheckError",
-    "InternalError", "Op", "OutOfBoundsError", "Program", "Scalar", "Schedule", "ScheduleError", "TargetError", "Tensor", "TensorExprError",
-    "__version__", "abs", "acos", "all", "any", "arccos", "arcsin", "arctan", "arctan2", "argmax", "argmin", "asin", "atan", "atan2",
-    "autoschedule", "bfloat16", "bool_", "build", "cast", "ceil", "check_gradient", "clip", "compute", "constant", "cos", "cosh", "dim",
-    "dtype", "erf", "evaluate", "exp", "exp2", "expm1", "float16", "float32", "float64", "floor", "grad", "gradient", "int16", "int32",
-    "int64", "int8", "isfinite", "isinf", "isnan", "jacobian", "jvp", "latex", "lift", "log", "log1p", "log2", "logical_and", "logical_not",
-    "logical_or", "logical_xor", "max", "maximum", "min", "minimum", "names_of", "negative", "op", "parse_program", "placeholder",
-    "planned", "power", "prod", "program_of", "reduce", "round", "rsqrt", "scan", "scatter", "schedule", "sigmoid", "sign", "sin", "sinh",
-    "sort_plan", "sqrt", "square", "stop_gradient", "sum", "tan", "tanh", "trunc", "uint16", "uint32", "uint64", "uint8", "value_and_grad",
-    "vjp", "where",
+    "InternalError", "Op", "OutOfBoundsError", "Program", "Scalar", "Schedule", "ScheduleError", "TargetError", "Tensor",
+    "TensorExprError", "__version__", "abs", "acos", "all", "any", "arccos", "arcsin", "arctan", "arctan2", "argmax", "argmin", "asin",
+    "atan", "atan2", "autoschedule", "bfloat16", "bool_", "build", "cast", "ceil", "check_gradient", "checkpoint", "clip", "compute",
+    "constant", "cos", "cosh", "dim", "dtype", "erf", "evaluate", "exp", "exp2", "expm1", "float16", "float32", "float64", "floor",
+    "grad", "gradient", "int16", "int32", "int64", "int8", "isfinite", "isinf", "isnan", "jacobian", "jvp", "latex", "lift", "log",
+    "log1p", "log2", "logical_and", "logical_not", "logical_or", "logical_xor", "max", "maximum", "min", "minimum", "names_of",
+    "negative", "op", "parse_program", "placeholder", "planned", "power", "prod", "program_of", "reduce", "round", "rsqrt", "scan",
+    "scatter", "schedule", "sigmoid", "sign", "sin", "sinh", "sort_plan", "sqrt", "square", "stop_gradient", "sum", "tan", "tanh",
+    "trunc", "uint16", "uint32", "uint64", "uint8", "value_and_grad", "vjp", "where",
 ]  # fmt: skip

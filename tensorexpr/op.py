@@ -29,7 +29,7 @@ from tensorexpr.errors import ArgumentError, DefinitionError, Location, failure_
 from tensorexpr.ir import Program
 from tensorexpr.language import Tensor, compute, constant, dim, placeholder, program_of
 from tensorexpr.op_arguments import tree_text, weak_floats
-from tensorexpr.op_rules import Rule, article
+from tensorexpr.op_rules import Rule, article, refusing
 from tensorexpr.op_trees import leaves, map_tree, rebuild
 from tensorexpr.traversal import fresh_name
 
@@ -443,21 +443,22 @@ def _identity(tensor: Tensor) -> Tensor:
 # ---------------------------------------------------------------------------------------------------- the decorator
 
 
-def op(function: Callable[..., Any] | None = None, *, gradient: Callable[..., Any] | None = None) -> Any:
+def op(function: Callable[..., Any] | None = None, *, gradient: Callable[..., Any] | None = None, differentiable: bool = True) -> Any:
     """Makes an operation of a Python function on tensors: `@te.op`, or `@te.op(gradient=rule)`.
 
     The function takes tensors (positional parameters) and static arguments (keyword-only, hashable) and returns a tensor
     or a tuple of tensors. Python scalars passed for tensors become 0-d arrays: ints int64, bools bool, floats of the
     floating dtype that the other arguments promote to (float64 where there is none). `rule(output, inputs, head) -> list`
     gives the gradient by every input (tuples of outputs and heads where there are several outputs), and takes those static
-    arguments that it names as keyword-only parameters.
+    arguments that it names as keyword-only parameters; it serves forward mode and every order, too. A derivative that would
+    have to pass through an op with `differentiable=False` raises `DifferentiationError`.
 
     A tensor parameter with the default None is optional: the function gets None where it is left out.
 
     Raises `DefinitionError` for a function with `*args`, `**kwargs`, another default for a tensor, or a parameter called `out`.
     """
     if function is None:
-        return functools.partial(op, gradient=gradient)
+        return functools.partial(op, gradient=gradient, differentiable=differentiable)
     if not callable(function):
         raise DefinitionError(f"te.op: expected a function, got {article(function)}", location=user_location())
     name = getattr(function, "__name__", type(function).__name__)
@@ -494,6 +495,11 @@ def op(function: Callable[..., Any] | None = None, *, gradient: Callable[..., An
     if gradient is not None and not is_rule(gradient):
         hint = "def rule(output, inputs, head): return [one gradient per input]"
         raise DefinitionError(f"{name}: expected gradient= to be a rule, got {article(gradient)}", location=user_location(), hint=hint)
+    if not differentiable:
+        if gradient is not None:
+            message = f"{name}: expected either a gradient rule or differentiable=False, got both"
+            raise DefinitionError(message, location=user_location())
+        gradient = refusing(name)
     made = Op(
         function, name=name, parameters=tuple(parameters), static=static, rule=gradient, optional=tuple(optional), written_by_user=True
     )

@@ -57,6 +57,21 @@ class Rule:
         return flat
 
 
+def refusing(op: str) -> Callable[..., Any]:
+    """The rule of an op that is marked as not differentiable: a `DifferentiationError` that names its output and line."""
+
+    def rule(output: Any, inputs: Any, head: Any) -> Any:
+        first = next(leaves(output))
+        raise DifferentiationError(
+            f"expected no derivative through {op}, which is marked differentiable=False",
+            term=f"{first.name}: {type_text(first)}",
+            location=first.location or user_location(),
+            hint=f"te.stop_gradient({first.name}) makes it a constant, te.op(gradient=rule) gives it a rule",
+        )
+
+    return rule
+
+
 def _check_type(role: str, what: str, tensor: Tensor, gradient: Any) -> None:
     if gradient is None:
         return

@@ -175,6 +175,9 @@ def _rows() -> list[Op]:
         Op("shift_left", 2, "integer", "same", _shift_left, "<<"),
         Op("shift_right", 2, "integer", "same", _shift_right, ">>"),
         Op("where", 3, "any", "same", lambda c, a, b: a if c else b),
+        # Marks: the value itself. Through the first no derivative passes; the second is no other computation of the value.
+        Op("stop_gradient", 1, "float", "same", lambda x: x, cost=0),
+        Op("recompute", 1, "any", "same", lambda x: x, cost=0),
     ]
 
 

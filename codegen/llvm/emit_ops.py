@@ -26,7 +26,7 @@ _PREDICATES = {
     "ge": ("icmp sge", "icmp uge", "fcmp oge"),
 }
 # What is exact in the wider register form needs no rounding to a 16-bit type.
-_EXACT = {"neg", "abs", "sign", "minimum", "maximum", "floor", "ceil", "round", "trunc"}
+_EXACT = {"neg", "abs", "sign", "minimum", "maximum", "floor", "ceil", "round", "trunc", "stop_gradient", "recompute"}
 
 
 def apply(b: Builder, name: str, dtype: DType, operands: list[Value]) -> Value:
@@ -249,6 +249,8 @@ _ROWS: dict[str, Callable[..., Value]] = {
     "trunc": _rounding("trunc"),
     "sqrt": _rounding("sqrt"),
     "rsqrt": lambda b, dtype, x: b.op("fdiv", literal(1.0, x.type), b.intrinsic("sqrt", x)),
+    "stop_gradient": lambda b, dtype, x: x,
+    "recompute": lambda b, dtype, x: x,
     "isnan": lambda b, dtype, x: _class(b, x, 0x3),
     "isinf": lambda b, dtype, x: _class(b, x, 0x204),
     "isfinite": lambda b, dtype, x: _class(b, x, 0x1F8),

@@ -244,6 +244,8 @@ def _completed(
         )
         for position, (n, key, state) in enumerate(zip(names, keys, frame.states, strict=True))
     )  # fmt: skip
+    for result in results:
+        result.ruled = tuple(dict.fromkeys(t for own in local for t in ((own,) if own.unit is not None else own.ruled)))
     return results[0] if single else results
 
 

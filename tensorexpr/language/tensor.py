@@ -53,12 +53,13 @@ class Tensor:
     `definition` is the IR with keys for names (None for a placeholder, a constant and the state of a scan), shared by all
     results of one scan; `component` says which of its results this is. `sources` are the tensors that the definition reads.
     `unit` is None, or `(inputs, rule)`: how an op with a gradient rule of its own is differentiated in place of the definition;
-    `plan` is None, or the offsets and order of a sort plan for its elements (`te.planned`).
+    `plan` is None, or the offsets and order of a sort plan for its elements (`te.planned`). `recompute` is the mark of
+    `te.checkpoint`, `ruled` are the tensors in the body of a scan that have a `unit`.
     """
 
     __slots__ = (
         "__weakref__", "_shape", "component", "data", "definition", "dtype", "extents", "frames", "key", "location", "name", "named",
-        "plan", "sources", "unit",
+        "plan", "recompute", "ruled", "sources", "unit",
     )  # fmt: skip
 
     scalar_hint = "a tensor has many elements: write one with an index, A[i, j], or s[()] for a tensor without axes"
@@ -91,6 +92,8 @@ class Tensor:
         self.location = location
         self.unit: tuple[tuple[Tensor, ...], Any] | None = None
         self.plan: tuple[Tensor, Tensor] | None = None
+        self.recompute = False
+        self.ruled: tuple[Tensor, ...] = ()
         self._shape: tuple[int | Scalar, ...] | None = None
 
     @property

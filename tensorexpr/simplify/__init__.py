@@ -10,6 +10,7 @@ from __future__ import annotations
 from tensorexpr.ir import Program
 from tensorexpr.passes import Pass, run_passes
 from tensorexpr.simplify.definitions import (
+    drop_stop_gradients,
     factor_reductions,
     fold_constants,
     narrow_domains,
@@ -28,7 +29,8 @@ def simplify(program: Program, *, inline: bool = True, signed_zeros: bool = True
 
     Indices and conditions in normal form, reductions over no more points than count, nothing computed that is not read and
     nothing computed twice; with `inline` cheap definitions written where they are read. Values are kept bit for bit, but for
-    the sign of zeros with `signed_zeros=False`, and for rounding, NaN and infinities with `reassociate=True`.
+    the sign of zeros with `signed_zeros=False`, and for rounding, NaN and infinities with `reassociate=True`. The result is to
+    be run: marks for derivatives (`stop_gradient`) are gone.
     """
     options = Options(signed_zeros, reassociate, narrow=True, factor=True)
 
@@ -38,6 +40,7 @@ def simplify(program: Program, *, inline: bool = True, signed_zeros: bool = True
     passes: list[Pass] = [simplify_expressions, share_definitions, remove_dead_definitions]
     if inline:
         passes.insert(1, inline_cheap)
+    program = run_passes(program, [drop_stop_gradients])
     for _ in range(MOST_ROUNDS):
         before = program
         program = run_passes(program, passes)
@@ -49,6 +52,7 @@ def simplify(program: Program, *, inline: bool = True, signed_zeros: bool = True
 __all__ = [
     "Options",
     "cheap_names",
+    "drop_stop_gradients",
     "factor_reductions",
     "fold_constants",
     "inline_cheap",

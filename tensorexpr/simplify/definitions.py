@@ -13,6 +13,7 @@ from tensorexpr.ir import (
     FALSE,
     TRUE,
     Access,
+    Apply,
     Axis,
     Define,
     Definition,
@@ -32,7 +33,7 @@ from tensorexpr.simplify.expressions import STRICT, Options, Simplifier
 from tensorexpr.simplify.rules_common import choose_branch, fold_cast
 from tensorexpr.simplify.rules_common import fold_constants as fold_operation
 from tensorexpr.simplify.rules_reduce import identity_value
-from tensorexpr.traversal import bottom_up, fresh_name, map_children, map_expressions, reads
+from tensorexpr.traversal import bottom_up, fresh_name, map_children, map_expressions, reads, walk
 
 _FOLDING = RuleSet((fold_operation, fold_cast, choose_branch))
 MOST_REMEMBERED = 20_000
@@ -110,6 +111,21 @@ def fold_constants(program: Program) -> Program:
     Requires: nothing. Ensures: no operation has literal operands only; every value is kept.
     """
     return with_definitions(program, (map_expressions(d, lambda e: rewrite(e, _FOLDING)) for d in program.definitions))
+
+
+def drop_stop_gradients(program: Program) -> Program:
+    """Takes away the marks `stop_gradient`, which have done their work when a program is compiled.
+
+    Requires: nobody differentiates the result. Ensures: no operation is a `stop_gradient`; every value is kept.
+    """
+
+    def plain(expr: Expr) -> Expr:
+        return expr.args[0] if isinstance(expr, Apply) and expr.op.name == "stop_gradient" else expr
+
+    def visit(expr: Expr) -> Expr:
+        return bottom_up(expr, plain) if any(isinstance(n, Apply) and n.op.name == "stop_gradient" for n in walk(expr)) else expr
+
+    return with_definitions(program, (map_expressions(d, visit) for d in program.definitions))
 
 
 _SIMPLE = Settled()

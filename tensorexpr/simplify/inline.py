@@ -263,8 +263,8 @@ def _points(axes: tuple[Axis, ...]) -> int | None:
 def _renames_only(definition: Define) -> bool:
     """Whether the value is a literal, an index or one element of a tensor."""
     value = definition.value
-    while isinstance(value, Cast):
-        value = value.arg
+    while isinstance(value, Cast) or (isinstance(value, Apply) and value.op.name == "stop_gradient"):
+        value = value.arg if isinstance(value, Cast) else value.args[0]
     if isinstance(value, Access):
         return all(isinstance(e, Index | Const) for e in value.indices)
     return isinstance(value, Const | Index)

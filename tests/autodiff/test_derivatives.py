@@ -47,7 +47,9 @@ def test_every_operation_on_floats_has_a_row():
     assert all(len(row) == OPS[name].arity for name, row in DERIVATIVES.items())
 
 
-@pytest.mark.parametrize("name", [name for name, op in OPS.items() if name in DERIVATIVES and op.result == "same"])
+@pytest.mark.parametrize(
+    "name", [name for name, op in OPS.items() if name in DERIVATIVES and op.result == "same" and name != "stop_gradient"]
+)
 def test_the_table_equals_finite_differences(name):
     op, step = OPS[name], 1e-6
     points = POINTS.get(name, (-1.3, 0.4, 2.1))

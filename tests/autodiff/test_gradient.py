@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tensorexpr as te
-from tensorexpr.autodiff import stop_gradient
+from tensorexpr import stop_gradient
 from tensorexpr.language import program_of
 
 F64 = "float64"

@@ -12,6 +12,7 @@ from tensorexpr.parse import parse_program
 from tensorexpr.passes import run_passes
 from tensorexpr.simplify import (
     cheap_names,
+    drop_stop_gradients,
     factor_reductions,
     fold_constants,
     inline_cheap,
@@ -25,7 +26,16 @@ from tensorexpr.simplify import (
 from tensorexpr.text import print_program
 from tensorexpr.verify import verify
 
-PASSES = (fold_constants, simplify_indices, narrow_domains, factor_reductions, inline_cheap, share_definitions, remove_dead_definitions)
+PASSES = (
+    drop_stop_gradients,
+    fold_constants,
+    simplify_indices,
+    narrow_domains,
+    factor_reductions,
+    inline_cheap,
+    share_definitions,
+    remove_dead_definitions,
+)
 
 
 def body(program: Program) -> str:
@@ -51,6 +61,12 @@ def test_every_pass_says_what_it_requires_and_ensures(run: object) -> None:
 def test_a_pass_with_nothing_to_do_returns_the_same_program(run) -> None:
     program = program_of(X, "Y[i]: f32[4] = sum(X[i, k] * X[k, k] for k in range(i, 4))", "return Y")
     assert run(program) is program
+
+
+def test_marks_for_derivatives_go_and_marks_of_copies_stay() -> None:
+    program = program_of(X, "Y[i]: f32[4] = stop_gradient(X[i, 0]) * X[i, 1]", "Z[i]: f32[4] = recompute(X[i, 0] * X[i, 1])", "return Y, Z")
+    lines = "Y[i]: f32[4] = X[i, 0] * X[i, 1]\nZ[i]: f32[4] = recompute(X[i, 0] * X[i, 1])\nreturn Y, Z"
+    assert body(drop_stop_gradients(program)) == body(simplify(program)) == lines
 
 
 def test_fold_constants_needs_no_context() -> None:
