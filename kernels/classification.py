@@ -16,7 +16,7 @@ from tensorexpr.kernels.arguments import bad, one_of
 from tensorexpr.kernels.axes import along, drop
 from tensorexpr.kernels.broadcasting import at, broadcast_shape, same
 from tensorexpr.kernels.losses import REDUCTIONS, reduced
-from tensorexpr.kernels.reductions import Fold, like, over, shift, sum, wide
+from tensorexpr.kernels.reductions import Fold, like, over, shift, wide
 
 
 def _picked_gradient(output, inputs, head, *, axis, ignore):
@@ -65,8 +65,13 @@ def _averaged(loss: te.Tensor, weights: Callable[[Any], Any], reduction: str) ->
     """The sum of `loss` over that of `weights(place)`, or as `reduced` says."""
     if reduction != "mean":
         return reduced(loss, reduction)
-    total, fold = sum(loss), Fold(loss, None)
-    return te.compute((), lambda: total[()] / like(fold.over(te.sum, (), weights), loss))
+    fold = Fold(loss, None)
+
+    def body() -> Any:
+        total = fold.over(te.sum, (), lambda i: wide(loss[i])) / fold.over(te.sum, (), lambda i: wide(weights(i)))
+        return like(total, loss)
+
+    return te.compute((), body)
 
 
 @te.op

@@ -153,8 +153,9 @@ def kl_div(input, target, *, log_target=False, reduction="mean"):
     loss = paired("kl_div", body, input, target)
     if reduction != "batchmean":
         return reduced(loss, reduction)
-    total = sum(loss)
-    return te.compute((), lambda: over(total[()], loss.shape[0])) if loss.ndim else total
+    if not loss.ndim:
+        raise bad("kl_div: expected a batch along axis 0 for the reduction 'batchmean', got a number")
+    return te.compute((), lambda: over(te.sum(lambda *i: loss[i], loss.shape), loss.shape[0]))
 
 
 @te.op

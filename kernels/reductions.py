@@ -299,11 +299,13 @@ def logsumexp(x, *, axis=None, keepdims=False):
     return fold.each(lambda row: like(top[row] + te.log(fold.over(te.sum, row, lambda i: te.exp(wide(x[i]) - top[row]))), x))
 
 
-def shift(x: te.Tensor, fold: Fold) -> te.Tensor:
-    """The maximum of each row, 0 where it is infinite: what is taken out before `exp`. No derivative goes through it."""
+def shift(x: te.Tensor, fold: Fold, value: Callable[[Any], Any] | None = None) -> te.Tensor:
+    """The maximum of each row (of `value(element)`), 0 where it is infinite: what is taken out before `exp`, and not differentiated."""
 
     def body(*row: Any) -> Any:
-        top = fold.over(te.max, row, lambda i: wide(x[i]))
+        if known(fold.count) and fold.count == 0:
+            return te.cast(0, x.dtype)
+        top = fold.over(te.max, row, value or (lambda i: wide(x[i])))
         return te.where(te.isinf(top), 0, top)
 
     return te.stop_gradient(te.compute(fold.rows, body, name="top"))

@@ -66,11 +66,7 @@ def masked_softmax(x, mask, *, axis=-1):
     def kept(i: Any, value: Any, other: float) -> te.Scalar:
         return te.where(at(mask, i), value(i), other)
 
-    def greatest(*r: Any) -> Any:
-        top = fold.over(te.max, r, lambda i: kept(i, lambda i: wide(x[i]), -math.inf))
-        return te.where(te.isinf(top), 0, top)
-
-    top = te.stop_gradient(te.compute(fold.rows, greatest, name="top"))
+    top = shift(x, fold, lambda i: kept(i, lambda i: wide(x[i]), -math.inf))
 
     def grown(i: Any) -> te.Scalar:
         return kept(i, lambda i: te.exp(wide(x[i]) - top[fold.row(i)]), 0)

@@ -112,6 +112,10 @@ L = te.placeholder((3, 5), "int64", name="l")
         (lambda: kernels.huber_loss(X, X, delta=0), "huber_loss: expected a delta above 0, got 0"),
         (lambda: kernels.sigmoid_focal_loss(X, X, alpha=2), "sigmoid_focal_loss: expected an alpha between 0 and 1, or None, got 2"),
         (lambda: kernels.gaussian_nll_loss(X, X, X, eps=0), "gaussian_nll_loss: expected an eps above 0, got 0"),
+        (
+            lambda: kernels.kl_div(S, S, reduction="batchmean"),
+            "kl_div: expected a batch along axis 0 for the reduction 'batchmean', got a number",
+        ),
         # classification
         (lambda: kernels.nll_loss(S, I), "nll_loss: expected an input of at least 1 axis (classes), got 0"),
         (lambda: kernels.nll_loss(X, U), "nll_loss: expected a target of integers (classes), got float32"),
