@@ -136,6 +136,7 @@ from tensorexpr.kernels.indexing import (
     take,
     take_along_axis,
 )
+from tensorexpr.kernels.interpolation import interpolate
 from tensorexpr.kernels.linear import (
     addmm,
     baddbmm,
@@ -394,6 +395,8 @@ __all__ = [
     "segment_sum",
     "take",
     "take_along_axis",
+    # interpolation
+    "interpolate",
     # linear
     "addmm",
     "baddbmm",

@@ -38,7 +38,7 @@ def linear(*terms: tuple[Any, int], plus: int = 0) -> Any:
     for term, factor in (*terms, (abs(plus), 1 if plus > 0 else -1)):
         part = term if abs(factor) == 1 else term * abs(factor)
         if total is None:
-            total = part if factor > 0 else -part
+            total = part if factor >= 0 else -part
         elif not (is_int(part) and part == 0):
             total = total + part if factor > 0 else total - part
     return total
