@@ -265,6 +265,7 @@ from tensorexpr.kernels.reductions import (
     var,
     var_mean,
 )
+from tensorexpr.kernels.sampling import affine_grid, bilinear_lookup, grid_sample, roi_align, warp
 from tensorexpr.kernels.softmax import log_softmax, masked_softmax, softmax, softmin
 from tensorexpr.kernels.topk import argsort, kthvalue, median, quantile, sort, topk
 
@@ -530,6 +531,12 @@ __all__ = [
     "sum",
     "var",
     "var_mean",
+    # sampling
+    "affine_grid",
+    "bilinear_lookup",
+    "grid_sample",
+    "roi_align",
+    "warp",
     # softmax
     "log_softmax",
     "masked_softmax",

@@ -10,7 +10,7 @@ KNOWN = re.findall(
     r"""\sum \prod \max \min \operatorname \bigoplus \bigwedge \bigvee \mathop
     \nolimits \limits \oplus \substack \frac \sqrt \exp \log \sin \cos \tan \sinh \cosh \tanh \arcsin \arccos \arctan \sigma \bar \dot
     \hat \tilde \overline \widehat \widetilde \mathrm \mathit \mathbf \mathbb \mathrel \mathbin \text \quad \in \times \cdot \bmod \le
-    \ge \ne \land \lor \lnot \ll \gg \infty \leftarrow \sim""",
+    \ge \ne \land \lor \lnot \ll \gg \infty \leftarrow \sim \theta""",
 )
 
 
