@@ -1,8 +1,8 @@
 """Losses over classes: a score per class (axis 1; axis 0 of a vector), a target that is a class, or a number per class.
 
-Log probabilities are `x - m - log sum exp(x - m)`, so scores of any size are fine. The score of the target class is read where it is,
-and its gradient is a gather the other way: each score asks whether it is that of the target, in the same pass that writes the rest of
-its gradient; nothing is scattered. A class out of range is an `IndexError` as the program runs.
+Log probabilities are `x - m - log sum exp(x - m)`, so scores of any size are fine. The score of the target class is read where it is;
+in the gradient each score asks whether it is that of the target, in the same pass that writes the rest. A class out of range is an
+`IndexError` as the program runs.
 """
 
 from __future__ import annotations
@@ -19,20 +19,7 @@ from tensorexpr.kernels.losses import REDUCTIONS, reduced
 from tensorexpr.kernels.reductions import Fold, like, over, shift, wide
 
 
-def _picked_gradient(output, inputs, head, *, axis, ignore):
-    """To the element that was read, where one was."""
-    x, target = inputs
-
-    def body(*i: Any) -> te.Scalar:
-        row = drop(i, axis)
-        mine = target[row] == i[axis]
-        return te.where(mine if ignore is None else mine & (target[row] != ignore), head[row], 0)
-
-    return [te.compute(x.shape, body), None]
-
-
-@te.op(gradient=_picked_gradient)
-def _picked(x, target, *, axis, ignore=None):
+def _picked(x: te.Tensor, target: te.Tensor, axis: int, ignore: int | None = None) -> te.Tensor:
     """`x` at the target class of each place, 0 where the target is to be ignored."""
 
     def body(*row: Any) -> te.Scalar:
@@ -85,7 +72,7 @@ def nll_loss(input, target, weight=None, *, ignore_index=-100, reduction="mean")
     _weights("nll_loss", input, weight, axis)
     one_of("reduction", reduction, REDUCTIONS)
     counted = _counted(target, weight, input, ignore_index)
-    picked = _picked(input, target, axis=axis, ignore=ignore_index)
+    picked = _picked(input, target, axis, ignore_index)
     loss = te.compute(target.shape, lambda *i: -picked[i] if weight is None else -counted(i) * picked[i], name="loss")
     return _averaged(loss, counted, reduction)
 
@@ -135,7 +122,7 @@ def cross_entropy(input, target, weight=None, *, ignore_index=-100, reduction="m
 
     _targets("cross_entropy", input, target, axis)
     counted = _counted(target, weight, input, ignore_index)
-    picked = _picked(input, target, axis=axis, ignore=ignore_index)
+    picked = _picked(input, target, axis, ignore_index)
 
     def body(*r: Any) -> Any:
         value = total[r] - (wide(picked[r]) - top[r])
@@ -157,7 +144,7 @@ def multi_margin_loss(input, target, weight=None, *, p=1, margin=1.0, reduction=
     one_of("p", p, (1, 2))
     _targets("multi_margin_loss", input, target, axis)
     _weights("multi_margin_loss", input, weight, axis)
-    picked = _picked(input, target, axis=axis)
+    picked = _picked(input, target, axis)
     fold = Fold(input, axis)
 
     def body(*r: Any) -> Any:

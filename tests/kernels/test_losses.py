@@ -30,8 +30,7 @@ def test_targets_of_any_integer_type_and_losses_in_the_dtype_of_the_input():
 def test_the_gradient_of_a_cross_entropy_is_one_gather():
     x, target, head = te.placeholder((4, 5), name="x"), te.placeholder((4,), "int64", name="target"), te.placeholder((), name="head")
     gradient = te.gradient(kernels.cross_entropy(x, target), [x], head)
-    assert {row.lowering for row in gradient.report().rows} == {"substitute"}
-    assert "scatter" not in str(te.program_of(list(gradient)))
+    assert not any(word in str(te.program_of(list(gradient))) for word in ("scatter", "segments", "sort"))
 
 
 def test_all_ignored_is_not_a_number_as_a_mean_and_zero_as_a_sum():
