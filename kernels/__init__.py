@@ -267,6 +267,19 @@ from tensorexpr.kernels.reductions import (
 )
 from tensorexpr.kernels.sampling import affine_grid, bilinear_lookup, grid_sample, roi_align, warp
 from tensorexpr.kernels.softmax import log_softmax, masked_softmax, softmax, softmin
+from tensorexpr.kernels.stencils import (
+    box_blur,
+    divergence,
+    gaussian_blur,
+    heat_step,
+    heat_steps,
+    laplacian,
+    sobel,
+    spatial_gradient,
+    stencil,
+    wave_step,
+    wave_steps,
+)
 from tensorexpr.kernels.topk import argsort, kthvalue, median, quantile, sort, topk
 
 __all__ = [
@@ -542,6 +555,18 @@ __all__ = [
     "masked_softmax",
     "softmax",
     "softmin",
+    # stencils
+    "box_blur",
+    "divergence",
+    "gaussian_blur",
+    "heat_step",
+    "heat_steps",
+    "laplacian",
+    "sobel",
+    "spatial_gradient",
+    "stencil",
+    "wave_step",
+    "wave_steps",
     # topk
     "argsort",
     "kthvalue",

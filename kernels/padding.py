@@ -51,7 +51,7 @@ def padded(x: te.Tensor, widths: Mapping[int, tuple[int, int]], mode: str, value
         if known(size) and size == 0 < before + after and mode != "constant":
             raise bad(f"pads: expected an axis with elements to repeat, got axis {d} of extent 0 in mode {mode!r}")
         shape.append(size + (before + after))
-    outside = _value(value, x.dtype) if mode == "constant" else BORDERS[mode]
+    outside = border(mode, value, x.dtype)
 
     def source(i: Sequence[Any]) -> list[Any]:
         return [k - widths[d][0] if widths.get(d, (0, 0))[0] else k for d, k in enumerate(i)]
@@ -59,5 +59,8 @@ def padded(x: te.Tensor, widths: Mapping[int, tuple[int, int]], mode: str, value
     return te.compute(tuple(shape), lambda *i: x.read(*source(i), outside=outside), name=name)
 
 
-def _value(value: Any, dtype: te.DType) -> bool | int | float:
+def border(mode: str, value: Any, dtype: te.DType) -> Any:
+    """What a read beyond the edge gives in a mode: the `outside` of `Tensor.read`."""
+    if mode != "constant":
+        return BORDERS[mode]
     return bool(value) if dtype.is_bool else float(value) if dtype.is_float else int(value)
