@@ -13,13 +13,14 @@ from typing import Any
 
 from tensorexpr.autodiff.accumulate import Flow, accumulate
 from tensorexpr.autodiff.arguments import checked_heads, checked_tensors
-from tensorexpr.autodiff.report import Report, Row, Space, count_of, reads_of
+from tensorexpr.autodiff.counts import Space, count_of, reads_of
+from tensorexpr.autodiff.report import Report, Row
 from tensorexpr.autodiff.reverse import Override, Received, Reverse, reverse
 from tensorexpr.autodiff.segments import is_sorted
 from tensorexpr.autodiff.units import Graph, Rule, Unit, tensors_of, units_of
 from tensorexpr.autodiff.workspace import Workspace
 from tensorexpr.errors import DifferentiationError, user_location
-from tensorexpr.ir import Access, Expr, Index, Program
+from tensorexpr.ir import Access, Apply, Expr, Index, Program, TensorType
 from tensorexpr.language import Tensor, lift, program_of
 from tensorexpr.language.sorting import plan_of
 from tensorexpr.simplify import simplify
@@ -112,9 +113,11 @@ class Gradient(Sequence[Tensor]):
     def report(self) -> Report:
         """One row per read as written, in the order in which the gradient was derived."""
         rows = []
+        types = self.reverse.workspace.types
+        extents = tuple(dict.fromkeys(e for name in self.tensors for e in types[name].shape if isinstance(e, Apply)))
         for name, received in self.reverse.received.items():
             if name in self.tensors:
-                rows += _rows(name, received, self._labels)
+                rows += _rows(name, received, self._labels, types, extents)
         return Report(tuple(rows))
 
     def _adjoint(self, tensor: Tensor) -> Tensor:
@@ -195,7 +198,9 @@ def _sweep_rule(unit: Unit, graph: Graph) -> Override:
     return Override(tuple(tensor.key for tensor in unit.inputs), rule)
 
 
-def _rows(tensor: str, received: Received, labels: Mapping[str, str]) -> list[Row]:
+def _rows(
+    tensor: str, received: Received, labels: Mapping[str, str], types: Mapping[str, TensorType], extents: Sequence[Expr]
+) -> list[Row]:
     def labeled(node: Expr) -> Expr:
         return replace(node, tensor=labels.get(node.tensor, node.tensor)) if isinstance(node, Access) else node
 
@@ -221,8 +226,8 @@ def _rows(tensor: str, received: Received, labels: Mapping[str, str]) -> list[Ro
                 labels.get(consumer, consumer),
                 print_expr(bottom_up(items[0][0], labeled)),
                 lowerings[0] if len(lowerings) == 1 else "pieces",
-                count_of(visited),
-                count_of(read),
+                count_of(visited, extents, types, labels),
+                count_of(read, extents, types, labels),
             )
         )
     return rows
