@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tensorexpr.errors import DifferentiationError, user_location
+from tensorexpr.ir import Expr
 from tensorexpr.language import Tensor
 from tensorexpr.text import print_type
 
@@ -31,8 +32,8 @@ def checked_tensors(given: Any, what: str) -> tuple[Tensor, ...]:
     return tensors
 
 
-def checked_heads(outputs: Sequence[Tensor], single: bool, given: Any) -> tuple[Tensor | None, ...]:
-    """One head per output, None for a scalar without one."""
+def checked_heads(outputs: Sequence[Tensor], single: bool, given: Any) -> tuple[tuple[Tensor | None, ...], Expr | None]:
+    """One head per output, None for a scalar without one; and the extent of the axis of directions in front of all (None: no such axis)."""
     if given is None:
         heads: list[Any] = [None] * len(outputs)
     elif single and isinstance(given, Tensor):
@@ -63,23 +64,24 @@ def checked_heads(outputs: Sequence[Tensor], single: bool, given: Any) -> tuple[
             raise DifferentiationError(
                 f"expected the head of {output.name} to be a tensor {wanted}, got {head!r}", location=user_location(), hint=f"head={make}"
             )
-        if head.extents != output.extents or head.dtype is not output.dtype:
+        if output.extents not in (head.extents, head.extents[1:]) or head.dtype is not output.dtype:
             raise DifferentiationError(
                 f"expected the head of {output.name} to be {wanted}, got {print_type(head.type)}",
                 term=text_of(head),
                 location=head.location or user_location(),
-                hint=f"head={make}",
+                hint=f"head={make}, or with one more axis in front for many heads at once",
             )
-    return tuple(heads)
+    return tuple(heads), _directions("head", [(head, output) for head, output in zip(heads, outputs, strict=True) if head is not None])
 
 
-def checked_tangents(wrt: Sequence[Tensor], given: Any) -> tuple[Tensor, ...]:
-    """One tangent of the shape and dtype of each tensor of `wrt`."""
+def checked_tangents(wrt: Sequence[Tensor], given: Any) -> tuple[tuple[Tensor, ...], Expr | None]:
+    """One tangent of the shape and dtype of each tensor of `wrt`; and how many directions they hold, as `checked_heads` gives it."""
     tangents = list(given) if isinstance(given, list | tuple) else [given]
     if len(tangents) != len(wrt):
         raise DifferentiationError(f"expected one tangent per tensor of wrt, got {len(tangents)} for {len(wrt)}", location=user_location())
     for tensor, tangent in zip(wrt, tangents, strict=True):
-        if not isinstance(tangent, Tensor) or tangent.extents != tensor.extents or tangent.dtype is not tensor.dtype:
+        fits = isinstance(tangent, Tensor) and tensor.extents in (tangent.extents, tangent.extents[1:])
+        if not fits or tangent.dtype is not tensor.dtype:
             got = print_type(tangent.type) if isinstance(tangent, Tensor) else repr(tangent)
             raise DifferentiationError(
                 f"expected the tangent of {tensor.name} to be {print_type(tensor.type)}, got {got}",
@@ -87,7 +89,21 @@ def checked_tangents(wrt: Sequence[Tensor], given: Any) -> tuple[Tensor, ...]:
                 location=user_location(),
                 hint=f"te.placeholder({_shape(tensor)}, {tensor.dtype.name!r}, name={tensor.name + '_dot'!r})",
             )
-    return tuple(tangents)
+    return tuple(tangents), _directions("tangent", list(zip(tangents, wrt, strict=True)))
+
+
+def _directions(what: str, pairs: Sequence[tuple[Tensor, Tensor]]) -> Expr | None:
+    """The extent of the axis that all of the given tensors have in front of the shape of the tensor they belong to."""
+    extents = [given.extents[0] if given.ndim > tensor.ndim else None for given, tensor in pairs]
+    for (given, tensor), extent in zip(pairs, extents, strict=True):
+        if extent != extents[0]:
+            raise DifferentiationError(
+                f"expected every {what} to have the same axis of directions in front, or none, got {print_type(given.type)} for "
+                f"{print_type(tensor.type)} beside {print_type(pairs[0][0].type)} for {print_type(pairs[0][1].type)}",
+                term=text_of(given),
+                location=given.location or user_location(),
+            )
+    return extents[0] if extents else None
 
 
 def text_of(tensor: Tensor) -> str:

@@ -52,7 +52,7 @@ def batch(
             return replace(node, indices=(*node.indices[:at], *leading, *node.indices[at:]))
         return node
 
-    def moved(definition: Definition) -> Definition:
+    def moved(definition: Definition, before: list[Definition]) -> Definition:
         match definition:
             case Define():
                 return replace(definition, axes=(*axes, *definition.axes), value=bottom_up(definition.value, lead))
@@ -67,13 +67,14 @@ def batch(
             case Scan():
                 batched.update((name, 0) for name, _ in definition.states)
                 states = tuple((name, wide(type_)) for name, type_ in definition.states)
-                inits = tuple(spread(name) for name in definition.inits)
+                inits = tuple(in_front(name, type_, before) for name, (_, type_) in zip(definition.inits, definition.states, strict=True))
                 body = []
                 for inner in definition.body:
                     if varies(inner):
                         batched.update((name, 1 if isinstance(inner, Scan) else 0) for name, _ in inner.results)
-                    body.append(moved(inner))
-                return replace(definition, states=states, inits=inits, body=tuple(body))
+                    body.append(moved(inner, body))
+                nexts = tuple(in_front(name, type_, body) for name, (_, type_) in zip(definition.nexts, definition.states, strict=True))
+                return replace(definition, states=states, inits=inits, body=tuple(body), nexts=nexts)
         raise AssertionError(type(definition))
 
     def varies(definition: Definition) -> bool:
@@ -83,21 +84,19 @@ def batch(
         used = {node.name for e in expressions(definition) for node in walk(e) if isinstance(node, Index)}
         return not used.isdisjoint(axis.index for axis in axes) or any(name in batched for name in reads(definition))
 
-    def spread(name: str) -> str:
-        """A tensor with the new axes, made of one that may lack them."""
-        if name in batched:
+    def in_front(name: str, type_: TensorType, before: list[Definition]) -> str:
+        """A tensor with the new axes in front, made of one that lacks them or has them behind the steps of a scan; added to `before`."""
+        if batched.get(name) == 0:
             return name
-        own = tuple(Axis(f"{axes[0].index}_{d}", const(0), stop) for d, stop in enumerate(types[name].shape))
+        own = tuple(Axis(f"{axes[0].index}_{d}", const(0), stop) for d, stop in enumerate(type_.shape))
         copy = new_name(name)
-        value = Access(name, tuple(Index(axis.index) for axis in own), types[name].dtype)
-        result.append(Define(copy, (*axes, *own), value))
+        before.append(Define(copy, (*axes, *own), lead(Access(name, tuple(Index(axis.index) for axis in own), type_.dtype))))
         batched[copy] = 0
         return copy
 
     result: list[Definition] = []
     for definition in definitions:
-        copy = moved(definition)
-        result.append(copy)
+        result.append(moved(definition, result))
         if varies(definition):
             batched.update((name, 1 if isinstance(definition, Scan) else 0) for name, _ in definition.results)
     return result

@@ -14,13 +14,14 @@ from typing import Any
 from tensorexpr.autodiff.accumulate import Flow, accumulate
 from tensorexpr.autodiff.arguments import checked_heads, checked_tensors
 from tensorexpr.autodiff.counts import Space, count_of, reads_of
+from tensorexpr.autodiff.directions import Directions
 from tensorexpr.autodiff.report import Report, Row
 from tensorexpr.autodiff.reverse import Override, Received, Reverse, reverse
 from tensorexpr.autodiff.segments import is_sorted
 from tensorexpr.autodiff.units import Graph, Rule, Unit, tensors_of, units_of
 from tensorexpr.autodiff.workspace import Workspace
 from tensorexpr.errors import DifferentiationError, user_location
-from tensorexpr.ir import Access, Apply, Expr, Index, Program, TensorType
+from tensorexpr.ir import Access, Apply, Definition, Expr, Index, Program, TensorType
 from tensorexpr.language import Tensor, lift, program_of
 from tensorexpr.language.sorting import plan_of
 from tensorexpr.simplify import simplify
@@ -41,6 +42,8 @@ def gradient(
 
     `output` is a tensor or a list of tensors, `head` what their elements are weighted with: a tensor of the same shape and
     dtype, a list of these for a list. A scalar output needs none. Tensors the output does not depend on have gradient zero.
+    Heads with one more axis in front, of the same extent B for all outputs, are B heads at once: every gradient then has this
+    axis in front, too, and what does not depend on the head is computed once for all of them.
 
     `override` gives tensors a rule of their own, `rule(output, inputs, head) -> list`, one tensor (or None for zero) for each
     input: `{tensor: rule}` for the tensors it reads, `{tensor: (inputs, rule)}` to make all between these inputs and the tensor
@@ -51,13 +54,13 @@ def gradient(
     """
     outputs = checked_tensors(output, "output")
     inputs = checked_tensors(wrt, "wrt")
-    heads = checked_heads(outputs, isinstance(output, Tensor), head)
+    heads, count = checked_heads(outputs, isinstance(output, Tensor), head)
     if lowering is not None and (not isinstance(lowering, str) or lowering not in LOWERINGS):
         raise DifferentiationError(
             f"te.gradient: expected lowering= to be None, 'segments' or 'atomics', got {lowering!r}", location=user_location()
         )
     units = units_of([*outputs, *inputs], {} if override is None else override)
-    return Gradient(outputs, inputs, heads, units, lowering)
+    return Gradient(outputs, inputs, heads, units, lowering, count)
 
 
 class Gradient(Sequence[Tensor]):
@@ -75,21 +78,32 @@ class Gradient(Sequence[Tensor]):
         heads: Sequence[Tensor | None],
         units: Mapping[Tensor, Unit],
         lowering: str | None,
+        count: Expr | None = None,
     ) -> None:
-        self._request = (outputs, heads, units, lowering)
-        roots = [*(h for h in heads if h is not None), *wrt, *outputs]
+        self._request = (outputs, heads, units, lowering, count)
+        single = [
+            head if head is None or count is None else Tensor(f"{t.name}_bar", t.extents, t.dtype)
+            for t, head in zip(outputs, heads, strict=True)
+        ]
+        roots = [*(h for h in (*heads, *single) if h is not None), *wrt, *outputs]
         planned = [tensor for tensor in tensors_of(roots).values() if tensor.plan is not None]
         plans = tuple(plan for plan in map(plan_of, planned) if plan is not None)
         graph = Graph.of([*(part for tensor in planned for part in tensor.plan or ()), *roots], dict(units))
         self.tensors, self._labels = graph.known, graph.labels
-        seeds = [(tensor.key, None if given is None else given.key) for tensor, given in zip(outputs, heads, strict=True)]
+        seeds = [(tensor.key, None if given is None else given.key) for tensor, given in zip(outputs, single, strict=True)]
         rules = {tensor.key: _sweep_rule(unit, graph) for tensor, unit in graph.units.items()}
         marked = [tensor.key for tensor in graph.known.values() if tensor.recompute]
         self.reverse: Reverse = reverse(
             graph.program, seeds, [t.key for t in wrt], rules, lowering, graph.labels, plans=plans, marked=marked
         )
-        self._table = lift(self.reverse.program, self.tensors)
-        self._gradients = tuple(self._table[self.reverse.adjoints[tensor.key]] for tensor in wrt)
+        derived: Sequence[Definition] = self.reverse.workspace.definitions
+        self._directions: Directions | None = None
+        if count is not None:
+            stands = {s.key: head.key for s, head in zip(single, heads, strict=True) if s is not None and head is not None}
+            self._directions = Directions.over([("direction", count)], stands, self.reverse.workspace)
+            derived = self._directions.spread(derived)
+        self._table = self._lifted([*graph.program.definitions, *derived], self.tensors)
+        self._gradients = tuple(self._result(self.reverse.adjoints[tensor.key]) for tensor in wrt)
         self.adjoints: Mapping[Tensor, Tensor] = _Adjoints(self)
         self.contributions: Mapping[Tensor, Mapping[Tensor, Tensor]] = _Contributions(self)
 
@@ -120,18 +134,28 @@ class Gradient(Sequence[Tensor]):
                 rows += _rows(name, received, self._labels, types, extents)
         return Report(tuple(rows))
 
+    def _lifted(self, definitions: Sequence[Definition], known: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return lift(Program((), (), tuple(definitions), (), self.reverse.program.sizes), known)
+
+    def _result(self, name: str) -> Tensor:
+        """The tensor called `name` in the derivative, for all directions."""
+        if self._directions is not None:
+            name, copies = self._directions.result(name)
+            self._table = self._lifted(copies, self._table)
+        return self._table[name]
+
     def _adjoint(self, tensor: Tensor) -> Tensor:
         name = self.reverse.adjoints.get(getattr(tensor, "key", ""))
         if name is not None:
-            return self._table[name]
+            return self._result(name)
         if tensor not in self.adjoints:
             raise DifferentiationError(
                 f"expected a tensor of the graph that was differentiated, got {getattr(tensor, 'name', tensor)!r}",
                 location=user_location(),
                 hint="gradient.adjoints has the outputs and all that they read",
             )
-        outputs, heads, units, lowering = self._request
-        return Gradient(outputs, checked_tensors(tensor, "wrt"), heads, units, lowering)[0]
+        outputs, heads, units, lowering, count = self._request
+        return Gradient(outputs, checked_tensors(tensor, "wrt"), heads, units, lowering, count)[0]
 
     def _received(self, tensor: Tensor) -> Received:
         self._adjoint(tensor)
@@ -145,8 +169,10 @@ class Gradient(Sequence[Tensor]):
         terms: list[Expr] = [Access(name, at, tensor.dtype) for by, name in received.whole if by == consumer]
         name = scratch.new_name(tensor.key, "_bar_part")
         accumulate(tensor.key, name, received.target, [one for one in received.flows if one.consumer == consumer], terms, scratch)
-        part = Program((), (), tuple(scratch.definitions), (name,), self.reverse.program.sizes)
-        return lift(part, self._table)[name]
+        if self._directions is None:
+            return self._lifted(scratch.definitions, self._table)[name]
+        self._table = self._lifted(self._directions.spread(scratch.definitions), self._table)
+        return self._result(name)
 
 
 class _Adjoints(Mapping[Tensor, Tensor]):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tensorexpr.autodiff.arguments import checked_tangents, checked_tensors
-from tensorexpr.autodiff.batching import batch, fresh_axes
+from tensorexpr.autodiff.directions import Directions
 from tensorexpr.autodiff.forward import Forward, Rule
 from tensorexpr.autodiff.gradient import Gradient
 from tensorexpr.autodiff.units import Graph, Unit, units_of
@@ -14,28 +15,34 @@ from tensorexpr.autodiff.workspace import Workspace, plain_axes
 from tensorexpr.errors import DifferentiationError, user_location
 from tensorexpr.ir import Const, Define, Definition, Index, Program, apply, conjunction
 from tensorexpr.language import Tensor, lift
-from tensorexpr.language.renaming import ProgramRenaming
-from tensorexpr.traversal import reads
 
 
 def jvp(output: Tensor | Sequence[Tensor], wrt: Tensor | Sequence[Tensor], tangents: Tensor | Sequence[Tensor]) -> Any:
     """The tangent of `output` when the tensors `wrt` change by `tangents`: a tensor, or a list of them for a list.
 
-    Each tangent has the shape and dtype of its tensor, and so has the result. Rules that tensors have of their own serve
-    forward mode too. Raises `DifferentiationError` for tensors that are not floating and tangents that do not fit.
+    Each tangent has the shape and dtype of its tensor, and so has the result. Tangents with one more axis in front, of the same
+    extent B for all of `wrt`, are B directions at once: the result then has this axis in front, too. Rules that tensors have of
+    their own serve forward mode too. Raises `DifferentiationError` for tensors that are not floating and tangents that do not fit.
     """
     outputs = checked_tensors(output, "output")
     inputs = checked_tensors(wrt, "wrt")
-    given = checked_tangents(inputs, tangents)
-    graph = Graph.of([*given, *inputs, *outputs], units_of([*outputs, *inputs, *given], {}))
+    given, count = checked_tangents(inputs, tangents)
+    single = given if count is None else tuple(Tensor(f"{t.name}_dot", t.extents, t.dtype) for t in inputs)
+    graph = Graph.of([*given, *single, *inputs, *outputs], units_of([*outputs, *inputs, *given], {}))
     workspace = Workspace.behind(graph.program, graph.labels)
-    forward = Forward(workspace, {t.key: tangent.key for t, tangent in zip(inputs, given, strict=True)})
+    forward = Forward(workspace, {t.key: tangent.key for t, tangent in zip(inputs, single, strict=True)})
     rules = {tensor.key: (tuple(t.key for t in unit.inputs), _transposed(unit, graph)) for tensor, unit in graph.units.items()}
     forward.run(graph.program.definitions, rules)
     names = [forward.names.get(t.key) or workspace.zeros(t.key, "_dot") for t in outputs]
-    program = graph.program
-    derived = Program(program.inputs, program.constants, (*program.definitions, *workspace.definitions), tuple(names), program.sizes)
-    table = lift(derived, graph.known)
+    derived = workspace.definitions
+    if count is not None:
+        stands = {s.key: tangent.key for s, tangent in zip(single, given, strict=True)}
+        directions = Directions.over([("direction", count)], stands, workspace)
+        derived = directions.spread(derived)
+        results = [directions.result(name) for name in names]
+        names = [name for name, _ in results]
+        derived += [definition for _, copies in results for definition in copies]
+    table = lift(replace(graph.program, definitions=(*graph.program.definitions, *derived)), graph.known)
     found = [table[name] for name in names]
     return found[0] if isinstance(output, Tensor) else found
 
@@ -80,24 +87,14 @@ def _jacobian(output: Tensor, wrt: Tensor, units: Mapping[Tensor, Unit]) -> Tens
     head = Tensor(f"{output.name}_bar", output.extents, output.dtype)
     derived = Gradient([output], [wrt], [head], units, None)
     workspace = derived.reverse.workspace
-    axes = fresh_axes([(f"o{d}", stop) for d, stop in enumerate(output.extents)], workspace.definitions, workspace.reserved)
-    own = plain_axes(output.type, (*workspace.reserved, *(axis.index for axis in axes)))
     eye = workspace.new_name(head.name, "_unit")
+    directions = Directions.over([(f"o{d}", stop) for d, stop in enumerate(output.extents)], {head.key: eye}, workspace)
+    axes = directions.axes
+    own = plain_axes(output.type, (*workspace.reserved, *(axis.index for axis in axes)))
     equal = conjunction([apply("eq", Index(a.index), Index(b.index)) for a, b in zip(axes, own, strict=True)])
     definitions: list[Definition] = [Define(eye, (*axes, *own), apply("where", equal, Const(1, output.dtype), Const(0, output.dtype)))]
-    batched = {eye: 0}
-    rename = ProgramRenaming({head.key: eye}, ())
-    for definition in map(rename.definition, workspace.definitions):
-        if any(name in batched for name in reads(definition)):
-            definitions += batch([definition], axes, batched, workspace.types, lambda name: workspace.new_name(name, "_wide"))
-        else:
-            definitions.append(definition)
-    name = derived.reverse.adjoints[wrt.key]
-    name = eye if name == head.key else name
-    if name not in batched:
-        copy = workspace.new_name(name, "_wide")
-        zero = plain_axes(wrt.type, (*workspace.reserved, *(axis.index for axis in axes)))
-        definitions.append(Define(copy, (*axes, *zero), Const(0, wrt.dtype)))
-        name = copy
+    definitions += directions.spread(workspace.definitions)
+    name, copies = directions.result(derived.reverse.adjoints[wrt.key])
+    definitions += copies
     program = Program((), (), tuple(definitions), (name,), workspace.sizes)
     return lift(program, derived.tensors)[name]
