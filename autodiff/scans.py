@@ -35,6 +35,7 @@ from tensorexpr.ir import (
     Reduce,
     Scan,
     Scatter,
+    Segments,
     TensorType,
     apply,
     conjuncts,
@@ -310,7 +311,10 @@ def _sliced(scan: Scan, sweep: Sweep) -> tuple[Scan, list[Define]]:
         if isinstance(definition, Scan):
             inner = (*outer, Axis(definition.step, const(0), definition.length))
             return replace(definition, body=tuple(visit(d, inner) for d in definition.body))
-        axes, guards = (*outer, *definition.axes), ()
+        if isinstance(definition, Segments):
+            return definition  # integers: nothing flows through what it reads
+        guards: tuple[Expr, ...] = ()
+        axes = (*outer, *definition.axes)
         if isinstance(definition, Scatter):
             guards = tuple(conjuncts(definition.where))
         found: dict[Access, list[Place]] = {}

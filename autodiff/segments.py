@@ -25,7 +25,7 @@ from tensorexpr.autodiff.workspace import Place, Workspace, all_of, shifted
 from tensorexpr.bounds import PROVED, check_access, implied
 from tensorexpr.ir import Access, Axis, Const, Expr, Index, Segments, apply, const, product
 from tensorexpr.language.renaming import renamed
-from tensorexpr.regions import Opaque, cases_of
+from tensorexpr.regions import Opaque, cases_of, domain_of
 from tensorexpr.traversal import bottom_up, free_names, fresh_name, read_occurrences, substitute, walk
 
 ELEMENT = "@"
@@ -205,7 +205,8 @@ def _conditions(parts: _Parts, boxes: dict[str, _Box], c: Contribution, workspac
     """The conditions on a point that the plan knows, and those on others besides (over the axes as they are)."""
     known = parts.known | {axis.index for axis in workspace.steps}
     limits = [condition for axis in c.axes if axis.index in boxes for condition in boxes[axis.index].conditions]
-    here, rest = [], []
+    here: list[Expr] = []
+    rest: list[Expr] = []
     for condition in (*limits, *c.guards):
         (here if set(free_names(condition)) <= known else rest).append(condition)
     return tuple(here), tuple(rest)
@@ -237,7 +238,7 @@ def _plan(
     given = _like(plain, workspace.given_plans)
     if given is not None:
         return given, not where
-    if rest or any(free_names(bound) or _reads((bound,)) for axis in parts.free for bound in (axis.start, axis.stop)):
+    if not _is_read_everywhere(parts, boxes, c, rest):
         # Perhaps the read never happens at some of the points: what is out of bounds there is nobody's error.
         for key, extent in zip(keys, extents, strict=True):
             inside = (apply("ge", key, const(0)), apply("lt", key, extent))
@@ -260,6 +261,19 @@ def _like(plan: Segments, known: Iterable[Segments]) -> Segments | None:
     return next((other for other in known if _canonical(other) == wanted), None)
 
 
+def _is_read_everywhere(parts: _Parts, boxes: dict[str, _Box], c: Contribution, rest: tuple[Expr, ...]) -> bool:
+    """Whether each point that the plan may hold is read, for some values of the free axes (which are not all empty)."""
+    bounds = [bound for axis in parts.free for bound in (axis.start, axis.stop)]
+    if not rest and not _reads(bounds) and not any(map(free_names, bounds)):
+        return True
+    if any(box.value != Index(name) for name, box in boxes.items()):
+        return False
+    known = [Axis(a.index, const(0), boxes[a.index].extent) if a.index in boxes else a for a in c.axes if a.index in parts.known]
+    region = domain_of(c.axes, rest)
+    read = region.domain.project_out([axis.index for axis in parts.free]) if region.exact else None
+    return read is not None and domain_of(known).domain.is_subset(read)
+
+
 def _unboxed(boxes: dict[str, _Box]) -> dict[str, Expr]:
     """Each sorted axis over the axes of its plan, which have the same names."""
     found: dict[str, Expr] = {}
@@ -271,7 +285,9 @@ def _unboxed(boxes: dict[str, _Box]) -> dict[str, Expr]:
 def _canonical(plan: Segments) -> Segments:
     """The plan under names that say nothing, equal for equal plans."""
     names = {axis.index: f"#{at}" for at, axis in enumerate(plan.loops)}
-    return replace(renamed(plan, {}, names), names=("", ""))  # type: ignore[type-var]
+    found = renamed(plan, {}, names)
+    assert isinstance(found, Segments)
+    return replace(found, names=("", ""))
 
 
 def _is_safe(

@@ -91,10 +91,10 @@ def print_definition(definition: Definition, indent: int = 0) -> str:
                 options.append(f'lowering="{definition.lowering}"')
             return _statement(f"{name}: {print_type(type_)} = ", bracketed("scatter(", options, ")"), indent)
         case Segments(names, extents, batch, axes, keys, where):
-            key = [writer.expr(e, dtypes.int64, 0) for e in keys]
-            value = key[0] if len(key) == 1 else bracketed("(", key, ")") if key else "()"
+            parts = [writer.expr(e, dtypes.int64, 0) for e in keys]
+            place: Doc = parts[0] if len(parts) == 1 else bracketed("(", parts, ")") if parts else "()"
             head = f"segments[{', '.join(print_expr(e) for e in extents) or '()'}]("
-            return _statement(f"{', '.join(names)} = ", writer.comprehension(head, value, axes, where, ")", batch), indent)
+            return _statement(f"{', '.join(names)} = ", writer.comprehension(head, place, axes, where, ")", batch), indent)
         case Scan():
             inner = indent + 4
             lines = [f"for {definition.step} in range({print_expr(definition.length)}):"]
