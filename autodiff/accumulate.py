@@ -162,4 +162,5 @@ def _gathered(flows: Sequence[Flow], target: tuple[Axis, ...], carried: dtypes.D
 
 def _scatter(one: Flow, name: str, type_: TensorType) -> Scatter:
     c = one.contribution
-    return Scatter(name, type_, c.axes, c.access.indices, cast_to(c.value, type_.dtype), all_of(c.guards), "sum", one.lowering)
+    value, where = cast_to(c.value, type_.dtype), all_of(c.guards)
+    return Scatter(name, type_, c.axes, c.access.indices, value, where, "sum", one.lowering, c.access.location)

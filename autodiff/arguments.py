@@ -22,6 +22,13 @@ def checked_tensors(given: Any, what: str) -> tuple[Tensor, ...]:
             hint="te.gradient works on tensors, te.vjp and te.grad on ops",
         )
     for tensor in tensors:
+        if tensor.frames:
+            raise DifferentiationError(
+                f"expected {what} to be a tensor of its own, got {tensor.name}, which belongs to the body of a scan",
+                term=text_of(tensor),
+                location=tensor.location or user_location(),
+                hint="only what te.scan returns leaves its body: make it one of the states",
+            )
         if not tensor.dtype.is_float:
             raise DifferentiationError(
                 f"expected {what} to be floating, got {tensor.name} of dtype {tensor.dtype.name}",

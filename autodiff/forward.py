@@ -56,7 +56,7 @@ class Forward:
                 value = self._tangent(definition.value, Place(definition.axes), definition.name, len(definition.axes), whole)
                 if value is not None:
                     name = self._name(definition.name)
-                    self.workspace.add(Define(name, definition.axes, value))
+                    self.workspace.add(Define(name, definition.axes, value, definition.location))
             case Scatter():
                 self._visit_scatter(definition)
             case Scan():
@@ -121,7 +121,7 @@ class Forward:
                 return None
             match node:
                 case Access():
-                    return Access(self.names[node.tensor], node.indices, node.dtype)
+                    return replace(node, tensor=self.names[node.tensor])
                 case Cast():
                     inner = visit(node.arg, place)
                     return None if inner is None else Cast(node.dtype, inner)

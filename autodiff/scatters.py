@@ -9,6 +9,7 @@ zeros that is the product divided by its own value; only a single zero leaves an
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from tensorexpr import dtypes
 from tensorexpr.autodiff.spans import spans
@@ -23,6 +24,8 @@ def scattered_adjoint(definition: Scatter, adjoint: Callable[[tuple[Expr, ...]],
     """What the value of a scatter receives at a point, and where that is."""
     factor, place = scattered_slope(definition, workspace)
     seed = adjoint(_element_indices(definition, workspace))
+    if isinstance(seed, Access):  # the place is checked where it is read: the error is about the scatter that the user wrote
+        seed = replace(seed, location=definition.location)
     return seed if factor is None else apply("mul", seed, factor), place
 
 
@@ -50,7 +53,8 @@ def _wins(definition: Scatter, place: Place, workspace: Workspace) -> Expr:
         equal = apply("or", equal, apply("isnan", definition.value))
     name = workspace.new_name(definition.name, f"_arg{definition.combine}")
     type_ = TensorType(definition.type.shape, dtypes.int64)
-    workspace.add(Scatter(name, type_, definition.axes, indices, position, all_of((*place.guards, equal)), "min"))
+    where = all_of((*place.guards, equal))
+    workspace.add(Scatter(name, type_, definition.axes, indices, position, where, "min", location=definition.location))
     return apply("eq", Access(name, indices, dtypes.int64), position)
 
 
@@ -63,10 +67,10 @@ def _others(definition: Scatter, place: Place, workspace: Workspace) -> Expr:
     where = all_of(place.guards)
     product, zeros = (workspace.new_name(definition.name, suffix) for suffix in ("_nonzero", "_zeros"))
     nonzero = apply("where", is_zero, one, again)
-    workspace.add(Scatter(product, definition.type, definition.axes, indices, nonzero, where, "prod"))
+    workspace.add(Scatter(product, definition.type, definition.axes, indices, nonzero, where, "prod", location=definition.location))
     count = TensorType(definition.type.shape, dtypes.int64)
     counted = apply("where", is_zero, Const(1, dtypes.int64), Const(0, dtypes.int64))
-    workspace.add(Scatter(zeros, count, definition.axes, indices, counted, where, "sum"))
+    workspace.add(Scatter(zeros, count, definition.axes, indices, counted, where, "sum", location=definition.location))
     rest, number = Access(product, indices, dtype), Access(zeros, indices, dtypes.int64)
     value = workspace.without_reductions(definition.value, place, definition.name)
 

@@ -55,6 +55,14 @@ def units_of(roots: Sequence[Tensor], override: Mapping[Tensor, Any]) -> dict[Te
                 term=text_of(tensor),
                 location=user_location(),
             )
+        later = next((source for source in given[0] if tensor.key in tensors_of([source])), None) if isinstance(given, tuple) else None
+        if later is not None:
+            raise DifferentiationError(
+                f"expected the inputs of the rule of {tensor.name} to come before it, got {later.name}, which depends on it",
+                term=text_of(later),
+                location=later.location or user_location(),
+                hint=f"override={{{tensor.name}: (inputs, rule)}} makes all between the inputs and {tensor.name} one unit",
+            )
     found: dict[Tensor, Unit] = {}
     done: set[Tensor] = set()
     stack = [(root, False) for root in reversed(roots)]

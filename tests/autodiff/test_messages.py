@@ -80,6 +80,31 @@ def test_overrides_that_do_not_fit():
     assert message(te.gradient, Y, [X], head=H, override={Y: rule(1.0)})[0] == "expected the rule of y to give f64[3] for x, got 1.0"
 
 
+def test_inputs_of_an_override_that_come_later():
+    later = te.compute((3,), lambda i: Y[i] + 1.0, name="later")
+    lines = message(te.gradient, later, [X], head=H, override={Y: ([later], lambda output, inputs, head: [head])})
+    assert lines[0] == "expected the inputs of the rule of y to come before it, got later, which depends on it"
+    assert lines[1].startswith("  in:   later: f64[3] (") and HERE in lines[1]
+    assert lines[2] == "  hint: override={y: (inputs, rule)} makes all between the inputs and y one unit"
+
+
+def test_tensors_in_the_body_of_a_scan():
+    inner = []
+
+    def body(t, s):
+        inner.append(s)
+        return te.compute((3,), lambda i: s[i] * X[i])
+
+    last = te.compute((), lambda states=te.scan(body, X, 2): states[1, 0])
+    for what, use in (("wrt", (last, inner)), ("output", (inner[0], [X]))):
+        lines = message(te.gradient, *use)
+        assert lines[0] == f"expected {what} to be a tensor of its own, got s, which belongs to the body of a scan"
+        assert lines[1].startswith("  in:   s: f64[3] (") and HERE in lines[1]
+        assert lines[2] == "  hint: only what te.scan returns leaves its body: make it one of the states"
+    assert message(te.jvp, last, inner, [X])[0].startswith("expected wrt to be a tensor of its own, got s")
+    assert message(te.jacobian, last, inner[0])[0].startswith("expected wrt to be a tensor of its own, got s")
+
+
 def test_an_unknown_lowering():
     assert message(te.gradient, Y, [X], head=H, lowering="scatter")[0] == (
         "te.gradient: expected lowering= to be None, 'segments' or 'atomics', got 'scatter'"
