@@ -60,6 +60,7 @@ from tensorexpr.kernels.convolution import (
     separable_conv1d,
     separable_conv2d,
 )
+from tensorexpr.kernels.correlation import correlation, normalized_cross_correlation
 from tensorexpr.kernels.ctc import ctc_loss
 from tensorexpr.kernels.cumulative import (
     cummax,
@@ -100,6 +101,7 @@ from tensorexpr.kernels.elementwise import (
     xlog1py,
     xlogy,
 )
+from tensorexpr.kernels.filters import bilateral_filter, guided_filter, joint_bilateral_filter, non_local_means
 from tensorexpr.kernels.folding import (
     channel_shuffle,
     depth_to_space,
@@ -335,6 +337,9 @@ __all__ = [
     "local_conv2d",
     "separable_conv1d",
     "separable_conv2d",
+    # correlation
+    "correlation",
+    "normalized_cross_correlation",
     # ctc
     "ctc_loss",
     # cumulative
@@ -375,6 +380,11 @@ __all__ = [
     "where",
     "xlog1py",
     "xlogy",
+    # filters
+    "bilateral_filter",
+    "guided_filter",
+    "joint_bilateral_filter",
+    "non_local_means",
     # folding
     "channel_shuffle",
     "depth_to_space",
