@@ -39,9 +39,7 @@ def candidates(spec: Spec, arrays: Sequence[np.ndarray], head: np.ndarray | None
         text = getattr(spec, name.split(".")[0])
         if text is None or versions()[name.split(".")[0]] is None:
             continue
-        made = {
-            "numpy": _numpy, "torch": _torch, "torch.compile": functools.partial(_torch, compiled=True), "jax": _jax, "numba": _numba, "keops": _keops,
-        }[name](text, arrays, head)  # fmt: skip
+        made = _MAKERS[name](text, arrays, head)
         if made is not None:
             found[name] = made
     return found
@@ -142,3 +140,13 @@ def _keops(text: str, arrays: Sequence[np.ndarray], head: np.ndarray | None) -> 
         return (output.detach(), *torch.autograd.grad(output, floating, seed))
 
     return both
+
+
+_MAKERS: dict[str, Callable[[str, Sequence[np.ndarray], np.ndarray | None], Candidate | None]] = {
+    "numpy": _numpy,
+    "torch": _torch,
+    "torch.compile": functools.partial(_torch, compiled=True),
+    "jax": _jax,
+    "numba": _numba,
+    "keops": _keops,
+}

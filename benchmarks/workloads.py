@@ -6,7 +6,6 @@ gradient. Peers are text, evaluated in `peers` where they are installed, so that
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -237,7 +236,10 @@ def specs() -> list[Spec]:
             "gemm 64 x (128x128x64)", "contraction", kernels.bmm, ((64, 128, 128), (64, 128, 64)), 2.0 * 64 * 128 * 128 * 64,
             4.0 * 64 * (128 * 128 + 2 * 128 * 64), numpy="np.matmul", torch="torch.bmm", jax="jnp.matmul",
         ),
-        _conv("conv 3x3 8x64x56x56", image, taps, conv_work, conv_bytes, "lambda x, w: F.conv2d(x, w, padding=1)", jax_conv.format(s=1, p=1, d=1, g=1)),
+        _conv(
+            "conv 3x3 8x64x56x56", image, taps, conv_work, conv_bytes, "lambda x, w: F.conv2d(x, w, padding=1)",
+            jax_conv.format(s=1, p=1, d=1, g=1),
+        ),
         _conv(
             "conv 3x3 stride 2", image, taps, conv_work / 4, 4.0 * (1.25 * 8 * 64 * 56 * 56 + 64 * 64 * 9),
             "lambda x, w: F.conv2d(x, w, padding=1, stride=2)", jax_conv.format(s=2, p=1, d=1, g=1), stride=2,
@@ -284,7 +286,7 @@ def specs() -> list[Spec]:
                 f"attention 32x512x64{label}", "fused", kernels.scaled_dot_product_attention, ((32, 512, 64),) * 3,
                 4.0 * 32 * 512 * 512 * 64 * share, 16.0 * 32 * 512 * 64, {"is_causal": causal},
                 torch=f"lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal={causal})",
-                jax=f"lambda q, k, v: jax.nn.dot_product_attention(q[:, :, None], k[:, :, None], v[:, :, None], is_causal={causal})[:, :, 0]",
+                jax=f"lambda q, k, v: jax.nn.dot_product_attention(*(t[:, :, None] for t in (q, k, v)), is_causal={causal})[:, :, 0]",
             )
             for label, causal, share in (("", False, 1.0), (" causal", True, 0.5))
         ),
@@ -330,10 +332,11 @@ def specs() -> list[Spec]:
             numpy="lambda x: np.cumsum(x, 1)", torch="lambda x: torch.cumsum(x, 1)", jax="lambda x: jnp.cumsum(x, 1)", tolerance=1e-2,
         ),
         Spec(
-            "local correlation 64x96x96", "fused", correlation, ((64, 96, 96), (64, 96, 96)), 2.0 * 81 * 64 * 96 * 96, 4.0 * (128 + 81) * 96 * 96,
+            "local correlation 64x96x96", "fused", correlation, ((64, 96, 96), (64, 96, 96)), 2.0 * 81 * 64 * 96 * 96,
+            4.0 * (128 + 81) * 96 * 96,
             torch="lambda a, b: (F.unfold(b[None], 9, padding=4).reshape(64, 81, 96, 96) * a[:, None]).mean(0).reshape(9, 9, 96, 96)",
-            jax="lambda a, b: (p := jnp.pad(b, ((0, 0), (4, 4), (4, 4)))) is None or jnp.stack([jnp.stack([(a * p[:, u:u + 96, v:v + 96]).mean(0)"
-            " for v in range(9)]) for u in range(9)])",
+            jax="lambda a, b: (lambda p: jnp.stack([jnp.stack([(a * p[:, u:u + 96, v:v + 96]).mean(0) for v in range(9)])"
+            " for u in range(9)]))(jnp.pad(b, ((0, 0), (4, 4), (4, 4))))",
         ),
         Spec(
             "bilateral 9x9 1024", "fused", bilateral, ((1024, 1024),), 81.0 * 30 * 1024**2, 8.0 * 1024**2,
