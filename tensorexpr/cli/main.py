@@ -29,7 +29,8 @@ def _parser() -> argparse.ArgumentParser:
     shown.add_argument("--latex", dest="stage", action="store_const", const="latex", help="formulas in LaTeX: --stage latex")
     shown.add_argument("--json", action="store_true", help="one JSON object instead of text")
 
-    bench = commands.add_parser("bench", help="time the benchmark's workloads against NumPy")
+    bench = commands.add_parser("bench", help="time the benchmark's workloads against NumPy, or the derivation of gradients")
+    bench.add_argument("what", nargs="?", choices=("speed", "derivation"), default="speed", help="what to time (default: speed)")
     bench.add_argument("--json", metavar="FILE", help="also write the results as JSON to this file")
     bench.add_argument("--rounds", type=_count, default=15, help="interleaved rounds per workload (default: 15)")
 
@@ -88,6 +89,8 @@ def main(arguments: list[str] | None = None) -> int:
             case "show":
                 return _show(options)
             case "bench":
+                if options.what == "derivation":
+                    return importlib.import_module("tensorexpr.benchmarks.derivation").main(options.json)
                 return importlib.import_module("tensorexpr.benchmarks.run").main(options.json, options.rounds)
             case _:
                 return _info(options)
