@@ -38,7 +38,7 @@ def _check(query: te.Tensor, key: te.Tensor, value: te.Tensor, groups: bool) -> 
         return 1
     at_least_axes("enable_gqa", query, 3, "heads, rows, features")
     heads, fewer = query.shape[-3], key.shape[-3]
-    if not known(heads, fewer) or heads % fewer:
+    if not is_int(heads) or not is_int(fewer) or fewer == 0 or heads % fewer:
         raise bad(f"enable_gqa: expected a number of query heads that is a multiple of the {fewer} key heads, got {heads}")
     return heads // fewer
 

@@ -35,7 +35,7 @@ def _bilateral(x: te.Tensor, guide: te.Tensor, radius: int, sigma_space: float, 
 
         return near[a] * near[b] * te.exp(te.sum(gap, guide.shape[1]) * (-0.5 / value**2))
 
-    total = te.compute((n, height, width), lambda *p: te.sum(lambda a, b: weight(*p, a, b), (side, side)), name="total")
+    total = te.compute((n, height, width), lambda n, i, j: te.sum(lambda a, b: weight(n, i, j, a, b), (side, side)), name="total")
 
     def mean(n: Any, c: Any, i: Any, j: Any) -> Any:
         def term(a: Any, b: Any) -> Any:

@@ -66,11 +66,14 @@ def embedding_bag(input, weight, offsets=None, per_sample_weights=None, *, mode=
 
     if offsets is None:
         bags = input.shape[0]
-        length: Callable[[Any], Any] = lambda b: input.shape[1]  # noqa: E731
-        item: Callable[[Any, Any], tuple[Any, ...]] = lambda b, k: (b, k)  # noqa: E731
     else:
-        start, bags, length = _rows_of(offsets, input.shape[0], include_last_offset)
-        item = lambda b, k: (start(b) + k,)  # noqa: E731
+        start, bags, counted = _rows_of(offsets, input.shape[0], include_last_offset)
+
+    def length(b: Any) -> Any:
+        return input.shape[1] if offsets is None else counted(b)
+
+    def item(b: Any, k: Any) -> tuple[Any, ...]:
+        return (b, k) if offsets is None else (start(b) + k,)
 
     def row(b: Any, k: Any, d: Any) -> Any:
         value = weight[input[item(b, k)], d]

@@ -113,7 +113,7 @@ def grid_sample(input, grid, *, mode="bilinear", padding_mode="zeros", align_cor
             return found
         return _clipped(found, extent) if padding_mode == "border" else _reflected(found, extent, align_corners)
 
-    outside: Any = 0.0
+    outside = 0.0
     if mode == "bicubic":  # whose points lie beyond the border where the position does not
         outside = {"zeros": 0.0, "border": "clamp", "reflection": "reflect" if align_corners else "symmetric"}[padding_mode]
     return _interpolated(input, [place(axis) for axis in range(rank)], mode, outside)
