@@ -144,13 +144,14 @@ def causal_conv1d(x, weight, bias=None, *, stride=1, dilation=1, groups=1):
 
 def _separable(what: str, x: te.Tensor, depthwise: te.Tensor, pointwise: te.Tensor, bias: Any, rank: int, **options: Any) -> te.Tensor:
     at_least_axes(what, x, rank + 1, f"channels and {rank} of places, after any batch axes")
-    if depthwise.ndim != rank + 2 or not known(x.shape[-rank - 1]):
+    channels: Any = x.shape[-rank - 1]
+    if depthwise.ndim != rank + 2 or not known(channels):
         raise bad(
             f"{what}: expected a depthwise weight of {rank + 2} axes and a known number of channels, got {depthwise.name} and {x.name}"
         )
     stride, dilation = options["stride"], options["dilation"]
     borders = _borders(options["padding"], depthwise.shape[2:], stride, dilation)
-    spatial = _conv(what, x, depthwise, None, rank, stride, borders, dilation, x.shape[-rank - 1], name="spatial")
+    spatial = _conv(what, x, depthwise, None, rank, stride, borders, dilation, channels, name="spatial")
     return _conv(what, spatial, pointwise, bias, rank, 1, ((0,) * rank, (0,) * rank), 1, 1)
 
 

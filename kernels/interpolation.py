@@ -68,6 +68,8 @@ def _axes(x: te.Tensor, size: Any, factor: Any, corners: bool) -> list[_Axis]:
     if len(values) != rank:
         raise bad(f"interpolate: expected a number, or {rank} of them, one per axis of places, got {given!r}")
     axes = []
+    n: Any
+    outputs: Any
     for n, value in zip(x.shape[2:], values, strict=True):
         if factor is None:
             if not is_int(value) or value < 1:

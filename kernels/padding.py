@@ -11,6 +11,7 @@ from typing import Any
 
 import tensorexpr as te
 from tensorexpr.kernels.arguments import bad, is_int, known, one_of
+from tensorexpr.kernels.windows import linear
 
 BORDERS = {
     "reflect": "reflect",
@@ -54,7 +55,7 @@ def padded(x: te.Tensor, widths: Mapping[int, tuple[int, int]], mode: str, value
     outside = border(mode, value, x.dtype)
 
     def source(i: Sequence[Any]) -> list[Any]:
-        return [k - widths[d][0] if widths.get(d, (0, 0))[0] else k for d, k in enumerate(i)]
+        return [linear((k, 1), plus=-widths.get(d, (0, 0))[0]) for d, k in enumerate(i)]
 
     return te.compute(tuple(shape), lambda *i: x.read(*source(i), outside=outside), name=name)
 

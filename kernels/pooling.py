@@ -272,7 +272,8 @@ class _Adaptive:
 
     def count(self, o: Sequence[Any]) -> Any:
         """How many elements the window `o` has."""
-        fixed, varying = 1, []
+        fixed: Any = 1
+        varying: list[Any] = []
         for place, one, n, m in zip(o, self.kept, self.sizes, self.outputs, strict=True):
             if one:
                 continue

@@ -61,10 +61,10 @@ def roll(x, *, shifts, axes=None):
 
 def _rolled(x: te.Tensor, shifts: dict[int, int]) -> te.Tensor:
     def source(d: int, k: Any) -> Any:
-        shift = shifts.get(d, 0)
-        if known(x.shape[d]):
-            shift %= max(x.shape[d], 1)
-        return (k - shift) % x.shape[d] if shift else k
+        size, shift = x.shape[d], shifts.get(d, 0)
+        if isinstance(size, int):
+            shift %= max(size, 1)
+        return (k - shift) % size if shift else k
 
     return te.compute(x.shape, lambda *i: x[tuple(source(d, k) for d, k in enumerate(i))])
 
@@ -396,7 +396,8 @@ def stack(tensors, *, axis=0):
     places = list(range(len(given) + 1))
 
     def body(*i: Any) -> Any:
-        return _choose(i[axis], places, [lambda t=t: t[drop(i, axis)] for t in given])
+        reads: list[Callable[[], Any]] = [lambda t=t: t[drop(i, axis)] for t in given]  # type: ignore[misc]
+        return _choose(i[axis], places, reads)
 
     return te.compute(along(given[0].shape, axis, len(given)), body)
 

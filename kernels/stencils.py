@@ -187,7 +187,7 @@ def wave_steps(u, before, courant, *, steps, axes=None, mode="constant", value=0
 
 def _weighted(x: te.Tensor, weights: te.Tensor, axes: Sequence[int], mode: str, value: float, name: str | None = None) -> te.Tensor:
     """`y[i] = sum_k weights[k] * x[i + k - K // 2]` over `axes`."""
-    reach = {d: (k // 2, (k - 1) // 2) for d, k in zip(axes, weights.shape, strict=True)}
+    reach: dict[int, Any] = {d: (k // 2, (k - 1) // 2) for d, k in zip(axes, weights.shape, strict=True)}
     source = x if mode == "constant" else padded(x, reach, mode, name="padded")
 
     def element(*i: Any) -> Any:

@@ -95,6 +95,8 @@ def test_what_does_not_fit_is_refused(call, message):
 @pytest.mark.parametrize(
     ("operation", "reference"),
     [
+        (lambda x: kernels.roll(x, shifts=(2, -1), axes=(0, 1)), lambda x: np.roll(x, (2, -1), (0, 1))),
+        (lambda x: kernels.tile(x, repeats=(2, 3)), lambda x: np.tile(x, (2, 3))),
         (lambda x: kernels.flip(x), np.flip),
         (lambda x: kernels.rot90(x), np.rot90),
         (lambda x: kernels.flatten(x), np.ravel),
