@@ -54,6 +54,7 @@ class Numerals:
         self.sizes: set[str] = set()
         self.hidden: dict[str, Expr] = {}  # sizes that stand for expressions over sizes and the element
         self.free: set[str] = {axis.index for axis in axes}  # what is not known: axes, quotients, digits
+        self.plain = True  # whether digits took the place of whole axes only
         self.quotients: dict[tuple, list[tuple[Poly, str]]] = {}  # divisors of a number, with names of the quotients
         self.unknowns: dict[str, Unknown] = {}  # axes and digits that are not settled
         self.values: dict[str, Poly] = {}  # axes and digits that are
@@ -247,6 +248,7 @@ class Numerals:
         rough = axis is not None and high is not None and times(high, whole) != axis.high
         digits.append((whole, self._digit(name, None if high is None else {}, high, rough)))
         number_ = total(times(stride, digit) for stride, digit in digits)
+        self.plain = self.plain and high is not None and not rough
         if high is None:
             self.equations.append(plus(form, number_, -1))
         else:

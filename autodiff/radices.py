@@ -33,7 +33,8 @@ class Reduced:
 
     The indices of the element are called @0, @1, ... in all of it; `target` are the axes of the tensor and those of the
     digits of its indices. `values` gives every axis as it was over `axes` and the element, `outer` conditions on the element,
-    `meaning` what the names made here stand for. `settled` says that no digit is left among `axes`.
+    `meaning` what the names made here stand for. `exact` says that no digit is left among `axes`, or that digits took the place
+    of whole axes.
     """
 
     axes: tuple[Axis, ...]
@@ -43,7 +44,7 @@ class Reduced:
     values: dict[str, Expr]
     outer: tuple[Expr, ...]
     meaning: dict[str, Expr]
-    settled: bool
+    exact: bool
 
     def meant(self, expr: Expr) -> Expr:
         """The expression over the indices of the tensor and the sizes of the program."""
@@ -107,7 +108,7 @@ class _Radices(Numerals):
         for at, form in enumerate(self.equations):
             factors = factors_of(form, self.free)
             factors.pop("", None)
-            if len(factors) > 1 or any(factor not in UNITS for factor in factors.values()):
+            if len(factors) > 1 or any(factor not in UNITS or name not in self.unknowns for name, factor in factors.items()):
                 continue
             self.equations.pop(at)
             for name, factor in factors.items():
@@ -123,7 +124,7 @@ class _Radices(Numerals):
             if not self._is_nonlinear(form):
                 continue
             for name, factor in factors_of(form, self.free).items():
-                if name and factor in UNITS:
+                if name in self.unknowns and factor in UNITS:
                     self.equations.pop(at)
                     self._set(name, times(plus(times(named(name), factor), form, -1), factor))
                     return True
@@ -164,14 +165,25 @@ class _Radices(Numerals):
         It is then a remainder, for all values of the others.
         """
         turns = [name for name, factor in factors.items() if exact_quotient(factor, radix) is not None]
-        if len(turns) != 1 or self.unknowns[turns[0]].axis is not None or exact_quotient(factors[turns[0]], radix) not in UNITS:
+        if (
+            len(turns) != 1
+            or turns[0] not in self.unknowns
+            or self.unknowns[turns[0]].axis is not None
+            or exact_quotient(factors[turns[0]], radix) not in UNITS
+        ):
             return False
         others = [*(one for one in self.equations if one is not form), *self.guards, *self.facts, *self.values.values()]
         if any(turns[0] in monomial for other in others for monomial in other) or not self._proves(below({}, radix)):
             return False
         for name, factor in factors.items():
-            unknown = self.unknowns[name]
-            if factor != ONE or unknown.low is None or unknown.high is None or plus(unknown.high, unknown.low, -1) != radix:
+            unknown = self.unknowns.get(name)
+            if (
+                unknown is None
+                or factor != ONE
+                or unknown.low is None
+                or unknown.high is None
+                or plus(unknown.high, unknown.low, -1) != radix
+            ):
                 continue
             rest = total(times(plus({}, f, -1), named(n)) for n, f in factors.items() if n not in (name, turns[0]))
             late = f"~{len(self.late)}"
@@ -236,7 +248,9 @@ class _Radices(Numerals):
         """The least (side 1) or greatest value of a sum by the bounds of each unknown, None where one is not known."""
         end: Poly = {}
         for name, factor in factors.items():
-            unknown = self.unknowns[name]
+            unknown = self.unknowns.get(name)
+            if unknown is None:
+                return None
             rising = self.inside.proves(factor)
             if not rising and not self.inside.proves(plus({}, factor, -1)):
                 return None
@@ -268,8 +282,11 @@ class _Radices(Numerals):
         values = {name: self._expression(form) for name, form in self.values.items()}
         axes = {name: self._axis(one, values) for name, one in self.unknowns.items()}
         guards = [substitute(guard, values) for guard in self.opaque]
+        for one in self.unknowns.values():  # with what holds of the element, what the loops that are left say
+            for fact in one.facts:
+                self.outside.assume(fact)
         for fact in (*self.guards, *self.facts):
-            if self._inside(fact) and not self.inside.proves(fact) and not self._keep(fact, axes, guards):
+            if self._inside(fact) and not self.outside.proves(fact) and not self._keep(fact, axes, guards):
                 if fact not in self.guards:
                     raise Unsuitable  # points would be visited in vain
                 guards.append(self._comparison("ge", fact))
@@ -284,6 +301,9 @@ class _Radices(Numerals):
         def settled(expr: Expr) -> Expr:
             return substitute(expr, late) if late else expr
 
+        determined = all(one.axis in self.axes for one in self.unknowns.values()) and not any(
+            self._inside(form) for form, _ in self.late.values()
+        )
         return Reduced(
             tuple(Axis(axis.index, settled(axis.start), settled(axis.stop)) for axis in axes.values()),
             tuple(target),
@@ -292,7 +312,7 @@ class _Radices(Numerals):
             {axis.index: settled(values.get(axis.index, Index(axis.index))) for axis in self.axes},
             tuple(self.outer),
             self._meaning(),
-            all(one.axis in self.axes for one in self.unknowns.values()) and not any(self._inside(form) for form, _ in self.late.values()),
+            self.plain or (determined and not equations and not self.outer),
         )
 
     def _name_digits(self) -> None:

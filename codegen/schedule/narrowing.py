@@ -2,15 +2,18 @@
 
 `for k in range(n) if 2*k <= i` becomes `for k in range(min(n, i//2 + 1))`: each condition bounds the innermost axis that
 it mentions; floor divisions round the right way, so the points are exactly the same.
+
+Where a bound leaves out a few points only, it is the other way round: loops of constant length fill vectors, and
+`for k in range(max(0, 1 - r), min(28, 29 - r))` with 0 <= r < 3 becomes `for k in range(28) if k >= 1 - r and k < 29 - r`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from tensorexpr.integers import Affine, DomainTooComplex
-from tensorexpr.ir import Axis, Const, Expr, apply, const
-from tensorexpr.regions import constraints_of, domain_of, expression_of
+from tensorexpr.ir import Axis, Const, Expr, Index, apply, const
+from tensorexpr.regions import affine_of, alternatives, constraints_of, domain_of, expression_of
 from tensorexpr.traversal import size_names
 
 
@@ -38,6 +41,55 @@ def narrow(axes: tuple[Axis, ...], conditions: tuple[Expr, ...], around: tuple[A
             if not redundant and axis is not None:
                 bounded[axis.index] = _bound(bounded[axis.index], constraint.expr, constraint.is_equality, sizes)
     return tuple(bounded[a.index] for a in axes), tuple(left)
+
+
+MOST_SPARED = 4
+"""Bounds become conditions where they leave out less than one point of so many."""
+
+
+def widened(axes: tuple[Axis, ...], around: tuple[Axis, ...]) -> tuple[tuple[Axis, ...], tuple[Expr, ...]]:
+    """The axes with constant bounds where those are hardly wider, and what the others said as conditions.
+
+    Ensures: the same points in the same order, under the conditions. `around` are the loops outside.
+    """
+    wide: list[Axis] = []
+    conditions: list[Expr] = []
+    for axis in axes:
+        starts, stops = alternatives(axis.start, "maximum"), alternatives(axis.stop, "minimum")
+        hull = None if _is_constant(axis) else _hull(starts, stops, (*around, *wide))
+        if hull is None:
+            wide.append(axis)
+            continue
+        low, high = map(const, hull)
+        wide.append(Axis(axis.index, low, high))
+        conditions += [apply("ge", Index(axis.index), e) for e in starts if e != low]
+        conditions += [apply("lt", Index(axis.index), e) for e in stops if e != high]
+    return tuple(wide), tuple(conditions)
+
+
+def _is_constant(axis: Axis) -> bool:
+    return isinstance(axis.start, Const) and isinstance(axis.stop, Const)
+
+
+def _hull(starts: Sequence[Expr], stops: Sequence[Expr], around: tuple[Axis, ...]) -> tuple[int, int] | None:
+    """The least start and greatest stop, where the loops never have much fewer points than that; None otherwise."""
+    forms = [affine_of(e) for e in (*starts, *stops)]
+    region = domain_of(around).domain
+    known = [form for form in forms if form is not None and set(form.names()) <= set(region.names)]
+    if len(known) < len(forms):
+        return None
+    low, high = known[: len(starts)], known[len(starts) :]
+    try:
+        least = [region.range(form)[0] for form in low]
+        greatest = [region.range(form)[1] for form in high]
+        widths = [region.range(b - a)[0] for a in low for b in high]
+    except DomainTooComplex:
+        return None
+    first = max((n for n in least if n is not None), default=None)
+    last = min((n for n in greatest if n is not None), default=None)
+    if first is None or last is None or any(w is None or (last - first - w) * MOST_SPARED > last - first for w in widths):
+        return None
+    return first, last
 
 
 def _innermost(form: Affine, axes: tuple[Axis, ...]) -> Axis | None:

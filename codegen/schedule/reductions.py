@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from tensorexpr import dtypes
 from tensorexpr.bounds import PROVED, check_access
-from tensorexpr.codegen.schedule.narrowing import narrow
+from tensorexpr.codegen.schedule.narrowing import narrow, widened
 from tensorexpr.codegen.schedule.sorting import Ranges, known_of
 from tensorexpr.dtypes import DType
 from tensorexpr.ir import (
@@ -233,7 +233,10 @@ class _Taker:
         values = tuple(self.visit(v, (*frames, frame)) for v in expr.values)
         bounded = tuple(axes)
         if expr.combiner.name not in ("argmax", "argmin"):  # their result counts the points that the guard leaves out
-            bounded, where = narrow(bounded, where, (*self.outer, *(a for f in frames for a in f.axes)))
+            around = (*self.outer, *(a for f in frames for a in f.axes))
+            bounded, where = narrow(bounded, where, around)
+            bounded, spared = widened(bounded, around)
+            where = (*spared, *where)
         used = tuple(n for n in groups_used(*(e for a in bounded for e in (a.start, a.stop)), *where, *values, *guard))
         depends = dict.fromkeys((*free_names(expr), *(n for g in guard for n in free_names(g)), *stuck))
         member = Member(f"{PARAMETER}{number}.0", expr.combiner, values)

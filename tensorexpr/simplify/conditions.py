@@ -11,11 +11,12 @@ from collections.abc import Iterator
 from math import gcd
 
 from tensorexpr import dtypes
-from tensorexpr.integers import Affine, Constraint, FloorDiv, congruent
-from tensorexpr.ir import FALSE, TRUE, Apply, Expr, apply, conjuncts, const
+from tensorexpr.integers import Affine, Constraint, FloorDiv, congruent, ge
+from tensorexpr.ir import FALSE, TRUE, Apply, Const, Expr, apply, conjuncts, const
 from tensorexpr.simplify.context import COMPARISONS, Context
 from tensorexpr.simplify.indices import Term, add_up, reduced, summands
-from tensorexpr.traversal import size_names
+from tensorexpr.simplify.rules_common import reads_nothing
+from tensorexpr.traversal import negate, size_names
 
 ORDER = ("lt", "le", "gt", "ge")
 
@@ -30,12 +31,52 @@ def decided(condition: Expr, context: Context) -> Expr | None:
     if condition.op.name == "ne":
         opposite = decided(apply("eq", *condition.args), context)
         return None if opposite is None else (FALSE if opposite == TRUE else TRUE)
+    if condition.op.name in _SAYS and condition.args[0].dtype.is_float:
+        return _decided_beside(condition, context)
     found = context.arithmetic.constraints(condition)
     if found is None:
         return None
     if all(context.implies(c) for c in found):
         return TRUE
     return FALSE if any(context.excludes(c) for c in found) else None
+
+
+_MIRRORED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "eq": "eq"}
+_SAYS = {
+    "lt": {"lt": True, "le": True, "gt": False, "ge": False, "eq": False},
+    "gt": {"gt": True, "ge": True, "lt": False, "le": False, "eq": False},
+    "eq": {"eq": True, "le": True, "ge": True, "lt": False, "gt": False},
+    "le": {"gt": False},
+    "ge": {"lt": False},
+}
+"""What one comparison says about others of the same two numbers, where it is true: neither is NaN then."""
+
+
+def _known_beside(a: Expr, b: Expr, context: Context) -> Iterator[str]:
+    """The comparisons of a with b that are known to be true."""
+    for name, mirrored in _MIRRORED.items():
+        if context.truths.get(apply(name, a, b)) or context.truths.get(apply(mirrored, b, a)):
+            yield name
+
+
+def _decided_beside(condition: Apply, context: Context) -> Expr | None:
+    """x == y is False and x >= y True where x > y is known, for floats."""
+    for known in _known_beside(*condition.args, context):
+        found = _SAYS[known].get(condition.op.name)
+        if found is not None:
+            return TRUE if found else FALSE
+    return None
+
+
+def known_extremum(expr: Apply, context: Context) -> Expr | None:
+    """maximum(x, y) -> x, where x > y is known; maximum(x, c) -> c, where x == c is known, and likewise for minimum and <"""
+    for x, y in (expr.args, expr.args[::-1]):
+        for known in _known_beside(x, y, context):
+            if known == "eq" and isinstance(y, Const) and y.value != 0:
+                return y
+            if known in ("lt", "gt"):
+                return x if (known == "gt") == (expr.op.name == "maximum") else y
+    return None
 
 
 def normal_comparison(condition: Apply, context: Context) -> Expr:
@@ -69,8 +110,9 @@ def condition_of(constraint: Constraint, context: Context) -> Expr | None:
 
 def _cleared(form: Affine, name: str) -> Affine:
     """x//d + e >= 0 is x + d*e >= 0, and likewise for <, <=, > and for -(x//d): a comparison without the division."""
-    for atom, factor in form.terms:
-        if not isinstance(atom, FloorDiv) or abs(factor) != 1:
+    divisions = [(atom, factor) for atom, factor in form.terms if isinstance(atom, FloorDiv)]
+    for atom, factor in divisions if len(divisions) == 1 else ():
+        if abs(factor) != 1:
             continue
         # As `value >= 0` or, for the upper bounds, `-value >= 0`, where the strict ones are shifted by one.
         side = 1 if name in ("ge", "gt") else -1
@@ -102,11 +144,44 @@ def _divided(terms: list[Term]) -> tuple[list[Term], int]:
     return [(c // common, e, k) for c, e, k in terms], common
 
 
+def at_border(condition: Expr, context: Context) -> Expr | None:
+    """``(d + 4) % 8 < 4`` is ``d >= 4`` where 0 <= d < 8: a division with two values here, each of which decides the condition."""
+    if not isinstance(condition, Apply) or condition.op.name not in COMPARISONS:
+        return None
+    form = context.arithmetic.form(condition.args[0]) - context.arithmetic.form(condition.args[1])
+    divisions = [(atom, factor) for atom, factor in form.terms if isinstance(atom, FloorDiv)]
+    if len(divisions) != 1:
+        return None
+    ((atom, factor),) = divisions
+    low, high = context.quick_range(atom.numerator)
+    if low is None or high is None or high // atom.denominator - low // atom.denominator != 1:
+        return None
+    below, above = low // atom.denominator, high // atom.denominator
+    border = condition_of(ge(atom.numerator, above * atom.denominator), context)
+    if border is None or border in (TRUE, FALSE):
+        return None
+    holds = []
+    for value, side in ((below, negate(border)), (above, border)):
+        inner = context.assuming([side])
+        one = COMPARISONS[condition.op.name](form - Affine.of(atom) * factor + factor * value, 0)
+        if not inner.implies(one) and not inner.excludes(one):
+            return None
+        holds.append(inner.implies(one))
+    if holds[0] == holds[1]:
+        return TRUE if holds[0] else FALSE
+    return border if holds[1] else negate(border)
+
+
 def _equality(name: str, terms: list[Term], constant: int) -> Expr | None:
     terms, common = _divided(terms)
     if constant % common:
         return FALSE if name == "eq" else TRUE
     constant //= common
+    data = [term for term in terms if not reads_nothing(term[1])]
+    if len(data) == 1 and abs(data[0][0]) == 1:  # a number that is read stands alone: `argmax == 3*i + j`
+        side = -data[0][0]
+        others = [(c * side, e, k) for c, e, k in terms if (c, e, k) != data[0]]
+        return _compared(name, data[0][1], add_up(others, constant * side))
     if _turned(terms):
         terms, constant = [(-c, e, k) for c, e, k in terms], -constant
     left, right = _split(terms)
@@ -194,6 +269,20 @@ def needed(parts: list[Expr], context: Context) -> list[Expr] | None:
 def _weight(constraints: tuple[Constraint, ...] | None, part: Expr) -> tuple[bool, int, int, int]:
     expr = constraints[0].expr if constraints else Affine.of(0)
     return (expr.has_division(), len(expr.terms), len(size_names(part)), sum(abs(f) for _, f in expr.terms))
+
+
+def ordered(parts: list[Expr], context: Context) -> list[Expr]:
+    """The conditions in order: those on outer indices first, lower bounds before upper ones, conditions that read last."""
+    first: dict[Expr, int] = {}
+    keys = {}
+    for part in parts:
+        known = context.arithmetic.constraints(part) if reads_nothing(part) else None
+        if known is None or not isinstance(part, Apply):
+            keys[part] = (not reads_nothing(part), len(context.depths), len(parts), 0)
+            continue
+        depth = min((context.depths[name] for c in known for name in c.names() if name in context.depths), default=len(context.depths))
+        keys[part] = (False, depth, first.setdefault(part.args[0], len(first)), part.op.name in ("lt", "le"))
+    return sorted(parts, key=lambda part: keys[part])
 
 
 def joined(parts: list[Expr], original: Expr) -> Expr:

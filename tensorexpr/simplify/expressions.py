@@ -10,7 +10,7 @@ the other conditions are false, and might then read out of bounds.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 
 from tensorexpr import dtypes
@@ -33,13 +33,24 @@ from tensorexpr.ir import (
     const,
 )
 from tensorexpr.rewrite import MOST_STEPS, RuleSet, endless, trace
-from tensorexpr.simplify.conditions import decided, disjuncts, joined, needed, normal_comparison, split_extremum
+from tensorexpr.simplify.conditions import (
+    at_border,
+    decided,
+    disjuncts,
+    joined,
+    known_extremum,
+    needed,
+    normal_comparison,
+    ordered,
+    split_extremum,
+)
 from tensorexpr.simplify.context import Arithmetic, Context
 from tensorexpr.simplify.domains import narrowed
 from tensorexpr.simplify.indices import divide, multiply, normal_index
+from tensorexpr.simplify.options import STRICT, Options
 from tensorexpr.simplify.reductions import factored
-from tensorexpr.simplify.rules_common import COMMON_RULES, reads_nothing
-from tensorexpr.simplify.rules_float import FLOAT_RULES, REASSOCIATION_RULES, ZERO_SIGN_RULES
+from tensorexpr.simplify.rules_common import COMMON_RULES, operands_of, reads_nothing
+from tensorexpr.simplify.rules_float import DERIVED_RULES, FLOAT_RULES, REASSOCIATION_RULES, ZERO_SIGN_RULES
 from tensorexpr.simplify.rules_integer import INTEGER_RULES
 from tensorexpr.simplify.rules_reduce import REDUCE_RULES, identity
 from tensorexpr.traversal import map_children, negate, size_names
@@ -48,27 +59,13 @@ _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 _SUMS = ("add", "sub", "mul", "neg", "floordiv", "mod")
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """What a simplification may change: with `signed_zeros` False the sign of zeros, with `reassociate` the rounding, too.
-
-    With `narrow` reductions run over as few points as their conditions allow, with `factor` factors leave sums.
-    """
-
-    signed_zeros: bool = True
-    reassociate: bool = False
-    narrow: bool = False
-    factor: bool = False
-
-
-STRICT = Options()
-
-
 @cache
 def _rules(kind: str, options: Options) -> RuleSet:
     match kind:
         case "float":
-            extra = REASSOCIATION_RULES if options.reassociate else () if options.signed_zeros else ZERO_SIGN_RULES
+            extra = () if options.signed_zeros else ZERO_SIGN_RULES
+            extra = DERIVED_RULES if options.derived else extra
+            extra = REASSOCIATION_RULES if options.reassociate else extra
             return RuleSet((*COMMON_RULES, *FLOAT_RULES, *extra))
         case "integer":
             return RuleSet((*COMMON_RULES, *INTEGER_RULES))
@@ -92,18 +89,21 @@ def simplify_expr(
     signed_zeros: bool = True,
     reassociate: bool = False,
     narrow: bool = False,
+    factor: bool = False,
+    derived: bool = False,
     subscript: bool = False,
 ) -> Expr:
     """`expr` in its simplest form inside `axes` (outermost first) and under `guards`; the same object when it has it already.
 
     The value is kept at every point of the axes at which all guards hold, NaN, infinities and (unless `signed_zeros` is
     False) the sign of zeros included; `reassociate` allows what holds in real arithmetic only, `narrow` makes the axes of
-    reductions as short as their conditions allow (see `simplify.domains`). `subscript` says that an integer expression
+    reductions as short as their conditions allow (see `simplify.domains`), `factor` moves factors out of sums, and `derived` allows
+    what holds for formulas that no user wrote (see `simplify.options`). `subscript` says that an integer expression
     stands in a subscript or a bound, where its arithmetic is assumed not to overflow.
     """
     axes, guards = tuple(axes), tuple(guards)
     parts = [expr, *guards, *(e for axis in axes for e in (axis.start, axis.stop))]
-    simplifier = Simplifier(sorted({n for e in parts for n in size_names(e)}), Options(signed_zeros, reassociate, narrow))
+    simplifier = Simplifier(sorted({n for e in parts for n in size_names(e)}), Options(signed_zeros, reassociate, narrow, factor, derived))
     context = simplifier.enter(axes, simplifier.outermost)
     for guard in guards:
         context = simplifier.assume(guard, context)
@@ -200,6 +200,8 @@ class Simplifier:
             return self._comparison(node, context)
         if name in ("minimum", "maximum", "abs") and sure:
             return self._abs(node, context) if name == "abs" else self._extremum(node, context)
+        if name in ("minimum", "maximum"):
+            return known_extremum(node, context) or self._by_rules(node, context)
         return self._by_rules(node, context)
 
     def _chain(self, expr: Expr, context: Context, subscript: bool) -> Expr:
@@ -267,7 +269,10 @@ class Simplifier:
             return known
         if all(a.dtype is dtypes.int64 and self.arithmetic.exact(a) for a in node.args):
             result = normal_comparison(node, context)
-            return result if result in (TRUE, FALSE) else self._by_rules(result, context)
+            if result in (TRUE, FALSE):
+                return result
+            result = at_border(result, context) or result
+            return self._by_rules(result, context)
         return self._by_rules(node, context)
 
     def _and(self, expr: Apply, context: Context) -> Expr:
@@ -280,7 +285,7 @@ class Simplifier:
             parts.update(dict.fromkeys(conjuncts(simple)))
             inner = inner.assuming([simple])
         kept = needed(list(parts), context)
-        return FALSE if kept is None else joined(kept, expr)
+        return FALSE if kept is None else joined(ordered(kept, context), expr)
 
     def _or(self, expr: Apply, context: Context) -> Expr:
         parts: dict[Expr, None] = {}
@@ -308,6 +313,9 @@ class Simplifier:
         otherwise = self.visit(expr.args[2], context.assuming([self._opposite(condition)]), subscript)
         args = (condition, taken, otherwise)
         node = expr if all(a is b for a, b in zip(args, expr.args, strict=True)) else Apply(expr.op, args)
+        inner = operands_of(taken, "where")
+        if inner is not None and inner[2] == otherwise and context.harmless(inner[0]):
+            return apply("where", apply("and", condition, inner[0]), inner[1], otherwise)  # as in `merge_selections`
         return self._by_rules(node, context)
 
     @staticmethod
@@ -343,7 +351,7 @@ class Simplifier:
         if self.options.narrow and isinstance(node, Reduce):
             node = narrowed(node, context)
         if self.options.factor and isinstance(node, Reduce):
-            node = factored(node, context, self.options.signed_zeros, self.options.reassociate)
+            node = factored(node, context, self.options)
         return self._by_rules(node, context)
 
     def _bound(self, expr: Expr, op: str, context: Context) -> Expr:

@@ -57,38 +57,80 @@ def summands(form: Affine, context: Context) -> tuple[list[Term], int]:
     factors = dict(form.terms)
     constant = form.constant
     terms: list[Term] = []
-    for atom in sorted((a for a in factors if isinstance(a, FloorDiv)), key=lambda a: -a.denominator):
-        found = _remainder(atom, factors, constant)
-        if found is None:
-            continue
-        dividend, modulus, count, constant = found
-        inner = expression(dividend, context)
-        if inner is None:
-            continue
-        terms.append((count, apply("mod", inner, const(modulus)), _key(dividend, context, f"%{modulus}")))
-    for own, factor in factors.items():
-        if not factor:
-            continue
-        key = _atom_key(own, context)
-        if isinstance(own, FloorDiv) and constant:
-            own, constant = _with_constant(own, factor, constant)
-        terms.append((factor, _atom(own, context), key))
+    divisions = sorted((a for a in factors if isinstance(a, FloorDiv)), key=lambda a: -a.denominator)
+    for rising in (True, False):  # e - e//m*m is e % m, before -e + e//m*m is -(e % m)
+        for atom in divisions:
+            found = _remainder(atom, factors, constant, rising)
+            if found is None:
+                continue
+            dividend, modulus, count, constant = found
+            if count < 0 and constant == -count * (modulus - 1):
+                dividend, count, constant = Affine.of(modulus - 1) - dividend, -count, 0  # m - 1 - e % m is (m - 1 - e) % m
+            inner = expression(dividend, context)
+            assert inner is not None  # its numbers are below the modulus
+            terms.append((count, apply("mod", inner, const(modulus)), _key(dividend, context, f"%{modulus}")))
+    for factor, dividend in _symbolic_remainders(factors, context):
+        inside, offset = summands(dividend, context)
+        terms += [(factor * count, term, key) for count, term, key in inside]
+        constant += factor * offset
+    for own in divisions:
+        factor = factors[own]
+        if factor:
+            factors[own] = 0
+            key = _atom_key(own, context)
+            numerator, constant = _taken_in(own, factor, factors, constant)
+            terms.append((factor, _division(numerator, own.denominator, context), key))
+    terms += [(factor, _atom(own, context), _atom_key(own, context)) for own, factor in factors.items() if factor]
     return terms, constant
 
 
-def _with_constant(atom: FloorDiv, factor: int, constant: int) -> tuple[FloorDiv, int]:
-    """(e + 1)//2 - 1 reads (e - 1)//2: the constant moves into a division where that makes the one inside no greater."""
-    count, left = divmod(constant, factor)
-    inner = atom.numerator.constant + count * atom.denominator
-    if left or abs(inner) > abs(atom.numerator.constant):
-        return atom, constant
-    return FloorDiv(atom.numerator + count * atom.denominator, atom.denominator), 0
+def _taken_in(atom: FloorDiv, factor: int, factors: dict, constant: int) -> tuple[Affine, int]:
+    """The dividend with what stands beside the division and fits into it, and the constant that is left.
+
+    ``p + (3*p + 4)//5`` reads ``(8*p + 4)//5``, and ``(e + 1)//2 - 1`` reads ``(e - 1)//2``, where the number inside does not grow.
+    """
+    numerator, divisor = atom.numerator, atom.denominator
+    for name in numerator.names():
+        beside = factors.get(name, 0)
+        if beside and beside % factor == 0 and beside // factor * numerator.coefficient(name) > 0:
+            numerator = numerator + Affine({name: beside // factor * divisor})
+            factors[name] = 0
+    if constant:
+        count, left = divmod(constant, factor)
+        inner = numerator.constant + count * divisor
+        if not left and abs(inner) <= abs(numerator.constant):
+            return numerator + count * divisor, 0
+    return numerator, constant
 
 
-def _remainder(atom: FloorDiv, factors: dict, constant: int) -> tuple[Affine, int, int, int] | None:
-    """Takes one ``count * (dividend % modulus)`` out of `factors`: dividend, modulus, count and the constant that is left."""
+def _symbolic_remainders(factors: dict, context: Context) -> list[tuple[int, Affine]]:
+    """``e % d + e // d * d`` is ``e`` for a symbolic divisor d that is known to be positive: factors and e, taken out of `factors`."""
+    found: list[tuple[int, Affine]] = []
+    hidden = {name: context.arithmetic.opaque.expression(name) for name in factors if isinstance(name, str)}
+    products = {name: list(factors_of(expr)) for name, expr in hidden.items() if isinstance(expr, Apply) and expr.op.name == "mul"}
+    for name, expr in hidden.items():
+        if not isinstance(expr, Apply) or expr.op.name != "mod" or not factors[name]:
+            continue
+        dividend, divisor = expr.args
+        whole = [apply("floordiv", dividend, divisor), *factors_of(divisor)]
+        for other, parts in products.items():
+            if (
+                factors[other] == factors[name]
+                and _without(parts, whole) == []
+                and context.implies(ge(context.arithmetic.form(divisor), 1))
+            ):
+                found.append((factors[name], context.arithmetic.form(dividend)))
+                factors[name] = factors[other] = 0
+    return found
+
+
+def _remainder(atom: FloorDiv, factors: dict, constant: int, rising: bool) -> tuple[Affine, int, int, int] | None:
+    """Takes one ``count * (dividend % modulus)`` out of `factors`: dividend, modulus, count and the constant that is left.
+
+    `rising` asks for a positive count, else it is negative.
+    """
     factor = factors[atom]
-    if not factor:
+    if not factor or (factor < 0) != rising:
         return None
     inner = [a.denominator for a in factors if isinstance(a, FloorDiv) and atom.denominator % a.denominator == 0]
     for divisor in dict.fromkeys([1, *sorted(inner)]):
@@ -110,13 +152,17 @@ def _remainder(atom: FloorDiv, factors: dict, constant: int) -> tuple[Affine, in
 
 def _atom(atom: str | FloorDiv, context: Context) -> Expr:
     if isinstance(atom, FloorDiv):
-        inner = expression(atom.numerator, context)
-        assert inner is not None  # coefficients inside a floor division are below its divisor
-        return apply("floordiv", inner, const(atom.denominator))
+        return _division(atom.numerator, atom.denominator, context)
     hidden = context.arithmetic.opaque.expression(atom)
     if hidden is not None:
         return hidden
     return Size(atom) if atom in context.arithmetic.sizes else Index(atom)
+
+
+def _division(numerator: Affine, divisor: int, context: Context) -> Expr:
+    inner = expression(numerator, context)
+    assert inner is not None  # coefficients inside a floor division are below its divisor, or below those beside it
+    return apply("floordiv", inner, const(divisor))
 
 
 def _atom_key(atom: str | FloorDiv, context: Context) -> tuple:

@@ -1,7 +1,7 @@
 """Factors out of sums: what does not depend on the axes is multiplied once.
 
 Exact for integers, which form a ring modulo 2**bits. Floats round differently, so they move only where reassociation is
-allowed; a minus sign moves where the sign of zeros does not matter.
+allowed; a minus sign moves where the sign of zeros does not matter, and in derived formulas powers of two, which are exact.
 """
 
 from __future__ import annotations
@@ -10,16 +10,20 @@ from dataclasses import replace
 
 from tensorexpr.ir import Apply, Expr, Reduce, apply
 from tensorexpr.simplify.context import Context
+from tensorexpr.simplify.options import Options
+from tensorexpr.simplify.rules_float import is_power_of_two
 from tensorexpr.traversal import free_names
 
 
-def factored(expr: Reduce, context: Context, signed_zeros: bool, reassociate: bool) -> Expr:
+def factored(expr: Reduce, context: Context, options: Options) -> Expr:
     """sum(c * e) -> c * sum(e);  sum(-e) -> -sum(e), and sum(e / c) -> sum(e) / c where reassociation is allowed"""
     if expr.combiner.name != "sum" or not expr.combiner.is_builtin or not isinstance(expr.values[0], Apply):
         return expr
     value = expr.values[0]
     name = value.op.name
-    if value.dtype.is_float and not reassociate and (signed_zeros or name != "neg"):
+    if value.dtype.is_float and options.derived and name == "mul" and is_power_of_two(value.args[1]):
+        return apply("mul", replace(expr, values=value.args[:1]), value.args[1])
+    if value.dtype.is_float and not options.reassociate and (options.signed_zeros or name != "neg"):
         return expr
     if name == "neg":
         return apply("neg", replace(expr, values=value.args))

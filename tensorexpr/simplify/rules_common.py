@@ -94,6 +94,19 @@ def merge_selections(expr: Expr) -> Expr | None:
     return None
 
 
+@on("add", "sub", "mul", "div", "minimum", "maximum", "and", "or")
+def join_selections(expr: Expr) -> Expr | None:
+    """where(c, a, k) + where(c, b, m) -> where(c, a + b, k + m), where k and m are literals, for every operation of two operands"""
+    assert isinstance(expr, Apply)
+    first, second = (operands_of(arg, "where") for arg in expr.args)
+    if first is None or second is None or first[0] != second[0]:
+        return None
+    for at in (1, 2):
+        if isinstance(first[at], Const) and isinstance(second[at], Const):
+            return apply("where", first[0], *(Apply(expr.op, (a, b)) for a, b in zip(first[1:], second[1:], strict=True)))
+    return None
+
+
 def reads_nothing(expr: Expr) -> bool:
     """Whether evaluating `expr` reads no tensor, so that it may be evaluated anywhere."""
     return not any(isinstance(node, Access) for node in walk(expr))
@@ -258,6 +271,7 @@ COMMON_RULES = (
     turn_selection,
     select_bool,
     merge_selections,
+    join_selections,
     logic_units,
     logic_twice,
     invert_condition,

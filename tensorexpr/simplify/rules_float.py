@@ -1,8 +1,10 @@
-"""Rules for floats: those that give the same value, and those that only hold in real arithmetic, in lists of their own.
+"""Rules for floats: those that give the same value, and those that do not quite, in lists of their own.
 
 `FLOAT_RULES` keep every value: NaN stays NaN, infinities and the sign of zero are kept (which is why `x + 0.0`, `x * 0.0`,
-`x - x`, `-(x - y)` and `x / x` are not here). `ZERO_SIGN_RULES` change at most the sign of a zero. `REASSOCIATION_RULES` hold for
-real numbers: they may round differently and forget a NaN or an infinity; they apply only where the caller asks for them.
+`x - x`, `-(x - y)` and `x / x` are not here). `ZERO_SIGN_RULES` change at most the sign of a zero. `DERIVED_RULES` are for formulas
+that we write and not the user: products of literals are folded and stand last, and what is not selected is not multiplied.
+`REASSOCIATION_RULES` hold for real numbers: they may round differently and forget a NaN or an infinity. The last three apply only
+where the caller asks for them.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import math
 
 from tensorexpr.ir import Apply, Const, Expr, apply
 from tensorexpr.rewrite import on
-from tensorexpr.simplify.rules_common import fold_constants, is_value, operands_of
+from tensorexpr.simplify.rules_common import fold_constants, is_value, operands_of, reads_nothing
 
 
 @on("mul", "div")
@@ -119,6 +121,14 @@ def small_power(expr: Expr) -> Expr | None:
     return apply("mul", base, base) if is_value(exponent, 2.0) else None
 
 
+@on("add")
+def add_itself(expr: Expr) -> Expr | None:
+    """x + x -> x * 2;  y + x + x -> y + x * 2 is not here, as it rounds differently"""
+    assert isinstance(expr, Apply)
+    left, right = expr.args
+    return apply("mul", left, Const(2.0, expr.dtype)) if left == right and not isinstance(left, Const) else None
+
+
 @on("floor", "ceil", "round", "trunc")
 def round_twice(expr: Expr) -> Expr | None:
     """floor(round(x)) -> round(x), and likewise for every pair of floor, ceil, round, trunc"""
@@ -137,6 +147,7 @@ FLOAT_RULES = (
     negate_product,
     magnitude,
     small_power,
+    add_itself,
     round_twice,
 )
 
@@ -162,6 +173,90 @@ def negate_difference(expr: Expr) -> Expr | None:
 
 
 ZERO_SIGN_RULES = (add_zero, negate_difference)
+
+
+_LEAST_FACTOR = 1e-3
+
+
+def is_power_of_two(expr: Expr) -> bool:
+    """Whether an expression is a literal by which products are exact, as long as they neither overflow nor underflow."""
+    if not isinstance(expr, Const) or expr.dtype.bits < 32 or not _LEAST_FACTOR < abs(expr.value) < 1 / _LEAST_FACTOR:
+        return False
+    return abs(math.frexp(expr.value)[0]) == 0.5
+
+
+def _folded(name: str, left: Expr, right: Expr) -> Const | None:
+    """The literal of an operation on two literals, None where it is zero, infinite or NaN."""
+    folded = fold_constants(Apply(apply(name, left, right).op, (left, right)))
+    return folded if isinstance(folded, Const) and math.isfinite(folded.value) and folded.value != 0 else None
+
+
+@on("mul")
+def absorb_literal(expr: Expr) -> Expr | None:
+    """x * c * d -> x * (c * d);  c / x * d -> (c * d) / x;  x / c * p -> x / (c / p), also further left in a product (p a power of two)"""
+    assert isinstance(expr, Apply)
+    left, right = expr.args
+    return _absorbed(left, right) if isinstance(right, Const) else None
+
+
+def _absorbed(expr: Expr, factor: Const) -> Expr | None:
+    if not isinstance(expr, Apply) or expr.op.name not in ("mul", "div"):
+        return None
+    left, right = expr.args
+    if expr.op.name == "mul":
+        if isinstance(right, Const):
+            product = _folded("mul", right, factor)
+            return None if product is None else apply("mul", left, product)
+        if not is_power_of_two(factor):
+            return None
+        for at in (0, 1):
+            found = _absorbed(expr.args[at], factor)
+            if found is not None:
+                return apply("mul", *((found, right) if at == 0 else (left, found)))
+        return None
+    if isinstance(left, Const):
+        product = _folded("mul", left, factor)
+        return None if product is None else apply("div", product, right)
+    if isinstance(right, Const) and is_power_of_two(factor):
+        quotient = _folded("div", right, factor)
+        return None if quotient is None else apply("div", left, quotient)
+    return None
+
+
+@on("mul")
+def literals_last(expr: Expr) -> Expr | None:
+    """(x * c) * y -> (x * y) * c;  x * (y * c) -> (x * y) * c, where c is a literal of moderate size and y none (of 32 bits or more)"""
+    assert isinstance(expr, Apply)
+    left, right = expr.args
+    if isinstance(right, Const) or expr.dtype.bits < 32:
+        return None
+    for at in (0, 1):
+        inner = operands_of(expr.args[at], "mul")
+        if inner is not None and isinstance(inner[1], Const) and _LEAST_FACTOR < abs(inner[1].value) < 1 / _LEAST_FACTOR:
+            return apply("mul", apply("mul", *((inner[0], right) if at == 0 else (left, inner[0]))), inner[1])
+    return None
+
+
+@on("mul", "div")
+def select_product(expr: Expr) -> Expr | None:
+    """where(c, x, 0) * y -> where(c, x * y, 0);  y * where(c, x, 0) -> where(c, y * x, 0);  where(c, x, 0) / y -> where(c, x / y, 0)
+
+    What is not selected is not multiplied, also by an infinity or a NaN. Only for conditions over indices.
+    """
+    assert isinstance(expr, Apply)
+    for at in (0, 1) if expr.op.name == "mul" else (0,):
+        chosen = operands_of(expr.args[at], "where")
+        if chosen is not None and reads_nothing(chosen[0]):
+            other = expr.args[1 - at]
+            for taken, zero in ((1, 2), (2, 1)):
+                if isinstance(chosen[zero], Const) and chosen[zero].value == 0:
+                    product = Apply(expr.op, (chosen[taken], other) if at == 0 else (other, chosen[taken]))
+                    parts = (product, chosen[zero]) if taken == 1 else (chosen[zero], product)
+                    return apply("where", chosen[0], *parts)
+    return None
+
+
+DERIVED_RULES = (*ZERO_SIGN_RULES, absorb_literal, literals_last, select_product)
 
 
 @on("mul", "div")

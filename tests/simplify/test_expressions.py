@@ -69,6 +69,13 @@ BOX = "i < 10, j < 7, k < n"
         ("abs(i - 20)", "20 - i"),
         ("k + 1 + i + n", "i + k + n + 1"),
         ("where(i < 10, i, j)", "i"),
+        ("6 - j % 7", "6 - j"),
+        ("11 - (i - j) % 12", "(j - i + 11) % 12"),
+        ("i + (3*i + 4)//5", "(i * 8 + 4) // 5"),
+        ("(9*i + j)//27*3 + (9*i + j)//3 % 3", "i // 3 * 3 + j // 3"),
+        ("k % n + k//n*n + i", "i + k"),
+        ("(k + i) % n + (k + i)//n*n", "i + k"),
+        ("(k + i) % m + (k + i)//m*m", "(i + k) % m + (i + k) // m * m"),  # m may be 0
     ],
 )
 def test_index_arithmetic(before: str, after: str) -> None:
@@ -97,6 +104,12 @@ def test_index_arithmetic(before: str, after: str) -> None:
         ("i64(u[i]) < 256", "True"),
         ("ids[i] + 1 > ids[i]", "ids[i] + 1 > ids[i]"),
         ("b[i] and b[i]", "b[i]"),
+        ("j < 3 and b[i] and i < 4 and i >= 2 and j >= 1", "i >= 2 and i < 4 and j >= 1 and j < 3 and b[i]"),
+        ("(j + 4) % 8 < 4", "j >= 4"),
+        ("(j + 4)//8*2 == 0", "j < 4"),
+        ("k//2 < n//2", "k // 2 < n // 2"),
+        ("i + i64(u[i]) - 3*j == 2", "i64(u[i]) == j * 3 - i + 2"),
+        ("2*i64(u[i]) == i", "i64(u[i]) * 2 == i"),
     ],
 )
 def test_conditions(before: str, after: str) -> None:
@@ -113,10 +126,34 @@ def test_conditions(before: str, after: str) -> None:
         ("where(i > 1, where(j > 1, A[i], 0.0), 0.0)", "where(i >= 2 and j >= 2, A[i], 0.0)"),
         ("where(i > 1, where(A[i - 2] > 1.0, A[i], 0.0), 0.0)", "where(i >= 2, where(A[i - 2] > 1.0, A[i], 0.0), 0.0)"),
         ("where(not b[i], A[i], A[0])", "where(b[i], A[0], A[i])"),
+        ("where(b[i], A[i], 1.0) + where(b[i], A[0], 2.0)", "where(b[i], A[i] + A[0], 3.0)"),
+        ("where(A[i] > 1.0, maximum(A[i], 1.0), minimum(A[i], 1.0))", "where(A[i] > 1.0, A[i], minimum(A[i], 1.0))"),
+        ("where(A[i] == 2.0, maximum(A[i], 2.0) < 3.0, A[i] < 1.0)", "where(A[i] == 2.0, True, A[i] < 1.0)"),
+        ("where(A[i] > A[j], where(A[i] == A[j], A[0], A[1]), A[2])", "where(A[i] > A[j], A[1], A[2])"),
     ],
 )
 def test_selections(before: str, after: str) -> None:
     assert simple(before, BOX) == after
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("A[i] * 2.0 * 0.125", "A[i] * 0.25"),
+        ("A[i] * 0.5 * (A[j] * 2.0)", "A[i] * A[j]"),
+        ("A[i] / 10.0 * A[j] + A[i] / 10.0 * A[j]", "A[i] / 5.0 * A[j]"),
+        ("0.5 / A[i] * A[j] * 2.0", "1.0 / A[i] * A[j]"),
+        ("A[i] * 3.0 * A[j] * 5.0", "A[i] * A[j] * 15.0"),
+        ("h[i] * 2.0 * h[j]", "h[i] * 2.0 * h[j]"),  # 16 bits overflow soon
+        ("A[i] * where(i > 3, A[i - 1], 0.0)", "where(i >= 4, A[i] * A[i - 1], 0.0)"),
+        ("A[i] * where(b[i], A[j], 0.0)", "A[i] * where(b[i], A[j], 0.0)"),
+        ("sum(-(A[q] * A[i]) for q in range(5))", "-sum(A[q] * A[i] for q in range(5))"),
+        ("sum(A[q] * 2.0 for q in range(5)) * 0.25", "sum(A[q] for q in range(5)) * 0.5"),
+        ("sum(A[i] * where(q + i >= 4, A[q], 0.0) for q in range(9))", "sum(A[i] * A[q] for q in range(maximum(4 - i, 0), 9))"),
+    ],
+)
+def test_derived_formulas(before: str, after: str) -> None:
+    assert simple(before, BOX, derived=True, factor=True, narrow=True, signed_zeros=False) == after
 
 
 @pytest.mark.parametrize(
@@ -193,7 +230,7 @@ def test_reductions(before: str, after: str) -> None:
         ("sum(A[q] for q in range(10) if q >= 3 and q <= 1)", "f32(0.0)"),
         ("any(q < 3 and b[q] for q in range(10))", "any(b[q] for q in range(3))"),
         ("argmax(A[q] for q in range(n) if q < 3)", "argmax(A[q] for q in range(n) if q < 3)"),
-        ("sum(A[q] for q in range(n) if q == ids[i])", "sum(A[q] for q in range(n) if q == ids[i])"),
+        ("sum(A[q] for q in range(n) if q == ids[i])", "sum(A[q] for q in range(n) if ids[i] == q)"),
         ("sum(i64(where(q < 3, ids[q], 0)) for q in range(10))", "sum(ids[q] for q in range(3))"),
     ],
 )

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tensorexpr.interpret import evaluate_program
-from tensorexpr.simplify import simplify
+from tensorexpr.simplify import Options, narrow_domains, simplify
 from tensorexpr.text import print_program
 from tests.generators import random_inputs, random_program, random_sizes
 from tests.simplify.points import same
@@ -29,3 +29,21 @@ def test_simplify_keeps_outputs_and_is_idempotent(block: int) -> None:
             zero = np.zeros((), value.dtype)  # a sum of one term may keep the sign of a zero
             unsigned = (value, after[name]) if value.dtype.kind in "b" else (value + zero, after[name] + zero)
             assert same(*unsigned), f"{name} of {text}"
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_derived_formulas_stay_close_and_come_to_an_end(block: int) -> None:
+    options = Options(signed_zeros=False, factor=True, derived=True)
+    for seed in range(9000 + 100 * block, 9000 + 100 * block + 25):
+        program = random_program(seed)
+        simple = narrow_domains(program, options)
+        text = f"seed {seed}\n{print_program(program)}\n-->\n{print_program(simple)}"
+        assert narrow_domains(simple, options) is simple, text
+        sizes = random_sizes(program, seed)
+        inputs = random_inputs(program, seed, sizes=sizes)
+        before, after = evaluate_program(program, inputs, sizes), evaluate_program(simple, inputs, sizes)
+        for name, value in before.items():
+            found, expected = after[name].astype(np.float64), value.astype(np.float64)
+            tolerance = {2: 2e-2, 4: 1e-5, 8: 1e-9}.get(value.dtype.itemsize, 0) if value.dtype.kind not in "biu" else 0
+            both = np.isfinite(found) & np.isfinite(expected)
+            np.testing.assert_allclose(np.where(both, found, 0), np.where(both, expected, 0), tolerance, tolerance, err_msg=text)

@@ -15,7 +15,7 @@ from tensorexpr.ir import Access, Apply, Cast, Const, Expr, Index, apply
 from tensorexpr.ops import OPS
 from tensorexpr.rewrite import Rule
 from tensorexpr.simplify.rules_common import COMMON_RULES
-from tensorexpr.simplify.rules_float import FLOAT_RULES, REASSOCIATION_RULES, ZERO_SIGN_RULES
+from tensorexpr.simplify.rules_float import DERIVED_RULES, FLOAT_RULES, REASSOCIATION_RULES, ZERO_SIGN_RULES
 from tensorexpr.simplify.rules_integer import INTEGER_RULES
 from tensorexpr.simplify.rules_reduce import REDUCE_RULES
 from tests.simplify.points import corners, grid, same, values
@@ -149,8 +149,8 @@ def test_zero_sign_rule(rule: Rule) -> None:
     _check(rule, FLOATS, equal)
 
 
-@pytest.mark.parametrize("rule", REASSOCIATION_RULES, ids=lambda r: r.__name__)
-def test_reassociation_rule(rule: Rule) -> None:
+@pytest.mark.parametrize("rule", (*DERIVED_RULES, *REASSOCIATION_RULES), ids=lambda r: r.__name__)
+def test_rule_of_real_numbers(rule: Rule) -> None:
     def close(a: np.ndarray, b: np.ndarray) -> bool:
         x, y = a.astype(np.float64), b.astype(np.float64)
         x, y = (np.where(np.isfinite(x) & np.isfinite(y), v, 0.0) for v in (x, y))
@@ -159,7 +159,7 @@ def test_reassociation_rule(rule: Rule) -> None:
     _check(rule, (dtypes.float32, dtypes.float64), close, plain=True)
 
 
-ALL_RULES = (*COMMON_RULES, *INTEGER_RULES, *REASSOCIATION_RULES, *FLOAT_RULES, *REDUCE_RULES)
+ALL_RULES = (*COMMON_RULES, *INTEGER_RULES, *REASSOCIATION_RULES, *DERIVED_RULES, *FLOAT_RULES, *REDUCE_RULES)
 
 
 @pytest.mark.parametrize("rule", ALL_RULES, ids=lambda r: r.__name__)

@@ -1,0 +1,23 @@
+"""What a simplification may change."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a simplification may change: with `signed_zeros` False the sign of zeros, with `reassociate` the rounding, too.
+
+    With `narrow` reductions run over as few points as their conditions allow, with `factor` factors leave sums. `derived`
+    says that the expressions are formulas which no user wrote (see `DERIVED_RULES`).
+    """
+
+    signed_zeros: bool = True
+    reassociate: bool = False
+    narrow: bool = False
+    factor: bool = False
+    derived: bool = False
+
+
+STRICT = Options()
