@@ -22,6 +22,9 @@ from tensorexpr.ir import Axis, Const, Expr, Index, apply, const
 from tensorexpr.regions import affine_of, bound_constraints, constraints_of, expression_of
 from tensorexpr.traversal import fresh_name, size_names, substitute
 
+DATA = "~"
+"""Before the number of a value that is given at each element, of which nothing is known."""
+
 
 @dataclass(frozen=True, slots=True)
 class Gather:
@@ -88,11 +91,16 @@ def invert(
     plain = _permutation(indices, axes, guards, target, reserved)
     if plain is not None:
         return (plain,)
+    forms = [affine_of(index) for index in indices]
+    if any(form is None for form in forms) or any(affine_of(axis.stop) is None for axis in target):
+        return _reshape(indices, axes, guards, target, reserved)
+    if any(form is not None and form.has_division() for form in forms):
+        digits = _reshape(indices, axes, guards, target, reserved, exact=True)
+        if digits is not None:
+            return digits if lowering is None else tuple(replace(gather, lowering=lowering) for gather in digits)
     system = _System(axes, target, reserved)
-    for index, axis in zip(indices, target, strict=True):
-        form = affine_of(index)
-        if form is None or affine_of(axis.stop) is None:
-            return _reshape(indices, axes, guards, target, reserved)
+    for form, axis in zip(forms, target, strict=True):
+        assert form is not None
         system.equate(form, system.target_name(axis))
     for guard in guards:
         system.restrict(guard)
@@ -126,11 +134,19 @@ def _permutation(
 
 
 def _reshape(
-    indices: Sequence[Expr], axes: Sequence[Axis], guards: Sequence[Expr], target: Sequence[Axis], reserved: Sequence[str]
+    indices: Sequence[Expr],
+    axes: Sequence[Axis],
+    guards: Sequence[Expr],
+    target: Sequence[Axis],
+    reserved: Sequence[str],
+    exact: bool = False,
 ) -> tuple[Gather, ...] | None:
-    """The gather where sizes are coefficients, divisors or factors of extents, None where the indices are no mixed radix."""
+    """The gather by digits, where sizes may be coefficients, divisors and factors of extents; None where the indices are no mixed radix.
+
+    With `exact` only where the element settles all digits, or every axis that is divided is all of its digits.
+    """
     reduced = reduce_radices(indices, axes, guards, target, reserved)
-    if reduced is None:
+    if reduced is None or (exact and not reduced.exact):
         return None
     system = _System(reduced.axes, reduced.target, reserved)
     for left, right in reduced.equations:
@@ -146,7 +162,7 @@ def _reshape(
     values = {name: reduced.meant(substitute(value, gather.values)) for name, value in reduced.values.items()}
     loops = tuple(Axis(axis.index, reduced.meant(axis.start), reduced.meant(axis.stop)) for axis in gather.axes)
     outer, inner = (tuple(map(reduced.meant, part)) for part in ((*reduced.outer, *gather.outer), gather.inner))
-    whole = reduced.settled and gather.lowering in ("substitute", "reshape")
+    whole = gather.lowering in ("substitute", "reshape")
     return (Gather(values, loops, outer, inner, "reshape" if whole else "lattice"),)
 
 
@@ -321,7 +337,7 @@ class _System:
 
     def known(self) -> list[Constraint]:
         """The bounds of the element's indices and of sizes."""
-        known = [ge(name, 0) for name in (*self._sizes, *self._given)]
+        known = [ge(name, 0) for name in (*self._sizes, *self._given) if not name.startswith(DATA)]
         for axis, name in zip(self._target, self._target_names.values(), strict=True):
             limit = affine_of(axis.stop)
             assert limit is not None

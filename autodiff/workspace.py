@@ -35,7 +35,7 @@ from tensorexpr.ir import (
     const,
 )
 from tensorexpr.regions import affine_of, constraints_of, domain_of, expression_of
-from tensorexpr.simplify import Options, narrow_domains
+from tensorexpr.simplify import Options, inline_definitions, narrow_domains
 from tensorexpr.traversal import bound_names, free_names, fresh_name, map_children, read_occurrences, rename_bound, substitute, walk
 
 
@@ -69,6 +69,7 @@ class Workspace:
     folds: dict[tuple[Expr, tuple[Axis, ...], tuple[Expr, ...]], Scan] = field(default_factory=dict)
     plans: list[Segments] = field(default_factory=list)
     given_plans: tuple[Segments, ...] = ()
+    wide: bool = False
     _saved: dict[tuple[tuple[Axis, ...], Expr], str] = field(default_factory=dict)
 
     @classmethod
@@ -94,7 +95,15 @@ class Workspace:
         """A workspace for definitions that are not added here, under further indices; names stay apart from those here."""
         known = list(self.plans)
         return Workspace(
-            [], dict(self.types), self.labels, self.taken, self.sizes, self.steps + steps, plans=known, given_plans=self.given_plans
+            [],
+            dict(self.types),
+            self.labels,
+            self.taken,
+            self.sizes,
+            self.steps + steps,
+            plans=known,
+            given_plans=self.given_plans,
+            wide=self.wide or bool(steps),
         )
 
     def new_name(self, tensor: str, suffix: str) -> str:
@@ -113,9 +122,14 @@ class Workspace:
         """The definition made here that has `tensor` among its results."""
         return next(d for d in reversed(self.definitions) if any(name == tensor for name, _ in d.results))
 
-    def zeros(self, tensor: str, suffix: str) -> str:
-        """A new tensor of the type of `tensor`, all zeros."""
+    def adjoint_type(self, tensor: str) -> TensorType:
+        """The type of adjoints and tangents of a tensor: its own; with `wide`, as in a scan, in float32 for 16-bit floats."""
         type_ = self.types[tensor]
+        return TensorType(type_.shape, dtypes.accumulator(type_.dtype)) if self.wide else type_
+
+    def zeros(self, tensor: str, suffix: str) -> str:
+        """A new tensor of the type of the adjoint of `tensor`, all zeros."""
+        type_ = self.adjoint_type(tensor)
         name = self.new_name(tensor, suffix)
         self.add(Define(name, plain_axes(type_, self.reserved), Const(0, type_.dtype)))
         return name
@@ -129,13 +143,21 @@ class Workspace:
         return name
 
     def simplify(self) -> None:
-        """Brings every definition to its simplest form (the same values, but for signs of zeros); steps are left alone."""
+        """Brings every definition to its simplest form (derived formulas, see `simplify.Options`); steps are left alone.
+
+        Where a definition turns out to be a number, that is written where it is read.
+        """
         if self.steps:
             return
-        own = {name for definition in self.definitions for name, _ in definition.results}
+        own = {name: None for definition in self.definitions for name, _ in definition.results}
         given = tuple(Input(name, type_) for name, type_ in self.types.items() if name not in own)
-        program = Program(given, (), tuple(self.definitions), (), self.sizes)
-        self.definitions = list(narrow_domains(program, Options(signed_zeros=False)).definitions)
+        options = Options(signed_zeros=False, factor=True, derived=True)
+        program = narrow_domains(Program(given, (), tuple(self.definitions), tuple(own), self.sizes), options)
+        starts = set(_starts(program.definitions))
+        numbers = [d.name for d in program.definitions if isinstance(d, Define) and isinstance(d.value, Const) and d.name not in starts]
+        if numbers:
+            program = narrow_domains(inline_definitions(program, numbers), options)
+        self.definitions = list(program.definitions)
 
     # -- saving values -----------------------------------------------------------------------------------------------
 
@@ -264,6 +286,14 @@ def _always(condition: Expr, axes: Sequence[Axis]) -> bool:
     domain = domain_of(axes, (condition,)).domain
     free = type(domain)(domain.dims, [c for c in domain_of(axes).domain.constraints], domain.sizes)
     return all(free.implies(c) for c in constraints)
+
+
+def _starts(definitions: Iterable[Definition]) -> Iterator[str]:
+    """The tensors that scans start from."""
+    for definition in definitions:
+        if isinstance(definition, Scan):
+            yield from definition.inits
+            yield from _starts(definition.body)
 
 
 def _local_names(definitions: Iterable[Definition]) -> Iterator[str]:
