@@ -49,7 +49,8 @@ MOST_IN_A_ROW = 16
 class Flow:
     """A contribution of the definition `consumer`, with its `gathers` (None: it is scattered).
 
-    Those of an `inverse` are the pieces as they are before they are merged with others.
+    Those of an `inverse` are the pieces as they are before they are merged with others. `definition` is the consumer itself, or
+    the definition that was made of a reduction in it.
     """
 
     consumer: str
@@ -57,6 +58,7 @@ class Flow:
     gathers: tuple[Gather, ...] | None
     lowering: str
     inverse: Inverse | None = None
+    definition: str = ""
 
 
 def axes_of(tensor: str, workspace: Workspace, definition: Definition | None, contributions: Sequence[Contribution]) -> tuple[Axis, ...]:

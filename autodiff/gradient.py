@@ -8,25 +8,20 @@ compiled together with it, and differentiated again.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
-from tensorexpr.autodiff.accumulate import Flow, accumulate
+from tensorexpr.autodiff.accumulate import accumulate
 from tensorexpr.autodiff.arguments import checked_heads, checked_tensors
-from tensorexpr.autodiff.counts import Space, count_of, reads_of
 from tensorexpr.autodiff.directions import Directions
-from tensorexpr.autodiff.report import Report, Row
+from tensorexpr.autodiff.report import Report, rows_of
 from tensorexpr.autodiff.reverse import Override, Received, Reverse, reverse
-from tensorexpr.autodiff.segments import is_sorted
 from tensorexpr.autodiff.units import Graph, Rule, Unit, tensors_of, units_of
 from tensorexpr.autodiff.workspace import Workspace
 from tensorexpr.errors import DifferentiationError, user_location
-from tensorexpr.ir import Access, Apply, Definition, Expr, Index, Program, TensorType
+from tensorexpr.ir import Access, Apply, Definition, Expr, Index, Program
 from tensorexpr.language import Tensor, lift, program_of
 from tensorexpr.language.sorting import plan_of
 from tensorexpr.simplify import simplify
-from tensorexpr.text import print_expr
-from tensorexpr.traversal import bottom_up
 
 LOWERINGS = ("segments", "atomics")
 
@@ -47,7 +42,8 @@ def gradient(
 
     `override` gives tensors a rule of their own, `rule(output, inputs, head) -> list`, one tensor (or None for zero) for each
     input: `{tensor: rule}` for the tensors it reads, `{tensor: (inputs, rule)}` to make all between these inputs and the tensor
-    one unit. `lowering` forces every read into a scatter, "segments" (deterministic) or "atomics".
+    one unit. `lowering` forces one form on every read: "segments" (sorted by where it reads,
+    deterministic, as reads at places that hang on data are by themselves) or "atomics" (a scatter in any order).
 
     Raises `DifferentiationError` for outputs or `wrt` that are not floating tensors, a missing or misshapen head, and rules that give
     the wrong number, shapes or dtypes.
@@ -131,7 +127,7 @@ class Gradient(Sequence[Tensor]):
         extents = tuple(dict.fromkeys(e for name in self.tensors for e in types[name].shape if isinstance(e, Apply)))
         for name, received in self.reverse.received.items():
             if name in self.tensors:
-                rows += _rows(name, received, self._labels, types, extents)
+                rows += rows_of(name, received, self.reverse.around, self._labels, types, extents)
         return Report(tuple(rows))
 
     def _lifted(self, definitions: Sequence[Definition], known: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -222,38 +218,3 @@ def _sweep_rule(unit: Unit, graph: Graph) -> Override:
         return {source.key: name for (source, _), name in zip(pairs, names, strict=True) if source.dtype.is_float}
 
     return Override(tuple(tensor.key for tensor in unit.inputs), rule)
-
-
-def _rows(
-    tensor: str, received: Received, labels: Mapping[str, str], types: Mapping[str, TensorType], extents: Sequence[Expr]
-) -> list[Row]:
-    def labeled(node: Expr) -> Expr:
-        return replace(node, tensor=labels.get(node.tensor, node.tensor)) if isinstance(node, Access) else node
-
-    grouped: dict[tuple[str, int], list[tuple[Access, Flow]]] = {}
-    for one in received.flows:
-        for access in one.contribution.reads:
-            grouped.setdefault((one.consumer, id(access)), []).append((access, one))
-    rows = []
-    for (consumer, _), items in grouped.items():
-        visited: list[Space] = []
-        read: list[Space] = []
-        for _, one in items:
-            own = reads_of(one.contribution)
-            read += own
-            if one.gathers is None or any(map(is_sorted, one.gathers)):  # a visit for each read
-                visited += own
-            else:
-                visited += [((*received.target, *gather.axes), gather.outer) for gather in one.gathers]
-        lowerings = list(dict.fromkeys(one.lowering for _, one in items))
-        rows.append(
-            Row(
-                labels.get(tensor, tensor),
-                labels.get(consumer, consumer),
-                print_expr(bottom_up(items[0][0], labeled)),
-                lowerings[0] if len(lowerings) == 1 else "pieces",
-                count_of(visited, extents, types, labels),
-                count_of(read, extents, types, labels),
-            )
-        )
-    return rows

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from tensorexpr.autodiff.counts import Count, DataCount
+from tensorexpr.autodiff.accumulate import Flow
+from tensorexpr.autodiff.counts import Count, DataCount, Space, count_of, reads_of
+from tensorexpr.autodiff.reverse import Around, Received
+from tensorexpr.autodiff.segments import is_sorted
+from tensorexpr.ir import Access, Axis, Expr, Index, TensorType, apply
+from tensorexpr.text import print_expr
+from tensorexpr.traversal import bottom_up, fresh_name, substitute
 
 
 class Row(NamedTuple):
     """One read as written: of `tensor` by `consumer` at `access`.
 
-    `lowering` is how its adjoint is computed: "substitute", "reshape", "lattice", "residues", "pieces" (gathers), "segments" or
-    "atomics" (scatters). `iterations` is what the derived loops visit, `reads` how often the forward pass reads (conditions on
-    data are not regarded; a reduction that does not depend on the loops around it is taken out of them, as compiled code does,
-    and its reads count once); both are numbers, or a `Count` of the symbolic sizes: `row.reads(m=7)` is the exact number and
-    `str(row.reads)` the formula. Where the bounds of a loop hang on data, a `DataCount` of what they read:
-    `row.reads(offsets=array)`.
+    `lowering` is how its adjoint is computed: "substitute", "reshape", "lattice", "residues", "pieces" (gathers), "segments"
+    (sorted by the places that are read) or "atomics" (a scatter). `iterations` is what the derived loops visit, `reads` how
+    often the forward pass reads as it is written. Conditions on data are not regarded. A reduction that does not depend on all
+    the loops around it is computed once for the indices that it does depend on, forward and backward; both numbers count it
+    once for each point of these loops, as written. They are numbers, or a `Count` of the symbolic sizes: `row.reads(m=7)` is
+    the exact number and `str(row.reads)` the formula; where the bounds of a loop hang on data, a `DataCount` of what they
+    read: `row.reads(offsets=array)`.
     """
 
     tensor: str
@@ -52,6 +59,77 @@ class Report:
 
     def __repr__(self) -> str:
         return str(self)
+
+
+def rows_of(
+    tensor: str,
+    received: Received,
+    around: Mapping[str, Sequence[Around]],
+    labels: Mapping[str, str],
+    types: Mapping[str, TensorType],
+    extents: Sequence[Expr],
+) -> list[Row]:
+    """The rows of what a tensor received, one for each access object of each consumer.
+
+    `around` tells where reductions stood that became definitions, `labels` the names that users see, `types` those of all
+    tensors, `extents` the extents of the tensors of the forward pass.
+    """
+
+    def labeled(node: Expr) -> Expr:
+        return replace(node, tensor=labels.get(node.tensor, node.tensor)) if isinstance(node, Access) else node
+
+    grouped: dict[tuple[str, int], list[tuple[Access, Flow]]] = {}
+    for one in received.flows:
+        for access in one.contribution.reads:
+            grouped.setdefault((one.consumer, id(access)), []).append((access, one))
+    rows = []
+    for (consumer, _), items in grouped.items():
+        visited: list[Space] = []
+        read: list[Space] = []
+        for _, one in items:
+            own = reads_of(one.contribution)
+            indices: dict[str, Expr] = {axis.index: Index(axis.index) for axis in one.contribution.axes}
+            read += _as_written(own, one.definition, indices, around)
+            if one.gathers is None or any(map(is_sorted, one.gathers)):  # a visit for each read
+                visited += _as_written(own, one.definition, indices, around)
+                continue
+            for gather in one.gathers:
+                space = ((*received.target, *gather.axes), gather.outer)
+                visited += _as_written([space], one.definition, gather.values, around)
+        lowerings = list(dict.fromkeys(one.lowering for _, one in items))
+        rows.append(
+            Row(
+                labels.get(tensor, tensor),
+                labels.get(consumer, consumer),
+                print_expr(bottom_up(items[0][0], labeled)),
+                lowerings[0] if len(lowerings) == 1 else "pieces",
+                count_of(visited, extents, types, labels),
+                count_of(read, extents, types, labels),
+            )
+        )
+    return rows
+
+
+def _as_written(spaces: list[Space], definition: str, indices: Mapping[str, Expr], around: Mapping[str, Sequence[Around]]) -> list[Space]:
+    """Each point of the spaces once for every point at which the definition, made of a reduction, is evaluated as written.
+
+    `indices` gives the axes of the definition over the spaces. What is not made of a reduction stays as it is.
+    """
+    found = []
+    for one in around.get(definition, ()):
+        for axes, guards in spaces:
+            taken = {axis.index for axis in (*axes, *one.place.axes)}
+            moved: dict[str, Expr] = {axis.index: Index(fresh_name(axis.index, taken)) for axis in one.place.axes}
+            outer = tuple(
+                Axis(name.name, substitute(axis.start, moved), substitute(axis.stop, moved))
+                for axis, name in zip(one.place.axes, moved.values(), strict=True)
+                if isinstance(name, Index)
+            )
+            conditions = [substitute(guard, moved) for guard in one.place.guards]
+            for axis, index in zip(one.axes, one.indices, strict=True):
+                conditions.append(apply("eq", substitute(index, moved), indices[axis.index]))
+            found += _as_written([((*axes, *outer), (*guards, *conditions))], one.owner, moved, around)
+    return found if definition in around else spaces
 
 
 def ratio_of(row: Row) -> str:

@@ -8,7 +8,7 @@ of any length work, and its result is an ordinary program: it can be differentia
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tensorexpr.autodiff.accumulate import Flow, accumulate, axes_of, flow
 from tensorexpr.autodiff.contributions import Contribution, ExpressionAdjoint
@@ -56,16 +56,29 @@ class Received:
 
 
 @dataclass(frozen=True, slots=True)
+class Around:
+    """Where a reduction stood that became a definition of its own: at `place` in the definition `owner`, which reads it there at
+    `indices`, one for each of its `axes`."""
+
+    owner: str
+    place: Place
+    axes: tuple[Axis, ...]
+    indices: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Reverse:
     """The derivative: `program` (the forward definitions, then the derived ones; outputs are the adjoints of `wrt`).
 
-    `adjoints` gives the name of the adjoint of every tensor on the way, `received` what it is the sum of.
+    `adjoints` gives the name of the adjoint of every tensor on the way, `received` what it is the sum of, `around` where the
+    reductions stood that were made definitions.
     """
 
     program: Program
     adjoints: dict[str, str]
     received: dict[str, Received]
     workspace: Workspace
+    around: dict[str, list[Around]]
 
 
 def reverse(
@@ -106,7 +119,7 @@ def reverse(
     workspace.simplify()
     definitions = (*program.definitions, *workspace.definitions)
     derived = Program(program.inputs, program.constants, definitions, tuple(adjoints[name] for name in wrt), program.sizes)
-    return Reverse(derived, sweep.names, sweep.received, workspace)
+    return Reverse(derived, sweep.names, sweep.received, workspace, sweep.around)
 
 
 def active_tensors(definitions: Iterable[Definition], wrt: Iterable[str], rules: Mapping[str, Override] | None = None) -> dict[str, None]:
@@ -135,13 +148,14 @@ class Sweep:
         self.lowering = lowering
         self.received: dict[str, Received] = {}
         self.names: dict[str, str] = {}
-        self._pending: dict[str, list[tuple[str, Contribution]]] = {}
+        self._pending: dict[str, list[tuple[str, str, Contribution]]] = {}
         self._seeds: dict[str, list[str | None]] = {}
         self._whole: dict[str, list[tuple[str, str]]] = {}
         self._values: dict[str, Callable[[tuple[Expr, ...]], Expr]] = {}
         self._definitions: dict[str, Definition] = {}
         self._queues: list[dict[Definition, int]] = []
         self.owners: dict[str, str] = {}
+        self.around: dict[str, list[Around]] = {}
 
     # -- sending -----------------------------------------------------------------------------------------------------
 
@@ -152,9 +166,9 @@ class Sweep:
 
     def send(self, consumer: str, contributions: Iterable[Contribution]) -> None:
         """What the definition `consumer` sends to the tensors it reads."""
-        consumer = self.owners.get(consumer, consumer)
+        owner = self.owners.get(consumer, consumer)
         for one in contributions:
-            self._pending.setdefault(one.access.tensor, []).append((consumer, one))
+            self._pending.setdefault(one.access.tensor, []).append((owner, consumer, one))
 
     def activate(self, definitions: Iterable[Definition]) -> None:
         """Makes the results of further definitions active where they read active tensors."""
@@ -184,8 +198,8 @@ class Sweep:
         seeds = self._seeds.pop(tensor, [])
         whole = self._whole.pop(tensor, [])
         pending = self._pending.pop(tensor, [])
-        target = axes_of(tensor, self.workspace, self._definitions.get(tensor), [c for _, c in pending])
-        flows = [flow(consumer, one, target, self.lowering, self.workspace) for consumer, one in pending]
+        target = axes_of(tensor, self.workspace, self._definitions.get(tensor), [c for _, _, c in pending])
+        flows = [replace(flow(owner, one, target, self.lowering, self.workspace), definition=by) for owner, by, one in pending]
         self.received[tensor] = Received(target, flows, whole)
         at = tuple(Index(axis.index) for axis in target)
         sources = [*seeds, *(name for _, name in whole)]
@@ -253,6 +267,8 @@ class Sweep:
     def _expression(self, owner: str, outer: int) -> ExpressionAdjoint:
         def separate(node: Reduce, place: Place) -> Expr:
             read, definition = self._separate(node, place, owner)
+            if isinstance(definition, Define) and isinstance(read, Access):
+                self.around.setdefault(definition.name, []).append(Around(owner, place, definition.axes, read.indices))
             names = [name for name, _ in definition.results]
             self.active.update(dict.fromkeys(names))
             self.owners.update((name, self.owners.get(owner, owner)) for name in names)

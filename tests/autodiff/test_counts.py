@@ -124,3 +124,37 @@ def test_formulas_that_look_different_are_compared_by_value():
     one = count_of([((Axis("i", const(0), IrSize("n")),), ())])
     less = count_of([((Axis("i", const(1), IrSize("n")),), ())])
     assert two.is_always(one) and not less.is_always(one)
+
+
+def test_a_reduction_that_is_shared_counts_as_often_as_it_is_written():
+    a = te.placeholder((6, 4), F64, name="A")
+    y = te.compute((6, 4), lambda i, j: te.exp(a[i, j]) / te.sum(lambda k: te.exp(a[i, k]), 4), name="y")
+    found = te.gradient(y, a, te.placeholder((6, 4), F64, name="head")).report().rows
+    assert [(row.access, row.iterations, row.reads) for row in found] == [("A[i, j]", 24, 24), ("A[i, k]", 96, 96)]
+
+
+def test_shared_reductions_within_each_other_under_a_condition():
+    a, c = te.placeholder((6, 4), F64, name="A"), te.placeholder((9,), F64, name="C")
+
+    def total():
+        return te.sum(lambda l, q: a[l, q] ** 2.0, (6, 4))
+
+    y = te.compute((6, 4), lambda i, j: te.where(i > j, a[i, j] * te.sum(lambda k: te.exp(a[i, k] / total()), 4), 1.0), name="y")
+    rows = te.gradient(y, a, te.placeholder((6, 4), F64, name="head")).report().rows
+    points = count_reads((6, 4), lambda i, j: i > j)
+    assert [(row.access, row.iterations, row.reads) for row in rows] == [
+        ("A[i, j]", points, points),
+        ("A[i, k]", 4 * points, 4 * points),
+        ("A[l, q]", 96 * points, 96 * points),
+    ]
+    # Where the reduction is shared by some points only, at places that are shifted.
+    z = te.compute((5,), lambda i: te.sum(lambda j: c[j] * te.tanh(te.sum(lambda k: c[j + 1 + k] ** 2.0, 3)), i + 1), name="z")
+    rows = te.gradient(z, c, te.placeholder((5,), F64, name="head")).report().rows
+    assert [(row.access, row.iterations, row.reads) for row in rows] == [("C[j]", 15, 15), ("C[j + 1 + k]", 45, 45)]
+
+
+def test_shared_reductions_with_sizes():
+    b = te.placeholder((N, M), F64, name="B")
+    y = te.compute((N, M), lambda i, j: b[i, j] / te.sum(lambda k: te.exp(b[i, k]), M), name="y")
+    rows = te.gradient(y, b, te.placeholder((N, M), F64, name="head")).report().rows
+    check(rows[1], "m**2*n", lambda n, m: n * m * m, {"n": range(4), "m": range(4)})

@@ -197,7 +197,8 @@ def test_loops_bounded_by_data():
     head = head_of(y)
     gradient = te.gradient(y, [x], head=head)
     (row,) = gradient.report().rows
-    assert (row.lowering, row.iterations, row.reads) == ("substitute", None, None) and "by data" in str(gradient.report())
+    assert row.lowering == "substitute" and "by data" in str(gradient.report())
+    assert row.iterations(lengths=np.array([2, 0, 3, 1])) == row.reads(lengths=np.array([2, 0, 3, 1])) == 6
     data = {head: np.array([1.0, 2.0, 3.0, 4.0]), lengths: np.array([0, 1, 3, 4])}
     np.testing.assert_array_equal(te.evaluate(gradient[0], data), data[head] * np.array([0, 0, 3, 6]))
 
