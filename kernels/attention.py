@@ -87,12 +87,13 @@ def _attend(
     def over(reduction: Callable[..., Any], term: Callable[[Any], Any], b: tuple[Any, ...], i: Any) -> Any:
         return reduction(term, width, where=None if counts is None else lambda d: where(b, i, d))
 
-    lowest = float(np.finfo(wide).min)
     grid, lines = (*batch, rows, width), (*batch, rows)
     score = te.compute(grid, lambda *x: guarded(x[:-2], x[-2], x[-1], lambda: dot(x[:-2], x[-2], column(x[-2], x[-1]))), name="score")
-    # A score of minus infinity in a row of nothing else still has a finite shift.
-    top = te.compute(lines, lambda *x: te.maximum(over(te.max, lambda d: score[(*x, d)], x[:-1], x[-1]), lowest), name="top")
-    top = te.stop_gradient(top)
+    greatest = te.compute(lines, lambda *x: over(te.max, lambda d: score[(*x, d)], x[:-1], x[-1]), name="greatest")
+    # A row of nothing but minus infinities still has a finite shift.
+    top = te.stop_gradient(
+        te.compute(lines, lambda *x: te.where(greatest[x] == -math.inf, 0.0, greatest[x]), name="top") if empty else greatest
+    )
     weight = te.compute(grid, lambda *x: guarded(x[:-2], x[-2], x[-1], lambda: te.exp(score[x] - top[x[:-1]])), name="weight")
     total = te.compute(lines, lambda *x: over(te.sum, lambda d: weight[(*x, d)], x[:-1], x[-1]), name="total")
 
