@@ -267,7 +267,7 @@ from tensorexpr.kernels.reductions import (
     var,
     var_mean,
 )
-from tensorexpr.kernels.sampling import affine_grid, bilinear_lookup, grid_sample, roi_align, warp
+from tensorexpr.kernels.sampling import affine_grid, bilinear_lookup, deform_conv2d, grid_sample, roi_align, warp
 from tensorexpr.kernels.softmax import log_softmax, masked_softmax, softmax, softmin
 from tensorexpr.kernels.stencils import (
     box_blur,
@@ -557,6 +557,7 @@ __all__ = [
     # sampling
     "affine_grid",
     "bilinear_lookup",
+    "deform_conv2d",
     "grid_sample",
     "roi_align",
     "warp",

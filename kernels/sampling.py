@@ -232,3 +232,47 @@ def roi_align(input, boxes, *, output_size, spatial_scale=1.0, sampling_ratio=2,
         return te.sum(sample, (ratio, ratio)) / ratio**2
 
     return te.compute((boxes.shape[0], input.shape[1], *bins), mean)
+
+
+@te.op
+def deform_conv2d(input, offset, weight, bias=None, mask=None, *, stride=1, padding=0, dilation=1):
+    """A convolution whose taps are moved by data: tap (r, s) of output (i, j) is sampled at its place plus `offset`, times `mask`.
+
+    `y[n, k, i, j] = bias[k] + sum_crs weight[k, c, r, s] mask[n, t, i, j] input[n, c]` at row
+    `i stride - padding + r dilation + offset[n, 2 t, i, j]`, column `j stride - padding + s dilation + offset[n, 2 t + 1, i, j]`, with
+    `t = r S + s` and zeros beyond the border. input (N, C, H, W), offset (N, 2 R S, P, Q), weight (K, C, R, S), mask (N, R S, P, Q).
+    Dai et al. 2017; Zhu et al. 2019.
+    """
+    ranked(input, 4)
+    ranked(weight, 4)
+    ranked(offset, 4)
+    (n, channels, height, width), (outputs, _, rows, columns) = input.shape, weight.shape
+    steps, edges, gaps = per_axis("stride", stride, 2, 1), per_axis("padding", padding, 2, 0), per_axis("dilation", dilation, 2, 1)
+    same_extent("channels of weight", weight.shape[1], channels)
+    high, wide = (
+        (extent + 2 * edge - gap * (taps - 1) - 1) // step + 1
+        for extent, edge, gap, taps, step in zip((height, width), edges, gaps, (rows, columns), steps, strict=True)
+    )
+    shaped(offset, (n, 2 * rows * columns, high, wide), "two offsets per tap and place")
+    if mask is not None:
+        shaped(mask, (n, rows * columns, high, wide), "one factor per tap and place")
+    if bias is not None:
+        shaped(bias, (outputs,), "one bias per output channel")
+
+    def place(axis: int) -> te.Tensor:
+        def value(n: Any, r: Any, s: Any, i: Any, j: Any) -> Any:
+            fixed = (i, j)[axis] * steps[axis] - edges[axis] + (r, s)[axis] * gaps[axis]
+            return te.cast(fixed, offset.dtype) + offset[n, 2 * (r * columns + s) + axis, i, j]
+
+        return te.compute((n, rows, columns, high, wide), value, name="place")
+
+    taken = _interpolated(input, [place(0), place(1)], "bilinear", 0.0)
+
+    def tap(n: Any, c: Any, r: Any, s: Any, i: Any, j: Any) -> Any:
+        return taken[n, c, r, s, i, j] if mask is None else taken[n, c, r, s, i, j] * mask[n, r * columns + s, i, j]
+
+    def value(n: Any, k: Any, i: Any, j: Any) -> Any:
+        total = te.sum(lambda c, r, s: weight[k, c, r, s] * tap(n, c, r, s, i, j), (channels, rows, columns))
+        return total if bias is None else total + bias[k]
+
+    return te.compute((n, outputs, high, wide), value)

@@ -23,6 +23,8 @@ GRID = np.zeros((1, 2, 2, 2))
         ),
         (kernels.bilinear_lookup, (X, X), {},
          "points: expected a batch of positions, the last axis of 2 coordinates, got shape (1, 2, 3, 4)"),
+        (kernels.deform_conv2d, (X, np.zeros((1, 8, 2, 2)), np.zeros((1, 2, 2, 2))), {},
+         "offset: expected shape (1, 8, 2, 3) (two offsets per tap and place), got (1, 8, 2, 2)"),
         (kernels.roi_align, (X, np.zeros((2, 4))), {"output_size": 2},
          "boxes: expected shape (2, 5) (an item and four corners per box), got (2, 4)"),
     ],

@@ -39,6 +39,21 @@ def roi(x, boxes, size, scale, ratio, aligned):
     return y
 
 
+def inside(image, y, x):
+    """Zeros beyond the border."""
+    return bilinear(np.pad(image, ((0, 0), (2, 2), (2, 2))), np.clip(y, -2, image.shape[1] + 1) + 2, np.clip(x, -2, image.shape[2] + 1) + 2)
+
+
+def deformed(x, offset, w, bias, mask, stride, padding, dilation):
+    (k, _, r, s), (n, _, p, q) = w.shape, offset.shape
+    y = np.zeros((n, k, p, q)) + bias[:, None, None]
+    for b, i, j, u, v in np.ndindex(n, p, q, r, s):
+        t = u * s + v
+        at = i * stride - padding + u * dilation + offset[b, 2 * t, i, j], j * stride - padding + v * dilation + offset[b, 2 * t + 1, i, j]
+        y[b, :, i, j] += w[:, :, u, v] @ inside(x[b], *at) * (1 if mask is None else mask[b, t, i, j])
+    return y
+
+
 def sampled(mode, padding, align, x=X, grid=GRID):
     return Case(
         f"grid_sample {len(x) - 2}-D {mode} {padding}{' aligned' if align else ''}", kernels.grid_sample, (x, grid),
@@ -75,6 +90,11 @@ CASES = [
     Case("bilinear_lookup", kernels.bilinear_lookup, (X, Data((2, 6, 2), "positive")),
          "lambda x, p: F.grid_sample(x, (2 * p / torch.tensor([4.0, 3.0]).to(p) - 1)[:, None], align_corners=True)[:, :, 0]",
          scatters=True),
+    Case("deform_conv2d", kernels.deform_conv2d, ((1, 2, 4, 3), (1, 8, 3, 2), (2, 2, 2, 2), (2,), None),
+         numpy=lambda x, o, w, b: deformed(x, o, w, b, None, 1, 0, 1), scatters=True),
+    Case("deform_conv2d mask, stride, padding, dilation", kernels.deform_conv2d,
+         ((2, 1, 4, 5), (2, 8, 2, 3), (2, 1, 2, 2), (2,), (2, 4, 2, 3)),
+         numpy=lambda x, o, w, b, m: deformed(x, o, w, b, m, 2, 1, 2), static={"stride": 2, "padding": 1, "dilation": 2}, scatters=True),
     Case("roi_align", kernels.roi_align, ((2, 2, 4, 5), Data((3, 5), BOXES)), numpy=lambda x, b: roi(x, b, (2, 3), 1.0, 2, False),
          static={"output_size": (2, 3)}, scatters=True, kinks=True),
     Case("roi_align aligned", kernels.roi_align, ((2, 2, 4, 5), Data((3, 5), BOXES)), numpy=lambda x, b: roi(x, b, (2, 2), 0.7, 1, True),
