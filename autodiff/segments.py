@@ -5,34 +5,34 @@
 
 An index that is not affine makes its variables *sorted*, and those that another index mixes with them. One of these that is
 an index by itself over a whole axis (`X[b, ids[b, t]]`) is known at each element: it numbers plans of their own, the batch.
-The other sorted variables are boxed (their ranges made rectangular, counted from 0) and the plan lists their points by
-the position of all indices that depend on them; conditions on them stay in the plan. A point is read back from its number
-with quotients and remainders. Indices and variables that have nothing to do with the sorted ones are turned around as
-always (`inversion`), for a fixed point of these. So the work is one sort and one visit per read, however the indices collide.
+The other sorted variables are boxed (`boxes`) and the plan lists their points by the position of all indices that depend on
+them; conditions on them stay in the plan. Sorted variables that nothing links have plans of their own (`A[i[a], j[b]]`). A
+point is read back from its number with quotients and remainders. Indices and variables that have nothing to do with the
+sorted ones are turned around as always (`inversion`), for a fixed point of these. So the work is one sort and one visit per
+read, however the indices collide.
 
-Where nothing is left to sort (`X[t, ids[t]]`) each element compares (owner computes). None is the answer where the sorted
-variables have no box that is known before the program runs, or one that could be larger than what is read.
+Where all data is known at each element nothing is sorted (`fixed`). None is the answer where the sorted variables have no box
+that is known before the program runs, or one that could be larger than what is read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from tensorexpr.autodiff.boxes import Box, boxes_of, reads, unboxed
 from tensorexpr.autodiff.contributions import Contribution
+from tensorexpr.autodiff.fixed import Invert, fixed_gathers, pinned_axes
 from tensorexpr.autodiff.inversion import Gather
-from tensorexpr.autodiff.workspace import Place, Workspace, all_of, shifted
+from tensorexpr.autodiff.workspace import Workspace, all_of, shifted
 from tensorexpr.bounds import PROVED, check_access, implied
-from tensorexpr.ir import Access, Axis, Const, Expr, Index, Segments, apply, const, product
+from tensorexpr.ir import Access, Axis, Expr, Index, Segments, apply, const, product
 from tensorexpr.language.renaming import renamed
 from tensorexpr.regions import Opaque, cases_of, domain_of
-from tensorexpr.traversal import bottom_up, free_names, fresh_name, read_occurrences, substitute, walk
+from tensorexpr.traversal import bottom_up, free_names, fresh_name, read_occurrences, substitute
 
 ELEMENT = "@"
 """Before the number of an axis: its index at the element that is read, in values of contributions."""
-
-Invert = Callable[[Sequence[Expr], Sequence[Axis], Sequence[Expr], Sequence[Axis], tuple[str, ...]], "tuple[Gather, ...] | None"]
-"""Turns around affine reads: indices, axes, guards, target, reserved names."""
 
 
 def sorted_gathers(
@@ -44,22 +44,33 @@ def sorted_gathers(
     """
     names = _apart(contribution, target, workspace)
     c = _renamed(contribution, names)
-    parts = _Parts.of(c, target, every)
-    boxes = _boxes(parts, c, workspace)
-    if boxes is None:
-        return None
-    here, rest = _conditions(parts, boxes, c, workspace)
-    if not parts.sorted:
-        gathers = _compared(parts, c, here, rest, workspace, invert)
-    else:
-        plan, covers = _plan(parts, boxes, here, rest, c, {new: old for old, new in names.items()}, workspace)
-        rest = rest if covers else (*here, *rest)
-        gathers = None if plan is None else _through(plan, parts, boxes, c, rest, workspace, invert)
+    gathers = None if every else fixed_gathers(c, target, workspace.steps, workspace.reserved, invert)
+    if gathers is None:
+        gathers = _by_plans(c, target, {new: old for old, new in names.items()}, workspace, invert, every)
     if gathers is None:
         return None
     own = {names.get(axis.index, axis.index): axis.index for axis in contribution.axes}
     elements = {f"{ELEMENT}{at}": Index(axis.index) for at, axis in enumerate(target)}
     return tuple(replace(g, values={own[name]: value for name, value in g.values.items()} | elements) for g in gathers)
+
+
+def _by_plans(
+    c: Contribution, target: tuple[Axis, ...], names: dict[str, str], workspace: Workspace, invert: Invert, every: bool
+) -> tuple[Gather, ...] | None:
+    parts = _Parts.of(c, target, every)
+    keys = [c.access.indices[at] for at in parts.keys]
+    boxes = boxes_of([axis.index for axis in parts.sorted], parts.known, c.axes, keys, workspace)
+    if boxes is None:
+        return None
+    here, rest = _conditions(parts, boxes, c, workspace)
+    groups = _groups(parts, boxes, here, c)
+    certain = (len(groups) == 1 or not here) and _is_read_everywhere(parts, boxes, c, rest)
+    plans = [_plan(group, parts, boxes, c, certain, names, workspace) for group in groups]
+    found = [plan for plan, _ in plans if plan is not None]
+    if len(found) < len(plans):
+        return None
+    tested = [one for group, (_, covers) in zip(groups, plans, strict=True) if not covers for one in group.conditions]
+    return _through(list(zip(groups, found, strict=True)), parts, boxes, c, (*tested, *rest), workspace, invert)
 
 
 def _apart(c: Contribution, target: tuple[Axis, ...], workspace: Workspace) -> dict[str, str]:
@@ -105,11 +116,7 @@ class _Parts:
             if not mixed:
                 break
             chosen |= dict.fromkeys(name for names in mixed for name in names)
-        batch: dict[str, Axis] = {}
-        for at, index in enumerate(indices):
-            if isinstance(index, Index) and index.name in chosen and index.name not in batch and not every:
-                if own[index.name].start == const(0) and own[index.name].stop == target[at].stop:
-                    batch[index.name] = target[at]
+        batch = {} if every else {name: axis for name, axis in pinned_axes(c, target).items() if name in chosen}
         pinned = {axis.index for axis in batch.values()}
         left = [name for name in chosen if name not in batch]
         keys = [at for at, names in enumerate(mentioned) if target[at].index not in pinned and (at in hard or set(names) & set(left))]
@@ -142,66 +149,47 @@ def _is_affine(index: Expr) -> bool:
     return not opaque.names
 
 
-# ------------------------------------------------------------------------------------------------------------- boxes
-
-
 @dataclass(frozen=True, slots=True)
-class _Box:
-    """The range of a sorted axis as 0 ... extent - 1; `value` is its index over these, `conditions` say where it is meant."""
+class _Group:
+    """Keys that share sorted axes, directly or not: they have a plan of their own, for each point of the axes of the batch that
+    they depend on, which leaves out what fails `conditions`."""
 
-    extent: Expr
-    value: Expr
+    keys: tuple[int, ...]
+    sorted: tuple[Axis, ...]
     conditions: tuple[Expr, ...]
+    batch: tuple[tuple[Axis, Axis], ...]
 
 
-def _boxes(parts: _Parts, c: Contribution, workspace: Workspace) -> dict[str, _Box] | None:
-    """A box for each sorted axis, None where one has none."""
-    found: dict[str, _Box] = {}
-    pending = {axis.index for axis in parts.sorted}
-    for axis in (axis for axis in c.axes if axis.index in pending):
-        box = _box(axis, parts, c, workspace)
-        if box is None:
-            return None
-        found[axis.index] = box
+def _groups(parts: _Parts, boxes: dict[str, Box], here: tuple[Expr, ...], c: Contribution) -> list[_Group]:
+    """The sorted axes, those together that a key, a condition or a box links."""
+    names = {axis.index: axis.index for axis in parts.sorted}
+
+    def link(exprs: Iterable[Expr]) -> str | None:
+        """Joins the axes in some expressions; gives the name that stands for all of them."""
+        linked = [name for e in exprs for name in free_names(e) if name in names]
+        merged = {names[name] for name in linked}
+        for name, group in names.items():
+            if group in merged:
+                names[name] = names[linked[0]]
+        return names[linked[0]] if linked else None
+
+    for axis in c.axes:
+        if axis.index in boxes:
+            link((Index(axis.index), axis.start, axis.stop))
+    for expr in (*(c.access.indices[at] for at in parts.keys), *here):
+        link((expr,))
+    found = []
+    for at, group in enumerate(dict.fromkeys(names.values()) or (None,)):
+        keys = tuple(k for k in parts.keys if link((c.access.indices[k],)) in ((group, None) if at == 0 else (group,)))
+        conditions = tuple(one for one in here if link((one,)) in ((group, None) if at == 0 else (group,)))
+        axes = tuple(axis for axis in parts.sorted if names[axis.index] == group)
+        involved = (*(c.access.indices[k] for k in keys), *conditions, *(boxes[axis.index].value for axis in axes))
+        used = {name for e in involved for name in free_names(e)}
+        found.append(_Group(keys, axes, conditions, tuple(pair for pair in parts.batch if pair[0].index in used)))
     return found
 
 
-def _box(axis: Axis, parts: _Parts, c: Contribution, workspace: Workspace) -> _Box | None:
-    name = axis.index
-    names = {n for bound in (axis.start, axis.stop) for n in free_names(bound)}
-    if not names and not _reads((axis.start, axis.stop)) and isinstance(axis.start, Const):
-        low = int(axis.start.value)
-        return _Box(shifted(axis.stop, -low), shifted(Index(name), low), ())
-    ends = (apply("ge", Index(name), axis.start), apply("lt", Index(name), axis.stop))
-    place = Place(c.axes)
-    if free_names(axis.start) and set(free_names(axis.start)) <= parts.known and not _reads((axis.start,)):
-        # A window: counted from where it starts, so that its length is what the box has.
-        length = apply("sub", axis.stop, axis.start)
-        around = c.axes[: [a.index for a in c.axes].index(name)]
-        hull = workspace.hull_of(Axis(name, const(0), length), Place(around))
-        if hull is not None and hull[0] == 0:
-            inside = () if isinstance(length, Const) else (apply("lt", apply("sub", Index(name), axis.start), length),)
-            return _Box(hull[1], apply("add", axis.start, Index(name)), inside)
-    hull = workspace.hull_of(axis, place)
-    if hull is not None:
-        low, stop = hull
-        return _Box(shifted(stop, -low), shifted(Index(name), low), ends)
-    around_names = {n for n in names if any(a.index == n for a in c.axes)}
-    if not around_names <= parts.known:
-        return None  # which of the outer points it belongs to would have to be searched for
-    needed = {name} | {n for n in around_names if any(a.index == n for a in parts.sorted)}
-    for access in (node for at in parts.keys for node in walk(c.access.indices[at]) if isinstance(node, Access)):
-        plain = {index.name: at for at, index in enumerate(access.indices) if isinstance(index, Index)}
-        if needed <= plain.keys():  # evaluated at every point, so no point lies beyond its extents; and it is as large as the box
-            return _Box(workspace.types[access.tensor].shape[plain[name]], Index(name), ends)
-    return None
-
-
-def _reads(exprs: Sequence[Expr]) -> bool:
-    return any(isinstance(node, Access) for e in exprs for node in walk(e))
-
-
-def _conditions(parts: _Parts, boxes: dict[str, _Box], c: Contribution, workspace: Workspace) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
+def _conditions(parts: _Parts, boxes: dict[str, Box], c: Contribution, workspace: Workspace) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
     """The conditions on a point that the plan knows, and those on others besides (over the axes as they are)."""
     known = parts.known | {axis.index for axis in workspace.steps}
     limits = [condition for axis in c.axes if axis.index in boxes for condition in boxes[axis.index].conditions]
@@ -216,35 +204,32 @@ def _conditions(parts: _Parts, boxes: dict[str, _Box], c: Contribution, workspac
 
 
 def _plan(
-    parts: _Parts,
-    boxes: dict[str, _Box],
-    here: tuple[Expr, ...],
-    rest: tuple[Expr, ...],
-    c: Contribution,
-    names: dict[str, str],
-    workspace: Workspace,
+    group: _Group, parts: _Parts, boxes: dict[str, Box], c: Contribution, certain: bool, names: dict[str, str], workspace: Workspace
 ) -> tuple[Segments | None, bool]:
-    """The plan that sorts the points of the sorted axes, made unless the workspace knows it, and whether it leaves out the
-    points at which the conditions `here` fail. None where making it could fail. `names` are those to give to its axes."""
-    batch = tuple(Axis(axis.index, const(0), axis.stop) for axis, _ in parts.batch)
-    axes = tuple(Axis(axis.index, const(0), boxes[axis.index].extent) for axis in parts.sorted)
+    """The plan of a group, made unless the workspace knows it, and whether it leaves out the points at which the conditions fail.
+
+    None where making it could fail. `certain` says whether each of its points is read; `names` are those to give to its axes.
+    """
+    batch = tuple(Axis(axis.index, const(0), axis.stop) for axis, _ in group.batch)
+    axes = tuple(Axis(axis.index, const(0), boxes[axis.index].extent) for axis in group.sorted)
     around = (*workspace.steps, *batch, *axes)
-    boxed = _unboxed(boxes)
-    keys = tuple(substitute(c.access.indices[at], boxed) for at in parts.keys)
-    extents = tuple(parts.target[at].stop for at in parts.keys)
-    where = [one for one in (substitute(one, boxed) for one in here) if not implied(one, around)]
+    boxed = unboxed(boxes)
+    indices = [c.access.indices[at] for at in group.keys]
+    keys = tuple(substitute(index, boxed) for index in indices)
+    extents = tuple(parts.target[at].stop for at in group.keys)
+    moved = [substitute(one, boxed) for one in group.conditions]
+    where = [one for one in moved if not implied(one, around)]
     plain = renamed(Segments(("", ""), extents, batch, axes, keys, location=c.access.location), {}, names)
     assert isinstance(plain, Segments)
     given = _like(plain, workspace.given_plans)
     if given is not None:
         return given, not where
-    if not _is_read_everywhere(parts, boxes, c, rest):
+    if not certain:
         # Perhaps the read never happens at some of the points: what is out of bounds there is nobody's error.
         for key, extent in zip(keys, extents, strict=True):
             inside = (apply("ge", key, const(0)), apply("lt", key, extent))
             where += [one for one in inside if not implied(one, around, tuple(where))]
-    indices = [c.access.indices[at] for at in parts.keys]
-    if not _is_safe(indices, keys, c, (*batch, *axes), tuple(where), workspace):
+    if not _is_safe([*group.conditions, *indices], [*moved, *keys], c, (*batch, *axes), workspace):
         return None, True
     back: dict[str, Expr] = {new: Index(old) for new, old in names.items()}
     plan = replace(plain, where=all_of([substitute(one, back) for one in where]))
@@ -261,10 +246,10 @@ def _like(plan: Segments, known: Iterable[Segments]) -> Segments | None:
     return next((other for other in known if _canonical(other) == wanted), None)
 
 
-def _is_read_everywhere(parts: _Parts, boxes: dict[str, _Box], c: Contribution, rest: tuple[Expr, ...]) -> bool:
+def _is_read_everywhere(parts: _Parts, boxes: dict[str, Box], c: Contribution, rest: tuple[Expr, ...]) -> bool:
     """Whether each point that the plan may hold is read, for some values of the free axes (which are not all empty)."""
     bounds = [bound for axis in parts.free for bound in (axis.start, axis.stop)]
-    if not rest and not _reads(bounds) and not any(map(free_names, bounds)):
+    if not rest and not reads(bounds) and not any(map(free_names, bounds)):
         return True
     if any(box.value != Index(name) for name, box in boxes.items()):
         return False
@@ -272,14 +257,6 @@ def _is_read_everywhere(parts: _Parts, boxes: dict[str, _Box], c: Contribution, 
     region = domain_of(c.axes, rest)
     read = region.domain.project_out([axis.index for axis in parts.free]) if region.exact else None
     return read is not None and domain_of(known).domain.is_subset(read)
-
-
-def _unboxed(boxes: dict[str, _Box]) -> dict[str, Expr]:
-    """Each sorted axis over the axes of its plan, which have the same names."""
-    found: dict[str, Expr] = {}
-    for axis in boxes:  # in the order of the definition: a window starts at what is outside of it
-        found[axis] = substitute(boxes[axis].value, {name: value for name, value in found.items() if name != axis})
-    return found
 
 
 def _canonical(plan: Segments) -> Segments:
@@ -290,18 +267,22 @@ def _canonical(plan: Segments) -> Segments:
     return replace(found, names=("", ""))
 
 
-def _is_safe(
-    before: Sequence[Expr], after: Sequence[Expr], c: Contribution, axes: tuple[Axis, ...], where: tuple[Expr, ...], workspace: Workspace
-) -> bool:
-    """Whether every read in the keys that was in bounds for what stood around it still is."""
+def _is_safe(before: Sequence[Expr], after: Sequence[Expr], c: Contribution, axes: tuple[Axis, ...], workspace: Workspace) -> bool:
+    """Whether every read in some expressions, of which each is computed where those before it hold, is in bounds at the points of
+    a plan if it was so where it stood."""
     steps = workspace.steps
+    held: list[Expr] = []
     for old, new in zip(before, after, strict=True):
-        there = read_occurrences(old, (*steps, *c.axes), c.guards)
-        for (access, around, guards), (moved, inner, held) in zip(there, read_occurrences(new, (*steps, *axes), where), strict=True):
+        there = read_occurrences(old, (*steps, *c.axes), tuple(g for g in c.guards if g != old))
+        for (access, around, guards), (moved, inner, conditions) in zip(
+            there, read_occurrences(new, (*steps, *axes), tuple(held)), strict=True
+        ):
             shape = workspace.types[access.tensor].shape
-            was, now = check_access(access.indices, shape, around, guards), check_access(moved.indices, shape, inner, held)
+            was, now = check_access(access.indices, shape, around, guards), check_access(moved.indices, shape, inner, conditions)
             if any(a is PROVED and b is not PROVED for a, b in zip(was, now, strict=True)):
                 return False
+        if new.dtype.is_bool:
+            held.append(new)
     return True
 
 
@@ -309,52 +290,42 @@ def _is_safe(
 
 
 def _through(
-    plan: Segments,
+    groups: Sequence[tuple[_Group, Segments]],
     parts: _Parts,
-    boxes: dict[str, _Box],
+    boxes: dict[str, Box],
     c: Contribution,
     rest: tuple[Expr, ...],
     workspace: Workspace,
     invert: Invert,
 ) -> tuple[Gather, ...] | None:
-    """The gathers at an element: over its segment, and over what is free for a fixed point of that."""
+    """The gathers at an element: over its segment of each plan, and over what is free for a fixed point of these."""
     taken = {*workspace.reserved, *(a.index for a in parts.target), *(a.index for a in c.axes)}
-    k = fresh_name("k", taken)
-    batch = tuple(Index(element.index) for _, element in parts.batch)
-    segment = position([Index(parts.target[at].index) for at in parts.keys], plan.extents)
-    (offsets, type_), (order, _) = plan.results
-    run = Axis(k, Access(offsets, (*batch, segment), type_.dtype), Access(offsets, (*batch, shifted(segment, 1)), type_.dtype))
-    digits = digits_of(Access(order, (*batch, Index(k)), type_.dtype), tuple(axis.stop for axis in plan.axes))
-    point = dict(zip((axis.index for axis in parts.sorted), digits, strict=True))
-    unboxed = {name: substitute(value, parts.at_target) for name, value in _unboxed(boxes).items()}
-    inner = _others(parts, c, rest, unboxed, taken, invert)
+    runs: list[Axis] = []
+    point: dict[str, Expr] = {}
+    for group, plan in groups:
+        (offsets, type_), (order, _) = plan.results
+        k = fresh_name("k", taken)
+        batch = tuple(Index(element.index) for _, element in group.batch)
+        segment = position([Index(parts.target[at].index) for at in group.keys], plan.extents)
+        run = Axis(k, Access(offsets, (*batch, segment), type_.dtype), Access(offsets, (*batch, shifted(segment, 1)), type_.dtype))
+        digits = digits_of(Access(order, (*batch, Index(k)), type_.dtype), tuple(axis.stop for axis in plan.axes))
+        point |= dict(zip((axis.index for axis in group.sorted), digits, strict=True))
+        runs.append(run)
+    values = {name: substitute(value, parts.at_target) for name, value in unboxed(boxes).items()}
+    inner = _others(parts, c, rest, values, taken, invert)
     if inner is None:
         return None
     boxed = tuple(Axis(axis.index, const(0), boxes[axis.index].extent) for axis in parts.sorted)
     found = []
     for gather in inner:
         around = (*workspace.steps, *parts.target, *boxed, *gather.axes)
-        values = {name: substitute(value, point) for name, value in (gather.values | unboxed).items()} | parts.at_target
+        meant = {name: substitute(value, point) for name, value in (gather.values | values).items()} | parts.at_target
         axes = tuple(Axis(a.index, substitute(a.start, point), substitute(a.stop, point)) for a in gather.axes)
         tests = [g for g in (*gather.outer, *gather.inner) if not implied(g, around)]
         outer = tuple(g for g in tests if g in gather.outer and not set(free_names(g)) & point.keys())
         inside = tuple(substitute(g, point) for g in tests if g not in outer)
-        found.append(Gather(values, (run, *axes), outer, inside, "segments"))
+        found.append(Gather(meant, (*runs, *axes), outer, inside, "segments"))
     return tuple(found)
-
-
-def _compared(
-    parts: _Parts, c: Contribution, here: tuple[Expr, ...], rest: tuple[Expr, ...], workspace: Workspace, invert: Invert
-) -> tuple[Gather, ...] | None:
-    """Every element compares its index with the data: where all that the data hangs on is known at the element."""
-    taken = {*workspace.reserved, *(a.index for a in parts.target), *(a.index for a in c.axes)}
-    inner = _others(parts, c, rest, {}, taken, invert)
-    if inner is None:
-        return None
-    known = parts.at_target
-    tests = [substitute(g, known) for g in here]
-    tests += [apply("eq", Index(parts.target[at].index), substitute(c.access.indices[at], known)) for at in parts.keys]
-    return tuple(replace(g, values=g.values | known, outer=(*tests, *g.outer), lowering="segments") for g in inner)
 
 
 def _others(
