@@ -251,14 +251,16 @@ def _transposed(
         def channel(c: Any) -> Any:
             return c if groups == 1 else _grouped(k, per_group, c, inner)
 
-        def hit(r: Sequence[Any]) -> tuple[list[Any], Any]:
-            return senders(o, r, sizes, steps, spread, border)
-
         def tap(c: Any, *r: Any) -> Any:
-            return weight[(channel(c), filters, *r)] * x[(*n, channel(c), *hit(r)[0])]
+            places, _ = senders(o, r, steps, spread, border)
+            return weight[(channel(c), filters, *r)] * x.read(*n, channel(c), *places, outside=0)
+
+        def hits(_: Any, *r: Any) -> Any:
+            return senders(o, r, steps, spread, border)[1]
 
         names = ("c", *TAPS[rank])
-        total = te.sum(named(tap, *names), (inner, *taps), where=named(lambda c, *r: hit(r)[1], *names))
+        between = any(step > 1 for step in steps)
+        total = te.sum(named(tap, *names), (inner, *taps), where=named(hits, *names) if between else None)
         return total if bias is None else total + bias[k]
 
     return te.compute((*lead, per_group * groups, *extents), named(element, *batch(len(lead)), "k", *PLACES[rank]))

@@ -70,10 +70,13 @@ def fold(x, *, output_size, kernel_size, dilation=1, padding=0, stride=1):
     def element(*at: Any) -> Any:
         n, c, at = at[: len(lead)], at[len(lead)], at[len(lead) + 1 :]
 
-        def hit(*taps: Any) -> tuple[list[Any], Any]:
-            return senders(at, taps, windows.extents, windows.stride, windows.dilation, windows.before)
+        def hit(r: Any, s: Any) -> tuple[list[Any], Any]:
+            return senders(at, (r, s), windows.stride, windows.dilation, windows.before)
 
-        return te.sum(lambda r, s: patches[(*n, c, r, s, *hit(r, s)[0])], size, where=lambda r, s: hit(r, s)[1])
+        between = any(step > 1 for step in windows.stride)
+        return te.sum(
+            lambda r, s: patches.read(*n, c, r, s, *hit(r, s)[0], outside=0), size, where=(lambda r, s: hit(r, s)[1]) if between else None
+        )
 
     return te.compute((*lead, channels, *extents), named(element, *names, "c", "h", "w"))
 

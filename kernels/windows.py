@@ -101,21 +101,14 @@ class Windows:
 
 
 def senders(
-    element: Sequence[Any],
-    taps: Sequence[Any],
-    extents: Sequence[Any],
-    stride: Sequence[int],
-    dilation: Sequence[int],
-    before: Sequence[int],
+    element: Sequence[Any], taps: Sequence[Any], stride: Sequence[int], dilation: Sequence[int], before: Sequence[int]
 ) -> tuple[list[Any], Any]:
-    """The window that sees `element` through `taps`, out of `extents` of them, and whether there is one.
+    """The window that sees `element` through `taps`, and whether there is one between the strides (None: always).
 
-    The other way round from `Windows.see`: the place o with `o * stride + r * dilation - before = element`.
+    The other way round from `Windows.see`: the place o with `o * stride + r * dilation - before = element`, which may lie beyond the
+    first or the last window.
     """
-    places, within, exact = [], [], []
-    for d, (e, r) in enumerate(zip(element, taps, strict=True)):
-        ahead = linear((e, 1), (r, -dilation[d]), plus=before[d])
-        places.append(ahead if stride[d] == 1 else ahead // stride[d])
-        within += [ahead >= 0, ahead < extents[d] * stride[d]]
-        exact += [ahead % stride[d] == 0] if stride[d] > 1 else []
-    return places, every([*within, *exact])
+    ahead = [linear((e, 1), (r, -dilation[d]), plus=before[d]) for d, (e, r) in enumerate(zip(element, taps, strict=True))]
+    places = [m if step == 1 else m // step for m, step in zip(ahead, stride, strict=True)]
+    exact = [m % step == 0 for m, step in zip(ahead, stride, strict=True) if step > 1]
+    return places, every(exact) if exact else None
