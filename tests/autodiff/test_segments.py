@@ -140,6 +140,31 @@ def along_an_axis() -> Case:
     return te.compute((6,), lambda t: x[t, ids[t]] * 3.0, name="Y"), [x], {ids: integers(0, 10, 6), x: numbers(6, 10)}
 
 
+def shifted_by_data() -> Case:
+    shift, x = te.placeholder((4,), "int32", name="shift"), te.placeholder((4, 12), F64, name="X")
+    y = te.compute((4, 12), lambda b, i: x.read(b, 2 * i + shift[b], outside=0.0), name="Y")
+    return y, [x], {shift: integers(-9, 6, 4), x: numbers(4, 12)}
+
+
+def rolled_by_data() -> Case:
+    shift, x = te.placeholder((4,), "int64", name="shift"), te.placeholder((4, 12), F64, name="X")
+    y = te.compute((4, 12), lambda b, i: x[b, (i - shift[b]) % 12], name="Y")
+    return y, [x], {shift: RNG.integers(-30, 30, 4), x: numbers(4, 12)}
+
+
+def slice_by_data() -> Case:
+    start, x = te.placeholder((2,), "int32", name="start"), te.placeholder((12, 9), F64, name="X")
+    y = te.compute((5, 3), lambda i, d: x[i + start[0], 2 * d + start[1]], name="Y")
+    return y, [x], {start: np.array([3, 1], np.int32), x: numbers(12, 9)}
+
+
+def rows_and_columns() -> Case:
+    rows, columns = te.placeholder((6,), "int32", name="rows"), te.placeholder((5,), "int32", name="columns")
+    x = te.placeholder((7, 8), F64, name="X")
+    y = te.compute((6, 5), lambda a, b: x[rows[a], columns[b]] * (a + 2.0 * b), name="Y")
+    return y, [x], {rows: integers(0, 7, 6), columns: integers(0, 8, 5), x: numbers(7, 8)}
+
+
 def masked() -> Case:
     ids, mask = te.placeholder((6,), "int32", name="ids"), te.placeholder((6, 3), "bool", name="mask")
     table = te.placeholder((10, 3), F64, name="W")
@@ -169,9 +194,11 @@ def rows_of_data() -> Case:
 
 SORTED = [
     spread, colliding, random, nothing, batched, symbolic, symbolic_places, guarded, grid_sample, ragged, windows, triangle, mixed,
-    strided_beside, two_levels, masked, products_of_indices,
+    strided_beside, two_levels, masked, products_of_indices, rows_and_columns,
 ]  # fmt: skip
-ALL = [*SORTED, along_an_axis, rows_of_data]
+FIXED = [along_an_axis, shifted_by_data, rolled_by_data, slice_by_data]
+ALL = [*SORTED, *FIXED, rows_of_data]
+PLANS = {grid_sample: 4, rows_and_columns: 2}
 each = pytest.mark.parametrize("make", ALL, ids=lambda make: make.__name__)
 
 
@@ -201,7 +228,7 @@ def test_there_is_one_plan_and_no_scatter_for_each_place(make: Callable[[], Case
     y, wrt, arrays, head = with_head(make())
     gradient = te.gradient(y, wrt, head)
     assert forms(gradient, Scatter) == 0
-    assert forms(gradient, Segments) == (4 if make is grid_sample else 1)
+    assert forms(gradient, Segments) == PLANS.get(make, 1)
     sizes = {"lengths": [*arrays.values()][1]} if make is ragged else {"b": 2, "n": 9, "m": 6, "h": 4, "w": 7}
     for row in gradient.report().rows:
         counts = [count if isinstance(count, int) else count(**sizes) for count in (row.iterations, row.reads)]
@@ -224,8 +251,16 @@ def test_second_derivatives_agree_with_those_through_scatters(make: Callable[[],
     (expected,) = te.evaluate(list(second("atomics")), arrays)
     np.testing.assert_array_equal(te.evaluate(list(gathered), arrays)[0], expected)
     np.testing.assert_array_equal(te.build(list(gathered), list(arrays))(*arrays.values())[0], expected)
-    if make not in (along_an_axis, rows_of_data):  # the reads of the plan's own sums are turned around by its keys
-        assert forms(gathered, Scatter) == 0 and forms(gathered, Segments) == (4 if make is grid_sample else 1)
+    if make in SORTED:  # the reads of the plan's own sums are turned around by its keys
+        assert forms(gathered, Scatter) == 0 and forms(gathered, Segments) == PLANS.get(make, 1)
+
+
+@pytest.mark.parametrize("make", FIXED, ids=lambda make: make.__name__)
+def test_data_that_an_element_settles_needs_no_plan(make: Callable[[], Case]):
+    y, wrt, _, head = with_head(make())
+    gradient = te.gradient(y, wrt, head)
+    assert forms(gradient, Segments) == forms(gradient, Scatter) == 0
+    assert {row.lowering for row in gradient.report().rows} == {"segments"}
 
 
 def test_printed():
@@ -235,6 +270,10 @@ def test_printed():
         "W_bar[p, d]: f64[10, 3] = sum(H[W_order[k], d] for k in range(W_offsets[p], W_offsets[p + 1]))",
         "return W_bar",
     ]
+    y, wrt, _, head = with_head(rolled_by_data())
+    assert str(simplify(program_of(list(te.gradient(y, wrt, head))))).splitlines()[-2] == (
+        "X_bar[b, p]: f64[4, 12] = H[b, (shift[b] + p) % 12]"
+    )
     y, wrt, _, head = with_head(batched())
     assert str(simplify(program_of(list(te.gradient(y, wrt, head))))).splitlines()[2:] == [
         "X_offsets, X_order = segments[5](ids[b, t] for b in batch(3) for t in range(7))",

@@ -132,6 +132,16 @@ def test_lanes_avoid_indices_that_are_checked():
     assert text.index("check(ids[t]") < text.index("vectorize")
 
 
+SEGMENTS = "sizes(n)\nids: i32[n] = input()\no, r = segments[5000](i64(ids[t]) for t in range(n))\n"
+
+
+def test_sums_over_segments_run_on_all_cores_with_lanes_beside_them():
+    s = auto(SEGMENTS + "G: f32[n, 64] = input()\nW[v, d]: f32[5000, 64] = sum(G[r[k], d] for k in range(o[v], o[v + 1]))\nreturn W")
+    assert s.as_python().splitlines() == ["s['W'].reorder('v', 'k', 'd')", "s['W'].vectorize('d')", "s['W'].parallel('v')"]
+    s = auto(SEGMENTS + "G: f32[n] = input()\nW[v]: f32[5000] = sum(G[r[k]] for k in range(o[v], o[v + 1]))\nreturn W")
+    assert s.as_python().splitlines()[1:] == ["s['W'].reorder('v', 'k_o', 'k_i')", "s['W'].vectorize('k_i')", "s['W'].parallel('v')"]
+
+
 def test_sizes_that_are_bound_late_run_every_extent():
     text = (
         "sizes(n)\n"
