@@ -23,8 +23,25 @@ from tensorexpr.integers.closed_form import closed_form, tidied
 from tensorexpr.integers.formulas import text, to_sympy
 from tensorexpr.integers.polynomial import Polynomial, names_in
 from tensorexpr.interpret import evaluate_program
-from tensorexpr.ir import Access, Apply, Axis, Combiner, Const, Define, Expr, Input, Program, Reduce, Size, TensorType, conjunction, const
-from tensorexpr.regions import Opaque, affine_of, constraints_of, domain_of
+from tensorexpr.ir import (
+    Access,
+    Apply,
+    Axis,
+    Combiner,
+    Const,
+    Define,
+    Expr,
+    Index,
+    Input,
+    Program,
+    Reduce,
+    Size,
+    TensorType,
+    apply,
+    conjunction,
+    const,
+)
+from tensorexpr.regions import Opaque, affine_of, bound_constraints, constraints_of, domain_of
 from tensorexpr.traversal import bottom_up, map_axes, size_names, walk
 
 Space = tuple[tuple[Axis, ...], tuple[Expr, ...]]
@@ -59,7 +76,8 @@ class Count:
         def known(expr: Expr) -> Expr:
             return bottom_up(expr, lambda node: values.get(node.name, node) if isinstance(node, Size) else node)
 
-        return sum(points(map_axes(axes, known), tuple(map(known, guards))).count() for axes, guards in self.spaces)
+        spaces = [space for axes, guards in self.spaces for space in _pieces(map_axes(axes, known), tuple(map(known, guards)))]
+        return sum(points(axes, guards).count() for axes, guards in spaces)
 
     @property
     def formula(self) -> Any:
@@ -71,7 +89,7 @@ class Count:
     def polynomial(self) -> Polynomial | None:
         """The closed form, None where none was found."""
         total = Polynomial()
-        for axes, guards in self.spaces:
+        for axes, guards in (space for one in self.spaces for space in _pieces(*one)):
             found = _closed_form(axes, guards, self.extents)
             if found is None:
                 return None
@@ -171,6 +189,16 @@ def points(axes: Sequence[Axis], guards: Sequence[Expr]) -> Domain:
     """The points of axes and those guards that are affine; what hangs on data is left out."""
     region = domain_of(axes, guards)
     return _without(region.domain, set(region.opaque.names.values()))
+
+
+def _pieces(axes: tuple[Axis, ...], guards: tuple[Expr, ...]) -> list[Space]:
+    """Disjoint spaces with the same points; bounds that are affine by cases only (a difference of minima) stand as guards in each."""
+    loose = [axis for axis in axes if not bound_constraints(axis.index, axis)[1]]
+    ends: list[Expr] = []
+    for axis in loose:
+        ends += [apply("ge", Index(axis.index), axis.start), apply("lt", Index(axis.index), axis.stop)]
+    pieces = split((), axes, (*guards, *ends)) if loose else None
+    return [(axes, guards)] if pieces is None else [(axes, conditions) for _, conditions in pieces]
 
 
 def _without(domain: Domain, names: set[str]) -> Domain:

@@ -133,10 +133,10 @@ def _as_written(spaces: list[Space], definition: str, indices: Mapping[str, Expr
 
 
 def ratio_of(row: Row) -> str:
-    """Iterations per read as the table shows it, empty where it is not one number."""
+    """Iterations per read as the table shows it, empty where data decides or nothing is read."""
     iterations, reads = row.iterations, row.reads
     if isinstance(iterations, Count) and isinstance(reads, Count):
-        return "1.00" if iterations.is_always(reads) else ""
+        return "1.00" if iterations.is_always(reads) else "not 1"
     return f"{iterations / reads:.2f}" if isinstance(iterations, int) and isinstance(reads, int) and reads else ""
 
 

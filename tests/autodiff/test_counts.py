@@ -158,3 +158,27 @@ def test_shared_reductions_with_sizes():
     y = te.compute((N, M), lambda i, j: b[i, j] / te.sum(lambda k: te.exp(b[i, k]), M), name="y")
     rows = te.gradient(y, b, te.placeholder((N, M), F64, name="head")).report().rows
     check(rows[1], "m**2*n", lambda n, m: n * m * m, {"n": range(4), "m": range(4)})
+
+
+def test_bounds_that_are_affine_by_cases():
+    x, w = te.placeholder((5,), F64, name="x"), te.placeholder((3,), F64, name="w")
+
+    def ends(o):
+        return te.maximum(0, o // 2), te.minimum(5, (o + 1) // 2 + 1)
+
+    def term(o, t):
+        return w[o + 1 - (ends(o)[0] + t) * 2] * x[ends(o)[0] + t]
+
+    y = te.compute((10,), lambda o: te.sum(lambda t: term(o, t), te.maximum(ends(o)[1] - ends(o)[0], 0)), name="y")
+    expected = sum(max(0, min(5, (o + 1) // 2 + 1) - max(0, o // 2)) for o in range(10))
+    assert all(row.reads == expected <= row.iterations for row in rows_of(y, [x, w]).values())
+    start, stop = apply("minimum", IrSize("n"), const(3)), apply("maximum", apply("sub", IrSize("n"), const(2)), const(0))
+    length = Axis("i", const(0), apply("sub", apply("maximum", start, stop), const(1)))
+    for n in range(7):
+        assert Count((((length,), ()),))(n=n) == max(0, max(min(n, 3), max(n - 2, 0)) - 1)
+
+
+def test_a_ratio_of_formulas_that_differ():
+    whole, half = (Count((((Axis("i", const(0), stop),), ()),)) for stop in (IrSize("n"), apply("floordiv", IrSize("n"), const(2))))
+    table = str(Report((Row("x", "y", "x[i]", "pieces", whole, half),)))
+    assert table.splitlines()[1].split() == ["x", "y", "x[i]", "pieces", "n", "n//2", "not", "1"]
