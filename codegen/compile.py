@@ -17,6 +17,7 @@ from tensorexpr.language import Tensor, names_of, program_of
 from tensorexpr.simplify import simplify
 
 TARGETS = ("cpu", "cuda")
+_LONGEST = 60  # characters of a wrong argument that an error shows
 
 
 def build(outputs: Tensor | Sequence[Tensor] | Schedule, inputs: Sequence[Tensor] | None = None, target: str = "cpu") -> CompiledFunction:
@@ -61,7 +62,10 @@ def _tensors(values: object, expected: str) -> list[Tensor]:
 def _kind(value: object) -> str:
     if isinstance(value, Tensor):
         return f"the tensor {value.name}"
-    return "None" if value is None else f"the {type(value).__name__} {value!r}"
+    if value is None:
+        return "None"
+    text = repr(value)
+    return f"the {type(value).__name__} {text}" if len(text) <= _LONGEST else f"a {type(value).__name__}"
 
 
 def _order(program: Program, inputs: Sequence[Tensor]) -> tuple[int, ...]:

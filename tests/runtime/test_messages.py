@@ -162,3 +162,11 @@ def test_arrays_that_memory_does_not_hold():
     total = te.compute((2,), lambda i: te.sum(lambda k: rows[k, i], 2**45), name="total")
     lines = said(ArgumentError, lambda: te.build(te.schedule(total))())
     assert lines[0] == "total: expected intermediate results that fit into memory, got 2,251,799,813,685,248 bytes of them"
+
+
+def test_what_is_no_tensor_is_shown_where_it_is_short():
+    program = te.parse_program("x: f32[3] = input()\ny[i]: f32[3] = x[i]\nreturn y")
+    assert said(DefinitionError, lambda: te.autoschedule(program))[0] == (
+        "te.autoschedule: expected a te tensor or a list of them, got a Program"
+    )
+    assert said(DefinitionError, lambda: te.build(3))[0] == "te.build: expected a te tensor or a list of them, got the int 3"
