@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -48,7 +47,8 @@ from tensorexpr.ir import (
     const,
 )
 from tensorexpr.language import Tensor, program_of
-from tensorexpr.latex_names import letters, symbol
+from tensorexpr.latex_names import escaped, letters, symbol
+from tensorexpr.latex_terms import before, factors_of, flattened, negated, signed, terms_of
 from tensorexpr.text import literal
 from tensorexpr.traversal import negate, walk
 
@@ -171,7 +171,7 @@ class _Writer:
         """`target &= value`, a long sum in several rows."""
         rows = [f"{target} &= "]
         fresh = True
-        for sign, term in _terms(value):
+        for sign, term in terms_of(value):
             own, level = self.expr(term)
             text = own if level > _ADD or (fresh and level == _CASES and term is value) else _parens(own)
             text = text if fresh and sign == "+" else f"{sign}{text}" if fresh else f" {sign} {text}"
@@ -272,7 +272,7 @@ class _Writer:
 
     def reduce(self, expr: Reduce) -> Formula:
         """A big operator before what it combines, the sign of a sum in front of it."""
-        if _signed("+", expr)[0] == "-":
+        if signed("+", expr)[0] == "-":
             return self.sum(expr, False)
         name = expr.combiner.name
         masks = self.conditions(conjuncts(expr.where))
@@ -288,7 +288,7 @@ class _Writer:
         for number, axis in enumerate(expr.axes):
             start = f"{symbol(axis.index, index=True)} = {self.within(axis.start, _ADD, inline=True)}"
             lower = [start, *(masks if number == len(expr.axes) - 1 else ())]
-            heads.append(f"{_WITH_LIMITS[name]}{_below(lower)}^{{{self.within(_before(axis.stop), _ADD, inline=True)}}}")
+            heads.append(f"{_WITH_LIMITS[name]}{_below(lower)}^{{{self.within(before(axis.stop), _ADD, inline=True)}}}")
         if not heads:
             heads.append(_WITH_LIMITS[name] + (_below(masks) if masks else ""))
         return f"{' '.join(heads)} {body}", _BIG
@@ -306,12 +306,14 @@ class _Writer:
         match name:
             case "where":
                 return self.where(expr)
+            case "recompute":  # a mark on a value
+                return self.expr(args[0], inline)
             case "add" | "sub" | "neg":
                 return self.sum(expr, inline)
             case "mul":
-                return self.sum(expr, inline) if _signed("+", expr)[0] == "-" else self.product(expr, inline)
+                return self.sum(expr, inline) if signed("+", expr)[0] == "-" else self.product(expr, inline)
             case "div":
-                return self.sum(expr, inline) if _signed("+", expr)[0] == "-" else self.fraction(args[0], args[1], inline)
+                return self.sum(expr, inline) if signed("+", expr)[0] == "-" else self.fraction(args[0], args[1], inline)
             case "floordiv":
                 return self.rounded("floor", args[0], args[1], inline)
             case "mod":
@@ -342,24 +344,24 @@ class _Writer:
         if name in _BITWISE:
             left, right = (self.within(a, _FRACTION, inline) for a in args)
             return f"{left} {_BITWISE[name]} {right}", _MUL
-        operands = _flattened(expr) if name in ("minimum", "maximum") else args
-        head = _FUNCTIONS.get(name) or rf"\operatorname{{{name}}}"
+        operands = flattened(expr) if name in ("minimum", "maximum") else args
+        head = _FUNCTIONS.get(name) or rf"\operatorname{{{escaped(name)}}}"
         return head + _parens(", ".join(self.within(a, _CASES, inline) for a in operands)), _ATOM
 
     def sum(self, expr: Apply | Reduce, inline: bool) -> Formula:
         """Terms with their signs; the rounded-up quotient is recognized."""
         match expr:
             case Apply(op, (Apply(quotient, (above, below)),)) if op.name == "neg" and quotient.name == "floordiv":
-                return self.rounded("ceil", _negated(above), below, inline)
+                return self.rounded("ceil", negated(above), below, inline)
         text = ""
-        for sign, term in _terms(expr):
+        for sign, term in terms_of(expr):
             own = self.within(term, _BIG, inline)
             text += f" {sign} {own}" if text else own if sign == "+" else f"-{own}"
         return text, _ADD
 
     def product(self, expr: Apply, inline: bool) -> Formula:
         """Numbers in front, then the other factors in order; only the last may begin with a big operator."""
-        factors = _factors(expr)
+        factors = factors_of(expr)
         texts = [self.within(f, _MUL, inline) for f in factors if isinstance(f, Const)]
         others = [f for f in factors if not isinstance(f, Const)]
         level = _MUL
@@ -370,11 +372,11 @@ class _Writer:
                 own, level = _parens(own), _ATOM
             texts.append(own)
         result = texts[0]
-        for before, text in pairwise(texts):
-            if text[0].isdigit() or (before[-1].isdigit() and text.startswith(r"\frac")):
+        for earlier, text in pairwise(texts):
+            if text[0].isdigit() or (earlier[-1].isdigit() and text.startswith(r"\frac")):
                 joint = r" \cdot "
             else:
-                joint = " " if before[-1].isdigit() and not before.endswith("}") else r" \, "
+                joint = " " if earlier[-1].isdigit() and not earlier.endswith("}") else r" \, "
             result += joint + text
         return result, min(level, _MUL)
 
@@ -444,98 +446,6 @@ class _Writer:
             return r" \land ".join(self.conditions(conjuncts(expr))), _AND
         sign = r" \lor " if expr.op.name == "or" else r" \oplus "
         return sign.join(self.within(a, _NOT) for a in expr.args), _OR
-
-
-# ---------------------------------------------------------------------------------------------------- parts of formulas
-
-
-def _is(expr: Expr, *names: str) -> bool:
-    return isinstance(expr, Apply) and expr.op.name in names
-
-
-def _terms(expr: Expr) -> list[tuple[str, Expr]]:
-    """The terms of a sum with their signs, left to right; a sum on the right is one term."""
-    found = []
-    while isinstance(expr, Apply) and expr.op.name in ("add", "sub"):
-        sign = "+" if expr.op.name == "add" else "-"
-        found.append(_signed(sign, expr.args[1]))
-        expr = expr.args[0]
-    found.append(_signed("+", expr))
-    return found[::-1]
-
-
-def _signed(sign: str, term: Expr) -> tuple[str, Expr]:
-    """A term with the sign that it has itself taken out (not that of a quotient rounded up)."""
-    opposite = {"+": "-", "-": "+"}[sign]
-    match term:
-        case Const(value) if not term.dtype.is_bool and value < 0:
-            return opposite, Const(-value, term.dtype)
-        case Apply(op, (inner,)) if op.name == "neg" and not _is(inner, "floordiv"):
-            return _signed(opposite, inner)
-        case Apply(op, (left, right)) if op.name == "mul":
-            for factor, other in ((left, right), (right, left)):
-                inner_sign, inner = _signed(sign, factor)
-                if inner is not factor:
-                    return inner_sign, other if isinstance(inner, Const) and inner.value == 1 else Apply(op, (inner, other))
-        case Apply(op, (above, below)) if op.name == "div":
-            if isinstance(below, Const) and below.value < 0:
-                return opposite, Apply(op, (above, Const(-below.value, below.dtype)))
-            inner_sign, inner = _signed(sign, above)
-            return inner_sign, term if inner is above else Apply(op, (inner, below))
-        case Reduce(combiner, (value,)) if combiner.name == "sum":
-            inner_sign, inner = _signed(sign, value)
-            return inner_sign, term if inner is value else replace(term, values=(inner,))
-    return sign, term
-
-
-def _factors(expr: Expr) -> list[Expr]:
-    """The factors of a product, left to right."""
-    return _leaves(expr, "mul")
-
-
-def _flattened(expr: Apply) -> list[Expr]:
-    """The operands of minima in a minimum, of maxima in a maximum."""
-    return _leaves(expr, expr.op.name)
-
-
-def _leaves(expr: Expr, name: str) -> list[Expr]:
-    found, stack = [], [expr]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, Apply) and node.op.name == name:
-            stack.extend(reversed(node.args))
-        else:
-            found.append(node)
-    return found
-
-
-def _negated(expr: Expr) -> Expr:
-    """Minus an integer expression, the sign taken as far in as it goes."""
-    match expr:
-        case Const(value):
-            return Const(-value, expr.dtype)
-        case Apply(op, (inner,)) if op.name == "neg":
-            return inner
-        case Apply(op, (left, right)) if op.name == "add":
-            return Apply(op, (_negated(left), _negated(right)))
-        case Apply(op, (left, right)) if op.name == "sub":
-            return Apply(op, (right, left))
-        case Apply(op, (left, right)) if op.name == "mul" and isinstance(right, Const):
-            return Apply(op, (left, _negated(right)))
-    return apply("neg", expr)
-
-
-def _before(stop: Expr) -> Expr:
-    """stop - 1, the last value of an index, in the form in which one writes it."""
-    match stop:
-        case Const(value):
-            return const(int(value) - 1)
-        case Apply(op, args) if op.name in ("minimum", "maximum"):
-            return Apply(op, tuple(map(_before, args)))
-        case Apply(op, (left, Const(value))) if op.name in ("add", "sub"):
-            offset = (int(value) if op.name == "add" else -int(value)) - 1
-            return left if offset == 0 else apply("add", left, const(offset))
-    return apply("sub", stop, const(1))
 
 
 def _is_zero(expr: Expr) -> bool:

@@ -60,12 +60,13 @@ def _letter(name: str, index: bool) -> str:
         return f"\\{name}"
     if len(name) == 1 and name.isascii() and name.isalnum():
         return name
-    return rf"\mathit{{{_escaped(name)}}}" if index else _upright(name)
+    return rf"\mathit{{{escaped(name)}}}" if index else _upright(name)
 
 
 def _upright(name: str) -> str:
-    return rf"\mathrm{{{_escaped(name)}}}"
+    return rf"\mathrm{{{escaped(name)}}}"
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
+    """Text in which no character is a command of LaTeX."""
     return "".join(_ESCAPED.get(c) or (f"\\{c}" if c in "_#$%&{}" else c) for c in text)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 
 import tensorexpr as te
+from tensorexpr.dtypes import bool_, float32, int64
 from tensorexpr.errors import DefinitionError
+from tensorexpr.ir import Access, Apply, Index
 from tensorexpr.latex import latex_expr
 from tensorexpr.latex_names import symbol
+from tensorexpr.ops import OPS
 from tensorexpr.parse import parse_program
 from tensorexpr.simplify import simplify
 from tests.generators import random_program
@@ -182,6 +185,15 @@ def test_names_of_tensors(name, expected):
 )
 def test_names_of_indices(name, expected):
     assert symbol(name, index=True) == expected
+
+
+def test_every_operation_has_a_formula():
+    for op in OPS.values():
+        dtype = next(d for d in (float32, int64, bool_) if op.accepts(d))
+        args = [Access(f"x{k}", (Index("i"),), dtype) for k in range(op.arity)]
+        if op.name == "where":
+            args[0] = Access("c", (Index("i"),), bool_)
+        reads_as_latex("\\begin{aligned}& " + latex_expr(Apply(op, tuple(args))) + "\\end{aligned}")
 
 
 def test_what_is_no_tensor_is_refused():
