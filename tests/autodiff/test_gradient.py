@@ -193,3 +193,22 @@ def test_a_long_chain(stages):
         t = te.compute((2,), lambda i, s=t: s[1 - i] * 1.001, name="t")
     (found,) = te.gradient(t, [x], head=te.placeholder((2,), F64, name="H"))
     assert len(program_of([found]).definitions) == stages
+
+
+def test_a_weight_that_hundreds_of_layers_share():
+    layers = 400
+    x, w = te.placeholder((2,), F64, name="x"), te.placeholder((2, 2), F64, name="w")
+    t = x
+    for _ in range(layers):
+        t = te.compute((2,), lambda i, s=t: te.sum(lambda k: w[i, k] * s[k], 2), name="t")
+    head = te.placeholder((2,), F64, name="H")
+    (found,) = te.gradient(t, [w], head=head)
+    matrix, start, end = np.array([[0.8, -0.6], [0.6, 0.8]]), np.array([1.0, 2.0]), np.array([3.0, -1.0])
+    states = [start]
+    for _ in range(layers):
+        states.append(matrix @ states[-1])
+    expected, weight = np.zeros((2, 2)), end
+    for state in reversed(states[:-1]):
+        expected += np.outer(weight, state)
+        weight = matrix.T @ weight
+    np.testing.assert_allclose(te.evaluate(found, {x: start, w: matrix, head: end}), expected, rtol=1e-10)
