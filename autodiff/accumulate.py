@@ -15,9 +15,9 @@ from functools import reduce
 from tensorexpr import dtypes
 from tensorexpr.autodiff.components import Inverse, invert_read
 from tensorexpr.autodiff.contributions import Contribution
-from tensorexpr.autodiff.derivatives import is_number, plus
+from tensorexpr.autodiff.derivatives import cast_to, is_number, plus
 from tensorexpr.autodiff.inversion import Gather
-from tensorexpr.autodiff.merging import cast_to, merged
+from tensorexpr.autodiff.merging import merged
 from tensorexpr.autodiff.segments import sorted_gathers, with_known_keys
 from tensorexpr.autodiff.unsorting import unsorted
 from tensorexpr.autodiff.workspace import Workspace, all_of, guarded
@@ -109,21 +109,24 @@ def _gathers(
 def accumulate(
     tensor: str, name: str, target: tuple[Axis, ...], flows: Sequence[Flow], seeds: Sequence[Expr], workspace: Workspace
 ) -> Definition:
-    """The definition `name` of the sum of all flows and `seeds` (expressions over `target`); scatters are added before it."""
-    dtype = workspace.types[tensor].dtype
-    carried = dtype if len(flows) + len(seeds) < 2 else dtypes.accumulator(dtype)
+    """The definition `name` of the sum of all flows and `seeds` (expressions over `target`); scatters are added before it.
+
+    16-bit floats are summed in float32 and rounded once, if at all (`Workspace.adjoint_type`).
+    """
+    type_ = workspace.adjoint_type(tensor)
+    carried = dtypes.accumulator(type_.dtype)
     scattered = [one for one in flows if one.gathers is None]
-    if len(scattered) == 1 == len(flows) and not seeds and dtypes.accumulator(dtype) is dtype:
-        return workspace.add(_scatter(scattered[0], name, workspace.types[tensor]))
+    if len(scattered) == 1 == len(flows) and not seeds and carried is type_.dtype:
+        return workspace.add(_scatter(scattered[0], name, type_))
     terms = [cast_to(seed, carried) for seed in seeds]
     terms += _terms([one for one in flows if one.gathers is not None], target, carried)
-    wide = TensorType(workspace.types[tensor].shape, dtypes.accumulator(dtype))
+    wide = TensorType(type_.shape, carried)
     for one in scattered:
         part = workspace.new_name(name, "_scattered")
         workspace.add(_scatter(one, part, wide))
         terms.append(cast_to(Access(part, tuple(Index(axis.index) for axis in target), wide.dtype), carried))
     terms = [term for term in terms if not is_number(term, 0)] or [Const(0, carried)]
-    return workspace.add(Define(name, target, cast_to(_added(terms), dtype)))
+    return workspace.add(Define(name, target, cast_to(_added(terms), type_.dtype)))
 
 
 def _added(terms: Sequence[Expr]) -> Expr:

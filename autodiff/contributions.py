@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from tensorexpr.autodiff.derivatives import DERIVATIVES, plus
+from tensorexpr.autodiff.derivatives import DERIVATIVES, cast_to, plus, widened, widened_operation
 from tensorexpr.autodiff.products import leave_one_out
 from tensorexpr.autodiff.winners import winner_guards
 from tensorexpr.autodiff.workspace import Place, Workspace, guarded
+from tensorexpr.dtypes import accumulator
 from tensorexpr.ir import Access, Apply, Cast, Const, Expr, Reduce, apply, conjuncts
 from tensorexpr.traversal import children, negate, walk
 
@@ -29,7 +30,8 @@ MANY_READS = 5
 class Contribution:
     """At every point of `axes` where `guards` hold, the element that `access` reads receives `value`.
 
-    `reads` are the access objects of the program that this stands for (equal reads are summed into one contribution).
+    `reads` are the access objects of the program that this stands for (equal reads are summed into one contribution). The value
+    of a contribution to a 16-bit float is a float32.
     """
 
     access: Access
@@ -100,7 +102,7 @@ class ExpressionAdjoint:
         if not self.count(value):
             return []
         objects = _access_objects(value)
-        adjoints = {value: seed}
+        adjoints = {value: widened(seed)}
         found: list[Contribution] = []
         for node in self._parents_first(value):
             seed = adjoints.pop(node)
@@ -108,7 +110,7 @@ class ExpressionAdjoint:
                 case Access():
                     found.append(Contribution(node, place.axes, place.guards, seed, tuple(objects[node])))
                 case Cast():
-                    self._receive(adjoints, node.arg, Cast(node.arg.dtype, seed))
+                    self._receive(adjoints, node.arg, cast_to(seed, accumulator(node.arg.dtype)))
                 case Reduce() if node is not value and self._separate is not None and self._workspace.is_shared(node, place):
                     found += self.contributions(self._separate(node, place), seed, place)
                 case Reduce():
@@ -117,10 +119,10 @@ class ExpressionAdjoint:
                     found += self._branches(node, seed, place, whole if node is value else None)
                 case Apply():
                     seed = self._shared(node, seed, place)
-                    result = whole if node is value and whole is not None else node
+                    args, result = widened_operation(node, whole if node is value and whole is not None else node)
                     for arg, scaling in zip(node.args, DERIVATIVES[node.op.name], strict=True):
                         if scaling is not None and self.count(arg):
-                            scaled = scaling(seed, node.args, result)
+                            scaled = scaling(seed, args, result)
                             self._receive(adjoints, arg, self._workspace.without_reductions(scaled, place, self._owner))
         return merged(found)
 

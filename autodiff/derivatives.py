@@ -11,6 +11,8 @@ equal, nothing to an operand that is not the result; floor, ceil, round, trunc, 
 (NaN for a negative base, where no derivative exists). A constant exponent never meets the logarithm.
 sqrt, rsqrt and log follow IEEE at the edge of their domain: sqrt has the derivative infinity at 0.
 `where` is no row: the derivative goes to the branch that is taken, which is a guard and not a factor.
+
+Derivatives of 16-bit floats are computed in float32, from the operands as they are, and rounded where they are stored.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from tensorexpr.ir import Apply, Const, Expr, apply
+from tensorexpr.dtypes import DType, accumulator
+from tensorexpr.ir import Apply, Cast, Const, Expr, apply
 
 Scaling = Callable[[Expr, tuple[Expr, ...], Expr], Expr]
 
@@ -57,6 +60,30 @@ def plus(a: Expr, b: Expr) -> Expr:
     if isinstance(b, Apply) and b.op.name == "neg":
         return apply("sub", a, b.args[0])
     return apply("add", a, b)
+
+
+def cast_to(expr: Expr, dtype: DType) -> Expr:
+    """The expression in `dtype`, a floating type; a literal stays one."""
+    if isinstance(expr, Const):
+        return Const(expr.value, dtype)
+    return expr if expr.dtype is dtype else Cast(dtype, expr)
+
+
+def widened(expr: Expr) -> Expr:
+    """The expression in the type that derivatives are computed in: float32 for 16-bit floats, which round once where they are stored."""
+    return cast_to(expr, accumulator(expr.dtype))
+
+
+def widened_operation(node: Apply, result: Expr) -> tuple[tuple[Expr, ...], Expr]:
+    """The operands of an operation and its result as a scaling takes them: in float32 where they have 16 bits.
+
+    The operands are those of the forward pass, so ties and kinks are decided alike; the result, which was rounded to 16 bits, is
+    computed again from them.
+    """
+    if accumulator(node.dtype) is node.dtype:
+        return node.args, result
+    args = tuple(map(widened, node.args))
+    return args, Apply(node.op, args)
 
 
 def _square(a: Expr) -> Expr:

@@ -11,15 +11,33 @@ from dataclasses import replace
 
 from tensorexpr.autodiff.accumulate import SUM
 from tensorexpr.autodiff.contributions import ExpressionAdjoint
-from tensorexpr.autodiff.derivatives import DERIVATIVES, plus
+from tensorexpr.autodiff.derivatives import DERIVATIVES, cast_to, plus, widened, widened_operation
 from tensorexpr.autodiff.folds import expand_reduction
 from tensorexpr.autodiff.products import leave_one_out
 from tensorexpr.autodiff.reverse import active_tensors
 from tensorexpr.autodiff.scans import live, recalled, renamed_scan
 from tensorexpr.autodiff.scatters import scattered_slope
 from tensorexpr.autodiff.winners import winner_guards
-from tensorexpr.autodiff.workspace import Place, Workspace, all_of
-from tensorexpr.ir import Access, Apply, Axis, Cast, Const, Define, Definition, Expr, Index, Reduce, Scan, Scatter, apply, conjuncts, const
+from tensorexpr.autodiff.workspace import Place, Workspace, all_of, plain_axes
+from tensorexpr.dtypes import DType, accumulator
+from tensorexpr.ir import (
+    Access,
+    Apply,
+    Axis,
+    Cast,
+    Const,
+    Define,
+    Definition,
+    Expr,
+    Index,
+    Reduce,
+    Scan,
+    Scatter,
+    TensorType,
+    apply,
+    conjuncts,
+    const,
+)
 from tensorexpr.traversal import bottom_up, negate
 
 Rule = Callable[[Mapping[str, str], Workspace], str]
@@ -55,8 +73,8 @@ class Forward:
                 whole = Access(definition.name, at, definition.value.dtype)
                 value = self._tangent(definition.value, Place(definition.axes), definition.name, len(definition.axes), whole)
                 if value is not None:
-                    name = self._name(definition.name)
-                    self.workspace.add(Define(name, definition.axes, value, definition.location))
+                    name, dtype = self._name(definition.name), self.workspace.adjoint_type(definition.name).dtype
+                    self.workspace.add(Define(name, definition.axes, cast_to(value, dtype), definition.location))
             case Scatter():
                 self._visit_scatter(definition)
             case Scan():
@@ -69,9 +87,10 @@ class Forward:
         factor, place = scattered_slope(definition, self.workspace)
         value = self._tangent(definition.value, place, definition.name, len(definition.axes), None)
         if value is not None:
-            value = value if factor is None else apply("mul", value, factor)
-            name = self._name(definition.name)
-            self.workspace.add(replace(definition, name=name, value=value, where=all_of(place.guards), combine="sum"))
+            value = value if factor is None else apply("mul", value, widened(factor))
+            name, type_ = self._name(definition.name), self.workspace.adjoint_type(definition.name)
+            value, where = cast_to(value, type_.dtype), all_of(place.guards)
+            self.workspace.add(replace(definition, name=name, type=type_, value=value, where=where, combine="sum"))
 
     def _visit_scan(self, scan: Scan) -> None:
         """The tangents of the states run through a scan of their own, which computes the body again from the stored states."""
@@ -82,13 +101,12 @@ class Forward:
         inner.workspace.types.update(dict(again.states))
         states, inits = [], []
         for c in floating:
-            state, type_ = again.states[c]
-            dot = workspace.new_name(scan.names[c], "_dot_state")
+            state, _ = again.states[c]
+            dot, type_ = workspace.new_name(scan.names[c], "_dot_state"), inner.workspace.adjoint_type(state)
             inner.names[state] = dot
             inner.workspace.types[dot] = type_
             states.append((dot, type_))
-            known = self.names.get(scan.inits[c])
-            inits.append(workspace.zeros(scan.inits[c], "_dot") if known is None else known)
+            inits.append(self._start(scan.inits[c], type_))
         for definition in again.body:
             inner.workspace.types.update(definition.results)
             inner.workspace.definitions.append(definition)
@@ -100,8 +118,33 @@ class Forward:
                 found = self._copied(inner, found, again, c)
             nexts.append(found)
         body = recalled(again, live(inner.workspace.definitions, nexts))
-        names = tuple(self._name(scan.names[c]) for c in floating)
-        workspace.add(Scan(names, scan.length, again.step, tuple(states), tuple(inits), tuple(body), tuple(nexts), scan.location))
+        names: list[str] = []
+        for c, (_, type_) in zip(floating, states, strict=True):  # carried in float32, rounded where a tangent leaves the scan
+            same = type_.dtype is workspace.adjoint_type(scan.names[c]).dtype
+            names.append(self._name(scan.names[c]) if same else workspace.new_name(scan.names[c], "_dot_wide"))
+        workspace.add(Scan(tuple(names), scan.length, again.step, tuple(states), tuple(inits), tuple(body), tuple(nexts), scan.location))
+        for c, wide in zip(floating, names, strict=True):
+            if scan.names[c] not in self.names:
+                self._rounded(wide, self._name(scan.names[c]), workspace.types[scan.names[c]].dtype)
+
+    def _start(self, init: str, type_: TensorType) -> str:
+        """The tangent of an initial state, in the type of the tangents of the scan."""
+        known, workspace = self.names.get(init), self.workspace
+        if known is not None and workspace.types[known].dtype is type_.dtype:
+            return known
+        name = workspace.new_name(init, "_dot")
+        if known is not None:
+            self._rounded(known, name, type_.dtype)
+        else:
+            workspace.add(Define(name, plain_axes(type_, workspace.reserved), Const(0, type_.dtype)))
+        return name
+
+    def _rounded(self, tensor: str, name: str, dtype: DType) -> None:
+        """Adds the tensor `name`, equal to `tensor` but for its dtype."""
+        type_ = self.workspace.types[tensor]
+        axes = plain_axes(type_, self.workspace.reserved)
+        read = Access(tensor, tuple(Index(axis.index) for axis in axes), type_.dtype)
+        self.workspace.add(Define(name, axes, cast_to(read, dtype)))
 
     @staticmethod
     def _copied(inner: Forward, found: str | None, scan: Scan, c: int) -> str:
@@ -121,25 +164,25 @@ class Forward:
                 return None
             match node:
                 case Access():
-                    return replace(node, tensor=self.names[node.tensor])
+                    return self._tangent_of(node)
                 case Cast():
                     inner = visit(node.arg, place)
-                    return None if inner is None else Cast(node.dtype, inner)
+                    return None if inner is None else cast_to(inner, accumulator(node.dtype))
                 case Reduce():
                     return reduction(node, place)
                 case Apply() if node.op.name == "where":
-                    zero = Const(0, node.dtype)
+                    zero = Const(0, accumulator(node.dtype))
                     condition = node.args[0]
                     taken = visit(node.args[1], place.under(guards=conjuncts(condition)))
                     otherwise = visit(node.args[2], place.under(guards=(negate(condition),)))
                     return apply("where", condition, zero if taken is None else taken, zero if otherwise is None else otherwise)
                 case Apply():
-                    result = whole if whole is not None and node is value else node
+                    args, result = widened_operation(node, whole if whole is not None and node is value else node)
                     total: Expr | None = None
                     for arg, scaling in zip(node.args, DERIVATIVES[node.op.name], strict=True):
                         inner = None if scaling is None else visit(arg, place)
                         if scaling is not None and inner is not None:
-                            part = scaling(inner, node.args, result)
+                            part = scaling(inner, args, result)
                             total = part if total is None else plus(total, part)
                     return total
             return None
@@ -174,5 +217,9 @@ class Forward:
     def _to_tangent(self, node: Expr) -> Expr:
         """An access to a tensor as one to its tangent; a constant, which starts a fold over nothing, as zero."""
         if isinstance(node, Access) and node.tensor in self.names:
-            return replace(node, tensor=self.names[node.tensor])
-        return Const(0, node.dtype) if isinstance(node, Const) and node.dtype.is_float else node
+            return self._tangent_of(node)
+        return Const(0, accumulator(node.dtype)) if isinstance(node, Const) and node.dtype.is_float else node
+
+    def _tangent_of(self, access: Access) -> Expr:
+        tensor = self.names[access.tensor]
+        return widened(replace(access, tensor=tensor, dtype=self.workspace.types[tensor].dtype))

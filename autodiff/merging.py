@@ -22,11 +22,11 @@ from itertools import product
 
 from tensorexpr.autodiff.components import Inverse
 from tensorexpr.autodiff.contributions import Contribution
-from tensorexpr.autodiff.derivatives import plus, times
+from tensorexpr.autodiff.derivatives import cast_to, plus, times
 from tensorexpr.autodiff.inversion import Gather, Points, condition_of
 from tensorexpr.dtypes import DType
 from tensorexpr.integers import Constraint, Domain, DomainTooComplex, eq, ge
-from tensorexpr.ir import Access, Apply, Axis, Cast, Const, Expr, Reduce, apply, conjunction
+from tensorexpr.ir import Access, Apply, Axis, Const, Expr, Reduce, apply, conjunction
 from tensorexpr.traversal import free_names, rename_bound, substitute, walk
 
 Factors = tuple[Expr, ...]
@@ -238,11 +238,6 @@ def _terms(item: _Item, target: tuple[Axis, ...], carried: DType, merger: Merger
 
 
 # --------------------------------------------------------------------------------------------------------- factors
-
-
-def cast_to(expr: Expr, dtype: DType) -> Expr:
-    """The expression in `dtype`."""
-    return expr if expr.dtype is dtype else Cast(dtype, expr)
 
 
 def factors_of(value: Expr) -> list[Expr]:

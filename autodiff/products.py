@@ -8,13 +8,14 @@ not one for each factor. Short axes multiply afresh, which costs less than two r
 
 from __future__ import annotations
 
-from tensorexpr import dtypes
+from dataclasses import replace
+
+from tensorexpr.autodiff.derivatives import widened
 from tensorexpr.autodiff.spans import Span, spans
 from tensorexpr.autodiff.workspace import Place, Workspace, guarded
 from tensorexpr.ir import (
     Access,
     Axis,
-    Cast,
     Combiner,
     Const,
     Define,
@@ -36,7 +37,8 @@ PROD = Combiner("prod")
 
 
 def leave_one_out(node: Reduce, place: Place, workspace: Workspace, owner: str) -> Expr:
-    """The product of all factors of `node` (a product at `place`) but the one at the point of its axes."""
+    """The product of all factors of `node` (a product at `place`) but the one at the point of its axes; of 16-bit floats a float32."""
+    node = replace(node, values=tuple(map(widened, node.values)))
     first, rest = node.axes[0], node.axes[1:]
     if not rest:
         return _along(first, node.values[0], node.where, place, workspace, owner)
@@ -69,9 +71,8 @@ def _recurrences(axis: Axis, value: Expr, where: Expr | None, place: Place, work
     if found is None:
         return None
     (span,) = found
-    carried = dtypes.accumulator(value.dtype)
-    factor = value if carried is value.dtype else Cast(carried, value)
-    factor = guarded(factor, [*place.guards, *span.conditions, *conjuncts(where)], Const(1, carried))
+    dtype = value.dtype
+    factor = guarded(value, [*place.guards, *span.conditions, *conjuncts(where)], Const(1, dtype))
     base = span.base
     names = set(free_names(factor)) | set(free_names(base))
     around = tuple(a for a in place.axes if a.index in names)
@@ -83,10 +84,9 @@ def _recurrences(axis: Axis, value: Expr, where: Expr | None, place: Place, work
     sides = []
     for suffix, forward, place_of in (("_before", True, position), ("_behind", False, behind)):
         name = _scan(axis.index, span, factor, around, forward, workspace, owner, suffix)
-        previous = Access(name, (apply("sub", place_of, const(1)), *at), carried)
-        sides.append(apply("where", apply("gt", place_of, const(0)), previous, Const(1, carried)))
-    product = apply("mul", *sides)
-    return product if carried is value.dtype else Cast(value.dtype, product)
+        previous = Access(name, (apply("sub", place_of, const(1)), *at), dtype)
+        sides.append(apply("where", apply("gt", place_of, const(0)), previous, Const(1, dtype)))
+    return apply("mul", *sides)
 
 
 def _reads(expr: Expr) -> bool:

@@ -102,7 +102,7 @@ def reverse(
     """
     rules = {} if override is None else override
     workspace = Workspace.behind(program, labels, taken, steps)
-    workspace.given_plans = plans
+    workspace.given_plans, workspace.wide = plans, bool(steps)
     sweep = Sweep(workspace, active_tensors(program.definitions, wrt, rules), lowering)
     for name, head in outputs:
         sweep.seed(name, head)
@@ -194,7 +194,7 @@ class Sweep:
         return found
 
     def _finished(self, tensor: str) -> Callable[[tuple[Expr, ...]], Expr]:
-        dtype = self.workspace.types[tensor].dtype
+        types, dtype = self.workspace.types, self.workspace.adjoint_type(tensor).dtype
         seeds = self._seeds.pop(tensor, [])
         whole = self._whole.pop(tensor, [])
         pending = self._pending.pop(tensor, [])
@@ -211,10 +211,10 @@ class Sweep:
             name = self.workspace.zeros(tensor, "_bar")
         else:
             name = self.workspace.new_name(tensor, "_bar")
-            terms = [Const(1, dtype) if source is None else Access(source, at, dtype) for source in sources]
+            terms = [Const(1, dtype) if source is None else Access(source, at, types[source].dtype) for source in sources]
             accumulate(tensor, name, target, flows, terms, self.workspace)
         self.names[tensor] = name
-        return lambda indices: Access(name, indices, dtype)
+        return lambda indices: Access(name, indices, types[name].dtype)
 
     def finish(self, tensor: str) -> str:
         """The name of the adjoint of a tensor, which becomes a definition where it is just the number 1."""
@@ -224,7 +224,7 @@ class Sweep:
             target = self.received[tensor].target
             self.workspace.add(Define(name, target, read(tuple(Index(axis.index) for axis in target))))
             self.names[tensor] = name
-            dtype = self.workspace.types[tensor].dtype
+            dtype = self.workspace.types[name].dtype
             self._values[tensor] = lambda indices: Access(name, indices, dtype)
         return self.names[tensor]
 

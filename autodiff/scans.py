@@ -20,7 +20,9 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from tensorexpr.autodiff.batching import batch, fresh_axes, index_names
+from tensorexpr.autodiff.derivatives import cast_to, widened
 from tensorexpr.autodiff.workspace import Place, Workspace, plain_axes
+from tensorexpr.dtypes import accumulator
 from tensorexpr.ir import (
     Access,
     Axis,
@@ -154,11 +156,11 @@ def _backward_scan(scan: Scan, heads: Heads, sweep: Sweep, slices: Sequence[Defi
     seeds, inputs = [], []
     read = {*(name for inner in scan.body for name in reads(inner)), *scan.nexts}
     for c, head in heads.items():
-        type_ = scan.states[c][1]
+        type_ = _wide(scan.states[c][1])
         label, total = workspace.new_name(scan.names[c], "_back"), workspace.new_name(scan.names[c], "_total")
         axes = plain_axes(type_, (*workspace.reserved, scan.step, u))
         at = tuple(Index(axis.index) for axis in axes)
-        value = head((step, *at))
+        value = widened(head((step, *at)))
         if scan.states[c][0] in read:
             found.states[c] = label
             value = apply("add", Access(made.state(label, type_), at, type_.dtype), value)
@@ -177,9 +179,9 @@ def _backward_scan(scan: Scan, heads: Heads, sweep: Sweep, slices: Sequence[Defi
 
     made.body += map(placed, recalled(scan, [*slices, *live(derived.program.definitions, derived.program.outputs)]))
     for c, label in found.states.items():
-        made.next(label, adjoint[scan.states[c][0]], scan.states[c][1])
+        made.next(label, adjoint[scan.states[c][0]], _wide(scan.states[c][1]))
     for part in slices:
-        ((_, type_),) = part.results
+        type_ = _wide(part.results[0][1])
         found.slices[part.name] = workspace.new_name(part.name, "_back")
         made.state(found.slices[part.name], type_)
         made.next(found.slices[part.name], adjoint[part.name], type_)
@@ -187,7 +189,7 @@ def _backward_scan(scan: Scan, heads: Heads, sweep: Sweep, slices: Sequence[Defi
         received = derived.received[tensor]
         if not received.flows and not received.whole:
             continue
-        type_ = workspace.types[tensor]
+        type_ = _wide(workspace.types[tensor])
         found.carried[tensor] = workspace.new_name(tensor, "_back")
         state, total = made.state(found.carried[tensor], type_), workspace.new_name(tensor, "_total")
         axes = plain_axes(type_, (*workspace.reserved, u))
@@ -198,6 +200,11 @@ def _backward_scan(scan: Scan, heads: Heads, sweep: Sweep, slices: Sequence[Defi
         made.body = live(made.body, made.nexts)
         made.scan(scan.length, u)
     return found
+
+
+def _wide(type_: TensorType) -> TensorType:
+    """The type in which an adjoint is carried from step to step: float32 for 16-bit floats."""
+    return TensorType(type_.shape, accumulator(type_.dtype))
 
 
 def recalled(scan: Scan, definitions: Sequence[Definition]) -> list[Definition]:
@@ -237,10 +244,10 @@ def _send_last(scan: Scan, tensor: str, backward: str, sweep: Sweep) -> None:
     """A tensor receives the last entry of the backward scan."""
     if tensor not in sweep.active:
         return
-    type_ = sweep.workspace.types[tensor]
+    type_ = sweep.workspace.adjoint_type(tensor)
     axes = plain_axes(type_, sweep.workspace.reserved)
-    last = Access(backward, (apply("sub", scan.length, const(1)), *(Index(axis.index) for axis in axes)), type_.dtype)
-    value: Expr = last
+    at = (apply("sub", scan.length, const(1)), *(Index(axis.index) for axis in axes))
+    value = last = cast_to(Access(backward, at, accumulator(type_.dtype)), type_.dtype)
     if not isinstance(scan.length, Const):
         value = apply("where", apply("gt", scan.length, const(0)), last, Const(0, type_.dtype))
     elif scan.length.value <= 0:
@@ -275,10 +282,10 @@ def _sweep_steps(scan: Scan, step: Axis, heads: Heads, backward: dict[int, str],
         type_ = scan.states[c][1]
         axes = plain_axes(type_, workspace.reserved)
         at = tuple(Index(axis.index) for axis in axes)
-        value = head((t, *at))
+        value = widened(head((t, *at)))
         if scan.length != const(1) and c in backward:
-            later = Access(backward[c], (apply("sub", apply("sub", scan.length, const(2)), t), *at), type_.dtype)
-            value = apply("add", value, apply("where", apply("lt", t, last), later, Const(0, type_.dtype)))
+            later = Access(backward[c], (apply("sub", apply("sub", scan.length, const(2)), t), *at), value.dtype)
+            value = apply("add", value, apply("where", apply("lt", t, last), later, Const(0, value.dtype)))
         name = workspace.new_name(scan.names[c], "_after_bar")
         workspace.add(Define(name, (step, *axes), value))
         target = again.get(scan.nexts[c], states.get(scan.nexts[c], scan.nexts[c]))
@@ -292,10 +299,11 @@ def _sweep_steps(scan: Scan, step: Axis, heads: Heads, backward: dict[int, str],
 
 def _send_over_steps(scan: Scan, tensor: str, value: str, step: Axis, axes: tuple[Axis, ...], sweep: Sweep) -> None:
     """A tensor from outside that is itself the next state receives the sum over all steps."""
-    dtype = sweep.workspace.types[tensor].dtype
-    read = Access(value, (Index(step.index), *(Index(axis.index) for axis in axes)), dtype)
-    name = sweep.workspace.new_name(tensor, "_bar")
-    sweep.workspace.add(Define(name, axes, Reduce(Combiner("sum"), (read,), (step,))))
+    workspace = sweep.workspace
+    read = Access(value, (Index(step.index), *(Index(axis.index) for axis in axes)), workspace.types[value].dtype)
+    name = workspace.new_name(tensor, "_bar")
+    total = Reduce(Combiner("sum"), (read,), (step,))
+    workspace.add(Define(name, axes, cast_to(total, workspace.adjoint_type(tensor).dtype)))
     sweep.send_whole(scan.names[0], tensor, name)
 
 
@@ -360,7 +368,6 @@ def _sweep_slices(scan: Scan, slices: Sequence[Define], backward: Mapping[str, s
     owner = sweep.owners.get(scan.names[0], scan.names[0])
     swept = []
     for part in slices:
-        dtype = part.value.dtype
         name, received = workspace.new_name(part.name, "_steps"), workspace.new_name(part.name, "_bar")
         axes = (step, *part.axes)
         swept.append(Define(name, axes, substitute(part.value, {scan.step: Index(step.index)})))
@@ -368,7 +375,7 @@ def _sweep_slices(scan: Scan, slices: Sequence[Define], backward: Mapping[str, s
         sweep.activate(swept[-1:])
         sweep.owners[name] = owner
         last = apply("sub", apply("sub", scan.length, const(1)), Index(step.index))
-        read = Access(backward[part.name], (last, *(Index(axis.index) for axis in part.axes)), dtype)
+        read = Access(backward[part.name], (last, *(Index(axis.index) for axis in part.axes)), accumulator(part.value.dtype))
         workspace.add(Define(received, axes, read))
         sweep.send_whole(scan.names[0], name, received)
     for definition in reversed(swept):

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tensorexpr import dtypes
+from tensorexpr.autodiff.derivatives import widened
 from tensorexpr.autodiff.spans import spans
 from tensorexpr.autodiff.workspace import Place, Workspace, all_of
 from tensorexpr.errors import DifferentiationError
@@ -26,7 +27,7 @@ def scattered_adjoint(definition: Scatter, adjoint: Callable[[tuple[Expr, ...]],
     seed = adjoint(_element_indices(definition, workspace))
     if isinstance(seed, Access):  # the place is checked where it is read: the error is about the scatter that the user wrote
         seed = replace(seed, location=definition.location)
-    return seed if factor is None else apply("mul", seed, factor), place
+    return seed if factor is None else apply("mul", widened(seed), widened(factor)), place
 
 
 def scattered_slope(definition: Scatter, workspace: Workspace) -> tuple[Expr | None, Place]:

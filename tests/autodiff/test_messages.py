@@ -95,7 +95,8 @@ def test_tensors_in_the_body_of_a_scan():
         inner.append(s)
         return te.compute((3,), lambda i: s[i] * X[i])
 
-    last = te.compute((), lambda states=te.scan(body, X, 2): states[1, 0])
+    states = te.scan(body, X, 2)
+    last = te.compute((), lambda: states[1, 0])
     for what, use in (("wrt", (last, inner)), ("output", (inner[0], [X]))):
         lines = message(te.gradient, *use)
         assert lines[0] == f"expected {what} to be a tensor of its own, got s, which belongs to the body of a scan"
