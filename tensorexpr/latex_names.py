@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection
 from functools import cache
 
-_GREEK = (
+GREEK = (
     "alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa", "lambda", "mu", "nu", "xi", "pi", "rho",
     "sigma", "tau", "upsilon", "phi", "chi", "psi", "omega", "Gamma", "Delta", "Theta", "Lambda", "Xi", "Pi", "Sigma", "Upsilon",
     "Phi", "Psi", "Omega",
@@ -35,9 +35,9 @@ def symbol(name: str, index: bool = False) -> str:
     words = [stem or parts[0]]
     for part in parts[1:]:
         if part in _ACCENTS and not marks:
-            single = len(words) == 1 and (len(words[0]) == 1 or words[0] in _GREEK)
+            single = len(words) == 1 and (len(words[0]) == 1 or words[0] in GREEK)
             base = f"{_ACCENTS[part] if single or part not in _WIDE else _WIDE[part]}{{{base}}}"
-        elif len(stem) > 1 and stem not in _GREEK and not part.isdigit() and base.startswith((r"\mathrm", r"\mathit")) and not marks:
+        elif len(stem) > 1 and stem not in GREEK and not part.isdigit() and base.startswith((r"\mathrm", r"\mathit")) and not marks:
             words.append(part)
             base = _letter("_".join(words), index)
         else:
@@ -56,7 +56,7 @@ def letters(count: int, taken: Collection[str]) -> list[str]:
 
 
 def _letter(name: str, index: bool) -> str:
-    if name in _GREEK:
+    if name in GREEK:
         return f"\\{name}"
     if len(name) == 1 and name.isascii() and name.isalnum():
         return name

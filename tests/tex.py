@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 
+from tensorexpr.latex_names import GREEK
+
 PAIRS = {"{": "}", r"\left": r"\right", r"\begin": r"\end"} | {rf"\l{kind}": rf"\r{kind}" for kind in ("floor", "ceil", "vert")}
 KNOWN = re.findall(
     r"\S+",
     r"""\sum \prod \max \min \operatorname \bigoplus \bigwedge \bigvee \mathop
     \nolimits \limits \oplus \substack \frac \sqrt \exp \log \sin \cos \tan \sinh \cosh \tanh \arcsin \arccos \arctan \sigma \bar \dot
     \hat \tilde \overline \widehat \widetilde \mathrm \mathit \mathbf \mathbb \mathrel \mathbin \text \quad \in \times \cdot \bmod \le
-    \ge \ne \land \lor \lnot \ll \gg \infty \leftarrow \sim \theta""",
+    \ge \ne \land \lor \lnot \ll \gg \infty \leftarrow \sim""",
 )
+KNOWN += [f"\\{name}" for name in GREEK]
 
 
 def reads_as_latex(text: str) -> None:

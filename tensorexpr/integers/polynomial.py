@@ -158,7 +158,7 @@ class Polynomial:
             for atom, power in monomial:
                 factor *= _value(atom, values) ** power
             total += factor
-        assert total.denominator == 1, f"expected an integer, got {total}"
+        assert total.denominator == 1, "a number of points is whole"
         return int(total)
 
     def __repr__(self) -> str:
