@@ -9,7 +9,8 @@ Conventions (tested): abs and sign have derivative 0 at 0; minimum and maximum g
 equal, nothing to an operand that is not the result; floor, ceil, round, trunc, floor division and comparisons are flat. The power
 `a ** b` has derivative b * a**(b-1) by its base, and 0 there where b = 0, whatever the base; by its exponent a**b * log(a), and 0 at base 0
 (NaN for a negative base, where no derivative exists). A constant exponent never meets the logarithm.
-sqrt, rsqrt and log follow IEEE at the edge of their domain: sqrt has the derivative infinity at 0.
+atan2 has derivatives 0 at (0, 0). sqrt, rsqrt and log follow IEEE at the edge of their domain: sqrt has the derivative infinity
+at 0. docs/language.md has all of this as a table.
 `where` is no row: the derivative goes to the branch that is taken, which is a guard and not a factor.
 
 Derivatives of 16-bit floats are computed in float32, from the operands as they are, and rounded where they are stored.
@@ -165,11 +166,18 @@ def _hypotenuse_squared(a: Expr, b: Expr) -> Expr:
 
 
 def _atan2_first(t: Expr, args: tuple[Expr, ...], result: Expr) -> Expr:
-    return times(t, apply("div", args[1], _hypotenuse_squared(*args)))
+    return times(t, _angular(args[1], args))
 
 
 def _atan2_second(t: Expr, args: tuple[Expr, ...], result: Expr) -> Expr:
-    return negative(times(t, apply("div", args[0], _hypotenuse_squared(*args))))
+    return negative(times(t, _angular(args[0], args)))
+
+
+def _angular(side: Expr, args: tuple[Expr, ...]) -> Expr:
+    """A side over the square of the hypotenuse, 0 where that is 0."""
+    squared = _hypotenuse_squared(*args)
+    zero = number(0, squared)
+    return apply("where", apply("eq", squared, zero), zero, apply("div", side, squared))
 
 
 def _erf_slope(a: Expr) -> Expr:
