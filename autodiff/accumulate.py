@@ -9,7 +9,7 @@ with the same loops and guards share one sum. What cannot be inverted, or is tol
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 
 from tensorexpr import dtypes
@@ -36,7 +36,7 @@ from tensorexpr.ir import (
     TensorType,
     const,
 )
-from tensorexpr.traversal import fresh_name, rename_bound, substitute
+from tensorexpr.traversal import bound_names, fresh_name, rename_bound, substitute
 
 SUM = Combiner("sum")
 SPARE_NAMES = ("p", "q", "u", "v", "w")
@@ -82,7 +82,7 @@ def axes_of(tensor: str, workspace: Workspace, definition: Definition | None, co
 
 def flow(consumer: str, contribution: Contribution, target: tuple[Axis, ...], lowering: str | None, workspace: Workspace) -> Flow:
     """A contribution with the gathers it becomes at the elements `target`; sort plans that these need go to the workspace."""
-    contribution = unsorted(contribution, workspace)
+    contribution = _apart(unsorted(contribution, workspace), target)
     if lowering == "atomics":
         return Flow(consumer, contribution, None, lowering)
     access, axes, guards = contribution.access, contribution.axes, contribution.guards
@@ -97,6 +97,16 @@ def flow(consumer: str, contribution: Contribution, target: tuple[Axis, ...], lo
     except DomainTooComplex:
         gathers = None
     return Flow(consumer, contribution if gathers is None else with_known_keys(contribution), gathers, "segments")
+
+
+def _apart(c: Contribution, target: tuple[Axis, ...]) -> Contribution:
+    """The contribution with the reductions in its indices and guards bound to names that the axes of the tensor do not have."""
+    names = {axis.index for axis in target}
+    if not any(names & set(bound_names(e)) for e in (*c.access.indices, *c.guards)):
+        return c
+    taken = names | {axis.index for axis in c.axes}
+    indices = tuple(rename_bound(index, set(taken)) for index in c.access.indices)
+    return replace(c, access=replace(c.access, indices=indices), guards=tuple(rename_bound(guard, set(taken)) for guard in c.guards))
 
 
 def _gathers(

@@ -26,6 +26,7 @@ from tensorexpr.ir import (
     TensorType,
     apply,
     const,
+    product,
 )
 from tensorexpr.language.tensor import name_of
 from tensorexpr.traversal import bottom_up, bound_names, fresh_name, substitute, walk
@@ -39,9 +40,7 @@ def fold_steps(node: Reduce, place: Place, step: Expr, workspace: Workspace) -> 
     found = spans(node.axes, place, strict_parts(node), workspace)
     if found is None:
         return None
-    length: Expr = found[0].extent
-    for span in found[1:]:
-        length = apply("mul", length, span.extent)
+    length = product(tuple(span.extent for span in found))
     own: list[Expr] = []
     rest = step
     for span in reversed(found[1:]):

@@ -371,8 +371,11 @@ class _Radices(Numerals):
         places = {f"@{len(self.target) + at}": digit for at, digit in enumerate(self.digits)}
         for at, digit in enumerate(self.digits):
             form, divisor = digit.numerator, digit.radix
-            while not digit.rest and len(form) == 1 and form == named(name := next(iter(form))[0]) and name in places:
-                form, divisor = places[name].numerator, times(places[name].radix, divisor)  # e // a // b = e // (a * b)
+            while not digit.rest and len(form) == 1 and form == named(name := next(iter(form))[0]):
+                place = places.get(name)
+                if place is None or place.rest:
+                    break
+                form, divisor = place.numerator, times(place.radix, divisor)  # e // a // b = e // (a * b)
             numerator, radix = (bottom_up(self._expression(part), known) for part in (form, divisor))
             expr: Expr = apply("mod" if digit.rest else "floordiv", numerator, radix)
             meaning[f"@{len(self.target) + at}"] = meaning[f"digit {at}"] = expr

@@ -280,3 +280,15 @@ def test_what_is_no_mixed_radix():
         assert reduce_radices([index], axes, (), target, ()) is None
     sums = reduce_radices([apply("mul", apply("add", i, j), size)], axes, (), target, ())
     assert sums is not None and len(sums.equations) == 1 and len(sums.outer) == 2  # i + j == p // n, where n > 0 and p % n == 0
+
+
+def test_a_quotient_of_a_remainder():
+    """2 * j + 3 * i takes i as its upper digit, so j // 2 is a digit of a remainder: (p % 3 // 2) // 2, and no other one."""
+    x, y = te.placeholder((2, 3), F64, name="x"), te.placeholder((5, 4), F64, name="y")
+
+    def read(i, j):
+        return te.where((j * 2 + i * 3 >= 1) & (j * 2 + i * 3 < 3), x[j * 2 + i * 3 - 1, j // 2] * y[i, j], 0.0)
+
+    z = te.compute((), lambda: te.sum(read, (5, 4)))
+    data = {y: np.arange(20.0).reshape(5, 4)}
+    np.testing.assert_array_equal(te.evaluate(te.gradient(z, x)[0], data), [[0, 0, 0], [1, 0, 0]])
