@@ -1,4 +1,4 @@
-"""docs/language.md: its examples run, and its list of names is that of the docstrings."""
+"""docs/language.md and docs/kernels.md: their examples run, and their lists of names are those of the docstrings."""
 
 import doctest
 import importlib.util
@@ -18,9 +18,23 @@ def test_examples_run_as_shown():
     assert not failures, "".join(failures)
 
 
+def script(name):
+    """A script of the repository as a module."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 def test_names_are_listed_from_their_docstrings():
-    spec = importlib.util.spec_from_file_location("language_reference", ROOT / "scripts" / "language_reference.py")
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
     page = PAGE.read_text()
-    assert page == script.with_listing(page), "run: python scripts/language_reference.py"
+    assert page == script("language_reference").with_listing(page), "run: make docs"
+
+
+def test_kernels_are_listed_from_their_docstrings():
+    page = (ROOT / "docs" / "kernels.md").read_text()
+    assert page == script("kernel_reference").page(), "run: make docs"
+    test = doctest.DocTestParser().get_doctest(re.sub(r"^```.*$", "", page, flags=re.MULTILINE), {}, "kernels.md", "kernels.md", 0)
+    failures: list[str] = []
+    assert doctest.DocTestRunner().run(test, out=failures.append).attempted > 4
+    assert not failures, "".join(failures)
