@@ -420,9 +420,11 @@ class _System:
     def _tier(self, solved: dict[str, Affine], loops: list[Bounds], outer: list[Constraint]) -> str:
         if self._simple:
             return "substitute"
+        if any(guard.expr.has_division() for guard in outer):
+            return "residues"  # elements of some residue classes are read: a schedule gives each class a loop of its own
         running = {loop.name for loop in loops}
         fixed = running.isdisjoint(name for equation in self._equations for name in equation.names())
-        whole = not self._lattice and not any(guard.is_equality or guard.expr.has_division() for guard in outer)
+        whole = not self._lattice and not any(guard.is_equality for guard in outer)
         return "reshape" if fixed and whole else "lattice"
 
 

@@ -116,20 +116,39 @@ def _load_vector(b: Builder, binding: Binding, offset: Value, lanes: int, mask: 
             active = b.vector(mask, lanes) if offset.stride == 1 else _reverse(b, b.vector(mask, lanes))
             found = _masked_load(b, pointer, active, element, align)
         return found if offset.stride == 1 else _reverse(b, found)
-    if offset.stride == 2 and mask is None:
-        low = _address(b, binding, offset.base, True)
-        high = _address(b, binding, b.add(offset.base, lanes - 1), True)
-        first = b.emit(f"load {type_}, ptr {low}, align {align}", element, lanes)
-        second = b.emit(f"load {type_}, ptr {high}, align {align}", element, lanes)
-        picks = (2 * lane if 2 * lane < lanes else 2 * lane + 1 for lane in range(lanes))
-        order = ", ".join(f"i32 {pick}" for pick in picks)
-        return b.emit(f"shufflevector {type_} {first.text}, {type_} {second.text}, <{lanes} x i32> <{order}>", element, lanes)
+    if offset.stride == 2:
+        return _load_every_other(b, binding, offset, lanes, mask)
     pointers = _addresses(b, binding, offset, lanes)
     active = literal(True, "i1") if mask is None else mask
     active = b.vector(active, lanes)
     name = f"llvm.masked.gather.{mangle(Value('', element, lanes))}.v{lanes}p0"
     arguments = f"<{lanes} x ptr> align {align} {pointers.text}, {active.typed}, {type_} zeroinitializer"
     return b.emit(f"call {type_} @{name}({arguments})", element, lanes)
+
+
+def _load_every_other(b: Builder, binding: Binding, offset: Value, lanes: int, mask: Value | None) -> Value:
+    """Every second element: two vectors side by side, the second of which ends at the last element, and their even and odd halves."""
+    element, align = binding.element, binding.align
+    type_ = f"<{lanes} x {element}>"
+    low = _address(b, binding, offset.base, mask is None)
+    high = _address(b, binding, b.add(offset.base, lanes - 1), mask is None)
+    half = (lanes + 1) // 2
+    if mask is None:
+        first = b.emit(f"load {type_}, ptr {low}, align {align}", element, lanes)
+        second = b.emit(f"load {type_}, ptr {high}, align {align}", element, lanes)
+    else:
+        active = b.vector(mask, lanes)
+        # Lane l stands at 2 l of the first vector, or at 2 l + 1 - lanes of the second; `lanes` picks an element that is off.
+        spread = ([place // 2 if place % 2 == 0 else lanes for place in range(lanes)],
+                  [(place + lanes - 1) // 2 if (place + lanes - 1) % 2 == 0 else lanes for place in range(lanes)])
+        masks = []
+        for picks in spread:
+            order = ", ".join(f"i32 {pick}" for pick in picks)
+            off = f"{active.full_type} zeroinitializer"
+            masks.append(b.emit(f"shufflevector {active.typed}, {off}, <{lanes} x i32> <{order}>", "i1", lanes))
+        first, second = (_masked_load(b, pointer, m, element, align) for pointer, m in zip((low, high), masks, strict=True))
+    order = ", ".join(f"i32 {2 * lane if lane < half else 2 * lane + 1}" for lane in range(lanes))
+    return b.emit(f"shufflevector {first.typed}, {second.typed}, <{lanes} x i32> <{order}>", element, lanes)
 
 
 def _masked_load(b: Builder, pointer: str, mask: Value, element: str, align: int) -> Value:
@@ -193,6 +212,25 @@ def store(b: Builder, binding: Binding, offset: Value, value: Value, lanes: int,
         b.line(f"call void @llvm.masked.store.{mangle(value)}.p0({value.typed}, ptr align {align} {pointer}, {active.typed})")
         return
     _scatter(b, binding, offset, value, lanes, mask)
+
+
+def store_interleaved(b: Builder, binding: Binding, offset: Value, values: list[Value], lanes: int) -> None:
+    """Writes as many values as the lanes of `offset` are apart, each one element behind the one before: vectors without gaps."""
+    parts = [to_memory(b, b.vector(value, lanes), binding.dtype) for value in values]
+    element, count = parts[0].type, len(parts)
+    width = lanes
+    while len(parts) > 1:  # pairs side by side, an odd one with itself
+        pairs = [(parts[at], parts[min(at + 1, len(parts) - 1)]) for at in range(0, len(parts), 2)]
+        order = ", ".join(f"i32 {lane}" for lane in range(2 * width))
+        parts = [b.emit(f"shufflevector {x.typed}, {y.typed}, <{2 * width} x i32> <{order}>", element, 2 * width) for x, y in pairs]
+        width *= 2
+    (whole,) = parts
+    for piece in range(count):
+        picks = ((piece * lanes + lane) % count * lanes + (piece * lanes + lane) // count for lane in range(lanes))
+        order = ", ".join(f"i32 {pick}" for pick in picks)
+        value = b.emit(f"shufflevector {whole.typed}, {whole.full_type} poison, <{lanes} x i32> <{order}>", element, lanes)
+        pointer = _address(b, binding, b.add(offset.base, piece * lanes), True)
+        b.line(f"store {value.typed}, ptr {pointer}, align {binding.align}")
 
 
 def _scatter(b: Builder, binding: Binding, offset: Value, value: Value, lanes: int, mask: Value | None) -> None:

@@ -20,7 +20,10 @@ from tensorexpr.codegen.llvm.machine import Machine
 from tensorexpr.codegen.nest import Alloc, Block, Check, For, If, Stmt, Store
 from tensorexpr.dtypes import float32
 from tensorexpr.errors import InternalError
-from tensorexpr.ir import Apply, Const, Expr
+from tensorexpr.integers import Affine
+from tensorexpr.ir import Access, Apply, Const, Expr
+from tensorexpr.regions import Opaque, affine_of
+from tensorexpr.traversal import walk
 
 _WIDEST = 64  # lanes of one piece of a vectorized loop
 _COPIES = 4  # pieces of a vectorized loop that are copied out; beyond, a loop over pieces
@@ -34,8 +37,14 @@ class Statements(Expressions):
         self.outline: Callable[[Statements, For, Value, Value], None] | None = None
 
     def block(self, body: Block) -> None:
-        for statement in body:
-            self.statement(statement)
+        done = 0
+        while done < len(body):
+            side_by_side = () if self.lanes == 1 or self.mask is not None else _side_by_side(body[done:])
+            if len(side_by_side) > 1 and self._store_together(side_by_side):
+                done += len(side_by_side)
+                continue
+            self.statement(body[done])
+            done += 1
 
     def statement(self, s: Stmt) -> None:
         self.epoch += 1
@@ -59,6 +68,19 @@ class Statements(Expressions):
         binding = self.buffers[s.buffer]
         value = self.expr(s.value)
         emit_memory.store(self.b, binding, self.offset(binding, s.indices), value, self.lanes, self.mask)
+
+    def _store_together(self, stores: tuple[Store, ...]) -> bool:
+        """Stores of neighboring elements in lanes that are as far apart as there are stores: vectors without gaps.
+
+        False where the lanes are not that far apart; nothing is emitted then.
+        """
+        binding = self.buffers[stores[0].buffer]
+        offset = self.offset(binding, stores[0].indices)
+        if binding.lanes > 1 or offset.stride != len(stores):
+            return False
+        self.epoch += 1
+        emit_memory.store_interleaved(self.b, binding, offset, [self.expr(s.value) for s in stores], self.lanes)
+        return True
 
     def _alloc(self, s: Alloc) -> None:
         count, strides = 1, []
@@ -273,6 +295,27 @@ class Statements(Expressions):
     def work(self, s: For, start: Value, stop: Value) -> Value | float:
         """An estimate of the cost of one iteration of a loop (see `emit_work`)."""
         return emit_work.iteration(self, s, start, stop)
+
+
+def _side_by_side(body: Block) -> tuple[Store, ...]:
+    """The stores that a block begins with which write to elements one after the other, none of which they read."""
+    found: list[Store] = []
+    for s in body:
+        if not isinstance(s, Store) or any(isinstance(n, Access) and n.tensor == s.buffer for n in walk(s.value)):
+            break
+        if found and not _follows(found[-1], s):
+            break
+        found.append(s)
+    return tuple(found)
+
+
+def _follows(first: Store, second: Store) -> bool:
+    """Whether the second store writes to the element behind that of the first."""
+    if first.buffer != second.buffer or first.indices[:-1] != second.indices[:-1] or not first.indices:
+        return False
+    opaque = Opaque()
+    low, high = affine_of(first.indices[-1], opaque), affine_of(second.indices[-1], opaque)
+    return low is not None and high is not None and high - low == Affine.of(1)
 
 
 def _constant_extent(s: For, start: Value, stop: Value) -> int | None:

@@ -17,17 +17,18 @@ from tensorexpr.codegen.lowering.reductions import Reductions
 from tensorexpr.codegen.lowering.scope import Scope
 from tensorexpr.codegen.lowering.tasks import Names, Pending, Task
 from tensorexpr.codegen.nest import Block, Check, CheckSite, For, If
+from tensorexpr.codegen.schedule.legality import COPIED
 from tensorexpr.codegen.schedule.reductions import groups_used
+from tensorexpr.codegen.schedule.residues import is_class
 from tensorexpr.codegen.schedule.state import SERIAL, Split, Stage, all_uses, needed_groups
 from tensorexpr.errors import InternalError, Location
-from tensorexpr.ir import TRUE, Apply, Const, Expr, Index, apply, conjunction, conjuncts, const
+from tensorexpr.ir import TRUE, Apply, Axis, Const, Expr, Index, apply, conjunction, conjuncts, const
+from tensorexpr.regions import affine_of
 from tensorexpr.text import print_expr
 from tensorexpr.traversal import negate, read_occurrences
 
 GUARDED = ("guard", "single")
 """Forms of a split that run points beyond the extent, which a condition leaves out."""
-MOST_COPIES = 8
-"""Iterations up to which an unrolled loop around reductions is copied out while lowering."""
 UNROLL_LIMIT = 32
 """Rests shorter than this keep the unrolling of their loop."""
 
@@ -62,8 +63,10 @@ class Loops(Reductions):
             if isinstance(split, Split) and scope.variants.get(split.outer) in GUARDED and split.outer not in scope.guarded:
                 position, whole = scope.position(split.parent), scope.extent(split.parent)
                 if position is not None and whole is not None:
-                    inside = replace(scope, guarded=scope.guarded | {split.outer}, conditional=True)
-                    return (If(self.read(apply("lt", position, whole)), self.nest(loops, inside, task)),)
+                    condition = apply("lt", position, whole)
+                    facts = scope.facts | {condition}
+                    inside = replace(scope, guarded=scope.guarded | {split.outer}, facts=facts, conditional=True)
+                    return (If(self.read(condition), self.nest(loops, inside, task)),)
         waits = self.is_parallel and self.at_root and not scope.names and loops  # parallel loops stand outside of conditions
         ready = () if waits else tuple(c for c in task.where if scope.is_ready(c))
         if ready:
@@ -109,28 +112,60 @@ class Loops(Reductions):
 
     def chosen(self, loops: tuple[str, ...], scope: Scope, task: Task) -> Block | None:
         """Where the value is ``where(c, a, b)`` and c is decided out here: the loops for a and those for b."""
-        if task.choose is None or (self.is_parallel and not scope.names):
+        if task.choose is None:
             return None
         (value,) = task.needs
         if not (isinstance(value, Apply) and value.op.name == "where"):
             return None
         condition, taken, otherwise = value.args
-        parts = tuple(conjuncts(condition))
+        known = [(c, scope.decided(c)) for c in conjuncts(condition)]
+        if any(holds is False for _, holds in known):
+            return self.nest(loops, scope, self.branch(task, otherwise))
+        parts = tuple(c for c, holds in known if holds is None)
+        if not parts:
+            return self.nest(loops, scope, self.branch(task, taken))
+        if isinstance(otherwise, Const):
+            for axis in self.parts.axes:
+                pieces = self.pieces(axis.index, parts, loops, scope)
+                if pieces:
+                    return tuple(s for piece in pieces for s in self.nest(loops, piece, task))
+        if self.is_parallel and not scope.names:
+            return None
         ready = tuple(c for c in parts if scope.is_ready(c))
         if not ready or (len(ready) < len(parts) and groups_used(otherwise)):
             return None
         rest = conjunction([c for c in parts if c not in ready])
         inner = taken if rest == TRUE else apply("where", rest, taken, otherwise)
         resolved = scope.resolve(conjunction(ready))
-        open_checks = {(c.access, c.axis) for c in task.checks}
-        branches = [replace(task.choose(e), inside=task.inside) for e in (inner, otherwise)]
-        branches = [replace(b, checks=tuple(c for c in b.checks if (c.access, c.axis) in open_checks)) for b in branches]
+        branches = [self.branch(task, e) for e in (inner, otherwise)]
         if isinstance(resolved, Const):
             return self.nest(loops, scope, branches[0] if resolved.value else branches[1])
         checks = self.made_checks(self.checks_of(ready), scope)
         fails = replace(scope, conditional=True)
         holds = replace(fails, facts=scope.facts | {scope.resolve(c) for c in ready})
         return (*checks, If(self.read(resolved), self.nest(loops, holds, branches[0]), self.nest(loops, fails, branches[1])))
+
+    def pieces(self, axis: str, conditions: tuple[Expr, ...], loops: tuple[str, ...], scope: Scope) -> tuple[Scope, ...]:
+        """An axis that runs in lanes, cut where a condition on it alone begins or ceases to hold: no lane tests it then."""
+        own = self.stage.loops_of(axis)
+        bounds = tuple(constant(e) for e in (scope.axes[axis].start, scope.axes[axis].stop))
+        whole = set(own) <= set(loops) and any(self.stage.kind(loop) == "vectorize" for loop in own)
+        if not whole or None in bounds:
+            return ()
+        start, stop = (int(bound) for bound in bounds if bound is not None)
+        for condition in conditions:
+            cut = _border(condition, axis)
+            if cut is not None and start < cut < stop:
+                parts = (Axis(axis, const(start), const(cut)), Axis(axis, const(cut), const(stop)))
+                return tuple(replace(scope, axes={**scope.axes, axis: part}) for part in parts)
+        return ()
+
+    def branch(self, task: Task, value: Expr) -> Task:
+        """What is done for one branch of the selection that a task is about; checks that were made are not made again."""
+        assert task.choose is not None
+        open_checks = {(c.access, c.axis) for c in task.checks}
+        chosen = replace(task.choose(value), inside=task.inside)
+        return replace(chosen, checks=tuple(c for c in chosen.checks if (c.access, c.axis) in open_checks))
 
     # -------------------------------------------------------------------------------------------------------- checks
 
@@ -191,29 +226,39 @@ class Loops(Reductions):
             return checks
         if count == 1:
             return (*checks, *self.body(loop, rest, scope.with_values(**{loop: ZERO}), task))
-        if self.stage.kind(loop) == "unroll" and count is not None and count <= MOST_COPIES and self.copies_pay(rest, scope):
+        if self.stage.kind(loop) == "unroll" and count is not None and count <= COPIED and self.copies_pay(loop, rest, scope):
             copies = (self.body(loop, rest, scope.with_values(**{loop: const(c)}), task) for c in range(count))
             return (*checks, *(statement for copy in copies for statement in copy))
         name = self.loop_name(loop, scope)
         start = scope.resolve(scope.axes[loop].start) if loop in scope.axes else ZERO
         stop = scope.resolve(scope.axes[loop].stop) if loop in scope.axes else extent
         kind = self.kind(loop, count, scope)
-        if kind == "vectorize" and count is not None and count & (count - 1) and self.stage.group_of(loop) is not None:
-            return (*checks, *self.masked_rest(loop, count, rest, scope, task))
+        if kind == "vectorize" and count is not None and self.stage.group_of(loop) is not None:
+            wide = max(count, self.stage.extent(loop) or count)
+            if count < wide or count & (count - 1):
+                return (*checks, *self.masked_rest(loop, count, wide, rest, scope, task))
         inner = replace(scope.with_values(**{loop: sub(Index(name), start)}), names=scope.names | {name})
         if kind == "vectorize":
             inner = replace(inner, vectors=inner.vectors | {loop})
         body = self.body(loop, rest, inner, task)
         return (*checks, For(name, self.read(start), self.read(stop), body, kind)) if body else checks
 
-    def copies_pay(self, rest: tuple[str, ...], scope: Scope) -> bool:
-        """Whether reductions start further in: a loop around them is copied out here, where their bounds get simpler by it."""
-        found = (self.stage.group_of(x) for x in rest)
-        return any(g is not None and g.number not in scope.groups for g in found)
+    def copies_pay(self, loop: str, rest: tuple[str, ...], scope: Scope) -> bool:
+        """Whether reductions start further in: a loop around them is copied out here, where their bounds get simpler by it.
 
-    def masked_rest(self, loop: str, count: int, rest: tuple[str, ...], scope: Scope, task: Task) -> Block:
-        """Lanes of a reduction that are no power of two: one more vector, of which the last lanes are off."""
-        name, wide = self.loop_name(loop, scope), 1 << count.bit_length()
+        So is a loop over residue classes, in each of which conditions are decided.
+        """
+        found = (self.stage.group_of(x) for x in rest)
+        if any(g is not None and g.number not in scope.groups for g in found):
+            return True
+        split = self.stage.parents().get(loop)
+        if not isinstance(split, Split) or split.inner != loop:
+            return False
+        return any(a.index == split.parent for a in self.parts.axes) and is_class(self.parts, split.parent, split.factor)
+
+    def masked_rest(self, loop: str, count: int, lanes: int, rest: tuple[str, ...], scope: Scope, task: Task) -> Block:
+        """Lanes of a reduction that are no power of two, or less than its accumulators have: one vector, of which the last lanes are off."""
+        name, wide = self.loop_name(loop, scope), 1 << (lanes - 1).bit_length()
         inner = scope.with_values(**{loop: Index(name)})
         inner = replace(inner, names=scope.names | {name}, vectors=scope.vectors | {loop}, conditional=True)
         if wide == count:
@@ -288,8 +333,8 @@ class Loops(Reductions):
         count, factor = constant(whole), split.factor
         if count is not None and count % factor == 0:
             return walk("main")
-        if split.tail == "guard":
-            return walk("guard")
+        if split.tail in ("guard", "stride"):
+            return walk(split.tail)
         if split.tail == "shift":
             if count is None:
                 return self.fitted(split, loops, scope, task, whole)
@@ -298,3 +343,14 @@ class Loops(Reductions):
             return walk("small", ZERO)
         blocks = floordiv(whole, factor)
         return (*walk("main"), *walk("rest", blocks))
+
+
+def _border(condition: Expr, index: str) -> int | None:
+    """The value of an index from which on a condition on it alone holds, or no longer does."""
+    if not isinstance(condition, Apply) or condition.op.name not in ("lt", "le", "gt", "ge"):
+        return None
+    left, right = (affine_of(e) for e in condition.args)
+    form = None if left is None or right is None else left - right
+    if form is None or form.names() != (index,) or form.has_division() or form.coefficient(index) != 1:
+        return None
+    return -form.constant + (condition.op.name in ("le", "gt"))

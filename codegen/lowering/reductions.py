@@ -75,8 +75,9 @@ class Reductions(ABC):
         rest = tuple(x for x in loops if x not in mine)
         buffers, results = self.allocated(group, tile, scope)
         lanes = self.lane_accumulators(group, buffers, own)
-        ready = tuple(c for c in group.guard if scope.is_ready(c))
-        late = tuple(c for c in group.guard if c not in ready)
+        open_guard = tuple(c for c in group.guard if not scope.decided(c))
+        ready = tuple(c for c in open_guard if scope.is_ready(c))
+        late = tuple(c for c in open_guard if c not in ready)
         crossed = tuple(
             condition
             for x in rest

@@ -9,7 +9,8 @@ from tensorexpr.codegen.lowering.arithmetic import ZERO, add, constant, floordiv
 from tensorexpr.codegen.schedule.state import Fuse, Split, Stage
 from tensorexpr.dtypes import DType
 from tensorexpr.errors import InternalError
-from tensorexpr.ir import Access, Axis, Expr, Index, Param, apply, const
+from tensorexpr.ir import Access, Apply, Axis, Const, Expr, Index, Param, apply, const
+from tensorexpr.regions import affine_of
 from tensorexpr.traversal import bottom_up, free_names, walk
 
 ELEMENT = "element"
@@ -149,6 +150,9 @@ class Scope:
         variant, factor = self.variants.get(split.outer), const(split.factor)
         if variant in ("small", "single"):
             return const(1) if loop == split.outer else whole if variant == "small" else factor
+        if variant == "stride" and loop == split.outer:
+            place = self.position(split.inner)  # how many blocks have this place; before it is known, how many there are
+            return floordiv(add(sub(whole, ZERO if place is None else place), const(split.factor - 1)), split.factor)
         if loop == split.inner:
             return sub(whole, mul(floordiv(whole, split.factor), factor)) if variant == "rest" else factor
         blocks = floordiv(add(whole, const(split.factor - 1)), split.factor)
@@ -187,9 +191,32 @@ class Scope:
         if found is not None and constant(found) is not None:
             return found
         for relation in self.stage.relations:
-            if isinstance(relation, Split) and relation.parent == loop and self.variants.get(relation.outer) in ("main", "guard"):
+            if isinstance(relation, Split) and relation.parent == loop and self.variants.get(relation.outer) in ("main", "guard", "stride"):
                 return add(mul(self._spread(relation.outer), const(relation.factor)), self._spread(relation.inner))
         return Index(LOOP + loop)
+
+    def decided(self, condition: Expr) -> bool | None:
+        """Whether a condition holds at all points of the open loops inside, or at none: it hangs on the residue class alone."""
+        if any(isinstance(n, Access | Param) for n in walk(condition)) or not all(n in self.axes for n in free_names(condition)):
+            return None
+        found = substituted(condition, self.spread, lambda p: p, lambda a: a)
+        return bool(found.value) if isinstance(found, Const) else self._decided_by_range(condition)
+
+    def _decided_by_range(self, condition: Expr) -> bool | None:
+        if not isinstance(condition, Apply) or condition.op.name not in ("lt", "le", "gt", "ge"):
+            return None
+        left, right = (affine_of(e) for e in condition.args)
+        bounds = {n: (constant(self.axes[n].start), constant(self.axes[n].stop)) for n in free_names(condition)}
+        if left is None or right is None or any(low is None or high is None for low, high in bounds.values()):
+            return None
+        box = {n: (low, high - 1) for n, (low, high) in bounds.items() if low is not None and high is not None}
+        low, high = (left - right).interval(box)
+        if low is None or high is None:
+            return None
+        always, never = {"lt": (high < 0, low >= 0), "le": (high <= 0, low > 0), "gt": (low > 0, high <= 0), "ge": (low >= 0, high < 0)}[
+            condition.op.name
+        ]
+        return True if always else False if never else None
 
     def is_ready(self, expr: Expr) -> bool:
         """Whether every index and every result in the expression is known."""

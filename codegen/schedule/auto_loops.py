@@ -12,21 +12,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations, pairwise, product
-from math import prod
+from math import inf, prod
 
 from tensorexpr.codegen.schedule.independence import disjoint_axes
 from tensorexpr.codegen.schedule.legality import runs_in_lanes
+from tensorexpr.codegen.schedule.orders import over_windows, plain_inside
 from tensorexpr.codegen.schedule.placement import part_of
 from tensorexpr.codegen.schedule.reductions import Parts
+from tensorexpr.codegen.schedule.residues import classes, in_class, tested
 from tensorexpr.codegen.schedule.schedule import Schedule, StageHandle
 from tensorexpr.codegen.schedule.state import Stage
 from tensorexpr.codegen.schedule.strides import reach, reaches
-from tensorexpr.codegen.schedule.windows import divisors, window
+from tensorexpr.codegen.schedule.windows import window
 from tensorexpr.codegen.schedule.work import group_work, lengths, operations
 from tensorexpr.codegen.target import Target
 from tensorexpr.dtypes import DType, accumulator
 from tensorexpr.errors import ScheduleError
-from tensorexpr.ir import Access, Axis, Const, Expr, Index, Scatter
+from tensorexpr.ir import Access, Axis, Const, Expr, Index, Scatter, apply, conjuncts, const
 from tensorexpr.regions import affine_of
 from tensorexpr.traversal import free_names
 
@@ -38,9 +40,10 @@ LINE = 3.0
 """What a cache line costs that comes from the second level, in the same units."""
 BROADCAST = 0.7
 """What a load of one element for all lanes costs: it comes with the arithmetic."""
+NEAR = 8
+"""Up to this distance, elements that are not consecutive share cache lines."""
 MOST_ROWS = 12
 ROWS = (2, 3, 4, 5, 6, 8)
-MOST_RESIDUES = 4
 WIDEST_LANES = 4
 """Vectors that one vectorized loop has at most, so that their latencies overlap."""
 
@@ -54,19 +57,24 @@ class Tile:
     lanes: int
     rows: tuple[tuple[str, int], ...] = ()
     blocks: int = 1
-    residues: int = 1
-    """Every so many elements of the vector axis have lanes of their own, where bounds divide its index by that."""
+    classes: tuple[tuple[str, int], ...] = ()
+    """Axes whose residue classes have loops of their own, each with their number."""
 
 
 def plan(schedule: Schedule, name: str, shapes: dict[str, tuple[Expr, ...]]) -> None:
     """Gives a definition its vector axis and its tile; what turns out to be illegal is tried with less."""
-    for tile in _Planner(schedule, name, shapes).tiles():
-        before = schedule.state
-        try:
-            _apply(schedule[name], tile)
-            return
-        except ScheduleError:
-            schedule.state = before
+    counts = classes(schedule.state.stage(name).parts)
+    planners = [_Planner(schedule, name, shapes, given) for given in ((counts, {}) if counts else ({},))]
+    if not planners[0].parts.groups:  # where points are computed one by one, a mask may be cheaper than strides
+        planners.sort(key=lambda planner: planner.cost)
+    for planner in planners:
+        for tile in planner.tiles():
+            before = schedule.state
+            try:
+                _apply(schedule[name], tile)
+                return
+            except ScheduleError:
+                schedule.state = before
 
 
 def plan_scatter(schedule: Schedule, scatter: Scatter) -> None:
@@ -87,18 +95,18 @@ def plan_scatter(schedule: Schedule, scatter: Scatter) -> None:
 
 
 def _apply(handle: StageHandle, tile: Tile) -> None:
-    """Splits the axes of the tile, puts its loops innermost, rows unrolled around the vector."""
-    vector = tile.vector
-    if tile.residues > 1 and vector is not None:
-        extent = handle._stage.extent(vector)
-        whole = extent is not None and extent % tile.residues == 0
-        vector, residue = handle.split(vector, tile.residues, "peel" if whole else "guard")
-        handle.reorder(residue, vector)
-        handle.unroll(residue)
+    """Splits the axes of the tile, puts its loops innermost, rows unrolled around the vector.
+
+    Residue classes are copied out: around the reductions, or without any inside the lanes, whose stores then fill what lies
+    between theirs.
+    """
+    loop_of, around, within = _split_classes(handle, tile)
+    vector = None if tile.vector is None else loop_of.get(tile.vector, tile.vector)
     stage = handle._stage
     inner: list[str] = []
     kinds: list[str] = []
     for axis, count in (*tile.rows, *([] if vector is None else [(vector, tile.lanes)])):
+        axis = loop_of.get(axis, axis)
         extent = stage.extent(axis)
         kind = "vectorize" if axis == vector else "unroll"
         if extent == count:
@@ -113,15 +121,42 @@ def _apply(handle: StageHandle, tile: Tile) -> None:
         else:
             inner.append(made[-1])
             kinds.append(kind)
-    rest = [x for x in handle.loops if x not in inner]
+    rest = [x for x in handle.loops if x not in inner and x not in around and x not in within]
     if tile.rows and tile.vector is not None and tile.blocks == 1 and stage.group_of(tile.vector) is None:
         rest = _columns_first(handle._stage, rest, tile)
-    handle.reorder(*rest, *inner)
+    if tile.rows and tile.vector is not None and stage.group_of(tile.vector) is None:
+        rest = plain_inside(stage, rest, frozenset((tile.vector, *dict(tile.rows))), lengths(stage.parts))
+    first = next((at for at, x in enumerate(rest) if handle._stage.group_of(x) is not None), len(rest))
+    handle.reorder(*rest[:first], *around, *rest[first:], *inner, *within)
     for loop, kind in zip(inner, kinds, strict=True):
         if kind == "vectorize":
             handle.vectorize(loop)
         else:
             handle.unroll(loop)
+
+
+def _split_classes(handle: StageHandle, tile: Tile) -> tuple[dict[str, str], list[str], list[str]]:
+    """The loop along each axis that is split into residue classes, and the loops over classes: around reductions, and innermost.
+
+    Where the classes differ in length, their loop stays outside of the axis, unless that would leave no loop for all cores.
+    """
+    stage = handle._stage
+    loop_of: dict[str, str] = {}
+    around: list[str] = []
+    within: list[str] = []
+    for axis, count in tile.classes:
+        extent = stage.extent(axis)
+        whole = extent is not None and extent % count == 0
+        in_tile = axis == tile.vector or axis in dict(tile.rows)
+        strided = in_tile and bool(stage.parts.groups) and not whole and stage.order[0] != axis
+        tail = "stride" if strided else "peel" if whole or not stage.parts.groups else "guard"
+        outer, loop = handle.split(axis, count, tail)
+        handle.unroll(loop)
+        if in_tile:
+            loop_of[axis] = outer
+            if not strided:
+                (around if stage.parts.groups else within).append(loop)
+    return loop_of, around, within
 
 
 def _columns_first(stage: Stage, loops: list[str], tile: Tile) -> list[str]:
@@ -134,14 +169,21 @@ def _columns_first(stage: Stage, loops: list[str], tile: Tile) -> list[str]:
 
 
 class _Planner:
-    def __init__(self, schedule: Schedule, name: str, shapes: dict[str, tuple[Expr, ...]]) -> None:
+    """Looks at the loops of one definition, along one residue class of each axis in `counts`."""
+
+    def __init__(self, schedule: Schedule, name: str, shapes: dict[str, tuple[Expr, ...]], counts: dict[str, int]) -> None:
         self.stage: Stage = schedule.state.stage(name)
-        self.parts: Parts = self.stage.parts
+        self.parts: Parts = in_class(self.stage.parts, counts)
+        self.counts = counts
+        self.tested = tested(self.stage.parts)
         self.target: Target = schedule.target
         self.shapes = shapes
         (value,) = self.parts.values
         self.dtype = accumulator(value.dtype)
-        self.store = reach(Access(name, tuple(Index(a.index) for a in self.parts.axes), value.dtype), shapes[name])
+        # Without reductions, lanes of all classes are stored together; else each class by itself.
+        apart = counts if self.parts.groups else {}
+        elements = tuple(apply("mul", Index(a.index), const(apart.get(a.index, 1))) for a in self.parts.axes)
+        self.store = reach(Access(name, elements, value.dtype), shapes[name])
         settled: set[str] = set()
         if self.stage.place is not None:
             points = part_of(schedule.state, name).points
@@ -151,6 +193,7 @@ class _Planner:
         top = [g for g in self.parts.groups if g.scope is None]
         self.main = max(top, key=lambda g: group_work(self.parts, g, self.lengths), default=None)
         exprs = (value,) if self.main is None else tuple(v for m in self.main.members for v in m.values)
+        exprs = exprs if self.main is None else over_windows(self.parts, self.main, exprs)
         self.exprs = exprs
         self.reads = reaches(exprs, shapes)
         self.lane_count = self.target.lanes(self.dtype)
@@ -159,6 +202,7 @@ class _Planner:
         self.apart = {
             a.index for a in self.data if any(a.index in names and window(r, frozenset({a.index})) is None for r, names in bounds)
         }
+        self.cost, self.vector = self._vector_axis()
 
     def _lanes(self, axis: str) -> int:
         """Lanes of the widest element that differs between the lanes of an axis."""
@@ -169,7 +213,7 @@ class _Planner:
     def tiles(self) -> list[Tile]:
         """Tiles to try, best first."""
         found: list[Tile] = []
-        vector = self._vector_axis()
+        vector = self.vector
         if vector is None:
             return found
         self.lane_count = self._lanes(vector)
@@ -177,22 +221,26 @@ class _Planner:
             found += self._lane_tiles(vector)
         else:
             found += self._column_tiles(vector)
-        return found
+        return [replace(tile, classes=self._classes(vector, *dict(tile.rows))) for tile in found]
+
+    def _classes(self, *axes: str) -> tuple[tuple[str, int], ...]:
+        return tuple((axis, count) for axis, count in self.counts.items() if axis in axes or axis in self.tested)
 
     def _is_reduction(self, axis: str) -> bool:
         return all(a.index != axis for a in self.parts.axes)
 
     # --------------------------------------------------------------------------------------------------- vector axis
 
-    def _vector_axis(self) -> str | None:
-        best: tuple[float, str] | None = None
+    def _vector_axis(self) -> tuple[float, str | None]:
+        """The axis that costs least in lanes, and what a vector of it costs."""
+        best: tuple[float, str | None] = inf, None
         unproved = {n for access, axis in self.parts.unproved for n in free_names(access.indices[axis])}
         for axis in self.data:
             if axis.index in unproved or axis.index in self.apart or self.lengths[axis.index] < 2:
                 continue
             cost = self._loads(axis) + self._store_cost(axis)
             cost *= self._waste(axis)
-            if best is None or cost < best[0]:
+            if cost < best[0]:
                 best = cost, axis.index
         if self.main is not None and runs_in_lanes(self.main) and not any(g.scope is not None for g in self.parts.groups):
             for axis in self.main.axes:
@@ -204,9 +252,9 @@ class _Planner:
                 for a in self.main.axes:
                     others *= 1 if a is axis else max(1, self.lengths[a.index])
                 cost = (self._loads(axis) + 1.0 * lanes / (rounds * others) + 0.25) * self._waste(axis)
-                if best is None or cost < best[0]:
+                if cost < best[0]:
                     best = cost, axis.index
-        return None if best is None else best[1]
+        return best
 
     def _loads(self, axis: Axis) -> float:
         """Arithmetic and loads of one vector; rows of another axis share a load that does not depend on it."""
@@ -220,7 +268,7 @@ class _Planner:
 
     def _store_cost(self, axis: Axis) -> float:
         stride = self.store.stride(axis.index)
-        once = 1.0 if stride == 1 else float(GATHER)
+        once = 1.0 if stride == 1 else GATHER * (0.5 if abs(stride) <= NEAR else 1.0)
         if self.main is None:
             return once
         visits = 1
@@ -241,9 +289,6 @@ class _Planner:
         axis = next(a for a in self.parts.axes if a.index == vector)
         extent = _constant_length(axis)
         found: list[Tile] = []
-        residues = self._residues(vector)
-        if residues > 1 and extent is not None:
-            extent = -(-extent // residues)
         if self.main is not None and vector in self.main.depends:
             best: tuple[float, Tile] | None = None
             for row in self._row_axes(vector):
@@ -263,9 +308,6 @@ class _Planner:
                 found.append(best[1])
             lanes = self._wide(extent)
             found.append(Tile(vector, self._fitted(extent, lanes, vector)))
-            if residues > 1:
-                found = [replace(tile, residues=residues) for tile in found]
-                extent = _constant_length(axis)
         found.append(Tile(vector, self._fitted(extent, self.lane_count, vector)))
         return found
 
@@ -287,16 +329,15 @@ class _Planner:
         found.append(Tile(vector, self._fitted(extent, self.lane_count)))
         return found
 
-    def _residues(self, vector: str) -> int:
-        """The number by which bounds of the main reduction divide the index of the vector axis, if it is one small one."""
-        found = {d for a in (() if self.main is None else self.main.axes) for d in divisors(a, vector)}
-        return next(iter(found)) if len(found) == 1 and max(found) <= MOST_RESIDUES else 1
-
     def _row_axes(self, vector: str) -> list[Axis]:
         assert self.main is not None
         depends = self.main.depends
         rows = [a for a in self.data if a.index != vector and a.index in depends and a.index not in self.apart]
-        return [a for a in rows if any(not r.stride(a.index) for r in self.reads)]
+        rows = [a for a in rows if any(not r.stride(a.index) for r in self.reads)]
+        # Rows that are off at times are kept apart by jumps, and share nothing; lanes that are off are masked.
+        tests = [set(free_names(e)) for c in self.main.where for e in conjuncts(c)]
+        asked = {n for names in tests if vector not in names for n in names}
+        return [a for a in rows if a.index not in asked] or rows
 
     def _tile_cost(self, vector: str, lanes: int, rows: tuple[tuple[str, int], ...]) -> float:
         """Cost per useful vector operation: arithmetic, or loads where those are more."""

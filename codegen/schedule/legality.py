@@ -13,12 +13,14 @@ from tensorexpr.codegen.schedule.state import Split, Stage, State, all_uses, def
 from tensorexpr.codegen.schedule.windows import window
 from tensorexpr.dtypes import accumulator
 from tensorexpr.errors import ScheduleError
-from tensorexpr.ir import Scatter
+from tensorexpr.ir import Axis, Index, Scatter, apply, const
 from tensorexpr.text import print_expr
-from tensorexpr.traversal import free_names
+from tensorexpr.traversal import free_names, substitute
 
 MOST_LANES = 256
 MOST_COPIES = 64
+COPIED = 8
+"""Iterations up to which an unrolled loop around reductions is copied out while lowering, so that bounds are simple in each copy."""
 LARGEST_TILE = 1 << 15
 """Bytes of the accumulators of one reduction over the points of the loops inside it."""
 COMMUTATIVE = ("sum", "prod", "max", "min", "all", "any")
@@ -79,6 +81,15 @@ def _check_split(stage: Stage, split: Split, position: dict[str, int]) -> None:
     if runs_whole(stage, split):
         return
     outer, inner = stage.loops_of(split.outer), stage.loops_of(split.inner)
+    if split.tail == "stride":
+        if outer and inner and max(position[x] for x in inner) > min(position[x] for x in outer):
+            raise refuse(
+                stage,
+                f"expected {split.inner} outside of {split.outer}, got it inside",
+                split.parent,
+                f"{split.parent} is no known multiple of {split.factor} long: how long {split.outer} runs depends on {split.inner}",
+            )
+        return
     if outer and inner and max(position[x] for x in outer) > min(position[x] for x in inner):
         raise refuse(
             stage,
@@ -171,7 +182,19 @@ def _may_relax(stage: Stage, group: Group, number: int, name: str) -> bool:
     data = frozenset(a.index for a in stage.parts.axes)
     first = min(stage.order.index(x) for x in stage.loops_of(group.axes[number].index))
     inner = frozenset(a for a in data if any(stage.order.index(x) > first for x in stage.loops_of(a)))
-    return window(group.axes[number], inner) is not None
+    return all(window(axis, inner) is not None for axis in _in_classes(stage, group.axes[number], first))
+
+
+def _in_classes(stage: Stage, axis: Axis, first: int) -> list[Axis]:
+    """The axis as it is in each residue class whose loop is copied out before loop number `first`."""
+    found = [axis]
+    for split in stage.relations:
+        if not isinstance(split, Split) or split.factor > COPIED or stage.kind(split.inner) != "unroll" or split.inner not in stage.order:
+            continue
+        if stage.order.index(split.inner) < first and split.parent in {*free_names(axis.start), *free_names(axis.stop)}:
+            places = [apply("add", apply("mul", Index(split.parent), const(split.factor)), const(n)) for n in range(split.factor)]
+            found = [Axis(a.index, *(substitute(e, {split.parent: place}) for e in (a.start, a.stop))) for a in found for place in places]
+    return found
 
 
 def _check_scatter(state: State, stage: Stage) -> None:

@@ -46,7 +46,7 @@ def _new_name(stage: Stage, stem: str) -> str:
 
 
 def split(state: State, name: str, loop: str, factor: int, tail: str = "peel") -> tuple[State, tuple[str, str]]:
-    """rewrite: [..., i, ...] --> [..., i_o, i_i, ...], i = i_o * factor + i_i; see `Split` for `tail`."""
+    """rewrite: [..., i, ...] --> [..., i_o, i_i, ...], i = i_o * factor + i_i; see `Split` for `tail` ("stride": [..., i_i, i_o, ...])."""
     stage = state.stage(name)
     at = _loop(stage, loop)
     if not isinstance(factor, int) or isinstance(factor, bool) or factor < 1:
@@ -60,7 +60,7 @@ def split(state: State, name: str, loop: str, factor: int, tail: str = "peel") -
     outer, inner = _new_name(stage, f"{loop}_o"), _new_name(stage, f"{loop}_i")
     changed = replace(
         stage,
-        order=(*stage.order[:at], outer, inner, *stage.order[at + 1 :]),
+        order=(*stage.order[:at], *((inner, outer) if tail == "stride" else (outer, inner)), *stage.order[at + 1 :]),
         relations=(*stage.relations, Split(loop, outer, inner, factor, tail)),
     )
     return _checked(state, changed), (outer, inner)

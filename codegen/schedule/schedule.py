@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tensorexpr.codegen.schedule import primitives
+from tensorexpr.codegen.schedule.recompute import recompute
 from tensorexpr.codegen.schedule.state import SERIAL, Stage, State, plain_state
 from tensorexpr.codegen.target import Target, host_target
 from tensorexpr.errors import ScheduleError
@@ -67,6 +68,14 @@ class Schedule:
         state = primitives.inline(self.state, definitions)
         self.state = replace(state, calls=(*state.calls, f"s.inline({', '.join(map(repr, definitions))})"))
 
+    def recompute(self, *definitions: str) -> None:
+        """Computes definitions again where they are read, once for all points there that ask for one element; stores them nowhere.
+
+        Their own stages go away; a reader has a loop over one point for each, inside which its value stays the same.
+        """
+        state = recompute(self.state, definitions)
+        self.state = replace(state, calls=(*state.calls, f"s.recompute({', '.join(map(repr, definitions))})"))
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Schedule) and self.state == other.state
 
@@ -106,7 +115,8 @@ class StageHandle:
     def split(self, axis: str, factor: int, tail: str = "peel") -> tuple[str, str]:
         """Splits a loop into blocks of `factor`: gives the names of the loop over blocks and of the loop inside one.
 
-        `tail` is what happens to a rest: "peel" (a smaller block of its own), "shift" (the last block moves back) or "guard".
+        `tail` is what happens to a rest: "peel" (a smaller block of its own), "shift" (the last block moves back) or "guard"; with
+        "stride" the loop inside a block runs outside, and the other one over every so many points: a residue class.
         """
         state, made = primitives.split(self._schedule.state, self.name, axis, factor, tail)
         self._apply("split", state, axis, factor, tail)
@@ -151,6 +161,10 @@ class StageHandle:
     def inline(self) -> None:
         """Computes the definition where it is read, and stores it nowhere. Its own stage goes away."""
         self._schedule.inline(self.name)
+
+    def recompute(self) -> None:
+        """Computes the definition again where it is read, and stores it nowhere: see `Schedule.recompute`."""
+        self._schedule.recompute(self.name)
 
     def compute_at(self, consumer: object, axis: str) -> None:
         """Computes the definition in a loop of another that reads it, once per iteration, at the elements read there."""

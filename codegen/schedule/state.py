@@ -26,7 +26,7 @@ from tensorexpr.ir import Access, Axis, Const, Define, Definition, Expr, Program
 from tensorexpr.traversal import expressions, read_occurrences, reads
 
 SERIAL = "serial"
-TAILS = ("peel", "shift", "guard")
+TAILS = ("peel", "shift", "guard", "stride")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,8 @@ class Split:
 
     `tail` says what happens where the extent is no multiple: "peel" runs the rest as a smaller block of its own, "shift" moves
     the last block back to end at the extent (some points are computed twice, with the same value; where the extent is
-    less than a block, the rest alone), "guard" skips the points beyond.
+    less than a block, the rest alone), "guard" skips the points beyond. With "stride" `inner` runs outside: for each place in a
+    block, `outer` runs over the blocks that have it, so a residue class is a loop of its own, as long as it is.
     """
 
     parent: str

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tensorexpr.integers import Affine, FloorDiv
+from tensorexpr.integers import Affine
 from tensorexpr.ir import Apply, Axis, Expr, Index, apply, const
 from tensorexpr.regions import affine_of, expression_of
 from tensorexpr.traversal import free_names, size_names
@@ -57,17 +57,6 @@ def window(axis: Axis, inner: frozenset[str]) -> Window | None:
     width = _form(stop) - _form(start)
     sizes = (*size_names(start), *size_names(stop))
     return Window(Axis(axis.index, const(0), expression_of(width, sizes)), start, tuple(others))
-
-
-def divisors(axis: Axis, index: str) -> tuple[int, ...]:
-    """The numbers by which bounds of an axis divide a data index: along every so many of its values they are affine."""
-    found: dict[int, None] = {}
-    for expr in (*alternatives(axis.start, "maximum"), *alternatives(axis.stop, "minimum")):
-        form = affine_of(expr)
-        for atom in () if form is None else form.atoms():
-            if isinstance(atom, FloorDiv) and index in atom.numerator.names():
-                found[atom.denominator] = None
-    return tuple(found)
 
 
 def _form(expr: Expr) -> Affine:

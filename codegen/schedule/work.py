@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from fractions import Fraction
 
 from tensorexpr.bounds import Interval, interval
 from tensorexpr.codegen.schedule.reductions import Group, Parts
@@ -34,9 +35,35 @@ def lengths(parts: Parts) -> dict[str, int]:
         stops = [interval(e, ranges) for e in alternatives(axis.stop, "minimum")]
         ranges[axis.index] = (max(low for low, _ in starts), max(0.0, min(high for _, high in stops) - 1))
         widths = [length(axis)] if length(axis) != UNKNOWN_EXTENT else []
-        widths += [int(width) for e in _differences(axis) if math.isfinite(width := interval(e, ranges)[1])]
+        widths += [int(width) for e in _differences(axis) if math.isfinite(width := _greatest(e, ranges))]
         found[axis.index] = max(0, min(widths, default=UNKNOWN_EXTENT))
     return found
+
+
+def _greatest(expr: Expr, ranges: Mapping[str, Interval]) -> float:
+    """The greatest value of an expression over some ranges; as a//d is between (a - d + 1)/d and a/d, (q + 1)//2 - q//2 is at most 1."""
+    exact = interval(expr, dict(ranges))[1]
+    form = affine_of(expr)
+    if form is None or not form.has_division():
+        return exact
+    slopes: dict[str, Fraction] = {}
+    high = Fraction(form.constant)
+    for atom, factor in form.terms:
+        if isinstance(atom, str):
+            slopes[atom] = slopes.get(atom, Fraction(0)) + factor
+        elif atom.numerator.has_division():
+            return exact
+        else:
+            for name, own in atom.numerator.terms:
+                slopes[str(name)] = slopes.get(str(name), Fraction(0)) + Fraction(factor * own, atom.denominator)
+            slack = 0 if factor > 0 else 1 - atom.denominator
+            high += Fraction(factor * (atom.numerator.constant + slack), atom.denominator)
+    for name, slope in slopes.items():
+        end = ranges.get(name, (-math.inf, math.inf))[1 if slope > 0 else 0]
+        if slope and math.isinf(end):
+            return exact
+        high += slope * int(end) if slope else 0
+    return min(exact, math.floor(high))
 
 
 def _differences(axis: Axis) -> list[Expr]:

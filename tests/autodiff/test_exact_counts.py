@@ -17,7 +17,7 @@ def row_of(gradient, tensor):
     return row
 
 
-def check(output, wrt, reads, lowerings=("substitute", "reshape", "lattice", "pieces")):
+def check(output, wrt, reads, lowerings=("substitute", "reshape", "lattice", "residues", "pieces")):
     """Gathers only, exact counts, right values."""
     head = head_of(output)
     gradient = gather_of(output, wrt, head)

@@ -38,7 +38,7 @@ def shuffled(s: Schedule, rng: random.Random, steps: int = 10) -> Schedule:
         try:
             match rng.choice(WORDS):
                 case "split":
-                    handle.split(rng.choice(loops), rng.randint(1, 4), rng.choice(("peel", "shift", "guard")))
+                    handle.split(rng.choice(loops), rng.randint(1, 4), rng.choice(("peel", "shift", "guard", "stride")))
                 case "reorder":
                     handle.reorder(*rng.sample(loops, rng.randint(1, len(loops))))
                 case "fuse":

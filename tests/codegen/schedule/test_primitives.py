@@ -74,6 +74,20 @@ def test_a_guarded_tail_skips_points():
     assert "if k_i + k_o * 3 < 8:" in str(assert_means(s))
 
 
+def test_a_stride_runs_each_residue_class_as_a_loop_of_its_own():
+    s = plain(MATMUL)
+    assert s["C"].split("i", 5, "stride") == ("i_o", "i_i")
+    assert s["C"].loops == ("i_i", "i_o", "j", "k")
+    assert "for i_o in range(0, 3 - (i_i + 3) // 5):" in str(assert_means(s))
+    s["C"].split("i_o", 2, "shift")  # 12 rows: two classes of three, three of two
+    s["C"].unroll("i_i")
+    assert_means(s)
+    for n in (0, 1, 3, 4, 9):
+        s = plain(SIZES)
+        s["Y"].split("i", 4, "stride")
+        assert_means(s, n=n)
+
+
 def test_fuse_runs_two_loops_as_one():
     s = plain(MATMUL)
     assert s["C"].fuse("i", "j") == "i_j"
@@ -150,7 +164,7 @@ REFUSED = [
     (MATMUL, "s['C'].split('q', 2)", "expected a loop of C, got 'q'"),
     (MATMUL, "s['C'].split('i', 2); s['C'].split('i', 2)", "expected a loop of C, got 'i', which was split"),
     (MATMUL, "s['C'].split('i', 0)", "expected a positive int as the factor, got 0"),
-    (MATMUL, "s['C'].split('i', 2, 'round')", "expected a tail among peel, shift, guard, got 'round'"),
+    (MATMUL, "s['C'].split('i', 2, 'round')", "expected a tail among peel, shift, guard, stride, got 'round'"),
     (MATMUL, "s['C'].split('k', 3, 'shift')",
      "expected a data loop of a plain definition for tail 'shift', got k: points would count twice"),
     (MATMUL, "s['C'].parallel('i'); s['C'].split('i', 2)", "expected a serial loop to split, got i, marked parallel"),
@@ -162,6 +176,7 @@ REFUSED = [
      "s['S'].fuse('i', 'k')", "expected bounds of k that do not depend on i to fuse them, got ones that do"),
     (MATMUL, "s['C'].reorder('i', 'i')", "expected each loop once to reorder, got i, i"),
     (MATMUL, "s['C'].split('i', 5); s['C'].reorder('i_i', 'i_o')", "expected i_o outside of i_i, got it inside"),
+    (MATMUL, "s['C'].split('i', 5, 'stride'); s['C'].reorder('i_o', 'i_i')", "expected i_i outside of i_o, got it inside"),
     (MATMUL, "s['C'].parallel('j')", "expected the outermost data loop to run in parallel, got j inside i"),
     (MATMUL, "s['C'].parallel('k')", "expected a data loop to run in parallel, got k of a reduction"),
     (MATMUL, "s['C'].reorder('k', 'i', 'j'); s['C'].parallel('i')",
