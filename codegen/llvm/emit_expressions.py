@@ -116,6 +116,9 @@ class Expressions:
             return self._where_lanes(choice, taken, otherwise)
         if self._cheap(taken) and self._cheap(otherwise):
             return self.b.select(choice, self.expr(taken), self.expr(otherwise))
+        found = self._guarded_load(choice, taken, otherwise)
+        if found is not None:
+            return found
         lanes = self.lanes if self.varies(taken) or self.varies(otherwise) else 1
         b = self.b
         yes, no, after = b.name("yes"), b.name("no"), b.name("after")
@@ -129,6 +132,26 @@ class Expressions:
             b.jump(after)
         b.begin(after)
         return b.phi(arms)
+
+    def _guarded_load(self, choice: Value, taken: Expr, otherwise: Expr) -> Value | None:
+        """A load where a scalar condition holds, else something cheap, without a jump: jumps part what would share registers.
+
+        Neighboring elements come by a masked load with all lanes on or off, one element from an address that is always good.
+        """
+        if not isinstance(taken, Access) or not all(self._cheap(e) for e in (*taken.indices, otherwise)):
+            return None
+        binding = self.buffers[taken.tensor]
+        if binding.lanes > 1 or binding.memory == "local":
+            return None
+        offset = self.offset(binding, taken.indices)
+        if offset.lanes == 1 and self.mask is None and binding.size:
+            found = emit_memory.load(self.b, binding, self.b.select(choice, offset, 0), 1, None)
+            return self.b.select(choice, found, self.expr(otherwise))
+        if offset.lanes == self.lanes > 1 and offset.stride in (1, 2, -1):
+            mask = self.b.both(self.mask, self.b.vector(choice, self.lanes))
+            found = emit_memory.load(self.b, binding, offset, self.lanes, mask)
+            return self.b.select(choice, found, self.expr(otherwise))
+        return None
 
     def _where_lanes(self, choice: Value, taken: Expr, otherwise: Expr) -> Value:
         values = []

@@ -139,8 +139,10 @@ def _load_every_other(b: Builder, binding: Binding, offset: Value, lanes: int, m
     else:
         active = b.vector(mask, lanes)
         # Lane l stands at 2 l of the first vector, or at 2 l + 1 - lanes of the second; `lanes` picks an element that is off.
-        spread = ([place // 2 if place % 2 == 0 else lanes for place in range(lanes)],
-                  [(place + lanes - 1) // 2 if (place + lanes - 1) % 2 == 0 else lanes for place in range(lanes)])
+        spread = (
+            [place // 2 if place % 2 == 0 else lanes for place in range(lanes)],
+            [(place + lanes - 1) // 2 if (place + lanes - 1) % 2 == 0 else lanes for place in range(lanes)],
+        )
         masks = []
         for picks in spread:
             order = ", ".join(f"i32 {pick}" for pick in picks)
