@@ -68,7 +68,7 @@ def batch(
                 batched.update((name, 0) for name, _ in definition.states)
                 states = tuple((name, wide(type_)) for name, type_ in definition.states)
                 inits = tuple(in_front(name, type_, before) for name, (_, type_) in zip(definition.inits, definition.states, strict=True))
-                body = []
+                body: list[Definition] = []
                 for inner in definition.body:
                     if varies(inner):
                         batched.update((name, 1 if isinstance(inner, Scan) else 0) for name, _ in inner.results)
