@@ -131,11 +131,11 @@ class Inverse:
             values |= gather.values
             outer.update(dict.fromkeys(gather.outer))
             inner += gather.inner
-            stands_for = {value.name: name for name, value in gather.values.items() if isinstance(value, Index)}
+            mentions = {name: set(free_names(value)) for name, value in gather.values.items()}
             last = -1
             for loop in gather.axes:
                 taken.add(loop.index)
-                last = max(last, position[stands_for[loop.index]] if loop.index in stands_for else len(axes))
+                last = max(last, min((position[name] for name, names in mentions.items() if loop.index in names), default=len(axes)))
                 loops.append((last, loop))
         loops.sort(key=lambda item: item[0])
         inner += [substitute(guard, values) for guard in self.loose]
