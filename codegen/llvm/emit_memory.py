@@ -114,7 +114,7 @@ def _load_vector(b: Builder, binding: Binding, offset: Value, lanes: int, mask: 
             found = b.emit(f"load {type_}, ptr {pointer}, align {align}", element, lanes)
         else:
             active = b.vector(mask, lanes) if offset.stride == 1 else _reverse(b, b.vector(mask, lanes))
-            found = _masked_load(b, pointer, active, element, align)
+            found = masked_load(b, pointer, active, element, align)
         return found if offset.stride == 1 else _reverse(b, found)
     if offset.stride == 2:
         return _load_every_other(b, binding, offset, lanes, mask)
@@ -148,12 +148,13 @@ def _load_every_other(b: Builder, binding: Binding, offset: Value, lanes: int, m
             order = ", ".join(f"i32 {pick}" for pick in picks)
             off = f"{active.full_type} zeroinitializer"
             masks.append(b.emit(f"shufflevector {active.typed}, {off}, <{lanes} x i32> <{order}>", "i1", lanes))
-        first, second = (_masked_load(b, pointer, m, element, align) for pointer, m in zip((low, high), masks, strict=True))
+        first, second = (masked_load(b, pointer, m, element, align) for pointer, m in zip((low, high), masks, strict=True))
     order = ", ".join(f"i32 {2 * lane if lane < half else 2 * lane + 1}" for lane in range(lanes))
     return b.emit(f"shufflevector {first.typed}, {second.typed}, <{lanes} x i32> <{order}>", element, lanes)
 
 
-def _masked_load(b: Builder, pointer: str, mask: Value, element: str, align: int) -> Value:
+def masked_load(b: Builder, pointer: str, mask: Value, element: str, align: int) -> Value:
+    """Elements side by side from a pointer on, zero where the mask is off."""
     type_ = f"<{mask.lanes} x {element}>"
     name = f"llvm.masked.load.{mangle(Value('', element, mask.lanes))}.p0"
     return b.emit(f"call {type_} @{name}(ptr align {align} {pointer}, {mask.typed}, {type_} zeroinitializer)", element, mask.lanes)

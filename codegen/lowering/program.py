@@ -16,6 +16,7 @@ from tensorexpr.codegen.lowering.arithmetic import ONE, ZERO, add, constant, flo
 from tensorexpr.codegen.lowering.loops import Loops
 from tensorexpr.codegen.lowering.scope import Scope
 from tensorexpr.codegen.lowering.sorting import NO_KEY, Sorting, flat
+from tensorexpr.codegen.lowering.sweeps import SweepLoops
 from tensorexpr.codegen.lowering.tasks import Names, Task
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, Kernel, LoopNest, Stmt, Store
 from tensorexpr.codegen.nest_verify import touched
@@ -94,6 +95,11 @@ class _Lowering:
         for stage in state.stages:
             if stage.place is not None:
                 self.placed.setdefault((stage.place.stage, stage.place.loop), []).append(stage.name)
+        tops = {d.results[0][0] for d in program.definitions}
+        # Readers of scans that are computed in their steps, scans that run in the place of a reader, starts that are spelled out.
+        self.elsewhere = {n for n in tops if n not in self.stages and not _has_body(self.definitions[n])}
+        self.elsewhere |= {s.name for s in state.stages if s.sweep is not None}
+        self.sweeps = {s.sweep.last: s for s in state.stages if s.sweep is not None}
         for root in dict.fromkeys(root for root, _ in self.placed):
             self.parts.update(parts_of(state, root))
 
@@ -145,7 +151,12 @@ class _Lowering:
 
     def definition(self, definition: Definition) -> None:
         """Adds the kernels of a definition (none for one that is computed inside another)."""
+        sweep = self.sweeps.get(definition.results[0][0])
         match definition:
+            case _ if sweep is not None:
+                self.add_kernels(" ".join((*self.definitions[sweep.name].names, *sweep.sweep.readers)), self.sweep(sweep))  # type: ignore[union-attr]
+            case Define() | Scan() if definition.results[0][0] in self.elsewhere:
+                pass
             case Scan():
                 self.add_kernels(" ".join(definition.names), self.scan(definition, frozenset(), {}))
             case Scatter():
@@ -373,6 +384,12 @@ class _Lowering:
         )
         return (*first, For(step, ONE, definition.length, later))
 
+    def sweep(self, stage: Stage) -> Block:
+        """A scan with loops of its own, and the readers computed in its steps."""
+        location = self.definitions[stage.name].location
+        loops = SweepLoops(stage, self.names, self.shape, self.read, location, lambda n, at: (self.homes[n].buffer, self.homes[n].at(at)))
+        return loops.block(Scope(stage, _all_axes(stage)))
+
     def step(
         self, definition: Scan, names: frozenset[str], outside: dict[str, Expr], before: tuple[Home, ...], after: tuple[Home, ...]
     ) -> Block:
@@ -404,6 +421,10 @@ class _Lowering:
             if direct.get(following) is not home:
                 block.extend(self.copy(type_, home, self.homes[following], names))
         return tuple(block)
+
+
+def _has_body(definition: Definition) -> bool:
+    return isinstance(definition, Scan)
 
 
 def _all_axes(stage: Stage) -> dict[str, Axis]:

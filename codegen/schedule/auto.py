@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 
 from tensorexpr.codegen.schedule.auto_loops import plan, plan_scatter
+from tensorexpr.codegen.schedule.auto_sweeps import plan_sweep, redirect_copies, sweep_scans
 from tensorexpr.codegen.schedule.schedule import Schedule, schedule
 from tensorexpr.codegen.schedule.state import State, accesses_of, definition_named, program_facts
 from tensorexpr.codegen.schedule.work import has_reduction, length, total_work
@@ -30,12 +31,16 @@ def autoschedule(program: Program, target: Target | None = None) -> Schedule:
     """The schedule that `build` uses by default."""
     s = schedule(program, target)
     _inline(s)
+    redirect_copies(s)
+    sweep_scans(s)
     _share_loops(s)
     shapes = shapes_of(s.state.program)
     for name in s.stages:
         definition = definition_named(s.state.program, name)
         if isinstance(definition, Define):
             plan(s, name, shapes)
+        elif isinstance(definition, Scan):
+            plan_sweep(s, name, shapes)
         elif isinstance(definition, Scatter):
             plan_scatter(s, definition)
     for name in s.stages:
@@ -107,11 +112,16 @@ def _share_loops(s: Schedule) -> None:
     """Computes definitions in the outer loops of their reader where both run over the same leading axes and neither is a
     contraction, which needs tiles over these axes."""
     program = s.state.program
-    table = {d.name: d for d in program.definitions if isinstance(d, Define)}
+    table = {d.name: d for d in program.definitions if isinstance(d, Define) and d.name in s.state.table}
     fixed = _scan_reads(program)
     number = {name: k for k, d in enumerate(program.definitions) for name, _ in d.results}
     for reader in reversed(program.definitions):
-        if not isinstance(reader, Define) or s.state.stage(reader.name).place is not None or is_contraction(s.state, reader.name):
+        if (
+            not isinstance(reader, Define)
+            or reader.name not in table
+            or s.state.stage(reader.name).place is not None
+            or is_contraction(s.state, reader.name)
+        ):
             continue
         # Later definitions first, so that all readers of one are placed before it is looked at.
         todo = [-number[n] for n in reads(reader) if n in table]
@@ -206,7 +216,7 @@ def _parallelize(s: Schedule, name: str) -> None:
     before = s.state
     try:
         loop = free[0]
-        if isinstance(definition, Define) and not members:
+        if isinstance(definition, Define | Scan) and not members:
             loop = _fused_outer(s, name, free)
         s[name].parallel(loop)
     except ScheduleError:

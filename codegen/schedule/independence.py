@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from tensorexpr.ir import Define, Scatter, Segments
+from tensorexpr.ir import Definition, Scatter, Segments
 from tensorexpr.regions import affine_of
 from tensorexpr.traversal import size_names
 
 
-def may_collide(definition: Define | Scatter | Segments, axes: tuple[str, ...]) -> bool:
+def may_collide(definition: Definition, axes: tuple[str, ...]) -> bool:
     """Whether iterations of a loop over these axes may touch one element."""
     match definition:
         case Scatter():

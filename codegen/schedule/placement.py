@@ -63,7 +63,7 @@ def _parts_of(state: State, root: str) -> dict[str, Part]:
             settled[loop] = set(settled_axes(consumer, loop))
         points = tuple(_agreed([r[axis] for r in requests[member.name]], settled[loop]) for axis in range(len(made.results[0][1].shape)))
         result[member.name] = Part(points, _fits(state, member.name, root, points))
-        known = {a.index: p for a, p in zip(made.axes, points, strict=True) if p is not None}
+        known = {a.index: p for a, p in zip(made.axes, points, strict=True) if p is not None}  # type: ignore[union-attr]
         _collect(state, member.name, known, requests)
     return result
 
@@ -126,6 +126,8 @@ def check_placement(state: State, name: str) -> State:
     made = definition_named(state.program, name)
     if not isinstance(made, Define):
         raise refuse(f"expected a plain definition to compute inside another, got a {type(made).__name__.lower()}")
+    if consumer.sweep is not None:
+        raise refuse(f"expected a plain definition to compute in, got the scan {consumer.name}")
     if consumer.place is not None:
         raise refuse(f"expected a definition with loops of its own, got {consumer.name}, computed in {consumer.place.stage}")
     if place.loop not in consumer.order or consumer.group_of(place.loop) is not None:

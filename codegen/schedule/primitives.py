@@ -22,11 +22,12 @@ from tensorexpr.codegen.schedule.state import (
     definition_named,
     plain_order,
     plain_stages,
+    program_facts,
 )
 from tensorexpr.errors import DefinitionError, ScheduleError
-from tensorexpr.ir import Define
+from tensorexpr.ir import Access, Define, Definition, Expr, Index, Program, Scan
 from tensorexpr.simplify.inline import inline_definitions
-from tensorexpr.traversal import free_names, fresh_name
+from tensorexpr.traversal import bottom_up, free_names, fresh_name, map_expressions
 
 
 def _loop(stage: Stage, loop: str) -> int:
@@ -55,7 +56,7 @@ def split(state: State, name: str, loop: str, factor: int, tail: str = "peel") -
         raise refuse(stage, f"expected a tail among {', '.join(TAILS)}, got {tail!r}", loop)
     if stage.kind(loop) != SERIAL:
         raise refuse(stage, f"expected a serial loop to split, got {loop}, marked {stage.kind(loop)}", loop, "split first")
-    if tail == "shift" and (stage.group_of(loop) is not None or not isinstance(definition_named(state.program, name), Define)):
+    if tail == "shift" and (stage.group_of(loop) is not None or not isinstance(definition_named(state.program, name), Define | Scan)):
         raise refuse(stage, f"expected a data loop of a plain definition for tail 'shift', got {loop}: points would count twice", loop)
     outer, inner = _new_name(stage, f"{loop}_o"), _new_name(stage, f"{loop}_i")
     changed = replace(
@@ -141,17 +142,57 @@ def inline(state: State, names: tuple[str, ...]) -> State:
         program = inline_definitions(state.program, names)
     except DefinitionError as error:
         raise ScheduleError(error.message, term=f"inline {', '.join(names)}", at=error.at) from error
+    changed = _with_program(state, program, names)
+    return replace(changed, inlined=(*state.inlined, *names))
+
+
+def redirect(state: State, name: str, copy: str) -> State:
+    """rewrite: R[i, t] = S[t, i]; Q = ... S[e, f] ... --> Q = ... R[f, e] ...: what comes after a copy R reads that instead of S."""
+    facts = program_facts(state.program)
+    made = facts.definitions.get(copy)
+    order = _permutation(state, name, made)
+    if order is None:
+        raise ScheduleError(f"expected a definition that only permutes the axes of {name}, got {copy}", term=f"redirect {name}")
+
+    def visit(node: Expr) -> Expr:
+        if not isinstance(node, Access) or node.tensor != name:
+            return node
+        return replace(node, tensor=copy, indices=tuple(node.indices[axis] for axis in order))
+
+    at = facts.numbers[copy] + 1
+    later = tuple(map_expressions(d, lambda e: bottom_up(e, visit)) for d in state.program.definitions[at:])
+    return _with_program(state, replace(state.program, definitions=(*state.program.definitions[:at], *later)), (name,))
+
+
+def _permutation(state: State, name: str, copy: Definition | None) -> tuple[int, ...] | None:
+    """For each axis of a copy the axis of the tensor that it is; None where it is no copy."""
+    if not isinstance(copy, Define) or copy not in state.program.definitions or not isinstance(copy.value, Access):
+        return None
+    names, access = [a.index for a in copy.axes], copy.value
+    found = [i.name for i in access.indices if isinstance(i, Index)]
+    source = state.program.types.get(name)
+    if access.tensor != name or source is None or len(found) != len(access.indices) or sorted(found) != sorted(names):
+        return None
+    order = tuple(found.index(n) for n in names)
+    return order if tuple(source.shape[axis] for axis in order) == tuple(a.stop for a in copy.axes) else None
+
+
+def _with_program(state: State, program: Program, names: tuple[str, ...]) -> State:
+    """The state with definitions changed, whose loops must be plain and then are so again."""
     old = state.table
     before = {d.results[0][0]: d for d in all_definitions(state.program)}
     after = {d.results[0][0]: d for d in all_definitions(program)}
     changed = frozenset(n for n, d in after.items() if before[n] is not d)
+    for stage in state.stages:
+        if stage.sweep is not None and changed & {stage.name, *stage.sweep.readers}:
+            raise refuse(stage, f"expected definitions that no sweep reads to inline, got {', '.join(names)}", hint="inline first")
     for name in changed & set(old):
         known = old[name]
         if known.relations or known.kinds or known.place or known.order != plain_order(known.parts):
             raise refuse(known, f"expected plain loops of {name}, which reads what is inlined, got changed ones", hint="inline first")
     fresh = {s.name: s for s in plain_stages(program, changed)}
     table = {s.name: fresh.get(s.name, s) for s in state.stages if s.name in after}
-    return replace(state, program=program, table=table, inlined=(*state.inlined, *names))
+    return replace(state, program=program, table=table)
 
 
 def _checked(state: State, stage: Stage) -> State:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tensorexpr.codegen.schedule import primitives
+from tensorexpr.codegen.schedule import primitives, sweeps
 from tensorexpr.codegen.schedule.recompute import recompute
 from tensorexpr.codegen.schedule.state import SERIAL, Stage, State, plain_state
 from tensorexpr.codegen.target import Target, host_target
@@ -75,6 +75,17 @@ class Schedule:
         """
         state = recompute(self.state, definitions)
         self.state = replace(state, calls=(*state.calls, f"s.recompute({', '.join(map(repr, definitions))})"))
+
+    def redirect(self, source: str, copy: str) -> None:
+        """Lets what comes after a definition that only permutes the axes of `source` read that copy instead."""
+        state = primitives.redirect(self.state, source, copy)
+        self.state = replace(state, calls=(*state.calls, f"s.redirect({source!r}, {copy!r})"))
+
+    def sweep(self, scan: str, *readers: str) -> None:
+        """Gives a scan whose points do not communicate loops of its own, the data axes around the steps, and computes readers
+        that ask for the same points step by step (transposed, reversed) in them."""
+        state = sweeps.sweep(self.state, scan, readers)
+        self.state = replace(state, calls=(*state.calls, f"s.sweep({', '.join(map(repr, (scan, *readers)))})"))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Schedule) and self.state == other.state

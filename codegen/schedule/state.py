@@ -20,6 +20,7 @@ from typing import Any
 
 from tensorexpr.codegen.schedule.reductions import Group, Parts, groups_used, take_apart
 from tensorexpr.codegen.schedule.sorting import Ranges, ranges_of
+from tensorexpr.codegen.schedule.steps import Sweep
 from tensorexpr.codegen.target import Target
 from tensorexpr.errors import InternalError, ScheduleError
 from tensorexpr.ir import Access, Axis, Const, Define, Definition, Expr, Program, Scan, Scatter, Segments, const
@@ -66,7 +67,8 @@ class Place:
 @dataclass(frozen=True, slots=True)
 class Stage:
     """The loops of one definition (see the module). `kinds` lists those that are not serial, `together` the definitions
-    that run in the same loops, `scan` the scan in whose body the definition stands."""
+    that run in the same loops, `scan` the scan in whose body the definition stands, `sweep` what a step computes where the
+    stage is a scan with loops of its own (see `sweeps`)."""
 
     name: str
     parts: Parts = field(repr=False, compare=False)
@@ -75,6 +77,7 @@ class Stage:
     kinds: tuple[tuple[str, str], ...] = ()
     place: Place | None = None
     scan: str | None = None
+    sweep: Sweep | None = field(default=None, repr=False)
 
     def kind(self, loop: str) -> str:
         return dict(self.kinds).get(loop, SERIAL)
@@ -340,9 +343,9 @@ def needed_groups(parts: Parts, *exprs: Expr) -> tuple[int, ...]:
     return tuple(needed)
 
 
-def definition_named(program: Program, name: str) -> Define | Scatter | Segments:
+def definition_named(program: Program, name: str) -> Define | Scatter | Segments | Scan:
     """The definition of a stage, also inside the body of a scan."""
     found = program_facts(program).definitions.get(name)
-    if found is None or isinstance(found, Scan):
+    if found is None:
         raise ScheduleError(f"expected a definition of the program, got {name!r}")
     return found

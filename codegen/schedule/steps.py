@@ -1,0 +1,49 @@
+"""What one step of a scan computes at a point, where points do not communicate (see `sweeps`, which finds it out)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tensorexpr.dtypes import DType
+from tensorexpr.ir import Expr
+
+MARK = "&"
+"""First letter of the parameters that stand for states and for what a step has computed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """A state: the parameter that stands for it in a step, and what it is before the first, over the axes."""
+
+    parameter: str
+    start: Expr
+
+    @property
+    def dtype(self) -> DType:
+        return self.start.dtype
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What a step computes at a point: a value over axes, step and parameters, and the elements that keep it."""
+
+    parameter: str
+    value: Expr
+    stores: tuple[tuple[str, tuple[Expr, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """One step of a scan and of the definitions `readers`: `moments` in order, then state k becomes parameter `nexts[k]`."""
+
+    scan: str
+    readers: tuple[str, ...]
+    step: str
+    states: tuple[Carried, ...]
+    moments: tuple[Moment, ...]
+    nexts: tuple[str, ...]
+
+    @property
+    def last(self) -> str:
+        """The definition in whose place it runs."""
+        return self.readers[-1] if self.readers else self.scan

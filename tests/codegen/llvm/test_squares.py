@@ -1,0 +1,79 @@
+"""Square tiles that are turned around in registers: every side, type and direction, and what is left alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tensorexpr import dtypes
+from tensorexpr.codegen.llvm import emit, host
+from tensorexpr.codegen.llvm.emit_squares import turned
+from tensorexpr.codegen.nest import If
+from tensorexpr.ir import Expr, Index, apply, const
+from tests.codegen.llvm.nests import buffer, loop, nest, read, run, write
+
+i, j = Index("i"), Index("j")
+
+
+@pytest.mark.parametrize("side", [4, 8, 16])
+@pytest.mark.parametrize("block", [1, 2, 4])
+def test_shuffles_turn_a_square(side: int, block: int) -> None:
+    shuffles, columns = turned(side, block)
+    registers = [[(row, column) for column in range(side)] for row in range(side)]
+    for a, b, order in shuffles:
+        both = registers[a] + registers[b]
+        registers.append([both[k] for k in order])
+    assert [registers[c] for c in columns] == [[(row, column) for row in range(side)] for column in range(side)]
+    assert len(shuffles) == side * (side.bit_length() - 1)
+
+
+def reversed_or_not(index: Expr, side: int, back: bool) -> Expr:
+    return apply("sub", const(side), index) if back else apply("add", index, const(1))
+
+
+@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.float64, dtypes.int64, dtypes.int32], ids=str)
+@pytest.mark.parametrize("side", [4, 8, 16])
+@pytest.mark.parametrize("back", [False, True])
+@pytest.mark.parametrize("writes", [False, True])
+def test_a_copy_of_rows_to_columns(dtype: dtypes.DType, side: int, back: bool, writes: bool) -> None:
+    """i is unrolled, j in lanes; one side has i last, forwards or backwards, behind a border."""
+    wide = buffer("W", dtype, side, side + 2)
+    square = buffer("S", dtype, side, side)
+    across = [j, reversed_or_not(i, side, back)]
+    source, target = (square, wide) if writes else (wide, square)
+    store = write(target, across if writes else [i, j], read(source, *([i, j] if writes else across)))
+    made = nest([source, target], [target], (loop("i", side, loop("j", side, store, kind="vectorize"), kind="unroll"),))
+    text = emit(made, host())
+    assert "gather" not in text and "scatter" not in text
+    shape = (side, side) if writes else (side, side + 2)
+    data = np.arange(np.prod(shape)).reshape(shape).astype(dtype.numpy)
+    got = run(made, {source.name: data})[target.name]
+    if writes:
+        rows = data[::-1] if back else data
+        assert np.array_equal(got[:, 1:-1], rows.T)
+    else:
+        columns = data[:, 1:-1][:, ::-1] if back else data[:, 1:-1]
+        assert np.array_equal(got, columns.T)
+
+
+@pytest.mark.parametrize("back", [False, True])
+def test_rows_that_leave_the_buffer_are_read_under_a_mask(back: bool) -> None:
+    """The pages around are protected."""
+    x, y = buffer("X", dtypes.float32, 8, 5), buffer("Y", dtypes.float32, 8, 8)
+    place = apply("sub", const(4), i) if back else i
+    inside = apply("ge", place, const(0)) if back else apply("lt", place, const(5))
+    store = write(y, [i, j], read(x, j, place))
+    made = nest([x, y], [y], (loop("i", 8, loop("j", 8, If(inside, (store,)), kind="vectorize"), kind="unroll"),))
+    assert "gather" not in emit(made, host())
+    data = np.arange(40, dtype=np.float32).reshape(8, 5)
+    for before in (False, True):
+        got = run(made, {"X": data}, before=before)["Y"]
+        assert np.array_equal(got[:5], (data[:, ::-1] if back else data).T)
+
+
+def test_what_is_no_square_copy_stays_as_it_is() -> None:
+    x, y = buffer("X", dtypes.float32, 8, 8), buffer("Y", dtypes.float32, 8, 8)
+    data = np.arange(64, dtype=np.float32).reshape(8, 8)
+    for value, want in ((read(x, i, j), data), (apply("add", read(x, j, i), read(x, i, j)), data + data.T)):
+        made = nest([x, y], [y], (loop("i", 8, loop("j", 8, write(y, [i, j], value), kind="vectorize"), kind="unroll"),))
+        assert np.array_equal(run(made, {"X": data})["Y"], want)

@@ -1,0 +1,312 @@
+"""Scans as loops of their own: which may, what joins their steps, and that every schedule of them means the same."""
+
+import random
+
+import numpy as np
+import pytest
+
+import tensorexpr as te
+from tensorexpr import kernels
+from tensorexpr.codegen.lowering import lower
+from tensorexpr.codegen.schedule import Schedule, autoschedule, schedule
+from tensorexpr.codegen.schedule.auto_sweeps import redirect_copies
+from tensorexpr.errors import ScheduleError
+from tensorexpr.interpret import evaluate_program
+from tensorexpr.ir import Program, Scan
+from tensorexpr.parse import parse_program
+from tensorexpr.simplify import simplify
+from tests.codegen.programs import WIDE, assert_means, plain
+from tests.codegen.schedule.test_laws import assert_same_meaning, shuffled
+from tests.generators import random_program
+
+RUNNING = """
+X: f32[6, 9] = input()
+G: f32[6, 9] = input()
+zero[i]: f32[6] = 0.0
+for t in range(9):
+    h: f32[6] = state(zero)
+    n[i]: f32[6] = h[i] + X[i, t]
+    S[t] = h = n
+Y[i, t]: f32[6, 9] = S[t, i]
+for u in range(9):
+    b: f32[6] = state(zero)
+    m[i]: f32[6] = b[i] + G[i, 8 - u] * Y[i, 8 - u]
+    B[u] = b = m
+D[i, t]: f32[6, 9] = G[i, t] + where(t < 8, B[7 - t, i], 0.0) * where(t > 0, S[t - 1, i], zero[i])
+return Y, D
+"""
+COUPLED = """
+X: f32[8] = input()
+for t in range(4):
+    v: f32[8] = state(X)
+    w[i]: f32[8] = v[i] + where(i > 0, v[i - 1], 0.0)
+    S[t] = v = w
+Y[i]: f32[8] = S[3, i]
+return Y
+"""
+
+
+def test_a_scan_gets_its_data_axes_around_the_steps_and_its_reader_into_them():
+    s = plain(RUNNING)
+    s.sweep("S", "Y")
+    assert s["S"].loops == ("i", "t") and "n" not in s.stages and "Y" not in s.stages
+    nest = assert_means(s)
+    assert "Y[i, t] = S_now" in str(nest)
+
+
+def test_states_live_in_registers_for_loops_inside_the_steps():
+    s = plain(RUNNING)
+    s.sweep("S", "Y")
+    s["S"].reorder("t", "i")
+    assert "S_state: local(f32[6])" in str(assert_means(s))
+
+
+def test_no_history_is_kept_where_every_reader_joined():
+    s = plain(RUNNING)
+    s.redirect("S", "Y")
+    s.sweep("B", "D")
+    s.sweep("S", "Y")
+    nest = assert_means(s)
+    assert not nest.workspace
+    assert "zero" not in str(nest)
+
+
+def test_the_state_before_the_first_step_is_its_start():
+    s = plain(RUNNING)
+    s.redirect("S", "Y")
+    s.sweep("B", "D")
+    assert "where(u" not in str(lower(s)) and "8 - u < 8" not in str(lower(s))
+
+
+@pytest.mark.parametrize("factor", [3, 4, 6])
+def test_squares_of_any_size_and_tail(factor):
+    s = plain(RUNNING)
+    s.redirect("S", "Y")
+    s.sweep("B", "D")
+    s.sweep("S", "Y")
+    for name, step in (("S", "t"), ("B", "u")):
+        blocks, lane = s[name].split("i", factor, "shift")
+        block, one = s[name].split(step, factor)
+        s[name].reorder(blocks, block, one, lane)
+        s[name].vectorize(lane)
+    assert "X_tile" in str(assert_means(s))
+
+
+def test_what_a_sweep_refuses():
+    s = plain(COUPLED)
+    with pytest.raises(ScheduleError, match="expected every point to read its own state, got w, which reads v\\[i - 1\\]"):
+        s.sweep("S")
+    with pytest.raises(ScheduleError, match="expected the first name of a scan outside of others, got 'Y'"):
+        s.sweep("Y")
+    s = plain(RUNNING)
+    with pytest.raises(ScheduleError, match="expected a reader of S, element by element, got zero"):
+        s.sweep("S", "zero")
+    with pytest.raises(ScheduleError, match="expected a reader of B, element by element, got Y"):
+        s.sweep("B", "Y")
+    with pytest.raises(ScheduleError, match="expected readers once each, in the order of the program"):
+        s.sweep("S", "Y", "Y")
+    with pytest.raises(ScheduleError, match="expected plain definitions to compute in the steps of a scan, got B"):
+        s.sweep("S", "B")
+    with pytest.raises(ScheduleError, match="expected other readers after the last of these, got B before it"):
+        s.sweep("S", "Y", "D")
+    s["Y"].split("i", 2)
+    with pytest.raises(ScheduleError, match="expected plain loops of Y, got changed ones"):
+        s.sweep("S", "Y")
+    s.sweep("S")
+    with pytest.raises(ScheduleError, match="expected definitions with loops of their own, got S, swept before"):
+        s.sweep("S")
+    with pytest.raises(ScheduleError, match="expected a plain definition to compute in, got the scan S"):
+        s["Y"].compute_at("S", "i")
+
+
+def changed(text: str, old: str, new: str) -> Schedule:
+    assert old in text
+    return plain(text.replace(old, new))
+
+
+def test_bodies_and_readers_that_no_sweep_takes():
+    with pytest.raises(ScheduleError, match="expected the body to compute elements alone, got a reduction in n"):
+        changed(RUNNING, "h[i] + X[i, t]", "h[i] + sum(X[k, t] for k in range(6))").sweep("S")
+    with pytest.raises(ScheduleError, match="expected Y to read S once per step and point, at the same or the next"):
+        changed(RUNNING, "= S[t, i]", "= S[t, 5 - i] + S[t, i]").sweep("S", "Y")
+    with pytest.raises(ScheduleError, match="expected a definition that only permutes the axes of S, got Y"):
+        changed(RUNNING, "= S[t, i]", "= S[8 - t, i]").redirect("S", "Y")
+    with pytest.raises(ScheduleError, match="expected accesses of n that are certainly in bounds, got some to check"):
+        program = RUNNING.replace("X[i, t]", "X[ids[t], t]").replace("G: f32", "ids: i64[9] = input()\nG: f32")
+        plain(program).sweep("S")
+    with pytest.raises(ScheduleError, match="expected the body to compute one element per point of the state, got k"):
+        changed(RUNNING, "    S[t] = h = n", "    k[j]: f32[2] = n[j]\n    S[t] = h = n").sweep("S")
+    two = """h: f32[6] = state(zero)
+    g: f32[9] = state(other)
+    n[i]: f32[6] = h[i] + X[i, t]
+    r[i]: f32[9] = g[i]
+    S[t] = h = n
+    R[t] = g = r"""
+    text = RUNNING.replace("h: f32[6] = state(zero)\n    n[i]: f32[6] = h[i] + X[i, t]\n    S[t] = h = n", two)
+    with pytest.raises(ScheduleError, match="expected states of one shape, got those of S, which differ"):
+        plain(text.replace("zero[i]: f32[6] = 0.0", "zero[i]: f32[6] = 0.0\nother[i]: f32[9] = 0.0")).sweep("S")
+    with pytest.raises(ScheduleError, match="expected next states from the body, got zero"):
+        changed(RUNNING, "S[t] = h = n", "S[t] = h = zero").sweep("S")
+
+
+def test_inlining_comes_first():
+    s = changed(RUNNING, "G: f32[6, 9] = input()", "G: f32[6, 9] = input()\nP[i, t]: f32[6, 9] = X[i, t] * 2.0").copy()
+    text = RUNNING.replace("G: f32[6, 9] = input()", "G: f32[6, 9] = input()\nP[i, t]: f32[6, 9] = X[i, t] * 2.0").replace(
+        "h[i] + X", "h[i] + P"
+    )
+    s = plain(text)
+    s.sweep("S")
+    with pytest.raises(ScheduleError, match="expected definitions that no sweep reads to inline, got P"):
+        s.inline("P")
+
+
+# ------------------------------------------------------------------------------------------------------------------- laws
+
+
+def swept(s: Schedule, rng: random.Random) -> Schedule:
+    """The schedule with scans swept where that is legal, each with the readers that a coin chose."""
+    for definition in rng.sample(s.program.definitions, len(s.program.definitions)):
+        if isinstance(definition, Scan):
+            chosen = [d.results[0][0] for d in s.state.program.definitions if rng.random() < 0.5]
+            for readers in ([], *([*chosen[:n]] for n in range(1, len(chosen) + 1))):
+                before = s.copy()
+                try:
+                    s.sweep(definition.names[0], *readers)
+                    if rng.random() < 0.5:
+                        break
+                    s.state = before.state
+                except ScheduleError:
+                    assert s == before
+    return s
+
+
+TWO = """
+X: f32[5, 3, 7] = input()
+W: f32[3, 7] = input()
+first[i, j]: f32[5, 7] = W[2, j]
+none[i, j]: i64[5, 7] = 0
+for t in range(3):
+    a: f32[5, 7] = state(first)
+    b: i64[5, 7] = state(none)
+    p[i, j]: f32[5, 7] = a[i, j] * W[t, j] + X[i, t, j]
+    q[i, j]: i64[5, 7] = where(p[i, j] > a[i, j], t, b[i, j])
+    A[t] = a = p
+    B[t] = b = q
+Y[j, t, i]: f32[7, 3, 5] = A[2 - t, i, j] + where(t < 2, A[1 - t, i, j], 1.0)
+Z[i, j, t]: f32[5, 7, 3] = Y[j, 2 - t, i] * f32(B[t, i, j])
+L[i]: f32[5] = A[2, i, 3]
+return Y, Z, L
+"""
+SWAPPED = """
+X: f32[6] = input()
+Z: f32[6] = input()
+for t in range(4):
+    a: f32[6] = state(X)
+    b: f32[6] = state(Z)
+    p[i]: f32[6] = a[i] + b[i]
+    A[t] = a = b
+    B[t] = b = p
+Y[i, t]: f32[6, 4] = A[t, i] * B[t, i]
+return Y, B
+"""
+
+
+def test_random_sweeps_mean_the_same():
+    done = 0
+    for seed in range(60):
+        rng = random.Random(seed)
+        program = parse_program(rng.choice((RUNNING, TWO, SWAPPED)))
+        s = shuffled(swept(schedule(program, WIDE), rng), rng, 14)
+        done += "sweep" in s.as_python()
+        assert_same_meaning(s, seed)
+    assert done > 25
+
+
+def test_default_sweeps_of_these_mean_the_same():
+    for text in (RUNNING, TWO, SWAPPED):
+        s = autoschedule(parse_program(text), WIDE)
+        assert "sweep" in s.as_python()
+        assert_same_meaning(s, 0)
+
+
+def test_sweeps_in_random_programs_mean_the_same():
+    for seed in range(5000, 5100):
+        program = random_program(seed)
+        if any(isinstance(d, Scan) for d in program.definitions):
+            rng = random.Random(seed)
+            assert_same_meaning(shuffled(swept(schedule(program, WIDE), rng), rng), seed)
+
+
+def program_of(op: te.Op, *shapes: tuple[int, ...], gradient: bool = True, **static: object) -> Program:
+    inputs = [te.placeholder(shape, name=f"x{k}") for k, shape in enumerate(shapes)]
+    result = op(*inputs, **static)
+    if not gradient:
+        return simplify(te.program_of(list(result) if isinstance(result, tuple) else [result], inputs))
+    head = te.placeholder(result.shape, name="head")
+    return simplify(te.program_of([result, *te.gradient(result, inputs, head)], [*inputs, head]))
+
+
+OPS = [
+    (kernels.cumsum, [(37, 40)], {"axis": 1}),
+    (kernels.cumsum, [(20, 300)], {"axis": 0}),
+    (kernels.cumsum, [(19, 33)], {"axis": 1, "exclusive": True, "reverse": True}),
+    (kernels.cumsum, [(3, 20, 70)], {"axis": 1}),
+    (kernels.cumsum, [(3, 20, 5)], {"axis": 2}),
+    (kernels.cumsum, [(50,)], {}),
+    (kernels.cumprod, [(17, 34)], {}),
+    (kernels.cummax, [(21, 35)], {"gradient": False}),
+    (kernels.logcumsumexp, [(18, 20)], {}),
+    (kernels.linear_recurrence, [(33, 40), (33, 40)], {"axis": 1}),
+    (kernels.ema, [(16, 40)], {"alpha": 0.25}),
+]
+
+
+@pytest.mark.parametrize(("op", "shapes", "static"), OPS, ids=lambda x: getattr(x, "name", None))
+def test_running_kernels_are_swept_forward_and_backward(op, shapes, static):
+    program = program_of(op, *shapes, **static)
+    s = autoschedule(program, WIDE)
+    assert s.as_python().count("s.sweep(") == sum(isinstance(d, Scan) for d in program.definitions)
+    assert not any(isinstance(program.types.get(b.name), type(None)) for b in lower(s).workspace)
+    inputs = {
+        i.name: np.random.default_rng(n).integers(-2, 3, [int(e.value) for e in i.type.shape]).astype("f")
+        for n, i in enumerate(program.inputs)
+    }
+    function = te.build(s)
+    found = function(*inputs.values())
+    want = evaluate_program(program, inputs)
+    for array, name in zip(found if isinstance(found, tuple) else (found,), program.outputs, strict=True):
+        np.testing.assert_allclose(array, want[name], rtol=1e-5, atol=1e-5)
+    again = schedule(program, WIDE)
+    exec(s.as_python(), {"s": again})
+    assert again == s
+
+
+def test_a_running_sum_and_its_gradient_need_no_workspace():
+    assert not lower(autoschedule(program_of(kernels.cumsum, (64, 64), axis=1), WIDE)).workspace
+    assert not lower(autoschedule(program_of(kernels.linear_recurrence, (64, 64), (64, 64), axis=1), WIDE)).workspace
+
+
+def test_only_outputs_are_read_instead_of_a_scan():
+    s = plain(RUNNING.replace("return Y, D", "return D"))
+    redirect_copies(s)
+    assert s.as_python() == ""
+
+
+def test_steps_of_a_scan_in_another_stay_there():
+    text = """
+X: f32[4, 5] = input()
+zero[i]: f32[5] = 0.0
+for t in range(4):
+    h: f32[5] = state(zero)
+    for u in range(3):
+        g: f32[5] = state(h)
+        m[i]: f32[5] = g[i] + X[t, i]
+        R[u] = g = m
+    n[i]: f32[5] = R[2, i]
+    S[t] = h = n
+return S
+"""
+    s = schedule(parse_program(text), WIDE)
+    with pytest.raises(ScheduleError, match="expected the body to compute one element per point of the state"):
+        s.sweep("S")
+    assert_means(autoschedule(s.program, WIDE))
