@@ -1,8 +1,9 @@
 """The default schedule, from an analysis of the program alone: no measuring, no list of kernels.
 
-First definitions are written into their reader where nothing is computed twice by it. Then those that share the outer
-loops of their reader are computed in them, so that a row of a softmax or a norm stays near. Then every definition gets
-vectors and tiles (`auto_loops`), and last the outermost loops run on all cores where there is enough to do.
+First pairwise terms are computed again by all that reads them (`auto_pairs`), and definitions are written into their reader
+where nothing is computed twice by it. Then those that share the outer loops of their reader are computed in them, so that a
+row of a softmax or a norm stays near. Then every definition gets vectors and tiles (`auto_loops`), and last the outermost
+loops run on all cores where there is enough to do.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import heapq
 
 from tensorexpr.codegen.schedule.auto_loops import plan, plan_scatter
+from tensorexpr.codegen.schedule.auto_pairs import pair_terms, plan_nested
 from tensorexpr.codegen.schedule.auto_sweeps import plan_sweep, redirect_copies, sweep_scans
 from tensorexpr.codegen.schedule.schedule import Schedule, schedule
 from tensorexpr.codegen.schedule.state import State, accesses_of, definition_named, program_facts
@@ -30,6 +32,9 @@ CHUNKS_PER_CORE = 4
 def autoschedule(program: Program, target: Target | None = None) -> Schedule:
     """The schedule that `build` uses by default."""
     s = schedule(program, target)
+    terms = pair_terms(s.state)
+    if terms:
+        s.recompute(*terms)
     _inline(s)
     redirect_copies(s)
     sweep_scans(s)
@@ -38,7 +43,8 @@ def autoschedule(program: Program, target: Target | None = None) -> Schedule:
     for name in s.stages:
         definition = definition_named(s.state.program, name)
         if isinstance(definition, Define):
-            plan(s, name, shapes)
+            if not plan_nested(s, name, shapes):
+                plan(s, name, shapes)
         elif isinstance(definition, Scan):
             plan_sweep(s, name, shapes)
         elif isinstance(definition, Scatter):

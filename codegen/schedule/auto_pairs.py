@@ -1,0 +1,256 @@
+"""Pairwise terms in the default schedule: which definitions are never stored, and the loops of what computes them again.
+
+A pair term is a definition far larger than all that it reads (besides its own elements of matrices that are there anyway)
+and all that is made of it: a distance, a kernel or a weight for every pair of points. Storing one costs memory, and about a
+nanosecond per element and reader; a few dozen operations in vector lanes cost less. So it is computed again by each of its
+readers (`recompute`), where
+
+* a point costs at most `MOST_WORK` operations, those of other terms that it is made of included;
+* the readers are definitions whose loops run over its elements about once, besides short data axes (coordinates,
+  channels), whose accumulators share the value.
+
+A definition with reductions inside its reduction then gets lanes along a data axis that the inner values depend on, the
+outer reduction around them, short inner reductions copied out, so that what depends on the lanes alone is loaded once, and
+the short data axes innermost, each with an accumulator in registers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+
+from tensorexpr.codegen.schedule.auto_loops import GATHER
+from tensorexpr.codegen.schedule.reductions import Group, Parts
+from tensorexpr.codegen.schedule.schedule import Schedule, StageHandle
+from tensorexpr.codegen.schedule.state import State, is_inside, program_facts
+from tensorexpr.codegen.schedule.strides import Reach, reach, reaches
+from tensorexpr.codegen.schedule.work import group_work, length, lengths, total_work
+from tensorexpr.dtypes import accumulator
+from tensorexpr.errors import ScheduleError
+from tensorexpr.ir import Access, Axis, Define, Expr, Index, Program, Scan, const
+from tensorexpr.regions import affine_of
+from tensorexpr.traversal import free_names, read_occurrences, reads
+
+MOST_WORK = 128
+"""Operations per element up to which computing a pair term again is cheaper than storing and loading it."""
+FAR_LARGER = 4
+"""How many times larger a pair term is than what it reads together, and than each reader."""
+LEAST_BYTES = 1 << 14
+"""Smaller definitions are kept: they stay in the first cache."""
+MOST_OWN = 2
+"""Stored tensors of which a term may read its own element: each is loaded again by every reader."""
+MOST_TOGETHER = 16
+"""Points of the data axes of a reader that share one value: each has an accumulator."""
+LONGEST_COPIED = 64
+"""Reductions inside others are copied out up to this length."""
+SHARED_REGISTERS = 24
+"""Registers for accumulators, values and what is loaded once; the others hold constants and what is on its way."""
+MOST_VECTORS = 2
+WORKING = 4
+"""Registers of one vector of values on their way through the inner reductions."""
+
+
+# -------------------------------------------------------------------------------------------------- what is not stored
+
+
+def pair_terms(state: State) -> tuple[str, ...]:
+    """The definitions of a program to compute again where they are read, in order."""
+    program = state.program
+    facts = program_facts(program)
+    fixed = {*program.outputs, *(n for d in program.definitions if isinstance(d, Scan) for n in reads(d))}
+    bytes_of = {name: _bytes(type_.shape, type_.dtype.itemsize) for name, type_ in program.types.items()}
+    read_in: dict[str, tuple[str, ...]] = {}  # what a chosen term reads that is stored, besides elements of its own
+    work: dict[str, int] = {}
+    for definition in program.definitions:
+        name = definition.results[0][0]
+        if not isinstance(definition, Define) or name in fixed or bytes_of[name] < LEAST_BYTES or not facts.readers.get(name):
+            continue
+        own = _own_elements(definition)
+        stored = tuple(dict.fromkeys(n for r in reads(definition) if r not in own for n in read_in.get(r, (r,))))
+        if FAR_LARGER * sum(bytes_of[n] for n in stored) > bytes_of[name] or len(own - set(read_in)) > MOST_OWN:
+            continue
+        cost = _work_per_element(state, definition, work)
+        bare = own <= set(read_in)
+        if cost > MOST_WORK or state.stage(name).parts.unproved or not _is_reduced(name, program, facts.readers, bytes_of, bare):
+            continue
+        readers = [facts.definitions[reader] for reader in facts.readers[name]]
+        if all(isinstance(reader, Define) and _reads_once(reader, definition) for reader in readers):
+            work[name] = cost
+            read_in[name] = tuple(dict.fromkeys((*stored, *(n for r in own for n in read_in.get(r, ())))))
+    return tuple(read_in)
+
+
+def _bytes(shape: tuple[Expr, ...], itemsize: int) -> int:
+    return itemsize * prod(length(Axis("i", const(0), extent)) for extent in shape)
+
+
+def _own_elements(term: Define) -> set[str]:
+    """The tensors of which a point of a term reads its own element alone: computing it again loads them in place of it."""
+    axes = {a.index for a in term.axes if length(a) > 1}
+    found: dict[str, bool] = {}
+    for access, _, _ in read_occurrences(term.value, ()):
+        found[access.tensor] = found.get(access.tensor, True) and axes <= set(_subscripts(access))
+    return {name for name, holds in found.items() if holds}
+
+
+def _subscripts(access: Access) -> tuple[str, ...]:
+    """The indices that each choose the element along an axis, perhaps shifted or turned around; none where anything else does."""
+    names: list[str] = []
+    for index in access.indices:
+        form = affine_of(index)
+        if form is None or len(form.terms) > 1 or any(not isinstance(n, str) or abs(c) != 1 or n in names for n, c in form.terms):
+            return ()
+        names += [str(n) for n, _ in form.terms]
+    return tuple(names)
+
+
+def _work_per_element(state: State, definition: Define, known: Mapping[str, int]) -> int:
+    points = max(1, prod(length(a) for a in definition.axes))
+    inner = sum(known.get(access.tensor, 0) for access, _, _ in read_occurrences(definition.value, ()))
+    return total_work(state.stage(definition.name).parts) // points + inner
+
+
+def _is_reduced(name: str, program: Program, readers: Mapping[str, tuple[str, ...]], bytes_of: Mapping[str, int], bare: bool) -> bool:
+    """Whether all that is made of a term ends in tensors far smaller.
+
+    An output of its size may need a `bare` term (one without elements of its own in memory) as well, where it needs nothing else
+    that is made of it: not a row that is divided by its sum.
+    """
+    facts = program_facts(program)
+    todo, made, outputs = [name], {name}, []
+    while todo:
+        for reader in readers.get(todo.pop(), ()):
+            if reader in made:
+                continue
+            made.add(reader)
+            todo.append(reader)
+            if reader in program.outputs and FAR_LARGER * bytes_of[reader] > bytes_of[name]:
+                outputs.append(reader)
+    return all(bare and made & set(facts.producers[output]) == {name} for output in outputs)
+
+
+def _reads_once(reader: Define, term: Define) -> bool:
+    """Whether the loops of a reader meet every element of a term about once, besides short data axes."""
+    elements = prod(length(a) for a in term.axes)
+    data = {a.index for a in reader.axes}
+    for access, axes, _ in read_occurrences(reader.value, reader.axes):
+        if access.tensor != term.name:
+            continue
+        used = _subscripts(access)
+        if not used:
+            return False
+        others = [length(a) for a in axes if a.index not in used and a.index in data]
+        if prod(length(a) for a in axes if a.index in used) > 2 * elements or prod(others) > MOST_TOGETHER:
+            return False
+    return True
+
+
+# --------------------------------------------------------------------------------------------------------------- loops
+
+
+def is_nested(parts: Parts) -> bool:
+    """Whether a definition has reductions inside its largest reduction."""
+    main = _main(parts)
+    return main is not None and any(is_inside(parts, g.number, main.number) for g in parts.groups)
+
+
+def _main(parts: Parts) -> Group | None:
+    known = lengths(parts)
+
+    def work(group: Group) -> int:
+        inner = (g for g in parts.groups if is_inside(parts, g.number, group.number))
+        return sum(group_work(parts, g, known) * prod(known[n] for n in g.depends if n in group.indices) for g in (group, *inner))
+
+    return max((g for g in parts.groups if g.scope is None), key=work, default=None)
+
+
+def plan_nested(schedule: Schedule, name: str, shapes: Mapping[str, tuple[Expr, ...]]) -> bool:
+    """Gives a definition with reductions inside its reduction its loops, as the module says; False where that is illegal."""
+    if not is_nested(schedule.state.stage(name).parts):
+        return False
+    planner = _Nested(schedule, name, shapes)
+    for vector, vectors in planner.choices():
+        before = schedule.state
+        try:
+            planner.apply(schedule[name], vector, vectors)
+            return True
+        except ScheduleError:
+            schedule.state = before
+    return False
+
+
+class _Nested:
+    """Looks at the loops of one definition whose largest reduction has others inside."""
+
+    def __init__(self, schedule: Schedule, name: str, shapes: Mapping[str, tuple[Expr, ...]]) -> None:
+        self.stage = schedule.state.stage(name)
+        self.parts = parts = self.stage.parts
+        self.target = schedule.target
+        self.lengths = lengths(parts)
+        main = _main(parts)
+        assert main is not None
+        self.main = main
+        self.inner = [g for g in parts.groups if is_inside(parts, g.number, main.number)]
+        exprs = (*parts.values, *(v for g in parts.groups for m in g.members for v in m.values))
+        self.reads = reaches(exprs, shapes)
+        self.store = reach(Access(name, tuple(Index(a.index) for a in parts.axes), parts.values[0].dtype), shapes[name])
+        self.lanes = self.target.lanes(accumulator(main.members[0].values[0].dtype))
+        unproved = {n for access, axis in parts.unproved for n in free_names(access.indices[axis])}
+        self.deep = {n for g in self.inner for n in g.depends}
+        self.data = [a for a in parts.axes if self.lengths[a.index] > 1 and a.index not in unproved]
+        self.together = [a.index for a in self.data if a.index in main.depends and a.index not in self.deep]
+        if prod(self.lengths[n] for n in self.together) > MOST_TOGETHER:
+            self.together = []
+
+    def choices(self) -> list[tuple[str, int]]:
+        """Data axes to run in lanes and how many vectors of them, best first."""
+        axes = sorted((self._cost(a), at, a.index) for at, a in enumerate(self.data) if a.index in self.deep)
+        found = []
+        for _, _, axis in axes[:1]:
+            most = SHARED_REGISTERS // (self._shared(axis) + WORKING)
+            fitting = -(-self.lengths[axis] // self.lanes)
+            found += [(axis, vectors) for vectors in dict.fromkeys((max(1, min(MOST_VECTORS, most, fitting)), 1))]
+        return found
+
+    def _cost(self, axis: Axis) -> float:
+        """Loads per point, and how many lanes are computed per lane that counts."""
+        cost = 1.0
+        for r in self.reads:
+            stride = abs(r.stride(axis.index))
+            if stride and not self._is_settled(r):
+                cost += 1.0 if stride == 1 else GATHER
+        blocks = -(-self.lengths[axis.index] // self.lanes)
+        return cost * blocks * self.lanes / max(1, self.lengths[axis.index])
+
+    def _is_settled(self, r: Reach) -> bool:
+        """Whether what is loaded stays the same in all iterations of the outer reduction, so that it is loaded once."""
+        inner = [a for g in self.inner for a in g.axes if r.stride(a.index)]
+        return not any(r.stride(n) for n in self.main.indices) and all(self.lengths[a.index] <= LONGEST_COPIED for a in inner)
+
+    def _shared(self, axis: str) -> int:
+        """Registers per vector that live through the outer reduction: accumulators, and what is loaded once."""
+        points = prod(self.lengths[n] for n in self.together)
+        loaded: dict[str, int] = {}
+        for r in self.reads:
+            if r.stride(axis) and self._is_settled(r):
+                copies = prod(self.lengths[n] for n in (*self.together, *(i for g in self.inner for i in g.indices)) if r.stride(n))
+                loaded[r.access.tensor] = max(loaded.get(r.access.tensor, 0), copies)
+        return points * len(self.main.members) + sum(loaded.values())
+
+    def apply(self, handle: StageHandle, vector: str, vectors: int) -> None:
+        """Lanes innermost, around them the axes that share a value, copied out, and short inner reductions where they stand."""
+        extent, lanes = handle._stage.extent(vector), vectors * self.lanes
+        if extent == lanes:
+            within = vector
+        else:
+            tail = "shift" if extent is None or extent >= lanes else "guard"
+            _, within = handle.split(vector, lanes, tail)
+        last = [*self.together, within]
+        handle.reorder(*(x for x in handle.loops if x not in last), *last)
+        for group in self.inner:
+            for index in group.indices:
+                if 1 < self.lengths[index] <= LONGEST_COPIED and handle._stage.extent(index) is not None:
+                    handle.unroll(index)
+        for index in self.together:
+            handle.unroll(index)
+        handle.vectorize(within)

@@ -1,0 +1,151 @@
+"""Pairwise terms: computed again by each reader, once per pair, in the loops of its sums; no matrix of the pairs is stored."""
+
+import numpy as np
+import pytest
+
+import tensorexpr as te
+from tensorexpr import kernels
+from tensorexpr.codegen.lowering import lower
+from tensorexpr.codegen.nest import Block, Buffer, For, If, Kernel, LoopNest, Store
+from tensorexpr.codegen.schedule import Schedule, autoschedule
+from tensorexpr.errors import ScheduleError
+from tensorexpr.ir import Apply, Const
+from tensorexpr.parse import parse_program
+from tensorexpr.traversal import walk
+from tests.codegen.programs import WIDE, assert_means, loops, plain, statements
+
+N, M = 64, 96
+
+WEIGHTS = """
+x: f32[64, 3] = input()
+y: f32[96, 3] = input()
+S[i, j]: f32[64, 96] = sum((x[i, k] - y[j, k]) * (x[i, k] - y[j, k]) for k in range(3))
+P[i, j]: f32[64, 96] = exp(-S[i, j])
+X[i, k]: f32[64, 3] = sum(P[i, j] * (x[i, k] - y[j, k]) for j in range(96))
+Y[j, k]: f32[96, 3] = sum(P[i, j] * (x[i, k] - y[j, k]) for i in range(64))
+return X, Y
+"""
+
+
+@te.op
+def distance_loss(x, y):
+    distance = kernels.cdist(x, y)
+    return te.compute((N,), lambda i: te.sum(lambda j: te.square(distance[i, j] - 1.0), M))
+
+
+CASES = {
+    "gaussian": (kernels.gaussian_product, ((N, 3), (M, 3), (M, 1)), {}, 4),
+    "gaussian, two channels": (kernels.gaussian_product, ((N, 3), (M, 3), (M, 2)), {"gamma": 0.5}, None),
+    "laplacian": (kernels.laplacian_product, ((N, 3), (M, 3), (M, 1)), {}, 4),
+    "cauchy": (kernels.cauchy_product, ((N, 3), (M, 3), (M, 1)), {}, None),
+    "logsumexp": (kernels.gaussian_logsumexp, ((N, 3), (M, 3), (M,)), {}, 4),
+    "sinkhorn": (kernels.sinkhorn_step, ((N, 3), (M, 3), (M,), (M,)), {"eps": 0.5}, None),
+    "distance loss": (distance_loss, ((N, 3), (M, 3)), {}, None),
+    "attention of short vectors": (kernels.scaled_dot_product_attention, ((1, N, 4), (1, M, 4), (1, M, 4)), {}, None),
+}
+
+
+def forward_and_gradient(name):
+    op, shapes, static, _ = CASES[name]
+    inputs = [te.placeholder(shape, "float32", name=f"x{k}") for k, shape in enumerate(shapes)]
+    output = op(*inputs, **static)
+    head = te.placeholder(output.shape, "float32", name="head")
+    return [output, *te.gradient(output, inputs, head)], [*inputs, head]
+
+
+def scheduled(name) -> Schedule:
+    return autoschedule(te.build(*forward_and_gradient(name)).program, WIDE)
+
+
+def elements(buffer: Buffer) -> int:
+    count = 1
+    for extent in buffer.shape:
+        assert isinstance(extent, Const)
+        count *= int(extent.value)
+    return count
+
+
+def evaluations(nest: LoopNest, operation: str) -> int:
+    """How often an operation is evaluated in a nest of constant loops."""
+
+    def count(body: Block) -> int:
+        total = 0
+        for s in body:
+            match s:
+                case For():
+                    assert isinstance(s.start, Const) and isinstance(s.stop, Const)
+                    total += (int(s.stop.value) - int(s.start.value)) * count(s.body)
+                case Store():
+                    total += sum(isinstance(n, Apply) and n.op.name == operation for n in walk(s.value))
+                case If():
+                    total += count(s.then) + count(s.otherwise)
+                case _:
+                    total += count(getattr(s, "body", ()))
+        return total
+
+    return sum(count(kernel.body) for kernel in nest.kernels if isinstance(kernel, Kernel))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_no_matrix_of_the_pairs_is_stored(name):
+    nest = lower(scheduled(name))
+    assert [b.name for b in nest.workspace if elements(b) >= N * M] == []
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case[3]])
+def test_each_reader_evaluates_a_pair_once(name):
+    assert evaluations(lower(scheduled(name)), "exp") == CASES[name][3] * N * M
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_values_are_those_of_the_interpreter(name):
+    outputs, inputs = forward_and_gradient(name)
+    rng = np.random.default_rng(3)
+    arrays = [rng.standard_normal(t.shape, dtype=np.float32) for t in inputs]
+    want = te.evaluate(outputs, dict(zip(inputs, arrays, strict=True)))
+    for found, expected in zip(te.build(outputs, inputs)(*arrays), want, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=2e-4, atol=2e-4 * np.abs(expected).max())
+
+
+def test_the_rows_of_a_reader_are_lanes_and_its_coordinates_share_the_value():
+    s = autoschedule(parse_program(WEIGHTS), WIDE)
+    assert s.stages == ("X", "Y")
+    nest = assert_means(s, exact=False)
+    assert ("i_i", "vectorize") in loops(nest) and ("j_i", "vectorize") in loops(nest)
+    assert {elements(b.buffer) // 32 for b in statements(nest.kernels) if hasattr(b, "buffer") and isinstance(b.buffer, Buffer)} == {1, 3}
+    assert evaluations(nest, "exp") == 2 * 64 * 96
+
+
+def test_recompute_is_a_primitive_with_a_loop_over_one_point():
+    s = plain(WEIGHTS)
+    s.recompute("S", "P")
+    assert s["X"].loops == ("i", "k", "j", "k_1", "p")
+    assert evaluations(assert_means(s, exact=False), "exp") == 2 * 3 * 64 * 96
+    s["X"].reorder("i", "j", "k_1", "p", "k")
+    assert evaluations(assert_means(s, exact=False), "exp") == (3 + 1) * 64 * 96
+    again = plain(WEIGHTS)
+    exec(s.as_python(), {"s": again})
+    assert again == s and str(again) == str(s)
+
+
+def test_a_value_that_is_recomputed_keeps_its_bits():
+    text = "a: f32[4] = input()\nP[i, j]: f32[4, 3] = -a[i]\nZ[i, k]: f32[4, 2] = max(1.0 / P[i, j] for j in range(3))\nreturn Z"
+    s = plain(text)
+    s["P"].recompute()
+    found = assert_means(s, inputs={"a": np.array([0.0, -0.0, np.nan, 1e-45], np.float32)})
+    assert "P" not in str(found)
+
+
+def test_what_cannot_be_inlined_cannot_be_recomputed():
+    s = plain(WEIGHTS)
+    with pytest.raises(ScheduleError, match="expected a definition between others to inline, got the output X"):
+        s.recompute("X")
+    with pytest.raises(ScheduleError, match="expected a definition of the program, got 'Z'"):
+        s.recompute("Z")
+    assert s == plain(WEIGHTS)
+
+
+def test_a_row_that_is_divided_by_its_sum_is_evaluated_once():
+    rows = "t[i]: f32[64] = sum(P[i, j] for j in range(96))\nW[i, j]: f32[64, 96] = P[i, j] / t[i]\nreturn W"
+    nest = assert_means(autoschedule(parse_program(WEIGHTS.replace("return X, Y", rows)), WIDE), exact=False)
+    assert evaluations(nest, "exp") == 64 * 96
