@@ -20,6 +20,7 @@ from tensorexpr.simplify.definitions import (
 )
 from tensorexpr.simplify.expressions import Options, simplify_expr
 from tensorexpr.simplify.inline import cheap_names, inline_cheap, inline_definitions
+from tensorexpr.simplify.sharing import share_reductions
 
 MOST_ROUNDS = 12
 
@@ -37,7 +38,7 @@ def simplify(program: Program, *, inline: bool = True, signed_zeros: bool = True
     def simplify_expressions(given: Program) -> Program:
         return narrow_domains(given, options)
 
-    passes: list[Pass] = [simplify_expressions, share_definitions, remove_dead_definitions]
+    passes: list[Pass] = [simplify_expressions, share_definitions, share_reductions, remove_dead_definitions]
     if inline:
         passes.insert(1, inline_cheap)
     program = run_passes(program, [drop_stop_gradients])
@@ -60,6 +61,7 @@ __all__ = [
     "narrow_domains",
     "remove_dead_definitions",
     "share_definitions",
+    "share_reductions",
     "simplify",
     "simplify_expr",
     "simplify_indices",
