@@ -20,6 +20,7 @@ from tensorexpr.simplify import (
     narrow_domains,
     remove_dead_definitions,
     share_definitions,
+    share_reductions,
     simplify,
     simplify_indices,
 )
@@ -34,6 +35,7 @@ PASSES = (
     factor_reductions,
     inline_cheap,
     share_definitions,
+    share_reductions,
     remove_dead_definitions,
 )
 
