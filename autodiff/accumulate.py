@@ -87,11 +87,11 @@ def flow(consumer: str, contribution: Contribution, target: tuple[Axis, ...], lo
         return Flow(consumer, contribution, None, lowering)
     access, axes, guards = contribution.access, contribution.axes, contribution.guards
     try:
-        inverse = None if lowering else invert_read(access.indices, axes, guards, target, workspace.reserved)
+        inverse = None if lowering else invert_read(access.indices, tuple(axes), guards, target, workspace.reserved)
     except DomainTooComplex:
         inverse = None
     if inverse is not None:
-        return Flow(consumer, contribution, inverse.gathers(axes, target), inverse.lowering, inverse)
+        return Flow(consumer, contribution, inverse.gathers, inverse.lowering, inverse)
     try:
         gathers = sorted_gathers(contribution, target, workspace, _gathers, lowering is not None)
     except DomainTooComplex:
@@ -112,8 +112,8 @@ def _apart(c: Contribution, target: tuple[Axis, ...]) -> Contribution:
 def _gathers(
     indices: Sequence[Expr], axes: Sequence[Axis], guards: Sequence[Expr], target: Sequence[Axis], reserved: tuple[str, ...]
 ) -> tuple[Gather, ...] | None:
-    inverse = invert_read(indices, axes, guards, target, reserved)
-    return None if inverse is None else inverse.gathers(axes, target)
+    inverse = invert_read(tuple(indices), tuple(axes), tuple(guards), tuple(target), reserved)
+    return None if inverse is None else inverse.gathers
 
 
 def accumulate(

@@ -8,7 +8,7 @@ columns are pieces of one axis each instead of their products, and what many rea
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import product
 from math import prod
@@ -96,16 +96,20 @@ def _with_constant(guards: Sequence[Expr], found: list[Component]) -> tuple[Comp
     return (*([Component((), (), tuple(rest), ())] if rest else []), *found)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Inverse:
-    """A read turned around: for each of its `parts` the disjoint pieces, and the conditions on data to be tested inside.
+    """A read with `axes` of elements `target` turned around: for each of its `parts` the disjoint pieces (`layers`), and the
+    conditions on data to be tested inside (`loose`).
 
     Its points are one piece of every layer, in every combination; none where a layer is empty.
     """
 
+    axes: tuple[Axis, ...]
+    target: tuple[Axis, ...]
     parts: tuple[Component, ...]
     layers: tuple[tuple[Gather, ...], ...]
     loose: tuple[Expr, ...]
+    _joined: dict[tuple[Gather, ...], Gather] = field(default_factory=dict)
 
     @property
     def lowering(self) -> str:
@@ -114,14 +118,21 @@ class Inverse:
             return "substitute"
         return max((gather.lowering for layer in self.layers for gather in layer), key=TIERS.index, default="substitute")
 
-    def gathers(self, axes: Sequence[Axis], target: Sequence[Axis]) -> tuple[Gather, ...]:
-        """All combinations of pieces as gathers; together they visit each point once."""
-        return tuple(self.joined(chosen, axes, target) for chosen in product(*self.layers))
+    @property
+    def gathers(self) -> tuple[Gather, ...]:
+        """All combinations of pieces; together they visit each point once."""
+        return tuple(self.joined(chosen) for chosen in product(*self.layers))
 
-    def joined(self, chosen: Sequence[Gather], axes: Sequence[Axis], target: Sequence[Axis]) -> Gather:
+    def joined(self, chosen: tuple[Gather, ...]) -> Gather:
         """One gather for one of each part: all of their loops, in the order of `axes` as far as their bounds allow."""
-        position = {axis.index: at for at, axis in enumerate(axes)}
-        taken = {axis.index for axis in target}
+        found = self._joined.get(chosen)
+        if found is None:
+            found = self._joined[chosen] = self._join(chosen)
+        return found
+
+    def _join(self, chosen: tuple[Gather, ...]) -> Gather:
+        position = {axis.index: at for at, axis in enumerate(self.axes)}
+        taken = {axis.index for axis in self.target}
         values: dict[str, Expr] = {}
         outer: dict[Expr, None] = {}
         inner: list[Expr] = []
@@ -135,15 +146,16 @@ class Inverse:
             last = -1
             for loop in gather.axes:
                 taken.add(loop.index)
-                last = max(last, min((position[name] for name, names in mentions.items() if loop.index in names), default=len(axes)))
+                last = max(last, min((position[name] for name, names in mentions.items() if loop.index in names), default=len(self.axes)))
                 loops.append((last, loop))
         loops.sort(key=lambda item: item[0])
         inner += [substitute(guard, values) for guard in self.loose]
         return Gather(values, tuple(loop for _, loop in loops), tuple(outer), tuple(inner), self.lowering)
 
 
+@lru_cache(maxsize=1 << 12)
 def invert_read(
-    indices: Sequence[Expr], axes: Sequence[Axis], guards: Sequence[Expr], target: Sequence[Axis], reserved: Sequence[str] = ()
+    indices: tuple[Expr, ...], axes: tuple[Axis, ...], guards: tuple[Expr, ...], target: tuple[Axis, ...], reserved: tuple[str, ...] = ()
 ) -> Inverse | None:
     """The inverse of the read at `indices` of the elements `target` for all points of `axes` where `guards` hold.
 
@@ -158,7 +170,7 @@ def invert_read(
         if pieces is None:
             return None
         layers.append(pieces)
-    return Inverse(parts, tuple(layers), loose) if prod(map(len, layers)) <= MOST_TERMS else None
+    return Inverse(axes, target, parts, tuple(layers), loose) if prod(map(len, layers)) <= MOST_TERMS else None
 
 
 @lru_cache(maxsize=1 << 12)

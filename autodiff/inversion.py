@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from math import gcd
 
 from tensorexpr.autodiff.radices import reduce_radices
-from tensorexpr.integers import Affine, Bounds, Constraint, Domain, FloorDiv, congruent, eq, ge, le, lt, solve_parametric
+from tensorexpr.integers import Affine, Bounds, Constraint, Domain, DomainTooComplex, FloorDiv, congruent, eq, ge, le, lt, solve_parametric
 from tensorexpr.ir import Axis, Const, Expr, Index, apply, const
 from tensorexpr.regions import affine_of, bound_constraints, constraints_of, expression_of
 from tensorexpr.traversal import fresh_name, size_names, substitute
@@ -26,7 +26,7 @@ DATA = "~"
 """Before the number of a value that is given at each element, of which nothing is known."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Gather:
     """Where an element is read from: each original index as an expression over the element's indices and `axes`.
 
@@ -38,7 +38,7 @@ class Gather:
     outer: tuple[Expr, ...]
     inner: tuple[Expr, ...]
     lowering: str
-    points: Points | None = field(default=None, compare=False, repr=False)
+    points: Points | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,21 +94,25 @@ def invert(
     forms = [affine_of(index) for index in indices]
     if any(form is None for form in forms) or any(affine_of(axis.stop) is None for axis in target):
         return _reshape(indices, axes, guards, target, reserved)
-    if any(form is not None and form.has_division() for form in forms):
-        digits = _reshape(indices, axes, guards, target, reserved, exact=True)
-        if digits is not None:
-            return digits if lowering is None else tuple(replace(gather, lowering=lowering) for gather in digits)
     system = _System(axes, target, reserved)
     for form, axis in zip(forms, target, strict=True):
         assert form is not None
         system.equate(form, system.target_name(axis))
     for guard in guards:
         system.restrict(guard)
+    divided = any(form is not None and form.has_division() for form in forms)
+    digits = _reshape(indices, axes, guards, target, reserved, exact=True) if divided else None
     try:
         gather = system.solve(lowering)
-    except _Endless:
-        return None
-    return () if gather is None else (gather,)
+    except (_Endless, DomainTooComplex) as error:
+        if digits is None and isinstance(error, DomainTooComplex):
+            raise
+        return digits
+    if gather is None:
+        return ()
+    if digits is not None:  # a nicer form of the same points
+        return tuple(replace(one, lowering=lowering or one.lowering, points=gather.points) for one in digits)
+    return (gather,)
 
 
 class _Endless(Exception):

@@ -16,8 +16,8 @@ What counts as cheaper: never more iterations than reads, never more loops than 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from functools import reduce
+from dataclasses import dataclass
+from functools import lru_cache, reduce
 from itertools import product
 
 from tensorexpr.autodiff.components import Inverse
@@ -41,9 +41,9 @@ class Share:
     read: int
 
     @property
-    def key(self) -> tuple[int, Factors]:
-        """What tells shares apart: pieces are made once for each component."""
-        return id(self.gather), self.factors
+    def key(self) -> tuple[Gather, Factors]:
+        """What tells shares apart, whatever read they come from."""
+        return self.gather, self.factors
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,40 +54,35 @@ class Block:
     shares: tuple[Share, ...]
 
 
-@dataclass(slots=True)
-class Merger:
-    """Unites pieces; remembers what became of every pair."""
-
-    _united: dict[tuple[int, int], Gather | None] = field(default_factory=dict)
-    _kept: list[Gather] = field(default_factory=list)
-
-    def blocks(self, shares: Iterable[Share]) -> list[Block]:
-        """As few blocks as can be found by uniting two at a time, in order."""
-        blocks = [Block(share.gather, (share,)) for share in shares]
-        at = 0
-        while at < len(blocks):
-            for other in range(at + 1, len(blocks)):
-                whole = self.union(blocks[at].gather, blocks[other].gather)
-                if whole is not None:
-                    blocks[at] = Block(whole, blocks[at].shares + blocks[other].shares)
-                    del blocks[other]
-                    at = -1  # the larger block may take in what its parts could not
-                    break
-            at += 1
-        return blocks
-
-    def union(self, a: Gather, b: Gather) -> Gather | None:
-        """A gather over exactly the points of both, None where there is none or it has more loops."""
-        key = (id(a), id(b))
-        if key not in self._united:
-            self._kept += (a, b)
-            self._united[key] = _union(a, b)
-        return self._united[key]
+def blocks_of(shares: Sequence[Share]) -> list[Block]:
+    """As few blocks as can be found by uniting two at a time, in order."""
+    return [Block(whole, tuple(shares[at] for at in members)) for whole, members in _united(tuple(share.gather for share in shares))]
 
 
-def _union(a: Gather, b: Gather) -> Gather | None:
+@lru_cache(maxsize=1 << 12)
+def _united(gathers: tuple[Gather, ...]) -> tuple[tuple[Gather, tuple[int, ...]], ...]:
+    """Unions, each with the numbers of the gathers in it."""
+    found = [(gather, (at,)) for at, gather in enumerate(gathers)]
+    at = 0
+    while at < len(found):
+        for other in range(at + 1, len(found)):
+            whole = union(found[at][0], found[other][0])
+            if whole is not None:
+                found[at] = whole, found[at][1] + found[other][1]
+                del found[other]
+                at = -1  # the larger block may take in what its parts could not
+                break
+        at += 1
+    return tuple(found)
+
+
+@lru_cache(maxsize=1 << 12)
+def union(a: Gather, b: Gather) -> Gather | None:
+    """A gather over exactly the points of both, None where there is none or it has more loops."""
     if a.points is None or b.points is None:
         return None
+    if not a.axes and not b.axes and a.points.solved != b.points.solved:
+        return None  # neighbors in a stencil: together they would be a loop where none is needed
     try:
         for one, other in ((a.points, b.points), (b.points, a.points)):
             hull = _hull(one, other)
@@ -165,7 +160,6 @@ class _Item:
 
 def merged(reads: Sequence[Read], target: tuple[Axis, ...], carried: DType) -> list[tuple[Gather, Expr]]:
     """Gathers, each with the value to be summed over its loops (in the dtype `carried` if reads were merged), in order."""
-    merger = Merger()
     groups: dict[object, list[Read]] = {}
     for contribution, inverse in reads:
         if all(inverse.layers):
@@ -176,9 +170,9 @@ def merged(reads: Sequence[Read], target: tuple[Axis, ...], carried: DType) -> l
         items = [_item(at, read, len(group) > 1) for at, read in enumerate(group)]
         if len(items) > 1:
             for layer in range(len(items[0].layers)):
-                items = _merged_at(layer, items, merger)
+                items = _merged_at(layer, items)
         for item in items:
-            found += _terms(item, target, carried, merger)
+            found += _terms(item, target, carried)
     return found
 
 
@@ -200,7 +194,7 @@ def _item(at: int, read: Read, in_factors: bool) -> _Item:
     return _Item(tuple(common), layers, (read,))
 
 
-def _merged_at(at: int, items: list[_Item], merger: Merger) -> list[_Item]:
+def _merged_at(at: int, items: list[_Item]) -> list[_Item]:
     """Items that differ in one component only as one, where that leaves fewer terms."""
     result: dict[object, list[_Item]] = {}
     for item in items:
@@ -208,8 +202,8 @@ def _merged_at(at: int, items: list[_Item], merger: Merger) -> list[_Item]:
         group = result.setdefault((item.common, others), [])
         for k, known in enumerate(group):
             shares = known.layers[at] + item.layers[at]
-            alone = len(merger.blocks(known.layers[at])) + len(merger.blocks(item.layers[at]))
-            if len(merger.blocks(shares)) < alone:
+            alone = len(blocks_of(known.layers[at])) + len(blocks_of(item.layers[at]))
+            if len(blocks_of(shares)) < alone:
                 layers = (*known.layers[:at], shares, *known.layers[at + 1 :])
                 group[k] = _Item(known.common, layers, known.reads + item.reads)
                 break
@@ -218,11 +212,11 @@ def _merged_at(at: int, items: list[_Item], merger: Merger) -> list[_Item]:
     return [item for group in result.values() for item in group]
 
 
-def _terms(item: _Item, target: tuple[Axis, ...], carried: DType, merger: Merger) -> list[tuple[Gather, Expr]]:
+def _terms(item: _Item, target: tuple[Axis, ...], carried: DType) -> list[tuple[Gather, Expr]]:
     contribution, inverse = item.reads[0]
     found = []
-    for blocks in product(*(merger.blocks(layer) for layer in item.layers)):
-        gather = inverse.joined([block.gather for block in blocks], contribution.axes, target)
+    for blocks in product(*(blocks_of(layer) for layer in item.layers)):
+        gather = inverse.joined(tuple(block.gather for block in blocks))
         taken = {axis.index for axis in (*target, *gather.axes)}
         if len(item.reads) == 1:
             found.append((gather, substitute(rename_bound(contribution.value, taken), gather.values)))

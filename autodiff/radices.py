@@ -371,8 +371,8 @@ class _Radices(Numerals):
         places = {f"@{len(self.target) + at}": digit for at, digit in enumerate(self.digits)}
         for at, digit in enumerate(self.digits):
             form, divisor = digit.numerator, digit.radix
-            while not digit.rest and len(form) == 1 and form == named(name := next(iter(form))[0]):
-                place = places.get(name)
+            while not digit.rest:
+                place = next((place for name, place in places.items() if form == named(name)), None)
                 if place is None or place.rest:
                     break
                 form, divisor = place.numerator, times(place.radix, divisor)  # e // a // b = e // (a * b)

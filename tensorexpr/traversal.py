@@ -156,11 +156,17 @@ def substitute(expr: Expr, replacements: Mapping[str, Expr]) -> Expr:
 
 
 def fresh_name(stem: str, taken: set[str]) -> str:
-    """`stem`, or `stem_1`, `stem_2`, ...: the first that is not taken; it is added to `taken`."""
-    name, count = stem, 0
-    while name in taken:
-        count += 1
-        name = f"{stem}_{count}"
+    """`stem`, or the first of `stem_1`, `stem_2`, ... that is not taken (one of those behind a taken one); it is added to `taken`."""
+    if stem not in taken:
+        taken.add(stem)
+        return stem
+    below, count = 0, 1
+    while f"{stem}_{count}" in taken:
+        below, count = count, 2 * count
+    while count - below > 1:  # programs have thousands of tensors of one stem
+        middle = (below + count) // 2
+        below, count = (middle, count) if f"{stem}_{middle}" in taken else (below, middle)
+    name = f"{stem}_{count}"
     taken.add(name)
     return name
 

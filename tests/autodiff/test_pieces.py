@@ -1,6 +1,10 @@
 """Pieces of reads that are affine by cases: merged again where that is cheaper, exact in value and count, whatever the cases."""
 
 import itertools
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -177,3 +181,50 @@ def test_bounds_hold_where_loops_further_in_are_empty():
     y = te.compute((6,), lambda i: te.sum(lambda s: body(i, s), 2), name="y")
     (row,) = gather_of(y, [x], head_of(y)).report().rows
     assert row.iterations == row.reads == 12
+
+
+def test_a_constant_is_no_digit():
+    """Under guards that leave one value of an index, what is divided into digits may be a number."""
+    x = te.placeholder((23, 13), F64, name="x")
+
+    def body(i, j):
+        return te.where((-3 * j - 2 == -2) & ((-3 * j - 2) * 2 >= -3 * i - 3 * j - 2), x[12 - 6 * j, (i + 3) % 4], 0.0)
+
+    y = te.compute((4, 3), body, name="y")
+    (row,) = gather_of(y, [x], head_of(y)).report().rows
+    assert row.iterations == row.reads == 3
+
+
+SPREAD = """
+import numpy as np
+import tensorexpr as te
+from tests.autodiff.reads import random_read
+from tests.autodiff.test_pieces import bicubic, bilinear
+
+cases = [bilinear(6, 5), bilinear(6, 4, (3, 2), True), bicubic(4, 4)]
+cases += [(read.output, read.x) for read in map(random_read, range(40))]
+x, t = te.placeholder((6, 7), "float64", name="x"), te.placeholder((6,), "int64", name="t")
+top = te.compute((6,), lambda i: te.max(lambda k: x[i, k], 7), name="top")
+soft = te.compute((6, 7), lambda i, k: te.exp(x[i, k] - top[i]) / te.sum(lambda l: te.exp(x[i, l] - top[i]), 7), name="soft")
+cases += [(soft, x), (te.compute((6,), lambda i: te.log(soft[i, t[i]]), name="loss"), x)]
+for mode in ("clamp", "reflect", "symmetric", "wrap"):
+    cases.append((te.compute((6, 7), lambda i, j: te.sum(lambda r, s: x.read(i + r - 2, j - s, outside=mode), (5, 3)), name="y"), x))
+for output, wrt in cases:
+    gradient = te.gradient(output, wrt, head=te.placeholder(output.shape, "float64", name="H"))
+    print(te.language.program_of(list(gradient)))
+    print(gradient.report())
+"""
+
+
+def test_a_spread_of_gradients_is_the_same_text_under_any_hash_seed():
+    root = str(Path(__file__).resolve().parents[2])
+    path = os.pathsep.join([root, *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", SPREAD], env=os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": path}, stdout=subprocess.PIPE, cwd=root
+        )
+        for seed in ("1", "77")
+    ]
+    first, second = (process.communicate()[0] for process in started)
+    assert all(process.returncode == 0 for process in started)
+    assert first == second and first.count(b"x_bar") >= 49
