@@ -64,7 +64,7 @@ class Gradient(Sequence[Tensor]):
 
     `print(gradient)` shows them as a program. `adjoints[tensor]` is the gradient by any tensor of the graph,
     `contributions[tensor][consumer]` the part of it that `consumer` sends, `report()` a table with one row per read. `reverse`
-    is the derivative as a program, `tensors` what its names of the forward pass stand for.
+    is the derivative as a program, `tensors` what its names of the forward pass stand for, `forward` the definitions of these.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Gradient(Sequence[Tensor]):
         planned = [tensor for tensor in tensors_of(roots).values() if tensor.plan is not None]
         plans = tuple(plan for plan in map(plan_of, planned) if plan is not None)
         graph = Graph.of([*(part for tensor in planned for part in tensor.plan or ()), *roots], dict(units))
-        self.tensors, self._labels = graph.known, graph.labels
+        self.tensors, self._labels, self.forward = graph.known, graph.labels, graph.program.definitions
         seeds = [(tensor.key, None if given is None else given.key) for tensor, given in zip(outputs, single, strict=True)]
         rules = {tensor.key: _sweep_rule(unit, graph) for tensor, unit in graph.units.items()}
         marked = [tensor.key for tensor in graph.known.values() if tensor.recompute]
@@ -98,7 +98,7 @@ class Gradient(Sequence[Tensor]):
             stands = {s.key: head.key for s, head in zip(single, heads, strict=True) if s is not None and head is not None}
             self._directions = Directions.over([("direction", count)], stands, self.reverse.workspace)
             derived = self._directions.spread(derived)
-        self._table = self._lifted([*graph.program.definitions, *derived], self.tensors)
+        self._table = self._lifted([*self.forward, *derived], self.tensors)
         self._gradients = tuple(self._result(self.reverse.adjoints[tensor.key]) for tensor in wrt)
         self.adjoints: Mapping[Tensor, Tensor] = _Adjoints(self)
         self.contributions: Mapping[Tensor, Mapping[Tensor, Tensor]] = _Contributions(self)

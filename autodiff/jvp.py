@@ -92,7 +92,8 @@ def _jacobian(output: Tensor, wrt: Tensor, units: Mapping[Tensor, Unit]) -> Tens
     axes = directions.axes
     own = plain_axes(output.type, (*workspace.reserved, *(axis.index for axis in axes)))
     equal = conjunction([apply("eq", Index(a.index), Index(b.index)) for a, b in zip(axes, own, strict=True)])
-    definitions: list[Definition] = [Define(eye, (*axes, *own), apply("where", equal, Const(1, output.dtype), Const(0, output.dtype)))]
+    unit = Define(eye, (*axes, *own), apply("where", equal, Const(1, output.dtype), Const(0, output.dtype)))
+    definitions: list[Definition] = [*derived.forward, unit]  # those of which every result is a tensor already are not made again
     definitions += directions.spread(workspace.definitions)
     name, copies = directions.result(derived.reverse.adjoints[wrt.key])
     definitions += copies

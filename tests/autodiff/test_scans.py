@@ -196,3 +196,15 @@ def test_checkpoints_that_are_none():
         assert __file__ in lines[1] and lines[2] == "  hint: checkpoint=16 keeps every 16th state"
     with pytest.raises(te.DefinitionError, match="'sqrt' of a length that is a number, got 'sqrt'"):
         te.scan(lambda t, s: s, s0, te.dim("n"), checkpoint="sqrt")
+
+
+def test_jacobians_of_scans_that_keep_few_states():
+    x, s0 = te.placeholder((6,), F64, name="x"), te.placeholder((), F64, name="s0")
+    found = []
+    for checkpoint in (None, 2, "sqrt"):
+        s = te.scan(lambda t, s: te.tanh(s[()] + x[t]), s0, 6, checkpoint=checkpoint)
+        y = te.compute((2,), lambda j, s=s: s[5] * s[2 + j])
+        found.append(te.evaluate(te.jacobian(y, [x, s0]), {x: np.linspace(-1, 1, 6), s0: 0.3}))
+    for kept in found[1:]:
+        np.testing.assert_allclose(kept[0], found[0][0], rtol=1e-12)
+        np.testing.assert_allclose(kept[1], found[0][1], rtol=1e-12)
