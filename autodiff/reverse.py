@@ -140,7 +140,11 @@ def float_reads(definition: Definition) -> list[str]:
 
 
 class Sweep:
-    """The backward walk: what each tensor has received so far, and the adjoints that are finished."""
+    """The backward walk: what each tensor has received so far, and the adjoints that are finished.
+
+    `owners` gives the definition of the program to which what a further one sends is put down, `stored` a tensor that holds
+    the value of such a definition already.
+    """
 
     def __init__(self, workspace: Workspace, active: dict[str, None], lowering: str | None) -> None:
         self.workspace = workspace
@@ -155,6 +159,7 @@ class Sweep:
         self._definitions: dict[str, Definition] = {}
         self._queues: list[dict[Definition, int]] = []
         self.owners: dict[str, str] = {}
+        self.stored: dict[str, str] = {}
         self.around: dict[str, list[Around]] = {}
 
     # -- sending -----------------------------------------------------------------------------------------------------
@@ -260,7 +265,7 @@ class Sweep:
     def _visit_define(self, definition: Define) -> None:
         at = tuple(Index(axis.index) for axis in definition.axes)
         seed = self.adjoint(definition.name)(at)
-        whole = Access(definition.name, at, definition.value.dtype)
+        whole = Access(self.stored.get(definition.name, definition.name), at, definition.value.dtype)
         adjoint = self._expression(definition.name, len(definition.axes))
         self.send(definition.name, adjoint.contributions(definition.value, seed, Place(definition.axes), whole))
 

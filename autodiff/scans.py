@@ -1,10 +1,11 @@
 """Recurrences backwards.
 
 The states of a scan are its result, so they are stored already. Backwards a second scan runs from the last step to the
-first and carries the adjoint of the state; its body is the derivative of the body of the first, which it computes again at
-each step from the stored state: states are stored, everything inside a step is recomputed. What the body reads from outside
-receives its adjoint from all steps at once: the body, written as definitions over (step, ...), is swept like any other
-definitions, so these reads become gathers (`_sweep_steps`).
+first and carries the adjoint of the state; its body is the derivative of the body of the first, whose values it computes
+again at each step from the stored state: states are stored, everything inside a step is recomputed. What the body reads from
+outside receives its adjoint from all steps at once: the definitions that read it, written over (step, ...), are swept like any
+other definitions, so these reads become gathers (`_sweep_steps`). Their adjoints are entries of the backward scan, one per
+step; what is costly among the values that they need is computed once, for all steps, and read by the backward scan, too.
 
 A body that holds a scan itself (time in segments: `te.scan(..., checkpoint=c)`) would be as large as all steps of all levels
 that way. Its derivative stays inside the backward scan instead: what a step reads from outside at a place that depends on the
@@ -20,6 +21,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from tensorexpr.autodiff.batching import batch, fresh_axes, index_names
+from tensorexpr.autodiff.contributions import CHEAP, cost
 from tensorexpr.autodiff.derivatives import cast_to, widened
 from tensorexpr.autodiff.workspace import Place, Workspace, plain_axes
 from tensorexpr.dtypes import accumulator
@@ -67,16 +69,16 @@ def reverse_scan(scan: Scan, sweep: Sweep) -> None:
         scan, slices = _sliced(scan, sweep)
         own = {*(name for name, _ in scan.states), *(name for d in (*slices, *scan.body) for name in _results(d))}
         outside = [n for n in dict.fromkeys(n for d in scan.body for n in reads(d)) if n in sweep.active and n not in own]
-    backward = _backward_scan(scan, heads, sweep, slices, outside)
+    steps = _all_steps(scan, sweep) if from_outside and not inside else None
+    backward = _backward_scan(scan, heads, sweep, slices, outside, steps)
     for c, name in backward.states.items():
         _send_last(scan, scan.inits[c], name, sweep)
     if inside:
         for name, total in backward.carried.items():
             _send_last(scan, name, total, sweep)
         _sweep_slices(scan, slices, backward.slices, sweep)
-    elif from_outside:
-        (step,) = fresh_axes([(scan.step, scan.length)], scan.body, workspace.reserved)
-        _sweep_steps(scan, step, heads, backward.states, sweep)
+    elif steps is not None:
+        _sweep_steps(scan, steps, heads, backward, sweep)
 
 
 def renamed_scan(scan: Scan, workspace: Workspace) -> Scan:
@@ -138,22 +140,27 @@ class _Backward:
     """The results of a backward scan, whose entry u is about step `length - 1 - u`.
 
     `states` are the adjoints of the floating states before the step, by position (not of those that the body does not read);
-    `slices` the adjoints of definitions of the body; `carried` what tensors from outside received from this step and all later ones.
+    `slices` and `values` the adjoints of definitions of the body; `carried` what tensors from outside received from this step
+    and all later ones.
     """
 
     states: dict[int, str]
     slices: dict[str, str]
     carried: dict[str, str]
+    values: dict[str, str]
 
 
-def _backward_scan(scan: Scan, heads: Heads, sweep: Sweep, slices: Sequence[Define] = (), outside: Sequence[str] = ()) -> _Backward:
-    """Adds the scan of the adjoints of the states; also of `slices`, definitions before its body, and of tensors from `outside`."""
+def _backward_scan(
+    scan: Scan, heads: Heads, sweep: Sweep, slices: Sequence[Define], outside: Sequence[str], steps: _Steps | None
+) -> _Backward:
+    """Adds the scan of the adjoints of the states; also of `slices`, definitions before its body, of tensors from `outside`, and
+    of the definitions that `steps` will sweep."""
     workspace = sweep.workspace
     u = fresh_name("u", index_names(scan.body) | {scan.step, *workspace.reserved})
     step = apply("sub", apply("sub", scan.length, const(1)), Index(u))
     made = _Building(workspace)
-    found = _Backward({}, {}, {})
-    seeds, inputs = [], []
+    found = _Backward({}, {}, {}, {})
+    seeds, inputs, totals = [], [], {}
     read = {*(name for inner in scan.body for name in reads(inner)), *scan.nexts}
     for c, head in heads.items():
         type_ = _wide(scan.states[c][1])
@@ -167,17 +174,20 @@ def _backward_scan(scan: Scan, heads: Heads, sweep: Sweep, slices: Sequence[Defi
         made.body.append(Define(total, axes, value))
         inputs.append(Input(total, type_))
         seeds.append((scan.nexts[c], total))
+        totals[scan.nexts[c]] = total
     given = [(name, workspace.types[name]) for inner in scan.body for name in reads(inner) if name in workspace.types]
     inputs += [Input(name, type_) for name, type_ in (*scan.states, *(result for part in slices for result in part.results), *given)]
     program = Program(tuple({i.name: i for i in inputs}.values()), (), scan.body, (), ())
-    wrt = [*(scan.states[c][0] for c in found.states), *(part.name for part in slices), *outside]
+    swept = [] if steps is None else [reader.name for reader, _ in steps.readers]
+    wrt = [*(scan.states[c][0] for c in found.states), *(part.name for part in slices), *outside, *swept]
     derived = sweep.derive(program, seeds, wrt, tuple(Axis(name, const(0), scan.length) for name in (scan.step, u)))
     adjoint = dict(zip(wrt, derived.program.outputs, strict=True))
 
     def placed(definition: Definition) -> Definition:
         return map_expressions(definition, lambda e: substitute(e, {scan.step: step}))
 
-    made.body += map(placed, recalled(scan, [*slices, *live(derived.program.definitions, derived.program.outputs)]))
+    known = {} if steps is None else steps.kept
+    made.body += map(placed, recalled(scan, [*slices, *derived.program.definitions], derived.program.outputs, known))
     for c, label in found.states.items():
         made.next(label, adjoint[scan.states[c][0]], _wide(scan.states[c][1]))
     for part in slices:
@@ -185,6 +195,13 @@ def _backward_scan(scan: Scan, heads: Heads, sweep: Sweep, slices: Sequence[Defi
         found.slices[part.name] = workspace.new_name(part.name, "_back")
         made.state(found.slices[part.name], type_)
         made.next(found.slices[part.name], adjoint[part.name], type_)
+    for name in swept:
+        received = derived.received[name]
+        if adjoint[name] != totals.get(name) and (received.flows or received.whole):
+            type_ = _wide(derived.workspace.types[name])
+            found.values[name] = workspace.new_name(name, "_back")
+            made.state(found.values[name], type_)
+            made.next(found.values[name], adjoint[name], type_)
     for tensor in outside:
         received = derived.received[tensor]
         if not received.flows and not received.whole:
@@ -207,14 +224,22 @@ def _wide(type_: TensorType) -> TensorType:
     return TensorType(type_.shape, accumulator(type_.dtype))
 
 
-def recalled(scan: Scan, definitions: Sequence[Definition]) -> list[Definition]:
-    """Definitions over the step of a scan that read its states, reading the stored ones; a scan among them starts from a copy."""
+def recalled(scan: Scan, definitions: Sequence[Definition], outputs: Sequence[str], known: Mapping[str, str]) -> list[Definition]:
+    """What `outputs` need of definitions over the step of a scan, with everything that is stored read instead of computed again.
+
+    Stored are the states, before the step and after it, and the definitions of the body that `known` has for all steps. A scan
+    among the definitions starts from a copy.
+    """
     whole = {name for definition in definitions if isinstance(definition, Scan) for name in _starts(definition)}
     position = {name: c for c, (name, _) in enumerate(scan.states) if name not in whole}
+    after = {d.name for d in scan.body if isinstance(d, Define)} - whole
+    stored = {name: result for name, result in zip(scan.nexts, scan.names, strict=True) if name in after} | dict(known)
 
-    def stored(node: Expr) -> Expr:
+    def read(node: Expr) -> Expr:
         if isinstance(node, Access) and node.tensor in position:
             return before(scan, position[node.tensor], Index(scan.step), node.indices)
+        if isinstance(node, Access) and node.tensor in stored:
+            return replace(node, tensor=stored[node.tensor], indices=(Index(scan.step), *node.indices))
         return node
 
     found: list[Definition] = []
@@ -222,7 +247,8 @@ def recalled(scan: Scan, definitions: Sequence[Definition]) -> list[Definition]:
         if name in whole:
             axes = plain_axes(type_, (scan.step,))
             found.append(Define(name, axes, before(scan, c, Index(scan.step), tuple(Index(axis.index) for axis in axes))))
-    return found + [map_expressions(definition, lambda e: bottom_up(e, stored)) for definition in definitions]
+    found += [map_expressions(definition, lambda e: bottom_up(e, read)) for definition in live(definitions, outputs)]
+    return live(found, outputs)
 
 
 def _starts(scan: Scan) -> list[str]:
@@ -257,9 +283,22 @@ def _send_last(scan: Scan, tensor: str, backward: str, sweep: Sweep) -> None:
     sweep.send_whole(scan.names[0], tensor, name)
 
 
-def _sweep_steps(scan: Scan, step: Axis, heads: Heads, backward: dict[int, str], sweep: Sweep) -> None:
-    """The body over all steps at once, swept for what it reads from outside."""
+@dataclass(frozen=True, slots=True)
+class _Steps:
+    """The body over all steps at once: `readers`, definitions that read active tensors from outside, each with itself over all steps.
+
+    `kept` gives for definitions of the body that they need, and that are not cheap, the tensor that holds them for all steps.
+    """
+
+    step: Axis
+    readers: list[tuple[Define | Scatter, Define | Scatter]]
+    kept: dict[str, str]
+
+
+def _all_steps(scan: Scan, sweep: Sweep) -> _Steps:
+    """Adds the definitions of the body over all steps."""
     workspace = sweep.workspace
+    (step,) = fresh_axes([(scan.step, scan.length)], scan.body, workspace.reserved)
     t = Index(step.index)
     states: dict[str, str] = {}
     batched: dict[str, int] = {}
@@ -270,31 +309,70 @@ def _sweep_steps(scan: Scan, step: Axis, heads: Heads, backward: dict[int, str],
         value = before(scan, c, t, tuple(Index(axis.index) for axis in axes))
         workspace.add(Define(states[state], (step, *axes), value))
     here = [map_expressions(d, lambda e: substitute(e, {scan.step: t})) for d in map(ProgramRenaming(states, ()).definition, scan.body)]
-    steps = batch(here, (step,), batched, workspace.types, lambda name: workspace.new_name(name, "_steps"))
-    again = {name: workspace.new_name(name, "_steps") for d in steps for name in (*(name for name, _ in d.results), *local_names(d))}
-    unrolled = list(map(ProgramRenaming(again, ()).definition, steps))
-    for definition in unrolled:
+    wide = batch(here, (step,), batched, workspace.types, lambda name: workspace.new_name(name, "_steps"))
+    names = {name: workspace.new_name(name, "_steps") for d in wide for name in (*_results(d), *local_names(d))}
+    table: dict[str, Definition] = {}
+    for definition in map(ProgramRenaming(names, ()).definition, wide):
         workspace.add(definition)
-    sweep.activate(unrolled)
-    sweep.owners.update((name, sweep.owners.get(scan.names[0], scan.names[0])) for d in unrolled for name, _ in d.results)
-    last = apply("sub", scan.length, const(1))
+        table.update((name, definition) for name in _results(definition))
+    readers: list[tuple[Define | Scatter, Define | Scatter]] = []
+    needed: set[str] = set()
+    for reader in reversed(scan.body):
+        if any(name in needed for name in _results(reader)):
+            needed.update(reads(reader))
+        if isinstance(reader, Define | Scatter) and reader.value.dtype.is_float and any(n in sweep.active for n in reads(reader)):
+            copy = table[names[reader.name]]
+            assert isinstance(copy, Define | Scatter)
+            readers.append((reader, copy))
+            needed.update((reader.name, *reads(reader)))
+    kept = {d.name: names[d.name] for d in scan.body if isinstance(d, Define | Scatter) and d.name in needed and not _is_cheap(d)}
+    return _Steps(step, readers, kept)
+
+
+def _is_cheap(definition: Define | Scatter) -> bool:
+    return (
+        isinstance(definition, Define)
+        and cost(definition.value) <= CHEAP
+        and not any(isinstance(n, Reduce) for n in walk(definition.value))
+    )
+
+
+def _sweep_steps(scan: Scan, steps: _Steps, heads: Heads, backward: _Backward, sweep: Sweep) -> None:
+    """What definitions of the body received at all steps goes on to the tensors from outside that they read."""
+    workspace, step = sweep.workspace, steps.step
+    t, last = Index(step.index), apply("sub", scan.length, const(1))
+    owner = sweep.owners.get(scan.names[0], scan.names[0])
+    after: dict[str, tuple[str, str]] = {}
     for c, head in heads.items():
-        type_ = scan.states[c][1]
+        following, type_ = scan.nexts[c], scan.states[c][1]
         axes = plain_axes(type_, workspace.reserved)
         at = tuple(Index(axis.index) for axis in axes)
         value = widened(head((t, *at)))
-        if scan.length != const(1) and c in backward:
-            later = Access(backward[c], (apply("sub", apply("sub", scan.length, const(2)), t), *at), value.dtype)
+        if scan.length != const(1) and c in backward.states:
+            later = Access(backward.states[c], (apply("sub", apply("sub", scan.length, const(2)), t), *at), value.dtype)
             value = apply("add", value, apply("where", apply("lt", t, last), later, Const(0, value.dtype)))
         name = workspace.new_name(scan.names[c], "_after_bar")
         workspace.add(Define(name, (step, *axes), value))
-        target = again.get(scan.nexts[c], states.get(scan.nexts[c], scan.nexts[c]))
-        if target in again.values():
-            sweep.send_whole(scan.names[0], target, name)
-        elif target in sweep.active:
-            _send_over_steps(scan, target, name, step, axes, sweep)
-    for definition in reversed(unrolled):
-        sweep.visit(definition)
+        if following in sweep.active:
+            _send_over_steps(scan, following, name, step, axes, sweep)
+        after[following] = (name, scan.names[c])
+    for reader, copy in steps.readers:
+        received, stored = after.get(reader.name, (None, copy.name))
+        if reader.name in backward.values:
+            received = workspace.new_name(copy.name, "_bar")
+            type_ = workspace.types[backward.values[reader.name]]
+            axes = (step, *plain_axes(TensorType(type_.shape[1:], type_.dtype), (*workspace.reserved, step.index)))
+            at = (apply("sub", last, t), *(Index(axis.index) for axis in axes[1:]))
+            workspace.add(Define(received, axes, Access(backward.values[reader.name], at, type_.dtype)))
+        if received is None:
+            continue
+        twin = replace(copy, name=workspace.new_name(copy.name, ""))
+        workspace.add(twin)
+        sweep.activate([twin])
+        sweep.owners[twin.name] = owner
+        sweep.stored[twin.name] = stored
+        sweep.send_whole(scan.names[0], twin.name, received)
+        sweep.visit(twin)
 
 
 def _send_over_steps(scan: Scan, tensor: str, value: str, step: Axis, axes: tuple[Axis, ...], sweep: Sweep) -> None:
