@@ -138,7 +138,7 @@ class Inverse:
         inner: list[Expr] = []
         loops: list[tuple[int, Axis]] = []
         for gather in chosen:
-            gather = _renamed(gather, taken)
+            gather = kept_apart(gather, taken)
             values |= gather.values
             outer.update(dict.fromkeys(gather.outer))
             inner += gather.inner
@@ -188,7 +188,7 @@ def _pieces(part: Component, reserved: tuple[str, ...]) -> tuple[Gather, ...] | 
     return tuple(found)
 
 
-def _renamed(gather: Gather, taken: set[str]) -> Gather:
+def kept_apart(gather: Gather, taken: set[str]) -> Gather:
     """The gather with no loop called as one in `taken`."""
     if taken.isdisjoint(axis.index for axis in gather.axes):
         return gather

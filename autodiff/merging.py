@@ -20,13 +20,13 @@ from dataclasses import dataclass
 from functools import lru_cache, reduce
 from itertools import product
 
-from tensorexpr.autodiff.components import Inverse
+from tensorexpr.autodiff.components import Inverse, kept_apart
 from tensorexpr.autodiff.contributions import Contribution
 from tensorexpr.autodiff.derivatives import cast_to, plus, times
 from tensorexpr.autodiff.inversion import Gather, Points, condition_of
 from tensorexpr.dtypes import DType
 from tensorexpr.integers import Constraint, Domain, DomainTooComplex, eq, ge
-from tensorexpr.ir import Access, Apply, Axis, Const, Expr, Reduce, apply, conjunction
+from tensorexpr.ir import Access, Apply, Axis, Const, Expr, Index, Reduce, apply, conjunction
 from tensorexpr.traversal import free_names, rename_bound, substitute, walk
 
 Factors = tuple[Expr, ...]
@@ -221,12 +221,16 @@ def _terms(item: _Item, target: tuple[Axis, ...], carried: DType) -> list[tuple[
         if len(item.reads) == 1:
             found.append((gather, substitute(rename_bound(contribution.value, taken), gather.values)))
             continue
-        value = [substitute(factor, gather.values) for factor in item.common]
+        value = [substitute(rename_bound(factor, set(taken)), gather.values) for factor in item.common]
         weights: list[Expr] = []
-        for block in blocks:
+        taken = {axis.index for axis in target}
+        for block in blocks:  # under the names that the loops have in the gather joined of all blocks
+            loops = kept_apart(block.gather, taken).axes
+            taken |= {axis.index for axis in loops}
+            named = {own.index: Index(axis.index) for own, axis in zip(block.gather.axes, loops, strict=True)}
             common, rest = weight(block, carried)
-            value += common
-            weights += [] if rest is None else [rest]
+            value += [substitute(factor, named) for factor in common]
+            weights += [] if rest is None else [substitute(rest, named)]
         found.append((gather, times_all([*(cast_to(factor, carried) for factor in value), *weights], carried)))
     return found
 

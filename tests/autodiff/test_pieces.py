@@ -146,6 +146,15 @@ def test_common_factors_of_different_reads_stay_apart():
     assert all(row.iterations == row.reads for row in gradient.report().rows)
 
 
+def test_merged_reads_whose_loops_are_called_as_an_axis_of_the_tensor():
+    """The loop over i is another index than the axis i of x, also in the weights that two reads share."""
+    x, a, b = (te.placeholder(shape, F64, name=name) for name, shape in (("x", (6, 4)), ("a", (6, 2)), ("b", (6, 2))))
+    first = te.compute((2, 6), lambda j, i: x[2, (j + i) // 2] * a[i, j])
+    second = te.compute((2, 6), lambda j, i: x[2, (j + i) // 2] * b[i, j])
+    y = te.compute((6,), lambda i: te.sum(lambda j: first[j, i] + second[j, i], 2) + x[i, 3], name="y")
+    gather_of(y, [x, a, b], head_of(y))
+
+
 def test_half_precision_weights_are_added_in_single():
     x = te.placeholder((8,), "float16", name="x")
     half = te.cast(0.5, "float16")
