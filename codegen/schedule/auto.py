@@ -24,6 +24,8 @@ from tensorexpr.traversal import read_occurrences, reads, walk
 
 PARALLEL_WORK = 20_000
 """Operations below which waking other cores costs more than it saves."""
+MOST_LOOKED_AT = 200
+"""Definitions of a program up to which all pairs of them are looked at for common rows."""
 MOST_SHARED = 32
 """Definitions computed in the loops of one other: beyond it their rows do not stay near anyway, and each nests a level deeper."""
 CHUNKS_PER_CORE = 4
@@ -134,6 +136,16 @@ def _share_loops(s: Schedule) -> None:
         heapq.heapify(todo)
         seen: set[str] = set()
         shared = 0
+        for guest in _guests(s, table, reader):
+            before = s.state
+            if _share(s, table, reader, guest) and any(n in table for n in reads(table[guest])):
+                shared += 1
+                seen.add(guest)
+                for n in reads(table[guest]):
+                    if n in table:
+                        heapq.heappush(todo, -number[n])
+            else:
+                s.state = before
         while todo and shared < MOST_SHARED:
             name = program.definitions[-heapq.heappop(todo)].results[0][0]
             if name in seen or name in fixed:
@@ -146,6 +158,57 @@ def _share_loops(s: Schedule) -> None:
                         heapq.heappush(todo, -number[n])
 
 
+def _guests(s: Schedule, table: dict[str, Define], host: Define) -> list[str]:
+    """Earlier definitions that run over the same rows as another and read some of what it reads there, row by row: in its loops
+    the rows are still near, and what both need of a row is computed once."""
+    facts = program_facts(s.state.program)
+    if len(host.axes) < 2 or len(facts.definitions) > MOST_LOOKED_AT:
+        return []
+    rows = _rows(s, host)
+    around = {host.name, *_upstream(table, host)}
+    found = []
+    for name, definition in table.items():
+        if facts.numbers[name] >= facts.numbers[host.name] or name in around or len(definition.axes) != len(host.axes):
+            continue
+        if s.state.stage(name).place is not None or s.state.placed_in(name) or is_contraction(s.state, name):
+            continue
+        same = definition.axes[0].stop == host.axes[0].stop and rows & _rows(s, definition)
+        if same and all(facts.numbers[r] > facts.numbers[host.name] for r in facts.readers.get(name, ()) if r not in around):
+            found.append(name)
+    return found
+
+
+def _upstream(table: dict[str, Define], host: Define) -> set[str]:
+    """Definitions that a definition reads, and those that these read."""
+    todo, found = [n for n in reads(host) if n in table], set()
+    while todo:
+        name = todo.pop()
+        if name not in found:
+            found.add(name)
+            todo += [n for n in reads(table[name]) if n in table]
+    return found
+
+
+def _rows(s: Schedule, definition: Define) -> set[str]:
+    """The large tensors that a definition, or what it reads at the same rows, reads at its own first axis."""
+    definitions = program_facts(s.state.program).definitions
+    names, found = [definition.name], set()
+    seen: set[str] = set()
+    while names and len(seen) < MOST_SHARED:
+        name = names.pop()
+        other = definitions.get(name)
+        if name in seen or not isinstance(other, Define) or not other.axes:
+            continue
+        seen.add(name)
+        for access in accesses_of(s.state.program, name):
+            first = access.indices[0] if access.indices else None
+            if isinstance(first, Index) and first.name == other.axes[0].index:
+                if len(access.indices) > 1 and access.tensor not in definitions:
+                    found.add(access.tensor)
+                names.append(access.tensor)
+    return found
+
+
 def _scan_reads(program: Program) -> set[str]:
     return {n for d in program.definitions if isinstance(d, Scan) for n in reads(d)}
 
@@ -154,14 +217,27 @@ def is_contraction(state: State, name: str) -> bool:
     """Whether a definition sums products over axes along which some operand repeats, so that tiles pay."""
     parts = state.stage(name).parts
     for group in parts.groups:
+        again = False
         for member in group.members:
             for value in member.values:
                 for access, _, _ in read_occurrences(value, ()):
                     used = {n.name for i in access.indices for n in walk(i) if isinstance(n, Index)}
                     long = [a for a in parts.axes if a.index in group.depends and a.index not in used and length(a) > 1]
                     if long and used & set(group.indices):
-                        return True
+                        again = True
+        if again and not any(_streams(a, {*group.depends, *group.indices}) for m in group.members for v in m.values for a in _reads_of(v)):
+            return True
     return False
+
+
+def _reads_of(value: Expr) -> list[Access]:
+    return [access for access, _, _ in read_occurrences(value, ())]
+
+
+def _streams(access: Access, names: set[str]) -> bool:
+    """Whether an access asks for a different element at every point: what bounds the reduction then is how fast these come."""
+    found = [i.name for i in access.indices if isinstance(i, Index)]
+    return len(found) == len(access.indices) and names <= set(found)
 
 
 def _share(s: Schedule, table: dict[str, Define], reader: Define, name: str) -> bool:

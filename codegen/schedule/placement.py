@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from tensorexpr.codegen.schedule.state import Stage, State, accesses_of, all_uses, definition_named, program_facts
 from tensorexpr.errors import ScheduleError
-from tensorexpr.ir import Const, Define, Expr, Index
+from tensorexpr.ir import Const, Define, Definition, Expr, Index
 from tensorexpr.traversal import free_names, read_occurrences, substitute
 
 LOCAL_LIMIT = 1 << 15
@@ -61,11 +61,27 @@ def _parts_of(state: State, root: str) -> dict[str, Part]:
         loop = member.place.loop  # type: ignore[union-attr]
         if loop not in settled:
             settled[loop] = set(settled_axes(consumer, loop))
-        points = tuple(_agreed([r[axis] for r in requests[member.name]], settled[loop]) for axis in range(len(made.results[0][1].shape)))
+        if not requests[member.name]:
+            points = _at_same(made, consumer, settled[loop])
+        else:
+            points = tuple(
+                _agreed([r[axis] for r in requests[member.name]], settled[loop]) for axis in range(len(made.results[0][1].shape))
+            )
         result[member.name] = Part(points, _fits(state, member.name, root, points))
         known = {a.index: p for a, p in zip(made.axes, points, strict=True) if p is not None}  # type: ignore[union-attr]
         _collect(state, member.name, known, requests)
     return result
+
+
+def _at_same(made: Definition, consumer: Stage, settled: set[str]) -> tuple[Expr | None, ...]:
+    """The points of a definition that nobody there reads: those of the leading axes that are settled."""
+    shape = made.results[0][1].shape
+    points: list[Expr | None] = [None] * len(shape)
+    for place, (extent, axis) in enumerate(zip(shape, consumer.parts.axes, strict=False)):
+        if axis.index not in settled or axis.stop != extent:
+            break
+        points[place] = Index(axis.index)
+    return tuple(points)
 
 
 def _collect(state: State, name: str, known: dict[str, Expr], requests: dict[str, list[tuple[Expr | None, ...]]]) -> None:
@@ -143,7 +159,7 @@ def check_placement(state: State, name: str) -> State:
     inside = [place.stage, *(s.name for s in state.placed_in(place.stage))]
     facts = program_facts(state.program)
     readers = facts.readers.get(name, ())
-    if not any(r in inside for r in readers):
+    if not any(r in inside for r in readers) and name not in consumer.guests:
         raise refuse(f"expected a definition that {place.stage} reads, got {name}, which it does not")
     for reader in readers:
         if reader not in inside:

@@ -122,9 +122,20 @@ def mark(state: State, name: str, loop: str, kind: str) -> State:
 
 
 def compute_at(state: State, name: str, consumer: str, loop: str) -> State:
-    """rewrite: P: [...]; C: [..., l, ...] --> C: [..., l: {P: [...]}, ...]: P is computed in loop l of C, at what is read there."""
+    """rewrite: P: [...]; C: [..., l, ...] --> C: [..., l: {P: [...]}, ...]: P is computed in loop l of C, at what is read there.
+
+    Where nothing there reads P (both read the same rows), it is computed at the same indices of the leading axes.
+    """
     stage = state.stage(name)
-    state.stage(consumer)
+    host = state.stage(consumer)
+    facts = program_facts(state.program)
+    inside = {consumer, *(s.name for s in state.placed_in(consumer))}
+    if (
+        not inside & set(facts.readers.get(name, ()))
+        and name not in host.guests
+        and facts.numbers.get(name, len(facts.numbers)) < facts.numbers.get(consumer, 0)
+    ):
+        state = state.with_stage(replace(host, guests=(*host.guests, name)))
     return _checked(state, replace(stage, place=Place(consumer, loop)))
 
 

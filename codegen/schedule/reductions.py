@@ -35,8 +35,19 @@ from tensorexpr.ir import (
     apply,
     conjunction,
     conjuncts,
+    const,
 )
-from tensorexpr.traversal import free_names, map_children, map_expressions, negate, read_occurrences, rename_bound, substitute, walk
+from tensorexpr.traversal import (
+    bottom_up,
+    free_names,
+    map_children,
+    map_expressions,
+    negate,
+    read_occurrences,
+    rename_bound,
+    substitute,
+    walk,
+)
 
 PARAMETER = "%"
 """First letter of the parameters that stand for results of reductions."""
@@ -139,7 +150,7 @@ def take_apart(
     """
     axes = definition.loops if isinstance(definition, Segments) else definition.axes
     taken = {a.index for a in (*outer, *axes)}
-    definition = map_expressions(definition, lambda e: rename_bound(e, taken))  # type: ignore[assignment]
+    definition = map_expressions(definition, lambda e: rename_bound(bottom_up(e, _with_axis), taken))  # type: ignore[assignment]
     taker = _Taker(shapes, outer, ranges or {})
     data = _Frame(None, axes)
     if isinstance(definition, Define):
@@ -157,6 +168,13 @@ def take_apart(
     for axis in taker.unproved_axes(places, shape, (*outer, *axes), conditions):
         taker.unproved[target, axis] = None
     return taker.parts(axes, values, where)
+
+
+def _with_axis(expr: Expr) -> Expr:
+    """A reduction over no axes, which has one point, as one over an axis of one: every reduction then has a loop."""
+    if isinstance(expr, Reduce) and not expr.axes:
+        return replace(expr, axes=(Axis("one", const(0), const(1)),))
+    return expr
 
 
 class _Taker:

@@ -78,6 +78,8 @@ class Stage:
     place: Place | None = None
     scan: str | None = None
     sweep: Sweep | None = field(default=None, repr=False)
+    guests: tuple[str, ...] = ()
+    """Definitions computed in its loops that nothing there reads."""
 
     def kind(self, loop: str) -> str:
         return dict(self.kinds).get(loop, SERIAL)
@@ -193,7 +195,8 @@ class State:
 
     def _placed_in(self, root: str) -> tuple[Stage, ...]:
         names = program_facts(self.program).producers.get(root, ())
-        todo, found = list(names), {}
+        hosted = self.table[root].guests if root in self.table else ()
+        todo, found = [*names, *hosted], {}
         while todo:
             stage = self.table.get(todo.pop())
             if stage is not None and stage.name not in found and stage.place is not None and stage.place.stage == root:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import tensorexpr as te
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import Check, For, If, Store
 from tensorexpr.codegen.nest_interpret import run_nest
@@ -257,3 +258,13 @@ def test_parallel_loops_after_a_reduction_over_everything_are_a_kernel_of_their_
     )
     nest = lower(s)
     assert len(nest.kernels) == 2 and any(isinstance(x, For) and x.kind == "parallel" for x in nest.kernels[1].body)
+
+
+def test_a_reduction_over_no_axes_has_one_point():
+    x, y = te.placeholder((), name="x"), te.placeholder((5,), name="y")
+    assert te.build(te.compute((), lambda: te.sum(lambda: x[()] * 2, ())), [x])(np.float32(3)) == 6
+    best = te.compute((5,), lambda i: te.max(lambda: y[i], ()) + te.sum(lambda: y[i], (), where=lambda: y[i] > 1))
+    place = te.compute((5,), lambda i: te.argmax(lambda: y[i], ()))
+    values, places = te.build([best, place], [y])(np.arange(5, dtype=np.float32))
+    np.testing.assert_array_equal(values, [0, 1, 4, 6, 8])
+    np.testing.assert_array_equal(places, [0] * 5)

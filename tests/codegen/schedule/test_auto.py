@@ -2,6 +2,8 @@
 
 import pytest
 
+import tensorexpr as te
+from tensorexpr import kernels
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import Alloc, For
 from tensorexpr.codegen.schedule import Schedule, autoschedule
@@ -162,3 +164,19 @@ def test_a_long_chain_of_definitions_takes_linear_depth():
     lines = ["T0: f32[8] = input()", *(f"T{k + 1}[i]: f32[8] = sum(T{k}[j] for j in range(i + 1))" for k in range(2000)), "return T2000"]
     s = auto("\n".join(lines))
     assert len(lower(s).kernels) == 2000
+
+
+def test_a_softmax_and_its_gradient_share_their_rows():
+    """What they need of a row (its maximum, the sum) is computed once and stored nowhere; the column sums of a norm are apart."""
+
+    def nest_of(op, *shapes):
+        inputs = [te.placeholder(shape, name=f"x{k}") for k, shape in enumerate(shapes)]
+        head = te.placeholder(shapes[0], name="head")
+        output = op(*inputs)
+        return lower(autoschedule(te.build([output, *te.gradient(output, inputs, head)], [*inputs, head]).program, WIDE))
+
+    softmax = nest_of(kernels.softmax, (64, 48))
+    assert len(softmax.kernels) == 1 and not softmax.workspace
+    norm = nest_of(kernels.layer_norm, (64, 48), (48,), (48,))
+    assert sum("layer_norm" in str(k) and "x0_bar" in str(k) for k in norm.kernels) == 1
+    assert all(len(b.shape) == 1 for b in norm.workspace)

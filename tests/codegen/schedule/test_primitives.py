@@ -223,7 +223,7 @@ REFUSED = [
     (CHAIN, "s['P'].compute_at('Q', 'i')",
      "expected iterations that make each element of P once, since it is kept whole: an output, read elsewhere or large"),
     (CHAIN, "s['P'].compute_at('R', 'i')", "expected every other reader after R, got Q before it"),
-    (CHAIN, "s['Q'].compute_at('R', 'i')", "expected a definition that R reads, got Q, which it does not"),
+    (CHAIN, "s['R'].compute_at('Q', 'i')", "expected a definition that Q reads, got R, which it does not"),
     (CHAIN, "s['P'].compute_at('Q', 'k')", "expected a data loop of Q, got k"),
     (SOFTMAX, "s['m'].compute_at('e', 'i'); s['e'].compute_at('Y', 'i')", "expected every other reader after Y, got s before it"),
     (SOFTMAX, "s['m'].compute_at('e', 'i'); s['X'].split('i', 2)", "expected a definition of the program, got 'X'"),
@@ -250,3 +250,14 @@ def test_illegal_primitives_are_refused_with_the_reason(text, calls, message):
     assert refused.value.message.startswith(message)
     assert refused.value.location.file == __file__
     assert s == copy
+
+
+def test_a_definition_may_run_in_the_rows_of_another_that_does_not_read_it():
+    s = plain(CHAIN)
+    s["Q"].compute_at("R", "i")
+    nest = assert_means(s)
+    assert [k.name for k in nest.kernels] == ["P", "R"]
+    assert [x for x, _ in loops(nest)] == ["i", "j", "i", "j", "j"]
+    again = schedule(s.program, WIDE)
+    exec(s.as_python(), {"s": again})
+    assert again == s
