@@ -11,7 +11,7 @@ from __future__ import annotations
 import heapq
 
 from tensorexpr.codegen.schedule.auto_loops import plan, plan_scatter
-from tensorexpr.codegen.schedule.auto_pairs import pair_terms, plan_nested
+from tensorexpr.codegen.schedule.auto_pairs import pair_terms, plan_nested, sharing
 from tensorexpr.codegen.schedule.auto_sweeps import plan_sweep, redirect_copies, sweep_scans
 from tensorexpr.codegen.schedule.schedule import Schedule, schedule
 from tensorexpr.codegen.schedule.state import State, accesses_of, definition_named, program_facts
@@ -34,6 +34,8 @@ CHUNKS_PER_CORE = 4
 def autoschedule(program: Program, target: Target | None = None) -> Schedule:
     """The schedule that `build` uses by default."""
     s = schedule(program, target)
+    for name in sharing(s.state):
+        s[name].share()
     terms = pair_terms(s.state)
     if terms:
         s.recompute(*terms)

@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from math import prod
 
 from tensorexpr.codegen.schedule.auto_loops import GATHER
+from tensorexpr.codegen.schedule.recompute import repeated_values
 from tensorexpr.codegen.schedule.reductions import Group, Parts
 from tensorexpr.codegen.schedule.schedule import Schedule, StageHandle
 from tensorexpr.codegen.schedule.state import State, is_inside, program_facts
@@ -39,8 +40,9 @@ LEAST_BYTES = 1 << 14
 """Smaller definitions are kept: they stay in the first cache."""
 MOST_OWN = 2
 """Stored tensors of which a term may read its own element: each is loaded again by every reader."""
-MOST_TOGETHER = 16
-"""Points of the data axes of a reader that share one value: each has an accumulator."""
+MOST_TOGETHER = 64
+"""Points of the data axes of a reader that share one value: each has an accumulator, up to `MOST_IN_REGISTERS` in a register."""
+MOST_IN_REGISTERS = 16
 LONGEST_COPIED = 64
 """Reductions inside others are copied out up to this length."""
 SHARED_REGISTERS = 24
@@ -74,7 +76,8 @@ def pair_terms(state: State) -> tuple[str, ...]:
         if cost > MOST_WORK or state.stage(name).parts.unproved or not _is_reduced(name, program, facts.readers, bytes_of, bare):
             continue
         readers = [facts.definitions[reader] for reader in facts.readers[name]]
-        if all(isinstance(reader, Define) and _reads_once(reader, definition) for reader in readers):
+        most = MOST_TOGETHER if bare else MOST_IN_REGISTERS
+        if all(isinstance(reader, Define) and _reads_once(reader, definition, most) for reader in readers):
             work[name] = cost
             read_in[name] = tuple(dict.fromkeys((*stored, *(n for r in own for n in read_in.get(r, ())))))
     return tuple(read_in)
@@ -129,8 +132,8 @@ def _is_reduced(name: str, program: Program, readers: Mapping[str, tuple[str, ..
     return all(bare and made & set(facts.producers[output]) == {name} for output in outputs)
 
 
-def _reads_once(reader: Define, term: Define) -> bool:
-    """Whether the loops of a reader meet every element of a term about once, besides short data axes."""
+def _reads_once(reader: Define, term: Define, most: int) -> bool:
+    """Whether the loops of a reader meet every element of a term about once, besides data axes of at most so many points."""
     elements = prod(length(a) for a in term.axes)
     data = {a.index for a in reader.axes}
     for access, axes, _ in read_occurrences(reader.value, reader.axes):
@@ -140,9 +143,35 @@ def _reads_once(reader: Define, term: Define) -> bool:
         if not used:
             return False
         others = [length(a) for a in axes if a.index not in used and a.index in data]
-        if prod(length(a) for a in axes if a.index in used) > 2 * elements or prod(others) > MOST_TOGETHER:
+        if prod(length(a) for a in axes if a.index in used) > 2 * elements or prod(others) > most:
             return False
     return True
+
+
+def sharing(state: State) -> tuple[str, ...]:
+    """The definitions inside whose reductions the same is computed again and again for each pair: for all of a short data axis,
+    or for all that a pair term sums itself."""
+    bytes_of = {name: _bytes(type_.shape, type_.dtype.itemsize) for name, type_ in state.program.types.items()}
+    chosen = []
+    for definition in state.program.definitions:
+        if not isinstance(definition, Define) or state.stage(definition.name).parts.unproved:
+            continue
+        found = repeated_values(definition)
+        if found and all(_is_pair_value(definition, value, reduced, bytes_of) for value, reduced in found):
+            chosen.append(definition.name)
+    return tuple(chosen)
+
+
+def _is_pair_value(definition: Define, value: Expr, reduced: tuple[Axis, ...], bytes_of: Mapping[str, int]) -> bool:
+    """Whether there are far more values, one for each point of the loops that one depends on, than elements that all are made of."""
+    free = set(free_names(value))
+    size = value.dtype.itemsize * prod(length(a) for a in (*definition.axes, *reduced) if a.index in free)
+    axes = {a.index for a in (*definition.axes, *reduced) if a.index in free}
+    own = {access.tensor for access, _, _ in read_occurrences(value, ()) if axes <= set(_subscripts(access))}
+    read = {access.tensor for access, _, _ in read_occurrences(value, ())} - own
+    return FAR_LARGER * sum(bytes_of[n] for n in read) <= size and prod(length(a) for a in definition.axes if a.index not in free) <= (
+        MOST_IN_REGISTERS if own and not axes <= {a.index for a in definition.axes} else MOST_TOGETHER
+    )
 
 
 # --------------------------------------------------------------------------------------------------------------- loops
@@ -235,7 +264,7 @@ class _Nested:
             if r.stride(axis) and self._is_settled(r):
                 copies = prod(self.lengths[n] for n in (*self.together, *(i for g in self.inner for i in g.indices)) if r.stride(n))
                 loaded[r.access.tensor] = max(loaded.get(r.access.tensor, 0), copies)
-        return points * len(self.main.members) + sum(loaded.values())
+        return (points if points <= MOST_IN_REGISTERS else 1) * len(self.main.members) + sum(loaded.values())
 
     def apply(self, handle: StageHandle, vector: str, vectors: int) -> None:
         """Lanes innermost, around them the axes that share a value, copied out, and short inner reductions where they stand."""
@@ -251,6 +280,7 @@ class _Nested:
             for index in group.indices:
                 if 1 < self.lengths[index] <= LONGEST_COPIED and handle._stage.extent(index) is not None:
                     handle.unroll(index)
-        for index in self.together:
-            handle.unroll(index)
+        if prod(self.lengths[n] for n in self.together) <= MOST_IN_REGISTERS:
+            for index in self.together:
+                handle.unroll(index)
         handle.vectorize(within)

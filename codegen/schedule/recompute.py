@@ -1,26 +1,30 @@
-"""The primitive `recompute`: a definition computed again in the loops of everything that reads it, and stored nowhere.
+"""The primitives `recompute` and `share`: a value computed in the loops of what needs it, once for many points, stored nowhere.
 
-It differs from `inline` where a reader asks for one element at many points (a weight of a pair of points, for every
+`recompute` differs from `inline` where a reader asks for one element at many points (a weight of a pair of points, for every
 coordinate of their difference): then the value is not computed at each of these, but as a reduction of its own over a
 single point, for which the list of loops has a loop. What stands after that loop shares the value:
 
     [i, j, p, k]   for i: for j: { p = exp(-|x[i] - y[j]|^2); for k: acc[k] += p * (x[i, k] - y[j, k]) }
 
-A product of one factor is that factor, to the last bit.
+A product of one factor is that factor, to the last bit. `share` does the same to what is written inside the reductions of one
+definition already.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from tensorexpr.codegen.schedule.legality import refuse
 from tensorexpr.codegen.schedule.primitives import inline
-from tensorexpr.codegen.schedule.state import State, program_facts
-from tensorexpr.ir import Axis, Cast, Combiner, Const, Define, Expr, Index, Reduce, const
+from tensorexpr.codegen.schedule.state import State, plain_order, plain_stages, program_facts
+from tensorexpr.ir import Apply, Axis, Cast, Combiner, Const, Define, Expr, Index, Reduce, const
 from tensorexpr.simplify.definitions import with_definitions
-from tensorexpr.traversal import bound_names, free_names, fresh_name
+from tensorexpr.traversal import bound_names, children, free_names, fresh_name, map_children, walk
 
 STEM = "p"
 """What the loop over the single point is called."""
+DEAR = 6
+"""Operations of at least this cost are worth sharing: roots and what is beyond."""
 
 
 def recompute(state: State, names: tuple[str, ...]) -> State:
@@ -35,14 +39,73 @@ def recompute(state: State, names: tuple[str, ...]) -> State:
     return inline(wrapped, names)
 
 
+def share(state: State, name: str) -> State:
+    """rewrite: C[i, c] = sum_j g(e[i, j], c) --> C[i, c] = sum_j g(prod(e[i, j] for p in range(1)), c), for each dear `e`."""
+    stage = state.stage(name)
+    definition = program_facts(state.program).definitions[name]
+    if not isinstance(definition, Define) or stage.scan is not None:
+        raise refuse(stage, f"expected a plain definition outside of scans to share values in, got {name}")
+    if stage.relations or stage.kinds or stage.place or stage.order != plain_order(stage.parts) or state.placed_in(name):
+        raise refuse(stage, f"expected plain loops of {name}, whose values are to be shared, got changed ones", hint="share first")
+    found = {e for e, _ in repeated_values(definition)}
+    if not found:
+        raise refuse(stage, f"expected values in {name} that points of some data axis have in common, got none")
+    taken = {a.index for a in definition.axes} | set(bound_names(definition.value)) | set(free_names(definition.value))
+
+    def visit(node: Expr) -> Expr:
+        return _product(node, taken) if node in found else map_children(node, visit)
+
+    changed = replace(definition, value=visit(definition.value))
+    program = with_definitions(state.program, [changed if d.results[0][0] == name else d for d in state.program.definitions])
+    table = {**state.table, **{s.name: s for s in plain_stages(program, frozenset((name,)))}}
+    return replace(state, program=program, table=table)
+
+
+def repeated_values(definition: Define) -> list[tuple[Expr, tuple[Axis, ...]]]:
+    """The dear values inside the outermost reductions of a definition that stay the same along some data axis that the reduction
+    needs, or along all of its own; each with the axes of that reduction."""
+    data = {a.index for a in definition.axes}
+    found: dict[Expr, tuple[Axis, ...]] = {}
+
+    def inside(node: Expr, reduction: Reduce, needed: set[str]) -> None:
+        free = set(free_names(node))
+        if _is_dear(node) and (needed - free or not free & {a.index for a in reduction.axes}):
+            if not is_plain(node):
+                found[node] = reduction.axes
+            return
+        if not isinstance(node, Reduce):
+            for child in children(node):
+                inside(child, reduction, needed)
+
+    def visit(node: Expr) -> None:
+        if isinstance(node, Reduce):
+            for value in node.values:
+                inside(value, node, data & set(free_names(node)))
+            return
+        for child in children(node):
+            visit(child)
+
+    visit(definition.value)
+    return list(found.items())
+
+
+def _is_dear(value: Expr) -> bool:
+    return any(isinstance(n, Reduce) or (isinstance(n, Apply) and n.op.cost >= DEAR) for n in walk(value))
+
+
 def _once(definition: Define) -> Define:
-    """The definition with its value as a product (of truth values: a conjunction) of one factor."""
+    """The definition with its value as a product of one factor."""
     value = definition.value
     if is_plain(value):
         return definition
     taken = {a.index for a in definition.axes} | set(bound_names(value)) | set(free_names(value))
+    return replace(definition, value=_product(value, taken))
+
+
+def _product(value: Expr, taken: set[str]) -> Expr:
+    """A value as a product (of truth values: a conjunction) of one factor."""
     axis = Axis(fresh_name(STEM, taken), const(0), const(1))
-    return replace(definition, value=Reduce(Combiner("all" if value.dtype.is_bool else "prod"), (value,), (axis,)))
+    return Reduce(Combiner("all" if value.dtype.is_bool else "prod"), (value,), (axis,))
 
 
 def is_plain(value: Expr) -> bool:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tensorexpr.codegen.schedule import primitives, sweeps
-from tensorexpr.codegen.schedule.recompute import recompute
+from tensorexpr.codegen.schedule import primitives, staging, sweeps
+from tensorexpr.codegen.schedule.recompute import recompute, share
 from tensorexpr.codegen.schedule.state import SERIAL, Stage, State, plain_state
 from tensorexpr.codegen.target import Target, host_target
 from tensorexpr.errors import ScheduleError
@@ -176,6 +176,27 @@ class StageHandle:
     def recompute(self) -> None:
         """Computes the definition again where it is read, and stores it nowhere: see `Schedule.recompute`."""
         self._schedule.recompute(self.name)
+
+    def share(self) -> None:
+        """Computes dear values inside the reductions of the definition once for all points that have them in common.
+
+        The list of loops gets a loop over one point for each; what stands after it shares the value.
+        """
+        self._apply("share", share(self._schedule.state, self.name))
+
+    def stage(self, tensor: str, order: tuple[int, ...]) -> str:
+        """Reads a copy of a tensor, its axes in the order given; gives the name of the copy, which has loops of its own.
+
+        >>> import tensorexpr as te
+        >>> a, b = te.placeholder((8, 32), name="a"), te.placeholder((16, 32), name="b")
+        >>> c = te.compute((8, 16), lambda i, j: te.sum(lambda k: a[i, k] * b[j, k], 32), name="c")
+        >>> s = te.schedule(c)
+        >>> s["c"].stage("b", (1, 0))
+        'b_staged'
+        """
+        state, made = staging.stage(self._schedule.state, self.name, tensor, tuple(order))
+        self._apply("stage", state, tensor, tuple(order))
+        return made
 
     def compute_at(self, consumer: object, axis: str) -> None:
         """Computes the definition in a loop of another that reads it, once per iteration, at the elements read there."""

@@ -23,6 +23,8 @@ WORDS = (
     "vectorize",
     "unroll",
     "inline",
+    "recompute",
+    "share",
     "compute_at",
     "compute_at",
 )
@@ -46,8 +48,8 @@ def shuffled(s: Schedule, rng: random.Random, steps: int = 10) -> Schedule:
                     handle.fuse(loops[at], loops[min(at + 1, len(loops) - 1)])
                 case "parallel":
                     handle.parallel(loops[0])
-                case "inline":
-                    handle.inline()
+                case "inline" | "recompute" | "share" as word:
+                    getattr(handle, word)()
                 case "compute_at":
                     consumer = rng.choice(s.stages)
                     handle.compute_at(consumer, rng.choice(s[consumer].loops or ("none",)))

