@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tensorexpr.autodiff.workspace import Place, Workspace, shifted
+from tensorexpr.autodiff.workspace import Place, Workspace, as_extent, shifted
 from tensorexpr.ir import Access, Axis, Const, Expr, Index, apply, const
 from tensorexpr.traversal import free_names, substitute, walk
 
@@ -57,10 +57,11 @@ def _box(
     axis: Axis, boxed: Sequence[str], known: set[str], axes: Sequence[Axis], evaluated: Sequence[Expr], workspace: Workspace
 ) -> Box | None:
     name = axis.index
-    names = {n for bound in (axis.start, axis.stop) for n in free_names(bound)} & {other.index for other in axes}
+    moving = {other.index for other in (*axes, *workspace.steps)}
+    names = {n for bound in (axis.start, axis.stop) for n in free_names(bound)} & moving
     if not names and not reads((axis.start, axis.stop)) and isinstance(axis.start, Const):
         low = int(axis.start.value)
-        return Box(shifted(axis.stop, -low), shifted(Index(name), low), ())
+        return Box(as_extent(shifted(axis.stop, -low)), shifted(Index(name), low), ())
     before = free_names(axis.start)
     if before and set(before) <= known and not reads((axis.start,)):
         length = apply("sub", axis.stop, axis.start)
@@ -68,12 +69,12 @@ def _box(
         hull = workspace.hull_of(Axis(name, const(0), length), outside)
         if hull is not None and hull[0] == 0:
             inside = apply("lt", apply("sub", Index(name), axis.start), length)
-            return Box(hull[1], apply("add", axis.start, Index(name)), (inside,))
+            return Box(as_extent(hull[1]), apply("add", axis.start, Index(name)), (inside,))
     ends = (apply("ge", Index(name), axis.start), apply("lt", Index(name), axis.stop))
     hull = workspace.hull_of(axis, Place(tuple(axes)))
     if hull is not None:
         low, stop = hull
-        return Box(shifted(stop, -low), shifted(Index(name), low), ends)
+        return Box(as_extent(shifted(stop, -low)), shifted(Index(name), low), ends)
     if not names <= known:
         return None  # which of the points outside it belongs to would have to be searched for
     needed = {name, *(names & set(boxed))}

@@ -58,6 +58,7 @@ class Numerals:
         self.quotients: dict[tuple, list[tuple[Poly, str]]] = {}  # divisors of a number, with names of the quotients
         self.unknowns: dict[str, Unknown] = {}  # axes and digits that are not settled
         self.values: dict[str, Poly] = {}  # axes and digits that are
+        self.meaning: dict[str, Poly] = {}  # quotients and remainders in digits
         self.equations: list[Poly] = []
         self.guards: list[Poly] = []  # not negative
         self.facts: list[Poly] = []  # what the bounds of axes say that have a value; not negative
@@ -215,7 +216,9 @@ class Numerals:
                 for at, (divisor, name) in enumerate(chain):
                     meaning[name] = total(times(over(stride, divisor), digit) for stride, digit in digits[at + 1 :])
                     meaning[f"%{name}"] = total(times(stride, digit) for stride, digit in digits[: at + 1])
-        self._replace(meaning | self.values)
+        # A digit that is divided itself, `t % 4 % 2`, was written in digits after it was used.
+        self.meaning = {name: replaced(form, self.values) for name, form in meaning.items()}
+        self._replace(self.meaning | self.values)
         for fact in self.guards if meaning else ():
             self.inside.assume(fact)
 
@@ -280,6 +283,7 @@ class Numerals:
     def _replace(self, values: dict[str, Poly]) -> None:
         self.equations = [replaced(form, values) for form in self.equations]
         self.values = {name: replaced(form, values) for name, form in self.values.items()}
+        self.meaning = {name: replaced(form, values) for name, form in self.meaning.items()}
         self.guards = [replaced(form, values) for form in self.guards]
         self.facts = [replaced(form, values) for form in self.facts]
         for unknown in self.unknowns.values():

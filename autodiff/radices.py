@@ -332,7 +332,9 @@ class _Radices(Numerals):
             parts = []
             for part in alternatives(bound, op):
                 form = self._attempt(part)
-                parts.append(substitute(part, values) if form is None else self._flat(replaced(form, self.values)))
+                form = None if form is None else replaced(replaced(form, self.meaning), self.values)
+                is_new = form is None or not self._inside(form) <= self.unknowns.keys()  # a quotient that has no digits
+                parts.append(substitute(part, values) if form is None or is_new else self._flat(form))
             result = parts[0]
             for part in parts[1:]:
                 result = apply(op, result, part)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from tensorexpr.autodiff.workspace import Place, Workspace, shifted
+from tensorexpr.autodiff.workspace import Place, Workspace, as_extent, shifted
 from tensorexpr.ir import Access, Apply, Axis, Cast, Const, Expr, Index, TensorType, apply, const
 from tensorexpr.traversal import children, free_names, walk
 
@@ -53,7 +53,7 @@ def _plain(axis: Axis) -> Span | None:
         or any(isinstance(node, Access) for b in (axis.start, axis.stop) for node in walk(b))
     ):
         return None
-    return Span(axis.start, axis.stop if axis.start == const(0) else apply("sub", axis.stop, axis.start))
+    return Span(axis.start, as_extent(axis.stop if axis.start == const(0) else apply("sub", axis.stop, axis.start)))
 
 
 def _hull(axis: Axis, place: Place, workspace: Workspace) -> Span | None:
@@ -63,7 +63,7 @@ def _hull(axis: Axis, place: Place, workspace: Workspace) -> Span | None:
         return None
     low, stop = hull
     conditions = (apply("ge", Index(axis.index), axis.start), apply("lt", Index(axis.index), axis.stop))
-    return Span(const(low), shifted(stop, -low), conditions)
+    return Span(const(low), as_extent(shifted(stop, -low)), conditions)
 
 
 def _by_reads(axis: Axis, later: tuple[Axis, ...], strict: list[Expr], types: Mapping[str, TensorType]) -> Span | None:

@@ -352,6 +352,14 @@ def shifted(expr: Expr, offset: int) -> Expr:
     return apply("add" if offset > 0 else "sub", expr, const(abs(offset)))
 
 
+def as_extent(expr: Expr) -> Expr:
+    """The expression with 0 in place of what is negative, as an extent must be: `n - 4` for a small n."""
+    form = affine_of(expr)
+    if form is not None and form.constant >= 0 and all(factor >= 0 for _, factor in form.terms):
+        return expr
+    return const(max(int(expr.value), 0)) if isinstance(expr, Const) else apply("maximum", expr, const(0))
+
+
 def _linked(axis: Axis, axes: Sequence[Axis]) -> tuple[Axis, ...]:
     """`axis` and those of the axes that its bounds depend on, directly or not."""
     wanted = {axis.index}

@@ -292,3 +292,26 @@ def test_a_quotient_of_a_remainder():
     z = te.compute((), lambda: te.sum(read, (5, 4)))
     data = {y: np.arange(20.0).reshape(5, 4)}
     np.testing.assert_array_equal(te.evaluate(te.gradient(z, x)[0], data), [[0, 0, 0], [1, 0, 0]])
+
+
+def test_a_digit_that_is_divided_again_in_a_guard():
+    x, a = te.placeholder((5, 4), F64, name="x"), te.placeholder((8,), F64, name="a")
+
+    def read(t):
+        return te.where((t % 4 % 2 == 1) & (t % 4 >= 2), x[te.maximum(t % 4 - 2, 0), 3 - t // 4] * a[t], 0.0)
+
+    gradient = te.gradient(te.compute((), lambda: te.sum(read, 8)), x)
+    expected = np.zeros((5, 4))
+    expected[1, 2:] = [8, 4]
+    np.testing.assert_array_equal(te.evaluate(gradient[0], {a: np.arange(1.0, 9.0)}), expected)
+
+
+def test_a_loop_whose_bound_is_a_quotient_of_another_one():
+    x, a = te.placeholder((3, 3), F64, name="x"), te.placeholder((12,), F64, name="a")
+    y = te.compute((12,), lambda t: te.sum(lambda p: x[t // 4, t // 4] * te.cast(p + 1, F64), t // 4 + 1) * a[t], name="y")
+    head = head_of(y)
+    gradient = te.gradient(y, x, head)
+    assert [row.lowering for row in gradient.report().rows] == ["reshape"]
+    data = {a: np.arange(12.0), head: np.ones(12)}
+    expected = np.diag([np.arange(4 * q, 4 * q + 4).sum() * (q + 1) * (q + 2) / 2 for q in range(3)])
+    np.testing.assert_array_equal(te.evaluate(gradient[0], data), expected)
