@@ -306,6 +306,19 @@ class Builder:
             return a
         return self.op("and", a, b)
 
+    def opaque(self, mask: Value) -> Value:
+        """The mask as LLVM does not see through it.
+
+        A choice by a mask that it knows becomes a shuffle of the old and the new vector, both of which then live in registers.
+        """
+        bits = max(32, mask.lanes)
+        mask = self.vector(mask, mask.lanes)
+        packed = self.emit(f"bitcast {mask.typed} to i{mask.lanes}", f"i{mask.lanes}")
+        wide = packed if bits == mask.lanes else self.emit(f"zext {packed.typed} to i{bits}", f"i{bits}")
+        hidden = self.emit(f'call i{bits} asm "", "=r,0"({wide.typed}) nounwind willreturn memory(none)', f"i{bits}")
+        narrow = hidden if bits == mask.lanes else self.emit(f"trunc {hidden.typed} to i{mask.lanes}", f"i{mask.lanes}")
+        return self.emit(f"bitcast {narrow.typed} to <{mask.lanes} x i1>", "i1", mask.lanes)
+
     def negation(self, condition: Value) -> Value:
         if condition.const is not None:
             return literal(not condition.const, "i1")

@@ -214,7 +214,22 @@ def store(b: Builder, binding: Binding, offset: Value, value: Value, lanes: int,
         active = b.vector(mask, lanes) if offset.stride == 1 else _reverse(b, b.vector(mask, lanes))
         b.line(f"call void @llvm.masked.store.{mangle(value)}.p0({value.typed}, ptr align {align} {pointer}, {active.typed})")
         return
+    if offset.stride == 2:
+        _store_every_other(b, binding, offset, value, lanes, mask)
+        return
     _scatter(b, binding, offset, value, lanes, mask)
+
+
+def _store_every_other(b: Builder, binding: Binding, offset: Value, value: Value, lanes: int, mask: Value | None) -> None:
+    """Writes every second element: two vectors one after the other, whose odd places are off."""
+    active = b.vector(literal(True, "i1") if mask is None else mask, lanes)
+    for first in (0, lanes // 2):
+        order = ", ".join(f"i32 {first + place // 2}" for place in range(lanes))
+        off = ", ".join(f"i32 {lanes if place % 2 else first + place // 2}" for place in range(lanes))
+        spread = b.emit(f"shufflevector {value.typed}, {value.full_type} poison, <{lanes} x i32> <{order}>", value.type, lanes)
+        on = b.emit(f"shufflevector {active.typed}, {active.full_type} zeroinitializer, <{lanes} x i32> <{off}>", "i1", lanes)
+        pointer = _address(b, binding, b.add(offset.base, 2 * first), False)
+        b.line(f"call void @llvm.masked.store.{mangle(spread)}.p0({spread.typed}, ptr align {binding.align} {pointer}, {on.typed})")
 
 
 def store_interleaved(b: Builder, binding: Binding, offset: Value, values: list[Value], lanes: int) -> None:

@@ -21,7 +21,7 @@ from tensorexpr.codegen.nest import Alloc, Block, Check, For, If, Stmt, Store
 from tensorexpr.dtypes import float32
 from tensorexpr.errors import InternalError
 from tensorexpr.integers import Affine
-from tensorexpr.ir import Access, Apply, Const, Expr
+from tensorexpr.ir import Access, Apply, Const, Expr, Index
 from tensorexpr.regions import Opaque, affine_of
 from tensorexpr.traversal import walk
 
@@ -109,6 +109,8 @@ class Statements(Expressions):
             self.block(s.then if choice.const else s.otherwise)
             return
         if choice.lanes > 1:
+            if not s.otherwise and self._accumulates(s.then) and self._is_fixed(s.condition):
+                choice = self.b.opaque(choice)
             with self.masked(choice):
                 self.block(s.then)
             if s.otherwise:
@@ -127,6 +129,15 @@ class Statements(Expressions):
                 self.block(body)
             b.jump(after)
         b.begin(after)
+
+    def _accumulates(self, body: Block) -> bool:
+        """Whether statements do nothing but change local buffers: registers, as it should be."""
+        return all(isinstance(s, Store) and self.buffers[s.buffer].memory == "local" for s in body)
+
+    def _is_fixed(self, condition: Expr) -> bool:
+        """Whether LLVM knows in which lanes a condition holds."""
+        found = [n for n in walk(condition) if not isinstance(n, (Apply, Const))]
+        return all(isinstance(n, Index) and self.indices[n.name].const is not None for n in found)
 
     def _check(self, s: Check) -> None:
         b = self.b

@@ -18,6 +18,7 @@ from tensorexpr.codegen.lowering.scope import Scope
 from tensorexpr.codegen.lowering.tasks import Names, Pending, Task
 from tensorexpr.codegen.nest import Block, Check, CheckSite, For, If
 from tensorexpr.codegen.schedule.legality import COPIED
+from tensorexpr.codegen.schedule.narrowing import narrow
 from tensorexpr.codegen.schedule.reductions import groups_used
 from tensorexpr.codegen.schedule.residues import is_class
 from tensorexpr.codegen.schedule.state import SERIAL, Split, Stage, all_uses, needed_groups
@@ -25,7 +26,7 @@ from tensorexpr.errors import InternalError, Location
 from tensorexpr.ir import TRUE, Apply, Axis, Const, Expr, Index, apply, conjunction, conjuncts, const
 from tensorexpr.regions import affine_of
 from tensorexpr.text import print_expr
-from tensorexpr.traversal import negate, read_occurrences
+from tensorexpr.traversal import free_names, negate, read_occurrences
 
 GUARDED = ("guard", "single")
 """Forms of a split that run points beyond the extent, which a condition leaves out."""
@@ -216,6 +217,7 @@ class Loops(Reductions):
         fork = self.undecided(loop, scope)
         if fork is not None:
             return self.forked(fork, loops, scope, task)
+        scope, task = self.tightened(loop, scope, task)
         bounds = tuple(e for a in self.stage.axes_of(loop) for e in (scope.axes[a].start, scope.axes[a].stop))
         checks = self.made_checks(self.checks_of(bounds), scope)
         extent = scope.extent(loop)
@@ -243,6 +245,19 @@ class Loops(Reductions):
         body = self.body(loop, rest, inner, task)
         return (*checks, For(name, self.read(start), self.read(stop), body, kind)) if body else checks
 
+    def tightened(self, loop: str, scope: Scope, task: Task) -> tuple[Scope, Task]:
+        """Conditions on the axis of a reduction that the loops around decide, as bounds of its loop: no iteration tests them then."""
+        axis = scope.axes.get(loop)
+        if axis is None or loop in scope.offsets or self.stage.group_of(loop) is None or self.stage.kind(loop) != SERIAL:
+            return scope, task
+        known = [c for c in task.where if loop in (names := free_names(c)) and all(n == loop or scope.index(n) is not None for n in names)]
+        known = [c for c in known if not reads_data(c)]
+        (bounded,), left = narrow((axis,), tuple(known), ())
+        if len(left) == len(known):
+            return scope, task
+        kept = tuple(c for c in task.where if c not in known or c in left)
+        return replace(scope, axes={**scope.axes, loop: bounded}), replace(task, where=kept)
+
     def copies_pay(self, loop: str, rest: tuple[str, ...], scope: Scope) -> bool:
         """Whether reductions start further in: a loop around them is copied out here, where their bounds get simpler by it.
 
@@ -257,7 +272,7 @@ class Loops(Reductions):
         return any(a.index == split.parent for a in self.parts.axes) and is_class(self.parts, split.parent, split.factor)
 
     def masked_rest(self, loop: str, count: int, lanes: int, rest: tuple[str, ...], scope: Scope, task: Task) -> Block:
-        """Lanes of a reduction that are no power of two, or less than its accumulators have: one vector, of which the last lanes are off."""
+        """Lanes of a reduction that are no power of two, or fewer than its accumulators: one vector, of which the last lanes are off."""
         name, wide = self.loop_name(loop, scope), 1 << (lanes - 1).bit_length()
         inner = scope.with_values(**{loop: Index(name)})
         inner = replace(inner, names=scope.names | {name}, vectors=scope.vectors | {loop}, conditional=True)

@@ -12,6 +12,7 @@ import heapq
 
 from tensorexpr.codegen.schedule.auto_loops import plan, plan_scatter
 from tensorexpr.codegen.schedule.auto_pairs import pair_terms, plan_nested, sharing
+from tensorexpr.codegen.schedule.auto_staging import stage_operands
 from tensorexpr.codegen.schedule.auto_sweeps import plan_sweep, redirect_copies, sweep_scans
 from tensorexpr.codegen.schedule.schedule import Schedule, schedule
 from tensorexpr.codegen.schedule.state import State, accesses_of, definition_named, program_facts
@@ -44,6 +45,9 @@ def autoschedule(program: Program, target: Target | None = None) -> Schedule:
     sweep_scans(s)
     _share_loops(s)
     shapes = shapes_of(s.state.program)
+    for name in s.stages:
+        if isinstance(definition_named(s.state.program, name), Define):
+            stage_operands(s, name, shapes)
     for name in s.stages:
         definition = definition_named(s.state.program, name)
         if isinstance(definition, Define):

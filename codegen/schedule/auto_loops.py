@@ -16,7 +16,7 @@ from math import inf, prod
 
 from tensorexpr.codegen.schedule.independence import disjoint_axes
 from tensorexpr.codegen.schedule.legality import runs_in_lanes
-from tensorexpr.codegen.schedule.orders import over_windows, plain_inside
+from tensorexpr.codegen.schedule.orders import SHORT, over_windows, plain_inside, short_inside
 from tensorexpr.codegen.schedule.placement import part_of
 from tensorexpr.codegen.schedule.reductions import Parts
 from tensorexpr.codegen.schedule.residues import classes, in_class, tested
@@ -24,7 +24,7 @@ from tensorexpr.codegen.schedule.schedule import Schedule, StageHandle
 from tensorexpr.codegen.schedule.state import Stage
 from tensorexpr.codegen.schedule.strides import reach, reaches
 from tensorexpr.codegen.schedule.windows import window
-from tensorexpr.codegen.schedule.work import group_work, lengths, operations
+from tensorexpr.codegen.schedule.work import arithmetic, group_work, lengths
 from tensorexpr.codegen.target import Target
 from tensorexpr.dtypes import DType, accumulator
 from tensorexpr.errors import ScheduleError
@@ -38,6 +38,8 @@ LOAD = 1.5
 """What a load costs, in multiplications with addition: every other one crosses a cache line."""
 LINE = 3.0
 """What a cache line costs that comes from the second level, in the same units."""
+FAR_LINE = 7.0
+"""What it costs where the second level does not hold what a tile reads."""
 BROADCAST = 0.7
 """What a load of one element for all lanes costs: it comes with the arithmetic."""
 NEAR = 8
@@ -59,6 +61,8 @@ class Tile:
     blocks: int = 1
     classes: tuple[tuple[str, int], ...] = ()
     """Axes whose residue classes have loops of their own, each with their number."""
+    again: tuple[str, ...] = ()
+    """Short axes along which the same elements are read again: their loops may stand inside of the reduction."""
 
 
 def plan(schedule: Schedule, name: str, shapes: dict[str, tuple[Expr, ...]]) -> None:
@@ -75,6 +79,11 @@ def plan(schedule: Schedule, name: str, shapes: dict[str, tuple[Expr, ...]]) -> 
                 return
             except ScheduleError:
                 schedule.state = before
+
+
+def vector_cost(schedule: Schedule, name: str, shapes: dict[str, tuple[Expr, ...]]) -> float:
+    """What a point of a definition costs along the axis that its lanes would have."""
+    return _Planner(schedule, name, shapes, classes(schedule.state.stage(name).parts)).cost
 
 
 def plan_scatter(schedule: Schedule, scatter: Scatter) -> None:
@@ -125,7 +134,10 @@ def _apply(handle: StageHandle, tile: Tile) -> None:
     if tile.rows and tile.vector is not None and tile.blocks == 1 and stage.group_of(tile.vector) is None:
         rest = _columns_first(handle._stage, rest, tile)
     if tile.rows and tile.vector is not None and stage.group_of(tile.vector) is None:
-        rest = plain_inside(stage, rest, frozenset((tile.vector, *dict(tile.rows))), lengths(stage.parts))
+        rest = plain_inside(handle._stage, rest, frozenset((tile.vector, *dict(tile.rows))), lengths(stage.parts))
+    if tile.again:
+        size = 4 * tile.lanes * tile.blocks * prod(count for _, count in tile.rows)
+        rest = short_inside(handle._stage, rest, tile.again, size, lengths(stage.parts))
     first = next((at for at, x in enumerate(rest) if handle._stage.group_of(x) is not None), len(rest))
     handle.reorder(*rest[:first], *around, *rest[first:], *inner, *within)
     for loop, kind in zip(inner, kinds, strict=True):
@@ -221,7 +233,21 @@ class _Planner:
             found += self._lane_tiles(vector)
         else:
             found += self._column_tiles(vector)
+        again = self._read_again()
+        found = [replace(tile, again=tuple(a for a in again if a not in dict(tile.rows)) if tile.rows else ()) for tile in found]
         return [replace(tile, classes=self._classes(vector, *dict(tile.rows))) for tile in found]
+
+    def _read_again(self) -> tuple[str, ...]:
+        """Short data axes along which every read stays where it is, or moves among what an axis of the reduction reads."""
+        if self.main is None:
+            return ()
+        found = []
+        for axis in self.data:
+            moving = [r for r in self.reads if r.stride(axis.index)]
+            stays = all(any(_among(r.stride(axis.index), r.stride(a.index)) for a in self.main.axes) for r in moving)
+            if axis.index in self.main.depends and self.lengths[axis.index] <= SHORT and stays and len(moving) < len(self.reads):
+                found.append(axis.index)
+        return tuple(found)
 
     def _classes(self, *axes: str) -> tuple[tuple[str, int], ...]:
         return tuple((axis, count) for axis, count in self.counts.items() if axis in axes or axis in self.tested)
@@ -336,6 +362,7 @@ class _Planner:
         rows = [a for a in rows if any(not r.stride(a.index) for r in self.reads)]
         # Rows that are off at times are kept apart by jumps, and share nothing; lanes that are off are masked.
         tests = [set(free_names(e)) for c in self.main.where for e in conjuncts(c)]
+        tests += [{*free_names(a.start), *free_names(a.stop)} for a in self.main.axes]
         asked = {n for names in tests if vector not in names for n in names}
         return [a for a in rows if a.index not in asked] or rows
 
@@ -356,10 +383,23 @@ class _Planner:
                 for index, count in rows:
                     near *= count if abs(r.stride(index)) * count > self.lane_count else 1
                 lines += near * vectors
-        arithmetic = max(1, sum(operations(v) for m in self.main.members for v in m.values) - 1) if self.main is not None else 1
+        each_point = max(1, sum(arithmetic(v) for m in self.main.members for v in m.values)) if self.main is not None else 1
         # Few independent accumulators leave the pipelines of the multiplier idle: eight keep them busy.
         depth = max(1.0, 8.0 / work)
-        return max(arithmetic * work * depth, LOAD * loads, LINE * lines) / work + 0.1 * loads / work
+        line = FAR_LINE if self._bytes_of_pass(vector, lanes, dict(rows)) > self.target.l2_bytes else LINE
+        return max(each_point * work * depth, LOAD * loads, line * lines) / work + 0.1 * loads / work
+
+    def _bytes_of_pass(self, vector: str, lanes: int, rows: dict[str, int]) -> float:
+        """What a tile reads over the whole reduction, about."""
+        total = 0.0
+        for r in self.reads:
+            elements = float(lanes if r.stride(vector) and not self._is_reduction(vector) else 1)
+            for index, count in rows.items():
+                elements *= count if r.stride(index) else 1
+            for axis in self.main.axes if self.main is not None else ():
+                elements *= self.lengths[axis.index] if r.stride(axis.index) else 1
+            total += elements * r.access.dtype.itemsize
+        return total
 
     def _tile(self, vector: str, extent: int | None, lanes: int, rows: tuple[tuple[str, int], ...]) -> Tile:
         """A tile of a few vectors; where the axis is no whole number of them, as vectors side by side of which the last overlaps."""
@@ -383,6 +423,11 @@ class _Planner:
         while lanes > extent:
             lanes -= self.lane_count
         return max(lanes, min(extent, self.lane_count))
+
+
+def _among(step: int, stride: int) -> bool:
+    """Whether steps along one axis lie between, or on, those along another."""
+    return stride != 0 and stride % step == 0 and abs(stride) <= NEAR * abs(step)
 
 
 def _row_choices(axes: list[tuple[str, int]], registers: int) -> Iterator[tuple[tuple[str, int], ...]]:

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from tensorexpr.codegen.schedule.windows import compared
 from tensorexpr.integers import Affine, DomainTooComplex
-from tensorexpr.ir import Axis, Const, Expr, Index, apply, const
+from tensorexpr.ir import Axis, Const, Expr, apply, const
 from tensorexpr.regions import affine_of, alternatives, constraints_of, domain_of, expression_of
 from tensorexpr.traversal import size_names
 
@@ -62,8 +63,8 @@ def widened(axes: tuple[Axis, ...], around: tuple[Axis, ...]) -> tuple[tuple[Axi
             continue
         low, high = map(const, hull)
         wide.append(Axis(axis.index, low, high))
-        conditions += [apply("ge", Index(axis.index), e) for e in starts if e != low]
-        conditions += [apply("lt", Index(axis.index), e) for e in stops if e != high]
+        conditions += [compared("ge", axis.index, e) for e in starts if e != low]
+        conditions += [compared("lt", axis.index, e) for e in stops if e != high]
     return tuple(wide), tuple(conditions)
 
 

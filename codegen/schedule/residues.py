@@ -12,6 +12,8 @@ from dataclasses import replace
 from math import gcd, lcm, prod
 
 from tensorexpr.codegen.schedule.reductions import Group, Parts
+from tensorexpr.codegen.schedule.windows import compared
+from tensorexpr.codegen.schedule.work import lengths
 from tensorexpr.integers import FloorDiv
 from tensorexpr.ir import Access, Apply, Axis, Const, Expr, Index, apply, const
 from tensorexpr.regions import affine_of, alternatives
@@ -94,10 +96,23 @@ def _conditions(parts: Parts) -> Iterator[Expr]:
 
 
 def _bounds(parts: Parts) -> Iterator[Expr]:
+    """Bounds of reductions, but for those that leave out little of constant ones and are conditions without a division."""
+    ends = [e for g in parts.groups for a in g.axes for e in (a.start, a.stop)]
+    if not any(_divides(e) for e in ends):
+        return
+    widths = lengths(parts)
     for group in parts.groups:
         for axis in group.axes:
-            yield from alternatives(axis.start, "maximum")
-            yield from alternatives(axis.stop, "minimum")
+            starts, stops = alternatives(axis.start, "maximum"), alternatives(axis.stop, "minimum")
+            low = [int(e.value) for e in starts if isinstance(e, Const)]
+            high = [int(e.value) for e in stops if isinstance(e, Const)]
+            fixed = bool(low and high) and max(min(high) - max(low), 0) <= widths[axis.index]
+            for op, exprs in (("ge", starts), ("lt", stops)):
+                yield from (e for e in exprs if not fixed or _divides(compared(op, axis.index, e)))
+
+
+def _divides(expr: Expr) -> bool:
+    return any(isinstance(n, Apply) and n.op.name in ("floordiv", "mod") for n in walk(expr))
 
 
 def _subscripts(parts: Parts) -> Iterator[Expr]:

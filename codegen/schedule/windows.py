@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tensorexpr.integers import Affine
+from tensorexpr.integers import Affine, FloorDiv
 from tensorexpr.ir import Apply, Axis, Expr, Index, apply, const
 from tensorexpr.regions import affine_of, expression_of
 from tensorexpr.traversal import free_names, size_names
@@ -50,13 +50,27 @@ def window(axis: Axis, inner: frozenset[str]) -> Window | None:
     if best is None:
         return None
     _, start, stop = best
-    index = Index(axis.index)
-    others = [apply("ge", index, e) for e in starts if e is not start] + [apply("lt", index, e) for e in stops if e is not stop]
+    others = [compared("ge", axis.index, e) for e in starts if e is not start]
+    others += [compared("lt", axis.index, e) for e in stops if e is not stop]
     if not set(free_names(start)) & inner:
         return Window(Axis(axis.index, start, stop), None, tuple(others))
     width = _form(stop) - _form(start)
     sizes = (*size_names(start), *size_names(stop))
     return Window(Axis(axis.index, const(0), expression_of(width, sizes)), start, tuple(others))
+
+
+def compared(op: str, index: str, bound: Expr) -> Expr:
+    """``index >= bound`` or ``index < bound``, without the division of m + f // d: 2*s < q + 4 for s < q // 2 + 2 (lanes count evenly)."""
+    form = affine_of(bound)
+    divided = [(atom, factor) for atom, factor in (() if form is None else form.terms) if isinstance(atom, FloorDiv)]
+    if form is None or len(divided) != 1 or abs(divided[0][1]) != 1 or divided[0][0].numerator.has_division():
+        return apply(op, Index(index), bound)
+    ((atom, sign),) = divided
+    rest = (Affine.of(index) - form + Affine.of(atom) * sign) * atom.denominator
+    # x >= f // d is d*x + d - 1 >= f, and x >= -(f // d) is d*x >= -f; what is less is the opposite.
+    left = rest + (atom.denominator - 1 if sign > 0 else 0)
+    sizes = size_names(bound)
+    return apply(op, expression_of(left, sizes), expression_of(atom.numerator * sign, sizes))
 
 
 def _form(expr: Expr) -> Affine:

@@ -9,9 +9,9 @@ from fractions import Fraction
 from tensorexpr.bounds import Interval, interval
 from tensorexpr.codegen.schedule.reductions import Group, Parts
 from tensorexpr.codegen.schedule.windows import alternatives
-from tensorexpr.ir import Apply, Axis, Expr, Reduce, apply
+from tensorexpr.ir import Access, Apply, Axis, Expr, Reduce, apply
 from tensorexpr.regions import affine_of
-from tensorexpr.traversal import walk
+from tensorexpr.traversal import children, walk
 
 UNKNOWN_EXTENT = 256
 """What an extent counts that is known only at run time."""
@@ -20,6 +20,18 @@ UNKNOWN_EXTENT = 256
 def operations(expr: Expr) -> int:
     """The cost of evaluating an expression once, its reductions left out; index arithmetic counts little."""
     return sum(n.op.cost for n in walk(expr) if isinstance(n, Apply)) + 1
+
+
+def arithmetic(expr: Expr) -> int:
+    """The cost of what is computed with elements: as `operations`, without subscripts and conditions on indices alone."""
+    match expr:
+        case Access():
+            return 0
+        case Apply() if expr.op.name == "where" and not any(isinstance(n, Access) for n in walk(expr.args[0])):
+            return arithmetic(expr.args[1]) + arithmetic(expr.args[2])
+        case Apply():
+            return expr.op.cost + sum(map(arithmetic, expr.args))
+    return sum(map(arithmetic, children(expr)))
 
 
 def has_reduction(expr: Expr) -> bool:

@@ -168,7 +168,7 @@ def test_compiled(name):
 
 PARTS = """
 A: f32[12, 40] = input()
-C[i, j]: f32[12, 40] = where(j % 3 == 1 and i % 2 == 0, sum(A[k, j // 4] for k in range((i + 1) // 5, 12)), 0.0)
+C[i, j]: f32[12, 40] = where(j % 3 == 1 and i % 2 == 0, sum(A[k, j // 4] for k in range((i + 1) // 5, (i + 1) // 5 + 3)), 0.0)
 return C
 """
 
