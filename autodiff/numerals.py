@@ -199,7 +199,12 @@ class Numerals:
             if share is not None:
                 high = plus(high, times(share, named(name) if name else ONE))
         low = plus(form, times(high, divisor), -1)
-        return (high, low) if self.inside.proves(low) and self.inside.proves(below(low, divisor)) else None
+        if not self.inside.proves(low) or not self.inside.proves(below(low, divisor)):
+            return None
+        if self.guards or self.equations:
+            # A guard on this very quotient may be the proof: it is settled by that, so what it says about the form has to stay.
+            self.guards += [fact for fact in (low, below(low, divisor)) if self._inside(fact) and fact not in self.guards]
+        return high, low
 
     def _inside(self, form: Poly) -> set[str]:
         """The names in a form that are not known outside of the read."""

@@ -204,6 +204,14 @@ def test_a_constant_is_no_digit():
     assert row.iterations == row.reads == 3
 
 
+def test_a_guard_on_a_quotient_is_kept_where_it_settles_the_quotient():
+    """`e // 7 >= 0` with e < 7 says that the quotient is 0, which says nothing; that e >= 0 was lost."""
+    x = te.placeholder((5,), F64, name="x")
+    y = te.compute((3, 4), lambda i, r: te.where((3 * r - i - 6) // 7 >= 0, x[4 - 2 * ((3 * r - i - 6) // 7)], 0.0), name="y")
+    (row,) = gather_of(y, [x], head_of(y)).report().rows
+    assert row.iterations == row.reads == 4
+
+
 SPREAD = """
 import numpy as np
 import tensorexpr as te
