@@ -13,6 +13,7 @@ import heapq
 from tensorexpr.codegen.schedule.auto_loops import plan, plan_scatter
 from tensorexpr.codegen.schedule.auto_pairs import pair_terms, plan_nested, sharing
 from tensorexpr.codegen.schedule.auto_staging import stage_operands
+from tensorexpr.codegen.schedule.auto_streams import plan_stream
 from tensorexpr.codegen.schedule.auto_sweeps import plan_sweep, redirect_copies, sweep_scans
 from tensorexpr.codegen.schedule.schedule import Schedule, schedule
 from tensorexpr.codegen.schedule.state import State, accesses_of, definition_named, program_facts
@@ -51,7 +52,7 @@ def autoschedule(program: Program, target: Target | None = None) -> Schedule:
     for name in s.stages:
         definition = definition_named(s.state.program, name)
         if isinstance(definition, Define):
-            if not plan_nested(s, name, shapes):
+            if not plan_nested(s, name, shapes) and not plan_stream(s, name, shapes):
                 plan(s, name, shapes)
         elif isinstance(definition, Scan):
             plan_sweep(s, name, shapes)
