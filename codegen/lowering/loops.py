@@ -60,14 +60,10 @@ class Loops(Reductions):
     def nest(self, loops: tuple[str, ...], scope: Scope, task: Task) -> Block:
         """The statements that run `task` in the loops of the list."""
         loops = self.relevant(loops, scope, task)
-        for split in self.stage.relations:
-            if isinstance(split, Split) and scope.variants.get(split.outer) in GUARDED and split.outer not in scope.guarded:
-                position, whole = scope.position(split.parent), scope.extent(split.parent)
-                if position is not None and whole is not None:
-                    condition = apply("lt", position, whole)
-                    facts = scope.facts | {condition}
-                    inside = replace(scope, guarded=scope.guarded | {split.outer}, facts=facts, conditional=True)
-                    return (If(self.read(condition), self.nest(loops, inside, task)),)
+        within = self.within_extent(scope)
+        if within is not None:
+            condition, inside = within
+            return (If(self.read(condition), self.nest(loops, inside, task)),)
         waits = self.is_parallel and self.at_root and not scope.names and loops  # parallel loops stand outside of conditions
         ready = () if waits else tuple(c for c in task.where if scope.is_ready(c))
         if ready:
@@ -312,7 +308,23 @@ class Loops(Reductions):
         return scope.variants.get(split.outer) if isinstance(split, Split) else None
 
     def body(self, loop: str, rest: tuple[str, ...], scope: Scope, task: Task) -> Block:
-        return self.nest(rest, scope, task) if task.inside is None else task.inside(loop, scope, lambda: self.nest(rest, scope, task))
+        if task.inside is None:
+            return self.nest(rest, scope, task)
+        within = self.within_extent(scope)
+        if within is not None:  # what is computed here stands behind the condition too
+            return (If(self.read(within[0]), self.body(loop, rest, within[1], task)),)
+        return task.inside(loop, scope, lambda: self.nest(rest, scope, task))
+
+    def within_extent(self, scope: Scope) -> tuple[Expr, Scope] | None:
+        """The condition that leaves out points beyond the extent of a split, where its position is known, and the scope under it."""
+        for split in self.stage.relations:
+            if isinstance(split, Split) and scope.variants.get(split.outer) in GUARDED and split.outer not in scope.guarded:
+                position, whole = scope.position(split.parent), scope.extent(split.parent)
+                if position is not None and whole is not None:
+                    condition = apply("lt", position, whole)
+                    facts = scope.facts | {condition}
+                    return condition, replace(scope, guarded=scope.guarded | {split.outer}, facts=facts, conditional=True)
+        return None
 
     def undecided(self, loop: str, scope: Scope) -> Split | None:
         """The outermost split above a loop whose form is still open."""

@@ -261,3 +261,11 @@ def test_a_definition_may_run_in_the_rows_of_another_that_does_not_read_it():
     again = schedule(s.program, WIDE)
     exec(s.as_python(), {"s": again})
     assert again == s
+
+
+def test_what_runs_in_the_loops_of_a_guarded_split_stays_within_the_extent():
+    s = plain(CHAIN)
+    s["R"].split("i", 4, "guard")
+    s["Q"].compute_at("R", "i_i")
+    s["P"].compute_at("R", "i_i")
+    assert "if i_i + i_o * 4 < 6:" in str(assert_means(s))
