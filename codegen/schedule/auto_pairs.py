@@ -11,15 +11,18 @@ readers (`recompute`), where
 
 A definition with reductions inside its reduction then gets lanes along a data axis that the inner values depend on, the
 outer reduction around them, short inner reductions copied out, so that what depends on the lanes alone is loaded once, and
-the short data axes innermost, each with an accumulator in registers.
+the short data axes innermost, each with an accumulator in registers. Where there is no such axis, or a stored matrix of pairs
+would be read across its rows, the lanes are points of the outer reduction, shared by a few rows of the result.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from math import prod
 
 from tensorexpr.codegen.schedule.auto_loops import GATHER
+from tensorexpr.codegen.schedule.legality import runs_in_lanes
 from tensorexpr.codegen.schedule.recompute import repeated_values
 from tensorexpr.codegen.schedule.reductions import Group, Parts
 from tensorexpr.codegen.schedule.schedule import Schedule, StageHandle
@@ -48,6 +51,10 @@ LONGEST_COPIED = 64
 SHARED_REGISTERS = 24
 """Registers for accumulators, values and what is loaded once; the others hold constants and what is on its way."""
 MOST_VECTORS = 2
+MOST_ROWS = 4
+NEAR = 8
+"""Up to this distance, elements that are not consecutive share cache lines."""
+FAR_GATHER = 2 * GATHER
 WORKING = 4
 """Registers of one vector of values on their way through the inner reductions."""
 
@@ -198,14 +205,24 @@ def plan_nested(schedule: Schedule, name: str, shapes: Mapping[str, tuple[Expr, 
     if not is_nested(schedule.state.stage(name).parts):
         return False
     planner = _Nested(schedule, name, shapes)
-    for vector, vectors in planner.choices():
+    for choice in planner.choices():
         before = schedule.state
         try:
-            planner.apply(schedule[name], vector, vectors)
+            planner.apply(schedule[name], choice)
             return True
         except ScheduleError:
             schedule.state = before
     return False
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """An axis to run in lanes, how many vectors of them, and the rows of another axis that share what is loaded."""
+
+    axis: str
+    vectors: int
+    row: str | None = None
+    rows: int = 1
 
 
 class _Nested:
@@ -231,56 +248,85 @@ class _Nested:
         if prod(self.lengths[n] for n in self.together) > MOST_TOGETHER:
             self.together = []
 
-    def choices(self) -> list[tuple[str, int]]:
-        """Data axes to run in lanes and how many vectors of them, best first."""
-        axes = sorted((self._cost(a), at, a.index) for at, a in enumerate(self.data) if a.index in self.deep)
-        found = []
-        for _, _, axis in axes[:1]:
-            most = SHARED_REGISTERS // (self._shared(axis) + WORKING)
-            fitting = -(-self.lengths[axis] // self.lanes)
-            found += [(axis, vectors) for vectors in dict.fromkeys((max(1, min(MOST_VECTORS, most, fitting)), 1))]
-        return found
+    def choices(self) -> list[Choice]:
+        """What to try, best first: lanes along a data axis that the inner values depend on, or along an axis of the reduction."""
+        found = [(self._cost(c), at, c) for at, c in enumerate(self._candidates())]
+        best = [c for _, _, c in sorted(found)]
+        return [n for c in best[:2] for n in dict.fromkeys((c, replace(c, vectors=1)))]
 
-    def _cost(self, axis: Axis) -> float:
+    def _candidates(self) -> Iterator[Choice]:
+        data = [a.index for a in self.data if a.index in self.deep]
+        for axis in data:
+            yield Choice(axis, self._vectors(axis, 1))
+        if not runs_in_lanes(self.main):
+            return
+        row = max(data, key=lambda n: self.lengths[n], default=None)
+        points = prod(self.lengths[n] for n in self.together)
+        rows = 1 if row is None else max(1, min(MOST_ROWS, MOST_IN_REGISTERS // points, self.lengths[row]))
+        for a in self.main.axes:
+            if self.lengths[a.index] > self.lanes:
+                yield Choice(a.index, self._vectors(a.index, rows), row, rows)
+
+    def _vectors(self, axis: str, rows: int) -> int:
+        most = SHARED_REGISTERS // (self._shared(axis, rows) + WORKING * rows)
+        return max(1, min(MOST_VECTORS, most, -(-self.lengths[axis] // self.lanes)))
+
+    def _cost(self, choice: Choice) -> float:
         """Loads per point, and how many lanes are computed per lane that counts."""
         cost = 1.0
         for r in self.reads:
-            stride = abs(r.stride(axis.index))
-            if stride and not self._is_settled(r):
-                cost += 1.0 if stride == 1 else GATHER
-        blocks = -(-self.lengths[axis.index] // self.lanes)
-        return cost * blocks * self.lanes / max(1, self.lengths[axis.index])
+            stride = abs(r.stride(choice.axis))
+            if not stride or self._is_settled(r, choice.axis):
+                continue
+            copies = prod(self.lengths[i] for g in self.inner for i in g.indices if r.stride(i))
+            shared = choice.rows if choice.row is not None and not r.stride(choice.row) else 1
+            cost += copies / shared * (1.0 if stride == 1 else GATHER if stride <= NEAR else FAR_GATHER)
+        blocks = -(-self.lengths[choice.axis] // self.lanes)
+        return cost * blocks * self.lanes / max(1, self.lengths[choice.axis])
 
-    def _is_settled(self, r: Reach) -> bool:
-        """Whether what is loaded stays the same in all iterations of the outer reduction, so that it is loaded once."""
-        inner = [a for g in self.inner for a in g.axes if r.stride(a.index)]
-        return not any(r.stride(n) for n in self.main.indices) and all(self.lengths[a.index] <= LONGEST_COPIED for a in inner)
+    def _is_settled(self, r: Reach, axis: str) -> bool:
+        """Whether what is loaded stays the same in all iterations inside a block of lanes along an axis, so that it is loaded once."""
+        inner = [i for g in self.inner for i in g.indices if r.stride(i)]
+        others = [n for n in self.main.indices if n != axis]
+        alone = axis in self.main.indices and not others
+        return not alone and not any(r.stride(n) for n in others) and all(self.lengths[i] <= LONGEST_COPIED for i in inner)
 
-    def _shared(self, axis: str) -> int:
+    def _shared(self, axis: str, rows: int) -> int:
         """Registers per vector that live through the outer reduction: accumulators, and what is loaded once."""
         points = prod(self.lengths[n] for n in self.together)
         loaded: dict[str, int] = {}
         for r in self.reads:
-            if r.stride(axis) and self._is_settled(r):
+            if r.stride(axis) and self._is_settled(r, axis):
                 copies = prod(self.lengths[n] for n in (*self.together, *(i for g in self.inner for i in g.indices)) if r.stride(n))
                 loaded[r.access.tensor] = max(loaded.get(r.access.tensor, 0), copies)
-        return (points if points <= MOST_IN_REGISTERS else 1) * len(self.main.members) + sum(loaded.values())
+        return (points if points <= MOST_IN_REGISTERS else 1) * rows * len(self.main.members) + sum(loaded.values())
 
-    def apply(self, handle: StageHandle, vector: str, vectors: int) -> None:
+    def apply(self, handle: StageHandle, choice: Choice) -> None:
         """Lanes innermost, around them the axes that share a value, copied out, and short inner reductions where they stand."""
-        extent, lanes = handle._stage.extent(vector), vectors * self.lanes
-        if extent == lanes:
-            within = vector
-        else:
-            tail = "shift" if extent is None or extent >= lanes else "guard"
-            _, within = handle.split(vector, lanes, tail)
+        stage = handle._stage
+        is_data = stage.group_of(choice.axis) is None
+        extent, lanes = stage.extent(choice.axis), choice.vectors * self.lanes
+        outer, within = choice.axis, choice.axis
+        if extent != lanes or not is_data:
+            tail = "peel" if not is_data else "shift" if extent is None or extent >= lanes else "guard"
+            outer, within = handle.split(choice.axis, lanes, tail)
         last = [*self.together, within]
-        handle.reorder(*(x for x in handle.loops if x not in last), *last)
+        copied = [n for n in self.together if prod(self.lengths[t] for t in self.together) <= MOST_IN_REGISTERS]
+        if choice.row is not None and choice.rows > 1:
+            rows = choice.row
+            if handle._stage.extent(rows) != choice.rows:
+                _, rows = handle.split(rows, choice.rows, "shift")
+            last, copied = [rows, *last], [rows, *copied]
+        rest = [x for x in handle.loops if x not in last]
+        if not is_data:  # blocks of lanes outside of the other loops of their reduction
+            at = min(rest.index(x) for x in rest if x in self.main.indices or x == outer)
+            rest.remove(outer)
+            rest.insert(at, outer)
+        handle.reorder(*rest, *last)
         for group in self.inner:
             for index in group.indices:
                 if 1 < self.lengths[index] <= LONGEST_COPIED and handle._stage.extent(index) is not None:
                     handle.unroll(index)
-        if prod(self.lengths[n] for n in self.together) <= MOST_IN_REGISTERS:
-            for index in self.together:
-                handle.unroll(index)
+        for index in copied:
+            handle.unroll(index)
         handle.vectorize(within)

@@ -116,18 +116,36 @@ def _check_group(stage: Stage, group: Group, position: dict[str, int]) -> None:
                         axis.index,
                         f"{axis.index} runs from {print_expr(axis.start)} to {print_expr(axis.stop)}",
                     )
-    _check_tile(stage, group, [x for x in stage.order[first:] if stage.group_of(x) is None and set(stage.axes_of(x)) & set(group.depends)])
-    enclosing = None if group.scope is None else stage.parts.group(group.scope)
-    if enclosing is not None:
-        for name in (n for n in group.depends if n in enclosing.indices):
-            for loop in stage.loops_of(name):
-                if position[loop] > first:
-                    raise refuse(
-                        stage, f"expected {loop} outside of the reduction over {mine[0]}, which depends on it, got it inside", loop
-                    )
+    outside = {None, group.scope}
+    tile = [x for x in stage.order[first:] if _group_number(stage, x) in outside and set(stage.axes_of(x)) & set(group.depends)]
+    _check_tile(stage, group, tile)
+    _check_enclosing(stage, group, first, mine[0])
     if is_ordered(group) and mine != sorted(mine, key=lambda x: position[x]):
         names = "/".join(m.combiner.name for m in group.members)
         raise refuse(stage, f"expected the loops of {names} in the order {', '.join(mine)}: it depends on the order of its points", mine[0])
+
+
+def _check_enclosing(stage: Stage, group: Group, first: int, own: str) -> None:
+    """Loops of the reduction around a group that stand inside it are its tile, in blocks of that reduction: it has begun by then,
+    with the outer loop of the same axis."""
+    enclosing = None if group.scope is None else stage.parts.group(group.scope)
+    if enclosing is None:
+        return
+    for name in (n for n in group.depends if n in enclosing.indices):
+        loops = stage.loops_of(name)
+        for loop in loops:
+            if stage.order.index(loop) > first and (len(loops) < 2 or stage.order.index(loops[0]) > first or loop != loops[-1]):
+                raise refuse(
+                    stage,
+                    f"expected {loop} outside of the reduction over {own}, which depends on it, got it inside",
+                    loop,
+                    "split it: its inner loop may stand inside",
+                )
+
+
+def _group_number(stage: Stage, loop: str) -> int | None:
+    group = stage.group_of(loop)
+    return None if group is None else group.number
 
 
 def _check_tile(stage: Stage, group: Group, tile: list[str]) -> None:

@@ -32,6 +32,21 @@ b: f32[96, 5] = input()
 Z[i, c]: f32[64, 5] = sum(exp(-sum((x[i, k] - y[j, k]) * (x[i, k] - y[j, k]) for k in range(3))) * b[j, c] for j in range(96))
 return Z
 """
+TOTAL = """
+x: f32[40, 3] = input()
+y: f32[90, 3] = input()
+T[u]: f32[1] = sum(1.0 + sum((x[i, k] - y[j, k]) * (x[i, k] - y[j, k]) for k in range(3)) for i in range(40) for j in range(90))
+return T
+"""
+GIVEN = """
+x: f32[64, 3] = input()
+y: f32[96, 3] = input()
+G: f32[64, 96] = input()
+P[i, j]: f32[64, 96] = G[i, j] * (1.0 + sum((x[i, k] - y[j, k]) * (x[i, k] - y[j, k]) for k in range(3)))
+X[i, k]: f32[64, 3] = sum(P[i, j] * (x[i, k] - y[j, k]) for j in range(96))
+Y[j, k]: f32[96, 3] = sum(P[i, j] * (x[i, k] - y[j, k]) for i in range(64))
+return X, Y
+"""
 
 
 @te.op
@@ -163,6 +178,33 @@ def test_sharing_is_refused_where_nothing_is_shared():
     s["Z"].reorder("c", "i")
     with pytest.raises(ScheduleError, match="expected plain loops of Z, whose values are to be shared, got changed ones"):
         s["Z"].share()
+
+
+def test_lanes_along_an_outer_reduction_hold_the_inner_ones():
+    s = plain(TOTAL)
+    handle = s["T"]
+    assert handle.loops == ("i", "j", "k", "u")
+    with pytest.raises(ScheduleError, match="expected j outside of the reduction over k, which depends on it, got it inside"):
+        handle.reorder("i", "k", "j")
+    handle.split("j", 16)
+    with pytest.raises(ScheduleError, match="expected j_o outside of the reduction over k, which depends on it, got it inside"):
+        handle.reorder("i", "k", "j_o", "j_i")
+    handle.reorder("i", "j_o", "k", "j_i")
+    handle.vectorize("j_i")
+    nest = assert_means(s)
+    assert loops(nest).count(("j_i", "vectorize")) > 6  # two of them for what is left of j
+
+
+def test_a_sum_over_all_pairs_runs_in_lanes():
+    nest = assert_means(autoschedule(parse_program(TOTAL), WIDE))
+    assert {("j_o", "serial"), ("j_i", "vectorize")} < set(loops(nest)) and all(elements(b) == 1 for b in nest.workspace)
+
+
+def test_a_matrix_of_the_pairs_is_read_along_its_rows():
+    s = autoschedule(parse_program(GIVEN), WIDE)
+    assert "s['X'].vectorize('j_i')" in s.as_python() and "s['X'].unroll('i_i')" in s.as_python()
+    assert "s['Y'].vectorize('j_i')" in s.as_python()
+    assert lower(s).workspace == () and assert_means(s)
 
 
 def test_a_value_that_is_recomputed_keeps_its_bits():
