@@ -50,7 +50,7 @@ def stage(state: State, name: str, tensor: str, order: tuple[int, ...]) -> tuple
         return node
 
     changed = replace(definition, value=bottom_up(definition.value, visit))
-    definitions = [made for d in state.program.definitions for made in ((copy, changed) if d is definition else (d,))]
+    definitions = [made for d in state.program.definitions for made in ((copy, changed) if d.results[0][0] == name else (d,))]
     program = with_definitions(state.program, definitions)
     fresh = {s.name: s for s in plain_stages(program, frozenset((packed, name)))}
     table: dict[str, Stage] = {}

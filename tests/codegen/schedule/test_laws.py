@@ -7,6 +7,7 @@ import pytest
 
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.schedule import Schedule, autoschedule, schedule
+from tensorexpr.codegen.schedule.state import accesses_of
 from tensorexpr.errors import OutOfBoundsError, ScheduleError
 from tensorexpr.interpret import evaluate_program
 from tests.codegen.programs import WIDE, outputs
@@ -23,6 +24,7 @@ WORDS = (
     "vectorize",
     "unroll",
     "inline",
+    "stage",
     "recompute",
     "share",
     "compute_at",
@@ -50,6 +52,10 @@ def shuffled(s: Schedule, rng: random.Random, steps: int = 10) -> Schedule:
                     handle.parallel(loops[0])
                 case "inline" | "recompute" | "share" as word:
                     getattr(handle, word)()
+                case "stage":
+                    access = rng.choice(accesses_of(s.state.program, name) or (None,))
+                    if access is not None:
+                        handle.stage(access.tensor, tuple(rng.sample(range(len(access.indices)), len(access.indices))))
                 case "compute_at":
                     consumer = rng.choice(s.stages)
                     handle.compute_at(consumer, rng.choice(s[consumer].loops or ("none",)))

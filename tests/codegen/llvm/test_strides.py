@@ -1,0 +1,83 @@
+"""Every second element: loads and stores of whole vectors, of which only those places are touched that are asked for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tensorexpr import dtypes
+from tensorexpr.codegen.llvm import emit, host
+from tensorexpr.codegen.nest import Alloc, If, Store
+from tensorexpr.ir import Access, Const, Index, apply, const
+from tests.codegen.llvm.nests import buffer, loop, nest, read, run, write
+
+i = Index("i")
+TYPES = [dtypes.float32, dtypes.float64, dtypes.int32, dtypes.bool_]
+
+
+def twice(shift: int = 0):
+    return apply("add", apply("mul", i, const(2)), const(shift))
+
+
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+@pytest.mark.parametrize("lanes", [2, 4, 16])
+@pytest.mark.parametrize("start", [0, 3])
+def test_loads_under_a_mask(dtype, lanes, start):
+    """The lanes from `start` on read a buffer that begins there and ends with the last of them."""
+    start = min(start, lanes - 1)
+    source, target = buffer("S", dtype, 2 * (lanes - start) - 1), buffer("T", dtype, lanes)
+    inside = If(apply("ge", i, const(start)), (write(target, [i], read(source, twice(-2 * start))),))
+    made = nest([source, target], [target], (loop("i", lanes, inside, kind="vectorize"),))
+    assert "gather" not in emit(made, host())
+    data = (np.arange(2 * (lanes - start) - 1) % 7).astype(dtype.numpy)
+    got = run(made, {"S": data})["T"]
+    assert np.array_equal(got[start:], data[::2])
+
+
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+@pytest.mark.parametrize("lanes", [2, 4, 16])
+@pytest.mark.parametrize("masked", [False, True])
+def test_stores_leave_what_lies_between(dtype, lanes, masked):
+    source, target = buffer("S", dtype, lanes), buffer("T", dtype, 2 * lanes - 1)
+    odd = buffer("U", dtype, lanes)
+    put = write(target, [twice()], read(source, i))
+    body = If(apply("lt", i, const(lanes - 1)), (put,)) if masked else put
+    between = loop("i", lanes - 1, write(target, [twice(1)], read(odd, i)))
+    last = write(target, [const(2 * lanes - 2)], read(source, const(lanes - 1)))
+    made = nest([source, odd, target], [target], (between, last, loop("i", lanes, body, kind="vectorize")))
+    text = emit(made, host())
+    assert "scatter" not in text
+    first, second = ((np.arange(lanes) % k).astype(dtype.numpy) for k in (5, 3))
+    got = run(made, {"S": first, "U": second})["T"]
+    assert np.array_equal(got[::2], first) and np.array_equal(got[1::2], second[: lanes - 1])
+
+
+@pytest.mark.parametrize("condition", [True, False])
+@pytest.mark.parametrize("step", [0, 1, 2])
+def test_loads_under_a_scalar_condition_do_not_jump(condition, step):
+    """One element, neighbors, or every second element, where a size says so; else zeros."""
+    lanes = 8
+    at = apply("mul", i, const(step)) if step else const(3)
+    source, flag, target = buffer("S", dtypes.float32, 16), buffer("F", dtypes.int64, 1), buffer("T", dtypes.float32, lanes)
+    value = apply("where", apply("gt", read(flag, const(0)), const(0)), read(source, at), Const(0.5, dtypes.float32))
+    made = nest([source, flag, target], [target], (loop("i", lanes, write(target, [i], value), kind="vectorize"),))
+    text = emit(made, host())
+    assert "yes" not in text and "gather" not in text
+    data = np.arange(16, dtype=np.float32)
+    got = run(made, {"S": data, "F": np.array([int(condition)])})["T"]
+    taken = data[: step * lanes : step] if step else np.full(lanes, data[3])
+    assert np.array_equal(got, taken if condition else np.full(lanes, np.float32(0.5)))
+
+
+def test_a_fixed_mask_on_accumulators_is_hidden():
+    """A choice by a mask that LLVM knows would become a shuffle; an empty instruction keeps it a mask."""
+    source, target = buffer("S", dtypes.float32, 8), buffer("T", dtypes.float32, 8)
+    total = buffer("A", dtypes.float32, 8, memory="local")
+    added = Store("A", (i,), apply("add", Access("A", (i,), dtypes.float32), read(source, i)))
+    begun = loop("i", 8, Store("A", (i,), Const(1.0, dtypes.float32)), kind="vectorize")
+    masked = loop("i", 8, If(apply("lt", i, const(5)), (added,)), kind="vectorize")
+    ended = loop("i", 8, write(target, [i], Access("A", (i,), dtypes.float32)), kind="vectorize")
+    made = nest([source, target], [target], (Alloc(total, (begun, masked, ended)),))
+    assert 'asm ""' in emit(made, host())
+    data = np.arange(8, dtype=np.float32)
+    assert np.array_equal(run(made, {"S": data})["T"], np.where(np.arange(8) < 5, 1 + data, 1))
