@@ -26,7 +26,8 @@ def vjp(operation: Op, wrt: Wrt = None) -> Op:
 
     Gives a tuple with one gradient per floating input, or per input that `wrt` names (by name or position); a bare one
     where `wrt` is a single name. An op with several outputs takes a tuple of heads, one per floating output; an input
-    that is a tuple has a tuple of gradients. Each gradient has the shape and dtype of its input.
+    that is a tuple has a tuple of gradients. Each gradient has the shape and dtype of its input; heads with one more axis in
+    front are many heads at once, and give all gradients that axis.
 
     Raises `DifferentiationError` for what is no op, outputs or `wrt` that are not floating, a name or position that the
     op does not have, and (when it is called) a head of another shape or dtype.
@@ -91,7 +92,7 @@ def jvp(output: Any, wrt: Any = None, tangents: Any = None) -> Any:
     """Forward mode: `jvp(op)` is the op `(*inputs, *tangents) -> tangent`; `jvp(output, wrt, tangents)` is its form on tensors.
 
     Of an op there is one tangent per floating input, of its shape and dtype, and the result has one per floating output
-    (bare if the op's output is), of that output's shape and dtype.
+    (bare if the op's output is), of that output's shape and dtype. Tangents with one more axis in front are many at once.
 
     Raises `DifferentiationError` for what is no op, outputs that are not floating, and (when it is called) a tangent that
     is missing or has another shape or dtype than its input.

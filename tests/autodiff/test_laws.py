@@ -94,6 +94,12 @@ def test_derivatives_of_derivatives(block, options):
             check(replace(first, inputs=unused), seed, sizes)
 
 
+@pytest.mark.parametrize("seed", [1045, 1149, 1718, 1859, 1928, 2521])
+def test_programs_that_once_had_wrong_derivatives(seed):
+    program = random_program(seed, floats_only=True, without=("casts", "constant"))
+    check(program, seed, random_sizes(program, seed))
+
+
 def test_equal_programs_have_equal_derivatives():
     for seed in range(20):
         program = random_program(seed, differentiable=True)
