@@ -16,7 +16,7 @@ from tensorexpr.ir import FALSE, TRUE, Apply, Const, Expr, apply, conjuncts, con
 from tensorexpr.simplify.context import COMPARISONS, Context
 from tensorexpr.simplify.indices import Term, add_up, reduced, summands
 from tensorexpr.simplify.rules_common import reads_nothing
-from tensorexpr.traversal import negate, size_names
+from tensorexpr.traversal import negate, size_names, walk
 
 ORDER = ("lt", "le", "gt", "ge")
 
@@ -61,6 +61,9 @@ def _known_beside(a: Expr, b: Expr, context: Context) -> Iterator[str]:
 
 def _decided_beside(condition: Apply, context: Context) -> Expr | None:
     """x == y is False and x >= y True where x > y is known, for floats."""
+    mirrored = context.truths.get(apply(_MIRRORED[condition.op.name], *condition.args[::-1]))
+    if mirrored is not None:
+        return TRUE if mirrored else FALSE
     for known in _known_beside(*condition.args, context):
         found = _SAYS[known].get(condition.op.name)
         if found is not None:
@@ -288,12 +291,20 @@ def ordered(parts: list[Expr], context: Context) -> list[Expr]:
 def joined(parts: list[Expr], original: Expr) -> Expr:
     """The conjunction of the parts, the original where nothing changed."""
     before = list(conjuncts(original))
-    if len(before) == len(parts) and all(a is b for a, b in zip(before, parts, strict=True)):
+    if len(before) == len(parts) and all(a is b for a, b in zip(before, parts, strict=True)) and _leans_left(original):
         return original
     result: Expr | None = None
     for part in parts:
         result = part if result is None else apply("and", result, part)
     return TRUE if result is None else result
+
+
+def _leans_left(condition: Expr) -> bool:
+    return not any(isinstance(node, Apply) and node.op.name == "and" and _is_and(node.args[1]) for node in walk(condition))
+
+
+def _is_and(condition: Expr) -> bool:
+    return isinstance(condition, Apply) and condition.op.name == "and"
 
 
 def disjuncts(condition: Expr) -> Iterator[Expr]:

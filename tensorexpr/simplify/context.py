@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from tensorexpr import dtypes
 from tensorexpr.integers import Affine, Constraint, Domain, DomainTooComplex, Interval, eq, ge, gt, le, lt
-from tensorexpr.ir import Access, Apply, Axis, Cast, Const, Expr, Index, Reduce, Size, apply, conjuncts
+from tensorexpr.ir import Access, Apply, Axis, Cast, Const, Expr, Index, Reduce, Size, apply, conjuncts, const
 from tensorexpr.regions import Opaque, affine_of, bound_constraints
 from tensorexpr.text import print_expr
 from tensorexpr.traversal import negate, walk
@@ -182,12 +182,12 @@ class Context:
     """Axes entered and conditions known, outermost first, with answers to questions about integers.
 
     `depths` orders indices from the outside in, `truths` holds conditions that are known to be true or false as they
-    stand, `fixed` the indices that have one value.
+    stand, `fixed` the indices whose axes have one point, `values` the numbers that others have by a condition.
     """
 
     __slots__ = (
         "_answers", "_box", "_domains", "_inner", "_ranges", "_rectangular",
-        "arithmetic", "constraints", "depths", "fixed", "memo", "truths",
+        "arithmetic", "constraints", "depths", "fixed", "memo", "truths", "values",
     )  # fmt: skip
 
     def __init__(
@@ -197,12 +197,14 @@ class Context:
         depths: dict[str, int],
         truths: dict[Expr, bool],
         fixed: dict[str, Expr],
+        values: dict[str, Expr],
     ) -> None:
         self.arithmetic = arithmetic
         self.constraints = constraints
         self.depths = depths
         self.truths = truths
         self.fixed = fixed
+        self.values = values
         self.memo: dict[tuple[Expr, bool], Expr] = {}
         self._box: dict[str, Interval] = {}
         self._rectangular: dict[str, bool] = {}
@@ -216,7 +218,7 @@ class Context:
     @classmethod
     def outermost(cls, arithmetic: Arithmetic) -> Context:
         """The context in which nothing is known but that sizes are not negative."""
-        return cls(arithmetic, tuple(ge(size, 0) for size in arithmetic.sizes), {}, {}, {})
+        return cls(arithmetic, tuple(ge(size, 0) for size in arithmetic.sizes), {}, {}, {}, {})
 
     def _enter(self, one: Constraint) -> None:
         terms = one.expr.terms
@@ -248,7 +250,7 @@ class Context:
         if self.arithmetic.pure(axis.start) and self.arithmetic.form(axis.stop) - self.arithmetic.form(axis.start) == Affine.of(1):
             fixed = {**fixed, axis.index: axis.start}
         depths = {**self.depths, axis.index: len(self.depths)}
-        return Context(self.arithmetic, (*self.constraints, *found), depths, self.truths, fixed)
+        return Context(self.arithmetic, (*self.constraints, *found), depths, self.truths, fixed, self.values)
 
     def assuming(self, conditions: Iterable[Expr]) -> Context:
         """The context where all of the conditions hold, too; the same one each time."""
@@ -268,7 +270,15 @@ class Context:
                 added.extend(self.arithmetic.constraints(part) or self._beside(part))
         if len(truths) == len(self.truths):
             return self
-        return Context(self.arithmetic, (*self.constraints, *added), self.depths, truths, self.fixed)
+        values = {**self.values, **{name: value for one in added for name, value in self._value_of(one)}}
+        return Context(self.arithmetic, (*self.constraints, *added), self.depths, truths, self.fixed, values)
+
+    def _value_of(self, one: Constraint) -> Iterator[tuple[str, Expr]]:
+        """The index that a condition says to be a number."""
+        if one.is_equality and len(one.expr.terms) == 1:
+            ((name, factor),) = one.expr.terms
+            if isinstance(name, str) and name in self.depths and abs(factor) == 1:
+                yield name, const(-one.expr.constant * factor)
 
     def _beside(self, condition: Expr) -> tuple[Constraint, ...]:
         """i != c says i > c where i >= c is known already, and i < c where i <= c is."""

@@ -14,16 +14,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tensorexpr.integers import Affine, Constraint, Domain, DomainTooComplex, FloorDiv
+from tensorexpr.integers import Affine, Constraint, Domain, DomainTooComplex, FloorDiv, le
 from tensorexpr.integers.loops import Bounds
-from tensorexpr.ir import FALSE, TRUE, Apply, Axis, Cast, Const, Expr, Reduce, Scatter, apply, conjunction, conjuncts
-from tensorexpr.regions import bound_constraints
+from tensorexpr.ir import FALSE, TRUE, Apply, Axis, Cast, Const, Expr, Index, Reduce, Scatter, apply, conjunction, conjuncts, const
+from tensorexpr.regions import alternatives, bound_constraints
 from tensorexpr.simplify.conditions import condition_of
 from tensorexpr.simplify.context import Context
 from tensorexpr.simplify.indices import expression
 from tensorexpr.simplify.rules_common import reads_nothing
 from tensorexpr.simplify.rules_reduce import identity, identity_value
-from tensorexpr.traversal import free_names, negate, substitute
+from tensorexpr.traversal import free_names, negate, substitute, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +125,42 @@ def _outside(expr: Reduce, context: Context) -> Expr:
         return expr
     rest = [c for c in conjuncts(expr.where) if c not in free]
     return apply("where", conjunction(free), replace(expr, where=conjunction(rest) if rest else None), identity(expr))
+
+
+# ---------------------------------------------------------------------------------------------------- residue classes
+
+MOST_CLASSES = 4
+
+
+def residue_classes(expr: Reduce, context: Context) -> list[Reduce] | None:
+    """A sum over a short window by residue class, where conditions inside test the residue: each class has at most one point.
+
+    ``sum(where(k % 2 == 0, a, b) for k in range(2*i, 2*i + 2))`` is one sum where k is even and one where it is odd. None where
+    there is no such condition. The sums add up to the same in another order.
+    """
+    if expr.combiner.name != "sum" or not expr.combiner.is_builtin or len(expr.axes) != 1:
+        return None
+    (axis,) = expr.axes
+    found = {n for node in walk(expr.values[0]) if isinstance(node, Apply) and node.op.name == "where" for n in _tested(node.args[0], axis)}
+    if len(found) != 1:
+        return None
+    (modulus,) = found
+    widths = [(a, b) for a in alternatives(axis.start, "maximum") for b in alternatives(axis.stop, "minimum")]
+    arithmetic = context.arithmetic
+    if not any(context.implies(le(arithmetic.form(b) - arithmetic.form(a), modulus)) for a, b in widths):
+        return None
+    residue = apply("mod", Index(axis.index), const(modulus))
+    wheres = [conjunction([*conjuncts(expr.where), apply("eq", residue, const(r))]) for r in range(modulus)]
+    return [replace(expr, where=where) for where in wheres]
+
+
+def _tested(condition: Expr, axis: Axis) -> set[int]:
+    """The moduli by which a condition tests an axis alone."""
+    found = set()
+    for node in walk(condition):
+        if isinstance(node, Apply) and node.op.name == "mod" and isinstance(node.args[1], Const) and set(free_names(node)) == {axis.index}:
+            found.add(int(node.args[1].value))
+    return {modulus for modulus in found if 1 < modulus <= MOST_CLASSES}
 
 
 # ----------------------------------------------------------------------------------------------------------- narrowing

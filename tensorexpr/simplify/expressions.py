@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from functools import cache
+from functools import cache, reduce
 
 from tensorexpr import dtypes
 from tensorexpr.ir import (
@@ -45,7 +45,7 @@ from tensorexpr.simplify.conditions import (
     split_extremum,
 )
 from tensorexpr.simplify.context import Arithmetic, Context
-from tensorexpr.simplify.domains import narrowed
+from tensorexpr.simplify.domains import narrowed, residue_classes
 from tensorexpr.simplify.indices import divide, multiply, normal_index
 from tensorexpr.simplify.options import STRICT, Options
 from tensorexpr.simplify.reductions import factored
@@ -132,7 +132,7 @@ class Simplifier:
         """The simplest form of an expression in a context; `subscript` where its integers are assumed not to overflow."""
         match expr:
             case Index():
-                return context.fixed.get(expr.name, expr)
+                return context.fixed.get(expr.name) or context.values.get(expr.name, expr)
             case Const() | Size() | Param():
                 return expr
         known = context.memo.get((expr, subscript))
@@ -246,6 +246,16 @@ class Simplifier:
 
     def _makes_superfluous(self, one: Expr, other: Expr, name: str, context: Context) -> bool:
         """Whether a minimum (maximum) of both is `one`."""
+        inner = other.op.name if isinstance(other, Apply) else ""
+        if inner in ("minimum", "maximum") and inner != name:  # minimum(maximum(a, b), c) -> c, where a >= c or b >= c
+            assert isinstance(other, Apply)
+            if any(self._makes_superfluous(one, arg, name, context) for arg in other.args):
+                return True
+        inner = one.op.name if isinstance(one, Apply) else ""
+        if inner in ("minimum", "maximum") and inner != name:  # minimum(maximum(a, b), c) -> maximum(a, b), where a <= c and b <= c
+            assert isinstance(one, Apply)
+            if all(self._makes_superfluous(arg, other, name, context) for arg in one.args):
+                return True
         found = self.arithmetic.constraints(apply("le" if name == "minimum" else "ge", one, other))
         return found is not None and all(context.implies(c) for c in found)
 
@@ -316,6 +326,9 @@ class Simplifier:
         inner = operands_of(taken, "where")
         if inner is not None and inner[2] == otherwise and context.harmless(inner[0]):
             return apply("where", apply("and", condition, inner[0]), inner[1], otherwise)  # as in `merge_selections`
+        inner = operands_of(otherwise, "where")
+        if inner is not None and inner[1] == taken and isinstance(taken, Const) and context.harmless(inner[0]):
+            return apply("where", apply("or", condition, inner[0]), taken, inner[2])
         return self._by_rules(node, context)
 
     @staticmethod
@@ -350,6 +363,10 @@ class Simplifier:
         node = self._without_unit_axes(reduction, inner)
         if self.options.narrow and isinstance(node, Reduce):
             node = narrowed(node, context)
+        if self.options.derived and isinstance(node, Reduce):
+            parts = residue_classes(node, context)
+            if parts is not None:
+                return reduce(lambda a, b: apply("add", a, b), (self.visit(part, context) for part in parts))
         if self.options.factor and isinstance(node, Reduce):
             node = factored(node, context, self.options)
         return self._by_rules(node, context)

@@ -58,14 +58,17 @@ def summands(form: Affine, context: Context) -> tuple[list[Term], int]:
     constant = form.constant
     terms: list[Term] = []
     divisions = sorted((a for a in factors if isinstance(a, FloorDiv)), key=lambda a: -a.denominator)
-    for rising in (True, False):  # e - e//m*m is e % m, before -e + e//m*m is -(e % m)
+    # e - e//m*m is e % m, before -e + e//m*m is -(e % m), before 3*e - 5*(e//2) is e % 2 * 3 + e//2.
+    for take in (_rising_remainder, _falling_remainder, _rest_of_division):
         for atom in divisions:
-            found = _remainder(atom, factors, constant, rising)
+            found = take(atom, factors, constant)
             if found is None:
                 continue
             dividend, modulus, count, constant = found
             if count < 0 and constant == -count * (modulus - 1):
                 dividend, count, constant = Affine.of(modulus - 1) - dividend, -count, 0  # m - 1 - e % m is (m - 1 - e) % m
+            if 2 * dividend.constant > modulus:
+                dividend = dividend - modulus  # (i - 1) % 12, where (i + 11) % 12 is the same
             inner = expression(dividend, context)
             assert inner is not None  # its numbers are below the modulus
             terms.append((count, apply("mod", inner, const(modulus)), _key(dividend, context, f"%{modulus}")))
@@ -122,6 +125,29 @@ def _symbolic_remainders(factors: dict, context: Context) -> list[tuple[int, Aff
                 found.append((factors[name], context.arithmetic.form(dividend)))
                 factors[name] = factors[other] = 0
     return found
+
+
+def _rising_remainder(atom: FloorDiv, factors: dict, constant: int) -> tuple[Affine, int, int, int] | None:
+    return _remainder(atom, factors, constant, True)
+
+
+def _falling_remainder(atom: FloorDiv, factors: dict, constant: int) -> tuple[Affine, int, int, int] | None:
+    return _remainder(atom, factors, constant, False)
+
+
+def _rest_of_division(atom: FloorDiv, factors: dict, constant: int) -> tuple[Affine, int, int, int] | None:
+    """As `_remainder`, where the dividend goes whole and less of the quotient is left."""
+    dividend, factor = atom.numerator, factors[atom]
+    name, value = dividend.terms[0] if dividend.terms else ("", 0)
+    count, left = divmod(factors.get(name, 0), value) if value else (0, 1)
+    if not factor or left or not count or any(factors.get(own, 0) != count * number for own, number in dividend.terms):
+        return None
+    if abs(factor + count * atom.denominator) >= abs(factor):
+        return None
+    for own, _ in dividend.terms:
+        factors[own] = 0
+    factors[atom] = factor + count * atom.denominator
+    return dividend, atom.denominator, count, constant - count * dividend.constant
 
 
 def _remainder(atom: FloorDiv, factors: dict, constant: int, rising: bool) -> tuple[Affine, int, int, int] | None:
@@ -199,8 +225,24 @@ def reduced(form: Affine, context: Context) -> Affine:
             if quotient is not None:
                 form = form - Affine.of(atom) * factor + quotient * factor
                 break
+            known = _without_known(form, atom, factor, context)
+            if known is not None:
+                form = known
+                break
         else:
             return form
+
+
+def _without_known(form: Affine, atom: FloorDiv, factor: int, context: Context) -> Affine | None:
+    """``s % 2 + 1`` is 1 where ``s % 2 == 0`` is known: the form without a division, by an equality that has it."""
+    for one in context.constraints:
+        if one.is_equality:
+            own = dict(one.expr.terms).get(atom)
+            if own and factor % own == 0:
+                found = form - one.expr * (factor // own)
+                if len(found.terms) < len(form.terms):
+                    return found
+    return None
 
 
 def _quotient(atom: FloorDiv, context: Context) -> Affine | None:

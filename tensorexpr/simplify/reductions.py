@@ -1,7 +1,7 @@
 """Factors out of sums: what does not depend on the axes is multiplied once.
 
 Exact for integers, which form a ring modulo 2**bits. Floats round differently, so they move only where reassociation is
-allowed; a minus sign moves where the sign of zeros does not matter, and in derived formulas powers of two, which are exact.
+allowed; a minus sign moves where the sign of zeros does not matter, and in derived formulas literals.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import replace
 from tensorexpr.ir import Apply, Expr, Reduce, apply
 from tensorexpr.simplify.context import Context
 from tensorexpr.simplify.options import Options
-from tensorexpr.simplify.rules_float import is_power_of_two
+from tensorexpr.simplify.rules_float import is_moderate
 from tensorexpr.traversal import free_names
 
 
@@ -21,8 +21,8 @@ def factored(expr: Reduce, context: Context, options: Options) -> Expr:
         return expr
     value = expr.values[0]
     name = value.op.name
-    if value.dtype.is_float and options.derived and name == "mul" and is_power_of_two(value.args[1]):
-        return apply("mul", replace(expr, values=value.args[:1]), value.args[1])
+    if value.dtype.is_float and options.derived and name in ("mul", "div") and is_moderate(value.args[1]):
+        return apply(name, replace(expr, values=value.args[:1]), value.args[1])
     if value.dtype.is_float and not options.reassociate and (options.signed_zeros or name != "neg"):
         return expr
     if name == "neg":

@@ -172,17 +172,41 @@ def negate_difference(expr: Expr) -> Expr | None:
     return None if inner is None else apply("sub", inner[1], inner[0])
 
 
-ZERO_SIGN_RULES = (add_zero, negate_difference)
+@on("sub")
+def negate_sum(expr: Expr) -> Expr | None:
+    """-x - y -> -(x + y) (a zero may change its sign)"""
+    assert isinstance(expr, Apply)
+    inner = operands_of(expr.args[0], "neg")
+    return None if inner is None else apply("neg", apply("add", inner[0], expr.args[1]))
+
+
+@on("where")
+def select_negative(expr: Expr) -> Expr | None:
+    """where(c, -x, 0) -> -where(c, x, 0);  where(c, 0, -x) -> -where(c, 0, x) (a zero may change its sign)"""
+    assert isinstance(expr, Apply)
+    condition, taken, otherwise = expr.args
+    first, second = operands_of(taken, "neg"), operands_of(otherwise, "neg")
+    if first is not None and isinstance(otherwise, Const) and otherwise.value == 0:
+        return apply("neg", apply("where", condition, first[0], otherwise))
+    if second is not None and isinstance(taken, Const) and taken.value == 0:
+        return apply("neg", apply("where", condition, taken, second[0]))
+    return None
+
+
+ZERO_SIGN_RULES = (add_zero, negate_difference, negate_sum, select_negative)
 
 
 _LEAST_FACTOR = 1e-3
 
 
+def is_moderate(expr: Expr) -> bool:
+    """Whether an expression is a literal that may move through products and sums of 32 bits and more without much harm."""
+    return isinstance(expr, Const) and expr.dtype.bits >= 32 and _LEAST_FACTOR < abs(expr.value) < 1 / _LEAST_FACTOR
+
+
 def is_power_of_two(expr: Expr) -> bool:
     """Whether an expression is a literal by which products are exact, as long as they neither overflow nor underflow."""
-    if not isinstance(expr, Const) or expr.dtype.bits < 32 or not _LEAST_FACTOR < abs(expr.value) < 1 / _LEAST_FACTOR:
-        return False
-    return abs(math.frexp(expr.value)[0]) == 0.5
+    return is_moderate(expr) and abs(math.frexp(expr.value)[0]) == 0.5  # type: ignore[attr-defined]
 
 
 def _folded(name: str, left: Expr, right: Expr) -> Const | None:
@@ -193,7 +217,10 @@ def _folded(name: str, left: Expr, right: Expr) -> Const | None:
 
 @on("mul")
 def absorb_literal(expr: Expr) -> Expr | None:
-    """x * c * d -> x * (c * d);  c / x * d -> (c * d) / x;  x / c * p -> x / (c / p), also further left in a product (p a power of two)"""
+    """x * c * d -> x * (c * d);  c / x * d -> (c * d) / x;  x / c * c -> x;  x / c * p -> x / (c / p), p a power of two
+
+    Also where the former literal stands further left in a product.
+    """
     assert isinstance(expr, Apply)
     left, right = expr.args
     return _absorbed(left, right) if isinstance(right, Const) else None
@@ -207,8 +234,6 @@ def _absorbed(expr: Expr, factor: Const) -> Expr | None:
         if isinstance(right, Const):
             product = _folded("mul", right, factor)
             return None if product is None else apply("mul", left, product)
-        if not is_power_of_two(factor):
-            return None
         for at in (0, 1):
             found = _absorbed(expr.args[at], factor)
             if found is not None:
@@ -217,22 +242,50 @@ def _absorbed(expr: Expr, factor: Const) -> Expr | None:
     if isinstance(left, Const):
         product = _folded("mul", left, factor)
         return None if product is None else apply("div", product, right)
-    if isinstance(right, Const) and is_power_of_two(factor):
-        quotient = _folded("div", right, factor)
+    if isinstance(right, Const):
+        if right == factor:
+            return left
+        quotient = _folded("div", right, factor) if is_power_of_two(factor) else None
         return None if quotient is None else apply("div", left, quotient)
-    return None
+    inner = _absorbed(left, factor)
+    return None if inner is None else apply("div", inner, right)
 
 
-@on("mul")
+@on("div")
+def divide_literals(expr: Expr) -> Expr | None:
+    """x * c / d -> x * (c / d);  x / c / d -> x / (c * d);  x * c / c -> x, where c and d are literals"""
+    assert isinstance(expr, Apply)
+    left, right = expr.args
+    if not isinstance(right, Const) or not isinstance(left, Apply) or left.op.name not in ("mul", "div"):
+        return None
+    inner, literal = left.args
+    if not isinstance(literal, Const):
+        return None
+    if left.op.name == "mul" and literal == right:
+        return inner
+    folded = _folded("div" if left.op.name == "mul" else "mul", literal, right)
+    return None if folded is None else apply(left.op.name, inner, folded)
+
+
+@on("mul", "div")
 def literals_last(expr: Expr) -> Expr | None:
-    """(x * c) * y -> (x * y) * c;  x * (y * c) -> (x * y) * c, where c is a literal of moderate size and y none (of 32 bits or more)"""
+    """(x * c) * y -> (x * y) * c;  x * (y * c) -> (x * y) * c;  (x * c) / y -> (x / y) * c, c a literal of moderate size, y none
+
+    Of two factors with literals only those that are powers of two move.
+    """
     assert isinstance(expr, Apply)
     left, right = expr.args
     if isinstance(right, Const) or expr.dtype.bits < 32:
         return None
+    both = [operands_of(arg, "mul") for arg in expr.args]
+    if expr.op.name == "div":
+        top = both[0]
+        return apply("mul", apply("div", top[0], right), top[1]) if top is not None and is_moderate(top[1]) else None
+    if all(inner is not None and isinstance(inner[1], Const) and not is_power_of_two(inner[1]) for inner in both):
+        return None  # the square of 0.7071 is no better to read
     for at in (0, 1):
-        inner = operands_of(expr.args[at], "mul")
-        if inner is not None and isinstance(inner[1], Const) and _LEAST_FACTOR < abs(inner[1].value) < 1 / _LEAST_FACTOR:
+        inner = both[at]
+        if inner is not None and is_moderate(inner[1]):
             return apply("mul", apply("mul", *((inner[0], right) if at == 0 else (left, inner[0]))), inner[1])
     return None
 
@@ -256,7 +309,7 @@ def select_product(expr: Expr) -> Expr | None:
     return None
 
 
-DERIVED_RULES = (*ZERO_SIGN_RULES, absorb_literal, literals_last, select_product)
+DERIVED_RULES = (*ZERO_SIGN_RULES, absorb_literal, divide_literals, literals_last, select_product)
 
 
 @on("mul", "div")
