@@ -174,6 +174,9 @@ def test_sharing_is_refused_where_nothing_is_shared():
     s = plain(WEIGHTS)
     with pytest.raises(ScheduleError, match="expected values in S that points of some data axis have in common, got none"):
         s["S"].share()
+    s = plain("V: f32[8] = input()\nY: f32[8] = scatter({(i): V[i] for i in range(8)})\nreturn Y")
+    with pytest.raises(ScheduleError, match="expected a plain definition outside of scans to share values in, got Y"):
+        s["Y"].share()
     s = plain(CHANNELS)
     s["Z"].reorder("c", "i")
     with pytest.raises(ScheduleError, match="expected plain loops of Z, whose values are to be shared, got changed ones"):
