@@ -94,6 +94,8 @@ class Polynomials:
         self._names: dict[Expr, str] = {}
         self._facts: list[Poly] = []
         self._signs: dict[str, None] = {}  # names that are not negative
+        self._answers: dict[tuple[tuple[Monomial, int], ...], bool] = {}
+        self._answered = (0, 0)  # the numbers of facts and signs that they are about
         for axis in axes:
             name = named(axis.index)
             start, stop = self.poly(axis.start), self.poly(axis.stop)
@@ -195,7 +197,8 @@ class Polynomials:
 
     def assume(self, fact: Poly, sign: str | None = None) -> None:
         """Adds that `fact` is not negative; `sign` is a name that is known not to be."""
-        self._facts.append(fact)
+        if fact and fact not in self._facts:
+            self._facts.append(fact)
         if sign is not None:
             self._signs.setdefault(sign)
 
@@ -203,6 +206,20 @@ class Polynomials:
         """Whether `goal` is provably not negative."""
         if not goal or (set(goal) == {()} and goal[()] > 0):
             return True
+        if all(name in self._signs for monomial in goal for name in monomial):
+            if all(coefficient > 0 for coefficient in goal.values()):
+                return True
+            if goal.get((), 0) < 0 and all(coefficient < 0 for coefficient in goal.values()):
+                return False
+        state = len(self._facts), len(self._signs)
+        if state != self._answered:
+            self._answers, self._answered = {}, state
+        key = tuple(sorted(goal.items()))
+        if key not in self._answers:
+            self._answers[key] = self._proves(goal)
+        return self._answers[key]
+
+    def _proves(self, goal: Poly) -> bool:
         facts: list[Poly] = [*self._facts, plus(number(-1), goal, -1), *map(named, self._signs)]
         wanted = {monomial for fact in facts for monomial in fact if len(monomial) > 1}
         seen = {tuple(sorted(fact.items())) for fact in facts}
