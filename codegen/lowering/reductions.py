@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from tensorexpr import dtypes
 from tensorexpr.codegen.lowering import accumulators
 from tensorexpr.codegen.lowering.arithmetic import ZERO, add, constant, mul, sub, substituted
+from tensorexpr.codegen.lowering.guards import around_tile, may_run_without
 from tensorexpr.codegen.lowering.scope import Result, Scope
 from tensorexpr.codegen.lowering.tasks import Names, Pending, Task
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, Stmt, Store
@@ -47,6 +48,7 @@ class Reductions(ABC):
     parts: Parts
     names: Names
     read: Callable[[Expr], Expr]
+    shape: Callable[[str], tuple[Expr, ...]]
     at_root: bool
     is_parallel: bool
 
@@ -78,6 +80,11 @@ class Reductions(ABC):
         open_guard = tuple(c for c in group.guard if not scope.decided(c))
         ready = tuple(c for c in open_guard if scope.is_ready(c))
         late = tuple(c for c in open_guard if c not in ready)
+        some: dict[Expr, Expr] = {}
+        if late and not scope.outside and may_run_without(group, self.parts, self.shape):
+            found = {c: around_tile(c, self.stage, scope, tile) for c in late}
+            some = {c: around for c, around in found.items() if around is not None}
+            late = tuple(c for c in late if c not in some)
         crossed = tuple(
             condition
             for x in rest
@@ -119,6 +126,8 @@ class Reductions(ABC):
             return self.guarded(conditions[0], inner, lambda s: under(conditions[1:], s))
 
         body = under((*dict.fromkeys(crossed), *ready), scope)
+        if some and body:
+            body = (If(self.read(conjunction(tuple(dict.fromkeys(some.values())))), body),)
         after = self.nest(rest, replace(scope, results={**scope.results, **results}), task)
         block: Block = (*body, *after)
         for buffer in reversed([b for made in (*buffers, *(() if lanes is None else lanes.buffers)) for b in made]):

@@ -7,7 +7,7 @@ import tensorexpr as te
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import Check, For, If, Store
 from tensorexpr.codegen.nest_interpret import run_nest
-from tensorexpr.codegen.schedule import autoschedule, schedule
+from tensorexpr.codegen.schedule import Schedule, autoschedule, schedule
 from tensorexpr.errors import OutOfBoundsError
 from tensorexpr.integers import Domain
 from tensorexpr.ir import Define, Reduce
@@ -268,3 +268,41 @@ def test_a_reduction_over_no_axes_has_one_point():
     values, places = te.build([best, place], [y])(np.arange(5, dtype=np.float32))
     np.testing.assert_array_equal(values, [0, 1, 4, 6, 8])
     np.testing.assert_array_equal(places, [0] * 5)
+
+
+CAUSAL = """
+Q: f32[40, 8] = input()
+K: f32[40, 8] = input()
+S[i, j]: f32[40, 40] = where(j <= i, sum(Q[i, e] * K[j, e] for e in range(8)), 0.0)
+return S
+"""
+
+
+def tiled(text: str) -> Schedule:
+    s = plain(text)
+    s["S"].tile("i", "j", 8, 16, "shift")
+    s["S"].reorder("e", "i_i", "j_i")
+    s["S"].vectorize("j_i")
+    return s
+
+
+def test_a_guard_that_differs_over_a_tile_stands_around_it():
+    """Tiles in which no point counts are left out, others are computed whole."""
+    listing = str(assert_means(tiled(CAUSAL)))
+    assert "if minimum(j_o * 16, 24) <= i_o * 8 + 7:" in listing
+    assert listing.count("if ") == 1
+
+
+def test_a_guard_that_keeps_reads_in_bounds_stays_at_each_point():
+    listing = str(assert_means(tiled(CAUSAL.replace("K[j, e]", "K[i - j, e]"))))
+    assert "if minimum(j_o * 16, 24) + j_i <= i_i + i_o * 8:" in listing
+
+
+def test_guards_around_tiles_of_any_comparison():
+    for condition in ("i > j", "j < i", "2 * i >= j + 3", "i + j < 50", "j >= i - 4 and j <= i + 4"):
+        assert_means(tiled(CAUSAL.replace("j <= i", condition)))
+    s = plain(CAUSAL)
+    s["S"].fuse("i", "j")
+    s["S"].split("i_j", 25)
+    s["S"].reorder("i_j_o", "e", "i_j_i")
+    assert_means(s)

@@ -1,0 +1,82 @@
+"""Guards of a reduction that differ over its tile: one condition around the tile where some point of it counts, none inside.
+
+A causal score is a sum that only the columns up to the row's own ask for. With rows and columns as a tile of accumulators,
+the guard would be tested for each product. Where its accesses are in bounds without it, the sum may as well be computed for the
+whole tile: what no one asks for is not used. Tiles of which no point counts are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tensorexpr.bounds import PROVED, check_access
+from tensorexpr.codegen.lowering import accumulators
+from tensorexpr.codegen.lowering.arithmetic import ZERO, constant, substituted
+from tensorexpr.codegen.lowering.scope import Scope
+from tensorexpr.codegen.schedule.reductions import Group, Parts
+from tensorexpr.codegen.schedule.state import Fuse, Stage
+from tensorexpr.ir import Apply, Expr, Index, apply, const
+from tensorexpr.regions import affine_of
+from tensorexpr.traversal import free_names, read_occurrences, size_names
+
+_SLACK = {"lt": -1, "le": 0}
+
+
+def around_tile(condition: Expr, stage: Stage, scope: Scope, tile: tuple[str, ...]) -> Expr | None:
+    """A condition over open loops that holds where `condition` does at some point of the tile; None where that cannot be said.
+
+    Requires: a comparison of affine sides, each index of which is known once the loops of the tile are. These run from 0
+    to a constant extent; the greatest value of a difference is where each index is greatest or least.
+    """
+    if not (isinstance(condition, Apply) and condition.op.name in ("lt", "le", "gt", "ge")):
+        return None
+    left, right = condition.args if condition.op.name in _SLACK else reversed(condition.args)
+    small, large = affine_of(left), affine_of(right)
+    if small is None or large is None or small.has_division() or large.has_division():
+        return None
+    parents = stage.parents()
+    if any(isinstance(parents.get(x), Fuse) for loop in tile for x in stage.ancestry(loop)):
+        return None  # parts of a fused loop do not grow with it
+    last: dict[str, Expr] = {}
+    for loop in tile:
+        extent = scope.extent(loop)
+        count = stage.extent(loop) if extent is None else constant(extent)
+        if count is None:
+            return None
+        last[loop] = const(count - 1)
+    least, greatest = scope.with_values(**dict.fromkeys(tile, ZERO)), scope.with_values(**last)
+    if not all(greatest.index(n) is not None for n in (*free_names(left), *free_names(right))):
+        return None
+    difference = large - small
+    values: dict[str, Expr] = {}
+    for name in difference.names():
+        if name in size_names(condition):
+            continue
+        found = (greatest if difference.coefficient(name) > 0 else least).index(name)
+        if found is None:
+            return None
+        values[name] = found
+
+    def side(expr: Expr, name_of: Callable[[str], Expr]) -> Expr:
+        return substituted(expr, name_of, lambda p: p, lambda a: a)
+
+    def value(name: str) -> Expr:
+        return values[name] if name in values else Index(name)
+
+    if set(free_names(left)) & set(free_names(right)) or not {*free_names(left), *free_names(right)} <= set(values):
+        return None
+    return apply("lt" if condition.op.name in ("lt", "gt") else "le", side(left, value), side(right, value))
+
+
+def may_run_without(group: Group, parts: Parts, shape: Callable[[str], tuple[Expr, ...]]) -> bool:
+    """Whether a reduction may be computed where its guard does not hold: nothing in it stands in other loops or must be checked,
+    and all that it reads is in bounds."""
+    if group.uses or any(g.scope == group.number for g in parts.groups) or any(accumulators.is_winner(m) for m in group.members):
+        return False
+    axes = (*parts.axes, *group.axes)
+    for member in group.members:
+        for value in member.values:
+            for access, inner, guards in read_occurrences(value, axes, group.where):
+                if any(v is not PROVED for v in check_access(access.indices, shape(access.tensor), inner, guards)):
+                    return False
+    return True
