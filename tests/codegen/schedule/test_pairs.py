@@ -129,6 +129,22 @@ def test_values_are_those_of_the_interpreter(name):
         np.testing.assert_allclose(found, expected, rtol=2e-4, atol=2e-4 * np.abs(expected).max())
 
 
+def test_sizes_known_at_run_time():
+    n, m = te.dim("n"), te.dim("m")
+    inputs = [te.placeholder(shape, "float32", name=name) for name, shape in zip("xyb", ((n, 3), (m, 3), (m, 1)), strict=True)]
+    output = kernels.gaussian_product(*inputs)
+    head = te.placeholder(output.shape, "float32", name="head")
+    outputs = [output, *te.gradient(output, inputs, head)]
+    compiled = te.build(outputs, [*inputs, head])
+    assert compiled.nest.workspace == ()
+    rng = np.random.default_rng(5)
+    for rows, columns in ((33, 70), (5, 3)):
+        arrays = [rng.standard_normal(shape, dtype=np.float32) for shape in ((rows, 3), (columns, 3), (columns, 1), (rows, 1))]
+        want = te.evaluate(outputs, dict(zip([*inputs, head], arrays, strict=True)))
+        for found, expected in zip(compiled(*arrays), want, strict=True):
+            np.testing.assert_allclose(found, expected, rtol=2e-4, atol=2e-4 * np.abs(expected).max())
+
+
 def test_the_rows_of_a_reader_are_lanes_and_its_coordinates_share_the_value():
     s = autoschedule(parse_program(WEIGHTS), WIDE)
     assert s.stages == ("X", "Y")
