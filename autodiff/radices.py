@@ -368,7 +368,10 @@ class _Radices(Numerals):
         meaning: dict[str, Expr] = {f"@{at}": Index(axis.index) for at, axis in enumerate(self.target)}
 
         def known(node: Expr) -> Expr:
-            return meaning.get(node.name, node) if isinstance(node, Index | Size) else node
+            if not isinstance(node, Index | Size):
+                return node
+            hidden = self.hidden.get(node.name)
+            return meaning.get(node.name, node) if hidden is None else bottom_up(hidden, known)
 
         places = {f"@{len(self.target) + at}": digit for at, digit in enumerate(self.digits)}
         for at, digit in enumerate(self.digits):

@@ -236,13 +236,18 @@ def reduced(form: Affine, context: Context) -> Affine:
 def _without_known(form: Affine, atom: FloorDiv, factor: int, context: Context) -> Affine | None:
     """``s % 2 + 1`` is 1 where ``s % 2 == 0`` is known: the form without a division, by an equality that has it."""
     for one in context.constraints:
-        if one.is_equality:
+        if one.is_equality and set(one.names()) <= set(form.names()):
             own = dict(one.expr.terms).get(atom)
             if own and factor % own == 0:
                 found = form - one.expr * (factor // own)
-                if len(found.terms) < len(form.terms):
+                if len(found.terms) < len(form.terms) and _divisions(found) < _divisions(form):  # else they could go on forever
                     return found
     return None
+
+
+def _divisions(form: Affine) -> int:
+    """The floor divisions of a form, those inside of others included."""
+    return sum(1 + _divisions(atom.numerator) for atom in form.atoms() if isinstance(atom, FloorDiv))
 
 
 def _quotient(atom: FloorDiv, context: Context) -> Affine | None:

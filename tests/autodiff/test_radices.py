@@ -12,7 +12,8 @@ from tensorexpr.interpret import evaluate_program
 from tensorexpr.ir import Axis, Index, Scatter, Size, apply, const
 from tensorexpr.language import program_of
 from tensorexpr.nonlinear import exact_quotient, named, number, plus, times
-from tests.autodiff.laws import head_of
+from tests.autodiff.laws import gather_of, head_of
+from tests.autodiff.reads import random_read
 
 n, m, k, h, w, c = (te.dim(name) for name in "nmkhwc")
 F64 = "float64"
@@ -315,3 +316,19 @@ def test_a_loop_whose_bound_is_a_quotient_of_another_one():
     data = {a: np.arange(12.0), head: np.ones(12)}
     expected = np.diag([np.arange(4 * q, 4 * q + 4).sum() * (q + 1) * (q + 2) / 2 for q in range(3)])
     np.testing.assert_array_equal(te.evaluate(gradient[0], data), expected)
+
+
+def test_remainders_known_in_terms_of_each_other_are_put_in_once():
+    x, w, h = (te.placeholder(shape, F64, name=name) for shape, name in (((19, 9), "x"), ((9,), "w"), ((5,), "h")))
+
+    def element(p, q):
+        odd = te.where(1 - 3 * p == 5, x[3 * p + 3 * q + 2, 3 + p - 2 * q] * te.cast((5 * q - 3) // 2 % 5, F64) * w[-p], 0.0)
+        return x[3 * p + 3 * q, 4 + p - 2 * q] * te.cast(5 * p + 4 * q + 4, F64) * w[4 + p - 2 * q] + odd
+
+    y = te.compute((5,), lambda p: te.sum(lambda q: element(p, q), 3), name="y")
+    gather_of(y, [x, w], h)
+
+
+def test_a_size_made_of_an_expression_in_a_digit():
+    case = random_read(2190)  # has 0 // 4 in an index, which is no literal before it is simplified
+    gather_of(case.output, [case.x], head_of(case.output))
