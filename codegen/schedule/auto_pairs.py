@@ -28,10 +28,10 @@ from tensorexpr.codegen.schedule.reductions import Group, Parts
 from tensorexpr.codegen.schedule.schedule import Schedule, StageHandle
 from tensorexpr.codegen.schedule.state import State, is_inside, program_facts
 from tensorexpr.codegen.schedule.strides import Reach, reach, reaches
-from tensorexpr.codegen.schedule.work import group_work, length, lengths, total_work
+from tensorexpr.codegen.schedule.work import UNKNOWN_EXTENT, group_work, length, lengths, total_work
 from tensorexpr.dtypes import accumulator
 from tensorexpr.errors import ScheduleError
-from tensorexpr.ir import Access, Axis, Define, Expr, Index, Program, Scan, const
+from tensorexpr.ir import Access, Axis, Const, Define, Expr, Index, Program, Scan
 from tensorexpr.regions import affine_of
 from tensorexpr.traversal import free_names, read_occurrences, reads
 
@@ -78,9 +78,11 @@ def pair_terms(state: State) -> tuple[str, ...]:
         stored = tuple(dict.fromkeys(n for r in reads(definition) if r not in own for n in read_in.get(r, (r,))))
         if FAR_LARGER * sum(bytes_of[n] for n in stored) > bytes_of[name] or len(own - set(read_in)) > MOST_OWN:
             continue
-        cost = _work_per_element(state, definition, work)
         bare = own <= set(read_in)
-        if cost > MOST_WORK or state.stage(name).parts.unproved or not _is_reduced(name, program, facts.readers, bytes_of, bare):
+        if state.stage(name).parts.unproved or not _is_reduced(name, program, facts.readers, bytes_of, bare):
+            continue
+        cost = _work_per_element(state, definition, work)
+        if cost > MOST_WORK:
             continue
         readers = [facts.definitions[reader] for reader in facts.readers[name]]
         most = MOST_TOGETHER if bare else MOST_IN_REGISTERS
@@ -91,7 +93,7 @@ def pair_terms(state: State) -> tuple[str, ...]:
 
 
 def _bytes(shape: tuple[Expr, ...], itemsize: int) -> int:
-    return itemsize * prod(length(Axis("i", const(0), extent)) for extent in shape)
+    return itemsize * prod(int(extent.value) if isinstance(extent, Const) else UNKNOWN_EXTENT for extent in shape)
 
 
 def _own_elements(term: Define) -> set[str]:
