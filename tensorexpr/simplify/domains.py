@@ -132,11 +132,11 @@ def _outside(expr: Reduce, context: Context) -> Expr:
 MOST_CLASSES = 4
 
 
-def residue_classes(expr: Reduce, context: Context) -> list[Reduce] | None:
-    """A sum over a short window by residue class, where conditions inside test the residue: each class has at most one point.
+def residue_classes(expr: Reduce, context: Context) -> list[Expr] | None:
+    """The terms of a sum over a short window by residue class, where conditions inside test the residue: each has at most one point.
 
-    ``sum(where(k % 2 == 0, a, b) for k in range(2*i, 2*i + 2))`` is one sum where k is even and one where it is odd. None where
-    there is no such condition. The sums add up to the same in another order.
+    ``sum(where(k % 2 == 0, a, b) for k in range(2*i, 2*i + 2))`` is a at k = 2*i and b at k = 2*i + 1. None where there is no such
+    condition, or a class is no point in closed form. The terms add up to the same in another order.
     """
     if expr.combiner.name != "sum" or not expr.combiner.is_builtin or len(expr.axes) != 1:
         return None
@@ -151,7 +151,9 @@ def residue_classes(expr: Reduce, context: Context) -> list[Reduce] | None:
         return None
     residue = apply("mod", Index(axis.index), const(modulus))
     wheres = [conjunction([*conjuncts(expr.where), apply("eq", residue, const(r))]) for r in range(modulus)]
-    return [replace(expr, where=where) for where in wheres]
+    terms = [narrowed(replace(expr, where=where), context) for where in wheres]
+    loops = {own.index for term in terms for node in walk(term) if isinstance(node, Reduce) for own in node.axes}
+    return None if axis.index in loops else terms
 
 
 def _tested(condition: Expr, axis: Axis) -> set[int]:
