@@ -17,9 +17,9 @@ from dataclasses import replace
 from tensorexpr.codegen.schedule.legality import refuse
 from tensorexpr.codegen.schedule.primitives import inline
 from tensorexpr.codegen.schedule.state import State, plain_order, plain_stages, program_facts
-from tensorexpr.ir import Apply, Axis, Cast, Combiner, Const, Define, Expr, Index, Reduce, const
+from tensorexpr.ir import Access, Apply, Axis, Cast, Combiner, Const, Define, Expr, Index, Reduce, const
 from tensorexpr.simplify.definitions import with_definitions
-from tensorexpr.traversal import bound_names, children, free_names, fresh_name, map_children, walk
+from tensorexpr.traversal import bound_names, children, free_names, fresh_name, map_children
 
 STEM = "p"
 """What the loop over the single point is called."""
@@ -68,6 +68,8 @@ def repeated_values(definition: Define) -> list[tuple[Expr, tuple[Axis, ...]]]:
     found: dict[Expr, tuple[Axis, ...]] = {}
 
     def inside(node: Expr, reduction: Reduce, needed: set[str]) -> None:
+        if isinstance(node, Access) or not node.dtype.is_float:
+            return  # indices and conditions stay where bounds and proofs need them
         free = set(free_names(node))
         if _is_dear(node) and (needed - free or not free & {a.index for a in reduction.axes}):
             if not is_plain(node):
@@ -90,7 +92,10 @@ def repeated_values(definition: Define) -> list[tuple[Expr, tuple[Axis, ...]]]:
 
 
 def _is_dear(value: Expr) -> bool:
-    return any(isinstance(n, Reduce) or (isinstance(n, Apply) and n.op.cost >= DEAR) for n in walk(value))
+    """Whether computing a value costs much; its subscripts do not count."""
+    if isinstance(value, Access):
+        return False
+    return isinstance(value, Reduce) or (isinstance(value, Apply) and value.op.cost >= DEAR) or any(map(_is_dear, children(value)))
 
 
 def _once(definition: Define) -> Define:

@@ -136,9 +136,7 @@ def rotary():
 
 FORMULAS = {
     "convolution, stride 2, padded": (
-        lambda: convolution(
-            (2, 3, 9), (4, 3, 3), (2, 4, 5), lambda x, n, c, i, r: x.read(n, c, 2 * i + r - 1, outside=0.0), (3, 3)
-        ),
+        lambda: convolution((2, 3, 9), (4, 3, 3), (2, 4, 5), lambda x, n, c, i, r: x.read(n, c, 2 * i + r - 1, outside=0.0), (3, 3)),
         """
 x_bar[n, c, p]: f32[2, 3, 9] = sum(
     y_bar[n, o, i] * w[o, c, p - i * 2 + 1]

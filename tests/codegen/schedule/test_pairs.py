@@ -247,3 +247,16 @@ def test_a_row_that_is_divided_by_its_sum_is_evaluated_once():
     rows = "t[i]: f32[64] = sum(P[i, j] for j in range(96))\nW[i, j]: f32[64, 96] = P[i, j] / t[i]\nreturn W"
     nest = assert_means(autoschedule(parse_program(WEIGHTS.replace("return X, Y", rows)), WIDE), exact=False)
     assert evaluations(nest, "exp") < 1.1 * 64 * 96  # blocks at the end overlap
+
+
+def test_indices_are_not_shared() -> None:
+    """Bounds of reductions divide the same quantities: they stay expressions over indices, of which loops can be put in order."""
+    x, w, head = te.placeholder((40,), name="x"), te.placeholder((9,), name="w"), te.placeholder((2, 3), name="head")
+    y = te.compute(
+        (2, 3),
+        lambda k, i: te.sum(lambda q: x[(5 - k - i) // 2] * te.cast((1 + k + 5 * i + 3 * q) // 2 % 2, "float32") * w[4 + 2 * k - 2 * i], 3),
+    )
+    gradients = te.gradient(y, [x, w], head)
+    arrays = [np.arange(np.prod(t.shape), dtype=np.float32).reshape(t.shape) for t in (x, w, head)]
+    for gradient, found in zip(gradients, te.build(list(gradients), [x, w, head])(*arrays), strict=True):
+        np.testing.assert_array_equal(found, te.evaluate(gradient, dict(zip((x, w, head), arrays, strict=True))))
