@@ -7,11 +7,12 @@ compiled together with it, and differentiated again.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tensorexpr.autodiff.accumulate import accumulate
-from tensorexpr.autodiff.arguments import checked_heads, checked_tensors
+from tensorexpr.autodiff.arguments import checked_heads, checked_tensors, text_of
 from tensorexpr.autodiff.directions import Directions
 from tensorexpr.autodiff.report import Report, rows_of
 from tensorexpr.autodiff.reverse import Override, Received, Reverse, reverse
@@ -36,7 +37,7 @@ def gradient(
     """The gradients of `output` by the tensors `wrt`: a sequence of tensors, one for each, of its shape and dtype.
 
     `output` is a tensor or a list of tensors, `head` what their elements are weighted with: a tensor of the same shape and
-    dtype, a list of these for a list. A scalar output needs none. Tensors the output does not depend on have gradient zero.
+    dtype, a list of these for a list. A scalar output needs none. Inputs the output does not depend on have gradient zero.
     Heads with one more axis in front, of the same extent B for all outputs, are B heads at once: every gradient then has this
     axis in front, too, and what does not depend on the head is computed once for all of them.
 
@@ -45,8 +46,8 @@ def gradient(
     one unit. `lowering` forces one form on every read: "segments" (sorted by where it reads,
     deterministic, as reads at places that hang on data are by themselves) or "atomics" (a scatter in any order).
 
-    Raises `DifferentiationError` for outputs or `wrt` that are not floating tensors, a missing or misshapen head, and rules that give
-    the wrong number, shapes or dtypes.
+    Raises `DifferentiationError` for outputs or `wrt` that are not floating tensors, a computed tensor that the outputs have nothing to
+    do with, a missing or misshapen head, and rules that give the wrong number, shapes or dtypes.
     """
     outputs = checked_tensors(output, "output")
     inputs = checked_tensors(wrt, "wrt")
@@ -56,7 +57,29 @@ def gradient(
             f"te.gradient: expected lowering= to be None, 'segments' or 'atomics', got {lowering!r}", location=user_location()
         )
     units = units_of([*outputs, *inputs], {} if override is None else override)
-    return Gradient(outputs, inputs, heads, units, lowering, count)
+    met = _met([*outputs, *(h for h in heads if h is not None), *(t for unit in units.values() for t in unit.inputs)])
+    for tensor in inputs:
+        if tensor.definition is not None and tensor.key not in met:
+            raise DifferentiationError(
+                f"expected wrt to be inputs or tensors that the output is computed from, got {tensor.name}, which it does not know",
+                term=text_of(tensor),
+                location=tensor.location or user_location(),
+                hint=f"compute the output from {tensor.name}; a tensor that is made again from the same text is another one",
+            )
+    found = Gradient(outputs, inputs, heads, units, lowering, count)
+    for tensor in found:
+        _ORIGINS[tensor] = met
+    return found
+
+
+_ORIGINS: weakref.WeakKeyDictionary[Tensor, frozenset[str]] = weakref.WeakKeyDictionary()
+"""The keys of the tensors that a gradient was derived from: the gradient of a linear function knows its input and does not read it."""
+
+
+def _met(roots: Sequence[Tensor]) -> frozenset[str]:
+    """The keys of all tensors that the roots are computed from, or were derived from."""
+    tensors = tensors_of(roots)
+    return frozenset(tensors).union(*(_ORIGINS[t] for t in tensors.values() if t in _ORIGINS))
 
 
 class Gradient(Sequence[Tensor]):

@@ -468,7 +468,10 @@ def _nest(domain: Domain, order: list[str], context: Domain, open_ended: bool) -
         return loops
     # A condition inside the loops would be visited in vain: write all of it as bounds.
     whole = domain.intersect(context)
-    return [whole.bounds(name, order[level + 1 :]) for level, name in enumerate(order)]
+    loops = [whole.bounds(name, order[level + 1 :]) for level, name in enumerate(order)]
+    # These bounds rely on what the element must satisfy to be read at all.
+    element = Domain((), whole.hull_without(order).constraints, whole.sizes).gist(context)
+    return [replace(loops[0], guards=element.constraints), *loops[1:]]
 
 
 def _extreme(op: str, candidates: list[Expr]) -> Expr | None:

@@ -62,7 +62,7 @@ def blocks_of(shares: Sequence[Share]) -> list[Block]:
 @lru_cache(maxsize=1 << 12)
 def _united(gathers: tuple[Gather, ...]) -> tuple[tuple[Gather, tuple[int, ...]], ...]:
     """Unions, each with the numbers of the gathers in it."""
-    found = [(gather, (at,)) for at, gather in enumerate(gathers)]
+    found: list[tuple[Gather, tuple[int, ...]]] = [(gather, (at,)) for at, gather in enumerate(gathers)]
     at = 0
     while at < len(found):
         for other in range(at + 1, len(found)):

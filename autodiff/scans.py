@@ -362,8 +362,8 @@ def _sweep_steps(scan: Scan, steps: _Steps, heads: Heads, backward: _Backward, s
             received = workspace.new_name(copy.name, "_bar")
             type_ = workspace.types[backward.values[reader.name]]
             axes = (step, *plain_axes(TensorType(type_.shape[1:], type_.dtype), (*workspace.reserved, step.index)))
-            at = (apply("sub", last, t), *(Index(axis.index) for axis in axes[1:]))
-            workspace.add(Define(received, axes, Access(backward.values[reader.name], at, type_.dtype)))
+            reversed_at: tuple[Expr, ...] = (apply("sub", last, t), *(Index(axis.index) for axis in axes[1:]))
+            workspace.add(Define(received, axes, Access(backward.values[reader.name], reversed_at, type_.dtype)))
         if received is None:
             continue
         twin = replace(copy, name=workspace.new_name(copy.name, ""))

@@ -71,7 +71,10 @@ def repeated_values(definition: Define) -> list[tuple[Expr, tuple[Axis, ...]]]:
         if isinstance(node, Access) or not node.dtype.is_float:
             return  # indices and conditions stay where bounds and proofs need them
         free = set(free_names(node))
-        if _is_dear(node) and (needed - free or not free & {a.index for a in reduction.axes}):
+        common = needed - free
+        if common & {name for a in reduction.axes for bound in (a.start, a.stop) for name in free_names(bound)}:
+            return  # lanes along such an axis visit different points
+        if _is_dear(node) and (common or not free & {a.index for a in reduction.axes}):
             if not is_plain(node):
                 found[node] = reduction.axes
             return
@@ -93,7 +96,7 @@ def repeated_values(definition: Define) -> list[tuple[Expr, tuple[Axis, ...]]]:
 
 def _is_dear(value: Expr) -> bool:
     """Whether computing a value costs much; its subscripts do not count."""
-    if isinstance(value, Access):
+    if isinstance(value, Access) or not value.dtype.is_float:
         return False
     return isinstance(value, Reduce) or (isinstance(value, Apply) and value.op.cost >= DEAR) or any(map(_is_dear, children(value)))
 

@@ -64,7 +64,8 @@ def _decided_beside(condition: Apply, context: Context) -> Expr | None:
     mirrored = context.truths.get(apply(_MIRRORED[condition.op.name], *condition.args[::-1]))
     if mirrored is not None:
         return TRUE if mirrored else FALSE
-    for known in _known_beside(*condition.args, context):
+    left, right = condition.args
+    for known in _known_beside(left, right, context):
         found = _SAYS[known].get(condition.op.name)
         if found is not None:
             return TRUE if found else FALSE

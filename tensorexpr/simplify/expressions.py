@@ -32,7 +32,7 @@ from tensorexpr.ir import (
     conjuncts,
     const,
 )
-from tensorexpr.rewrite import MOST_STEPS, RuleSet, endless, trace
+from tensorexpr.rewrite import MOST_STEPS, Rule, RuleSet, endless, trace
 from tensorexpr.simplify.conditions import (
     at_border,
     decided,
@@ -63,7 +63,7 @@ _SUMS = ("add", "sub", "mul", "neg", "floordiv", "mod")
 def _rules(kind: str, options: Options) -> RuleSet:
     match kind:
         case "float":
-            extra = () if options.signed_zeros else ZERO_SIGN_RULES
+            extra: tuple[Rule, ...] = () if options.signed_zeros else ZERO_SIGN_RULES
             extra = DERIVED_RULES if options.derived else extra
             extra = REASSOCIATION_RULES if options.reassociate else extra
             return RuleSet((*COMMON_RULES, *FLOAT_RULES, *extra))

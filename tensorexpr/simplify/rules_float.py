@@ -301,10 +301,11 @@ def select_product(expr: Expr) -> Expr | None:
         chosen = operands_of(expr.args[at], "where")
         if chosen is not None and reads_nothing(chosen[0]):
             other = expr.args[1 - at]
-            for taken, zero in ((1, 2), (2, 1)):
-                if isinstance(chosen[zero], Const) and chosen[zero].value == 0:
+            for taken, rest in ((1, 2), (2, 1)):
+                zero = chosen[rest]
+                if isinstance(zero, Const) and zero.value == 0:
                     product = Apply(expr.op, (chosen[taken], other) if at == 0 else (other, chosen[taken]))
-                    parts = (product, chosen[zero]) if taken == 1 else (chosen[zero], product)
+                    parts = (product, zero) if taken == 1 else (zero, product)
                     return apply("where", chosen[0], *parts)
     return None
 

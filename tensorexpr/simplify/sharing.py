@@ -22,7 +22,7 @@ def share_reductions(program: Program) -> Program:
     Requires: nothing. Ensures: no definition contains a reduction that is another definition, unless that one depends on it;
     every definition still comes after those it reads; every value is kept.
     """
-    known = {}
+    known: dict[Expr, tuple[Define, tuple[str, ...]]] = {}
     for definition in program.definitions:
         if isinstance(definition, Define) and isinstance(definition.value, Reduce):
             form, free = _form(definition.value)

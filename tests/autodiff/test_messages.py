@@ -1,5 +1,6 @@
 """What users read when they ask for a gradient that does not exist."""
 
+import numpy as np
 import pytest
 
 import tensorexpr as te
@@ -146,3 +147,19 @@ def test_a_scatter_over_an_axis_that_nothing_limits():
     assert lines[2] == (
         "  hint: its points are numbered, so their number must have a limit: read a tensor at every point, or te.minimum(extent, limit)"
     )
+
+
+def test_a_computed_tensor_that_the_output_does_not_know() -> None:
+    x, unused, head = (te.placeholder((3,), "float64", name=n) for n in ("x", "unused", "head"))
+    known = te.compute((3,), lambda i: x[i] * 2.0, name="known")
+    stranger = te.compute((3,), lambda i: x[i] * 5.0, name="stranger")
+    y = te.compute((3,), lambda i: known[i] * 3.0, name="y")
+    with pytest.raises(te.DifferentiationError) as caught:
+        te.gradient(y, [x, stranger], head)
+    text = str(caught.value)
+    assert "expected wrt to be inputs or tensors that the output is computed from, got stranger, which it does not know" in text
+    assert "in:   stranger: f64[3]" in text and "test_messages.py" in text
+    assert "hint: compute the output from stranger; a tensor that is made again from the same text is another one" in text
+    first = te.gradient(y, [known, unused], head)
+    again = te.gradient(first[0], [known, unused], head)  # of a linear function: zeros, for it was derived from them
+    assert not any(te.evaluate(g, {head: np.ones(3)}).any() for g in again)

@@ -212,6 +212,18 @@ def test_a_guard_on_a_quotient_is_kept_where_it_settles_the_quotient():
     assert row.iterations == row.reads == 4
 
 
+def test_bounds_that_rely_on_the_element_being_read_come_with_that_condition():
+    """The bound of i left out what follows where p > 0; that p > 0 was nowhere (found by chance: a wrong gradient)."""
+    x = te.placeholder((8,), F64, name="x")
+
+    def body(i, j, r):
+        return x[te.maximum(1 - abs((i + j + 1) % 2 - 1), abs(3 * i + r - 1)) - 1] * te.cast(i - 3 * j + 2 * r + 4, F64)
+
+    y = te.compute((2, 5), lambda i, j: te.sum(lambda r: body(i, j, r), 1), name="y")
+    (row,) = gather_of(y, [x], head_of(y)).report().rows
+    assert row.iterations == row.reads == 10
+
+
 SPREAD = """
 import numpy as np
 import tensorexpr as te

@@ -260,3 +260,14 @@ def test_indices_are_not_shared() -> None:
     arrays = [np.arange(np.prod(t.shape), dtype=np.float32).reshape(t.shape) for t in (x, w, head)]
     for gradient, found in zip(gradients, te.build(list(gradients), [x, w, head])(*arrays), strict=True):
         np.testing.assert_array_equal(found, te.evaluate(gradient, dict(zip((x, w, head), arrays, strict=True))))
+
+
+def test_values_are_not_shared_along_an_axis_that_bounds_the_sum() -> None:
+    """Lanes along it visit different points of the sum at the same time."""
+    x, h = te.placeholder((9,), name="x"), te.placeholder((5, 8), name="h")
+    w = te.compute(
+        (6,),
+        lambda p: te.sum(lambda i: te.sum(lambda t: h[i, t] * te.exp(x[t]) * x[p], (p + 1) // 3 + 1), 5),
+    )
+    data = [np.linspace(0, 1, t.shape[-1] * (t.shape[0] if len(t.shape) > 1 else 1), dtype=np.float32).reshape(t.shape) for t in (x, h)]
+    np.testing.assert_allclose(te.build(w, [x, h])(*data), te.evaluate(w, dict(zip((x, h), data, strict=True))), rtol=1e-5)
