@@ -13,7 +13,7 @@ test: $(VENV)/.test
 	$(BIN)/python -m pytest -n 2 --dist worksteal tests
 
 test-peers: $(VENV)/.peers
-	$(BIN)/python -m pytest tests/peers
+	$(BIN)/python -m pytest -n 2 --dist worksteal tests/peers
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .

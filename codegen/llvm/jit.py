@@ -42,7 +42,9 @@ def _compiler(machine: Machine) -> tuple[Any, Any]:
     target_machine = target.create_target_machine(
         cpu=machine.cpu, features=machine.features, opt=2, reloc="pic", codemodel="small", jit=True
     )
-    return target_machine, binding.create_lljit_compiler(target_machine)
+    # JITLink puts all parts of a library side by side; the older linker may put constants further from code than 2 GiB, where a
+    # process has much else mapped (PyTorch, JAX), and then ends it.
+    return target_machine, binding.create_lljit_compiler(target_machine, use_jit_link=True)
 
 
 @cache
