@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 from tensorexpr import dtypes
 from tensorexpr.autodiff.contributions import Contribution
 from tensorexpr.autodiff.inversion import DATA, Gather
+from tensorexpr.autodiff.numerals import has_data
 from tensorexpr.ir import Access, Axis, Expr, Index, Reduce, const
-from tensorexpr.traversal import children, free_names, map_children, substitute, walk
+from tensorexpr.traversal import children, free_names, map_children, substitute
 
 Invert = Callable[[Sequence[Expr], Sequence[Axis], Sequence[Expr], Sequence[Axis], tuple[str, ...]], "tuple[Gather, ...] | None"]
 """Turns around affine reads: indices, axes, guards, target, reserved names."""
@@ -44,7 +45,7 @@ def fixed_gathers(
 
     def number(expr: Expr) -> Expr | None:
         """The expression with what is known in place of data; None where some data is not."""
-        if not _has_data(expr):
+        if not has_data(expr):
             return expr
         if expr.dtype is dtypes.int64 and set(free_names(expr)) <= known:
             return Index(names.setdefault(expr, f"{DATA}{len(names)}"))
@@ -80,7 +81,3 @@ def fixed_gathers(
         )
         for g in gathers
     )
-
-
-def _has_data(expr: Expr) -> bool:
-    return any(isinstance(node, Access | Reduce) for node in walk(expr))

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 from tensorexpr import dtypes
 from tensorexpr.bounds import interval
-from tensorexpr.ir import Apply, Axis, Const, Expr, Index, Size, apply, const
+from tensorexpr.ir import Access, Apply, Axis, Const, Expr, Index, Reduce, Size, apply, const
 from tensorexpr.nonlinear import Poly, Polynomials, exact_quotient, named, number, plus, times
 from tensorexpr.regions import alternatives
-from tensorexpr.traversal import free_names, fresh_name
+from tensorexpr.traversal import free_names, fresh_name, walk
 
 ONE = number(1)
 MOST_DEGREE = 8
@@ -136,7 +136,7 @@ class Numerals:
                 form, divisor = (self._read(arg) for arg in expr.args)
                 quotient = self._quotient(form, divisor)
                 return quotient if expr.op.name == "floordiv" else self._remainder(form, divisor, quotient)
-        if free_names(expr) or interval(expr, {})[0] < 0:
+        if free_names(expr) or has_data(expr) or interval(expr, {})[0] < 0:
             raise Unsuitable
         return self._size(self._hide(expr))
 
@@ -312,6 +312,11 @@ class Numerals:
 
 
 # ------------------------------------------------------------------------------------------------------------ polynomials
+
+
+def has_data(expr: Expr) -> bool:
+    """Whether an expression is known only when the program runs, not when the sizes are."""
+    return any(isinstance(node, Access | Reduce) for node in walk(expr))
 
 
 def below(form: Poly, limit: Poly) -> Poly:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from tensorexpr.autodiff.accumulate import Flow
 from tensorexpr.autodiff.counts import Count, DataCount, Space, count_of, reads_of
 from tensorexpr.autodiff.reverse import Around, Received
-from tensorexpr.autodiff.segments import is_sorted
+from tensorexpr.autodiff.segments import is_settled_by_data
 from tensorexpr.ir import Access, Axis, Expr, Index, TensorType, apply
 from tensorexpr.text import print_expr
 from tensorexpr.traversal import bottom_up, fresh_name, substitute
@@ -90,7 +90,7 @@ def rows_of(
             own = reads_of(one.contribution)
             indices: dict[str, Expr] = {axis.index: Index(axis.index) for axis in one.contribution.axes}
             read += _as_written(own, one.definition, indices, around)
-            if one.gathers is None or any(map(is_sorted, one.gathers)):  # a visit for each read
+            if one.gathers is None or any(map(is_settled_by_data, one.gathers)):  # a visit for each read
                 visited += _as_written(own, one.definition, indices, around)
                 continue
             for gather in one.gathers:

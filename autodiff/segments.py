@@ -343,9 +343,13 @@ def _others(
     )
 
 
-def is_sorted(gather: Gather) -> bool:
-    """Whether a gather runs over the segments of a plan, so that it visits each read once."""
-    return gather.lowering == "segments" and bool(gather.axes) and isinstance(gather.axes[0].start, Access)
+def is_settled_by_data(gather: Gather) -> bool:
+    """Whether data decides which elements have loops: a gather over the segments of a plan, or one that compares data with the
+    element first. It visits each read once, but only the data tells where.
+    """
+    if gather.lowering != "segments":
+        return False
+    return reads(gather.outer) or (bool(gather.axes) and isinstance(gather.axes[0].start, Access))
 
 
 def with_known_keys(contribution: Contribution) -> Contribution:

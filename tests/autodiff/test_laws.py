@@ -100,6 +100,11 @@ def test_programs_that_once_had_wrong_derivatives(seed):
     check(program, seed, random_sizes(program, seed))
 
 
+def test_data_is_no_size_to_the_count_of_visits():
+    program = random_program(2593, **EVERYTHING)  # reads at pick[0] % 3: every element of the axis would run the loops of one
+    check(program, 2593, random_sizes(program, 2593))
+
+
 def test_equal_programs_have_equal_derivatives():
     for seed in range(20):
         program = random_program(seed, differentiable=True)
