@@ -198,6 +198,12 @@ class StageHandle:
         self._apply("stage", state, tensor, tuple(order))
         return made
 
+    def rfactor(self, axis: str) -> tuple[str, ...]:
+        """Takes a reduction apart along one of its loops: gives the names of the partial results, which have loops of their own."""
+        state, made = rfactor(self._schedule.state, self.name, axis)
+        self._apply("rfactor", state, axis)
+        return made
+
     def compute_at(self, consumer: object, axis: str) -> None:
         """Computes the definition in a loop of another that reads it, once per iteration, at the elements read there."""
         name = self._schedule[consumer].name

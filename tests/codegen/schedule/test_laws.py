@@ -24,6 +24,7 @@ WORDS = (
     "vectorize",
     "unroll",
     "inline",
+    "rfactor",
     "stage",
     "recompute",
     "share",

@@ -1,0 +1,259 @@
+"""The primitive `rfactor`: a reduction as partial results along one of its loops, and a final reduction over these.
+
+A reduction with few results has no data loops to run on all cores. Its partial results have one more axis:
+
+    S = sum(x[k] for k in range(4096))   -->   S_parts[k_o] = sum(x[k_o * 64 + k_i] for k_i in range(64))
+                                               S = sum(S_parts[k_o] for k_o in range(64))
+
+The partial results are a definition like any other, with loops of its own. How many there are is said by the split, never by
+the number of threads, and the final reduction takes them in their order, so the bits do not depend on threads. Sums of
+16-bit floats keep their parts in float32. argmax and argmin keep the position of the winner of each part; the final reduction
+compares the values there, and the first of equal ones wins. What depends on the order of its points (these two, and a
+user's combiner, which is associative but need not commute) is taken apart along its outermost loop alone: then each part is a
+piece of that order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tensorexpr.codegen.schedule.legality import is_ordered, refuse
+from tensorexpr.codegen.schedule.reductions import Group, canonical
+from tensorexpr.codegen.schedule.state import Split, Stage, State, all_definitions, plain_order, plain_stages, program_facts
+from tensorexpr.dtypes import accumulator
+from tensorexpr.ir import (
+    TRUE,
+    Access,
+    Apply,
+    Axis,
+    Cast,
+    Const,
+    Define,
+    Expr,
+    Index,
+    Reduce,
+    apply,
+    conjunction,
+    conjuncts,
+    const,
+    product,
+)
+from tensorexpr.simplify.definitions import with_definitions
+from tensorexpr.traversal import free_names, fresh_name, map_children, negate, read_occurrences, rename_bound, substitute
+
+WINNERS = ("argmax", "argmin")
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """How an axis of a reduction is taken apart: `part` runs over the parts, the axis `rest` inside one (none for a single
+    point); `place` is the point of the axis there. Parts of `points` points each follow each other."""
+
+    axis: str
+    part: Axis
+    rest: tuple[Axis, ...]
+    place: Expr
+    points: int
+
+
+def rfactor(state: State, name: str, loop: str) -> tuple[State, tuple[str, ...]]:
+    """rewrite: C[i] = sum(e[k] for k) --> C_parts[k_o, i] = sum(e[k_o * f + k_i] for k_i); C[i] = sum(C_parts[k_o, i] for k_o).
+
+    `loop` is a loop of a reduction: one that was split off its axis, or the whole axis. The reduction over the partial results
+    takes its place. Gives the names of the definitions that hold them: one for each result that reductions in these loops have.
+
+    >>> import tensorexpr as te
+    >>> x = te.placeholder((4096,), name="x")
+    >>> s = te.schedule(te.compute((), lambda: te.sum(lambda k: x[k], 4096), name="total"))
+    >>> k_o, k_i = s["total"].split("k", 64)
+    >>> s["total"].rfactor(k_o)
+    ('total_parts',)
+    >>> s["total_parts"].parallel("k_o")
+    >>> s["total_parts"].loops, s["total"].loops
+    (('k_o', 'k_i'), ('k_o',))
+    """
+    stage = state.stage(name)
+    definition = program_facts(state.program).definitions[name]
+    group = _group(state, stage, definition, loop)
+    cut = _cut(stage, group, loop)
+    taken = {a.index for a in definition.axes}  # type: ignore[union-attr]
+    value = rename_bound(definition.value, taken)  # type: ignore[union-attr] -- the names that loops have
+    names = {*state.program.types, *state.program.sizes, *(n for d in all_definitions(state.program) for n, _ in d.results)}
+    maker = _Maker(definition, group, cut, names)  # type: ignore[arg-type]
+    changed = replace(definition, value=maker.visit(value, ()))  # type: ignore[type-var]
+    made = tuple(maker.made)
+    if not made:
+        raise refuse(stage, f"expected a reduction of {name} itself over {cut.axis}, got one inside another", loop)
+    definitions = [x for d in state.program.definitions for x in ((*made, changed) if d.results[0][0] == name else (d,))]
+    program = with_definitions(state.program, definitions)
+    fresh = {s.name: s for s in plain_stages(program, frozenset((name, *(d.name for d in made))))}
+    table: dict[str, Stage] = {}
+    for known in state.table:
+        if known == name:
+            table.update((d.name, fresh[d.name]) for d in made)
+        table[known] = fresh.get(known, state.table[known])
+    return replace(state, program=program, table=table), tuple(d.name for d in made)
+
+
+def _group(state: State, stage: Stage, definition: object, loop: str) -> Group:
+    """The reduction that a loop belongs to, where it can be taken apart."""
+    if not isinstance(definition, Define) or stage.scan is not None:
+        raise refuse(stage, f"expected a plain definition outside of scans to take a reduction apart, got {stage.name}")
+    if loop not in stage.order:
+        raise refuse(stage, f"expected a loop of {stage.name}, got {loop!r}")
+    group = stage.group_of(loop)
+    if group is None:
+        raise refuse(stage, f"expected a loop of a reduction to keep a partial result for each iteration, got the data loop {loop}")
+    splits = [r for r in stage.relations if isinstance(r, Split) and r.parent in group.indices and loop in (r.outer, r.inner)]
+    if list(stage.relations) != splits or stage.kinds or stage.place or stage.guests or state.placed_in(stage.name) or not _is_plain(stage):
+        raise refuse(stage, f"expected plain loops of {stage.name} but for one split of {loop}, got changed ones", hint="rfactor first")
+    if group.scope is not None:
+        raise refuse(stage, f"expected a reduction of {stage.name} itself over {stage.axes_of(loop)[0]}, got one inside another", loop)
+    return group
+
+
+def _is_plain(stage: Stage) -> bool:
+    """Whether the loops stand as in the text, with those of a split in the place of its axis."""
+    return tuple(dict.fromkeys(stage.axes_of(loop)[0] for loop in stage.order)) == plain_order(stage.parts)
+
+
+def _cut(stage: Stage, group: Group, loop: str) -> Cut:
+    (name,) = stage.axes_of(loop)
+    axis = stage.axis(name)
+    positions = any(m.combiner.is_builtin and m.combiner.name in WINNERS for m in group.members)
+    for needed in group.axes if positions else (axis,):
+        bounds = (needed.start, needed.stop)
+        if any(free_names(e) for e in bounds) or any(True for e in bounds for _ in read_occurrences(e, ())):
+            raise refuse(
+                stage,
+                f"expected bounds of {needed.index} that are known before the loops run to take {name} apart, got ones that are not",
+                loop,
+            )
+    extent = _length(axis)
+    split = next((r for r in stage.relations if isinstance(r, Split)), None)
+    if is_ordered(group) and (group.indices[0] != name or (split is not None and loop == split.inner)):
+        names = "/".join(m.combiner.name for m in group.members)
+        raise refuse(stage, f"expected the outermost loop of {names}, which depends on the order of its points, got {loop}", loop)
+    if split is None:
+        return Cut(name, Axis(loop, const(0), extent), (), _plus(Index(loop), axis.start), 1)
+    factor = const(split.factor)
+    here, there = Index(split.outer), Index(split.inner)
+    place = _plus(_plus(apply("mul", here, factor), there), axis.start)
+    if isinstance(extent, Const):
+        blocks: Expr = const(-(-int(extent.value) // split.factor))
+        whole = int(extent.value) % split.factor == 0
+    else:
+        blocks, whole = apply("floordiv", _plus(extent, const(split.factor - 1)), factor), False
+    if loop == split.outer:
+        inside = factor if whole else apply("minimum", factor, apply("sub", extent, apply("mul", here, factor)))
+        return Cut(name, Axis(loop, const(0), blocks), (Axis(split.inner, const(0), inside),), place, split.factor)
+    if not whole:
+        blocks = apply("floordiv", apply("sub", _plus(extent, const(split.factor - 1)), there), factor)
+    return Cut(name, Axis(loop, const(0), factor), (Axis(split.outer, const(0), blocks),), place, 1)
+
+
+def _plus(a: Expr, b: Expr) -> Expr:
+    if isinstance(a, Const) and isinstance(b, Const):
+        return const(int(a.value) + int(b.value))
+    if b == const(0):
+        return a
+    return apply("add", a, b)
+
+
+class _Maker:
+    """Writes the reductions of one group over their partial results, and the definitions of these."""
+
+    def __init__(self, definition: Define, group: Group, cut: Cut, names: set[str]) -> None:
+        self.definition = definition
+        self.indices = group.indices
+        self.cut = cut
+        self.names = names
+        self.made: list[Define] = []
+        self.known: dict[Expr, Access] = {}
+        self.axes: tuple[Axis, ...] | None = None
+
+    def visit(self, node: Expr, path: tuple[Expr, ...]) -> Expr:
+        """The expression with its reductions over the loops of the group replaced; `path` is the conditions on the way."""
+        if isinstance(node, Apply) and node.op.name == "where":
+            condition, taken, otherwise = node.args
+            return apply(
+                "where",
+                self.visit(condition, path),
+                self.visit(taken, (*path, *conjuncts(condition))),
+                self.visit(otherwise, (*path, negate(condition))),
+            )
+        if not isinstance(node, Reduce):
+            return map_children(node, lambda child: self.visit(child, path))
+        return self.over_parts(node, path) if self.is_one(node) else node
+
+    def is_one(self, node: Reduce) -> bool:
+        """Whether a reduction runs over the axes of the group."""
+        if self.axes is None:
+            if tuple(a.index for a in node.axes) != self.indices:
+                return False
+            self.axes = node.axes
+        if len(node.axes) != len(self.axes):
+            return False
+        names = {a.index: Index(b.index) for a, b in zip(node.axes, self.axes, strict=True)}
+        return all(
+            (substitute(a.start, names), substitute(a.stop, names)) == (b.start, b.stop) for a, b in zip(node.axes, self.axes, strict=True)
+        )
+
+    def over_parts(self, node: Reduce, path: tuple[Expr, ...]) -> Expr:
+        """The final reduction, over partial results that are made."""
+        at = self.indices.index(self.cut.axis)
+        moved = {node.axes[at].index: self.cut.place}
+        axes = [*node.axes[:at], *self.cut.rest, *node.axes[at + 1 :]]
+        inner = tuple(Axis(a.index, substitute(a.start, moved), substitute(a.stop, moved)) for a in axes)
+        guarded = replace(node, where=conjunction([*path, *conjuncts(node.where)]))
+        where = None if guarded.where == TRUE else substitute(guarded.where, moved)  # type: ignore[arg-type]
+        part = replace(node, values=tuple(substitute(v, moved) for v in node.values), axes=inner, where=where)
+        if not node.combiner.is_builtin:
+            parts = tuple(self.partial(replace(part, component=c)) for c in range(len(node.values)))
+            return replace(node, values=parts, axes=(self.cut.part,), where=None)
+        if node.combiner.name in WINNERS:
+            return self.winner(guarded, part)
+        kept = accumulator(node.dtype) if node.combiner.name in ("sum", "prod") else node.dtype
+        wide = tuple(v if v.dtype is kept else Cast(kept, v) for v in part.values)
+        total = replace(node, values=(self.partial(replace(part, values=wide)),), axes=(self.cut.part,), where=None)
+        return total if kept is node.dtype else Cast(node.dtype, total)
+
+    def winner(self, node: Reduce, part: Reduce) -> Expr:
+        """The position of the first winner among those of the parts: the value at each is looked up again."""
+        parts, lengths = self.cut.part, [_length(a) for a in node.axes]
+        if const(0) in lengths:
+            return const(0)
+        points = product((const(self.cut.points), *lengths[1:]))
+        here = self.partial(_plus(apply("mul", Index(parts.index), points), part))
+        at: dict[str, Expr] = {}
+        rest: Expr = here
+        for axis, extent in zip(reversed(node.axes[1:]), reversed(lengths[1:]), strict=True):
+            at[axis.index] = _plus(apply("mod", rest, extent), axis.start)
+            rest = apply("floordiv", rest, extent)
+        at[node.axes[0].index] = _plus(rest, node.axes[0].start)
+        where = None if part.where is None else substitute(node.where, at)  # type: ignore[arg-type]
+        first = replace(node, values=tuple(substitute(v, at) for v in node.values), axes=(parts,), where=where)
+        found = replace(here, indices=(first, *here.indices[1:]))
+        there_are = [apply("gt", extent, const(0)) for extent in lengths if not isinstance(extent, Const)]
+        return apply("where", conjunction(there_are), found, const(0)) if there_are else found
+
+    def partial(self, value: Expr) -> Access:
+        """The read of a partial result; equal ones are kept once."""
+        key = canonical(value)
+        if key not in self.known:
+            definition = self.definition
+            used = set(free_names(value))
+            axes = (self.cut.part, *(a for a in definition.axes if a.index in used))
+            made = Define(fresh_name(f"{definition.name}_parts", self.names), axes, value, definition.location)
+            self.made.append(made)
+            self.known[key] = Access(made.name, tuple(Index(a.index) for a in axes), value.dtype, definition.location)
+        return self.known[key]
+
+
+def _length(axis: Axis) -> Expr:
+    """The number of points of an axis."""
+    if axis.start == const(0):
+        return axis.stop
+    if isinstance(axis.start, Const) and isinstance(axis.stop, Const):
+        return const(max(0, int(axis.stop.value) - int(axis.start.value)))
+    return apply("maximum", apply("sub", axis.stop, axis.start), const(0))
