@@ -13,6 +13,7 @@ from dataclasses import replace
 from tensorexpr.codegen.schedule import primitives, staging, sweeps
 from tensorexpr.codegen.schedule.recompute import recompute, share
 from tensorexpr.codegen.schedule.state import SERIAL, Stage, State, plain_state
+from tensorexpr.codegen.schedule.rfactor import rfactor
 from tensorexpr.codegen.target import Target, host_target
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Program
