@@ -16,6 +16,8 @@ from tensorexpr.codegen.schedule.auto_staging import stage_operands
 from tensorexpr.codegen.schedule.auto_streams import plan_stream
 from tensorexpr.codegen.schedule.auto_sweeps import plan_sweep, redirect_copies, sweep_scans
 from tensorexpr.codegen.schedule.schedule import Schedule, schedule
+from tensorexpr.codegen.schedule.auto_variants import vary
+from tensorexpr.codegen.schedule.decisions import Decisions
 from tensorexpr.codegen.schedule.state import State, accesses_of, definition_named, program_facts
 from tensorexpr.codegen.schedule.work import has_reduction, length, total_work
 from tensorexpr.codegen.target import Target
@@ -32,13 +34,17 @@ MOST_SHARED = 32
 """Definitions computed in the loops of one other: beyond it their rows do not stay near anyway, and each nests a level deeper."""
 CHUNKS_PER_CORE = 4
 
+NOWHERE = "no loop"
 
-def autoschedule(program: Program, target: Target | None = None) -> Schedule:
-    """The schedule that `build` uses by default."""
+def autoschedule(program: Program, target: Target | None = None, decisions: Decisions | None = None) -> Schedule:
+    """The schedule that `build` uses by default; with `decisions`, one beside it."""
     s = schedule(program, target)
     for name in sharing(s.state):
-        s[name].share()
-    terms = pair_terms(s.state)
+    if decisions is not None:
+        s.decisions = decisions
+        if s.decisions.wanted(f"{name}: share"):
+            s[name].share()
+    terms = [name for name in pair_terms(s.state) if s.decisions.wanted(f"{name}: recompute")]
     if terms:
         s.recompute(*terms)
     _inline(s)
@@ -55,6 +61,7 @@ def autoschedule(program: Program, target: Target | None = None) -> Schedule:
             if not plan_nested(s, name, shapes) and not plan_stream(s, name, shapes):
                 plan(s, name, shapes)
         elif isinstance(definition, Scan):
+            vary(s, name)
             plan_sweep(s, name, shapes)
         elif isinstance(definition, Scatter):
             plan_scatter(s, definition)
@@ -84,6 +91,7 @@ def _inline(s: Schedule) -> None:
     chosen = [n for n in cheap_names(program) if not s.state.stage(n).parts.unproved]
     chosen += [n for n in _epilogues(program, s.state) if n not in chosen]
     if chosen:
+    chosen = [n for n in chosen if s.decisions.wanted(f"{n}: inline")]
         s.inline(*chosen)
 
 
@@ -266,8 +274,12 @@ def _share(s: Schedule, table: dict[str, Define], reader: Define, name: str) -> 
     if depth == len(reader.axes) and len(source.axes) == depth and len(reader.axes) > 1:
         depth -= 1  # the innermost loop stays free for vectors
     before = s.state
+    loops = [a.index for a in reader.axes[:depth]]
+    loop = s.decisions.choose(f"{name}: computed in {reader.name} at", loops[-1:], others=lambda: (*reversed(loops), NOWHERE))
+    if loop == NOWHERE:
+        return False
     try:
-        s[name].compute_at(reader.name, reader.axes[depth - 1].index)
+        s[name].compute_at(reader.name, loop)
     except ScheduleError:
         s.state = before
         return False
@@ -296,7 +308,7 @@ def _parallelize(s: Schedule, name: str) -> None:
         return
     members = s.state.placed_in(name)
     work = sum(total_work(m.parts) for m in (stage, *members))
-    if work < PARALLEL_WORK:
+    if not s.decisions.wanted(f"{name}: parallel", work >= PARALLEL_WORK):
         return
     definition = definition_named(s.state.program, name)
     free = [x for x in stage.order if stage.group_of(x) is None and stage.kind(x) == "serial"]
@@ -323,7 +335,10 @@ def _fused_outer(s: Schedule, name: str, free: list[str]) -> str:
         stage = s.state.stage(name)
         extent = stage.extent(loop)
         at = stage.order.index(loop)
-        if extent is None or extent >= CHUNKS_PER_CORE * s.target.cores or stage.order[at + 1 : at + 2] != (rest[0],):
+        if stage.order[at + 1 : at + 2] != (rest[0],):
+            return loop
+        few = extent is not None and extent < CHUNKS_PER_CORE * s.target.cores
+        if not s.decisions.wanted(f"{name}: {loop} and {rest[0]} as one", few):
             return loop
         before = s.state
         try:

@@ -9,11 +9,13 @@ kernels: matmul and convolution, their gradients and a row of a softmax come out
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations, pairwise, product
 from math import inf, prod
 
+from tensorexpr.codegen.schedule.decisions import NO, YES
 from tensorexpr.codegen.schedule.independence import disjoint_axes
 from tensorexpr.codegen.schedule.legality import runs_in_lanes
 from tensorexpr.codegen.schedule.orders import SHORT, over_windows, plain_inside, short_inside
@@ -63,6 +65,10 @@ class Tile:
     """Axes whose residue classes have loops of their own, each with their number."""
     again: tuple[str, ...] = ()
     """Short axes along which the same elements are read again: their loops may stand inside of the reduction."""
+    def __str__(self) -> str:
+        lanes = f"{self.lanes} {self.vector}" if self.blocks == 1 else f"{self.blocks} x {self.lanes} {self.vector}"
+        return ", ".join([*(f"{count} {axis}" for axis, count in self.rows), lanes])
+
 
 
 def plan(schedule: Schedule, name: str, shapes: dict[str, tuple[Expr, ...]]) -> None:
@@ -71,8 +77,12 @@ def plan(schedule: Schedule, name: str, shapes: dict[str, tuple[Expr, ...]]) -> 
     planners = [_Planner(schedule, name, shapes, given) for given in ((counts, {}) if counts else ({},))]
     if not planners[0].parts.groups:  # where points are computed one by one, a mask may be cheaper than strides
         planners.sort(key=lambda planner: planner.cost)
-    for planner in planners:
-        for tile in planner.tiles():
+    planners = schedule.decisions.ranked(f"{name}: residue classes", planners, word=lambda planner: YES if planner.counts else NO)
+    for planner in (p for p in planners if p.vectors):
+        whole = " without classes" if counts and not planner.counts else ""
+        vector = schedule.decisions.choose(f"{name}: lanes along{whole}", planner.vectors)
+        others = partial(planner.other_tiles, vector)
+        for tile in schedule.decisions.ranked(f"{name}: tile{whole}", planner.tiles(vector), others=others):
             before = schedule.state
             try:
                 _apply(schedule[name], tile)
@@ -214,7 +224,9 @@ class _Planner:
         self.apart = {
             a.index for a in self.data if any(a.index in names and window(r, frozenset({a.index})) is None for r, names in bounds)
         }
-        self.cost, self.vector = self._vector_axis()
+        costs = sorted(self._vector_axes(), key=lambda found: found[0])
+        self.cost = costs[0][0] if costs else inf
+        self.vectors = [axis for _, axis in costs]
 
     def _lanes(self, axis: str) -> int:
         """Lanes of the widest element that differs between the lanes of an axis."""
@@ -222,17 +234,35 @@ class _Planner:
         types += [accumulator(v.dtype) for v in self.exprs if not v.dtype.is_bool]
         return min((self.target.lanes(accumulator(t)) for t in types), default=self.target.lanes(self.dtype))
 
-    def tiles(self) -> list[Tile]:
-        """Tiles to try, best first."""
-        found: list[Tile] = []
-        vector = self.vector
-        if vector is None:
-            return found
+    def tiles(self, vector: str) -> list[Tile]:
+        """Tiles with lanes along an axis to try, best first."""
         self.lane_count = self._lanes(vector)
-        if self._is_reduction(vector):
-            found += self._lane_tiles(vector)
-        else:
-            found += self._column_tiles(vector)
+        return self._complete(vector, self._lane_tiles(vector) if self._is_reduction(vector) else self._column_tiles(vector))
+
+    def other_tiles(self, vector: str) -> list[Tile]:
+        """Further tiles with lanes along an axis, best first, for those who measure: rows of several axes, more and fewer vectors."""
+        reduced = () if self.main is None else self.main.axes
+        extent = next(_constant_length(a) for a in (*self.parts.axes, *reduced) if a.index == vector)
+        if self.main is None or vector not in (*self.main.depends, *self.main.indices):
+            wide = (n * self.lane_count for n in (1, 2, WIDEST_LANES, 2 * WIDEST_LANES))
+            return self._complete(vector, [Tile(vector, self._fitted(extent, lanes)) for lanes in wide])
+        axes = [(a.index, self.lengths[a.index]) for a in self._row_axes(vector)]
+        found: list[tuple[float, int, Tile]] = []
+        for vectors in range(1, WIDEST_LANES + 1):
+            lanes = vectors * self.lane_count
+            if extent is not None and vectors > 1 and lanes >= extent + self.lane_count:
+                break
+            for rows in ((), *_row_choices(axes, self.target.registers, range(2, MOST_ROWS + 1))):
+                count = prod(n for _, n in rows)
+                if count * vectors + min(vectors, count) + 1 > self.target.registers:
+                    continue
+                cost = self._tile_cost(vector, lanes, rows) * _rounded(self.lengths[vector], lanes)
+                cost *= prod(_rounded(self.lengths[index], n) for index, n in rows)
+                found.append((cost, len(found), self._tile(vector, extent, lanes, rows)))
+        return self._complete(vector, [tile for _, _, tile in sorted(found)])
+
+    def _complete(self, vector: str, found: list[Tile]) -> list[Tile]:
+        """The tiles with the classes and the short axes that follow from their axes."""
         again = self._read_again()
         found = [replace(tile, again=tuple(a for a in again if a not in dict(tile.rows)) if tile.rows else ()) for tile in found]
         return [replace(tile, classes=self._classes(vector, *dict(tile.rows))) for tile in found]
@@ -257,17 +287,14 @@ class _Planner:
 
     # --------------------------------------------------------------------------------------------------- vector axis
 
-    def _vector_axis(self) -> tuple[float, str | None]:
-        """The axis that costs least in lanes, and what a vector of it costs."""
-        best: tuple[float, str | None] = inf, None
+    def _vector_axes(self) -> Iterator[tuple[float, str]]:
+        """The axes that may run in lanes, each with what a vector of it costs."""
         unproved = {n for access, axis in self.parts.unproved for n in free_names(access.indices[axis])}
         for axis in self.data:
             if axis.index in unproved or axis.index in self.apart or self.lengths[axis.index] < 2:
                 continue
             cost = self._loads(axis) + self._store_cost(axis)
-            cost *= self._waste(axis)
-            if cost < best[0]:
-                best = cost, axis.index
+            yield cost * self._waste(axis), axis.index
         if self.main is not None and runs_in_lanes(self.main) and not any(g.scope is not None for g in self.parts.groups):
             for axis in self.main.axes:
                 lanes = self._lanes(axis.index)
@@ -277,10 +304,7 @@ class _Planner:
                 others = 1.0
                 for a in self.main.axes:
                     others *= 1 if a is axis else max(1, self.lengths[a.index])
-                cost = (self._loads(axis) + 1.0 * lanes / (rounds * others) + 0.25) * self._waste(axis)
-                if cost < best[0]:
-                    best = cost, axis.index
-        return best
+                yield (self._loads(axis) + 1.0 * lanes / (rounds * others) + 0.25) * self._waste(axis), axis.index
 
     def _loads(self, axis: Axis) -> float:
         """Arithmetic and loads of one vector; rows of another axis share a load that does not depend on it."""
@@ -430,11 +454,11 @@ def _among(step: int, stride: int) -> bool:
     return stride != 0 and stride % step == 0 and abs(stride) <= NEAR * abs(step)
 
 
-def _row_choices(axes: list[tuple[str, int]], registers: int) -> Iterator[tuple[tuple[str, int], ...]]:
+def _row_choices(axes: list[tuple[str, int]], registers: int, alone: Sequence[int] = ROWS) -> Iterator[tuple[tuple[str, int], ...]]:
     """Numbers of rows along up to three axes, of which the accumulators and one operand fit the registers."""
     for size in range(1, min(3, len(axes)) + 1):
         for chosen in combinations(axes, size):
-            for counts in product(*([n for n in ROWS if n <= extent] for _, extent in chosen)):
+            for counts in product(*([n for n in (alone if size == 1 else ROWS) if n <= extent] for _, extent in chosen)):
                 if prod(counts) + min(counts) + 1 <= registers:
                     yield tuple((name, n) for (name, _), n in zip(chosen, counts, strict=True))
 

@@ -207,7 +207,7 @@ def plan_nested(schedule: Schedule, name: str, shapes: Mapping[str, tuple[Expr, 
     if not is_nested(schedule.state.stage(name).parts):
         return False
     planner = _Nested(schedule, name, shapes)
-    for choice in planner.choices():
+    for choice in schedule.decisions.ranked(f"{name}: lanes and rows", planner.choices(), others=planner.other_choices):
         before = schedule.state
         try:
             planner.apply(schedule[name], choice)
@@ -225,6 +225,10 @@ class Choice:
     vectors: int
     row: str | None = None
     rows: int = 1
+
+    def __str__(self) -> str:
+        lanes = f"{self.vectors} vectors of {self.axis}"
+        return lanes if self.row is None else f"{self.rows} {self.row}, {lanes}"
 
 
 class _Nested:
@@ -255,6 +259,12 @@ class _Nested:
         found = [(self._cost(c), at, c) for at, c in enumerate(self._candidates())]
         best = [c for _, _, c in sorted(found)]
         return [n for c in best[:2] for n in dict.fromkeys((c, replace(c, vectors=1)))]
+
+    def other_choices(self) -> list[Choice]:
+        """Further ones, for those who measure."""
+        found = [replace(c, rows=n) for c in self._candidates() for n in range(1, MOST_ROWS + 1) if c.row is not None or n == 1]
+        found = [replace(c, vectors=n) for c in found for n in range(1, 2 * MOST_VECTORS + 1)]
+        return sorted(found, key=self._cost)
 
     def _candidates(self) -> Iterator[Choice]:
         data = [a.index for a in self.data if a.index in self.deep]

@@ -50,7 +50,7 @@ def stage_operands(schedule: Schedule, name: str, shapes: dict[str, tuple[Expr, 
         except ScheduleError:
             continue
         wider = {**shapes, packed: tuple(shape[k] for k in order)}
-        if vector_cost(schedule, name, wider) * GAIN < cost:
+        if schedule.decisions.wanted(f"{name}: {tensor} staged", vector_cost(schedule, name, wider) * GAIN < cost):
             shapes[packed] = wider[packed]
             return
         schedule.state = before

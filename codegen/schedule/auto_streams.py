@@ -66,6 +66,10 @@ def _planned(s: Schedule, name: str, shapes: Mapping[str, tuple[Expr, ...]]) -> 
     outer, block = prod(long[x] for x in others), min(LONGEST, most, extent) // wide * wide
     while block // 2 >= SHORTEST and outer * (extent // block) < s.target.cores:
         block = block // 2 // wide * wide
+    sizes = dict.fromkeys(n // wide * wide for n in (SHORTEST // 2, SHORTEST, 2 * SHORTEST, LONGEST, 2 * LONGEST) if wide <= n <= extent)
+    block = s.decisions.choose(f"{name}: columns of a piece", [block], others=lambda: (*sizes, 0))
+    if not block:
+        return False
     handle = s[name]
     blocks, inner = handle.split(column, block, "shift") if block < extent else (None, column)
     middle, lane = handle.split(inner, wide)

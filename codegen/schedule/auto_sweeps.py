@@ -16,7 +16,7 @@ from tensorexpr.codegen.schedule.state import program_facts
 from tensorexpr.codegen.schedule.strides import Reach, reach
 from tensorexpr.codegen.schedule.work import length, operations
 from tensorexpr.errors import ScheduleError
-from tensorexpr.ir import Access, Axis, Define, Definition, Expr, Scan
+from tensorexpr.ir import Access, Define, Definition, Expr, Scan
 from tensorexpr.traversal import reads, walk
 
 TURNED = 1.5
@@ -112,26 +112,23 @@ def _plan(s: Schedule, name: str, shapes: Mapping[str, tuple[Expr, ...]]) -> Non
     touched = [n for m in moments for n in walk(m.value) if isinstance(n, Access)]
     touched += [Access(tensor, at, m.value.dtype) for m in moments for tensor, at in m.stores]
     reached = [reach(a, shapes[a.tensor]) for a in dict.fromkeys(touched)]
-    best: tuple[float, Axis] | None = None
-    for axis in parts.axes:
-        cost = sum(_cost(r, axis.index, step.index) for r in reached)
-        if length(axis) > 1 and (best is None or cost <= best[0]):
-            best = cost, axis
-    if best is None:
+    costs = {a.index: sum(_cost(r, a.index, step.index) for r in reached) for a in reversed(parts.axes) if length(a) > 1}
+    if not costs:
         return
-    axis = best[1]
+    chosen = s.decisions.choose(f"{name}: lanes along", sorted(costs, key=lambda index: costs[index]))
+    axis, cost = stage.axis(chosen), costs[chosen]
     lanes = min(16, max(s.target.lanes(state.dtype) for state in stage.sweep.states))
     extent = stage.extent(axis.index)
     while extent is not None and lanes > extent:
         lanes //= 2
-    if lanes < 2 or best[0] > lanes * max(1, len(reached)):
+    if lanes < 2 or cost > lanes * max(1, len(reached)):
         return
     others = [a.index for a in parts.axes if a is not axis]
     if any(_lies_across(r, axis.index, step.index) for r in reached):
         blocks, lane = _split(handle, axis.index, lanes, extent)
         block, one = handle.split(step.index, lanes)
         handle.reorder(*others, *blocks, block, one, lane)
-        if sum(operations(m.value) for m in moments) <= COPIED_WORK:
+        if s.decisions.wanted(f"{name}: steps copied out", sum(operations(m.value) for m in moments) <= COPIED_WORK):
             handle.unroll(one)
         handle.vectorize(lane)
         return
@@ -147,6 +144,8 @@ def _plan(s: Schedule, name: str, shapes: Mapping[str, tuple[Expr, ...]]) -> Non
         and outer * (extent // (2 * long)) >= 2 * s.target.cores
     ):
         long *= 2
+    sizes = [n * wide for n in (1, 2, 4, 8, 16) if extent is not None and n * wide <= min(extent, 2 * LONGEST)]
+    long = s.decisions.choose(f"{name}: points of a block", [long], others=lambda: sizes)
     if extent is not None and extent < wide:
         blocks, lane = _split(handle, axis.index, extent // lanes * lanes, extent)
         handle.reorder(*others, *blocks, step.index, lane)

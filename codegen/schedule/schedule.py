@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tensorexpr.codegen.schedule import primitives, staging, sweeps
+from tensorexpr.codegen.schedule.decisions import Decisions
 from tensorexpr.codegen.schedule.recompute import recompute, share
-from tensorexpr.codegen.schedule.state import SERIAL, Stage, State, plain_state
 from tensorexpr.codegen.schedule.rfactor import rfactor
 from tensorexpr.codegen.target import Target, host_target
 from tensorexpr.errors import ScheduleError
@@ -33,6 +33,8 @@ class Schedule:
         self.names: Mapping[str, str] = {} if names is None else names
         self.single = single
 
+        self.decisions = Decisions()
+        """What `autoschedule` asks where it chooses."""
     @property
     def program(self) -> Program:
         """The program as given (without definitions that no output needs)."""

@@ -1,0 +1,94 @@
+"""The decisions of the default schedule: none asked for gives the model's own, any asked for gives a legal schedule."""
+
+import random
+
+import pytest
+
+from tensorexpr.codegen.schedule import Schedule, autoschedule, schedule
+from tensorexpr.codegen.schedule.decisions import MOST_OPTIONS, Choices, Decision, Decisions
+from tensorexpr.ir import Program
+from tensorexpr.parse import parse_program
+from tests.codegen.programs import MATMUL, SOFTMAX, WIDE, assert_means
+from tests.codegen.schedule.test_laws import assert_same_meaning
+from tests.generators import random_program
+
+
+def decided(program: Program, choices: Choices) -> tuple[Schedule, tuple[Decision, ...]]:
+    decisions = Decisions(choices, noting=True)
+    return autoschedule(program, WIDE, decisions), decisions.made
+
+
+def wandered(program: Program, rng: random.Random, steps: int = 4) -> Choices:
+    """Choices after random other answers, each to a decision that came up with those before."""
+    choices = Choices()
+    for _ in range(steps):
+        _, made = decided(program, choices)
+        if made:
+            decision = rng.choice(made)
+            choices = choices.with_choice(decision.name, rng.choice(decision.options))
+    return choices
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_any_choices_give_the_interpreters_result(block):
+    for seed in range(block * 40, (block + 1) * 40):
+        program = random_program(seed)
+        s, _ = decided(program, wandered(program, random.Random(seed)))
+        assert_same_meaning(s, seed)
+
+
+def test_the_first_options_are_the_model_itself():
+    for seed in range(40):
+        program = random_program(seed)
+        plain = autoschedule(program, WIDE)
+        s, made = decided(program, Choices())
+        again, _ = decided(program, Choices({d.name: d.options[0] for d in made}))
+        assert plain.as_python() == s.as_python() == again.as_python()
+        assert all(d.taken == d.options[0] and 1 < len(d.options) <= MOST_OPTIONS for d in made)
+        assert all(len(set(d.options)) == len(d.options) for d in made)
+
+
+def test_choices_rebuild_a_schedule_and_its_text_does():
+    for seed in range(40):
+        program = random_program(seed)
+        choices = wandered(program, random.Random(seed))
+        s, _ = decided(program, choices)
+        again, _ = decided(program, Choices(dict(choices)))
+        by_text = schedule(program, WIDE)
+        exec(s.as_python(), {"s": by_text})
+        assert again == s == by_text
+
+
+def test_words_that_are_not_there_are_passed_over():
+    program = parse_program(MATMUL)
+    s, made = decided(program, Choices({"C: tile": "7 q, 3 z", "nowhere: tile": "1"}))
+    assert s == autoschedule(program, WIDE)
+    assert "nowhere: tile" not in {d.name for d in made}
+
+
+def options_of(text: str, name: str) -> tuple[str, ...]:
+    _, made = decided(parse_program(text), Choices())
+    return {d.name: d.options for d in made}[name]
+
+
+def test_a_contraction_has_lanes_tile_blocks_and_copies_to_decide():
+    assert options_of(MATMUL, "C: lanes along")[0] == "j"
+    assert {"6 i, 16 j", "12 i, 16 j", "4 i, 3 x 16 j"} <= set(options_of(MATMUL, "C: tile"))
+    assert options_of(MATMUL, "C: copies of k") == ("as it is", "2", "4")
+    s, _ = decided(parse_program(MATMUL), Choices({"C: tile": "6 i, 16 j", "C: copies of k": "2"}))
+    assert "s['C'].split('i', 6" in s.as_python() and "s['C'].unroll('k_i')" in s.as_python()
+    assert_means(s)
+
+
+def test_a_softmax_may_keep_its_rows_apart():
+    assert options_of(SOFTMAX, "m: computed in Y at") == ("i", "no loop")
+    s, _ = decided(parse_program(SOFTMAX), Choices({"m: computed in Y at": "no loop"}))
+    assert "s['m'].compute_at" not in s.as_python()
+    assert_means(s, exact=False)
+
+
+def test_choices_are_values():
+    choices = Choices({"b": "2", "a": "1"})
+    assert choices == Choices({"a": "1", "b": "2"}) and hash(choices) == hash(Choices({"a": "1", "b": "2"}))
+    assert choices.with_choice("a", None) == Choices({"b": "2"}) and choices.with_choice("a", "3")["a"] == "3"
+    assert repr(choices) == "Choices({'a': '1', 'b': '2'})" and dict(choices) == {"a": "1", "b": "2"}
