@@ -15,9 +15,9 @@ from tensorexpr.codegen.schedule.auto_pairs import pair_terms, plan_nested, shar
 from tensorexpr.codegen.schedule.auto_staging import stage_operands
 from tensorexpr.codegen.schedule.auto_streams import plan_stream
 from tensorexpr.codegen.schedule.auto_sweeps import plan_sweep, redirect_copies, sweep_scans
-from tensorexpr.codegen.schedule.schedule import Schedule, schedule
 from tensorexpr.codegen.schedule.auto_variants import vary
 from tensorexpr.codegen.schedule.decisions import Decisions
+from tensorexpr.codegen.schedule.schedule import Schedule, schedule
 from tensorexpr.codegen.schedule.state import State, accesses_of, definition_named, program_facts
 from tensorexpr.codegen.schedule.work import has_reduction, length, total_work
 from tensorexpr.codegen.target import Target
@@ -33,15 +33,15 @@ MOST_LOOKED_AT = 200
 MOST_SHARED = 32
 """Definitions computed in the loops of one other: beyond it their rows do not stay near anyway, and each nests a level deeper."""
 CHUNKS_PER_CORE = 4
-
 NOWHERE = "no loop"
+
 
 def autoschedule(program: Program, target: Target | None = None, decisions: Decisions | None = None) -> Schedule:
     """The schedule that `build` uses by default; with `decisions`, one beside it."""
     s = schedule(program, target)
-    for name in sharing(s.state):
     if decisions is not None:
         s.decisions = decisions
+    for name in sharing(s.state):
         if s.decisions.wanted(f"{name}: share"):
             s[name].share()
     terms = [name for name in pair_terms(s.state) if s.decisions.wanted(f"{name}: recompute")]
@@ -60,8 +60,8 @@ def autoschedule(program: Program, target: Target | None = None, decisions: Deci
         if isinstance(definition, Define):
             if not plan_nested(s, name, shapes) and not plan_stream(s, name, shapes):
                 plan(s, name, shapes)
-        elif isinstance(definition, Scan):
             vary(s, name)
+        elif isinstance(definition, Scan):
             plan_sweep(s, name, shapes)
         elif isinstance(definition, Scatter):
             plan_scatter(s, definition)
@@ -90,8 +90,8 @@ def _inline(s: Schedule) -> None:
     program = s.state.program
     chosen = [n for n in cheap_names(program) if not s.state.stage(n).parts.unproved]
     chosen += [n for n in _epilogues(program, s.state) if n not in chosen]
-    if chosen:
     chosen = [n for n in chosen if s.decisions.wanted(f"{n}: inline")]
+    if chosen:
         s.inline(*chosen)
 
 
@@ -273,11 +273,11 @@ def _share(s: Schedule, table: dict[str, Define], reader: Define, name: str) -> 
         return False
     if depth == len(reader.axes) and len(source.axes) == depth and len(reader.axes) > 1:
         depth -= 1  # the innermost loop stays free for vectors
-    before = s.state
     loops = [a.index for a in reader.axes[:depth]]
     loop = s.decisions.choose(f"{name}: computed in {reader.name} at", loops[-1:], others=lambda: (*reversed(loops), NOWHERE))
     if loop == NOWHERE:
         return False
+    before = s.state
     try:
         s[name].compute_at(reader.name, loop)
     except ScheduleError:

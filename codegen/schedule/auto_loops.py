@@ -65,10 +65,10 @@ class Tile:
     """Axes whose residue classes have loops of their own, each with their number."""
     again: tuple[str, ...] = ()
     """Short axes along which the same elements are read again: their loops may stand inside of the reduction."""
+
     def __str__(self) -> str:
         lanes = f"{self.lanes} {self.vector}" if self.blocks == 1 else f"{self.blocks} x {self.lanes} {self.vector}"
         return ", ".join([*(f"{count} {axis}" for axis, count in self.rows), lanes])
-
 
 
 def plan(schedule: Schedule, name: str, shapes: dict[str, tuple[Expr, ...]]) -> None:
