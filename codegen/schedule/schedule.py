@@ -13,6 +13,7 @@ from dataclasses import replace
 from tensorexpr.codegen.schedule import primitives, staging, sweeps
 from tensorexpr.codegen.schedule.decisions import Decisions
 from tensorexpr.codegen.schedule.recompute import recompute, share
+from tensorexpr.codegen.schedule.rfactor import rfactor
 from tensorexpr.codegen.schedule.state import SERIAL, Stage, State, plain_state
 from tensorexpr.codegen.target import Target, host_target
 from tensorexpr.errors import ScheduleError
@@ -199,6 +200,12 @@ class StageHandle:
         """
         state, made = staging.stage(self._schedule.state, self.name, tensor, tuple(order))
         self._apply("stage", state, tensor, tuple(order))
+        return made
+
+    def rfactor(self, axis: str) -> tuple[str, ...]:
+        """Takes a reduction apart along one of its loops: gives the names of the partial results, which have loops of their own."""
+        state, made = rfactor(self._schedule.state, self.name, axis)
+        self._apply("rfactor", state, axis)
         return made
 
     def compute_at(self, consumer: object, axis: str) -> None:
