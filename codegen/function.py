@@ -18,7 +18,7 @@ from tensorexpr.codegen.arguments import READY, Arguments, Layout, Signature, ad
 from tensorexpr.codegen.cost import Cost, cost_of
 from tensorexpr.codegen.executable import Executable
 from tensorexpr.codegen.llvm.abi import ALIGNMENT
-from tensorexpr.codegen.llvm.call import Callable, Plan, Row, link, native_calls
+from tensorexpr.codegen.llvm.call import Callable, Plan, Row, empty, link, native_calls
 from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.codegen.schedule import Schedule
 from tensorexpr.errors import OutOfBoundsError, TargetError, user_location
@@ -26,11 +26,8 @@ from tensorexpr.ir import Const, Program
 
 STAGES = ("nest", "llvm", "asm")
 _CUDA_STAGES = ("cuda", "ptx")
-_BLOCKS_KEPT = 4
-
-
 _ndarray = np.ndarray
-_empty = np.empty
+_BYTES = np.dtype(np.uint8)
 
 
 @native_calls
@@ -55,7 +52,6 @@ class CompiledFunction(Callable):
         self._arguments = Arguments(signature, executable.native.workspace_size)
         self._types = self._arguments.input_types
         self._find_layout = self._arguments.find_layout
-        self._blocks: list[np.ndarray] = []
         self._cost: Cost | None = None
         self.plan = self._plan()
         if self.plan is not None:
@@ -99,7 +95,7 @@ class CompiledFunction(Callable):
             layout = self._arguments.layout(tuple([array.shape for array in inputs]))
         if out is None:
             try:
-                results = returned = [_empty(shape, type_) for shape, type_ in layout.outputs]
+                results = returned = [empty(shape, type_) for shape, type_ in layout.outputs]
             except (MemoryError, ValueError):
                 raise self._arguments.too_large(layout) from None
         else:
@@ -119,27 +115,13 @@ class CompiledFunction(Callable):
         if not layout.workspace:
             failure = self._native(pointers, layout.sizes)
         else:
-            block = self._take_block(layout.workspace)
             try:
-                failure = self._native(pointers, layout.sizes, -(-address(block) // ALIGNMENT) * ALIGNMENT)
-            finally:
-                if len(self._blocks) < _BLOCKS_KEPT:
-                    self._blocks.append(block)
+                block = empty((layout.workspace + ALIGNMENT,), _BYTES)
+            except (MemoryError, ValueError):
+                raise self._arguments.no_workspace(layout.workspace) from None
+            failure = self._native(pointers, layout.sizes, -(-address(block) // ALIGNMENT) * ALIGNMENT)
         if failure is not None:
             raise self._out_of_bounds(*failure)
-
-    def _take_block(self, size: int) -> np.ndarray:
-        """Memory for one call: the one that was given back last, if it is large enough. Lists pop and append atomically."""
-        try:
-            block = self._blocks.pop()
-            if block.nbytes >= size + ALIGNMENT:
-                return block
-        except IndexError:
-            pass
-        try:
-            return _empty(size + ALIGNMENT, np.uint8)
-        except (MemoryError, ValueError):
-            raise self._arguments.no_workspace(size) from None
 
     def _out_of_bounds(self, check: int, index: int, extent: int) -> OutOfBoundsError:
         site = self.nest.checks[check]

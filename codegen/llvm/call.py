@@ -19,6 +19,7 @@ import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -26,15 +27,16 @@ import numpy as np
 from tensorexpr.codegen.llvm.call_text import SYMBOLS, WORDS, Layouts, call_text
 from tensorexpr.codegen.llvm.jit import NativeModule
 from tensorexpr.codegen.llvm.machine import host
+from tensorexpr.codegen.llvm.memory import POOLED, Memory
 
 _HEADER = object.__basicsize__
 _CALL, _TABLE = _HEADER, _HEADER + 8
 _HAS_VECTORCALL = 1 << 11
 _IS_BASE = 1 << 10
 _TYPE_FLAGS = 168  # bytes to the flags of a type object
-_NEW_FROM_DESCR = 94  # PyArray_NewFromDescr in NumPy's table of functions
+_NEW_FROM_DESCR, _GET_HANDLER = 94, 305  # PyArray_NewFromDescr and PyDataMem_GetHandler in NumPy's table of functions
 
-_LAYOUTS = Layouts(type=8, data=16, rank=24, extents=32, descr=56, flags=64, tuple_size=16, tuple_items=24, table=_TABLE)
+_LAYOUTS = Layouts(type=8, data=16, rank=24, extents=32, descr=56, flags=64, handler=88, tuple_size=16, tuple_items=24, table=_TABLE)
 
 
 def _word(address: int) -> int:
@@ -45,6 +47,14 @@ def _half(address: int) -> int:
     return ctypes.c_int32.from_address(address).value
 
 
+def _numpy_functions() -> int:
+    """The address of NumPy's table of functions."""
+    api = np._core._multiarray_umath._ARRAY_API if hasattr(np, "_core") else np.core._multiarray_umath._ARRAY_API  # type: ignore[attr-defined]
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.argtypes, pointer.restype = [ctypes.py_object, ctypes.c_char_p], ctypes.c_void_p
+    return int(pointer(api, None))
+
+
 def _fields_are_known() -> bool:
     """Whether arrays, tuples and types of this interpreter and this NumPy lie in memory as `_LAYOUTS` says."""
     if sys.implementation.name != "cpython" or sysconfig.get_config_var("Py_GIL_DISABLED") or sys.maxsize != 2**63 - 1 or _HEADER != 16:
@@ -52,6 +62,9 @@ def _fields_are_known() -> bool:
     base = np.zeros((4, 6), np.float32)
     readonly = np.zeros((2, 3), np.int64)
     readonly.flags.writeable = False
+    # What NumPy allocates with now; a view has none.
+    get_handler = ctypes.PYFUNCTYPE(ctypes.py_object)(_word(_numpy_functions() + 8 * _GET_HANDLER))
+    handler = id(get_handler())
     for array in (base, base[1:, 2:], base[::-1].T, np.zeros((), np.float64), np.zeros((3, 0, 2), np.int8), readonly, np.zeros(5, bool)):
         at, rank = id(array), array.ndim
         extents = _word(at + _LAYOUTS.extents)
@@ -62,6 +75,7 @@ def _fields_are_known() -> bool:
             or tuple(_word(extents + 8 * k) for k in range(rank)) != array.shape
             or _word(at + _LAYOUTS.descr) != id(array.dtype)
             or _half(at + _LAYOUTS.flags) & 0xFFFF != array.flags.num & 0xFFFF
+            or _word(at + _LAYOUTS.handler) != (handler if array.flags.owndata else 0)
         ):
             return False
     pair = (base, readonly)
@@ -216,14 +230,34 @@ def _free(table: Any) -> None:
 _NAMES = (sys.intern("out"), sys.intern("call"))
 
 
+memory = Memory()
+
+
 @cache
 def _module() -> NativeModule:
-    """The machine code of `te_call` in this process."""
-    api = np._core._multiarray_umath._ARRAY_API if hasattr(np, "_core") else np.core._multiarray_umath._ARRAY_API  # type: ignore[attr-defined]
-    pointer = ctypes.pythonapi.PyCapsule_GetPointer
-    pointer.argtypes, pointer.restype = [ctypes.py_object, ctypes.c_char_p], ctypes.c_void_p
-    functions = pointer(api, None)
+    """The machine code of `te_call` in this process, and that of the memory of results."""
     imports = {name: ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0 for name in SYMBOLS}
     imports |= {"te_ndarray": id(np.ndarray), "te_out": id(_NAMES[0]), "te_call_name": id(_NAMES[1]), "te_none": id(None)}
-    imports["te_new_array"] = _word(functions + 8 * _NEW_FROM_DESCR)
-    return NativeModule.compiled(call_text(_LAYOUTS, host().triple), host(), "registers", imports)
+    imports |= {"te_new_array": _word(_numpy_functions() + 8 * _NEW_FROM_DESCR), "te_handler": id(memory.capsule)}
+    made = NativeModule.compiled(call_text(_LAYOUTS, host().triple, POOLED), host(), "registers", imports)
+    memory.attach(made)
+    return made
+
+
+@cache
+def _new_array() -> Any:
+    address = _module().address("te_array")
+    kind = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64)
+    return kind(address)
+
+
+def empty(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """A new array of undefined contents, as a compiled function gives it: large ones in memory that is used again.
+
+    Raises `MemoryError` or `ValueError` where memory does not hold it.
+    """
+    size = prod(shape) * dtype.itemsize
+    if _native is None or size < POOLED:
+        return np.empty(shape, dtype)
+    array: np.ndarray = _new_array()(id(dtype), len(shape), (ctypes.c_int64 * len(shape))(*shape), size)
+    return array

@@ -2,15 +2,20 @@
 
 It has CPython's vectorcall signature. It reads a table of 64-bit words (see `call`) that says what the callable takes and gives,
 compares every argument with it by loads from the array objects (type, dtype, rank, flags, extents; for `out` also that it may
-be written and overlaps no input), allocates results through NumPy's C table, takes workspace from a block that is kept
-between calls, and enters the kernel, without the interpreter's lock where the kernel is long. Arguments that do not match are
-compared with the next table, one per signature; what matches none is handed to the callable's method `call`, in Python,
+be written and overlaps no input), allocates results, takes workspace, and enters the kernel, without the interpreter's lock
+where the kernel is long. Arguments that do not match are compared with the next table, one per signature; what matches none is handed to the callable's method `call`, in Python,
 which copies, converts or refuses. Nothing has happened by then.
+
+Small results are NumPy's, large ones arrays around a block of `memory_text`, to which the array gives it back: it owns its data,
+with our memory handler in its field. Small workspace is one block per callable that is kept between calls, large workspace
+a block for this call.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from tensorexpr.codegen.llvm.memory_text import memory_text
 
 SYMBOLS = (
     "Py_IncRef",
@@ -20,6 +25,7 @@ SYMBOLS = (
     "PyTuple_New",
     "PyTuple_SetItem",
     "PyErr_Clear",
+    "PyErr_NoMemory",
     "PyEval_SaveThread",
     "PyEval_RestoreThread",
     "PyMem_RawMalloc",
@@ -37,6 +43,7 @@ class Layouts:
     extents: int
     descr: int
     flags: int
+    handler: int
     tuple_size: int
     tuple_items: int
     table: int
@@ -46,15 +53,16 @@ WORDS = ("entry", "inputs", "outputs", "single", "release", "workspace", "block"
 ARGUMENT_WORDS = ("descr", "rank", "bytes", "extents")
 
 
-def call_text(layouts: Layouts, triple: str) -> str:
-    """The module: `te_call`."""
+def call_text(layouts: Layouts, triple: str, pooled: int) -> str:
+    """The module: `te_call` and `te_array`, beside the functions of `memory_text`; blocks of ours begin at `pooled` bytes."""
     values = {name.upper(): str(getattr(layouts, name)) for name in Layouts.__slots__}
     values |= {f"AT_{name.upper()}": str(8 * position) for position, name in enumerate(WORDS)}
     values |= {f"OF_{name.upper()}": str(8 * position) for position, name in enumerate(ARGUMENT_WORDS)}
+    values["POOLED"] = str(pooled)
     text = _TEXT
     for name in sorted(values, key=len, reverse=True):
         text = text.replace(f"${name}$", values[name])
-    return f'target triple = "{triple}"\n{text}'
+    return f'target triple = "{triple}"\n{memory_text("linux" in triple)}{text}'
 
 
 _TEXT = """
@@ -62,6 +70,7 @@ _TEXT = """
 @te_out = external constant i8
 @te_call_name = external constant i8
 @te_none = external constant i8
+@te_handler = external constant i8
 declare ptr @te_new_array(ptr, ptr, i32, ptr, ptr, ptr, i32, ptr)
 declare void @Py_IncRef(ptr)
 declare void @Py_DecRef(ptr)
@@ -70,6 +79,7 @@ declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
 declare ptr @PyTuple_New(i64)
 declare i32 @PyTuple_SetItem(ptr, i64, ptr)
 declare void @PyErr_Clear()
+declare ptr @PyErr_NoMemory()
 declare ptr @PyEval_SaveThread()
 declare void @PyEval_RestoreThread(ptr)
 declare ptr @PyMem_RawMalloc(i64)
@@ -125,6 +135,37 @@ good:
   ret i1 true
 bad:
   ret i1 false
+}
+
+; A new array around a block of ours: null, with Python's error set, where memory does not hold it.
+define ptr @te_array(ptr %descr, i32 %rank, ptr %extents, i64 %bytes) {
+entry:
+  %block = call ptr @te_memory_take(i64 %bytes)
+  %refused = icmp eq ptr %block, null
+  br i1 %refused, label %refuse, label %make
+refuse:
+  %error = call ptr @PyErr_NoMemory()
+  br label %none
+make:
+  call void @Py_IncRef(ptr %descr)
+  ; C-contiguous, aligned, writeable
+  %array = call ptr @te_new_array(ptr @te_ndarray, ptr %descr, i32 %rank, ptr %extents, ptr null, ptr %block, i32 1281, ptr null)
+  %failed = icmp eq ptr %array, null
+  br i1 %failed, label %back, label %own
+own:
+  %flags.at = getelementptr i8, ptr %array, i64 $FLAGS$
+  %flags = load i32, ptr %flags.at, align 4
+  %flags.owner = or i32 %flags, 4
+  store i32 %flags.owner, ptr %flags.at, align 4
+  call void @Py_IncRef(ptr @te_handler)
+  %handler.at = getelementptr i8, ptr %array, i64 $HANDLER$
+  store ptr @te_handler, ptr %handler.at, align 8
+  ret ptr %array
+back:
+  call void @te_memory_give(ptr %block)
+  br label %none
+none:
+  ret ptr null
 }
 
 define internal ptr @slow(ptr %self, ptr %arguments, i64 %count, ptr %names) noinline {
@@ -250,8 +291,18 @@ allocate.one:
   %a.rank = trunc i64 %a.rank64 to i32
   %a.extents.word = call i64 @word(ptr %a.row, i64 $OF_EXTENTS$)
   %a.extents = inttoptr i64 %a.extents.word to ptr
+  %a.bytes = call i64 @word(ptr %a.row, i64 $OF_BYTES$)
+  %a.pooled = icmp sge i64 %a.bytes, $POOLED$
+  br i1 %a.pooled, label %allocate.block, label %allocate.small
+allocate.small:
   call void @Py_IncRef(ptr %a.descr)
-  %made = call ptr @te_new_array(ptr @te_ndarray, ptr %a.descr, i32 %a.rank, ptr %a.extents, ptr null, ptr null, i32 0, ptr null)
+  %made.small = call ptr @te_new_array(ptr @te_ndarray, ptr %a.descr, i32 %a.rank, ptr %a.extents, ptr null, ptr null, i32 0, ptr null)
+  br label %allocated
+allocate.block:
+  %made.block = call ptr @te_array(ptr %a.descr, i32 %a.rank, ptr %a.extents, i64 %a.bytes)
+  br label %allocated
+allocated:
+  %made = phi ptr [ %made.small, %allocate.small ], [ %made.block, %allocate.block ]
   %a.slot = getelementptr ptr, ptr %results, i64 %a
   store ptr %made, ptr %a.slot, align 8
   %made.not = icmp eq ptr %made, null
@@ -298,7 +349,14 @@ space:
   %block.at = getelementptr i8, ptr %table, i64 $AT_BLOCK$
   %bytes = call i64 @word(ptr %table, i64 $AT_WORKSPACE$)
   %needs = icmp ne i64 %bytes, 0
-  br i1 %needs, label %take, label %run
+  %pooled = icmp sge i64 %bytes, $POOLED$
+  br i1 %needs, label %take.any, label %run
+take.any:
+  br i1 %pooled, label %borrow, label %take
+borrow:
+  %borrowed = call ptr @te_memory_take(i64 %bytes)
+  %borrowed.not = icmp eq ptr %borrowed, null
+  br i1 %borrowed.not, label %drop.all, label %run
 take:
   ; The block that the last call left; while another call has it, one of our own.
   %kept.word = atomicrmw xchg ptr %block.at, i64 0 acquire
@@ -312,7 +370,7 @@ request:
   br i1 %refused, label %drop.all, label %run
 
 run:
-  %block = phi ptr [ null, %space ], [ %kept, %take ], [ %fresh, %request ]
+  %block = phi ptr [ null, %space ], [ %borrowed, %borrow ], [ %kept, %take ], [ %fresh, %request ]
   %block.word = ptrtoint ptr %block to i64
   %raised = add i64 %block.word, 63
   %aligned = and i64 %raised, -64
@@ -332,7 +390,12 @@ unlocked:
   br label %ran
 ran:
   %status = phi i64 [ %status.locked, %locked ], [ %status.unlocked, %unlocked ]
-  br i1 %needs, label %give, label %judge
+  br i1 %needs, label %give.any, label %judge
+give.any:
+  br i1 %pooled, label %return, label %give
+return:
+  call void @te_memory_give(ptr %block)
+  br label %judge
 give:
   %older.word = atomicrmw xchg ptr %block.at, i64 %block.word release
   %older = inttoptr i64 %older.word to ptr

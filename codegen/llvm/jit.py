@@ -18,7 +18,7 @@ from importlib.metadata import version
 from typing import Any, NamedTuple
 
 from tensorexpr.codegen import disk
-from tensorexpr.codegen.llvm import math_libm, pool_text
+from tensorexpr.codegen.llvm import math_libm, memory_text, pool_text
 from tensorexpr.codegen.llvm.machine import Machine
 from tensorexpr.errors import InternalError
 
@@ -55,7 +55,7 @@ def _library_addresses() -> dict[str, int]:
         with suppress(OSError):
             libraries.append(ctypes.CDLL(name))
     found: dict[str, int] = {}
-    for name in (*math_libm.SYMBOLS, *pool_text.SYMBOLS):
+    for name in (*math_libm.SYMBOLS, *pool_text.SYMBOLS, *memory_text.SYMBOLS):
         function = next((f for f in (getattr(library, name, None) for library in libraries) if f is not None), None)
         if function is not None:
             found[name] = ctypes.cast(function, ctypes.c_void_p).value or 0
@@ -106,6 +106,7 @@ class NativeModule:
             except RuntimeError as error:
                 raise InternalError(f"llvm: expected code that links, got {str(error).strip()}") from None
             self._addresses = {name: self._tracker[name] for name in code.exports}
+            self._compiler = _compiler(machine)
 
     @staticmethod
     def compiled(ir: str, machine: Machine, passes: str, imports: Mapping[str, int] | None = None) -> NativeModule:
@@ -118,6 +119,10 @@ class NativeModule:
             code = object_code(ir, machine, passes)
             disk.save(key, disk.Entry({"exports": code.exports}, code.image))
         return NativeModule(code, machine, imports)
+
+    def keep_forever(self) -> None:
+        """The code stays until the process ends, whatever the interpreter frees before that."""
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
 
     def address(self, name: str) -> int:
         """The address of an exported function."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from tensorexpr.codegen.disk import usage
 from tensorexpr.codegen.llvm.machine import host
+from tensorexpr.codegen.llvm.memory import default_bound
 from tensorexpr.codegen.llvm.pool import default_threads
 from tensorexpr.codegen.target import host_target
 
@@ -19,7 +20,8 @@ _PACKAGES = ("tensorexpr", "numpy", "llvmlite", "sympy", "ml_dtypes", "cupy", "t
 def collect() -> dict[str, Any]:
     """The facts as a dictionary of plain values (what `--json` prints).
 
-    Raises `ArgumentError` where TENSOREXPR_NUM_THREADS is no positive integer or TENSOREXPR_CACHE_SIZE no number of MiB.
+    Raises `ArgumentError` where TENSOREXPR_NUM_THREADS is no positive integer or TENSOREXPR_CACHE_SIZE or
+    TENSOREXPR_MEMORY_POOL no number of MiB.
     """
     versions: dict[str, str | None] = {}
     for package in _PACKAGES:
@@ -37,6 +39,7 @@ def collect() -> dict[str, Any]:
         "versions": versions,
         "cpu": cpu,
         "threads": default_threads(),
+        "pool": default_bound(),
         "cache": {
             "folder": None if kept.folder is None else str(kept.folder),
             **{k: getattr(kept, k) for k in ("entries", "bytes", "bound")},
@@ -52,6 +55,7 @@ def as_text(facts: dict[str, Any]) -> str:
     for key, value in facts["cpu"].items():
         lines += textwrap.wrap(f"cpu {key:<15} {value}", 100, subsequent_indent=" " * 20, break_on_hyphens=False)
     lines.append(f"threads     {facts['threads']}")
+    lines.append(f"pool        keeps up to {facts['pool'] / 2**20:.0f} MiB of results that died")
     cache = facts["cache"]
     used = f"{cache['folder']}: {cache['entries']} entries, {cache['bytes'] / 2**20:.1f} of {cache['bound'] / 2**20:.0f} MiB"
     lines.append(f"cache       {'off' if cache['folder'] is None else used}")
