@@ -14,7 +14,7 @@ from itertools import product
 from math import prod
 
 from tensorexpr.autodiff.inversion import Gather, invert
-from tensorexpr.autodiff.pieces import split
+from tensorexpr.autodiff.pieces import narrowed, split
 from tensorexpr.ir import Access, Axis, Expr, Index
 from tensorexpr.regions import constraints_of
 from tensorexpr.traversal import free_names, fresh_name, size_names, substitute, walk
@@ -161,7 +161,10 @@ def invert_read(
 
     None where it has none in closed form or too many pieces; no new index has a name in `reserved`.
     """
-    parts, loose = components(indices, axes, guards, target)
+    conditions = narrowed(axes, guards)
+    if conditions is None:
+        return Inverse(axes, target, (Component(indices, axes, guards, target),), ((),), ())
+    parts, loose = components(indices, axes, conditions, target)
     names = [axis.index for axis in (*axes, *target)]
     layers = []
     for part in parts:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tensorexpr.autodiff.contributions import Contribution
-from tensorexpr.autodiff.pieces import split
+from tensorexpr.autodiff.pieces import hangs_on_data, narrowed, split
 from tensorexpr.errors import ArgumentError
 from tensorexpr.integers import Domain, DomainTooComplex, ge
 from tensorexpr.integers.closed_form import closed_form, tidied
@@ -39,6 +39,7 @@ from tensorexpr.ir import (
     TensorType,
     apply,
     conjunction,
+    conjuncts,
     const,
 )
 from tensorexpr.regions import Opaque, affine_of, bound_constraints, constraints_of, domain_of
@@ -180,9 +181,13 @@ def data_in_bounds(spaces: Sequence[Space]) -> tuple[str, ...]:
 
 
 def reads_of(contribution: Contribution) -> list[Space]:
-    """Where a contribution reads, in disjoint spaces."""
-    pieces = split((), contribution.axes, contribution.guards)
-    return [(contribution.axes, guards) for _, guards in pieces or [((), contribution.guards)]]
+    """Where a contribution reads, in disjoint spaces; conditions on data are left out."""
+    guards = narrowed(contribution.axes, contribution.guards)
+    if guards is None:
+        return []
+    known = tuple(part for guard in guards for part in conjuncts(guard) if not hangs_on_data(part))
+    pieces = split((), contribution.axes, known)
+    return [(contribution.axes, guards) for _, guards in pieces or [((), known)]]
 
 
 def points(axes: Sequence[Axis], guards: Sequence[Expr]) -> Domain:

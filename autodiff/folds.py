@@ -69,7 +69,7 @@ def expand_reduction(node: Reduce, place: Place, workspace: Workspace, owner: st
     around, guards, offsets = workspace.hull(node, place)
     if around is None:
         raise _unbounded(node, owner)
-    key = (replace(node, component=0), around, tuple(guards))
+    key = (replace(node, component=0), around, tuple(guards), tuple(offsets))
     scan = workspace.folds.get(key)
     if scan is None or scan.names[0] in but:
         scan = workspace.folds[key] = _fold(node, place, around, guards, offsets, workspace, owner)
@@ -106,7 +106,7 @@ def _fold(
         workspace.add(Define(inits[-1], around, identity))
     operands: dict[str, Expr] = {p.name: Access(state, at, p.dtype) for p, (state, _) in zip(node.combiner.left, states, strict=True)}
     operands |= {p.name: here(value) for p, value in zip(node.combiner.right, node.values, strict=True)}
-    tests = [*guards, *(substitute(c, shift) for c in conditions), *(() if node.where is None else (here(node.where),))]
+    tests = [*(substitute(c, shift) for c in (*guards, *conditions)), *(() if node.where is None else (here(node.where),))]
     for name, result, (state, _) in zip(names, node.combiner.results, states, strict=True):
         combined = bottom_up(result, lambda e: operands[e.name] if isinstance(e, Param) else e)
         nexts.append(workspace.new_name(name, "_next"))

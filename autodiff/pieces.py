@@ -2,7 +2,8 @@
 
 A minimum, maximum, absolute value, sign or selection in an index, and a disjunction or negation among the guards, is split
 into its cases; each case becomes a guard. The pieces are disjoint and together are all points, so every read stands in
-exactly one. What hangs on data is not split: it stays a condition, or makes the read one that cannot be inverted.
+exactly one. What hangs on data is not split: it stays a condition, or makes the read one that cannot be inverted. What such
+a condition says of the indices all the same is made a guard of its own first (`narrowed`).
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tensorexpr import dtypes
+from tensorexpr.autodiff.inversion import condition_of
 from tensorexpr.ir import Access, Apply, Axis, Cast, Expr, apply, conjuncts, const
-from tensorexpr.regions import affine_of, constraints_of, domain_of
-from tensorexpr.traversal import bottom_up, negate, walk
+from tensorexpr.regions import Opaque, affine_of, cases_where, constraints_of, domain_of, expression_of, with_constraints
+from tensorexpr.traversal import bottom_up, negate, size_names, walk
 
 MOST_PIECES = 64
 
@@ -55,6 +57,34 @@ def _cases(indices: tuple[Expr, ...], guards: tuple[Expr, ...]) -> list[Piece] |
     return None
 
 
+def narrowed(axes: Sequence[Axis], guards: Sequence[Expr]) -> tuple[Expr, ...] | None:
+    """The guards with what those that hang on data say of indices and sizes alone, as further guards; None where they never hold.
+
+    Only a guard that is left one case by the others says anything: `i < 2 and data or i > 7` for i < 5 says i < 2.
+    """
+    parts = [part for guard in guards for part in conjuncts(guard)]
+    if not any(map(hangs_on_data, parts)):
+        return tuple(guards)
+    domain = domain_of(axes, [part for part in parts if not hangs_on_data(part)]).domain
+    sizes = {name for e in (*parts, *(end for axis in axes for end in (axis.start, axis.stop))) for name in size_names(e)}
+    found: list[Expr] = []
+    for part in parts:
+        found.append(part)
+        if not hangs_on_data(part):
+            continue
+        opaque = Opaque()
+        cases = cases_where(part, opaque)
+        hidden = set(opaque.names.values())
+        known = dict.fromkeys(tuple(one for one in case.constraints if hidden.isdisjoint(one.names())) for case in cases)
+        left = [constraints for constraints in known if not constraints or not with_constraints(domain, constraints).is_empty()]
+        if not left:
+            return None
+        if len(left) == 1 and left[0]:
+            domain = with_constraints(domain, left[0])
+            found += [condition_of(one, lambda form: expression_of(form, sizes)) for one in left[0]]
+    return tuple(dict.fromkeys(found))
+
+
 def _replaced(expr: Expr, values: dict[Expr, Expr]) -> Expr:
     return bottom_up(expr, lambda node: values.get(node, node))
 
@@ -68,12 +98,13 @@ def _choices(exprs: Iterable[Expr]) -> list[Expr]:
             if cases and all(affine_of(value) is not None for _, value in cases):
                 if all(constraints_of(condition)[1] for condition, _ in cases):
                     affine.append(node)
-                elif not any(_hangs_on_data(condition) for condition, _ in cases):
+                elif not any(hangs_on_data(condition) for condition, _ in cases):
                     other.append(node)
     return affine + other
 
 
-def _hangs_on_data(expr: Expr) -> bool:
+def hangs_on_data(expr: Expr) -> bool:
+    """Whether an expression is about more than indices and sizes."""
     return any(isinstance(node, Access) or node.dtype.is_float for node in walk(expr))
 
 
@@ -103,7 +134,7 @@ def _values(node: Expr) -> list[tuple[Expr, Expr]]:
 
 def _disjuncts(guard: Expr) -> list[tuple[Expr, ...]] | None:
     """Disjoint alternatives that together are a guard over indices, None where it is none or hangs on data."""
-    if not isinstance(guard, Apply) or _hangs_on_data(guard):
+    if not isinstance(guard, Apply) or hangs_on_data(guard):
         return None
     match guard.op.name:
         case "and":

@@ -66,7 +66,7 @@ class Workspace:
     taken: set[str]
     sizes: tuple[str, ...] = ()
     steps: tuple[Axis, ...] = ()
-    folds: dict[tuple[Expr, tuple[Axis, ...], tuple[Expr, ...]], Scan] = field(default_factory=dict)
+    folds: dict[tuple[Expr, tuple[Axis, ...], tuple[Expr, ...], tuple[int, ...]], Scan] = field(default_factory=dict)
     plans: list[Segments] = field(default_factory=list)
     given_plans: tuple[Segments, ...] = ()
     wide: bool = False

@@ -100,9 +100,17 @@ def test_programs_that_once_had_wrong_derivatives(seed):
     check(program, seed, random_sizes(program, seed))
 
 
-def test_data_is_no_size_to_the_count_of_visits():
-    program = random_program(2593, **EVERYTHING)  # reads at pick[0] % 3: every element of the axis would run the loops of one
-    check(program, 2593, random_sizes(program, 2593))
+@pytest.mark.parametrize(
+    "seed",
+    [
+        2593,  # reads at pick[0] % 3: data is no size, or every element of the axis would run the loops of one
+        6467,  # a user's combiner under a loop that starts at -1: what stands around it moves with the loop
+        6727,  # a condition on data whose other parts never hold: no element has loops
+    ],
+)
+def test_programs_that_once_were_wrong(seed):
+    program = random_program(seed, **EVERYTHING)
+    check(program, seed, random_sizes(program, seed))
 
 
 def test_equal_programs_have_equal_derivatives():
