@@ -90,8 +90,12 @@ def _bounded(low: int | None, high: int | None) -> tuple[int | None, int | None]
 
 @dataclass(slots=True)
 class Module:
-    """The text of a module as it grows: finished functions in order, external declarations, helper functions by name."""
+    """The text of a module as it grows: finished functions in order, external declarations, helper functions by name.
 
+    `scales` says that the machine multiplies by powers of two in one instruction of its own (AVX-512's scalef).
+    """
+
+    scales: bool = False
     functions: list[str] = field(default_factory=list)
     declarations: dict[str, str] = field(default_factory=dict)
     helpers: dict[str, str] = field(default_factory=dict)

@@ -69,7 +69,7 @@ class _ModuleEmitter:
     def __init__(self, nest: LoopNest, machine: Machine) -> None:
         self.nest = nest
         self.machine = machine
-        self.module = Module()
+        self.module = Module(scales=machine.scales)
         self.arrays: dict[str, _Array] = {}
         self.workspace = Workspace(nest)
         for buffer in (*nest.parameters, *nest.workspace):

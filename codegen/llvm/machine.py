@@ -29,6 +29,11 @@ class Machine:
     def is_linux(self) -> bool:
         return "linux" in self.triple
 
+    @property
+    def scales(self) -> bool:
+        """Whether it has AVX-512's scalef for vectors of every width."""
+        return self.vector_bits == 512 and {"+avx512f", "+avx512vl"} <= set(self.features.split(","))
+
     def lanes(self, dtype: DType) -> int:
         """Elements of `dtype` in one vector register."""
         return max(1, self.vector_bits // (8 * dtype.itemsize))

@@ -121,9 +121,43 @@ def power_of_two(b: Builder, w: Width, k: Value) -> Value:
     return b.convert("bitcast", b.op("shl", b.op("add", k, w.bias), w.digits), w.type)
 
 
-def scale(b: Builder, x: Value, k: Value) -> Value:
-    """x * 2^k for k within twice the exponent range, rounded once: two factors, so that denormals come out right."""
+def scale(b: Builder, x: Value, whole: Value, k: Value) -> Value:
+    """x * 2^k for k (`whole` as a float) within twice the exponent range, rounded once.
+
+    Two factors, so that denormals come out right, where there is no instruction for it.
+    """
+    if b.module.scales and x.lanes * int(width(x).bits[1:]) >= 128:
+        return _scaled(b, x, whole)
     w = width(x)
     half = b.op("ashr", k, 1)
     rest = b.op("sub", k, half)
     return mul(b, mul(b, x, power_of_two(b, w, half)), power_of_two(b, w, rest))
+
+
+def scale_normal(b: Builder, x: Value, whole: Value, k: Value) -> Value:
+    """The same where 2^k and the result are normal."""
+    if b.module.scales and x.lanes * int(width(x).bits[1:]) >= 128:
+        return _scaled(b, x, whole)
+    return mul(b, x, power_of_two(b, width(x), k))
+
+
+def _scaled(b: Builder, x: Value, whole: Value) -> Value:
+    """AVX-512's scalef, register by register; `x` has a power of two of lanes."""
+    bits = int(width(x).bits[1:])
+    if x.lanes * bits > 512:
+        half = x.lanes // 2
+        order = [", ".join(f"i32 {lane}" for lane in range(first, first + half)) for first in (0, half)]
+        parts = []
+        for picks in order:
+            low, exponent = (
+                b.emit(f"shufflevector {v.typed}, {v.full_type} poison, <{half} x i32> <{picks}>", v.type, half) for v in (x, whole)
+            )
+            parts.append(_scaled(b, low, exponent))
+        both = ", ".join(f"i32 {lane}" for lane in range(x.lanes))
+        return b.emit(f"shufflevector {parts[0].typed}, {parts[1].typed}, <{x.lanes} x i32> <{both}>", x.type, x.lanes)
+    mask = f"i{max(8, x.lanes)}"
+    rounding = ", i32 4" if x.lanes * bits == 512 else ""  # the current one, which the narrow forms always take
+    name = f"llvm.x86.avx512.mask.scalef.p{'s' if bits == 32 else 'd'}.{x.lanes * bits}"
+    arguments = f"{x.full_type}, {x.full_type}, {x.full_type}, {mask}{', i32' if rounding else ''}"
+    b.module.declarations[name] = f"declare {x.full_type} @{name}({arguments})"
+    return b.emit(f"call {x.full_type} @{name}({x.typed}, {whole.typed}, {x.full_type} poison, {mask} -1{rounding})", x.type, x.lanes)

@@ -23,6 +23,7 @@ from tensorexpr.codegen.llvm.math_core import (
     polynomial,
     power_of_two,
     scale,
+    scale_normal,
     sub,
     width,
     with_sign,
@@ -33,11 +34,11 @@ _LEAST = {"float": -104.0, "double": -746.0}
 _GREATEST = {"float": 89.0, "double": 710.0}
 
 
-def _reduced(b: Builder, x: Value) -> tuple[Value, Value]:
-    """r and the integer k of x = k ln 2 + r."""
+def _reduced(b: Builder, x: Value) -> tuple[Value, Value, Value]:
+    """r and k of x = k ln 2 + r, k as a float and as an integer."""
     high, low = width(x).table["ln2"]
     whole, k = nearest(b, x, width(x).table["log2e"][0])
-    return fma(b, whole, -low, fma(b, whole, -high, x)), k
+    return fma(b, whole, -low, fma(b, whole, -high, x)), whole, k
 
 
 def _exp_of_reduced(b: Builder, r: Value) -> Value:
@@ -46,14 +47,14 @@ def _exp_of_reduced(b: Builder, r: Value) -> Value:
 
 
 def exp(b: Builder, x: Value) -> Value:
-    r, k = _reduced(b, at_most(b, at_least(b, x, _LEAST[x.type]), _GREATEST[x.type]))
-    return scale(b, _exp_of_reduced(b, r), k)
+    r, whole, k = _reduced(b, at_most(b, at_least(b, x, _LEAST[x.type]), _GREATEST[x.type]))
+    return scale(b, _exp_of_reduced(b, r), whole, k)
 
 
 def _exp_of_negative(b: Builder, x: Value) -> Value:
     """exp(x) for x <= 0."""
-    r, k = _reduced(b, at_least(b, x, _LEAST[x.type]))
-    return scale(b, _exp_of_reduced(b, r), k)
+    r, whole, k = _reduced(b, at_least(b, x, _LEAST[x.type]))
+    return scale(b, _exp_of_reduced(b, r), whole, k)
 
 
 def exp2(b: Builder, x: Value) -> Value:
@@ -61,7 +62,7 @@ def exp2(b: Builder, x: Value) -> Value:
     x = at_most(b, at_least(b, x, limits[0]), limits[1])
     whole, k = nearest(b, x, 1.0)
     r = sub(b, x, whole)
-    return scale(b, fma(b, r, polynomial(b, "exp2", r), 1.0), k)
+    return scale(b, fma(b, r, polynomial(b, "exp2", r), 1.0), whole, k)
 
 
 def expm1(b: Builder, x: Value) -> Value:
@@ -77,7 +78,7 @@ def keep_tiny_exactly(b: Builder, x: Value, result: Value) -> Value:
 
 def _expm1(b: Builder, x: Value) -> Value:
     """2^k p + (2^k - 1) with p = exp(r) - 1, halved on the way so that 2^k does not overflow before the result does."""
-    r, k = _reduced(b, x)
+    r, _, k = _reduced(b, x)
     p = fma(b, mul(b, r, r), polynomial(b, "exp", r), r)
     half = power_of_two(b, width(x), b.op("sub", k, 1))
     return mul(b, fma(b, half, p, sub(b, half, 0.5)), 2.0)
@@ -85,8 +86,8 @@ def _expm1(b: Builder, x: Value) -> Value:
 
 def _half_exp(b: Builder, a: Value) -> Value:
     """exp(a) / 2 for a >= 0: infinite only where that is."""
-    r, k = _reduced(b, at_most(b, a, 1.0 + _GREATEST[a.type]))
-    return scale(b, _exp_of_reduced(b, r), b.op("sub", k, 1))
+    r, whole, k = _reduced(b, at_most(b, a, 1.0 + _GREATEST[a.type]))
+    return scale(b, _exp_of_reduced(b, r), sub(b, whole, 1.0), b.op("sub", k, 1))
 
 
 def cosh(b: Builder, x: Value) -> Value:
@@ -109,8 +110,8 @@ def tanh(b: Builder, x: Value) -> Value:
         # Through expm1, whose relative error near 0 is as small as elsewhere.
         e = _expm1(b, at_most(b, add(b, a, a), 44.0))
         return keep_tiny(b, x, with_sign(b, div(b, e, add(b, e, 2.0)), x))
-    r, k = _reduced(b, at_most(b, add(b, a, a), 20.0))
-    e = mul(b, _exp_of_reduced(b, r), power_of_two(b, width(x), k))
+    r, whole, k = _reduced(b, at_most(b, add(b, a, a), 20.0))
+    e = scale_normal(b, _exp_of_reduced(b, r), whole, k)
     large = sub(b, 1.0, div(b, 2.0, add(b, e, 1.0)))
     z = mul(b, x, x)
     small = fma(b, mul(b, a, z), polynomial(b, "tanh", z), a)
@@ -128,6 +129,6 @@ def erf(b: Builder, x: Value) -> Value:
     a = absolute(b, x)
     low = fma(b, a, polynomial(b, "erf_low", mul(b, x, x)), a)
     c = at_most(b, a, 4.0)
-    r, k = _reduced(b, mul(b, neg(b, c), polynomial(b, "erf_high", c)))
-    e = mul(b, _exp_of_reduced(b, r), power_of_two(b, width(x), k))
+    r, whole, k = _reduced(b, mul(b, neg(b, c), polynomial(b, "erf_high", c)))
+    e = scale_normal(b, _exp_of_reduced(b, r), whole, k)
     return with_sign(b, b.select(b.compare("fcmp olt", a, 0.92), low, sub(b, 1.0, e)), x)

@@ -178,4 +178,4 @@ def _double_power(b: Builder, x: Value, y: Value) -> Value:
     power = at_most(b, at_least(b, power, -1100.0), 1100.0)
     whole, n = nearest(b, power, 1.0)
     r = add(b, sub(b, power, whole), b.select(inside, lost, 0.0))
-    return scale(b, fma(b, r, polynomial(b, "exp2", r), 1.0), n)
+    return scale(b, fma(b, r, polynomial(b, "exp2", r), 1.0), whole, n)

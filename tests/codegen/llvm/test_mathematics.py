@@ -208,3 +208,18 @@ def test_huge_arguments_of_sine_take_the_slow_path_in_some_lanes() -> None:
     got = call("sin", dtypes.float64, 8, x)
     with np.errstate(all="ignore"):
         assert np.allclose(got, np.sin(x), rtol=3e-16, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.float64], ids=str)
+@pytest.mark.parametrize("name", ["exp", "exp2", "expm1", "sinh", "cosh", "tanh", "sigmoid", "pow"])
+def test_every_lane_count_gives_the_same_bits(name: str, dtype: DType) -> None:
+    """Whatever instructions a number of lanes has: powers of two are multiplied in by one of their own, or by two products."""
+    values = [sample(dtype, 11 + k) for k in range(OPS[name].arity)]
+    count = values[0].size // 64 * 64
+    values = [v[:count] for v in values]
+    want = call(name, dtype, 1, *values)
+    bits = np.dtype(f"u{dtype.itemsize}")
+    for lanes in (2, 4, 8, 16, 64):
+        got = call(name, dtype, lanes, *values)
+        differ = (got.view(bits) != want.view(bits)) & ~(np.isnan(got) & np.isnan(want))
+        assert not differ.any(), (lanes, [(v[differ][0]) for v in values], got[differ][0], want[differ][0])
