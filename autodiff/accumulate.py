@@ -34,9 +34,10 @@ from tensorexpr.ir import (
     Reduce,
     Scatter,
     TensorType,
+    apply,
     const,
 )
-from tensorexpr.traversal import bound_names, fresh_name, rename_bound, substitute
+from tensorexpr.traversal import bound_names, free_names, fresh_name, rename_bound, substitute
 
 SUM = Combiner("sum")
 SPARE_NAMES = ("p", "q", "u", "v", "w")
@@ -176,6 +177,26 @@ def _gathered(flows: Sequence[Flow], target: tuple[Axis, ...], carried: dtypes.D
 
 
 def _scatter(one: Flow, name: str, type_: TensorType) -> Scatter:
+    """A contribution as a scatter over the axes that say where it goes; over the others its value is summed before."""
     c = one.contribution
-    value, where = cast_to(c.value, type_.dtype), all_of(c.guards)
-    return Scatter(name, type_, c.axes, c.access.indices, value, where, "sum", one.lowering, c.access.location)
+    axes, inner = _summed_before(c)
+    value = cast_to(c.value, type_.dtype)
+    guards = c.guards
+    if inner:
+        value = Reduce(SUM, (value,), inner, None)
+        # Where there is nothing to sum nothing was read: the place may be out of bounds.
+        guards += tuple(apply("lt", a.start, a.stop) for a in inner if not (isinstance(a.start, Const) and isinstance(a.stop, Const)))
+    return Scatter(name, type_, axes, c.access.indices, value, all_of(guards), "sum", one.lowering, c.access.location)
+
+
+def _summed_before(c: Contribution) -> tuple[tuple[Axis, ...], tuple[Axis, ...]]:
+    """The axes of a contribution, and those taken out of them on which neither its place nor whether it is read depends."""
+    axes = {axis.index: axis for axis in c.axes}
+    bounds = {n for axis in c.axes for e in (axis.start, axis.stop) for n in free_names(e)}
+    fixed = bounds | {n for e in (*c.access.indices, *c.guards) for n in free_names(e)}
+    inner = tuple(axis for name, axis in axes.items() if name not in fixed and not _is_certainly_empty(axis))
+    return tuple(axis for axis in c.axes if axis not in inner), inner
+
+
+def _is_certainly_empty(axis: Axis) -> bool:
+    return isinstance(axis.start, Const) and isinstance(axis.stop, Const) and axis.start.value >= axis.stop.value

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import heapq
 
-from tensorexpr.codegen.schedule.auto_loops import plan, plan_scatter
+from tensorexpr.codegen.schedule.auto_loops import plan
 from tensorexpr.codegen.schedule.auto_pairs import pair_terms, plan_nested, sharing
+from tensorexpr.codegen.schedule.auto_scatters import plan_scatter
 from tensorexpr.codegen.schedule.auto_staging import stage_operands
 from tensorexpr.codegen.schedule.auto_streams import plan_stream
 from tensorexpr.codegen.schedule.auto_sweeps import plan_sweep, redirect_copies, sweep_scans
@@ -64,7 +65,7 @@ def autoschedule(program: Program, target: Target | None = None, decisions: Deci
         elif isinstance(definition, Scan):
             plan_sweep(s, name, shapes)
         elif isinstance(definition, Scatter):
-            plan_scatter(s, definition)
+            plan_scatter(s, definition, shapes)
     for name in s.stages:
         _parallelize(s, name)
     return s

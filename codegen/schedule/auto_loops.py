@@ -16,7 +16,6 @@ from itertools import combinations, pairwise, product
 from math import inf, prod
 
 from tensorexpr.codegen.schedule.decisions import NO, YES
-from tensorexpr.codegen.schedule.independence import disjoint_axes
 from tensorexpr.codegen.schedule.legality import runs_in_lanes
 from tensorexpr.codegen.schedule.orders import SHORT, over_windows, plain_inside, short_inside
 from tensorexpr.codegen.schedule.placement import part_of
@@ -30,8 +29,7 @@ from tensorexpr.codegen.schedule.work import arithmetic, group_work, lengths
 from tensorexpr.codegen.target import Target
 from tensorexpr.dtypes import DType, accumulator
 from tensorexpr.errors import ScheduleError
-from tensorexpr.ir import Access, Axis, Const, Expr, Index, Scatter, apply, conjuncts, const
-from tensorexpr.regions import affine_of
+from tensorexpr.ir import Access, Axis, Const, Expr, Index, apply, conjuncts, const
 from tensorexpr.traversal import free_names
 
 GATHER = 20
@@ -94,23 +92,6 @@ def plan(schedule: Schedule, name: str, shapes: dict[str, tuple[Expr, ...]]) -> 
 def vector_cost(schedule: Schedule, name: str, shapes: dict[str, tuple[Expr, ...]]) -> float:
     """What a point of a definition costs along the axis that its lanes would have."""
     return _Planner(schedule, name, shapes, classes(schedule.state.stage(name).parts)).cost
-
-
-def plan_scatter(schedule: Schedule, scatter: Scatter) -> None:
-    """Lanes along the last axis of a scatter where they are neighboring elements of the result."""
-    if not scatter.axes or not scatter.indices:
-        return
-    axis, form = scatter.axes[-1], affine_of(scatter.indices[-1])
-    parts = schedule.state.stage(scatter.name).parts
-    checked = {n for access, number in parts.unproved for n in free_names(access.indices[number])}
-    if axis.index not in disjoint_axes(scatter) or form is None or form.coefficient(axis.index) != 1 or axis.index in checked:
-        return
-    before = schedule.state
-    try:
-        _, lanes = schedule[scatter.name].split(axis.index, schedule.target.lanes(scatter.type.dtype))
-        schedule[scatter.name].vectorize(lanes)
-    except ScheduleError:
-        schedule.state = before
 
 
 def _apply(handle: StageHandle, tile: Tile) -> None:

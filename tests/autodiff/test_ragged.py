@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 import tensorexpr as te
-from tensorexpr.ir import Scan
+from tensorexpr.ir import Reduce, Scan, Scatter
 from tensorexpr.language import program_of
+from tensorexpr.traversal import walk
 from tests.autodiff.laws import check_orders
 
 F64 = "float64"
@@ -81,3 +82,79 @@ def test_scatters_over_lengths_that_are_data(combine):
     x, lengths = te.placeholder((3, 5), F64, name="x"), te.placeholder((3,), "int64", name="lengths")
     y = te.scatter((3,), lambda i, k: ((i + k) % 3, te.sin(x[i, k]) + 2.0), (3, lambda i: lengths[i]), combine=combine, name="y")
     check_orders(te.compute((3,), lambda i: te.cos(y[i])), [x], {x: RNG.standard_normal((3, 5)), lengths: np.array([2, 5, 3])})
+
+
+# --------------------------------------------------------------------------------------------- compressed sparse rows
+
+ROWS = {
+    "one after the other": [0, 2, 5, 5, 9],
+    "empty rows": [0, 0, 3, 3, 3],
+    "a row of everything": [0, 9, 9, 9, 9],
+    "no rows": [4, 4, 4, 4, 4],
+    "backwards": [9, 4, 6, 0, 2],
+}
+COLUMNS = {"spread": [3, 0, 4, 1, 1, 2, 0, 3, 4], "all one": [2] * 9}
+
+
+def sparse_rows(depth=None):
+    """A compressed matrix times a vector, or times a matrix of `depth` columns; rows may overlap."""
+    p, cols = te.placeholder((5,), "int64", name="p"), te.placeholder((9,), "int32", name="cols")
+    v = te.placeholder((9,), F64, name="v")
+    x = te.placeholder((5,) if depth is None else (5, depth), F64, name="x")
+    if depth is None:
+        y = te.compute((4,), lambda i: te.sum(lambda k: te.sin(v[p[i] + k]) * x[cols[p[i] + k]], p[i + 1] - p[i]), name="y")
+    else:
+        y = te.compute((4, depth), lambda i, d: te.sum(lambda k: te.sin(v[p[i] + k]) * x[cols[p[i] + k], d], p[i + 1] - p[i]), name="y")
+    return y, p, cols, v, x
+
+
+@pytest.mark.parametrize("columns", COLUMNS)
+@pytest.mark.parametrize("rows", ROWS)
+@pytest.mark.parametrize("depth", [None, 3])
+def test_gradients_of_compressed_rows(rows, columns, depth):
+    y, p, cols, v, x = sparse_rows(depth)
+    data = {p: np.array(ROWS[rows]), cols: np.array(COLUMNS[columns], "i4")}
+    data |= {t: RNG.standard_normal(t.shape) for t in (v, x)}
+    check_orders(y, [v, x], data)
+    head = te.placeholder(y.shape, F64, name="h")
+    data[head] = RNG.standard_normal(y.shape)
+    ordered, atomic = te.gradient(y, [v, x], head), te.gradient(y, [v, x], head, lowering="atomics")
+    assert {row.lowering for row in ordered.report().rows} == {"segments"}
+    for first, second in zip(ordered, atomic, strict=True):
+        np.testing.assert_allclose(te.evaluate(first, data), te.evaluate(second, data), rtol=1e-12, atol=1e-12)
+    found = te.build(list(ordered), list(data))(*data.values())
+    for value, tensor in zip(found, ordered, strict=True):
+        np.testing.assert_allclose(value, te.evaluate(tensor, data), rtol=1e-12, atol=1e-12)
+
+
+def test_what_an_element_of_a_row_receives_is_summed_before_it_is_added():
+    y, _, _, v, x = sparse_rows(7)
+    gradient = te.gradient(y, [v, x], te.placeholder(y.shape, F64, name="h"))
+    to_values, to_table = (d for d in program_of(list(gradient)).definitions if isinstance(d, Scatter))
+    assert [len(to_values.axes), len(to_table.axes)] == [2, 3]
+    assert isinstance(to_values.value, Reduce) and not any(isinstance(node, Reduce) for node in walk(to_table.value))
+
+
+def test_a_row_without_columns_reads_nothing():
+    """Nothing is read where there are no columns, so its place may be anywhere."""
+    n, ids = te.dim("n"), te.placeholder((3,), "int64", name="ids")
+    v, x = te.placeholder((4,), F64, name="v"), te.placeholder((3, n), F64, name="x")
+    y = te.compute((3, n), lambda i, d: te.sum(lambda k: v[ids[i] + k] * x[i, d], ids[i]), name="y")
+    head = te.placeholder((3, n), F64, name="h")
+    f = te.build(list(te.gradient(y, [v], head)), [ids, v, x, head])
+    far, nothing = np.array([1, 9, 2]), np.ones((3, 0))
+    np.testing.assert_array_equal(f(far, np.ones(4), nothing, nothing)[0], np.zeros(4))
+    with pytest.raises(IndexError, match="expected an index of v_bar from 0 to 3, got 9"):
+        f(far, np.ones(4), np.ones((3, 1)), np.ones((3, 1)))
+
+
+@pytest.mark.parametrize(("rows", "got"), [([0, 2, 5, 8, 12], 9), ([-1, 2, 5, 8, 9], -1)])
+def test_a_row_that_leaves_its_tensor_is_an_index_error(rows, got):
+    y, p, cols, v, x = sparse_rows()
+    head = te.placeholder(y.shape, F64, name="h")
+    data = {p: np.array(rows), cols: np.zeros(9, "i4"), v: np.ones(9), x: np.ones(5), head: np.ones(4)}
+    for tensor in te.gradient(y, [v, x], head):
+        with pytest.raises(IndexError, match=f"expected 0 <= index < 9 on axis 0 of (v|v_bar|cols), got {got}"):
+            te.evaluate(tensor, data)
+        with pytest.raises(IndexError, match=f"expected an index of (v|v_bar|cols) from 0 to 8, got {got}"):
+            te.build([tensor], list(data))(*data.values())
