@@ -24,7 +24,7 @@ from tensorexpr.codegen.schedule.windows import window
 from tensorexpr.errors import InternalError
 from tensorexpr.ir import Access, Apply, Axis, Cast, Const, Expr, Index, apply, conjunction, const
 from tensorexpr.regions import alternatives
-from tensorexpr.traversal import free_names, map_children, substitute
+from tensorexpr.traversal import free_names, map_children, substitute, walk
 
 LOCAL_BYTES = 1 << 16
 """No accumulators above this size: they would not fit a stack comfortably. Schedules have smaller tiles."""
@@ -282,9 +282,12 @@ class Reductions(ABC):
 
     def vanishes(self, loop: str, task: Task) -> bool:
         """Whether all that is summed is a product of elements which all differ along a loop: lanes in which these are taken
-        for zero then add nothing, without a condition on the sum. (Where one factor did not differ, it could be infinite.)"""
+        for zero then add nothing, without a condition on the sum. (Where one factor did not differ, it could be infinite; and a
+        guard on elements would ask for those of the missing lanes.)"""
         axes = set(self.stage.axes_of(loop))
         group = self.stage.group_of(loop)
+        if any(isinstance(n, Access) for condition in task.where for n in walk(condition)):
+            return False
         if group is None or task.checks or not all(m.combiner.is_builtin and m.combiner.name == "sum" for m in group.members):
             return False
         factors = [f for m in group.members for v in m.values for f in _factors(v)]

@@ -306,3 +306,15 @@ def test_guards_around_tiles_of_any_comparison():
     s["S"].split("i_j", 25)
     s["S"].reorder("i_j_o", "e", "i_j_i")
     assert_means(s)
+
+
+def test_a_guard_on_elements_asks_for_none_of_missing_lanes():
+    """The rest of a sum of products runs with its missing lanes as zeros, but not where a guard would be read in them."""
+    program = parse_program(
+        "A: f32[21] = input()\nB: f32[21] = input()\nM: bool[21] = input()\n"
+        "Y[i]: f32[1] = sum(A[k] * B[k] for k in range(21) if M[k])\nreturn Y"
+    )
+    s = schedule(program, WIDE)
+    _, lane = s["Y"].split("k", 16, "peel")
+    s["Y"].vectorize(lane)
+    assert_means(s)
