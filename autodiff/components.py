@@ -14,7 +14,7 @@ from itertools import product
 from math import prod
 
 from tensorexpr.autodiff.inversion import Gather, invert
-from tensorexpr.autodiff.pieces import narrowed, split
+from tensorexpr.autodiff.pieces import Piece, narrowed, split
 from tensorexpr.ir import Access, Axis, Expr, Index
 from tensorexpr.regions import constraints_of
 from tensorexpr.traversal import free_names, fresh_name, size_names, substitute, walk
@@ -178,8 +178,14 @@ def invert_read(
 
 @lru_cache(maxsize=1 << 12)
 def _pieces(part: Component, reserved: tuple[str, ...]) -> tuple[Gather, ...] | None:
-    """The gathers of one component, None where it cannot be turned around."""
-    pieces = split(part.indices, part.axes, part.guards)
+    """The gathers of one component, None where it cannot be turned around; what sizes wind around is taken apart where it has to be."""
+    found = _inverted(part, split(part.indices, part.axes, part.guards), reserved)
+    if found is None:
+        found = _inverted(part, split(part.indices, part.axes, part.guards, part.target), reserved)
+    return found
+
+
+def _inverted(part: Component, pieces: Sequence[Piece] | None, reserved: tuple[str, ...]) -> tuple[Gather, ...] | None:
     if pieces is None:
         return None
     found: list[Gather] = []

@@ -57,11 +57,13 @@ class Count:
     """The number of points of disjoint spaces, as a function of the sizes that occur in them: `count(n=7)`.
 
     `str(count)` is a formula, Python's arithmetic over the sizes, valid where the `extents` of all tensors are at least 0;
-    `formula` is the same as a sympy expression, None where no closed form was found.
+    `formula` is the same as a sympy expression, None where no closed form was found. `read` are the extents of the tensor that is
+    read: where one is 0 nothing can be.
     """
 
     spaces: tuple[Space, ...]
     extents: tuple[Expr, ...] = ()
+    read: tuple[Expr, ...] = ()
 
     @property
     def sizes(self) -> tuple[str, ...]:
@@ -72,10 +74,9 @@ class Count:
         missing = [name for name in self.sizes if name not in sizes]
         if missing:
             raise ArgumentError(f"expected a value for every size, got none for {', '.join(missing)}", hint="row.reads(n=7)")
-        values = {name: const(value) for name, value in sizes.items()}
 
         def known(expr: Expr) -> Expr:
-            return bottom_up(expr, lambda node: values.get(node.name, node) if isinstance(node, Size) else node)
+            return _at_sizes(expr, sizes)
 
         spaces = [space for axes, guards in self.spaces for space in _pieces(map_axes(axes, known), tuple(map(known, guards)))]
         return sum(points(axes, guards).count() for axes, guards in spaces)
@@ -108,9 +109,10 @@ class Count:
         return all(self(**values) == other(**values) for values in every if self.is_possible(values))
 
     def is_possible(self, sizes: dict[str, int]) -> bool:
-        """Whether tensors of these sizes exist."""
-        forms = [form for extent in self.extents if (form := affine_of(extent)) is not None]
-        return all(form.evaluate(sizes) >= 0 for form in forms if set(form.names()) <= set(sizes))
+        """Whether tensors of these sizes exist, and the one that is read has elements."""
+        limits = [(extent, 0) for extent in self.extents] + [(extent, 1) for extent in self.read]
+        forms = [(affine_of(_at_sizes(extent, sizes)), least) for extent, least in limits]
+        return all(form.constant >= least for form, least in forms if form is not None and form.is_constant)
 
     def __str__(self) -> str:
         found = self.polynomial
@@ -161,16 +163,18 @@ def count_of(
     extents: Sequence[Expr] = (),
     types: Mapping[str, TensorType] | None = None,
     labels: Mapping[str, str] | None = None,
+    of: Sequence[Expr] = (),
 ) -> int | Count | DataCount:
     """The number of points of disjoint spaces: a number, or a function of the sizes that occur, or of the data in bounds.
 
-    `extents` are those of tensors, which are at least 0; `types` and `labels` describe the tensors that bounds read.
+    `extents` are those of tensors, which are at least 0, `of` those of the tensor that is read; `types` and `labels` describe
+    the tensors that bounds read.
     """
     read = data_in_bounds(spaces)
     if read:
         types, labels = types or {}, labels or {}
         return DataCount(tuple(spaces), tuple((labels.get(name, name), Input(name, types[name])) for name in read))
-    count = Count(tuple(spaces), tuple(extents))
+    count = Count(tuple(spaces), tuple(extents), tuple(of))
     return count if count.sizes else count()
 
 
@@ -204,6 +208,11 @@ def _pieces(axes: tuple[Axis, ...], guards: tuple[Expr, ...]) -> list[Space]:
         ends += [apply("ge", Index(axis.index), axis.start), apply("lt", Index(axis.index), axis.stop)]
     pieces = split((), axes, (*guards, *ends)) if loose else None
     return [(axes, guards)] if pieces is None else [(axes, conditions) for _, conditions in pieces]
+
+
+def _at_sizes(expr: Expr, sizes: Mapping[str, int]) -> Expr:
+    values = {name: const(value) for name, value in sizes.items()}
+    return bottom_up(expr, lambda node: values.get(node.name, node) if isinstance(node, Size) else node)
 
 
 def _without(domain: Domain, names: set[str]) -> Domain:

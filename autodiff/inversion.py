@@ -93,7 +93,8 @@ def invert(
         return (plain,)
     forms = [affine_of(index) for index in indices]
     if any(form is None for form in forms) or any(affine_of(axis.stop) is None for axis in target):
-        return _reshape(indices, axes, guards, target, reserved)
+        found = _reshape(indices, axes, guards, target, reserved)
+        return None if found is None else tuple(replace(one, lowering=lowering or one.lowering) for one in found)
     system = _System(axes, target, reserved)
     for form, axis in zip(forms, target, strict=True):
         assert form is not None

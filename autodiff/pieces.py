@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 
 from tensorexpr import dtypes
 from tensorexpr.autodiff.inversion import condition_of
+from tensorexpr.autodiff.turns import turns
 from tensorexpr.ir import Access, Apply, Axis, Cast, Expr, apply, conjuncts, const
 from tensorexpr.regions import Opaque, affine_of, cases_where, constraints_of, domain_of, expression_of, with_constraints
 from tensorexpr.traversal import bottom_up, negate, size_names, walk
@@ -21,16 +22,21 @@ MOST_PIECES = 64
 Piece = tuple[tuple[Expr, ...], tuple[Expr, ...]]
 
 
-def split(indices: Sequence[Expr], axes: Sequence[Axis], guards: Sequence[Expr]) -> list[Piece] | None:
+def split(
+    indices: Sequence[Expr], axes: Sequence[Axis], guards: Sequence[Expr], target: Sequence[Axis] | None = None
+) -> list[Piece] | None:
     """The pieces as (indices, guards), those without points left out; None where there would be too many.
 
-    A read that is affine as it stands is one piece, unchanged.
+    A read that is affine as it stands is one piece, unchanged. With the axes `target` of the tensor what sizes divide or multiply
+    is split too (`turns`).
     """
     done: list[Piece] = []
     open_pieces: list[Piece] = [(tuple(indices), tuple(guards))]
     while open_pieces:
         piece = open_pieces.pop(0)
         cases = _cases(*piece)
+        if cases is None and target is not None:
+            cases = _turned(piece, axes, target)
         if cases is None:
             done.append(piece)
         else:
@@ -55,6 +61,19 @@ def _cases(indices: tuple[Expr, ...], guards: tuple[Expr, ...]) -> list[Piece] |
             found.append((tuple(_replaced(i, chosen) for i in indices), (condition, *(_replaced(g, chosen) for g in guards))))
         return found
     return None
+
+
+def _turned(piece: Piece, axes: Sequence[Axis], target: Sequence[Axis]) -> list[Piece] | None:
+    indices, guards = piece
+    inexact = [guard for guard in guards if not constraints_of(guard)[1] and not hangs_on_data(guard)]
+    found = turns((*indices, *inexact), axes, guards, target)
+    if found is None:
+        return None
+    cases = []
+    for conditions, chosen in found:
+        moved = tuple(_replaced(index, chosen) for index in indices)
+        cases.append((moved, (*conditions, *(_replaced(guard, chosen) for guard in guards))))
+    return cases
 
 
 def narrowed(axes: Sequence[Axis], guards: Sequence[Expr]) -> tuple[Expr, ...] | None:

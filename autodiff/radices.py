@@ -94,7 +94,7 @@ class _Radices(Numerals):
         for _ in range(MOST_STEPS):
             if not (self._settle() or self._split() or self._eliminate()):
                 break
-        if any(self._is_nonlinear(form) for form in self.equations):
+        if any(self._is_nonlinear(form) or self._inside(form) & self.late.keys() for form in self.equations):
             raise Unsuitable
         return self._result()
 
@@ -186,14 +186,18 @@ class _Radices(Numerals):
             ):
                 continue
             rest = total(times(plus({}, f, -1), named(n)) for n, f in factors.items() if n not in (name, turns[0]))
-            late = f"~{len(self.late)}"
             numerator = plus(plus(right, rest), unknown.low, -1)
-            self.late[late] = numerator, radix
+            if self._inside(numerator):
+                late = f"~{len(self.late)}"
+                self.late[late] = numerator, radix
+                self.free.add(late)
+                remainder = named(late)
+            else:
+                remainder = self._element_digit(_Digit(numerator, radix, radix, rest=True))
             self.equations.remove(form)
             self.unknowns.pop(turns[0])
             unknown.facts = []
-            self.free.add(late)
-            self._set(name, plus(named(late), unknown.low))
+            self._set(name, plus(remainder, unknown.low))
             return True
         return False
 

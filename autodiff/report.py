@@ -83,6 +83,7 @@ def rows_of(
         for access in one.contribution.reads:
             grouped.setdefault((one.consumer, id(access)), []).append((access, one))
     rows = []
+    of = [axis.stop for axis in received.target]
     for (consumer, _), items in grouped.items():
         visited: list[Space] = []
         read: list[Space] = []
@@ -103,8 +104,8 @@ def rows_of(
                 labels.get(consumer, consumer),
                 print_expr(bottom_up(items[0][0], labeled)),
                 lowerings[0] if len(lowerings) == 1 else "pieces",
-                count_of(visited, extents, types, labels),
-                count_of(read, extents, types, labels),
+                count_of(visited, extents, types, labels, of),
+                count_of(read, extents, types, labels, of),
             )
         )
     return rows
