@@ -94,6 +94,11 @@ def vector_cost(schedule: Schedule, name: str, shapes: dict[str, tuple[Expr, ...
     return _Planner(schedule, name, shapes, classes(schedule.state.stage(name).parts)).cost
 
 
+def vector_axis(schedule: Schedule, name: str, shapes: dict[str, tuple[Expr, ...]]) -> str | None:
+    """The axis that the lanes of a definition would have, if there is one."""
+    return next(iter(_Planner(schedule, name, shapes, {}).vectors), None)
+
+
 def _apply(handle: StageHandle, tile: Tile) -> None:
     """Splits the axes of the tile, puts its loops innermost, rows unrolled around the vector.
 

@@ -1,0 +1,103 @@
+"""Long reductions with few results, taken apart so that all cores have a part: losses, means, gradients of biases.
+
+Iterations of data loops are what runs on all cores. Where these are fewer than a machine may have cores, and the reduction
+is long, partial results give it more (`rfactor`): blocks of its outermost axis that is long enough, each a piece of
+memory of its own. How many there are follows from extents, not from the number of cores or threads: a result has the same
+bits for any of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+
+from tensorexpr.codegen.schedule.auto_loops import vector_axis
+from tensorexpr.codegen.schedule.reductions import Group
+from tensorexpr.codegen.schedule.schedule import Schedule
+from tensorexpr.codegen.schedule.state import Stage
+from tensorexpr.codegen.schedule.strides import reaches
+from tensorexpr.codegen.schedule.work import UNKNOWN_EXTENT, group_work, length, lengths
+from tensorexpr.dtypes import accumulator
+from tensorexpr.errors import ScheduleError
+from tensorexpr.ir import Const, Define, Expr, product
+
+ENOUGH = 16
+"""Independent pieces of work that a definition has without partial results where it is left alone."""
+WIDE = 64
+"""Neighboring results that count as one piece: they are computed together in lanes."""
+MOST_PARTS = 256
+LEAST_WORK = 1 << 15
+"""Operations of one part."""
+FAR = 4
+"""Parts below which a contraction is near enough as it is."""
+SPARED = 10
+"""How many times as large as its partial results the operands of a contraction are."""
+
+
+def partial_results(s: Schedule) -> None:
+    """Takes apart the reductions of every definition that has too few results for their length."""
+    for definition in s.state.program.definitions:
+        if isinstance(definition, Define) and definition.name in s.state.table:
+            for _ in s.state.stage(definition.name).parts.groups:
+                if not _taken_apart(s, definition.name):
+                    break
+
+
+def _taken_apart(s: Schedule, name: str) -> bool:
+    """Takes the longest reduction of a definition apart where that pays; says whether it did."""
+    stage = s.state.stage(name)
+    known = lengths(stage.parts)
+    shapes = {tensor: type_.shape for tensor, type_ in s.state.program.types.items()}
+    found = [(group_work(stage.parts, g, known) * _results(g, known), g) for g in stage.parts.groups if g.scope is None]
+    for work, group in sorted(found, key=lambda item: -item[0]):
+        few = _pieces(s, stage, group, shapes, known) < ENOUGH
+        open_ended = [a for a in group.indices if stage.extent(a) is None and length(stage.axis(a)) == UNKNOWN_EXTENT]
+        if open_ended:
+            # As many parts as it turns out to be long: blocks of the least work.
+            blocks = {a: LEAST_WORK * known[a] // max(1, work) for a in open_ended if few}
+        else:
+            parts = min(MOST_PARTS, work // LEAST_WORK, MOST_PARTS if few else _near(s, group, shapes, known))
+            axes = sorted(group.indices, key=lambda a: 2 * known[a] < parts)
+            blocks = {a: _block(known[a], parts) for a in axes if parts > 1}
+        before = s.state
+        for axis, block in blocks.items():
+            try:
+                s[name].rfactor(axis if block < 2 else s[name].split(axis, block)[0])
+            except ScheduleError:
+                s.state = before
+            else:
+                return True
+    return False
+
+
+def _block(extent: int, parts: int) -> int:
+    """The length of the parts, one that divides the extent where there is one near by: then none is shorter than others."""
+    block = -(-extent // parts)
+    return next((b for b in range(block, 2 * block) if extent % b == 0), block)
+
+
+def _near(s: Schedule, group: Group, shapes: dict[str, tuple[Expr, ...]], known: Mapping[str, int]) -> int:
+    """The parts of a contraction in which what is read stays near for all results; 0 where these are too many to keep for each part."""
+    values = tuple(v for m in group.members for v in m.values)
+    reached = reaches(values, shapes)
+    results = {n for n in group.depends if n in known}
+    if all(results <= set(r.strides) for r in reached):
+        return 0
+    read = 0
+    for r in reached:
+        visited, whole = prod(known[n] for n in r.strides if n in known), product(shapes[r.access.tensor])
+        read += r.access.dtype.itemsize * (min(visited, int(whole.value)) if isinstance(whole, Const) else visited)
+    kept = max(1, sum(accumulator(v.dtype).itemsize for v in values) * _results(group, known))
+    parts = min(read // (s.target.l2_bytes // 2), read // (SPARED * kept))
+    return parts if parts >= FAR else 0
+
+
+def _results(group: Group, known: Mapping[str, int]) -> int:
+    return prod(known[n] for n in group.depends if n in known)
+
+
+def _pieces(s: Schedule, stage: Stage, group: Group, shapes: dict[str, tuple[Expr, ...]], known: Mapping[str, int]) -> int:
+    """The iterations of data loops that can run side by side, about."""
+    lanes = vector_axis(s, stage.name, shapes)
+    data = [a.index for a in stage.parts.axes if a.index in group.depends]
+    return prod(-(-known[n] // WIDE) if n == lanes else known[n] for n in data)
