@@ -197,10 +197,19 @@ def _may_relax(stage: Stage, group: Group, number: int, name: str) -> bool:
     if any(own in (*free_names(a.start), *free_names(a.stop)) for g in stage.parts.groups for a in g.axes):
         # As a window its value is known only where the data loop is, which is too late for loops that start or stop by it.
         return False
+    if any(own in g.depends and _begins_before(stage, g, name) for g in stage.parts.groups if g.number != group.number):
+        # What it reads is in bounds within the window alone, which is known only inside of it.
+        return False
     data = frozenset(a.index for a in stage.parts.axes)
     first = min(stage.order.index(x) for x in stage.loops_of(group.axes[number].index))
     inner = frozenset(a for a in data if any(stage.order.index(x) > first for x in stage.loops_of(a)))
     return all(window(axis, inner) is not None for axis in _in_classes(stage, group.axes[number], first))
+
+
+def _begins_before(stage: Stage, group: Group, name: str) -> bool:
+    """Whether a reduction begins outside of a loop over the axis `name`."""
+    first = min(stage.order.index(x) for x in _loops_of(stage, group))
+    return any(stage.order.index(x) > first for x in stage.loops_of(name))
 
 
 def _in_classes(stage: Stage, axis: Axis, first: int) -> list[Axis]:

@@ -182,6 +182,10 @@ REFUSED = [
     (MATMUL, "s['C'].reorder('k', 'i', 'j'); s['C'].parallel('i')",
      "expected a loop outside of the reduction over k to run in parallel, got i inside"),
     (WINNERS, "s['C'].reorder('k', 'i')", "expected i outside of k, whose bounds depend on it, got it inside"),
+    ("sizes(n)\nX: f32[n] = input()\nY: f32[n, 6] = input()\nP[b, i]: f32[(n + 7) // 8, 6] = "
+     "max(sum(X[k + 8 * b] for l in range(3)) * Y[k + 8 * b, i] for k in range(minimum(8, n - 8 * b)))\nreturn P",
+     "s['P'].split('b', 2, 'shift'); s['P'].reorder('b_o', 'i', 'k', 'l', 'b_i')",
+     "expected b_i outside of k, whose bounds depend on it, got it inside"),  # the inner sum would read past the end
     (WINNERS, "s['M'].split('k', 2); s['M'].reorder('k_i', 'k_o')",
      "expected the loops of argmax in the order k_o, k_i: it depends on the order of its points"),
     (WINNERS, "s['C'].vectorize('k')", "expected a constant extent of at most 256 to vectorize k, got an extent known only when it runs"),
