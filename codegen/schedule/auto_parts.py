@@ -36,22 +36,27 @@ SPARED = 10
 
 def partial_results(s: Schedule) -> None:
     """Takes apart the reductions of every definition that has too few results for their length."""
-    for definition in s.state.program.definitions:
+    program, shapes = s.state.program, {}
+    for definition in program.definitions:
         if isinstance(definition, Define) and definition.name in s.state.table:
             for _ in s.state.stage(definition.name).parts.groups:
-                if not _taken_apart(s, definition.name):
+                if not shapes or s.state.program is not program:
+                    program = s.state.program
+                    shapes = {name: type_.shape for name, type_ in program.types.items()}
+                if not _taken_apart(s, definition.name, shapes):
                     break
 
 
-def _taken_apart(s: Schedule, name: str) -> bool:
+def _taken_apart(s: Schedule, name: str, shapes: dict[str, tuple[Expr, ...]]) -> bool:
     """Takes the longest reduction of a definition apart where that pays; says whether it did."""
     stage = s.state.stage(name)
     known = lengths(stage.parts)
-    shapes = {tensor: type_.shape for tensor, type_ in s.state.program.types.items()}
     found = [(group_work(stage.parts, g, known) * _results(g, known), g) for g in stage.parts.groups if g.scope is None]
     for work, group in sorted(found, key=lambda item: -item[0]):
-        few = _pieces(s, stage, group, shapes, known) < ENOUGH
         open_ended = [a for a in group.indices if stage.extent(a) is None and length(stage.axis(a)) == UNKNOWN_EXTENT]
+        if not open_ended and work < 2 * LEAST_WORK:
+            continue
+        few = _pieces(s, stage, group, shapes, known) < ENOUGH
         if open_ended:
             # As many parts as it turns out to be long: blocks of the least work.
             blocks = {a: LEAST_WORK * known[a] // max(1, work) for a in open_ended if few}
