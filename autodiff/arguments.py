@@ -10,6 +10,8 @@ from tensorexpr.ir import Expr
 from tensorexpr.language import Tensor
 from tensorexpr.text import print_type
 
+LONGEST_REPR = 60
+
 
 def checked_tensors(given: Any, what: str) -> tuple[Tensor, ...]:
     """The tensor or tensors given as `what`. Raises `DifferentiationError` unless they are floating tensors."""
@@ -17,7 +19,7 @@ def checked_tensors(given: Any, what: str) -> tuple[Tensor, ...]:
     strange = [tensor for tensor in tensors if not isinstance(tensor, Tensor)]
     if strange or not tensors:
         raise DifferentiationError(
-            f"expected {what} to be a tensor or a list of tensors, got {repr(strange[0]) if strange else 'nothing'}",
+            f"expected {what} to be a tensor or a list of tensors, got {described(strange[0]) if strange else 'nothing'}",
             location=user_location(),
             hint="te.gradient works on tensors, te.vjp and te.grad on ops",
         )
@@ -69,7 +71,9 @@ def checked_heads(outputs: Sequence[Tensor], single: bool, given: Any) -> tuple[
             continue
         if not isinstance(head, Tensor):
             raise DifferentiationError(
-                f"expected the head of {output.name} to be a tensor {wanted}, got {head!r}", location=user_location(), hint=f"head={make}"
+                f"expected the head of {output.name} to be a tensor {wanted}, got {described(head)}",
+                location=user_location(),
+                hint=f"head={make}",
             )
         if output.extents not in (head.extents, head.extents[1:]) or head.dtype is not output.dtype:
             raise DifferentiationError(
@@ -89,7 +93,7 @@ def checked_tangents(wrt: Sequence[Tensor], given: Any) -> tuple[tuple[Tensor, .
     for tensor, tangent in zip(wrt, tangents, strict=True):
         fits = isinstance(tangent, Tensor) and tensor.extents in (tangent.extents, tangent.extents[1:])
         if not fits or tangent.dtype is not tensor.dtype:
-            got = print_type(tangent.type) if isinstance(tangent, Tensor) else repr(tangent)
+            got = print_type(tangent.type) if isinstance(tangent, Tensor) else described(tangent)
             raise DifferentiationError(
                 f"expected the tangent of {tensor.name} to be {print_type(tensor.type)}, got {got}",
                 term=text_of(tensor),
@@ -116,6 +120,17 @@ def _directions(what: str, pairs: Sequence[tuple[Tensor, Tensor]]) -> Expr | Non
 def text_of(tensor: Tensor) -> str:
     """A tensor with its type, for messages."""
     return f"{tensor.name}: {print_type(tensor.type)}"
+
+
+def described(value: Any) -> str:
+    """Something that is no tensor, for messages: as it prints where that is short, else its type."""
+    text = repr(value)
+    if len(text) <= LONGEST_REPR and "\n" not in text:
+        return text
+    if hasattr(value, "shape"):
+        return f"an array of shape {tuple(value.shape)}"
+    kind = type(value).__name__
+    return f"{'an' if kind[:1].lower() in 'aeiou' else 'a'} {kind}"
 
 
 def _shape(tensor: Tensor) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from tensorexpr.autodiff.accumulate import accumulate
 from tensorexpr.autodiff.arguments import checked_heads, checked_tensors, text_of
@@ -194,7 +194,19 @@ class Gradient(Sequence[Tensor]):
         return self._result(name)
 
 
-class _Adjoints(Mapping[Tensor, Tensor]):
+Value = TypeVar("Value")
+
+
+class _ByTensor(Mapping[Tensor, Value]):
+    """A mapping that says in a `DifferentiationError` what it has where it is asked for something else; `get` gives the default."""
+
+    def get(self, tensor: Any, default: Any = None) -> Any:
+        if tensor not in self:
+            return default
+        return self[tensor]
+
+
+class _Adjoints(_ByTensor[Tensor]):
     """The adjoints of the tensors of the graph; those that do not lie on the way to `wrt` are derived when asked for."""
 
     def __init__(self, owner: Gradient) -> None:
@@ -213,22 +225,52 @@ class _Adjoints(Mapping[Tensor, Tensor]):
         return sum(1 for _ in self)
 
 
-class _Contributions(Mapping[Tensor, Mapping[Tensor, Tensor]]):
+class _Contributions(_ByTensor["_Parts"]):
     """For each tensor the parts of its adjoint by consumer."""
 
     def __init__(self, owner: Gradient) -> None:
         self._owner = owner
 
-    def __getitem__(self, tensor: Tensor) -> Mapping[Tensor, Tensor]:
-        received = self._owner._received(tensor)
-        consumers = dict.fromkeys([one.consumer for one in received.flows] + [by for by, _ in received.whole])
-        return {self._owner._table[name]: self._owner._contribution(tensor, name) for name in consumers}
+    def __getitem__(self, tensor: Tensor) -> _Parts:
+        return _Parts(self._owner, tensor)
 
     def __iter__(self) -> Iterator[Tensor]:
         return iter(self._owner.adjoints)
 
+    def __contains__(self, tensor: object) -> bool:
+        return tensor in self._owner.adjoints
+
     def __len__(self) -> int:
         return len(self._owner.adjoints)
+
+
+class _Parts(_ByTensor[Tensor]):
+    """What each consumer sends to one tensor."""
+
+    def __init__(self, owner: Gradient, tensor: Tensor) -> None:
+        received = owner._received(tensor)
+        self._owner, self._tensor = owner, tensor
+        self._consumers = dict.fromkeys([one.consumer for one in received.flows] + [by for by, _ in received.whole])
+
+    def __getitem__(self, consumer: Tensor) -> Tensor:
+        if consumer not in self:
+            named = ", ".join(self._owner._table[key].name for key in self._consumers) or "none"
+            raise DifferentiationError(
+                f"expected a consumer of {self._tensor.name} ({named}), got {getattr(consumer, 'name', consumer)!r}",
+                term=text_of(self._tensor),
+                location=user_location(),
+                hint=f"gradient.contributions[{self._tensor.name}] has the tensors that read it, on the way from the outputs",
+            )
+        return self._owner._contribution(self._tensor, consumer.key)
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return (self._owner._table[key] for key in self._consumers)
+
+    def __contains__(self, consumer: object) -> bool:
+        return getattr(consumer, "key", None) in self._consumers
+
+    def __len__(self) -> int:
+        return len(self._consumers)
 
 
 def _sweep_rule(unit: Unit, graph: Graph) -> Override:

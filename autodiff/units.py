@@ -63,6 +63,15 @@ def units_of(roots: Sequence[Tensor], override: Mapping[Tensor, Any]) -> dict[Te
                 location=later.location or user_location(),
                 hint=f"override={{{tensor.name}: (inputs, rule)}} makes all between the inputs and {tensor.name} one unit",
             )
+        before = tensors_of([tensor]) if isinstance(given, tuple) else {}
+        stranger = next((source for source in given[0] if source.key not in before), None) if isinstance(given, tuple) else None
+        if stranger is not None:
+            raise DifferentiationError(
+                f"expected the inputs of the rule of {tensor.name} to be tensors that it is computed from, got {stranger.name}",
+                term=text_of(stranger),
+                location=stranger.location or user_location(),
+                hint=f"what {tensor.name} does not depend on receives nothing from it: leave {stranger.name} out",
+            )
     found: dict[Tensor, Unit] = {}
     done: set[Tensor] = set()
     stack = [(root, False) for root in reversed(roots)]

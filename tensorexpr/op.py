@@ -124,7 +124,8 @@ class Op(Entered):
         tensors = [inspect.Parameter(n, kind, default=None if n in self.optional else _REQUIRED) for n in self.parameters]
         rest = [] if self.rest is None else [inspect.Parameter(self.rest, inspect.Parameter.VAR_POSITIONAL)]
         static = [inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY, default=d) for n, d in self.static.items()]
-        return inspect.Signature([*tensors, *rest, *static])
+        # Not checked for the order of defaults: what a transform adds, a head, stands behind what may be left out.
+        return inspect.Signature([*tensors, *rest, *static], __validate_parameters__=False)
 
     def __repr__(self) -> str:
         return f"<te.op {self.name}{self.__signature__}>"
@@ -251,18 +252,17 @@ class Op(Entered):
                     term=self._term,
                     hint="keyword-only parameters of the function are its static arguments",
                 )
-        for name in self.parameters[len(given) :]:
-            if name in named:
-                given.append(named.pop(name))
-            elif name in self.optional:
-                given.append(())
-            else:
-                break
-        if named and next(iter(named)) in self.parameters[: len(arguments)]:
-            raise _argument_error(f"{self.name}: expected one value for {next(iter(named))}, got two", term=self._term)
-        if len(given) < len(self.parameters) or named or (len(given) > len(self.parameters) and self.rest is None):
+        number = len(given) + len(named)
+        twice = next((name for name in named if name in self.parameters[: len(given)]), None)
+        if twice is not None:
+            raise _argument_error(f"{self.name}: expected one value for {twice}, got two", term=self._term)
+        if self.rest is None:
+            given = self.filled(given, named)
+        else:
+            given += [named.pop(name) for name in self.parameters[len(given) :] if name in named]
+        required = len(self.parameters) - (0 if self.rest is None else len(self.optional))
+        if len(given) < required or named or (len(given) > len(self.parameters) and self.rest is None):
             wanted = ", ".join(self.parameters) or "none"
-            number = len(given) + len(named)
             surplus = self.static and number > len(self.parameters)
             raise _argument_error(
                 f"{self.name}: expected {len(self.parameters)} tensor arguments ({wanted}), got {number}",
@@ -273,6 +273,28 @@ class Op(Entered):
             if value is inspect.Parameter.empty:
                 raise _argument_error(f"{self.name}: expected the static argument {name}, got none", term=self._term)
         return [() if tree is None else tree for tree in given], static
+
+    def filled(self, arguments: Sequence[Any], named: dict[str, Any] | None = None) -> list[Any]:
+        """The arguments in the order of the parameters, those of `named` (which are taken out of it) in their places.
+
+        Of the parameters that may be left out, as many as are too few are, the last first: what a transform adds behind them
+        is given.
+        """
+        named = {} if named is None else named
+        missing = max(0, len(self.parameters) - len(arguments) - len(named))
+        free = [name for name in self.optional if name not in named]
+        absent = free[max(0, len(free) - missing) :]
+        rest, given = list(arguments), []
+        for name in self.parameters:
+            if name in named:
+                given.append(named.pop(name))
+            elif name in absent:
+                given.append(())
+            elif rest:
+                given.append(rest.pop(0))
+            else:
+                break
+        return [*given, *rest]
 
     def _body(self, trees: Sequence[Any], static: Mapping[str, Any]) -> Any:
         """What the user's function gives. Where Python fails in it (a shape of another rank unpacked), it was not made for these

@@ -43,7 +43,7 @@ def vjp(operation: Op, wrt: Wrt = None) -> Op:
         outputs = operation.compose(inputs, static)
         return _gradients(name, operation, outputs, inputs, wrt, heads)
 
-    return Op(pulled, name=name, parameters=parameters, rest=rest, static=operation.static)
+    return Op(pulled, name=name, parameters=parameters, rest=rest, static=operation.static, optional=operation.optional)
 
 
 def grad(operation: Op, wrt: Wrt = None) -> Op:
@@ -103,7 +103,7 @@ def jvp(output: Any, wrt: Any = None, tangents: Any = None) -> Any:
     name = f"jvp({operation.name})"
 
     def pushed(*arguments: Any, **static: Any) -> Any:
-        inputs, tangents = _split_tangents(name, arguments, None if operation.rest is not None else len(operation.parameters))
+        inputs, tangents = _split_tangents(name, arguments, operation)
         outputs = operation.compose(inputs, static)
         floating = [t for t in leaves(outputs) if t.dtype.is_float]
         if not floating:
@@ -112,7 +112,7 @@ def jvp(output: Any, wrt: Any = None, tangents: Any = None) -> Any:
         return _unflatten(outputs, iter(pushed))
 
     parameters, rest = _further(operation, (), "tangent")
-    return Op(pushed, name=name, parameters=parameters, rest=rest, static=operation.static)
+    return Op(pushed, name=name, parameters=parameters, rest=rest, static=operation.static, optional=operation.optional)
 
 
 # ---------------------------------------------------------------------------------------------------- in common
@@ -145,14 +145,17 @@ def _expect_more(name: str, arguments: Sequence[Any], number: int) -> None:
         raise _error(f"{name}: expected inputs and a head, got {len(arguments)} arguments")
 
 
-def _split_tangents(name: str, arguments: Sequence[Any], number: int | None) -> tuple[Sequence[Any], Sequence[Any]]:
-    """Inputs (`number` of them, where that is known) and tangents: one tangent per input that has floating leaves."""
+def _split_tangents(name: str, arguments: Sequence[Any], operation: Op) -> tuple[Sequence[Any], Sequence[Any]]:
+    """The inputs of an operation, those left out in their places, and tangents: one per input that has floating leaves."""
     floating = [_is_floating(argument) for argument in arguments]
-    for count in range(len(arguments) + 1) if number is None else (number,):
+    number = len(operation.parameters)
+    least, most = (number - len(operation.optional), number) if operation.rest is None else (0, len(arguments))
+    for count in range(least, min(most, len(arguments)) + 1):
         if count + sum(floating[:count]) == len(arguments):
-            return arguments[:count], arguments[count:]
-    inputs = "its inputs" if number is None else f"{number} inputs"
-    raise _error(f"{name}: expected {inputs} and one tangent per floating input, got {len(arguments)} arguments")
+            inputs = arguments[:count]
+            return inputs if operation.rest is not None else operation.filled(inputs), arguments[count:]
+    wanted = "its inputs" if operation.rest is not None else f"{number} inputs"
+    raise _error(f"{name}: expected {wanted} and one tangent per floating input, got {len(arguments)} arguments")
 
 
 def _is_floating(tree: Any) -> bool:

@@ -50,6 +50,14 @@ def test_what_is_no_tensor():
     assert message(te.gradient, Y, ["x"], head=H)[0] == "expected wrt to be a tensor or a list of tensors, got 'x'"
     assert message(te.gradient, Y, [], head=H)[0] == "expected wrt to be a tensor or a list of tensors, got nothing"
     assert message(te.gradient, Y[0], [X])[0].startswith("expected output to be a tensor or a list of tensors, got ")
+    lines = message(te.gradient, Y, [X, np.zeros(3)], head=H)
+    assert lines[0] == "expected wrt to be a tensor or a list of tensors, got array([0., 0., 0.])"
+    assert lines[1].startswith("  in:   (") and HERE in lines[1]
+    large = np.zeros((100, 3))
+    assert message(te.gradient, Y, large, head=H)[0] == "expected wrt to be a tensor or a list of tensors, got an array of shape (100, 3)"
+    assert message(te.gradient, Y, X, head=large)[0] == "expected the head of y to be a tensor f64[3], got an array of shape (100, 3)"
+    assert message(te.jvp, Y, X, large)[0] == "expected the tangent of x to be f64[3], got an array of shape (100, 3)"
+    assert message(te.gradient, "Y", X)[0] == "expected output to be a tensor or a list of tensors, got 'Y'"
 
 
 def test_unknown_tensors():
@@ -57,6 +65,21 @@ def test_unknown_tensors():
     gradient = te.gradient(Y, [X], head=H)
     assert message(lambda: gradient.adjoints[other])[0] == "expected a tensor of the graph that was differentiated, got 'other'"
     assert message(lambda: gradient.contributions[other])[0] == "expected a tensor of the graph that was differentiated, got 'other'"
+    lines = message(lambda: gradient.contributions[X][other])
+    assert lines[0] == "expected a consumer of x (y), got 'other'" and lines[1].startswith("  in:   x: f64[3] (")
+    assert lines[2] == "  hint: gradient.contributions[x] has the tensors that read it, on the way from the outputs"
+    assert message(lambda: gradient.contributions[X]["y"])[0] == "expected a consumer of x (y), got 'y'"
+    assert message(lambda: gradient.contributions[Y][X])[0] == "expected a consumer of y (none), got 'x'"
+
+
+def test_adjoints_and_contributions_are_mappings():
+    other = te.placeholder((3,), "float64", name="other")
+    gradient = te.gradient(Y, [X], head=H)
+    assert gradient.adjoints.get(other) is None and gradient.contributions.get(other, 3) == 3
+    assert other not in gradient.contributions and X in gradient.contributions
+    parts = gradient.contributions[X]
+    assert Y in parts and other not in parts and parts.get(other) is None and list(parts) == [Y] and len(parts) == 1
+    assert parts.get(Y).shape == X.shape
 
 
 def test_overrides_that_do_not_fit():
@@ -69,6 +92,11 @@ def test_overrides_that_do_not_fit():
         "expected override= for tensors of the graph, got z, which the outputs do not depend on"
     )
     assert message(te.gradient, Y, [X], head=H, override={X: rule()})[0] == "expected override= for computed tensors, got x, which is given"
+    lines = message(te.gradient, Y, [X], head=H, override={Y: ([X, z], rule(X, X))})
+    assert lines[0] == "expected the inputs of the rule of y to be tensors that it is computed from, got z"
+    assert (
+        lines[1].startswith("  in:   z: f64[3] (") and lines[2] == "  hint: what y does not depend on receives nothing from it: leave z out"
+    )
     assert message(te.gradient, Y, [X], head=H, override=3)[0] == "expected override= to map tensors to rules, got 3"
     assert message(te.gradient, Y, [X], head=H, override={Y: 3})[0] == (
         "expected override= to map tensors to rules, got y[i]: f64[3] = x[i] * 2.0: 3"

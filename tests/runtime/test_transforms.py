@@ -328,3 +328,50 @@ def test_check_gradient_of_what_cannot_be_checked():
     assert "expected finite values around these arrays, got nan" in text
     integer = te.op(lambda x: te.compute(x.shape, lambda i: x[i] + 1))
     assert "expected a floating output to check, got none" in refused(te.GradientCheckError, te.check_gradient, integer, np.arange(3))
+
+
+# ------------------------------------------------------------------------------------------------ arguments left out
+
+
+@te.op
+def affine(x, w, bias=None):
+    (n, k), (m, _) = x.shape, w.shape
+    product = te.compute((n, m), lambda i, j: te.sum(lambda r: x[i, r] * w[j, r], k))
+    return product if bias is None else te.compute((n, m), lambda i, j: product[i, j] + bias[j])
+
+
+@te.op
+def squares(x, w, bias=None):
+    y = affine(x, w, bias)
+    return te.compute((), lambda: te.sum(lambda i, j: y[i, j] ** 2, y.shape))
+
+
+def test_transforms_of_an_op_with_an_argument_left_out():
+    rng = np.random.default_rng(0)
+    x, w, b, h = (rng.integers(-4, 5, shape).astype(float) for shape in ((3, 4), (2, 4), (2,), (3, 2)))
+    backward, forward = te.vjp(affine), te.jvp(affine)
+    expected = (h @ w, h.T @ x)
+    calls = (
+        backward(x, w, h),
+        backward(x, w, None, h),
+        backward(x, w, head=h),
+        backward(x, w, bias=None, head=h),
+        backward(x, w=w, head=h),
+    )
+    for found in calls:
+        assert len(found) == 2
+        for value, wanted in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(value, wanted)
+    assert len(backward(x, w, b, h)) == 3 and te.vjp(affine, wrt="w")(x, w, h).shape == w.shape
+    for tangent in (forward(x, w, x, w), forward(x, w, None, x, w)):
+        np.testing.assert_array_equal(tangent, 2 * x @ w.T)
+    np.testing.assert_array_equal(forward(x, w, b, x, w, b), 2 * x @ w.T + b)
+    assert [g.shape for g in te.grad(squares)(x, w)] == [x.shape, w.shape] and len(te.grad(squares)(x, w, b)) == 3
+    value, gradients = te.value_and_grad(squares)(x, w)
+    assert value == ((x @ w.T) ** 2).sum() and len(gradients) == 2
+    assert len(te.vjp(backward)(x, w, h, (x, w))) == 3 and len(te.jvp(backward)(x, w, h, x, w, h)) == 2
+    assert len(te.vjp(forward)(x, w, x, w, h)) == 4
+    assert repr(backward) == "<te.op vjp(affine)(x, w, bias=None, head)>"
+    message = r"vjp\(affine\): expected 4 tensor arguments \(x, w, bias, head\), got 2"
+    with pytest.raises(te.ArgumentError, match=message):
+        backward(x, w)
