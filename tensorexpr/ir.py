@@ -122,7 +122,10 @@ class Const(Expr):
     def __post_init__(self) -> None:
         value: Any = self.value
         if self.dtype.is_float:
-            value = float(self.dtype.numpy.type(value)) if self.dtype is not dtypes.float64 else float(value)
+            value = float(value)
+            if self.dtype is not dtypes.float64:
+                with np.errstate(over="ignore"):  # beyond the greatest number is infinity: no news for the user
+                    value = float(self.dtype.numpy.type(value))
             if math.isnan(value):
                 value = math.nan  # one NaN: its sign and payload have no meaning, and text could not give them back
         elif self.dtype.is_bool:

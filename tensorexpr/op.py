@@ -379,7 +379,8 @@ class Op(Entered):
     def trace(self, *specs: Any, dynamic: Mapping[str | int, Any] | None = None, **static: Any) -> Program:
         """The program of the op for arguments like `specs`: placeholders, arrays or `(shape, dtype)`.
 
-        `dynamic={"x": (0,)}` keeps axes open: their extents become `te.dim`s named after parameter and axis.
+        `dynamic={"x": (0,)}` keeps axes open: their extents become `te.dim`s named after parameter and axis, or with
+        `dynamic={"x": {0: "n"}}` as it says; those of one name are one.
         """
         inputs, result = self._traced(*self._specs(specs, dynamic, static))
         return program_of(list(leaves(result)), inputs)
@@ -440,11 +441,13 @@ def _dtype(op: str, name: str, value: object) -> DType:
 
 
 def _opened(op: str, name: str, spec: Spec, axes: Any, taken: set[str]) -> Spec:
+    """The spec with some axes open; a mapping gives their sizes names, and sizes of one name are one."""
     shape = list(spec.shape)
-    for axis in tuple(axes) if isinstance(axes, (tuple, list, range)) else (axes,):
+    named = isinstance(axes, Mapping)
+    for axis in tuple(axes) if isinstance(axes, (tuple, list, range, Mapping)) else (axes,):
         if not isinstance(axis, (int, np.integer)) or not -len(shape) <= axis < len(shape):
             raise _argument_error(f"{op}: dynamic: expected axes of {name} below {len(shape)}, got {axis}")
-        shape[axis] = dim(fresh_name(f"{name}_{axis % len(shape)}", taken))
+        shape[axis] = dim(axes[axis] if named else fresh_name(f"{name}_{axis % len(shape)}", taken))
     return Spec(tuple(shape), spec.dtype)
 
 

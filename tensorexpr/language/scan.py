@@ -31,9 +31,10 @@ def scan(body: Callable[[Any, Any], Any], init: Any, length: Any, name: Any = No
 
     Backwards the states are read again: all are kept (they are the result), and what else a step computes is computed anew.
     `checkpoint=c` keeps the states after every c-th step alone and computes those between again, segment by segment, which
-    costs one more run of the steps; "sqrt" takes c near the square root of the length, which keeps about twice that many
-    states at a time. This saves memory where not all states are read anyway, as with `s[length - 1]`. It writes the recurrence
-    as a scan over segments around a scan over steps: the body runs once more if the segments leave a rest.
+    costs one more run of the steps; "sqrt" takes c near the square root of the length. Where not all states are read anyway, as
+    with `s[length - 1]`, at most length / c + 3 c + 8 are held at a time: the ends of segments, two segments on the way forward
+    (a segment is a state, and a scan holds the one before), one on the way back, and adjoints. It writes the recurrence as
+    a scan over segments around a scan over steps: the body runs once more if the segments leave a rest.
 
     Raises `DefinitionError` where `init` is not made of tensors, the length is no extent, the next state differs from the
     state in number, shape or dtype, and where `checkpoint` is no positive number (or "sqrt" of a length that is a number).

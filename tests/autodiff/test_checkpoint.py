@@ -116,3 +116,12 @@ def test_what_cannot_be_marked(given, said):
     lines = str(caught.value).splitlines()
     assert lines[0] == f"te.checkpoint: expected a computed tensor, got {said}" and __file__ in lines[1]
     assert lines[2] == "  hint: inputs and constants are there as long as the function runs"
+
+
+@pytest.mark.parametrize(("length", "checkpoint", "states"), [(100, "sqrt", 10), (100, 5, 5), (400, "sqrt", 20), (90, 7, 7)])
+def test_a_scan_in_segments_holds_what_the_language_page_says(length, checkpoint, states):
+    start = te.placeholder((WIDTH,), F64, name="u0")
+    u = te.scan(lambda t, u: te.compute((WIDTH,), lambda i: te.sin(u[i]) + u[WIDTH - 1 - i]), start, length, checkpoint=checkpoint)
+    loss = te.compute((), lambda: te.sum(lambda i: u[length - 1, i] ** 2, WIDTH))
+    rest = 2 * (length % states)  # the steps behind the last whole segment, forward and backward
+    assert held(te.build([loss, *te.gradient(loss, [start])], [start])) <= -(-length // states) + 3 * states + 8 + rest

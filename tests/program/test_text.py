@@ -2,7 +2,9 @@
 
 import math
 import random
+import warnings
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -11,7 +13,7 @@ from tensorexpr.errors import DefinitionError
 from tensorexpr.ir import Access, Cast, Combiner, Const, Constant, Define, Expr, Index, Input, Program, Reduce, TensorType, apply, const
 from tensorexpr.ops import OPS
 from tensorexpr.parse import parse_expr, parse_program
-from tensorexpr.text import WIDTH, digest, print_definition, print_expr, print_program
+from tensorexpr.text import WIDTH, digest, literal, print_definition, print_expr, print_program
 from tests.generators import random_program
 
 EXAMPLE = """\
@@ -251,3 +253,14 @@ def test_bad_text_is_refused_with_line_and_column(text, message, place):
     with pytest.raises(DefinitionError, match=message) as caught:
         parse_program(text)
     assert place in caught.value.at
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "float32", "float64"])
+def test_the_greatest_and_least_numbers_print_without_a_warning(name):
+    dtype = dtypes.dtype(name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        largest = Const(float(ml_dtypes.finfo(dtype.numpy).max), dtype)
+        for number in (largest, Const(-largest.value, dtype)):
+            assert math.isfinite(number.value) and Const(float(literal(number)), dtype) == number
+        assert Const(1e39, dtypes.float32).value == math.inf

@@ -375,3 +375,12 @@ def test_transforms_of_an_op_with_an_argument_left_out():
     message = r"vjp\(affine\): expected 4 tensor arguments \(x, w, bias, head\), got 2"
     with pytest.raises(te.ArgumentError, match=message):
         backward(x, w)
+
+
+def test_open_axes_of_a_head_and_an_input_are_one_size():
+    rows = te.vjp(affine).compile(((1, 4), "f64"), ((2, 4), "f64"), ((1, 2), "f64"), dynamic={"x": {0: "n"}, "head": {0: "n"}})
+    x, w, h = (np.arange(12.0).reshape(3, 4), np.ones((2, 4)), np.arange(6.0).reshape(3, 2))
+    for value, wanted in zip(rows(x, w, h), (h @ w, h.T @ x), strict=True):
+        np.testing.assert_array_equal(value, wanted)
+    with pytest.raises(te.ArgumentError, match=r"head: expected 3 elements along axis 0|expected extent 3"):
+        rows(x, w, h[:2])
