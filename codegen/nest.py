@@ -12,6 +12,7 @@ launch. A loop's kind says how it runs; all kinds give the result of running it 
 - parallel: iterations in any order on any thread (the outermost loop of a kernel; iterations are independent).
 - vectorize: all iterations at once in the lanes of a vector; start is constant and the extent is the constant lane count.
 - unroll: copied out; the extent is a constant.
+- block.x, ..., thread.z: the blocks of a GPU's grid (outermost in their kernel, each axis once) and the threads of a block.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from tensorexpr.dtypes import DType
 from tensorexpr.errors import Location
 from tensorexpr.ir import Constant, Expr, Node
 
-LOOP_KINDS = ("serial", "parallel", "vectorize", "unroll")
+GRID = ("block.x", "block.y", "block.z")
+THREADS = ("thread.x", "thread.y", "thread.z")
+LOOP_KINDS = ("serial", "parallel", "vectorize", "unroll", *GRID, *THREADS)
 MEMORIES = ("parameter", "constant", "workspace", "local")
 
 

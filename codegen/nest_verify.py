@@ -4,7 +4,8 @@
 2. Buffers: parameters, constants and workspace stand in the head, local ones in an `Alloc` around their uses, with a constant
    shape. An access or store has one int64 index per axis and the dtype of its buffer; inputs and constants are not written.
 3. Expressions: scalars over indices, sizes and elements; no reduction and no parameter is left. Conditions are bools.
-4. Loops: kinds are known; parallel loops are outermost in their kernel; vectorized and unrolled ones have constant bounds.
+4. Loops: kinds are known; parallel loops are outermost in their kernel, as are nests of loops over blocks;
+   vectorized and unrolled ones have constant bounds.
 5. Checks: every check names a site of the nest.
 """
 
@@ -14,7 +15,7 @@ from collections.abc import Iterator
 from typing import NoReturn
 
 from tensorexpr import dtypes
-from tensorexpr.codegen.nest import LOOP_KINDS, MEMORIES, Alloc, Block, Buffer, Check, For, If, Kernel, LoopNest, Stmt, Store
+from tensorexpr.codegen.nest import GRID, LOOP_KINDS, MEMORIES, Alloc, Block, Buffer, Check, For, If, Kernel, LoopNest, Stmt, Store
 from tensorexpr.codegen.nest_text import print_block, print_expr
 from tensorexpr.errors import InternalError
 from tensorexpr.ir import Access, Const, Expr, Index, Param, Reduce, Size
@@ -71,12 +72,14 @@ class _Checker:
                 if statement.kind in ("vectorize", "unroll"):
                     # The length must be known; only vectorized loops also need a known start.
                     if not (isinstance(statement.stop, Const) and isinstance(statement.start, Const)):
+                if statement.kind in GRID and not outermost:
+                    self.fail("expected the blocks of a grid outermost in their kernel", statement)
                         self.fail(f"expected constant bounds of a loop to {statement.kind}", statement)
                 if statement.index in bound or statement.index in self.nest.sizes:
                     self.fail(f"expected a new name for a loop, got {statement.index} again", statement)
                 self.expr(statement.start, bound, statement)
                 self.expr(statement.stop, bound, statement)
-                self.block(statement.body, bound | {statement.index})
+                self.block(statement.body, bound | {statement.index}, statement.kind in GRID)
             case If():
                 self.expr(statement.condition, bound, statement)
                 if not statement.condition.dtype.is_bool:

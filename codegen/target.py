@@ -16,7 +16,7 @@ from tensorexpr.dtypes import DType
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A CPU: width of its vectors in bits, number of vector registers, cores, and sizes of its caches in bytes."""
+    """A CPU, or a GPU (`kind`): width of its vectors in bits, number of vector registers, cores, and sizes of its caches in bytes."""
 
     name: str
     vector_bits: int = 128
@@ -25,6 +25,12 @@ class Target:
     l1_bytes: int = 32 << 10
     l2_bytes: int = 512 << 10
     l3_bytes: int = 8 << 20
+    kind: str = "cpu"
+
+    @property
+    def is_gpu(self) -> bool:
+        """Whether it runs blocks of threads instead of a few cores."""
+        return self.kind != "cpu"
 
     def lanes(self, dtype: DType) -> int:
         """Elements of `dtype` in one vector."""

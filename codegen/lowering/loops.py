@@ -16,7 +16,7 @@ from tensorexpr.codegen.lowering.arithmetic import ZERO, constant, floordiv, rea
 from tensorexpr.codegen.lowering.reductions import Reductions
 from tensorexpr.codegen.lowering.scope import Scope
 from tensorexpr.codegen.lowering.tasks import Names, Pending, Task
-from tensorexpr.codegen.nest import Block, Check, CheckSite, For, If
+from tensorexpr.codegen.nest import GRID, THREADS, Block, Check, CheckSite, For, If
 from tensorexpr.codegen.schedule.legality import COPIED
 from tensorexpr.codegen.schedule.narrowing import narrow
 from tensorexpr.codegen.schedule.reductions import groups_used
@@ -53,7 +53,7 @@ class Loops(Reductions):
         self.read = read
         self.location = location
         self.at_root = at_root
-        self.is_parallel = any(kind == "parallel" for _, kind in stage.kinds)
+        self.is_parallel = any(kind == "parallel" or kind in GRID or kind in THREADS for _, kind in stage.kinds)
 
     # ------------------------------------------------------------------------------------------------------- walking
 
@@ -291,6 +291,8 @@ class Loops(Reductions):
         kind = self.stage.kind(loop)
         if kind == "parallel" or (kind == SERIAL and self.inherits_parallel(loop, scope)):
             return "parallel" if self.at_root and not scope.names and not scope.conditional else SERIAL
+        if kind in GRID:
+            return kind if self.at_root and not scope.conditional else SERIAL
         if count is None:
             return SERIAL
         split = self.stage.parents().get(loop)

@@ -18,7 +18,7 @@ from tensorexpr.codegen.lowering.scope import Scope
 from tensorexpr.codegen.lowering.sorting import NO_KEY, Sorting, flat
 from tensorexpr.codegen.lowering.sweeps import SweepLoops
 from tensorexpr.codegen.lowering.tasks import Names, Task
-from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, Kernel, LoopNest, Stmt, Store
+from tensorexpr.codegen.nest import GRID, THREADS, Alloc, Block, Buffer, For, If, Kernel, LoopNest, Stmt, Store
 from tensorexpr.codegen.nest_verify import touched
 from tensorexpr.codegen.schedule.placement import Part, parts_of
 from tensorexpr.codegen.schedule.state import Stage, State
@@ -176,7 +176,7 @@ class _Lowering:
                 between.clear()
 
         for statement in block:
-            if isinstance(statement, For) and statement.kind == "parallel":
+            if isinstance(statement, For) and (statement.kind == "parallel" or statement.kind in GRID or statement.kind in THREADS):
                 flush()
                 self.kernels.append(Kernel(name, (statement,)))
             else:

@@ -7,6 +7,8 @@ commute; accumulators of a tile need a constant number of places. Sums and produ
 
 from __future__ import annotations
 
+from tensorexpr.codegen.nest import GRID, THREADS
+from tensorexpr.codegen.schedule.bind import check_bound
 from tensorexpr.codegen.schedule.independence import disjoint_axes, may_collide
 from tensorexpr.codegen.schedule.reductions import Group, Member
 from tensorexpr.codegen.schedule.state import Split, Stage, State, all_uses, definition_named
@@ -47,6 +49,8 @@ def check_stage(state: State, stage: Stage) -> Stage:
             _check_copies(stage, loop, kind)
         if kind == "vectorize":
             _check_vector(state, stage, loop)
+        if kind in GRID or kind in THREADS:
+            check_bound(state, stage, loop, kind, refuse)
     return stage
 
 
@@ -244,7 +248,7 @@ def _check_parallel(state: State, stage: Stage, loop: str) -> None:
             stage,
             f"expected a data loop to run in parallel, got {loop} of a reduction",
             loop,
-            "split the reduction and compute its parts first",
+            "rfactor it: its parts are a data loop",
         )
     if stage.scan is not None:
         raise refuse(stage, "expected a definition outside of scans to run in parallel: the steps of a scan are serial", loop)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tensorexpr.codegen.schedule.bind import check_target
 from tensorexpr.codegen.schedule.legality import check_stage, refuse, runs_whole
 from tensorexpr.codegen.schedule.placement import check_placement
 from tensorexpr.codegen.schedule.state import (
@@ -162,6 +163,14 @@ def redirect(state: State, name: str, copy: str) -> State:
     facts = program_facts(state.program)
     made = facts.definitions.get(copy)
     order = _permutation(state, name, made)
+def bind(state: State, name: str, loop: str, axis: str) -> State:
+    """rewrite: i: serial --> i: block.x | ... | thread.z: the blocks of a GPU's grid, the threads of a block."""
+    stage = state.stage(name)
+    _loop(stage, loop)
+    check_target(state, stage, loop, axis, refuse)
+    return mark(state, name, loop, axis)
+
+
     if order is None:
         raise ScheduleError(f"expected a definition that only permutes the axes of {name}, got {copy}", term=f"redirect {name}")
 

@@ -1,11 +1,13 @@
 """Every legal schedule of a random program gives what the reference interpreter gives, bit for bit."""
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from tensorexpr.codegen.lowering import lower
+from tensorexpr.codegen.nest import GRID, THREADS
 from tensorexpr.codegen.schedule import Schedule, autoschedule, schedule
 from tensorexpr.codegen.schedule.state import accesses_of
 from tensorexpr.errors import OutOfBoundsError, ScheduleError
@@ -26,6 +28,7 @@ WORDS = (
     "inline",
     "rfactor",
     "stage",
+    "bind",
     "recompute",
     "share",
     "compute_at",
@@ -58,6 +61,8 @@ def shuffled(s: Schedule, rng: random.Random, steps: int = 10) -> Schedule:
                     if access is not None:
                         handle.stage(access.tensor, tuple(rng.sample(range(len(access.indices)), len(access.indices))))
                 case "compute_at":
+                case "bind":
+                    handle.bind(rng.choice(loops), rng.choice((*GRID, *THREADS)))
                     consumer = rng.choice(s.stages)
                     handle.compute_at(consumer, rng.choice(s[consumer].loops or ("none",)))
                 case word:
@@ -104,6 +109,11 @@ def test_random_schedules(block):
 
 
 def test_default_schedules_that_were_shuffled_further():
+def test_random_schedules_of_a_gpu():
+    for seed in range(60):
+        assert_same_meaning(shuffled(schedule(random_program(seed), replace(WIDE, kind="cuda")), random.Random(seed), 15), seed)
+
+
     for seed in range(60):
         assert_same_meaning(shuffled(autoschedule(random_program(seed), WIDE), random.Random(seed)), seed)
 

@@ -1,0 +1,81 @@
+"""The primitive `bind`: the iterations of a loop are the blocks of a GPU's grid, or the threads of a block.
+
+    [i_o: block.x, j_o: block.y, i_i: thread.x, k]   a block for each (i_o, j_o), a thread in it for each i_i, k in each thread
+
+Blocks and threads run in any order and side by side, so their iterations must touch different elements; every kind gives what
+running the loop serially gives. Blocks stand outside of all other loops, threads outside of reductions that depend on them: a
+thread has its own accumulators. The loops of a definition that is computed in a block's loop may be bound to its threads
+(a copy made by all of them). A CPU has neither: there it is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+
+from tensorexpr.codegen.nest import GRID, THREADS
+from tensorexpr.codegen.schedule.independence import may_collide
+from tensorexpr.codegen.schedule.state import Stage, State, definition_named
+from tensorexpr.errors import ScheduleError
+
+MOST_THREADS = 1024
+"""Threads of one block, along all of its axes."""
+MOST_BLOCKS = (1 << 16) - 1
+"""Blocks along the second and third axis of a grid; along the first there may be 2^31 - 1."""
+
+Refuse = Callable[..., ScheduleError]
+
+
+def check_target(state: State, stage: Stage, loop: str, axis: str, refuse: Refuse) -> None:
+    """Raises `ScheduleError` where a target has no such axis."""
+    if axis not in (*GRID, *THREADS):
+        raise refuse(stage, f"expected an axis of a GPU among {', '.join((*GRID, *THREADS))}, got {axis!r}", loop)
+    if not state.target.is_gpu:
+        raise refuse(stage, f"expected a GPU as the target to bind {loop} to {axis}, got {state.target.name}", loop, "on a CPU: parallel")
+
+
+def check_bound(state: State, stage: Stage, loop: str, axis: str, refuse: Refuse) -> None:
+    """Raises `ScheduleError` where a loop that is bound to an axis of a GPU would not compute the same there."""
+    if stage.group_of(loop) is not None:
+        raise refuse(
+            stage, f"expected a data loop to bind to {axis}, got {loop} of a reduction", loop, "rfactor: its parts are a data loop"
+        )
+    if stage.scan is not None:
+        raise refuse(stage, f"expected a definition outside of scans to bind to {axis}: the steps of a scan are serial", loop)
+    bound = [x for x, kind in stage.kinds if kind == axis]
+    if len(bound) > 1:
+        raise refuse(stage, f"expected one loop for {axis}, got {' and '.join(bound)}", loop, "fuse them")
+    at = stage.order.index(loop)
+    for group in stage.parts.groups:
+        inside = [x for a in group.indices for x in stage.loops_of(a) if stage.order.index(x) < at]
+        if inside and set(stage.axes_of(loop)) & set(group.depends):
+            raise refuse(
+                stage, f"expected a loop outside of the reduction over {group.indices[0]} to bind to {axis}, got {loop} inside", loop
+            )
+    if may_collide(definition_named(state.program, stage.name), stage.axes_of(loop)):
+        raise refuse(stage, f"expected iterations that touch different elements to bind to {axis}, got {loop}: two may touch one", loop)
+    (_check_block if axis in GRID else _check_thread)(stage, loop, axis, refuse)
+
+
+def _check_block(stage: Stage, loop: str, axis: str, refuse: Refuse) -> None:
+    if stage.place is not None:
+        raise refuse(stage, f"expected a definition with loops of its own to bind to {axis}, got one inside {stage.place.stage}", loop)
+    around = [x for x in stage.order[: stage.order.index(loop)] if stage.kind(x) not in GRID]
+    if around:
+        raise refuse(stage, f"expected blocks outside of all other loops, got {loop} inside {around[0]}", loop, "bind outer loops first")
+    extent = stage.extent(loop)
+    if axis != GRID[0] and (extent is None or extent > MOST_BLOCKS):
+        found = "an extent known only when it runs" if extent is None else str(extent)
+        raise refuse(stage, f"expected at most {MOST_BLOCKS} blocks along {axis}, got {found}", loop, f"there may be more along {GRID[0]}")
+
+
+def _check_thread(stage: Stage, loop: str, axis: str, refuse: Refuse) -> None:
+    threads = [x for x, kind in stage.kinds if kind in THREADS]
+    extents = [stage.extent(x) for x in threads]
+    if None in extents:
+        raise refuse(
+            stage, f"expected a constant number of threads along {axis}, got an extent known only when it runs", loop, "split first"
+        )
+    count = prod(e for e in extents if e is not None)
+    if count > MOST_THREADS:
+        raise refuse(stage, f"expected at most {MOST_THREADS} threads in a block, got {count}", loop, "split first")
