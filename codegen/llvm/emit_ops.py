@@ -13,6 +13,7 @@ from tensorexpr import dtypes
 from tensorexpr.codegen.llvm import emit_integers
 from tensorexpr.codegen.llvm.builder import Builder, Value, literal
 from tensorexpr.codegen.llvm.emit_casts import register_type, rounded
+from tensorexpr.codegen.llvm.math_remainder import fmod
 from tensorexpr.codegen.llvm.mathematics import FUNCTIONS
 from tensorexpr.dtypes import DType
 from tensorexpr.errors import InternalError
@@ -173,7 +174,7 @@ def _rounding(intrinsic: str) -> Callable[..., Value]:
 
 def _float_divmod(b: Builder, x: Value, y: Value, modulo: bool) -> Value:
     """NumPy's floor_divide and remainder: from the exact C remainder, moved to the sign of the divisor."""
-    remainder = b.op("frem", x, y)
+    remainder = fmod(b, x, y)
     zero = literal(0.0, remainder.type)
     divisor_zero = b.compare("fcmp oeq", y, zero)
     nonzero = b.compare("fcmp une", remainder, zero)

@@ -18,11 +18,22 @@ from importlib.metadata import version
 from typing import Any, NamedTuple
 
 from tensorexpr.codegen import disk
-from tensorexpr.codegen.llvm import math_libm, memory_text, pool_text
+from tensorexpr.codegen.llvm import memory_text, pool_text
 from tensorexpr.codegen.llvm.machine import Machine
 from tensorexpr.errors import InternalError
 
 _libraries = itertools.count()
+
+# What LLVM calls of itself: for instructions that a machine lacks, and for copies.
+_IMPLIED = (
+    *(
+        f"{name}{suffix}"
+        for name in ("fma", "floor", "ceil", "trunc", "roundeven", "rint", "sqrt", "fabs", "copysign")
+        for suffix in ("", "f")
+    ),
+    *("memset", "memcpy", "memmove", "memcmp", "bcmp"),
+    *("__extendhfsf2", "__truncsfhf2"),  # float16 on x86 before F16C; in libgcc
+)
 
 # One compilation at a time: LLVM's wrapper has a global lock anyway. Held while the process forks, so that a child never
 # inherits a compiler in the middle of something.
@@ -55,7 +66,7 @@ def _library_addresses() -> dict[str, int]:
         with suppress(OSError):
             libraries.append(ctypes.CDLL(name))
     found: dict[str, int] = {}
-    for name in (*math_libm.SYMBOLS, *pool_text.SYMBOLS, *memory_text.SYMBOLS):
+    for name in (*_IMPLIED, *pool_text.SYMBOLS, *memory_text.SYMBOLS):
         function = next((f for f in (getattr(library, name, None) for library in libraries) if f is not None), None)
         if function is not None:
             found[name] = ctypes.cast(function, ctypes.c_void_p).value or 0

@@ -35,7 +35,7 @@ _GREATEST = {"float": 89.0, "double": 710.0}
 
 
 def _reduced(b: Builder, x: Value) -> tuple[Value, Value, Value]:
-    """r and k of x = k ln 2 + r, k as a float and as an integer."""
+    """r and the integer k of x = k ln 2 + r, k as a float and as an integer."""
     high, low = width(x).table["ln2"]
     whole, k = nearest(b, x, width(x).table["log2e"][0])
     return fma(b, whole, -low, fma(b, whole, -high, x)), whole, k
@@ -124,11 +124,15 @@ def sigmoid(b: Builder, x: Value) -> Value:
     return div(b, top, add(b, e, 1.0))
 
 
+# Where erf rounds to 1.
+_ERF_ONE = {"float": 4.0, "double": 5.95}
+
+
 def erf(b: Builder, x: Value) -> Value:
-    """float32 only: x + x P(x^2) below 0.92, 1 - exp(-x Q(x)) above."""
+    """x + x P(x^2) below 0.92, 1 - exp(-x Q(x)) above."""
     a = absolute(b, x)
     low = fma(b, a, polynomial(b, "erf_low", mul(b, x, x)), a)
-    c = at_most(b, a, 4.0)
+    c = at_most(b, a, _ERF_ONE[x.type])
     r, whole, k = _reduced(b, mul(b, neg(b, c), polynomial(b, "erf_high", c)))
     e = scale_normal(b, _exp_of_reduced(b, r), whole, k)
     return with_sign(b, b.select(b.compare("fcmp olt", a, 0.92), low, sub(b, 1.0, e)), x)

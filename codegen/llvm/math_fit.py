@@ -153,10 +153,11 @@ ROWS = (
         0,
         0.9201**2,
         7,
-        0,
+        12,
     ),
-    # and 1 - exp(-x P(x)) from there to 4
+    # and 1 - exp(-x P(x)) from there to where it rounds to 1
     Row("erf_high", lambda x: -mp.log(mp.erfc(x)) / x, lambda x: x * mp.erfc(x) / mp.erf(x), 0.9199, 4.0, 8, 0),
+    Row("erf_high", lambda x: -mp.log(mp.erfc(x)) / x, lambda x: x * mp.erfc(x) / mp.erf(x), 0.9199, 5.95, 0, 19),
 )
 
 
@@ -169,6 +170,13 @@ CONSTANTS = (
     ("two_over_pi", lambda: 2 / mp.pi, 1),
     ("two_thirds", lambda: mp.mpf(2) / 3, 2),
 )
+
+
+def two_over_pi(words: int) -> list[int]:
+    """64 zero bits and the first bits of 2/pi, as words."""
+    with mp.workprec(64 * words + 64):
+        bits = int(mp.floor(2 / mp.pi * mp.mpf(2) ** (64 * (words - 1))))
+    return [bits >> 64 * (words - 1 - k) & (1 << 64) - 1 for k in range(words)]
 
 
 def _round(value: Any, width: int) -> Any:
@@ -256,7 +264,12 @@ def main() -> None:
                 texts.append(f'_hex("{float(part).hex()}")')
                 left -= part
             print(f'    "{constant}": ({", ".join(texts)},),')
-        print("}\n" if width == 32 else "}")
+        print("}\n")
+    print("# 64 zeros, then the bits of 2/pi: enough for the greatest double.")
+    print("TWO_OVER_PI = (")
+    for word in two_over_pi(20):
+        print(f"    0x{word:016X},")
+    print(")")
 
 
 if __name__ == "__main__":

@@ -21,8 +21,8 @@ from tensorexpr.codegen.llvm.math_core import (
     nearest,
     neg,
     polynomial,
-    power_of_two,
     scale,
+    scale_normal,
     sub,
     width,
 )
@@ -137,7 +137,7 @@ def _single_power(b: Builder, x: Value, y: Value) -> Value:
     power = at_most(b, at_least(b, mul(b, exponent, logarithm), -200.0), 200.0)
     whole, n = nearest(b, power, 1.0)
     r = sub(b, power, whole)
-    double = mul(b, fma(b, r, polynomial(b, "pow_exp2", r), 1.0), power_of_two(b, width(base), n))
+    double = scale_normal(b, fma(b, r, polynomial(b, "pow_exp2", r), 1.0), whole, n)
     return b.convert("fptrunc", double, "float")
 
 

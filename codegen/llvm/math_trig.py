@@ -2,14 +2,14 @@
 
 x = n pi/2 + r + t with pi/2 in three parts: the first fused step is exact, and what the second loses goes into the tail t,
 so r + t is right to more bits than the result has, however close x comes to a multiple of pi/2. That holds for |x|
-below `_LIMIT`; where any lane is beyond (or not a number), a cold path asks the C library for those lanes.
+below `_LIMIT`; where any lane is beyond (or not a number), a cold path takes those lanes apart by `math_turns`.
 """
 
 from __future__ import annotations
 
-from tensorexpr.codegen.llvm import math_libm
 from tensorexpr.codegen.llvm.builder import Builder, Value, literal
 from tensorexpr.codegen.llvm.math_core import absolute, add, div, fma, keep_tiny, mul, nearest, neg, polynomial, sub, width, with_sign
+from tensorexpr.codegen.llvm.math_turns import turns
 
 _LIMIT = {"float": 1e5, "double": 1e6}
 
@@ -23,6 +23,14 @@ def _reduced(b: Builder, x: Value) -> tuple[Value, Value, Value]:
     r = sub(b, first, step)
     lost = fma(b, whole, middle, neg(b, step))
     tail = sub(b, sub(b, sub(b, first, r), step), fma(b, whole, low, lost))
+    far = b.negation(b.compare("fcmp olt", absolute(b, x), _LIMIT[x.type]))
+    before, slow, after = b.block, b.name("slow"), b.name("after")
+    b.branch(b.any(far), slow, after)
+    b.begin(slow)
+    chosen = [b.select(far, exact, plain) for exact, plain in zip(turns(b, x), (r, tail, n), strict=True)]
+    b.jump(after)
+    b.begin(after)
+    r, tail, n = (b.phi([(plain, before), (other, slow)]) for plain, other in zip((r, tail, n), chosen, strict=True))
     return r, tail, n
 
 
@@ -44,19 +52,6 @@ def _flipped(b: Builder, value: Value, flag: Value) -> Value:
     return b.convert("bitcast", b.op("xor", b.convert("bitcast", value, w.bits), sign), w.type)
 
 
-def _with_slow_path(b: Builder, name: str, x: Value, result: Value) -> Value:
-    """The C library's value in the lanes whose argument is too large for the reduction."""
-    far = b.op("xor", b.compare("fcmp olt", absolute(b, x), _LIMIT[x.type]), literal(True, "i1"))
-    before, slow, after = b.block, b.name("slow"), b.name("after")
-    b.branch(b.any(far), slow, after)
-    b.begin(slow)
-    exact = math_libm.unary(b, name, x)
-    chosen = b.select(far, exact, result)
-    b.jump(after)
-    b.begin(after)
-    return b.phi([(result, before), (chosen, slow)])
-
-
 def _wave(b: Builder, x: Value, quarter: int) -> Value:
     """sin(x + quarter * pi/2)."""
     r, tail, n = _reduced(b, x)
@@ -67,11 +62,11 @@ def _wave(b: Builder, x: Value, quarter: int) -> Value:
 
 
 def sin(b: Builder, x: Value) -> Value:
-    return _with_slow_path(b, "sin", x, keep_tiny(b, x, _wave(b, x, 0)))
+    return keep_tiny(b, x, _wave(b, x, 0))
 
 
 def cos(b: Builder, x: Value) -> Value:
-    return _with_slow_path(b, "cos", x, _wave(b, x, 1))
+    return _wave(b, x, 1)
 
 
 def tan(b: Builder, x: Value) -> Value:
@@ -80,7 +75,7 @@ def tan(b: Builder, x: Value) -> Value:
     sine, cosine = _sine(b, r, tail, z), _cosine(b, r, tail, z)
     odd = b.compare("icmp ne", b.op("and", n, 1), 0)
     quotient = div(b, b.select(odd, cosine, sine), b.select(odd, sine, cosine))
-    return _with_slow_path(b, "tan", x, keep_tiny(b, x, b.select(odd, neg(b, quotient), quotient)))
+    return keep_tiny(b, x, b.select(odd, neg(b, quotient), quotient))
 
 
 def _arc(b: Builder, name: str, t: Value) -> Value:
