@@ -69,11 +69,11 @@ class _Checker:
                     self.fail(f"expected a kind among {', '.join(LOOP_KINDS)}, got {statement.kind!r}", statement)
                 if statement.kind == "parallel" and not outermost:
                     self.fail("expected parallel loops outermost in their kernel", statement)
+                if statement.kind in GRID and not outermost:
+                    self.fail("expected the blocks of a grid outermost in their kernel", statement)
                 if statement.kind in ("vectorize", "unroll"):
                     # The length must be known; only vectorized loops also need a known start.
                     if not (isinstance(statement.stop, Const) and isinstance(statement.start, Const)):
-                if statement.kind in GRID and not outermost:
-                    self.fail("expected the blocks of a grid outermost in their kernel", statement)
                         self.fail(f"expected constant bounds of a loop to {statement.kind}", statement)
                 if statement.index in bound or statement.index in self.nest.sizes:
                     self.fail(f"expected a new name for a loop, got {statement.index} again", statement)

@@ -140,6 +140,14 @@ def compute_at(state: State, name: str, consumer: str, loop: str) -> State:
     return _checked(state, replace(stage, place=Place(consumer, loop)))
 
 
+def bind(state: State, name: str, loop: str, axis: str) -> State:
+    """rewrite: i: serial --> i: block.x | ... | thread.z: the blocks of a GPU's grid, the threads of a block."""
+    stage = state.stage(name)
+    _loop(stage, loop)
+    check_target(state, stage, loop, axis, refuse)
+    return mark(state, name, loop, axis)
+
+
 def inline(state: State, names: tuple[str, ...]) -> State:
     """rewrite: P[i] = e; C = ... P[f] ... --> C = ... e[i := f] ...: P is computed where it is read, and never stored."""
     for name in names:
@@ -163,14 +171,6 @@ def redirect(state: State, name: str, copy: str) -> State:
     facts = program_facts(state.program)
     made = facts.definitions.get(copy)
     order = _permutation(state, name, made)
-def bind(state: State, name: str, loop: str, axis: str) -> State:
-    """rewrite: i: serial --> i: block.x | ... | thread.z: the blocks of a GPU's grid, the threads of a block."""
-    stage = state.stage(name)
-    _loop(stage, loop)
-    check_target(state, stage, loop, axis, refuse)
-    return mark(state, name, loop, axis)
-
-
     if order is None:
         raise ScheduleError(f"expected a definition that only permutes the axes of {name}, got {copy}", term=f"redirect {name}")
 

@@ -169,13 +169,13 @@ class StageHandle:
         """Copies out the iterations of a loop of constant extent."""
         self._apply("unroll", primitives.mark(self._schedule.state, self.name, axis, "unroll"), axis)
 
-    def serial(self, axis: str) -> None:
-        """Takes back `parallel`, `vectorize`, `unroll` or `bind`."""
     def bind(self, axis: str, gpu_axis: str) -> None:
         """Runs the iterations of a loop as the blocks of a GPU's grid ("block.x" to "block.z"), or as the threads of a block
         ("thread.x" to "thread.z")."""
         self._apply("bind", primitives.bind(self._schedule.state, self.name, axis, gpu_axis), axis, gpu_axis)
 
+    def serial(self, axis: str) -> None:
+        """Takes back `parallel`, `vectorize`, `unroll` or `bind`."""
         self._apply("serial", primitives.mark(self._schedule.state, self.name, axis, SERIAL), axis)
 
     def inline(self) -> None:
