@@ -27,8 +27,8 @@ WORDS = (
     "unroll",
     "inline",
     "rfactor",
-    "stage",
     "bind",
+    "stage",
     "recompute",
     "share",
     "compute_at",
@@ -60,9 +60,9 @@ def shuffled(s: Schedule, rng: random.Random, steps: int = 10) -> Schedule:
                     access = rng.choice(accesses_of(s.state.program, name) or (None,))
                     if access is not None:
                         handle.stage(access.tensor, tuple(rng.sample(range(len(access.indices)), len(access.indices))))
-                case "compute_at":
                 case "bind":
                     handle.bind(rng.choice(loops), rng.choice((*GRID, *THREADS)))
+                case "compute_at":
                     consumer = rng.choice(s.stages)
                     handle.compute_at(consumer, rng.choice(s[consumer].loops or ("none",)))
                 case word:
@@ -108,12 +108,12 @@ def test_random_schedules(block):
         assert_same_meaning(shuffled(schedule(random_program(seed), WIDE), random.Random(seed)), seed)
 
 
-def test_default_schedules_that_were_shuffled_further():
 def test_random_schedules_of_a_gpu():
     for seed in range(60):
         assert_same_meaning(shuffled(schedule(random_program(seed), replace(WIDE, kind="cuda")), random.Random(seed), 15), seed)
 
 
+def test_default_schedules_that_were_shuffled_further():
     for seed in range(60):
         assert_same_meaning(shuffled(autoschedule(random_program(seed), WIDE), random.Random(seed)), seed)
 
