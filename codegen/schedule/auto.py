@@ -12,8 +12,8 @@ import heapq
 
 from tensorexpr.codegen.schedule.auto_loops import plan
 from tensorexpr.codegen.schedule.auto_pairs import pair_terms, plan_nested, sharing
-from tensorexpr.codegen.schedule.auto_scatters import plan_scatter
 from tensorexpr.codegen.schedule.auto_parts import partial_results
+from tensorexpr.codegen.schedule.auto_scatters import plan_scatter
 from tensorexpr.codegen.schedule.auto_staging import stage_operands
 from tensorexpr.codegen.schedule.auto_streams import plan_stream
 from tensorexpr.codegen.schedule.auto_sweeps import plan_sweep, redirect_copies, sweep_scans
@@ -51,11 +51,11 @@ def autoschedule(program: Program, target: Target | None = None, decisions: Deci
         s.recompute(*terms)
     _inline(s)
     redirect_copies(s)
+    partial_results(s)
     sweep_scans(s)
     _share_loops(s)
     shapes = shapes_of(s.state.program)
     for name in s.stages:
-    partial_results(s)
         if isinstance(definition_named(s.state.program, name), Define):
             stage_operands(s, name, shapes)
     for name in s.stages:
