@@ -8,9 +8,9 @@ from tensorexpr.codegen.arguments import signature_of
 from tensorexpr.codegen.executable import executable_of, executable_of_schedule
 from tensorexpr.codegen.function import CompiledFunction
 from tensorexpr.codegen.schedule import Schedule
-from tensorexpr.codegen.schedule import autoschedule as default_schedule
 from tensorexpr.codegen.schedule import schedule as plain_schedule
 from tensorexpr.codegen.target import host_target
+from tensorexpr.codegen.tuning.lookup import scheduled
 from tensorexpr.errors import DefinitionError, TargetError, user_location
 from tensorexpr.ir import Program
 from tensorexpr.language import Tensor, names_of, program_of
@@ -34,10 +34,11 @@ def build(outputs: Tensor | Sequence[Tensor] | Schedule, inputs: Sequence[Tensor
         signature = signature_of(program, outputs.single)
         order = None if inputs is None else _order(program, inputs)
         return CompiledFunction(executable_of_schedule(outputs), signature, order)
-    return build_program(_program(outputs, inputs, "te.build"), single=isinstance(outputs, Tensor), target=target)
+    return build_program(program_from(outputs, inputs, "te.build"), single=isinstance(outputs, Tensor), target=target)
 
 
-def _program(outputs: Tensor | Sequence[Tensor], inputs: Sequence[Tensor] | None, what: str) -> Program:
+def program_from(outputs: Tensor | Sequence[Tensor], inputs: Sequence[Tensor] | None, what: str) -> Program:
+    """The program of tensors as a function of placeholders, as written. Raises as `build` does, in the name of `what`."""
     tensors = [outputs] if isinstance(outputs, Tensor) else _tensors(outputs, f"{what}: expected a te tensor or a list of them")
     if not tensors:
         raise DefinitionError(f"{what}: expected at least one tensor to compute, got none", location=user_location())
@@ -87,15 +88,17 @@ def schedule(outputs: Tensor | Sequence[Tensor], target: str = "cpu", inputs: Se
     `print(s)` is the loop nest. Nothing is inlined, so every tensor that was named has a stage. Raises as `build` does.
     """
     check_target(target)
-    program = simplify(_program(outputs, inputs, "te.schedule"), inline=False)
+    program = simplify(program_from(outputs, inputs, "te.schedule"), inline=False)
     return Schedule(plain_schedule(program, host_target()).state, _names(outputs, inputs), isinstance(outputs, Tensor))
 
 
 def autoschedule(outputs: Tensor | Sequence[Tensor], target: str = "cpu", inputs: Sequence[Tensor] | None = None) -> Schedule:
-    """The schedule that `build` uses by default, from an analysis of the program alone. Raises as `build` does."""
+    """The schedule that `build` uses by default: from an analysis of the program alone, or as tuned where there is a record of it
+    (`te.tune`); `origin` says which. Raises as `build` does.
+    """
     check_target(target)
-    program = simplify(_program(outputs, inputs, "te.autoschedule"))
-    return Schedule(default_schedule(program, host_target()).state, _names(outputs, inputs), isinstance(outputs, Tensor))
+    found = scheduled(simplify(program_from(outputs, inputs, "te.autoschedule")), host_target())
+    return Schedule(found.state, _names(outputs, inputs), isinstance(outputs, Tensor), found.origin)
 
 
 def _names(outputs: Tensor | Sequence[Tensor], inputs: Sequence[Tensor] | None) -> dict[str, str]:

@@ -23,8 +23,8 @@ from tensorexpr.codegen.memo import Memo
 from tensorexpr.codegen.nest import Alloc, Block, For, If, LoopNest
 from tensorexpr.codegen.nest_verify import verify_nest
 from tensorexpr.codegen.schedule import Schedule
-from tensorexpr.codegen.schedule import autoschedule as default_schedule
 from tensorexpr.codegen.target import host_target
+from tensorexpr.codegen.tuning.lookup import record_for, scheduled
 from tensorexpr.ir import Access, Const, Program
 from tensorexpr.simplify import simplify
 from tensorexpr.text import print_program
@@ -73,13 +73,18 @@ _executables: Memo[Executable] = Memo(_EXECUTABLES_KEPT)
 
 
 def executable_of(program: Program) -> Executable:
-    """The executable of a program: simplified, scheduled, lowered, compiled for this machine, or found."""
+    """The executable of a program: simplified, scheduled (as its record says, where there is one), lowered, compiled, or found."""
+    record = record_for(program, (_environment(),))
+    tuned = () if record is None else (record.digest,)
 
     def stages() -> Stages:
         simplified = simplify(program)
-        return _lowered(simplified, default_schedule(simplified, host_target()))
+        return _lowered(simplified, scheduled(simplified, host_target()))
 
-    return _executables.get((program, _lines(program)), lambda: _found("program", print_program(program), program, stages))
+    def make() -> Executable:
+        return _found("program", "\n".join((print_program(program), *tuned)), program, stages)
+
+    return _executables.get((program, _lines(program), *tuned), make)
 
 
 def executable_of_schedule(schedule: Schedule) -> Executable:

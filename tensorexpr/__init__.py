@@ -125,6 +125,7 @@ from tensorexpr.latex import latex
 from tensorexpr.op import Op, op
 from tensorexpr.parse import parse_program
 from tensorexpr.transforms import grad, jvp, value_and_grad, vjp
+from tensorexpr.tune import tune
 
 __version__ = "0.1.0"
 
@@ -138,5 +139,5 @@ __all__ = [
     "log1p", "log2", "logical_and", "logical_not", "logical_or", "logical_xor", "max", "maximum", "min", "minimum", "names_of",
     "negative", "op", "parse_program", "placeholder", "planned", "power", "prod", "program_of", "reduce", "round", "rsqrt", "scan",
     "scatter", "schedule", "sigmoid", "sign", "sin", "sinh", "sort_plan", "sqrt", "square", "stop_gradient", "sum", "tan", "tanh",
-    "trunc", "uint16", "uint32", "uint64", "uint8", "value_and_grad", "vjp", "where",
+    "trunc", "tune", "uint16", "uint32", "uint64", "uint8", "value_and_grad", "vjp", "where",
 ]  # fmt: skip

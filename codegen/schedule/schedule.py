@@ -26,13 +26,15 @@ class Schedule:
     `print(s)` shows the loop nest, `s.as_python()` the calls that rebuild it from `schedule(program)`, `s[C]` is a handle
     on the loops of a definition. A primitive that is refused raises `ScheduleError` with the reason and changes nothing.
     `names` gives the definitions of tensors by their keys, where the program was made from tensors; `single` says that it was made
-    from one tensor, whose array a compiled function returns bare.
+    from one tensor, whose array a compiled function returns bare. `origin` says in words where a default schedule comes from: the
+    analytic model, or a record of tuning.
     """
 
-    def __init__(self, state: State, names: Mapping[str, str] | None = None, single: bool = False) -> None:
+    def __init__(self, state: State, names: Mapping[str, str] | None = None, single: bool = False, origin: str = "") -> None:
         self.state = state
         self.names: Mapping[str, str] = {} if names is None else names
         self.single = single
+        self.origin = origin
         self.decisions = Decisions()
         """What `autoschedule` asks where it chooses."""
 
@@ -53,7 +55,7 @@ class Schedule:
 
     def copy(self) -> Schedule:
         """Another schedule with the same loops."""
-        return Schedule(self.state, self.names, self.single)
+        return Schedule(self.state, self.names, self.single, self.origin)
 
     def __getitem__(self, definition: object) -> StageHandle:
         """The loops of a definition, given by its name or by the tensor.

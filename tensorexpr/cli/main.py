@@ -8,7 +8,7 @@ import importlib.metadata
 import json
 import sys
 
-from tensorexpr.cli import info, output, show
+from tensorexpr.cli import info, output, show, tune
 from tensorexpr.errors import InternalError, TensorExprError
 
 
@@ -29,6 +29,19 @@ def _parser() -> argparse.ArgumentParser:
     shown.add_argument("--latex", dest="stage", action="store_const", const="latex", help="formulas in LaTeX: --stage latex")
     shown.add_argument("--json", action="store_true", help="one JSON object instead of text")
 
+    tuned = commands.add_parser("tune", help="measure schedules of an operation, or of its gradient, and keep the best for later builds")
+    tuned.add_argument("reference", metavar="FILE:OP", nargs="?", help="a te.op (or tensor) in a Python file")
+    tuned.add_argument("specs", nargs="*", metavar="SPEC", help="shape and dtype of each argument, e.g. 'f32[1000, 777]'")
+    tuned.add_argument("--static", action="append", default=[], metavar="NAME=VALUE", help="a static argument, e.g. stride=2")
+    tuned.add_argument("--size", action="append", default=[], metavar="NAME=NUMBER", help="a number for an open extent, to measure with")
+    tuned.add_argument("--gradient", action="store_true", help="tune the gradient (te.vjp of the op) instead of the operation")
+    tuned.add_argument("--budget", type=_seconds, default=20.0, metavar="SECONDS", help="how long to search (default: 20)")
+    tuned.add_argument("--allow-reassociation", action="store_true", help="sums may be added up in another order, which changes last bits")
+    tuned.add_argument("--output", metavar="FILE", help="where to keep the record (default: the first file of TENSOREXPR_TUNING)")
+    tuned.add_argument("--merge", nargs="+", metavar="FILE", help="only put the records of these files into the output")
+    tuned.add_argument("--seed", type=int, default=0, help="of the made-up values and the search (default: 0)")
+    tuned.add_argument("--json", action="store_true", help="one JSON object instead of text")
+
     bench = commands.add_parser("bench", help="time the benchmark's workloads against NumPy, or the derivation of gradients")
     bench.add_argument("what", nargs="?", choices=("speed", "derivation"), default="speed", help="what to time (default: speed)")
     bench.add_argument("--json", metavar="FILE", help="also write the results as JSON to this file")
@@ -43,6 +56,39 @@ def _count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"expected a positive integer, got {text!r}")
     return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"expected a number of seconds, got {text!r}")
+    return value
+
+
+def _tune(options: argparse.Namespace) -> int:
+    if options.merge:
+        path, number = tune.merge(options.merge, options.output)
+        print(json.dumps({"file": str(path), "records": number}) if options.json else f"{path}: {number} records")
+        return 0
+    result = tune.tune_reference(
+        options.reference,
+        options.specs,
+        options.static,
+        options.size,
+        with_gradient=options.gradient,
+        budget=options.budget,
+        reassociate=options.allow_reassociation,
+        output=options.output,
+        seed=options.seed,
+    )
+    if options.json:
+        print(json.dumps(tune.as_data(result)))
+    else:
+        output.print_code(str(result), "calls")
+    return 0
 
 
 def _demo(arguments: list[str]) -> int:
@@ -78,12 +124,16 @@ def main(arguments: list[str] | None = None) -> int:
     options, rest = parser.parse_known_args(arguments)
     if options.command == "demo":
         options.arguments = rest  # the example has options of its own, --help among them
-    elif options.command == "show" and not any(r.startswith("-") for r in rest):
+    elif options.command in ("show", "tune") and not any(r.startswith("-") for r in rest):
         options.specs += rest  # specs may follow options
     elif rest:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    if options.command == "tune" and (options.reference is None) != bool(options.merge):
+        parser.error("tune: expected either FILE:OP or --merge FILE ...")
     try:
         match options.command:
+            case "tune":
+                return _tune(options)
             case "demo":
                 return _demo(options.arguments)
             case "show":

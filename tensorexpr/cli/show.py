@@ -114,6 +114,8 @@ def show(reference: str, specs: list[str], static: list[str], with_gradient: boo
             programs = [*([program_of(forward)] if with_gradient else []), written]
             return "\n".join(f"\\[\n{latex(simplify(one))}\n\\]" for one in programs), notes
     compiled = build(outputs, inputs)
+    if stage in ("schedule", "calls"):
+        notes.append(f"schedule: {compiled.schedule.origin}")
     if stage == "schedule":
         return str(compiled.schedule), notes
     if stage == "calls":

@@ -1,0 +1,85 @@
+"""The schedule that a program gets by default: the model's, or by the record of its operation where one fits.
+
+A record is used for the program that it was made for if both schedules are those that were compared then, and for others of its
+class if the schedule that its choices give there adds up in the same order as the model's (`order`), so that no result changes
+by it; a record that was made with leave to reassociate is used without that. What is used, and why not, is told in the log
+`tensorexpr.tuning`. Files are looked at when something is compiled, never when it is called.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+from tensorexpr.codegen import disk
+from tensorexpr.codegen.schedule import Schedule, autoschedule
+from tensorexpr.codegen.schedule.decisions import Decisions
+from tensorexpr.codegen.target import Target
+from tensorexpr.codegen.tuning import records
+from tensorexpr.codegen.tuning.operation import operation_of, short_digest
+from tensorexpr.codegen.tuning.order import same_order
+from tensorexpr.codegen.tuning.records import Record
+from tensorexpr.ir import Program
+from tensorexpr.simplify import simplify
+from tensorexpr.text import print_program
+
+log = logging.getLogger("tensorexpr.tuning")
+
+ANALYTIC = "the analytic model"
+
+
+def calls_digest(schedule: Schedule) -> str:
+    """Equal for schedules of the same calls."""
+    return short_digest(schedule.as_python())
+
+
+def program_digest(program: Program) -> str:
+    """Equal for simplified programs of the same text, numbers included."""
+    return short_digest(print_program(program))
+
+
+def record_for(program: Program, environment: Sequence[str], target: str = "cpu") -> Record | None:
+    """The record for a program that may not be simplified yet, by which code made for it is told from the model's.
+
+    Which operation a program is takes simplifying; it is kept on disk under the text of the program and `environment`.
+    """
+    if not records.table():
+        return None
+    key = disk.digest("operation", print_program(program), *environment)
+    entry = disk.load(key)
+    if entry is None:
+        entry = disk.Entry({"operation": operation_of(simplify(program)).digest}, b"")
+        disk.save(key, entry)
+    found = records.find(entry.about["operation"], target)
+    return None if found is None else found[0]
+
+
+def scheduled(program: Program, target: Target) -> Schedule:
+    """The schedule of a simplified program that is used by default; its `origin` says where it comes from."""
+    analytic = autoschedule(program, target)
+    analytic.origin = ANALYTIC
+    if not records.table():
+        return analytic
+    operation = operation_of(program)
+    found = records.find(operation.digest, target.name)
+    return analytic if found is None else _applied(program, analytic, *found)
+
+
+def _applied(program: Program, analytic: Schedule, record: Record, path: Path) -> Schedule:
+    if not record.choices:
+        analytic.origin = f"{ANALYTIC}, the best of {record.tried} schedules measured {record.date[:10]} ({path})"
+        return analytic
+    tuned = autoschedule(program, analytic.target, Decisions(record.choices))
+    name = ", ".join(program.outputs)
+    if program_digest(program) == record.program:
+        if (calls_digest(tuned), calls_digest(analytic)) != (short_digest("".join(f"{c}\n" for c in record.schedule)), record.baseline):
+            log.info("%s: record in %s not used: the model has changed since", name, path)
+            return analytic
+    elif not record.reassociated and not same_order(analytic, tuned):
+        log.info("%s: record in %s not used: made for other extents, its sums are in another order here", name, path)
+        return analytic
+    log.info("%s: tuned schedule, %.2fx when measured, %s", name, record.speedup, path)
+    order = ", sums in another order" if record.reassociated else ""
+    tuned.origin = f"tuned: {record.speedup:.2f}x of {ANALYTIC} on {record.date[:10]}{order} ({path})"
+    return tuned

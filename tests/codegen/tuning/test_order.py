@@ -1,0 +1,84 @@
+"""Schedules that add up in the same order give the same bits, on numbers whose sums are not exact."""
+
+import random
+
+import numpy as np
+
+from tensorexpr.codegen.lowering import lower
+from tensorexpr.codegen.schedule import Schedule, autoschedule
+from tensorexpr.codegen.schedule.decisions import Decisions
+from tensorexpr.codegen.tuning.order import adds_up_otherwise, same_order
+from tensorexpr.errors import OutOfBoundsError
+from tests.codegen.programs import MATMUL, WIDE, outputs, plain
+from tests.codegen.schedule.test_decisions import wandered
+from tests.generators import random_inputs, random_program, random_sizes
+
+
+def results(s: Schedule, seed: int) -> dict[str, bytes] | None:
+    sizes = random_sizes(s.program, seed)
+    inputs = random_inputs(s.program, seed, exact=False, sizes=sizes)
+    try:
+        with np.errstate(all="ignore"):
+            found = outputs(lower(s), s.program, inputs, sizes)
+    except OutOfBoundsError:
+        return None
+    return {
+        name: np.where(np.isnan(a), np.asarray(0, a.dtype), a).tobytes() if a.dtype.kind in "fV" else a.tobytes()
+        for name, a in found.items()
+    }
+
+
+def test_the_same_order_gives_the_same_bits():
+    compared = 0
+    for seed in range(80):
+        program = random_program(seed)
+        analytic = autoschedule(program, WIDE)
+        other = autoschedule(program, WIDE, Decisions(wandered(program, random.Random(seed), 3)))
+        assert not (same_order(analytic, other) and adds_up_otherwise(analytic, other))
+        if same_order(analytic, other) and analytic != other:
+            compared += 1
+            assert results(analytic, seed) == results(other, seed), f"{seed}\n{program}\n{other.as_python()}"
+    assert compared > 20
+
+
+def changed(*calls: str) -> Schedule:
+    s = plain(MATMUL)
+    for call in calls:
+        exec(call, {"s": s})
+    return s
+
+
+def test_tiles_copies_and_blocks_keep_the_order_lanes_of_a_sum_do_not():
+    base = changed()
+    kept = (
+        changed(
+            "s['C'].split('i', 4)", "s['C'].split('j', 16)", "s['C'].reorder('i_o', 'j_o', 'k', 'i_i', 'j_i')", "s['C'].vectorize('j_i')"
+        ),
+        changed("s['C'].split('k', 4)", "s['C'].unroll('k_i')", "s['C'].parallel('i')"),
+        changed("s['C'].split('k', 4)", "s['C'].split('k_o', 2)", "s['C'].reorder('k_o_o', 'k_o_i', 'k_i', 'j')"),
+        changed("s['C'].stage('B', (1, 0))"),
+    )
+    for s in kept:
+        assert same_order(base, s) and not adds_up_otherwise(base, s)
+    lanes = changed("s['C'].split('k', 4)", "s['C'].vectorize('k_i')")
+    swapped = changed("s['C'].split('k', 4)", "s['C'].reorder('k_i', 'k_o')")
+    for s in (lanes, swapped):
+        assert not same_order(base, s) and adds_up_otherwise(base, s)
+    assert not same_order(lanes, changed("s['C'].split('k', 2)", "s['C'].vectorize('k_i')"))
+
+
+def test_maxima_and_integers_have_no_order():
+    sums = "C[i]: i32[12] = sum(A[i, k] for k in range(8))\nM[i]: i32[12] = max(A[i, k] for k in range(8))"
+    text = f"A: i32[12, 8] = input()\n{sums}\nreturn C, M"
+    a, b = plain(text), plain(text)
+    for name in ("C", "M"):
+        b[name].split("k", 2)
+        b[name].vectorize("k_i")
+    assert same_order(a, b)
+
+
+def test_definitions_written_into_others_count():
+    text = "A: f32[12] = input()\nB[i]: f32[12] = A[i] * 2.0\nC[i]: f32[12] = B[i] + 1.0\nD[i]: f32[12] = B[i] * 3.0\nreturn C, D"
+    a, b = plain(text), plain(text)
+    b["B"].inline()
+    assert not same_order(a, b) and not adds_up_otherwise(a, b)
