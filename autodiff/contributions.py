@@ -26,19 +26,23 @@ MANY_READS = 5
 """Under a reduction an adjoint is stored only where at least this many reads would compute it again."""
 
 
+Read = tuple[Access, tuple[Expr, ...]]
+"""An access object, and conditions."""
+
+
 @dataclass(frozen=True, slots=True)
 class Contribution:
     """At every point of `axes` where `guards` hold, the element that `access` reads receives `value`.
 
-    `reads` are the access objects of the program that this stands for (equal reads are summed into one contribution). The value
-    of a contribution to a 16-bit float is a float32.
+    `reads` are the access objects of the program that this stands for (equal reads are summed into one contribution), each with
+    the conditions under which it reads, beside `guards`. The value of a contribution to a 16-bit float is a float32.
     """
 
     access: Access
     axes: tuple
     guards: tuple[Expr, ...]
     value: Expr
-    reads: tuple[Access, ...]
+    reads: tuple[Read, ...]
 
 
 Separate = Callable[[Reduce, Place], Expr]
@@ -108,7 +112,7 @@ class ExpressionAdjoint:
             seed = adjoints.pop(node)
             match node:
                 case Access():
-                    found.append(Contribution(node, place.axes, place.guards, seed, tuple(objects[node])))
+                    found.append(Contribution(node, place.axes, place.guards, seed, tuple((read, ()) for read in objects[node])))
                 case Cast():
                     self._receive(adjoints, node.arg, cast_to(seed, accumulator(node.arg.dtype)))
                 case Reduce() if node is not value and self._separate is not None and self._workspace.is_shared(node, place):
@@ -157,7 +161,7 @@ class ExpressionAdjoint:
             inner = self.contributions(branch, seed, place.under(guards=guards), whole)
             width = depth + len(guards)
             sides.append(({(c.access, c.axes, c.guards[:depth] + c.guards[width:]): c for c in inner}, guards))
-        (taken, _), (otherwise, _) = sides
+        (taken, guards), (otherwise, opposite) = sides
         found: list[Contribution] = []
         for key, one in taken.items():
             other = otherwise.pop(key, None)
@@ -165,7 +169,8 @@ class ExpressionAdjoint:
                 found.append(one)
                 continue
             value = one.value if one.value == other.value else apply("where", condition, one.value, other.value)
-            found.append(replace(one, guards=key[2], value=value, reads=_united(one.reads, other.reads)))
+            reads = _united(_under(one.reads, guards), _under(other.reads, opposite))
+            found.append(replace(one, guards=key[2], value=value, reads=reads))
         return found + list(otherwise.values())
 
     def _reduction(self, node: Reduce, seed: Expr, place: Place) -> list[Contribution]:
@@ -239,16 +244,28 @@ def _join(a: Contribution, b: Contribution) -> Contribution | None:
     extra = [guard for guard in b.guards if guard not in a.guards]
     zero = Const(0, b.value.dtype)
     value = guarded(b.value, extra, zero)
-    return replace(a, value=plus(a.value, value), reads=_united(a.reads, b.reads))
+    return replace(a, value=plus(a.value, value), reads=_united(a.reads, _under(b.reads, tuple(extra))))
 
 
-def _united(a: tuple[Access, ...], b: tuple[Access, ...]) -> tuple[Access, ...]:
-    known = {id(read) for read in a}
-    return a + tuple(read for read in b if id(read) not in known)
+def _under(reads: tuple[Read, ...], guards: tuple[Expr, ...]) -> tuple[Read, ...]:
+    return tuple((access, (*guards, *own)) for access, own in reads)
+
+
+def _united(a: tuple[Read, ...], b: tuple[Read, ...]) -> tuple[Read, ...]:
+    """All reads; what reads without conditions reads once, however often it is used."""
+    always = {id(access) for access, guards in (*a, *b) if not guards}
+    found: dict[tuple[int, tuple[Expr, ...]], Read] = {}
+    for access, guards in (*a, *b):
+        if not guards or id(access) not in always:
+            found.setdefault((id(access), guards), (access, guards))
+    return tuple(found.values())
 
 
 def _access_objects(value: Expr) -> dict[Expr, list[Access]]:
-    """The distinct access objects in `value`, grouped by equality: one object is one read, however often it is used."""
+    """The distinct access objects in `value`, grouped by equality: one object is one read, however often it is used.
+
+    Those in branches and reductions are not among them: they are found where these are swept.
+    """
     seen: set[int] = set()
     groups: dict[Expr, list[Access]] = {}
     stack = [value]
@@ -259,5 +276,6 @@ def _access_objects(value: Expr) -> dict[Expr, list[Access]]:
         seen.add(id(node))
         if isinstance(node, Access):
             groups.setdefault(node, []).append(node)
-        stack.extend(reversed(children(node)))
+        elif not isinstance(node, Reduce) and not (isinstance(node, Apply) and node.op.name == "where"):
+            stack.extend(reversed(children(node)))
     return groups

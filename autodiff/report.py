@@ -78,26 +78,27 @@ def rows_of(
     def labeled(node: Expr) -> Expr:
         return replace(node, tensor=labels.get(node.tensor, node.tensor)) if isinstance(node, Access) else node
 
-    grouped: dict[tuple[str, int], list[tuple[Access, Flow]]] = {}
+    grouped: dict[tuple[str, int], list[tuple[Access, tuple[Expr, ...], Flow]]] = {}
     for one in received.flows:
-        for access in one.contribution.reads:
-            grouped.setdefault((one.consumer, id(access)), []).append((access, one))
+        for access, conditions in one.contribution.reads:
+            grouped.setdefault((one.consumer, id(access)), []).append((access, conditions, one))
     rows = []
     of = [axis.stop for axis in received.target]
     for (consumer, _), items in grouped.items():
         visited: list[Space] = []
         read: list[Space] = []
-        for _, one in items:
-            own = reads_of(one.contribution)
+        for _, conditions, one in items:
+            own = reads_of(replace(one.contribution, guards=(*one.contribution.guards, *conditions)))
             indices: dict[str, Expr] = {axis.index: Index(axis.index) for axis in one.contribution.axes}
             read += _as_written(own, one.definition, indices, around)
-            if one.gathers is None or any(map(is_settled_by_data, one.gathers)):  # a visit for each read
+            # A visit for each read; of a loop that serves several reads those in which this one takes part.
+            if one.gathers is None or conditions or any(map(is_settled_by_data, one.gathers)):
                 visited += _as_written(own, one.definition, indices, around)
                 continue
             for gather in one.gathers:
                 space = ((*received.target, *gather.axes), gather.outer)
                 visited += _as_written([space], one.definition, gather.values, around)
-        lowerings = list(dict.fromkeys(one.lowering for _, one in items))
+        lowerings = list(dict.fromkeys(one.lowering for _, _, one in items))
         rows.append(
             Row(
                 labels.get(tensor, tensor),

@@ -75,6 +75,7 @@ def _unsorted(c: Contribution, name: str, plan: Segments, workspace: Workspace) 
         axes=(*(a for a in rest if a.index not in equal), *axes),
         guards=(*guards, *map(known, conditions)),
         value=known(value),
+        reads=tuple((access, tuple(known(moved(one)) for one in extra)) for access, extra in c.reads),
     )
 
 

@@ -211,3 +211,31 @@ def test_symbolic_sizes_give_formulas():
     for size in (0, 1, 2, 5, 9):
         expected = count_reads((size, 3), lambda i, r, n=size: 0 <= i + 2 * r - 2 < n)
         assert row.reads(n=size) == row.iterations(n=size) == expected
+
+
+def test_reads_of_one_text_under_different_conditions_have_rows_of_their_own():
+    """One row per read as written; a read that is one object counts once where nothing stands before one of its uses."""
+    a, head = te.placeholder((10,), "float64", name="A"), te.placeholder((10,), "float64", name="H")
+
+    def once(i):
+        read = a[i]
+        return read * 2.0 + te.where(i >= 2, read * 3.0, 0.0)
+
+    def branches(i):
+        return te.where(i < 3, te.where(i > 1, a[i], 0.0) + a[i] * 2.0, a[i] * 3.0) * a[i]
+
+    bodies = {
+        lambda i: a[i] * 2.0 + te.where(i >= 2, a[i] * 3.0, 0.0): [10, 8],
+        lambda i: te.where(i < 3, a[i] * 2.0, a[i] * 3.0): [3, 7],
+        lambda i: te.where((i < 3) | (i > 7), a[i] * 2.0, a[i] * 3.0): [5, 5],
+        lambda i: te.sum(lambda k: te.where(k < i, a[i], a[k]) + te.where(k > i, a[k], 0.0), 10): [45, 55, 45],
+        once: [10],
+        branches: [10, 3, 1, 7],
+    }
+    for body, reads in bodies.items():
+        y = te.compute((10,), body, name="y")
+        gradient = te.gradient(y, [a], head)
+        assert sorted(row.reads for row in gradient.report().rows) == sorted(reads)
+        assert all(row.iterations == row.reads for row in gradient.report().rows)
+        second = te.gradient(te.compute((), lambda g=gradient[0]: te.sum(lambda i: te.sin(g[i]), 10)), [head])
+        assert all(row.iterations == row.reads for row in second.report().rows)
