@@ -75,6 +75,11 @@ def _not_empty(name: str, fold: Fold) -> None:
         raise bad(f"{name}: expected at least one element along the axes {fold.axes}, got none")
 
 
+def _extreme(name: str, reduce: Callable[..., Any], x: te.Tensor, axis: Any, keepdims: bool) -> te.Tensor:
+    _not_empty(name, Fold(x, axis))
+    return _simple(reduce, x, axis, keepdims)
+
+
 # ---------------------------------------------------------------------------------------------------- sums and extremes
 
 
@@ -99,29 +104,25 @@ def prod(x, *, axis=None, keepdims=False):
 @te.op
 def amax(x, *, axis=None, keepdims=False):
     """The greatest value along `axis`; NaN if one is. The gradient goes to the first of equals in row-major order."""
-    _not_empty("amax", Fold(x, axis))
-    return _simple(te.max, x, axis, keepdims)
+    return _extreme("amax", te.max, x, axis, keepdims)
 
 
 @te.op
 def amin(x, *, axis=None, keepdims=False):
     """The least value along `axis`; NaN if one is. The gradient goes to the first of equals in row-major order."""
-    _not_empty("amin", Fold(x, axis))
-    return _simple(te.min, x, axis, keepdims)
+    return _extreme("amin", te.min, x, axis, keepdims)
 
 
 @te.op
 def argmax(x, *, axis=None, keepdims=False):
     """The place of the greatest value along `axis`, int64: over several axes their flat place. The first of equals, a NaN before all."""
-    _not_empty("argmax", Fold(x, axis))
-    return _simple(te.argmax, x, axis, keepdims)
+    return _extreme("argmax", te.argmax, x, axis, keepdims)
 
 
 @te.op
 def argmin(x, *, axis=None, keepdims=False):
     """The place of the least value along `axis`; see `argmax`."""
-    _not_empty("argmin", Fold(x, axis))
-    return _simple(te.argmin, x, axis, keepdims)
+    return _extreme("argmin", te.argmin, x, axis, keepdims)
 
 
 @te.op

@@ -25,6 +25,16 @@ def operands_of(expr: Expr, name: str) -> tuple[Expr, ...] | None:
     return expr.args if isinstance(expr, Apply) and expr.op.name == name else None
 
 
+def without_negative(expr: Apply) -> Expr | None:
+    """x + -y -> x - y;  -x + y -> y - x;  x - -y -> x + y"""
+    left, right = expr.args
+    negated = operands_of(right, "neg")
+    if negated is not None:
+        return apply("sub" if expr.op.name == "add" else "add", left, negated[0])
+    negated = operands_of(left, "neg")
+    return apply("sub", right, negated[0]) if negated is not None and expr.op.name == "add" else None
+
+
 def scalar(expr: Const) -> np.generic:
     """The NumPy scalar of a literal."""
     return expr.dtype.numpy.type(expr.value)

@@ -13,7 +13,7 @@ import math
 
 from tensorexpr.ir import Apply, Const, Expr, apply
 from tensorexpr.rewrite import on
-from tensorexpr.simplify.rules_common import fold_constants, is_value, operands_of, reads_nothing
+from tensorexpr.simplify.rules_common import fold_constants, is_value, operands_of, reads_nothing, without_negative
 
 
 @on("mul", "div")
@@ -45,13 +45,10 @@ def negate_twice(expr: Expr) -> Expr | None:
 def add_negative(expr: Expr) -> Expr | None:
     """x + -y -> x - y;  -x + y -> y - x;  x - -y -> x + y;  -0.0 - x -> -x"""
     assert isinstance(expr, Apply)
+    found = without_negative(expr)
+    if found is not None:
+        return found
     left, right = expr.args
-    negated = operands_of(right, "neg")
-    if negated is not None:
-        return apply("sub" if expr.op.name == "add" else "add", left, negated[0])
-    negated = operands_of(left, "neg")
-    if negated is not None and expr.op.name == "add":
-        return apply("sub", right, negated[0])
     return apply("neg", right) if expr.op.name == "sub" and is_value(left, -0.0) else None
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from tensorexpr.dtypes import DType
 from tensorexpr.ir import FALSE, TRUE, Apply, Const, Expr, apply
 from tensorexpr.rewrite import on
-from tensorexpr.simplify.rules_common import is_value, operands_of
+from tensorexpr.simplify.rules_common import is_value, operands_of, without_negative
 
 
 def wrapped(value: int, dtype: DType) -> Const:
@@ -72,14 +72,7 @@ def negate_twice(expr: Expr) -> Expr | None:
 def add_negative(expr: Expr) -> Expr | None:
     """x + -y -> x - y;  -x + y -> y - x;  x - -y -> x + y"""
     assert isinstance(expr, Apply)
-    left, right = expr.args
-    negated = operands_of(right, "neg")
-    if negated is not None:
-        return apply("sub" if expr.op.name == "add" else "add", left, negated[0])
-    negated = operands_of(left, "neg")
-    if negated is not None and expr.op.name == "add":
-        return apply("sub", right, negated[0])
-    return None
+    return without_negative(expr)
 
 
 @on("add", "sub")
