@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tensorexpr.codegen.arguments import signature_of
+from tensorexpr.codegen.cuda.build import GpuCode
+from tensorexpr.codegen.cuda.device import current_device
 from tensorexpr.codegen.executable import executable_of, executable_of_schedule
 from tensorexpr.codegen.function import CompiledFunction
+from tensorexpr.codegen.gpu_function import GpuFunction
 from tensorexpr.codegen.schedule import Schedule
 from tensorexpr.codegen.schedule import schedule as plain_schedule
-from tensorexpr.codegen.target import host_target
+from tensorexpr.codegen.target import H200, Gpu, Target, host_target
 from tensorexpr.codegen.tuning.lookup import scheduled
 from tensorexpr.errors import DefinitionError, TargetError, user_location
 from tensorexpr.ir import Program
@@ -33,6 +36,14 @@ def build(outputs: Tensor | Sequence[Tensor] | Schedule, inputs: Sequence[Tensor
         program = outputs.program
         signature = signature_of(program, outputs.single)
         order = None if inputs is None else _order(program, inputs)
+        if isinstance(outputs.target, Gpu):
+            return GpuFunction(GpuCode(program, outputs), current_device(), signature, order)
+        if target != "cpu":
+            raise TargetError(
+                f"te.build: expected a schedule for {target!r}, got one for 'cpu'",
+                location=user_location(),
+                hint=f"te.schedule(..., target={target!r})",
+            )
         return CompiledFunction(executable_of_schedule(outputs), signature, order)
     return build_program(program_from(outputs, inputs, "te.build"), single=isinstance(outputs, Tensor), target=target)
 
@@ -89,7 +100,7 @@ def schedule(outputs: Tensor | Sequence[Tensor], target: str = "cpu", inputs: Se
     """
     check_target(target)
     program = simplify(program_from(outputs, inputs, "te.schedule"), inline=False)
-    return Schedule(plain_schedule(program, host_target()).state, _names(outputs, inputs), isinstance(outputs, Tensor))
+    return Schedule(plain_schedule(program, machine_of(target)).state, _names(outputs, inputs), isinstance(outputs, Tensor))
 
 
 def autoschedule(outputs: Tensor | Sequence[Tensor], target: str = "cpu", inputs: Sequence[Tensor] | None = None) -> Schedule:
@@ -97,7 +108,7 @@ def autoschedule(outputs: Tensor | Sequence[Tensor], target: str = "cpu", inputs
     (`te.tune`); `origin` says which. Raises as `build` does.
     """
     check_target(target)
-    found = scheduled(simplify(program_from(outputs, inputs, "te.autoschedule")), host_target())
+    found = scheduled(simplify(program_from(outputs, inputs, "te.autoschedule")), machine_of(target))
     return Schedule(found.state, _names(outputs, inputs), isinstance(outputs, Tensor), found.origin)
 
 
@@ -109,16 +120,18 @@ def build_program(program: Program, *, single: bool = False, target: str = "cpu"
     """Compiles a program as a function of its inputs; it returns a tuple unless it is to return its `single` output bare."""
     check_target(target)
     signature = signature_of(program, single)
+    if target == "cuda":
+        device, simplified = current_device(), simplify(program)
+        return GpuFunction(GpuCode(simplified, scheduled(simplified, machine_of(target))), device, signature)
     return CompiledFunction(executable_of(program), signature)
 
 
+def machine_of(target: str) -> Target:
+    """What schedules for a target are made for: this CPU, or a GPU whether there is one or not."""
+    return H200 if target == "cuda" else host_target()
+
+
 def check_target(target: object) -> None:
-    """Raises `TargetError` unless code can be made for `target` here."""
-    if isinstance(target, str) and target == "cuda":
-        raise TargetError(
-            "expected a target that this build has, got 'cuda': the CUDA backend is not part of this build",
-            location=user_location(),
-            hint="target='cpu'",
-        )
+    """Raises `TargetError` for what is no target."""
     if not isinstance(target, str) or target not in TARGETS:
         raise TargetError(f"expected a target, one of {', '.join(TARGETS)}, got {target!r}", location=user_location())

@@ -173,8 +173,9 @@ class CompiledFunction(Callable):
             return self._executable.source(stage)
         if stage in _CUDA_STAGES:
             raise TargetError(
-                f"expected a stage of the cpu, one of {', '.join(STAGES)}, got {stage!r}: the CUDA backend is not part of this build",
+                f"expected a stage of the cpu, one of {', '.join(STAGES)}, got {stage!r}",
                 location=user_location(),
+                hint="te.build(..., target='cuda') has it",
             )
         raise TargetError(f"expected a stage, one of {', '.join(STAGES)}, got {stage!r}", location=user_location())
 

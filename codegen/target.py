@@ -37,6 +37,25 @@ class Target:
         return max(1, self.vector_bits // (8 * dtype.itemsize))
 
 
+@dataclass(frozen=True, slots=True)
+class Gpu(Target):
+    """A GPU: `cores` are its multiprocessors. A loop over lanes is run by the threads of a block, `threads` by default; a block has
+    `shared_bytes` of memory without asking, and a thread up to 255 registers of 32 bits. `arch` is what its code is compiled for."""
+
+    kind: str = "gpu"
+    threads: int = 256
+    shared_bytes: int = 48 << 10
+    arch: str = "sm_90"
+
+    def lanes(self, dtype: DType) -> int:
+        """Threads of a block, whatever they work on."""
+        return self.threads
+
+
+H200 = Gpu("cuda", 32, 255, 132, 192 << 10, 50 << 20, 50 << 20)
+"""What schedules are made for where no GPU is asked: the streaming multiprocessors and caches of an H200."""
+
+
 @cache
 def host_target() -> Target:
     """The CPU of this process, from what the operating system says of it; 128-bit vectors where it says nothing."""

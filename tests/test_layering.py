@@ -10,8 +10,9 @@ ROOMS = ("tensorexpr", "autodiff", "codegen", "kernels", "benchmarks", "examples
 LADDER = (
     "errors", "dtypes", "ops", "integers", "ir", "traversal", "regions", "layout", "text", "parse", "verify", "interpret", "rewrite",
     "enumeration", "nonlinear", "bounds", "language", "latex", "passes", "simplify", "autodiff", "codegen.target", "codegen.nest",
-    "codegen.schedule", "codegen.lowering", "codegen.disk", "codegen.llvm", "codegen.tuning.operation", "codegen.tuning.order",
-    "codegen.tuning.records", "codegen.tuning.lookup", "codegen", "codegen.tuning", "op", "tune", "transforms", "gradient_check", "__init__",
+    "codegen.schedule", "codegen.lowering", "codegen.disk", "codegen.llvm", "codegen.cuda", "codegen.tuning.operation",
+    "codegen.tuning.order", "codegen.tuning.records", "codegen.tuning.lookup", "codegen", "codegen.tuning", "op", "tune", "transforms",
+    "gradient_check", "__init__",
     "kernels", "cli", "__main__", "examples", "benchmarks",
 )  # fmt: skip
 STRANGERS = [("autodiff", "codegen"), ("codegen", "autodiff"), ("language", "autodiff"), ("integers", "dtypes")]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import heapq
 
+from tensorexpr.codegen.schedule.auto_gpu import plan_gpu
 from tensorexpr.codegen.schedule.auto_loops import plan
 from tensorexpr.codegen.schedule.auto_pairs import pair_terms, plan_nested, sharing
 from tensorexpr.codegen.schedule.auto_parts import partial_results
@@ -22,7 +23,7 @@ from tensorexpr.codegen.schedule.decisions import Decisions
 from tensorexpr.codegen.schedule.schedule import Schedule, schedule
 from tensorexpr.codegen.schedule.state import State, accesses_of, definition_named, program_facts
 from tensorexpr.codegen.schedule.work import has_reduction, length, total_work
-from tensorexpr.codegen.target import Target
+from tensorexpr.codegen.target import Gpu, Target
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Access, Define, Definition, Expr, Index, Program, Reduce, Scan, Scatter
 from tensorexpr.simplify.inline import cheap_names
@@ -55,6 +56,9 @@ def autoschedule(program: Program, target: Target | None = None, decisions: Deci
     sweep_scans(s)
     _share_loops(s)
     shapes = shapes_of(s.state.program)
+    if isinstance(s.target, Gpu):
+        plan_gpu(s, shapes)
+        return s
     for name in s.stages:
         if isinstance(definition_named(s.state.program, name), Define):
             stage_operands(s, name, shapes)

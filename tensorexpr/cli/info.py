@@ -8,11 +8,13 @@ import textwrap
 from dataclasses import asdict
 from typing import Any
 
+from tensorexpr.codegen.cuda.device import current_device
 from tensorexpr.codegen.disk import usage
 from tensorexpr.codegen.llvm.machine import host
 from tensorexpr.codegen.llvm.memory import default_bound
 from tensorexpr.codegen.llvm.pool import default_threads
 from tensorexpr.codegen.target import host_target
+from tensorexpr.errors import TargetError
 
 _PACKAGES = ("tensorexpr", "numpy", "llvmlite", "sympy", "ml_dtypes", "cupy", "torch", "jax")
 
@@ -44,8 +46,16 @@ def collect() -> dict[str, Any]:
             "folder": None if kept.folder is None else str(kept.folder),
             **{k: getattr(kept, k) for k in ("entries", "bytes", "bound")},
         },
-        "gpu": None if versions["cupy"] is None else "cupy is installed; this version has no CUDA backend yet",
+        "gpu": _gpu(),
     }
+
+
+def _gpu() -> str:
+    """The device that code for the target "cuda" runs on, or why there is none."""
+    try:
+        return current_device().name
+    except TargetError as error:
+        return f"none: {error.message.rpartition(': ')[2]}"
 
 
 def as_text(facts: dict[str, Any]) -> str:
@@ -59,5 +69,5 @@ def as_text(facts: dict[str, Any]) -> str:
     cache = facts["cache"]
     used = f"{cache['folder']}: {cache['entries']} entries, {cache['bytes'] / 2**20:.1f} of {cache['bound'] / 2**20:.0f} MiB"
     lines.append(f"cache       {'off' if cache['folder'] is None else used}")
-    lines.append(f"gpu         {facts['gpu'] or 'none: the CUDA backend needs CuPy, which is not installed'}")
+    lines.append(f"gpu         {facts['gpu']}")
     return "\n".join(lines)

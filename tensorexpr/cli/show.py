@@ -10,8 +10,9 @@ from typing import Any
 
 from tensorexpr.autodiff import gradient
 from tensorexpr.cli.specs import DEFAULT_EXTENT, parse_static, specs_for
-from tensorexpr.codegen.compile import build
-from tensorexpr.errors import DefinitionError, Location, TargetError, TensorExprError
+from tensorexpr.codegen.compile import autoschedule, build
+from tensorexpr.codegen.cuda.build import GpuCode
+from tensorexpr.errors import DefinitionError, Location, TensorExprError
 from tensorexpr.language import Tensor, placeholder, program_of
 from tensorexpr.latex import latex
 from tensorexpr.op import Op
@@ -102,8 +103,6 @@ def show(reference: str, specs: list[str], static: list[str], with_gradient: boo
         derived = gradient(outputs, wrt, heads)
         notes.append(str(derived.report()))
         outputs, inputs = list(derived), [*inputs, *heads]
-    if stage in _CUDA_STAGES:
-        raise TargetError(f"stage {stage}: expected a CUDA backend, and this version has none", hint="the stages of the CPU: llvm, asm")
     written = program_of(outputs, inputs)
     match stage:
         case "written":
@@ -113,6 +112,9 @@ def show(reference: str, specs: list[str], static: list[str], with_gradient: boo
         case "latex":
             programs = [*([program_of(forward)] if with_gradient else []), written]
             return "\n".join(f"\\[\n{latex(simplify(one))}\n\\]" for one in programs), notes
+    if stage in _CUDA_STAGES:
+        code = GpuCode(simplify(written), autoschedule(outputs, "cuda", inputs))
+        return code.source.text if stage == "cuda" else code.compiled(code.schedule.target.arch).ptx, notes
     compiled = build(outputs, inputs)
     if stage in ("schedule", "calls"):
         notes.append(f"schedule: {compiled.schedule.origin}")

@@ -158,7 +158,6 @@ def test_show_json(capsys, file):
         (("show", "{file}:matmul", "g7[3]", "f32[3]"), "expected a dtype of the language, got 'g7'"),
         (("show", "{file}:matmul", "--static", "by=2"), "matmul: expected no static arguments, got by"),
         (("show", "{file}:scaled", "--static", "by"), "expected a static argument like stride=2, got 'by'"),
-        (("show", "{file}:doubled", "--stage", "ptx"), "stage ptx: expected a CUDA backend, and this version has none"),
     ],
 )
 def test_errors_of_the_user_are_printed_without_a_traceback(capsys, file, arguments, message):

@@ -171,7 +171,7 @@ def test_the_line_is_the_users_own_even_where_code_is_shared():
 def test_targets():
     c, inputs = matmul_graph()
     text = refused(te.TargetError, te.build, c, inputs, target="cuda")
-    assert "expected a target that this build has, got 'cuda': the CUDA backend is not part of this build" in text
+    assert "expected a target that this machine has, got 'cuda': " in text
     assert "expected a target, one of cpu, cuda, got 'gpu'" in refused(te.TargetError, te.build, c, inputs, target="gpu")
 
 
@@ -200,7 +200,7 @@ def test_stages():
     assert MATMUL.source() == MATMUL.source("llvm") and str(MATMUL.nest) == MATMUL.source("nest")
     assert "sum(" in str(MATMUL.program) and str(MATMUL.schedule)
     assert repr(MATMUL) == "<compiled C(A: float32[4, 5], B: float32[5, 6]) -> C: float32[4, 6]>" and MATMUL.name == "C"
-    assert "expected a stage of the cpu, one of nest, llvm, asm, got 'ptx': the CUDA backend is not part of this build" in refused(
+    assert "expected a stage of the cpu, one of nest, llvm, asm, got 'ptx'" in refused(
         te.TargetError, MATMUL.source, "ptx"
     )
     assert "expected a stage, one of nest, llvm, asm, got 'wasm'" in refused(te.TargetError, MATMUL.source, "wasm")
@@ -240,7 +240,7 @@ def test_a_schedule_can_be_built():
         np.testing.assert_allclose(swapped(b, a), a @ b, rtol=1e-5)
     text = refused(te.DefinitionError, te.build, te.schedule(c), inputs[:1])
     assert "te.build: expected the inputs of the schedule (A, B), got A" in text
-    assert "expected a target that this build has" in refused(te.TargetError, te.schedule, c, "cuda")
+    assert "te.build: expected a schedule for 'cuda', got one for 'cpu'" in refused(te.TargetError, te.build, te.schedule(c), target="cuda")
 
 
 def test_a_function_holds_no_tensor():

@@ -1,0 +1,1 @@
+"""The CUDA backend: loop nests to CUDA C++, cubins by NVRTC, launches through CuPy."""

@@ -1,0 +1,195 @@
+"""What runs compiled kernels: a GPU by way of CuPy, or this CPU by way of its C++ compiler.
+
+A device takes the caller's arrays as they are where it can (anything with `__cuda_array_interface__` or DLPack on the GPU, without a
+copy), makes arrays for results and workspace, and launches. CuPy holds the arrays and the stream; the launch itself is the driver's
+`cuLaunchKernel`, since all arguments are eight bytes wide and are packed once per call.
+
+`TENSOREXPR_CUDA=host` chooses the CPU, for tests and for looking into a kernel without a GPU; arrays are then NumPy's.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, Protocol
+
+import numpy as np
+
+from tensorexpr.codegen.cuda.emit import Launch, Source
+from tensorexpr.codegen.cuda.host import HostKernels
+from tensorexpr.codegen.cuda.nvrtc import Compiled
+from tensorexpr.errors import InternalError, TargetError, user_location
+
+_CHOICE = "TENSOREXPR_CUDA"
+_INSTALL = "pip install 'tensorexpr[cuda]' (CUDA 13) or 'tensorexpr[cuda12]'"
+
+
+class Kernels(Protocol):
+    """Loaded kernels of one source."""
+
+    def launch(self, launch: Launch, blocks: int, arguments: Sequence[int]) -> None:
+        """Runs a kernel on a grid, after all that was launched before on the same stream."""
+
+
+class Device(Protocol):
+    """Where kernels run."""
+
+    name: str
+    arch: str | None
+    """What NVRTC compiles for; None where the text is compiled for a CPU."""
+
+    def load(self, source: Source, compiled: Compiled | None) -> Kernels:
+        """The kernels of a source, ready for launches."""
+
+    def array(self, value: object) -> Any:
+        """An array of this device that shares memory with the caller's, or None where the value is none of its arrays."""
+
+    def contiguous(self, array: Any) -> Any:
+        """The array, or a copy of it in row-major order without gaps."""
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype) -> Any:
+        """An array with undefined contents."""
+
+    def upload(self, array: np.ndarray) -> Any:
+        """A copy of an array of NumPy's."""
+
+    def address(self, array: Any) -> int:
+        """Where the elements of an array begin."""
+
+    def read(self, array: Any) -> np.ndarray:
+        """The contents of an array, once all that was launched before has run."""
+
+    def clear(self, array: Any) -> None:
+        """Sets an array to zeros, in the order of launches."""
+
+
+class HostDevice:
+    """This CPU; its arrays are NumPy's."""
+
+    name = "host"
+    arch = None
+
+    def load(self, source: Source, compiled: Compiled | None) -> Kernels:
+        return HostKernels(source)
+
+    def array(self, value: object) -> Any:
+        return value if isinstance(value, np.ndarray) and not isinstance(value, np.ma.MaskedArray) else None
+
+    def contiguous(self, array: Any) -> Any:
+        return np.ascontiguousarray(array).reshape(array.shape)
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype) -> Any:
+        return np.empty(shape, dtype)
+
+    def upload(self, array: np.ndarray) -> Any:
+        return np.array(array, order="C")
+
+    def address(self, array: Any) -> int:
+        return int(array.ctypes.data)
+
+    def read(self, array: Any) -> np.ndarray:
+        return np.array(array)
+
+    def clear(self, array: Any) -> None:
+        array[...] = 0
+
+
+class CupyDevice:
+    """The current GPU of CuPy, its current stream and memory pool."""
+
+    def __init__(self, cupy: Any) -> None:
+        self._cupy = cupy
+        self._driver = ctypes.CDLL("libcuda.so.1" if os.name != "nt" else "nvcuda.dll")
+        device = cupy.cuda.Device()
+        self.arch = f"sm_{device.compute_capability}"
+        self.name = f"cuda:{device.id}"
+
+    def load(self, source: Source, compiled: Compiled | None) -> Kernels:
+        assert compiled is not None
+        return _CupyKernels(self._cupy, self._driver, compiled)
+
+    def array(self, value: object) -> Any:
+        cupy = self._cupy
+        if isinstance(value, cupy.ndarray):
+            return value
+        if hasattr(value, "__cuda_array_interface__"):
+            return cupy.asarray(value)
+        if hasattr(value, "__dlpack_device__") and not isinstance(value, np.ndarray):
+            kind, _ = value.__dlpack_device__()
+            return cupy.from_dlpack(value) if kind in (2, 13) else None  # kDLCUDA, kDLCUDAManaged
+        return None
+
+    def contiguous(self, array: Any) -> Any:
+        return self._cupy.ascontiguousarray(array).reshape(array.shape)
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype) -> Any:
+        return self._cupy.empty(shape, dtype)
+
+    def upload(self, array: np.ndarray) -> Any:
+        return self._cupy.asarray(np.ascontiguousarray(array)).reshape(array.shape)
+
+    def address(self, array: Any) -> int:
+        return int(array.data.ptr)
+
+    def read(self, array: Any) -> np.ndarray:
+        return self._cupy.asnumpy(array)
+
+    def clear(self, array: Any) -> None:
+        array.data.memset_async(0, array.nbytes)
+
+
+class _CupyKernels:
+    """A cubin loaded into the current context."""
+
+    def __init__(self, cupy: Any, driver: ctypes.CDLL, compiled: Compiled) -> None:
+        self._stream = cupy.cuda.get_current_stream
+        self._driver = driver
+        self._module = cupy.cuda.function.Module()
+        self._module.load(compiled.cubin)
+        self._functions = {name: self._module.get_function(name) for name in compiled.resources}
+
+    def launch(self, launch: Launch, blocks: int, arguments: Sequence[int]) -> None:
+        values = (ctypes.c_int64 * len(arguments))(*arguments)
+        first = ctypes.addressof(values)
+        pointers = (ctypes.c_void_p * len(arguments))(*range(first, first + 8 * len(arguments), 8))
+        function, stream = ctypes.c_void_p(self._functions[launch.kernel].ptr), ctypes.c_void_p(self._stream().ptr)
+        status = self._driver.cuLaunchKernel(function, blocks, 1, 1, launch.threads, 1, 1, 0, stream, pointers, None)
+        if status:
+            text = ctypes.c_char_p()
+            self._driver.cuGetErrorString(status, ctypes.byref(text))
+            raise InternalError(f"cuda: the launch of {launch.kernel} with {blocks} blocks failed: {(text.value or b'?').decode()}")
+
+
+@cache
+def _host() -> HostDevice:
+    return HostDevice()
+
+
+_devices: dict[int, CupyDevice] = {}
+
+
+def current_device() -> Device:
+    """The device that code for the target "cuda" runs on. Raises `TargetError` that says what is missing."""
+    choice = os.environ.get(_CHOICE, "").strip()
+    if choice == "host":
+        return _host()
+    if choice:
+        raise TargetError(f"{_CHOICE}: expected nothing or 'host', got {choice!r}", location=user_location())
+    try:
+        import cupy  # noqa: PLC0415 -- half a second, and an extra
+    except ImportError:
+        raise TargetError(
+            "expected a target that this machine has, got 'cuda': CuPy is not installed", location=user_location(), hint=_INSTALL
+        ) from None
+    if not cupy.cuda.is_available():
+        raise TargetError(
+            "expected a target that this machine has, got 'cuda': CuPy finds no GPU (no driver, or no device)",
+            location=user_location(),
+            hint="target='cpu', or TENSOREXPR_CUDA=host to run kernels on the CPU",
+        )
+    number = cupy.cuda.runtime.getDevice()
+    if number not in _devices:
+        _devices[number] = CupyDevice(cupy)
+    return _devices[number]

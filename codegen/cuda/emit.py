@@ -1,0 +1,421 @@
+"""A loop nest as CUDA C++: one `__global__` function per parallel region, and the plan by which they are launched.
+
+A parallel loop that is not inside another becomes the grid. Where loops over lanes in it are long, an iteration is a block and the
+lanes are its threads (see `threads`); else an iteration is a thread, 256 to a block, the last block cut off by a test. What stands
+outside of parallel loops runs in one block; a serial loop around parallel ones (the steps of a scan) is run by the host, which
+launches the kernels inside with its index as an argument. Launches on one stream run one after the other, so what one
+writes the next may read. Inside a thread, loops are loops, unrolled ones are marked so, local buffers are arrays in registers
+where their indices are constants after unrolling.
+
+The text is a small dialect (see `prelude.cuh`) that a C++ compiler also reads, so that kernels are tested without a GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tensorexpr import dtypes
+from tensorexpr.codegen.cuda import values as v
+from tensorexpr.codegen.cuda.expressions import RESERVED, Emitter, Surroundings, stored, wanted_names
+from tensorexpr.codegen.cuda.threads import Barrier, Team, is_lanes, team_of
+from tensorexpr.codegen.cuda.values import Value, memory_type
+from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, For, If, LoopNest, Stmt, Store
+from tensorexpr.errors import InternalError
+from tensorexpr.ir import Access, Const, Expr, Index, Size, apply
+from tensorexpr.traversal import walk
+
+THREADS = 256
+"""Threads of a block."""
+PRELUDE = Path(__file__).with_name("prelude.cuh")
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A launch: the kernel's name, its arguments in order (names of buffers; of sizes and of indices of loops that the host runs, as
+    int64), whether a report of checks is its last argument, the threads of a block, and how many iterations its grid has as an
+    expression over sizes and those indices: blocks, or where `cut` threads."""
+
+    kernel: str
+    buffers: tuple[str, ...]
+    scalars: tuple[str, ...]
+    reports: bool
+    threads: int
+    iterations: Expr
+    cut: bool
+
+    def blocks(self, iterations: int) -> int:
+        """Blocks of a grid with so many iterations."""
+        return -(-iterations // self.threads) if self.cut else iterations
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """A serial loop that the host runs around launches."""
+
+    index: str
+    start: Expr
+    stop: Expr
+    body: tuple[Launch | Repeat, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The text of all kernels of a nest (without the prelude), and what to launch in order."""
+
+    text: str
+    plan: tuple[Launch | Repeat, ...]
+
+    @property
+    def launches(self) -> tuple[Launch, ...]:
+        """Every launch of the plan."""
+        return tuple(_launches(self.plan))
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def _launches(plan: tuple[Launch | Repeat, ...]) -> Iterator[Launch]:
+    for step in plan:
+        if isinstance(step, Launch):
+            yield step
+        else:
+            yield from _launches(step.body)
+
+
+def emit(nest: LoopNest, prefix: str = "") -> Source:
+    """The CUDA C++ of a nest that `verify_nest` accepts; names of kernels begin with `prefix`."""
+    writer = _Writer(nest, prefix)
+    plan = tuple(step for kernel in nest.kernels for step in writer.plan(kernel.name, kernel.body, ()))
+    return Source("\n".join(writer.kernels), plan)
+
+
+class _Writer:
+    """The kernels of a nest as they are found."""
+
+    def __init__(self, nest: LoopNest, prefix: str) -> None:
+        self.nest = nest
+        self.prefix = prefix
+        constants = [Buffer(c.name, c.type.dtype, c.type.shape, "constant") for c in nest.constants]
+        self.buffers = {b.name: b for b in (*nest.parameters, *constants, *nest.workspace)}
+        self.kernels: list[str] = []
+
+    def plan(self, name: str, block: Block, outer: tuple[For, ...]) -> Iterator[Launch | Repeat]:
+        """Launches for statements: parallel loops as grids, loops around such by the host, the rest between in one thread."""
+        between: list[Stmt] = []
+        for statement in block:
+            grid = isinstance(statement, For) and statement.kind == "parallel"
+            around = isinstance(statement, For) and not grid and _has_parallel(statement.body)
+            if not grid and not around:
+                between.append(statement)
+                continue
+            if between:
+                yield self.kernel(name, tuple(between), None, outer)
+                between = []
+            assert isinstance(statement, For)
+            if grid:
+                yield self.kernel(name, statement.body, statement, outer)
+            else:
+                inner = tuple(self.plan(name, statement.body, (*outer, statement)))
+                yield Repeat(statement.index, statement.start, statement.stop, inner)
+        if between:
+            yield self.kernel(name, tuple(between), None, outer)
+
+    def kernel(self, name: str, body: Block, grid: For | None, outer: tuple[For, ...]) -> Launch:
+        """The text of a kernel, and its launch."""
+        writer = _Kernel(self.nest, self.buffers, outer)
+        word = f"{self.prefix}k{len(self.kernels)}_{_word(name)}"
+        launch, text = writer.text(word, body, grid)
+        self.kernels.append(text)
+        return launch
+
+
+def buffers_inside(block: Block) -> Iterator[Buffer]:
+    """The buffers that statements allocate."""
+    for s in block:
+        match s:
+            case Alloc():
+                yield s.buffer
+                yield from buffers_inside(s.body)
+            case For():
+                yield from buffers_inside(s.body)
+            case If():
+                yield from buffers_inside((*s.then, *s.otherwise))
+
+
+def _has_parallel(block: Block) -> bool:
+    for s in block:
+        match s:
+            case For() if s.kind == "parallel" or _has_parallel(s.body):
+                return True
+            case If() if _has_parallel(s.then) or _has_parallel(s.otherwise):
+                raise InternalError("cuda: expected no parallel loop under a condition")
+            case Alloc() if _has_parallel(s.body):
+                raise InternalError("cuda: expected no parallel loop inside a local buffer")
+    return False
+
+
+def _word(name: str) -> str:
+    """The name of what a kernel computes as part of an identifier."""
+    word = "".join(c if c.isascii() and c.isalnum() else "_" for c in name)
+    return word[:40].rstrip("_") or "kernel"
+
+
+_WORDS = (
+    "alignas alignof and and_eq asm auto bitand bitor bool break case catch char class compl const constexpr continue default delete do"
+    " double else enum explicit export extern false float for friend goto if inline int long mutable namespace new not not_eq nullptr"
+    " operator or or_eq private protected public register return short signed sizeof static struct switch template this throw true try"
+    " typedef typeid typename union unsigned using virtual void volatile while xor xor_eq warpSize threadIdx blockIdx blockDim gridDim"
+    " error main j0 j1 jn y0 y1 yn gamma exp log sin cos tan pow abs floor ceil sqrt erf div index time signal"
+)
+_KEYWORDS = frozenset(_WORDS.split())
+
+
+class _Kernel:
+    """One kernel: names in C++ for buffers and indices, the indices in scope, and the lines so far."""
+
+    def __init__(self, nest: LoopNest, buffers: dict[str, Buffer], outer: tuple[For, ...]) -> None:
+        self.nest = nest
+        self.buffers = dict(buffers)
+        self.outer = outer
+        self.taken: set[str] = {*_KEYWORDS, *RESERVED}
+        self.words: dict[str, str] = {}
+        self.scope: dict[str, Value] = {}
+        self.used_buffers: dict[str, None] = {}
+        self.used_scalars: dict[str, None] = {}
+        self.written: set[str] = set()
+        self.reports = False
+        self.temporaries = 0
+        self.team: Team | None = None
+        self.in_lanes = False
+
+    def word(self, name: str) -> str:
+        """An identifier of C++ for a name of the nest, the same each time."""
+        found = self.words.get(name)
+        if found is None:
+            base = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in name)
+            base = f"v{base}" if not base or base[0].isdigit() or base.startswith(("te_", "TE_", "__")) else base
+            found, number = base, 0
+            while found in self.taken:
+                number += 1
+                found = f"{base}_{number}"
+            self.taken.add(found)
+            self.words[name] = found
+        return found
+
+    def temporary(self) -> str:
+        """A new name."""
+        while True:
+            name = f"t{self.temporaries}"
+            self.temporaries += 1
+            if name not in self.taken:
+                self.taken.add(name)
+                return name
+
+    def text(self, word: str, body: Block, grid: For | None) -> tuple[Launch, str]:
+        """The kernel as text, and its launch."""
+        self.survey(body if grid is None else (grid,))
+        for size in self.nest.sizes:
+            self.scope[size] = v.index(self.word(size), 0, None)
+        for loop in self.outer:
+            low, high = self.range(loop)
+            self.scope[loop.index] = v.index(self.word(loop.index), low, high)
+        lines: list[str] = []
+        iterations: Expr = Const(1, dtypes.int64)
+        self.team = team = team_of(body)
+        if grid is not None:
+            from_, to = grid.start, grid.stop
+            iterations = to if isinstance(from_, Const) and from_.value == 0 else apply("sub", to, from_)
+            lines += self.grid_index(grid)
+        if team is None:
+            self.block(body, lines, "  ")
+        else:
+            for buffer in buffers_inside(team.body):
+                self.buffers[buffer.name] = buffer
+            self.block(team.body, lines, "  ")
+        parameters = [self.parameter(name) for name in self.used_buffers]
+        scalars = tuple(n for n in (*self.nest.sizes, *(loop.index for loop in self.outer)) if n in self.used_scalars)
+        parameters += [f"const int64_t {self.words[n]}_" if self.scope[n].narrow else f"const int64_t {self.words[n]}" for n in scalars]
+        entry = [f"  const int {self.words[n]} = (int){self.words[n]}_;" for n in scalars if self.scope[n].narrow]
+        if self.reports:
+            parameters.append("te_error *__restrict__ error")
+        threads = team.threads if team is not None else THREADS if grid is not None else 1
+        head = f'extern "C" __global__ void __launch_bounds__({threads}) {word}('
+        signature = head + ", ".join(parameters) + ") {"
+        if len(signature) > 120:
+            signature = head + "\n    " + ",\n    ".join(parameters) + ") {"
+        text = "\n".join([signature, *entry, *lines, "}"]) + "\n"
+        return Launch(word, tuple(self.used_buffers), scalars, self.reports, threads, iterations, team is None and grid is not None), text
+
+    def parameter(self, name: str) -> str:
+        """The declaration of a buffer as a parameter."""
+        const = "" if name in self.written else "const "
+        return f"{const}{memory_type(self.buffers[name].dtype)} *__restrict__ {self.words[name]}"
+
+    def survey(self, block: Block) -> None:
+        """Finds the buffers (in order of the nest), sizes and indices that a kernel uses, and gives them names."""
+        found: set[str] = set()
+        scalars: set[str] = set()
+
+        def expression(e: Expr) -> None:
+            for node in walk(e):
+                match node:
+                    case Access():
+                        found.add(node.tensor)
+                        buffer = self.buffers.get(node.tensor)
+                        for extent in buffer.shape[1:] if buffer is not None else ():
+                            expression(extent)
+                    case Index() | Size():
+                        scalars.add(node.name)
+
+        def visit(s: Stmt) -> None:
+            match s:
+                case For():
+                    expression(s.start)
+                    expression(s.stop)
+                    for inner in s.body:
+                        visit(inner)
+                case If():
+                    expression(s.condition)
+                    for inner in (*s.then, *s.otherwise):
+                        visit(inner)
+                case Alloc():
+                    self.buffers[s.buffer.name] = s.buffer
+                    for inner in s.body:
+                        visit(inner)
+                case Store():
+                    found.add(s.buffer)
+                    self.written.add(s.buffer)
+                    expression(Access(s.buffer, s.indices, s.value.dtype))
+                    expression(s.value)
+                case Check():
+                    self.reports = True
+                    expression(s.index)
+                    expression(s.extent)
+
+        for statement in block:
+            visit(statement)
+        for name, buffer in self.buffers.items():
+            if name in found and buffer.memory != "local":
+                self.used_buffers[name] = None
+                self.word(name)
+        for name in (*self.nest.sizes, *(loop.index for loop in self.outer)):
+            if name in scalars:
+                self.used_scalars[name] = None
+                self.word(name)
+
+    def range(self, loop: For) -> tuple[int | None, int | None]:
+        """The interval of a loop's index, from the intervals of its bounds."""
+        emitter = self.emitter(frozenset(), [])
+        start, stop = emitter.value(loop.start), emitter.value(loop.stop)
+        return start.low, None if stop.high is None else stop.high - 1
+
+    def emitter(self, names: frozenset[Expr], lines: list[str]) -> Emitter:
+        own = frozenset() if self.team is None else frozenset(name for name, home in self.team.homes.items() if home == "lane")
+        return Emitter(Surroundings(self.buffers, self.scope, self.word, self.temporary, own), names, lines)
+
+    def grid_index(self, grid: For) -> list[str]:
+        """The index of the grid's loop from block and thread, and the test that cuts the last block off."""
+        low, high = self.range(grid)
+        name = self.word(grid.index)
+        emitter = self.emitter(frozenset(), [])
+        start, stop = emitter.value(grid.start), emitter.value(grid.stop)
+        # The last block may go on beyond the stop by all but one of its threads.
+        narrow = low is not None and high is not None and v.fits(low, high + THREADS)
+        self.scope[grid.index] = Value(name, dtypes.int64, v.ATOM, narrow, low, high)
+        type_ = "int" if narrow else "int64_t"
+        if self.team is not None:
+            first = "(int)blockIdx.x" if narrow else "(int64_t)blockIdx.x"
+            if start.constant != 0:
+                first = f"{start.inside(v.SUM)} + {first}"
+            return [f"  const {type_} {name} = {first};"]
+        first = f"(int)(blockIdx.x * {THREADS}u + threadIdx.x)" if narrow else f"(int64_t)blockIdx.x * {THREADS} + threadIdx.x"
+        if start.constant != 0:
+            first = f"{start.inside(v.SUM)} + {first}"
+        return [f"  const {type_} {name} = {first};", f"  if ({name} >= {stop.inside(v.ORDER + 1)}) return;"]
+
+    # ---------------------------------------------------------------------------------------------------- statements
+
+    def block(self, block: Block, lines: list[str], margin: str) -> None:
+        """The lines of statements."""
+        for statement in block:
+            self.statement(statement, lines, margin)
+
+    def statement(self, s: Stmt, lines: list[str], margin: str) -> None:
+        before: list[str] = []
+        match s:
+            case Barrier():
+                lines.append(f"{margin}__syncthreads();")
+            case For() if self.team is not None and not self.in_lanes and is_lanes(s):
+                self.lanes(s, self.team, lines, margin)
+            case For():
+                self.loop(s, lines, margin)
+            case If():
+                condition = self.emitter(wanted_names((s.condition,)), before).value(s.condition)
+                lines += [margin + line for line in before]
+                lines.append(f"{margin}if ({condition.text}) {{")
+                self.block(s.then, lines, margin + "  ")
+                if s.otherwise:
+                    lines.append(f"{margin}}} else {{")
+                    self.block(s.otherwise, lines, margin + "  ")
+                lines.append(f"{margin}}}")
+            case Store():
+                emitter = self.emitter(wanted_names((*s.indices, s.value)), before)
+                place = emitter.place(s.buffer, s.indices)
+                value = emitter.value(s.value)
+                lines += [margin + line for line in before]
+                alone = self.team is not None and not self.in_lanes and self.team.homes.get(s.buffer) != "uniform"
+                lines.append(f"{margin}{'if (threadIdx.x == 0) ' if alone else ''}{place} = {stored(value)};")
+            case Alloc():
+                lines.append(f"{margin}{self.declaration(s.buffer)};")
+                self.block(s.body, lines, margin)
+            case Check():
+                emitter = self.emitter(wanted_names((s.index, s.extent)), before)
+                index, extent = emitter.value(s.index), emitter.value(s.extent)
+                lines += [margin + line for line in before]
+                arguments = f"{index.text}, {extent.text}"
+                lines.append(f"{margin}if (te_outside({arguments})) {{ te_fail(error, {s.check}, {arguments}); return; }}")
+
+    def declaration(self, buffer: Buffer) -> str:
+        """A local buffer: an array of a thread or of the block."""
+        self.buffers[buffer.name] = buffer
+        home = None if self.team is None else self.team.homes.get(buffer.name)
+        extents = [int(extent.value) for extent in buffer.shape if isinstance(extent, Const)]
+        shape = "".join(f"[{n}]" for n in (extents[:-1] if home == "lane" else extents))
+        shared = "__shared__ " if home == "shared" else ""
+        return f"{shared}{memory_type(buffer.dtype)} {self.word(buffer.name)}{shape}"
+
+    def lanes(self, s: For, team: Team, lines: list[str], margin: str) -> None:
+        """A loop over lanes, which are the threads of the block: those beyond the last leave it out, or each runs several."""
+        start, stop = int(s.start.value), int(s.stop.value)  # type: ignore[attr-defined]
+        name = self.word(s.index)
+        self.scope[s.index] = Value(name, dtypes.int64, v.ATOM, True, start, stop - 1)
+        first = f"(int)threadIdx.x + {start}" if start else "(int)threadIdx.x"
+        self.in_lanes = True
+        if stop - start > team.threads:
+            lines.append(f"{margin}for (int {name} = {first}; {name} < {stop}; {name} += {team.threads}) {{")
+        elif stop - start == team.threads:
+            lines += [f"{margin}{{", f"{margin}  const int {name} = {first};"]
+        else:
+            lines.append(f"{margin}if (const int {name} = {first}; {name} < {stop}) {{")
+        self.block(s.body, lines, margin + "  ")
+        lines.append(f"{margin}}}")
+        self.in_lanes = False
+
+    def loop(self, s: For, lines: list[str], margin: str) -> None:
+        before: list[str] = []
+        emitter = self.emitter(frozenset(), before)
+        start, stop = emitter.value(s.start), emitter.value(s.stop)
+        lines += [margin + line for line in before]
+        low, high = start.low, None if stop.high is None else stop.high - 1
+        # The index ends at its stop, which it must also hold.
+        narrow = start.narrow and stop.narrow and v.fits(low, None if high is None else high + 1)
+        name = self.word(s.index)
+        self.scope[s.index] = Value(name, dtypes.int64, v.ATOM, narrow, low, high)
+        if s.kind in ("unroll", "vectorize"):
+            lines.append(f"{margin}#pragma unroll")
+        type_ = "int" if narrow else "int64_t"
+        lines.append(f"{margin}for ({type_} {name} = {start.text}; {name} < {stop.inside(v.ORDER + 1)}; ++{name}) {{")
+        self.block(s.body, lines, margin + "  ")
+        lines.append(f"{margin}}}")

@@ -1,0 +1,92 @@
+// In place of CUDA: the words that emitted kernels use, for a C++ compiler and a CPU. A thread of CUDA is a fiber of the run-time
+// library (runtime.cpp), which keeps all state; this header only names it. The kernel's text is the same as on a GPU.
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <cstddef>
+#include <tuple>
+#include <utility>
+
+#define TE_HOST 1
+#define TE_INLINE static inline
+#define __global__ __attribute__((visibility("default")))
+#define __device__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+// In a section of its own, so that the run-time knows its extent and can poison it before each block.
+#define __shared__ static __attribute__((section("te_shared"), aligned(16)))
+
+struct te_index3 { unsigned x, y, z; };
+struct te_place { te_index3 thread, block, block_size, grid_size; };
+
+extern "C" {
+extern te_place *te_here;
+void te_host_barrier(int line);
+uint64_t te_host_shuffle(unsigned mask, uint64_t value, int lane, int line);
+uint64_t te_host_exchange(void *address, int size, uint64_t compare, uint64_t value);
+extern char __start_te_shared[] __attribute__((weak, visibility("hidden")));
+extern char __stop_te_shared[] __attribute__((weak, visibility("hidden")));
+}
+
+#define threadIdx (te_here->thread)
+#define blockIdx (te_here->block)
+#define blockDim (te_here->block_size)
+#define gridDim (te_here->grid_size)
+#define __syncthreads() te_host_barrier(__LINE__)
+
+template <class T> static inline T te_host_shuffled(unsigned mask, T value, int lane, int line) {
+  uint64_t bits = 0;
+  std::memcpy(&bits, &value, sizeof(T));
+  bits = te_host_shuffle(mask, bits, lane, line);
+  std::memcpy(&value, &bits, sizeof(T));
+  return value;
+}
+#define TE_LANE ((int)(threadIdx.x & 31u))
+#define __shfl_sync(mask, value, lane) te_host_shuffled(mask, value, (lane) & 31, __LINE__)
+#define __shfl_xor_sync(mask, value, distance) te_host_shuffled(mask, value, TE_LANE ^ (distance), __LINE__)
+#define __shfl_down_sync(mask, value, distance) \
+  te_host_shuffled(mask, value, TE_LANE + (distance) > 31 ? TE_LANE : TE_LANE + (distance), __LINE__)
+
+static inline unsigned long long atomicCAS(unsigned long long *address, unsigned long long compare, unsigned long long value) {
+  return te_host_exchange(address, 8, compare, value);
+}
+
+static inline float te_float_of_bits(uint32_t bits) { float x; std::memcpy(&x, &bits, 4); return x; }
+static inline uint32_t te_bits_of_float(float x) { uint32_t bits; std::memcpy(&bits, &x, 4); return bits; }
+static inline double te_double_of_bits(uint64_t bits) { double x; std::memcpy(&x, &bits, 8); return x; }
+
+// float16 by arithmetic on bits: exact one way, to nearest even the other.
+static inline float te_ptx_f32_of_f16(uint16_t h) {
+  uint32_t sign = (uint32_t)(h & 0x8000u) << 16, exponent = (h >> 10) & 31u, digits = h & 0x3ffu;
+  if (exponent == 31) return te_float_of_bits(sign | 0x7f800000u | (digits << 13));
+  if (exponent == 0) return std::copysign(std::ldexp((float)digits, -24), te_float_of_bits(sign));
+  return te_float_of_bits(sign | ((exponent + 112) << 23) | (digits << 13));
+}
+static inline uint16_t te_ptx_f16_of_f64(double x) {
+  uint64_t bits;
+  std::memcpy(&bits, &x, 8);
+  uint16_t sign = (uint16_t)(bits >> 48) & 0x8000u;
+  if (x != x) return sign | 0x7e00u;
+  double size = std::fabs(x);
+  if (size >= 65520.0) return sign | 0x7c00u;
+  if (size < std::ldexp(1.0, -14)) return sign | (uint16_t)std::nearbyint(std::ldexp(size, 24));
+  int exponent;
+  double digits = std::frexp(size, &exponent);  // in [0.5, 1)
+  int whole = (int)std::nearbyint(std::ldexp(digits, 11));  // 1024 to 2048, which carries into the exponent by itself
+  return sign | (uint16_t)(((exponent + 14) << 10) + (whole - 1024));
+}
+static inline uint16_t te_ptx_f16_of_f32(float x) { return te_ptx_f16_of_f64((double)x); }
+
+// The arguments as cuLaunchKernel takes them: a pointer to each.
+template <class... A, std::size_t... I> static inline void te_call(void (*kernel)(A...), void **arguments, std::index_sequence<I...>) {
+  kernel(*static_cast<std::remove_const_t<A> *>(arguments[I])...);
+}
+#define TE_ENTRY(name)                                                                                                    \
+  template <class... A> static void te_unpack_##name(void (*kernel)(A...), void **arguments) {                            \
+    te_call(kernel, arguments, std::index_sequence_for<A...>{});                                                          \
+  }                                                                                                                       \
+  extern "C" __attribute__((visibility("default"))) void te_enter_##name(void **arguments) { te_unpack_##name(&name, arguments); } 
+extern "C" __attribute__((visibility("default"))) void te_shared_extent(char **start, char **stop) {
+  *start = __start_te_shared;
+  *stop = __stop_te_shared;
+}

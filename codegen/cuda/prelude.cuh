@@ -1,0 +1,168 @@
+// What emitted kernels are written in: the scalar operations of the language where C++ means something else, the 16-bit
+// floats, and the report of a failed check. Kernels use nothing else beyond CUDA's own words, so that a C++ compiler with a
+// header of ours in place of CUDA runs the same text on a CPU.
+//
+// Inline PTX stands here alone, in functions that begin with te_ptx_, each beside the same in plain C++ for the host.
+
+#ifndef TE_HOST
+typedef signed char int8_t;
+typedef short int16_t;
+typedef int int32_t;
+typedef long long int64_t;
+typedef unsigned char uint8_t;
+typedef unsigned short uint16_t;
+typedef unsigned int uint32_t;
+typedef unsigned long long uint64_t;
+#define TE_INLINE __device__ __forceinline__
+TE_INLINE float te_float_of_bits(uint32_t bits) { return __uint_as_float(bits); }
+TE_INLINE uint32_t te_bits_of_float(float x) { return __float_as_uint(x); }
+TE_INLINE double te_double_of_bits(uint64_t bits) { return __longlong_as_double((long long)bits); }
+#endif
+
+#define TE_INF_F32 te_float_of_bits(0x7f800000u)
+#define TE_NAN_F32 te_float_of_bits(0x7fc00000u)
+#define TE_INF_F64 te_double_of_bits(0x7ff0000000000000ull)
+#define TE_NAN_F64 te_double_of_bits(0x7ff8000000000000ull)
+
+// ------------------------------------------------------------------------------------------------ 16-bit floats
+// In memory sixteen bits, in registers a float that is exact in its type; arithmetic rounds to nearest even after each step.
+
+struct te_f16 { uint16_t bits; };
+struct te_bf16 { uint16_t bits; };
+
+#ifndef TE_HOST
+TE_INLINE float te_ptx_f32_of_f16(uint16_t bits) {
+  float x;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits));
+  return x;
+}
+TE_INLINE uint16_t te_ptx_f16_of_f32(float x) {
+  uint16_t bits;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+  return bits;
+}
+TE_INLINE uint16_t te_ptx_f16_of_f64(double x) {
+  uint16_t bits;
+  asm("cvt.rn.f16.f64 %0, %1;" : "=h"(bits) : "d"(x));
+  return bits;
+}
+#endif
+
+TE_INLINE float te_f32(te_f16 x) { return te_ptx_f32_of_f16(x.bits); }
+TE_INLINE float te_f32(te_bf16 x) { return te_float_of_bits((uint32_t)x.bits << 16); }
+TE_INLINE te_f16 te_to_f16(float x) { te_f16 r; r.bits = te_ptx_f16_of_f32(x); return r; }
+TE_INLINE te_bf16 te_to_bf16(float x) {
+  uint32_t bits = te_bits_of_float(x);
+  // A NaN keeps its top bits and is made quiet: adding to its bits could carry into the sign or make it infinite.
+  uint32_t near = x != x ? bits | 0x400000u : bits + 0x7fffu + ((bits >> 16) & 1u);
+  te_bf16 r;
+  r.bits = (uint16_t)(near >> 16);
+  return r;
+}
+TE_INLINE float te_round_f16(float x) { return te_ptx_f32_of_f16(te_ptx_f16_of_f32(x)); }
+TE_INLINE float te_round_f16(double x) { return te_ptx_f32_of_f16(te_ptx_f16_of_f64(x)); }
+TE_INLINE float te_round_bf16(float x) { return te_f32(te_to_bf16(x)); }
+
+// ------------------------------------------------------------------------------------------------------ integers
+// Division rounds to minus infinity and gives 0 for a divisor of 0; shifts of any distance; powers wrap. Nothing traps.
+
+template <class T> TE_INLINE T te_floordiv(T x, T y) {
+  if (y == 0) return 0;
+  if (T(-1) < T(0) && y == T(-1)) return T(0 - (uint64_t)x);
+  T q = x / y;
+  return (x % y != 0 && ((x < 0) != (y < 0))) ? q - 1 : q;
+}
+template <class T> TE_INLINE T te_mod(T x, T y) {
+  if (y == 0 || (T(-1) < T(0) && y == T(-1))) return 0;
+  T r = x % y;
+  return (r != 0 && ((r < 0) != (y < 0))) ? r + y : r;
+}
+template <class T> TE_INLINE T te_shift_left(T x, T y, int bits) { return (uint64_t)y < (uint64_t)bits ? T((uint64_t)x << (int)y) : T(0); }
+template <class T> TE_INLINE T te_shift_right(T x, T y, int bits) {
+  if ((uint64_t)y < (uint64_t)bits) return x >> (int)y;
+  return x < T(0) ? T(-1) : T(0);
+}
+template <class T> TE_INLINE T te_power(T x, T y) {
+  if (y < T(0)) return x == T(1) ? T(1) : x == T(-1) ? (y % 2 == 0 ? T(1) : T(-1)) : T(0);
+  uint64_t result = 1, square = (uint64_t)x, left = (uint64_t)y;
+  for (; left; left >>= 1) {
+    if (left & 1) result *= square;
+    square *= square;
+  }
+  return T(result);
+}
+template <class T> TE_INLINE T te_sign(T x) { return T((x > T(0)) - (x < T(0))); }
+template <class T> TE_INLINE T te_abs(T x) { return x < T(0) ? T(0 - (uint64_t)x) : x; }
+template <class T> TE_INLINE T te_minimum(T x, T y) { return x < y ? x : y; }
+template <class T> TE_INLINE T te_maximum(T x, T y) { return x > y ? x : y; }
+
+// -------------------------------------------------------------------------------------------------------- floats
+// Minimum and maximum propagate NaN; floor division and remainder are NumPy's; conversions to integers saturate.
+
+TE_INLINE float te_minimum(float x, float y) { return x < y || x != x ? x : y; }
+TE_INLINE float te_maximum(float x, float y) { return x > y || x != x ? x : y; }
+TE_INLINE double te_minimum(double x, double y) { return x < y || x != x ? x : y; }
+TE_INLINE double te_maximum(double x, double y) { return x > y || x != x ? x : y; }
+TE_INLINE float te_sign(float x) { return x > 0.0f ? 1.0f : x < 0.0f ? -1.0f : x != x ? x : 0.0f; }
+TE_INLINE double te_sign(double x) { return x > 0.0 ? 1.0 : x < 0.0 ? -1.0 : x != x ? x : 0.0; }
+
+TE_INLINE float te_mod(float x, float y) {
+  float r = fmodf(x, y);
+  if (y == 0.0f) return r;
+  if (r == 0.0f) return copysignf(0.0f, y);
+  return (y < 0.0f) != (r < 0.0f) ? r + y : r;
+}
+TE_INLINE double te_mod(double x, double y) {
+  double r = fmod(x, y);
+  if (y == 0.0) return r;
+  if (r == 0.0) return copysign(0.0, y);
+  return (y < 0.0) != (r < 0.0) ? r + y : r;
+}
+TE_INLINE float te_floordiv(float x, float y) {
+  if (y == 0.0f) return x / y;
+  float r = fmodf(x, y), q = (x - r) / y;
+  if (r != 0.0f && (y < 0.0f) != (r < 0.0f)) q -= 1.0f;
+  if (q == 0.0f) return copysignf(0.0f, x / y);
+  float whole = floorf(q);
+  return q - whole > 0.5f ? whole + 1.0f : whole;
+}
+TE_INLINE double te_floordiv(double x, double y) {
+  if (y == 0.0) return x / y;
+  double r = fmod(x, y), q = (x - r) / y;
+  if (r != 0.0 && (y < 0.0) != (r < 0.0)) q -= 1.0;
+  if (q == 0.0) return copysign(0.0, x / y);
+  double whole = floor(q);
+  return q - whole > 0.5 ? whole + 1.0 : whole;
+}
+TE_INLINE float te_rsqrt(float x) { return 1.0f / sqrtf(x); }
+TE_INLINE double te_rsqrt(double x) { return 1.0 / sqrt(x); }
+// On exp(-|x|), which cannot overflow.
+TE_INLINE float te_sigmoid(float x) {
+  float small = expf(-fabsf(x));
+  return x >= 0.0f ? 1.0f / (1.0f + small) : small / (1.0f + small);
+}
+TE_INLINE double te_sigmoid(double x) {
+  double small = exp(-fabs(x));
+  return x >= 0.0 ? 1.0 / (1.0 + small) : small / (1.0 + small);
+}
+
+template <class T, class F> TE_INLINE T te_saturate(F x, T least, T greatest) {
+  // Beyond either end by comparison in the floating type; both ends are powers of two or round up to one.
+  if (x != x) return T(0);
+  if (x <= F(least)) return least;
+  if (x >= F(greatest)) return greatest;
+  return T(x);
+}
+
+// -------------------------------------------------------------------------------------------------------- checks
+// The first check that fails is what the call reports; the thread that found it leaves.
+
+struct te_error { int64_t check, index, extent; };
+
+TE_INLINE bool te_outside(int64_t index, int64_t extent) { return (uint64_t)index >= (uint64_t)extent; }
+TE_INLINE void te_fail(te_error *error, int check, int64_t index, int64_t extent) {
+  if (atomicCAS((unsigned long long *)&error->check, 0ull, (unsigned long long)(check + 1)) == 0ull) {
+    error->index = index;
+    error->extent = extent;
+  }
+}

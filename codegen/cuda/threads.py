@@ -1,0 +1,297 @@
+"""Which threads of a block do what: loops over lanes as threads, buffers in registers or shared memory, barriers between.
+
+A parallel region whose loops have 32 lanes or more runs a block of threads per iteration: what a CPU does in the lanes of a vector,
+the threads of a block do. Statements outside of the loops over lanes are executed by all threads alike (the values are the same
+everywhere), stores there by the first one. A local buffer around such loops is kept
+
+- in registers, where every loop over lanes asks it for the element of its own lane: each thread has its own;
+- in registers of every thread, the same value in each, where it is written outside of loops over lanes alone ("uniform");
+- in shared memory else. What is first accumulated lane by lane and then combined across lanes is in registers until then.
+
+Barriers follow from the nest: one stands before a statement that touches what another thread has written or read since the last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, For, If, Stmt, Store
+from tensorexpr.ir import Access, Const, Expr, Index, const
+from tensorexpr.traversal import bottom_up, fresh_name, walk
+
+WARP = 32
+MOST_THREADS = 1024
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Barrier(Stmt):
+    """All threads of the block wait for each other here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Team:
+    """How a region is run by the threads of a block: how many, its statements with barriers, and where its local buffers are kept
+    ("lane": an element per thread, without the last axis; "uniform"; "shared")."""
+
+    threads: int
+    body: Block
+    homes: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Touch:
+    """An access: which buffer, a write or a read, and by whom: "lane" for the element of the thread's own lane, "first" for
+    the first thread, "" for what may be any thread's."""
+
+    buffer: str
+    write: bool
+    who: str
+
+
+def team_of(body: Block) -> Team | None:
+    """The team of a region; None where no loop is long enough for threads."""
+    longest = max((_lanes(s) for s in _lane_loops(body)), default=0)
+    if longest < WARP:
+        return None
+    threads = min(MOST_THREADS, -(-longest // WARP) * WARP)
+    body = _in_registers_first(body, threads, {b.name for b in _locals(body)})
+    homes = {b.name: _home(b, body, threads) for b in _locals(body)}
+    shared = {name for name, home in homes.items() if home == "shared"}
+    touches = [t for s in body for t in _touches(s, homes, threads)]
+    both = {t.buffer for t in touches if t.write} & {t.buffer for t in touches if not t.write}
+    tracked = shared | {name for name in both if name not in homes}
+    body, _ = _with_barriers(body, frozenset(), homes, threads, tracked)
+    return Team(threads, body, homes)
+
+
+def shared_bytes(body: Block, homes: dict[str, str]) -> int:
+    """Bytes of shared memory that the buffers of a region take."""
+    total = 0
+    for b in _locals(body):
+        if homes.get(b.name) == "shared":
+            elements = 1
+            for extent in b.shape:
+                elements *= int(extent.value)  # type: ignore[attr-defined]
+            total += elements * b.dtype.itemsize
+    return total
+
+
+def is_lanes(s: Stmt) -> bool:
+    """Whether a statement outside of loops over lanes is one."""
+    return isinstance(s, For) and s.kind == "vectorize"
+
+
+def _lanes(s: For) -> int:
+    return int(s.stop.value) - int(s.start.value)  # type: ignore[attr-defined]
+
+
+def _lane_loops(block: Block) -> Iterator[For]:
+    for s in block:
+        match s:
+            case For() if s.kind == "vectorize":
+                yield s
+            case For() | Alloc():
+                yield from _lane_loops(s.body)
+            case If():
+                yield from _lane_loops(s.then)
+                yield from _lane_loops(s.otherwise)
+
+
+def _locals(block: Block) -> Iterator[Buffer]:
+    """The local buffers around loops over lanes."""
+    for s in block:
+        match s:
+            case Alloc():
+                yield s.buffer
+                yield from _locals(s.body)
+            case For() if s.kind != "vectorize":
+                yield from _locals(s.body)
+            case If():
+                yield from _locals(s.then)
+                yield from _locals(s.otherwise)
+
+
+def _is_own(indices: tuple[Expr, ...], lane: For | None, threads: int) -> bool:
+    """Whether an access asks for the element of its own lane, as every thread has one."""
+    if lane is None or not indices or not isinstance(lane.start, Const) or lane.start.value != 0 or _lanes(lane) > threads:
+        return False
+    last = indices[-1]
+    others = {n.name for i in indices[:-1] for n in walk(i) if isinstance(n, Index)}
+    return isinstance(last, Index) and last.name == lane.index and lane.index not in others
+
+
+def _accesses(s: Stmt, lane: For | None) -> Iterator[tuple[str, tuple[Expr, ...], bool, For | None]]:
+    """Every access below a statement: buffer, indices, whether a write, the loop over lanes around it."""
+
+    def reads(*exprs: Expr) -> Iterator[tuple[str, tuple[Expr, ...], bool, For | None]]:
+        for e in exprs:
+            for node in walk(e):
+                if isinstance(node, Access):
+                    yield node.tensor, node.indices, False, lane
+
+    match s:
+        case For():
+            yield from reads(s.start, s.stop)
+            inner = s if s.kind == "vectorize" and lane is None else lane
+            for below in s.body:
+                yield from _accesses(below, inner)
+        case If():
+            yield from reads(s.condition)
+            for below in (*s.then, *s.otherwise):
+                yield from _accesses(below, lane)
+        case Alloc():
+            for below in s.body:
+                yield from _accesses(below, lane)
+        case Store():
+            yield from reads(*s.indices, s.value)
+            yield s.buffer, s.indices, True, lane
+        case Check():
+            yield from reads(s.index, s.extent)
+
+
+def _home(buffer: Buffer, body: Block, threads: int) -> str:
+    """Where a local buffer is kept."""
+    uses = [(i, w, lane) for s in body for name, i, w, lane in _accesses(s, None) if name == buffer.name]
+    if uses and all(_is_own(indices, lane, threads) for indices, _, lane in uses):
+        return "lane"
+    written_alike = all(not write or lane is None for _, write, lane in uses)
+    return "uniform" if written_alike else "shared"
+
+
+# ------------------------------------------------------------------------------------------------ registers before sharing
+
+
+def _in_registers_first(block: Block, threads: int, taken: set[str]) -> Block:
+    """Buffers that are accumulated lane by lane before lanes are combined have a copy of their own for the first part."""
+    found: list[Stmt] = []
+    for s in block:
+        match s:
+            case Alloc():
+                inner = _in_registers_first(s.body, threads, taken)
+                found.append(_parted(replace(s, body=inner), threads, taken))
+            case For() if s.kind != "vectorize":
+                found.append(replace(s, body=_in_registers_first(s.body, threads, taken)))
+            case If():
+                then, otherwise = (_in_registers_first(b, threads, taken) for b in (s.then, s.otherwise))
+                found.append(replace(s, then=then, otherwise=otherwise))
+            case _:
+                found.append(s)
+    return tuple(found)
+
+
+def _parted(alloc: Alloc, threads: int, taken: set[str]) -> Alloc:
+    name, shape = alloc.buffer.name, alloc.buffer.shape
+    # The statements stand in the body of the innermost of the buffers declared here.
+    inside: list[Alloc] = []
+    body = alloc.body
+    while len(body) == 1 and isinstance(body[0], Alloc):
+        inside.append(body[0])
+        body = body[0].body
+    own = [all(_is_own(i, lane, threads) for n, i, _, lane in _accesses(s, None) if n == name) for s in body]
+    first = own.index(False) if False in own else len(own)
+    before, after = body[:first], body[first:]
+    touched = [n for s in before for n, _, w, _ in _accesses(s, None) if w]
+    lanes = int(shape[-1].value) if shape and isinstance(shape[-1], Const) else 0
+    if first == len(own) or name not in touched or not WARP <= lanes <= threads:
+        return alloc
+    copy = fresh_name(f"{name}_own", taken)
+    mine = replace(alloc.buffer, name=copy)
+    before = tuple(_renamed(s, name, copy) for s in before)
+    axes = [fresh_name(f"x{axis}", taken) for axis in range(len(shape))]
+    at = tuple(map(Index, axes))
+    moved: Block = (Store(name, at, Access(copy, at, mine.dtype)),)
+    moved = (For(axes[-1], const(0), shape[-1], moved, "vectorize"),)
+    for axis, extent in zip(reversed(axes[:-1]), reversed(shape[:-1]), strict=True):
+        moved = (For(axis, const(0), extent, moved, "unroll"),)
+    made: Block = (*before, *moved, *after)
+    for outer in reversed(inside):
+        made = (replace(outer, body=made),)
+    return replace(alloc, body=(Alloc(mine, made),))
+
+
+def _renamed(s: Stmt, name: str, to: str) -> Stmt:
+    def expr(e: Expr) -> Expr:
+        return bottom_up(e, lambda n: replace(n, tensor=to) if isinstance(n, Access) and n.tensor == name else n)
+
+    match s:
+        case For():
+            return replace(s, start=expr(s.start), stop=expr(s.stop), body=tuple(_renamed(b, name, to) for b in s.body))
+        case If():
+            then, otherwise = (tuple(_renamed(b, name, to) for b in part) for part in (s.then, s.otherwise))
+            return If(expr(s.condition), then, otherwise)
+        case Alloc():
+            return replace(s, body=tuple(_renamed(b, name, to) for b in s.body))
+        case Store():
+            return Store(to if s.buffer == name else s.buffer, tuple(map(expr, s.indices)), expr(s.value))
+        case Check():
+            return replace(s, index=expr(s.index), extent=expr(s.extent))
+    return s
+
+
+# ---------------------------------------------------------------------------------------------------------------- barriers
+
+
+def _touches(s: Stmt, homes: dict[str, str], threads: int) -> Iterator[_Touch]:
+    for name, indices, write, lane in _accesses(s, None):
+        if homes.get(name) in ("lane", "uniform"):
+            continue
+        if lane is None:
+            yield _Touch(name, write, "first" if write else "")
+        else:
+            # Elements of other buffers are not told apart from loop to loop.
+            own = homes.get(name) == "shared" and _is_own(indices, lane, threads)
+            yield _Touch(name, write, "lane" if own else "")
+
+
+def _conflict(a: _Touch, b: _Touch) -> bool:
+    return a.buffer == b.buffer and (a.write or b.write) and (a.who != b.who or a.who == "")
+
+
+def _with_barriers(
+    block: Block, since: frozenset[_Touch], homes: dict[str, str], threads: int, tracked: set[str]
+) -> tuple[Block, frozenset[_Touch]]:
+    """The statements with barriers between, and what was touched since the last one."""
+    found: list[Stmt] = []
+    for s in block:
+        match s:
+            case For() if s.kind != "vectorize":
+                s, since = _loop_with_barriers(s, since, homes, threads, tracked)
+                found.append(s)
+            case Alloc():
+                body, since = _with_barriers(s.body, since, homes, threads, tracked)
+                found.append(replace(s, body=body))
+            case If():
+                # The condition is read by all before either branch, and may be written in them.
+                asked = frozenset(t for t in _touches(If(s.condition, ()), homes, threads) if t.buffer in tracked)
+                since, before = _waited(asked, since)
+                found += before
+                then, after_then = _with_barriers(s.then, since | asked, homes, threads, tracked)
+                otherwise, after_else = _with_barriers(s.otherwise, since | asked, homes, threads, tracked)
+                found.append(replace(s, then=then, otherwise=otherwise))
+                since = after_then | after_else
+            case _:
+                now = frozenset(t for t in _touches(s, homes, threads) if t.buffer in tracked)
+                since, before = _waited(now, since)
+                found += [*before, s]
+                since |= now
+    return tuple(found), since
+
+
+def _waited(now: frozenset[_Touch], since: frozenset[_Touch]) -> tuple[frozenset[_Touch], list[Stmt]]:
+    """A barrier before what conflicts with something since the last one."""
+    if any(_conflict(a, b) for a in now for b in since):
+        return frozenset(), [Barrier()]
+    return since, []
+
+
+def _loop_with_barriers(
+    s: For, since: frozenset[_Touch], homes: dict[str, str], threads: int, tracked: set[str]
+) -> tuple[For, frozenset[_Touch]]:
+    """A loop with barriers also between one iteration and the next."""
+    entry = since
+    while True:
+        body, after = _with_barriers(s.body, entry, homes, threads, tracked)
+        if after <= entry:
+            return replace(s, body=body), entry | after
+        entry |= after

@@ -1,0 +1,200 @@
+"""Compiled functions of arrays on a GPU.
+
+A call takes arrays of the device as they are (those of other libraries by the interfaces they share), checks them against the
+signature, allocates results and workspace from the device's pool and launches every kernel on the caller's current stream; it does
+not wait. Where an index hangs on data, the first one outside of its tensor is noted by the kernel, and the call waits for the
+kernels and raises what was noted. Nothing is shared between calls but read-only data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from tensorexpr.codegen.arguments import Arguments, Layout, Signature, extent_value, shape_text
+from tensorexpr.codegen.cost import Cost
+from tensorexpr.codegen.cuda.build import GpuCode
+from tensorexpr.codegen.cuda.device import Device, Kernels
+from tensorexpr.codegen.cuda.nvrtc import Compiled, Resources
+from tensorexpr.codegen.cuda.run import run_plan
+from tensorexpr.codegen.function import CompiledFunction
+from tensorexpr.codegen.nest import LoopNest
+from tensorexpr.codegen.schedule import Schedule
+from tensorexpr.errors import ArgumentError, TargetError, user_location
+from tensorexpr.ir import Program
+
+STAGES = ("nest", "cuda", "ptx", "sass")
+_ALIGNMENT = 256
+
+
+class GpuFunction(CompiledFunction):
+    """A compiled function of arrays on a device: `f(*arrays, out=None)`, as `CompiledFunction` on the CPU.
+
+    Raises `ArgumentError` for arguments that do not fit or lie elsewhere, `OutOfBoundsError` for a data-dependent index outside of its
+    tensor, `TargetError` for a stage of the source that is not to be had here.
+    """
+
+    def __init__(self, code: GpuCode, device: Device, signature: Signature, order: tuple[int, ...] | None = None) -> None:
+        if order is not None:
+            places = {position: k for k, position in enumerate(order)}
+            signature = replace(signature, inputs=tuple(signature.inputs[places[k]] for k in range(len(order))))
+        self.signature = signature
+        self._code = code
+        self._device = device
+        self._order = order
+        self._arguments = Arguments(signature)
+        self._cost: Cost | None = None
+        self.plan = None
+        self._compiled: Compiled | None = None if device.arch is None else code.compiled(device.arch)
+        self._kernels: Kernels = device.load(code.source, self._compiled)
+        nest = code.nest
+        self._constants = [(c.name, device.upload(c.data)) for c in nest.constants]
+        self._reports = any(launch.reports for launch in code.source.launches)
+
+    # ------------------------------------------------------------------------------------------------------ calls
+
+    def call(self, *arrays: Any, out: Any = None) -> Any:
+        """Computes the outputs of the arrays."""
+        inputs = [self._input(k, a) for k, a in enumerate(self._counted(arrays))]
+        layout = self._arguments.layout(tuple(tuple(a.shape) for a in inputs))
+        results, returned = self._results(out, layout, inputs)
+        self._launch(inputs, results, layout)
+        for target, result in zip(returned, results, strict=True):
+            if target is not result:
+                target[...] = result
+        return returned[0] if self.signature.single else tuple(returned)
+
+    __call__ = call
+
+    def _counted(self, arrays: Sequence[Any]) -> Sequence[Any]:
+        inputs = self.signature.inputs
+        if len(arrays) != len(inputs):
+            names = ", ".join(p.name for p in inputs) or "none"
+            raise self._error(f"expected {len(inputs)} argument{'' if len(inputs) == 1 else 's'} ({names}), got {len(arrays)}")
+        return arrays
+
+    def _input(self, position: int, value: Any) -> Any:
+        parameter, device = self.signature.inputs[position], self._device
+        array = device.array(value)
+        if array is None and isinstance(value, bool | int | float) and not parameter.shape:
+            array = device.upload(self._arguments._from_scalar(parameter, parameter.dtype.numpy, value))
+        if array is None:
+            there = f"an array on {device.name}"
+            hint = "cupy.asarray(...) copies one there" if isinstance(value, np.ndarray) else None
+            raise self._error(f"argument {parameter.name}: expected {there}, got a {type(value).__name__}", hint=hint)
+        if array.dtype != parameter.dtype.numpy:
+            raise self._error(
+                f"argument {parameter.name}: expected dtype {parameter.dtype.name}, got {array.dtype.name}",
+                hint=f"nothing is cast silently: {parameter.name}.astype({parameter.dtype.name!r})",
+            )
+        if array.ndim != len(parameter.shape):
+            count = len(parameter.shape)
+            axes = f"{count} {'axis' if count == 1 else 'axes'}"
+            raise self._error(f"argument {parameter.name}: expected {axes}, got {array.ndim} (shape {shape_text(array.shape)})")
+        return device.contiguous(array)
+
+    def _results(self, out: Any, layout: Layout, inputs: list[Any]) -> tuple[list[Any], list[Any]]:
+        """Arrays to compute into, and arrays to return."""
+        device = self._device
+        if out is None:
+            made = [device.empty(shape, type_) for shape, type_ in layout.outputs]
+            return made, made
+        targets = [out] if self.signature.single else list(out) if isinstance(out, tuple | list) else None
+        if targets is None or len(targets) != len(layout.outputs):
+            got = f"{len(targets)}" if targets is not None else f"a {type(out).__name__}"
+            raise self._error(f"out: expected a tuple of {len(layout.outputs)} arrays, got {got}")
+        direct = []
+        taken = [(f"argument {p.name}", self._span(a)) for p, a in zip(self.signature.inputs, inputs, strict=True)]
+        for parameter, (shape, type_), target in zip(self.signature.outputs, layout.outputs, targets, strict=True):
+            label = "out" if self.signature.single else f"out {parameter.name}"
+            array = device.array(target)
+            if array is None:
+                raise self._error(f"{label}: expected an array on {device.name}, got a {type(target).__name__}")
+            if array.dtype != type_:
+                raise self._error(f"{label}: expected dtype {parameter.dtype.name}, got {array.dtype.name}")
+            if tuple(array.shape) != shape:
+                raise self._error(f"{label}: expected shape {shape_text(shape)}, got {shape_text(array.shape)}")
+            if not getattr(array.flags, "writeable", True):
+                raise self._error(f"{label}: expected a writeable array, got a read-only one")
+            low, high = self._span(array)
+            for name, (start, stop) in taken:
+                if low < stop and start < high:
+                    raise self._error(f"{label}: expected memory of its own, got an array that overlaps {name}")
+            taken.append((label, (low, high)))
+            direct.append(array if array.flags.c_contiguous else device.empty(shape, type_))
+        return direct, targets
+
+    def _span(self, array: Any) -> tuple[int, int]:
+        """The addresses between which the elements of an array lie."""
+        start = self._device.address(array)
+        if not array.size:
+            return start, start
+        reach = [(n - 1) * s for n, s in zip(array.shape, array.strides, strict=True)]
+        return start + sum(r for r in reach if r < 0), start + sum(r for r in reach if r > 0) + array.itemsize
+
+    def _launch(self, inputs: list[Any], results: list[Any], layout: Layout) -> None:
+        device, nest = self._device, self._code.nest
+        scalars = dict(zip(nest.sizes, layout.sizes, strict=True))
+        ordered = inputs if self._order is None else [inputs[k] for k in self._order]
+        buffers = {b.name: device.address(a) for b, a in zip(nest.parameters, (*ordered, *results), strict=True)}
+        buffers.update((name, device.address(a)) for name, a in self._constants)
+        places, total = {}, 0
+        for b in nest.workspace:
+            places[b.name] = total
+            size = prod(extent_value(e, scalars) for e in b.shape) * b.dtype.itemsize
+            total += -(-size // _ALIGNMENT) * _ALIGNMENT
+        workspace = device.empty((total,), np.dtype(np.uint8)) if total else None
+        if workspace is not None:
+            start = device.address(workspace)
+            buffers.update((name, start + offset) for name, offset in places.items())
+        report = None
+        if self._reports:
+            report = device.empty((3,), np.dtype(np.int64))
+            device.clear(report)
+        run_plan(self._code.source.plan, self._kernels, buffers, scalars, 0 if report is None else device.address(report))
+        if report is not None:
+            check, index, extent = (int(n) for n in device.read(report))
+            if check:
+                raise self._out_of_bounds(check - 1, index, extent)
+
+    def _error(self, message: str, *, hint: str | None = None) -> ArgumentError:
+        return ArgumentError(f"{self.signature.name}: {message}", term=self.signature, location=user_location(), hint=hint)
+
+    # --------------------------------------------------------------------------------------------- a look inside
+
+    @property
+    def program(self) -> Program:
+        """The program that was compiled, simplified."""
+        return self._code.program
+
+    @property
+    def schedule(self) -> Schedule:
+        """How the program is computed."""
+        return self._code.schedule
+
+    @property
+    def nest(self) -> LoopNest:
+        """The loops that the schedule was lowered to."""
+        return self._code.nest
+
+    @property
+    def resources(self) -> dict[str, Resources]:
+        """Registers, stack, spills and shared memory of every kernel by name; empty where the kernels run on a CPU."""
+        return {} if self._compiled is None else dict(self._compiled.resources)
+
+    def source(self, stage: str = "cuda") -> str:
+        """The code at a stage: "nest", "cuda", "ptx", or "sass" (where cuobjdump is installed)."""
+        match stage:
+            case "nest":
+                return str(self.nest)
+            case "cuda":
+                return self._code.source.text
+            case "ptx" | "sass" if self._compiled is not None:
+                return self._compiled.ptx if stage == "ptx" else self._compiled.sass()
+            case "ptx" | "sass":
+                raise TargetError(f"expected a GPU for the stage {stage!r}, got kernels that run on a CPU", location=user_location())
+        raise TargetError(f"expected a stage, one of {', '.join(STAGES)}, got {stage!r}", location=user_location())

@@ -1,0 +1,233 @@
+"""The default schedule of a GPU: which loops are the grid, which the threads of a block, what a thread holds in registers.
+
+The same steps as on a CPU come first (terms computed again, producers inlined, scans swept, rows shared); then every definition
+gets one of two forms:
+
+- points: all data axes are one loop of threads, each computing its points from beginning to end; neighbors along the last axis
+  touch neighboring elements. Rows of an axis along which some operand stays the same are unrolled in the thread, as many as
+  divide the extent, so that what it loads is used again;
+- rows: a block per point of the outer axes, its threads the lanes of a long reduction (or of the last axis of what is computed
+  row by row), combined in a fixed order. This is for reductions that are long where points are few, or whose elements lie side
+  by side along the reduction, and for what shares the rows of its reader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+
+from tensorexpr.codegen.schedule.independence import disjoint_axes
+from tensorexpr.codegen.schedule.legality import runs_in_lanes
+from tensorexpr.codegen.schedule.reductions import Group
+from tensorexpr.codegen.schedule.schedule import Schedule
+from tensorexpr.codegen.schedule.state import Stage, definition_named
+from tensorexpr.codegen.schedule.strides import reaches
+from tensorexpr.codegen.schedule.work import group_work, lengths
+from tensorexpr.errors import ScheduleError
+from tensorexpr.ir import Define, Expr, Scan, Scatter
+
+Shapes = dict[str, tuple[Expr, ...]]
+LONG = 128
+"""Points of a reduction from which the threads of a block share them."""
+RESIDENT = 1024
+"""Threads per multiprocessor that keep it busy."""
+ROWS = (8, 4, 2)
+"""Rows that a thread computes at once."""
+
+
+def plan_gpu(s: Schedule, shapes: Shapes) -> None:
+    """Gives every definition the loops of a GPU."""
+    for name in s.stages:
+        if name not in s.state.table or s.state.stage(name).place is not None:
+            continue
+        definition = definition_named(s.state.program, name)
+        hosted = [m.name for m in s.state.placed_in(name)]
+        match definition:
+            case Define() if hosted or _wants_rows(s, name, shapes):
+                _first(s, lambda name=name, hosted=hosted: _rows(s, name, hosted), lambda name=name: _points(s, name, shapes))
+            case Define():
+                _first(s, lambda name=name: _points(s, name, shapes))
+            case Scan():
+                _first(s, lambda name=name: _swept(s, name))
+            case Scatter():
+                _first(s, lambda name=name, definition=definition: _scattered(s, definition))
+
+
+def _first(s: Schedule, *tried: Callable[[], None]) -> None:
+    """The first of some ways that is legal."""
+    for way in tried:
+        before = s.state
+        try:
+            way()
+            return
+        except ScheduleError:
+            s.state = before
+
+
+def _main(stage: Stage) -> Group | None:
+    """The group of reductions with most work, among those that stand in no other."""
+    long = lengths(stage.parts)
+    top = [g for g in stage.parts.groups if g.scope is None]
+    return max(top, key=lambda g: group_work(stage.parts, g, long), default=None)
+
+
+def _wants_rows(s: Schedule, name: str, shapes: Shapes) -> bool:
+    """Whether a definition is better computed a block per point than a thread per point."""
+    stage = s.state.stage(name)
+    group = _main(stage)
+    if group is None or not runs_in_lanes(group):
+        return False
+    long = lengths(stage.parts)
+    last = group.indices[-1]
+    if long[last] < LONG:
+        return False
+    points = prod(long[a.index] for a in stage.parts.axes)
+    if points * 8 < s.target.cores * RESIDENT:
+        return True
+    if not stage.parts.axes:
+        return True
+    # Elements side by side along the reduction, and none of them shared by neighboring points.
+    column = stage.parts.axes[-1].index
+    read = [r for r in reaches(tuple(v for m in group.members for v in m.values), shapes) if r.strides]
+    along = sum(1 for r in read if abs(r.stride(last)) == 1 and r.stride(column))
+    across = sum(1 for r in read if not r.stride(column) or abs(r.stride(column)) == 1)
+    return along > 0 and across == 0
+
+
+def _data(stage: Stage) -> list[str]:
+    return [x for x in stage.order if stage.group_of(x) is None]
+
+
+def _fused(s: Schedule, name: str, loops: list[str]) -> str:
+    """Loops that stand directly inside each other as one."""
+    loop = loops[0]
+    for inner in loops[1:]:
+        loop = s[name].fuse(loop, inner)
+    return loop
+
+
+def _points(s: Schedule, name: str, shapes: Shapes) -> None:
+    """rewrite: [i, j, k..., r...] --> [i_j_k: parallel, r..., rows: unroll]: a thread per point, or per few rows of them."""
+    stage = s.state.stage(name)
+    handle = s[name]
+    inner: list[str] = []
+    row = _row_axis(s, stage, shapes)
+    if row is not None:
+        axis, count = row
+        _, unrolled = handle.split(axis, count)
+        inner = [unrolled]
+    data = [x for x in _data(s.state.stage(name)) if x not in inner]
+    if not data:
+        raise ScheduleError(f"expected data loops of {name}, got none")
+    rest = [x for x in handle.loops if x not in data and x not in inner]
+    handle.reorder(*data, *rest, *inner)
+    for loop in inner:
+        handle.unroll(loop)
+    handle.parallel(_fused(s, name, data))
+
+
+def _row_axis(s: Schedule, stage: Stage, shapes: Shapes) -> tuple[str, int] | None:
+    """An axis along which operands of the main reduction stay where they are, so that rows of it share what is loaded, and how many."""
+    group = _main(stage)
+    if group is None or len(stage.parts.axes) < 2:
+        return None
+    long = lengths(stage.parts)
+    points = prod(long[a.index] for a in stage.parts.axes)
+    read = [r for r in reaches(tuple(v for m in group.members for v in m.values), shapes) if set(r.strides) & set(group.indices)]
+    best: tuple[int, int, str] | None = None
+    for axis in stage.parts.axes[:-1]:
+        extent = stage.extent(axis.index)
+        again = sum(1 for r in read if not r.stride(axis.index))
+        if extent is None or not again or axis.index not in group.depends:
+            continue
+        for count in ROWS:
+            if extent % count == 0 and points // count >= s.target.cores * RESIDENT // 8:
+                found = (again, count, axis.index)
+                best = found if best is None or found > best else best
+                break
+    return None if best is None else (best[2], best[1])
+
+
+def _rows(s: Schedule, name: str, hosted: list[str]) -> None:
+    """rewrite: [i, j, r] --> [i_j: parallel, r_o, r_i: vectorize]: a block per point of the outer axes, its threads along the rest.
+
+    What is computed in the loops of the definition runs over the same rows, its own reductions and axes in the same threads.
+    """
+    stage = s.state.stage(name)
+    data = _data(stage)
+    shared = [m.place.loop for m in s.state.placed_in(name) if m.place is not None]
+    deepest = max((data.index(x) for x in shared if x in data), default=-1) + 1
+    group = _main(stage)
+    outer = data if not hosted and group is not None else data[:deepest]
+    for member in [*hosted, name]:
+        settled = outer if member == name else s.state.stage(member).order[: _settled(s, member)]
+        _lanes(s, member, tuple(settled))
+    outer = [x for x in outer if x in s.state.stage(name).order]
+    if outer and s.state.stage(name).order[: len(outer)] == tuple(outer):
+        if not hosted:
+            s[name].parallel(_fused(s, name, outer))
+        else:
+            s[name].parallel(outer[0])
+
+
+def _settled(s: Schedule, member: str) -> int:
+    """How many leading axes of a definition are those of the loops that it is computed in."""
+    place = s.state.stage(member).place
+    assert place is not None
+    host = s.state.stage(place.stage)
+    return host.order.index(place.loop) + 1
+
+
+def _lanes(s: Schedule, name: str, settled: tuple[str, ...]) -> None:
+    """Threads of a block along the longest reduction of a definition, or along its last free axis."""
+    stage = s.state.stage(name)
+    handle = s[name]
+    long = lengths(stage.parts)
+    free = [x for x in _data(stage) if x not in settled]
+    group = _main(stage)
+    threads = s.target.lanes(stage.parts.values[0].dtype)
+    if free and long.get(free[-1], 0) >= 32:
+        axis, tail = free[-1], "guard"
+    elif group is not None and runs_in_lanes(group):
+        axis, tail = group.indices[-1], "peel"
+    elif free:
+        axis, tail = free[-1], "guard"
+    else:
+        return
+    extent = stage.extent(axis)
+    if extent is None:
+        width = threads
+    else:
+        width = min(threads, max(32, 1 << max(0, extent - 1).bit_length()))
+    if extent == width:
+        loops: tuple[str, ...] = (axis,)
+    else:
+        loops = handle.split(axis, width, tail)
+    lane = loops[-1]
+    rest = [x for x in handle.loops if x != lane]
+    handle.reorder(*rest, lane)
+    handle.vectorize(lane)
+
+
+def _swept(s: Schedule, name: str) -> None:
+    """A scan whose points do not communicate: a thread per point, the steps in it."""
+    stage = s.state.stage(name)
+    if stage.sweep is None:
+        return
+    data = _data(stage)
+    if not data:
+        return
+    rest = [x for x in stage.order if x not in data]
+    s[name].reorder(*data, *rest)
+    s[name].parallel(_fused(s, name, data))
+
+
+def _scattered(s: Schedule, scatter: Scatter) -> None:
+    """A thread per point of the axes along which no two points meet."""
+    apart = [a.index for a in scatter.axes if a.index in disjoint_axes(scatter)]
+    stage = s.state.stage(scatter.name)
+    if not apart:
+        return
+    rest = [x for x in stage.order if x not in apart]
+    s[scatter.name].reorder(*apart, *rest)
+    s[scatter.name].parallel(_fused(s, scatter.name, apart))

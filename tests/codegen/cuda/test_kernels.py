@@ -1,0 +1,79 @@
+"""Every kernel of the library, forward and gradient, as the CUDA text of the default schedule of a GPU.
+
+Run on the CPU against what the CPU's own code computes; compiled by NVRTC for two architectures, without a spill.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tensorexpr as te
+from tensorexpr.codegen.compile import build_program
+from tensorexpr.codegen.cuda import nvrtc
+from tensorexpr.codegen.lowering import lower
+from tensorexpr.codegen.nest_verify import verify_nest
+from tensorexpr.codegen.schedule import autoschedule
+from tensorexpr.codegen.target import H200
+from tensorexpr.op_trees import leaves
+from tensorexpr.simplify import simplify
+from tests.codegen.cuda.device import Program, compiled_together, needs_compiler
+from tests.kernels.case import Case, flat
+from tests.kernels.table import ALL
+from tests.kernels.test_laws import derived, heads_of, traced
+
+FILES = sorted({case.op.__module__ for case in ALL})
+ARCHITECTURES = ("sm_80", "sm_90")
+
+
+def rows(module: str) -> list[Case]:
+    return [case for case in ALL if case.op.__module__ == module]
+
+
+def programs(case: Case) -> list[tuple[str, object, list[np.ndarray]]]:
+    """Forward and gradient as programs with their arguments."""
+    inputs, result, _ = traced(case)
+    arrays = flat(case.arrays())
+    found = [("", te.program_of([t for t in leaves(result) if t is not None], inputs), arrays)]
+    if case.differentiable:
+        heads = flat(heads_of(case.op(*case.arrays(), **case.static)))
+        found.append(("_bar", derived(case)[1], [*arrays, *heads]))
+    return found
+
+
+def compiled(module: str) -> list[tuple[str, Program, dict[str, np.ndarray], object]]:
+    """Every program of a file for a GPU, with its arguments by name and the same for the CPU."""
+    found = []
+    for number, case in enumerate(rows(module)):
+        for suffix, program, arrays in programs(case):
+            simplified = simplify(program)
+            nest = verify_nest(lower(autoschedule(simplified, H200)))
+            given = {i.name: a for i, a in zip(simplified.inputs, arrays, strict=True)}
+            found.append((f"{case.name}{suffix}", Program(nest, f"r{number}{suffix}_"), given, (program, arrays)))
+    return found
+
+
+@needs_compiler
+@pytest.mark.parametrize("module", FILES)
+def test_on_the_cpu(module: str) -> None:
+    made = compiled(module)
+    compiled_together([p for _, p, _, _ in made])
+    for name, program, given, (source, arrays) in made:
+        want = build_program(source)(*arrays)
+        got = program(given, order=len(name) % 3)
+        for found, expected in zip((got[w] for w in program.nest.writes), want, strict=True):
+            assert found.dtype == expected.dtype and found.shape == expected.shape
+            finite = np.abs(expected[np.isfinite(expected)]) if expected.dtype.kind == "f" else np.abs(expected.astype(np.float64))
+            scale = max(1e-3, float(finite.max(initial=0.0)))
+            np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9 * scale, err_msg=name)
+
+
+@pytest.mark.skipif(not nvrtc.available(), reason="no NVRTC to compile CUDA kernels")
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize("module", FILES)
+def test_by_nvrtc(module: str, arch: str) -> None:
+    made = compiled(module)
+    found = nvrtc.compile_text("\n".join(p.source.text for _, p, _, _ in made), arch)
+    assert set(found.resources) == {launch.kernel for _, p, _, _ in made for launch in p.source.launches}
+    spilled = {name: r for name, r in found.resources.items() if r.spill_stores or r.spill_loads}
+    assert not spilled
