@@ -238,8 +238,12 @@ class Loops(Reductions):
         inner = replace(scope.with_values(**{loop: sub(Index(name), start)}), names=scope.names | {name})
         if kind == "vectorize":
             inner = replace(inner, vectors=inner.vectors | {loop})
-        body = self.body(loop, rest, inner, task)
-        return (*checks, For(name, self.read(start), self.read(stop), body, kind)) if body else checks
+
+        def made() -> Block:
+            body = self.body(loop, rest, inner, task)
+            return (For(name, self.read(start), self.read(stop), body, kind),) if body else ()
+
+        return (*checks, *(made() if task.around is None else task.around(loop, scope, made)))
 
     def tightened(self, loop: str, scope: Scope, task: Task) -> tuple[Scope, Task]:
         """Conditions on the axis of a reduction that the loops around decide, as bounds of its loop: no iteration tests them then."""

@@ -7,18 +7,18 @@ is an input, a constant or given twice is copied. The sizes of the program are t
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tensorexpr import dtypes
-from tensorexpr.bounds import implied
 from tensorexpr.codegen.lowering.accumulators import COMBINE
 from tensorexpr.codegen.lowering.arithmetic import ONE, ZERO, add, constant, floordiv, mul, sub
 from tensorexpr.codegen.lowering.loops import Loops
+from tensorexpr.codegen.lowering.placing import Ahead, Home, Placing, all_axes, slot
 from tensorexpr.codegen.lowering.scope import Scope
 from tensorexpr.codegen.lowering.sorting import NO_KEY, Sorting, flat
 from tensorexpr.codegen.lowering.sweeps import SweepLoops
 from tensorexpr.codegen.lowering.tasks import Names, Task
-from tensorexpr.codegen.nest import GRID, THREADS, Alloc, Block, Buffer, For, If, Kernel, LoopNest, Stmt, Store
+from tensorexpr.codegen.nest import GRID, THREADS, Block, Buffer, For, If, Kernel, LoopNest, Stmt, Store
 from tensorexpr.codegen.nest_verify import touched
 from tensorexpr.codegen.schedule.placement import Part, parts_of
 from tensorexpr.codegen.schedule.state import Stage, State
@@ -26,7 +26,6 @@ from tensorexpr.dtypes import accumulator
 from tensorexpr.interpret import identity_of
 from tensorexpr.ir import (
     Access,
-    Axis,
     Cast,
     Const,
     Define,
@@ -46,26 +45,6 @@ from tensorexpr.regions import affine_of
 from tensorexpr.traversal import bottom_up, expressions, fresh_name, walk
 
 
-@dataclass(frozen=True, slots=True)
-class Home:
-    """Where a tensor is kept: a buffer, behind fixed leading indices (the step of a scan).
-
-    `axes` are those of the tensor that the buffer has, where it holds one element of the others. A `ring` holds the last
-    two entries of a scan alone.
-    """
-
-    buffer: str
-    leading: tuple[Expr, ...] = ()
-    axes: tuple[int, ...] | None = None
-    ring: bool = False
-
-    def at(self, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        if self.ring:
-            return (*self.leading, _slot(indices[0]), *indices[1:])
-        kept = indices if self.axes is None else tuple(indices[a] for a in self.axes)
-        return (*self.leading, *kept)
-
-
 def lower_state(state: State, name: str = "main") -> LoopNest:
     """The loop nest of a schedule.
 
@@ -74,7 +53,7 @@ def lower_state(state: State, name: str = "main") -> LoopNest:
     return _Lowering(state).nest(name)
 
 
-class _Lowering:
+class _Lowering(Placing):
     """One lowering: names, homes of tensors and the kernels so far."""
 
     def __init__(self, state: State) -> None:
@@ -92,6 +71,7 @@ class _Lowering:
         self.definitions = {n: d for d in program.definitions for n, _ in d.results}
         self.placed: dict[tuple[str, str], list[str]] = {}
         self.parts: dict[str, Part] = {}
+        self.ahead: dict[tuple[str, str], Ahead] = {}
         for stage in state.stages:
             if stage.place is not None:
                 self.placed.setdefault((stage.place.stage, stage.place.loop), []).append(stage.name)
@@ -206,7 +186,7 @@ class _Lowering:
     def define(self, definition: Define, names: frozenset[str], outside: dict[str, Expr], at_root: bool) -> Block:
         """The loops of a `Define`, with what is computed in them."""
         stage = self.stages[definition.name]
-        scope = Scope(stage, _all_axes(stage), names=names, outside=outside)
+        scope = Scope(stage, all_axes(stage), names=names, outside=outside)
         return self.defined(definition, scope, at_root)
 
     def defined(self, definition: Define, scope: Scope, at_root: bool) -> Block:
@@ -218,42 +198,9 @@ class _Lowering:
                 at = home.at(tuple(inner.resolve(Index(a.index)) for a in stage.parts.axes))
                 return (Store(home.buffer, at, self.read(inner.resolve(value))),)
 
-            return Task((value,), finish, checks=loops.checks_of((value,)), choose=task, inside=self.inside)
+            return Task((value,), finish, checks=loops.checks_of((value,)), choose=task, inside=self.inside, around=self.around)
 
         return loops.nest(stage.order, scope, task(stage.parts.values[0]))
-
-    def inside(self, loop: str, scope: Scope, body: Callable[[], Block]) -> Block:
-        """The body of a loop, after what is computed there."""
-        return self.with_placed(self.placed.get((scope.stage.name, loop), []), scope, body)
-
-    def with_placed(self, names: list[str], scope: Scope, body: Callable[[], Block]) -> Block:
-        """The body of a loop after the definitions that are computed in it; their local buffers live around it."""
-        if not names:
-            return body()
-        name, rest = names[0], names[1:]
-        definition, stage, part = self.definitions[name], self.stages[name], self.parts[name]
-        assert isinstance(definition, Define)
-        before = self.homes[name]
-        type_ = self.types[name]
-        buffer = None
-        if part.is_local:
-            axes = tuple(i for i, p in enumerate(part.points) if p is None)
-            buffer = Buffer(self.names.fresh(name), type_.dtype, tuple(type_.shape[i] for i in axes), "local")
-            self.homes[name] = Home(buffer.name, (), axes)
-        values, conditions = {}, []
-        for axis, point in zip(definition.axes, part.points, strict=True):
-            if point is not None:
-                values[axis.index] = scope.resolve(point)
-                for bound in (apply("ge", point, ZERO), apply("lt", point, axis.stop)):
-                    if not implied(bound, scope.stage.parts.axes):
-                        conditions.append(self.read(scope.resolve(bound)))
-        inner = Scope(stage, _all_axes(stage), values=values, names=scope.names, facts=frozenset())
-        computed = self.defined(definition, inner, False)
-        for condition in reversed(conditions):
-            computed = (If(condition, computed),)
-        block = (*computed, *self.with_placed(rest, scope, body))
-        self.homes[name] = before
-        return block if buffer is None else (Alloc(buffer, block),)
 
     def scatter(self, definition: Scatter, names: frozenset[str], outside: dict[str, Expr], at_root: bool) -> Block:
         """The start of every element, then the contributions in order; 16-bit floats are carried in float32 beside the result."""
@@ -269,7 +216,7 @@ class _Lowering:
         start = Const(identity_of(definition.combine, kept), kept)
         filled = self.over(type_, names, lambda at: (Store(home.buffer, home.at(at), start),))
         loops = self.loops(stage, definition, at_root)
-        scope = Scope(stage, _all_axes(stage), names=names, outside=outside)
+        scope = Scope(stage, all_axes(stage), names=names, outside=outside)
         values = stage.parts.values
         element = Access(definition.name, values[:-1], type_.dtype)
 
@@ -279,7 +226,9 @@ class _Lowering:
             value = value if value.dtype is kept else Cast(kept, value)
             return (Store(home.buffer, at, apply(COMBINE[definition.combine], Access(home.buffer, at, kept), value)),)
 
-        task = Task(values, finish, where=stage.parts.where, checks=loops.checks_of((*values, element)), inside=self.inside)
+        task = Task(
+            values, finish, where=stage.parts.where, checks=loops.checks_of((*values, element)), inside=self.inside, around=self.around
+        )
         added = loops.nest(stage.order, scope, task)
         if home is target:
             return (*filled, *added)
@@ -323,8 +272,8 @@ class _Lowering:
             return sorting.counted(batch, flat(at, tuple(a.stop for a in definition.axes)), key)
 
         checks = loops.checks_of((*keys, Access(definition.name, keys, dtypes.int64)))
-        task = Task(keys, finish, where=stage.parts.where, checks=checks, inside=self.inside)
-        counted = loops.nest(stage.order, Scope(stage, _all_axes(stage), names=names, outside=outside), task)
+        task = Task(keys, finish, where=stage.parts.where, checks=checks, inside=self.inside, around=self.around)
+        counted = loops.nest(stage.order, Scope(stage, all_axes(stage), names=names, outside=outside), task)
         return (*filled, *counted, *sorting.sorted({*names, *self.program.sizes}))
 
     def over(self, type_: TensorType, names: frozenset[str], body: Callable[[tuple[Expr, ...]], Block]) -> Block:
@@ -388,7 +337,7 @@ class _Lowering:
         """A scan with loops of its own, and the readers computed in its steps."""
         location = self.definitions[stage.name].location
         loops = SweepLoops(stage, self.names, self.shape, self.read, location, lambda n, at: (self.homes[n].buffer, self.homes[n].at(at)))
-        return loops.block(Scope(stage, _all_axes(stage)))
+        return loops.block(Scope(stage, all_axes(stage)))
 
     def step(
         self, definition: Scan, names: frozenset[str], outside: dict[str, Expr], before: tuple[Home, ...], after: tuple[Home, ...]
@@ -427,17 +376,8 @@ def _has_body(definition: Definition) -> bool:
     return isinstance(definition, Scan)
 
 
-def _all_axes(stage: Stage) -> dict[str, Axis]:
-    return {a.index: a for a in (*stage.parts.axes, *(x for g in stage.parts.groups for x in g.axes))}
-
-
 def _entries(results: tuple[Home, ...], step: Expr) -> tuple[Home, ...]:
-    return tuple(Home(r.buffer, (*r.leading, _slot(step) if r.ring else step)) for r in results)
-
-
-def _slot(step: Expr) -> Expr:
-    """Where a ring of two entries keeps that of a step."""
-    return const(int(step.value) % 2) if isinstance(step, Const) else apply("mod", step, const(2))
+    return tuple(Home(r.buffer, (*r.leading, slot(step, 2) if r.ring else step)) for r in results)
 
 
 def last_entries(program: Program) -> frozenset[str]:

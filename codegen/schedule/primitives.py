@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from tensorexpr.codegen.schedule.bind import check_target
 from tensorexpr.codegen.schedule.legality import check_stage, refuse, runs_whole
+from tensorexpr.codegen.schedule.pipeline import check_pipelines
 from tensorexpr.codegen.schedule.placement import check_placement
 from tensorexpr.codegen.schedule.state import (
     SERIAL,
@@ -220,4 +221,7 @@ def _checked(state: State, stage: Stage) -> State:
     changed = state.with_stage(check_stage(state, stage))
     for name in (*((stage.name,) if stage.place is not None else ()), *(s.name for s in changed.placed_in(stage.name))):
         check_placement(changed, name)
+    places = (stage.place, state.stage(stage.name).place)
+    for root in dict.fromkeys((stage.name, *(p.stage for p in places if p is not None))):
+        check_pipelines(changed, root)
     return changed

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from tensorexpr.codegen.schedule import primitives, staging, sweeps
 from tensorexpr.codegen.schedule.decisions import Decisions
+from tensorexpr.codegen.schedule.pipeline import pipeline
 from tensorexpr.codegen.schedule.recompute import recompute, share
 from tensorexpr.codegen.schedule.rfactor import rfactor
 from tensorexpr.codegen.schedule.state import SERIAL, Stage, State, plain_state
@@ -214,6 +215,10 @@ class StageHandle:
         state, made = rfactor(self._schedule.state, self.name, axis)
         self._apply("rfactor", state, axis)
         return made
+
+    def pipeline(self, axis: str, stages: int = 2) -> None:
+        """Computes what is computed in a loop `stages` - 1 iterations ahead, into as many buffers as there are stages."""
+        self._apply("pipeline", pipeline(self._schedule.state, self.name, axis, stages), axis, stages)
 
     def compute_at(self, consumer: object, axis: str) -> None:
         """Computes the definition in a loop of another that reads it, once per iteration, at the elements read there."""

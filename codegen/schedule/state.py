@@ -80,6 +80,10 @@ class Stage:
     sweep: Sweep | None = field(default=None, repr=False)
     guests: tuple[str, ...] = ()
     """Definitions computed in its loops that nothing there reads."""
+    ahead: tuple[tuple[str, int], ...] = ()
+    """Loops that are pipelined, each with the number of stages (see `pipeline`)."""
+    streamed: bool = False
+    """Whether its results are written past the caches."""
 
     def kind(self, loop: str) -> str:
         return dict(self.kinds).get(loop, SERIAL)

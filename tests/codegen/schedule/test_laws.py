@@ -28,6 +28,7 @@ WORDS = (
     "inline",
     "rfactor",
     "bind",
+    "pipeline",
     "stage",
     "recompute",
     "share",
@@ -60,6 +61,10 @@ def shuffled(s: Schedule, rng: random.Random, steps: int = 10) -> Schedule:
                     access = rng.choice(accesses_of(s.state.program, name) or (None,))
                     if access is not None:
                         handle.stage(access.tensor, tuple(rng.sample(range(len(access.indices)), len(access.indices))))
+                case "pipeline":
+                    place = rng.choice([stage.place for stage in s.state.stages if stage.place] or [None])
+                    if place is not None:
+                        s[place.stage].pipeline(place.loop, rng.randint(2, 3))
                 case "bind":
                     handle.bind(rng.choice(loops), rng.choice((*GRID, *THREADS)))
                 case "compute_at":

@@ -1,0 +1,177 @@
+"""Where tensors are kept, and what is computed in the loops of another definition.
+
+A definition placed in a loop is computed at the start of each iteration, its values in a local buffer around the rest of
+the iteration. Where the loop is pipelined (see `schedule.pipeline`), an iteration computes what a later one needs:
+
+    P: local(f32[2, 8])                 # a buffer with an entry per stage
+    P[0] = ... of iteration 0
+    for i in range(0, 4):
+        if i + 1 < 4:
+            P[(i + 1) % 2] = ... of iteration i + 1
+        ... P[i % 2] ...
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from tensorexpr.bounds import implied
+from tensorexpr.codegen.lowering.arithmetic import ZERO, add, constant
+from tensorexpr.codegen.lowering.scope import Scope
+from tensorexpr.codegen.lowering.tasks import Names
+from tensorexpr.codegen.nest import Alloc, Block, Buffer, If
+from tensorexpr.codegen.schedule.placement import Part
+from tensorexpr.codegen.schedule.state import Stage
+from tensorexpr.ir import Axis, Const, Define, Definition, Expr, TensorType, apply, const
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """Where a tensor is kept: a buffer, behind fixed leading indices (the step of a scan).
+
+    `axes` are those of the tensor that the buffer has, where it holds one element of the others. A `ring` holds the last
+    two entries of a scan alone.
+    """
+
+    buffer: str
+    leading: tuple[Expr, ...] = ()
+    axes: tuple[int, ...] | None = None
+    ring: bool = False
+
+    def at(self, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        if self.ring:
+            return (*self.leading, slot(indices[0], 2), *indices[1:])
+        kept = indices if self.axes is None else tuple(indices[a] for a in self.axes)
+        return (*self.leading, *kept)
+
+
+def slot(position: Expr, entries: int) -> Expr:
+    """Where a ring of so many entries keeps that of a position."""
+    known = constant(position)
+    return apply("mod", position, const(entries)) if known is None else const(known % entries)
+
+
+def all_axes(stage: Stage) -> dict[str, Axis]:
+    """The axes of a stage by name, those of its reductions included."""
+    return {a.index: a for a in (*stage.parts.axes, *(x for g in stage.parts.groups for x in g.axes))}
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """A loop that is being lowered, in whose iterations things are computed for later ones: how many entries are kept, and where."""
+
+    entries: int
+    homes: Mapping[str, Home]
+
+    def home(self, name: str, position: Expr) -> Home | None:
+        """Where the values for the iteration at a position are kept; None for what has no buffer of its own there."""
+        home = self.homes.get(name)
+        return None if home is None else Home(home.buffer, (slot(position, self.entries),), home.axes)
+
+
+class Placing(ABC):
+    """The part of lowering a program that computes definitions in the loops of others."""
+
+    names: Names
+    types: dict[str, TensorType]
+    homes: dict[str, Home]
+    stages: Mapping[str, Stage]
+    definitions: Mapping[str, Definition]
+    placed: dict[tuple[str, str], list[str]]
+    parts: dict[str, Part]
+    ahead: dict[tuple[str, str], Ahead]
+
+    @abstractmethod
+    def read(self, expr: Expr) -> Expr:
+        """The expression with tensors read where they are kept."""
+
+    @abstractmethod
+    def defined(self, definition: Define, scope: Scope, at_root: bool) -> Block:
+        """The loops of a definition at the points that the scope knows, and all others."""
+
+    def inside(self, loop: str, scope: Scope, body: Callable[[], Block]) -> Block:
+        """The body of a loop, after what is computed there."""
+        names = self.placed.get((scope.stage.name, loop), [])
+        ahead = self.ahead.get((scope.stage.name, loop))
+        if ahead is None:
+            return self.with_placed(names, scope, body)
+        position, extent = scope.values[loop], scope.extent(loop)
+        assert extent is not None
+        later = add(position, const(ahead.entries - 1))
+        block = self.computed_ahead(names, ahead, loop, scope, later, extent)
+        before = dict(self.homes)
+        self.homes.update((name, home) for name in names if (home := ahead.home(name, position)) is not None)
+        block = (*block, *body())
+        self.homes.update(before)
+        return block
+
+    def around(self, loop: str, scope: Scope, made: Callable[[], Block]) -> Block:
+        """A loop; where it is pipelined, after the first values that are computed for it, in buffers with an entry for each stage."""
+        entries = dict(scope.stage.ahead).get(loop)
+        names = self.placed.get((scope.stage.name, loop), [])
+        extent = scope.extent(loop)
+        if entries is None or not names or extent is None:
+            return made()
+        buffers = {n: self.local_buffer(n, (const(entries),)) for n in names if self.parts[n].is_local}
+        ahead = Ahead(entries, {n: Home(b.name, (), self.whole_axes(n)) for n, b in buffers.items()})
+        first = [self.computed_ahead(names, ahead, loop, scope, const(n), extent) for n in range(entries - 1)]
+        self.ahead[scope.stage.name, loop] = ahead
+        block = (*(s for statements in first for s in statements), *made())
+        del self.ahead[scope.stage.name, loop]
+        for buffer in reversed(buffers.values()):
+            block = (Alloc(buffer, block),)
+        return block
+
+    def computed_ahead(self, names: list[str], ahead: Ahead, loop: str, scope: Scope, position: Expr, extent: Expr) -> Block:
+        """What an iteration needs, where there is one at this position."""
+        before = dict(self.homes)
+        self.homes.update((name, home) for name in names if (home := ahead.home(name, position)) is not None)
+        inner = scope.with_values(**{loop: position})
+        block = tuple(s for name in names for s in self.computed(name, inner))
+        self.homes.update(before)
+        at, stop = constant(position), constant(extent)
+        if at is not None and stop is not None:
+            return block if at < stop else ()
+        return (If(self.read(apply("lt", position, extent)), block),)
+
+    def with_placed(self, names: list[str], scope: Scope, body: Callable[[], Block]) -> Block:
+        """The body of a loop after the definitions that are computed in it; their local buffers live around it."""
+        if not names:
+            return body()
+        name, rest = names[0], names[1:]
+        if not self.parts[name].is_local:
+            return (*self.computed(name, scope), *self.with_placed(rest, scope, body))
+        before = self.homes[name]
+        buffer = self.local_buffer(name)
+        self.homes[name] = Home(buffer.name, (), self.whole_axes(name))
+        block = (*self.computed(name, scope), *self.with_placed(rest, scope, body))
+        self.homes[name] = before
+        return (Alloc(buffer, block),)
+
+    def local_buffer(self, name: str, entries: tuple[Const, ...] = ()) -> Buffer:
+        """A buffer for what one iteration asks for of a definition."""
+        type_ = self.types[name]
+        shape = (*entries, *(type_.shape[axis] for axis in self.whole_axes(name)))
+        return Buffer(self.names.fresh(name), type_.dtype, shape, "local")
+
+    def whole_axes(self, name: str) -> tuple[int, ...]:
+        """The axes of a placed definition that are computed whole."""
+        return tuple(axis for axis, point in enumerate(self.parts[name].points) if point is None)
+
+    def computed(self, name: str, scope: Scope) -> Block:
+        """A placed definition, at the points that are asked for where the scope stands."""
+        definition, stage, part = self.definitions[name], self.stages[name], self.parts[name]
+        assert isinstance(definition, Define)
+        values, conditions = {}, []
+        for axis, point in zip(definition.axes, part.points, strict=True):
+            if point is not None:
+                values[axis.index] = scope.resolve(point)
+                for bound in (apply("ge", point, ZERO), apply("lt", point, axis.stop)):
+                    if not implied(bound, scope.stage.parts.axes):
+                        conditions.append(self.read(scope.resolve(bound)))
+        block = self.defined(definition, Scope(stage, all_axes(stage), values=values, names=scope.names), False)
+        for condition in reversed(conditions):
+            block = (If(condition, block),)
+        return block
