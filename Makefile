@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-peers lint bench docs clean
+.PHONY: demo test test-peers lint bench bench-peers docs clean
 
 demo: $(VENV)/.examples
 	$(BIN)/python -m tensorexpr demo
@@ -20,8 +20,11 @@ lint: $(VENV)/.lint
 	$(BIN)/ruff format --check .
 	./scripts/typecheck.sh $(BIN)
 
+# Beside the peers that are installed; `make bench-peers` installs them all.
 bench: $(VENV)/.examples
-	$(BIN)/python -m tensorexpr bench
+	$(BIN)/python -m tensorexpr bench --json build/benchmarks/bench.json --html build/benchmarks/bench.html
+
+bench-peers: $(VENV)/.bench
 
 # Writes the parts of the documents that the program prints.
 docs: $(VENV)/.examples
@@ -50,6 +53,10 @@ $(VENV)/.lint: $(VENV)/bin/python pyproject.toml
 $(VENV)/.peers: $(VENV)/.test
 	$(PIP) torch==2.13.0
 	$(PIP) jax
+	@touch $@
+
+$(VENV)/.bench: $(VENV)/bin/python pyproject.toml
+	$(PIP) -e '.[examples,bench]'
 	@touch $@
 
 clean:

@@ -1,8 +1,8 @@
-"""One way to time: the candidates of a workload run in turn, round by round, in one process, on the same arrays.
+"""One way to time: the candidates of a workload take turns, round by round, in one process, on the same arrays.
 
-Interleaving makes ratios hold when the machine's speed drifts; medians are quoted. Every candidate is called before
-timing starts (compiled, caches warm) and its result is compared with the first candidate's, so that nobody is timed on
-another problem.
+Interleaving makes ratios hold when the machine's speed drifts; medians are quoted, with the quartiles as the spread. Every
+candidate has been called before timing starts and once more before each sample, so code and caches are warm: operands that
+fit in a cache are there. A candidate far slower than the fastest sits out the later rounds.
 """
 
 from __future__ import annotations
@@ -14,88 +14,83 @@ from typing import Any
 
 import numpy as np
 
+SETTLE = 0.04
+"""Seconds of rest before each sample where threads are: the workers of some libraries spin for a while after their last call, on
+cores that the next candidate is meant to have."""
+
 
 @dataclass(frozen=True, slots=True)
-class Workload:
-    """Something to compute: `candidates` maps names to functions of no arguments that give an array or a tuple of them.
+class Effort:
+    """How much to time: rounds, seconds of calls per sample, seconds of rest before it, seconds for a whole set of candidates after
+    which no round starts (the third still does), and how many times slower than the fastest a candidate stays in."""
 
-    The first candidate is the reference for values, `tolerance` relative to the largest magnitude of its result.
-    `operations` and `bytes` are the least a perfect implementation executes and moves.
-    """
-
-    name: str
-    candidates: dict[str, Callable[[], Any]]
-    operations: int
-    bytes: int
-    tolerance: float = 1e-4
+    rounds: int = 9
+    sample: float = 0.01
+    settle: float = SETTLE
+    limit: float = 10.0
+    slow: float = 3.0
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds per call of one candidate: the median and the least over the rounds."""
+    """Seconds per call: median, quartiles and least over the samples."""
 
-    workload: str
-    candidate: str
     median: float
+    lower: float
+    upper: float
     least: float
+    samples: int
 
 
-def _arrays(result: Any) -> list[np.ndarray]:
+def interleaved(
+    candidates: dict[str, Callable[[], Any]],
+    effort: Effort,
+    clock: Callable[[], float] = time.perf_counter,
+    rest: Callable[[float], None] = time.sleep,
+) -> dict[str, Timing]:
+    """Times candidates that have been called before."""
+    began = clock()
+    repeats: dict[str, int] = {}
+    samples: dict[str, list[float]] = {name: [] for name in candidates}
+    for number in range(effort.rounds):
+        if number >= 3 and clock() - began > effort.limit:
+            break
+        fastest = min((float(np.median(taken)) for taken in samples.values() if taken), default=0.0)
+        for name, function in candidates.items():
+            if number >= 2 and float(np.median(samples[name])) > effort.slow * fastest:
+                continue
+            rest(effort.settle)
+            start = clock()
+            function()
+            count = repeats.setdefault(name, max(1, round(effort.sample / max(clock() - start, 1e-7))))
+            if count > 1 and number == 0:  # the first estimate may have had caches to fill
+                start = clock()
+                function()
+                count = repeats[name] = max(1, round(effort.sample / max(clock() - start, 1e-7)))
+            start = clock()
+            for _ in range(count):
+                function()
+            samples[name].append((clock() - start) / count)
+    return {name: _timing(taken) for name, taken in samples.items()}
+
+
+def _timing(samples: Sequence[float]) -> Timing:
+    lower, median, upper = np.percentile(samples, (25, 50, 75))
+    return Timing(float(median), float(lower), float(upper), min(samples), len(samples))
+
+
+def arrays_of(result: Any) -> list[np.ndarray]:
+    """The arrays of a result, whatever library they are from."""
     return [np.asarray(r) for r in result] if isinstance(result, tuple | list) else [np.asarray(result)]
 
 
-def check_values(workload: Workload) -> None:
-    """Raises AssertionError where a candidate's values differ from the first one's beyond the tolerance."""
-    names = list(workload.candidates)
-    reference = _arrays(workload.candidates[names[0]]())
-    for name in names[1:]:
-        for expected, got in zip(reference, _arrays(workload.candidates[name]()), strict=True):
-            scale = max(float(np.abs(expected).max(initial=0)), 1e-30)
-            error = float(np.abs(expected - got).max(initial=0)) / scale
-            if not error <= workload.tolerance:
-                raise AssertionError(f"{workload.name}: {name} differs from {names[0]} by {error:.1e} of the largest value")
-
-
-SETTLE = 0.15
-"""Seconds of rest before each sample: the worker threads of a BLAS spin for a while after its last call, on a core that the
-next candidate is meant to have."""
-
-
-def measure(workload: Workload, rounds: int = 15, seconds: float = 0.02) -> list[Timing]:
-    """Times the candidates in turn, `rounds` times; one round of one candidate repeats calls for about `seconds`.
-
-    Each sample follows a rest of `SETTLE` seconds and one call that is not counted.
-    """
-    check_values(workload)
-    repeats = {}
-    for name, function in workload.candidates.items():
-        start = time.perf_counter()
-        function()
-        repeats[name] = max(1, int(seconds / max(time.perf_counter() - start, 1e-7)))
-    samples: dict[str, list[float]] = {name: [] for name in workload.candidates}
-    for _ in range(rounds):
-        for name, function in workload.candidates.items():
-            time.sleep(SETTLE)
-            function()
-            start = time.perf_counter()
-            for _ in range(repeats[name]):
-                function()
-            samples[name].append((time.perf_counter() - start) / repeats[name])
-    return [Timing(workload.name, name, float(np.median(s)), min(s)) for name, s in samples.items()]
-
-
-def table(workloads: Sequence[Workload], timings: Sequence[Timing]) -> str:
-    """A text table: milliseconds of every candidate, the ratio of the best peer to ours, operations and bytes per second."""
-    by_workload = {w.name: {t.candidate: t for t in timings if t.workload == w.name} for w in workloads}
-    candidates = list(dict.fromkeys(t.candidate for t in timings))
-    width = max(len(name) for name in ("workload", *by_workload)) + 2
-    header = f"{'workload':<{width}}" + "".join(f"{c + ' ms':>16}" for c in candidates) + f"{'peer / ours':>14}{'Gop/s':>9}{'GB/s':>8}"
-    lines = [header]
-    for w in workloads:
-        row = by_workload[w.name]
-        ours = row["tensorexpr"].median
-        peers = [t.median for c, t in row.items() if c != "tensorexpr"]
-        cells = "".join(f"{row[c].median * 1e3:>16.3f}" if c in row else f"{'-':>16}" for c in candidates)
-        ratio = f"{min(peers) / ours:>13.2f}x" if peers else f"{'-':>14}"
-        lines.append(f"{w.name:<{width}}{cells}{ratio}{w.operations / ours / 1e9:>9.1f}{w.bytes / ours / 1e9:>8.1f}")
-    return "\n".join(lines)
+def difference(expected: Sequence[np.ndarray], got: Sequence[np.ndarray]) -> float:
+    """The largest difference over all arrays, each relative to the largest magnitude expected in it; infinite for other shapes or NaN."""
+    if [a.shape for a in expected] != [a.shape for a in got]:
+        return float("inf")
+    worst = 0.0
+    for one, other in zip(expected, got, strict=True):
+        scale = max(float(np.abs(one).max(initial=0)), 1e-30)
+        error = float(np.abs(one - other).max(initial=0)) / scale
+        worst = max(worst, error if error == error else float("inf"))
+    return worst

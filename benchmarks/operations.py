@@ -1,17 +1,8 @@
-"""The operations that are timed, in index notation, beside what one writes in NumPy for value and gradient.
-
-Gradients are of sum(output * head) with respect to every floating input.
-"""
+"""The operations that are timed and are not in the library of kernels, in index notation."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
-import numpy as np
-
 import tensorexpr as te
-from tensorexpr.benchmarks.harness import Workload
 
 
 @te.op
@@ -22,6 +13,20 @@ def matmul(a, b):
 
 
 @te.op
+def matmul_at(a, b):
+    """a[k, i] b[k, j]: the first operand transposed."""
+    (k, n), (_, m) = a.shape, b.shape
+    return te.compute((n, m), lambda i, j: te.sum(lambda r: a[r, i] * b[r, j], k))
+
+
+@te.op
+def matmul_bt(a, b):
+    """a[i, k] b[j, k]: the second operand transposed."""
+    (n, k), (m, _) = a.shape, b.shape
+    return te.compute((n, m), lambda i, j: te.sum(lambda r: a[i, r] * b[j, r], k))
+
+
+@te.op
 def conv2d(x, w):
     """3 x 3 convolution, stride 1, no padding, NCHW."""
     n, c, h, l = x.shape
@@ -29,6 +34,41 @@ def conv2d(x, w):
     return te.compute(
         (n, k, h - r + 1, l - s + 1),
         lambda n, k, y, z: te.sum(lambda c, i, j: x[n, c, y + i, z + j] * w[k, c, i, j], (c, r, s)),
+    )
+
+
+@te.op
+def conv2d_nhwc(x, w, *, stride=1, padding=0, dilation=1, groups=1):
+    """Convolution with channels last: x[n, y, z, c] with w[i, j, c, k], one group or one channel per group."""
+    n, h, l, channels = x.shape
+    r, s, inner, filters = w.shape
+    rows, columns = ((extent + 2 * padding - dilation * (taps - 1) - 1) // stride + 1 for extent, taps in ((h, r), (l, s)))
+
+    def tap(n, y, z, k, i, j, c):
+        channel = c if groups == 1 else k // (filters // channels)
+        at = (n, y * stride + i * dilation - padding, z * stride + j * dilation - padding, channel)
+        return x.read(*at, outside=0.0) * w[i, j, c, k]
+
+    return te.compute((n, rows, columns, filters), lambda n, y, z, k: te.sum(lambda i, j, c: tap(n, y, z, k, i, j, c), (r, s, inner)))
+
+
+@te.op
+def conv_transpose2d_nhwc(x, w, *, stride=1, padding=0, output_padding=0):
+    """Transposed convolution with channels last: each x[n, y, z, c] w[i, j, c, k] goes to row y stride + i - padding."""
+    n, h, l, channels = x.shape
+    r, s, _, filters = w.shape
+    rows, columns = ((extent - 1) * stride + taps - 2 * padding + output_padding for extent, taps in ((h, r), (l, s)))
+
+    def tap(n, y, z, k, i, j, c):
+        return x.read(n, (y + padding - i) // stride, (z + padding - j) // stride, c, outside=0.0) * w[i, j, c, k]
+
+    return te.compute(
+        (n, rows, columns, filters),
+        lambda n, y, z, k: te.sum(
+            lambda i, j, c: tap(n, y, z, k, i, j, c),
+            (r, s, channels),
+            where=lambda i, j, c: ((y + padding - i) % stride == 0) & ((z + padding - j) % stride == 0),
+        ),
     )
 
 
@@ -49,85 +89,62 @@ def max_pool(x):
     return te.compute((n, c, h // 2, l // 2), lambda n, c, y, z: te.max(lambda i, j: x[n, c, 2 * y + i, 2 * z + j], (2, 2)))
 
 
-def numpy_softmax(x: np.ndarray) -> np.ndarray:
-    e = np.exp(x - x.max(1, keepdims=True))
-    return e / e.sum(1, keepdims=True)
+@te.op
+def scale_gelu(x, a, b):
+    """GELU of a x + b, in the form by tanh."""
+    return te.compute(
+        x.shape,
+        lambda i: 0.5 * (y := a[()] * x[i] + b[()]) * (1.0 + te.tanh(0.7978845608 * (y + 0.044715 * y * y * y))),
+    )
 
 
-def numpy_softmax_gradient(x: np.ndarray, head: np.ndarray) -> tuple[np.ndarray, ...]:
-    y = numpy_softmax(x)
-    return (y * (head - (head * y).sum(1, keepdims=True)),)
+@te.op
+def heat(u, *, steps=10):
+    """Steps of the 5-point stencil with a fixed border."""
+    h, l = u.shape
+
+    def step(t, v):
+        del t
+        return te.compute(
+            (h, l),
+            lambda i, j: te.where(
+                (i > 0) & (i < h - 1) & (j > 0) & (j < l - 1),
+                v[i, j] + 0.2 * (v[i - 1, j] + v[i + 1, j] + v[i, j - 1] + v[i, j + 1] - 4.0 * v[i, j]),
+                v[i, j],
+            ),
+        )
+
+    states = te.scan(step, u, steps)
+    return te.compute((h, l), lambda i, j: states[steps - 1, i, j])
 
 
-def _windows(x: np.ndarray, size: int) -> np.ndarray:
-    return np.lib.stride_tricks.sliding_window_view(x, (size, size), axis=(2, 3))
+@te.op
+def correlation(a, b, *, radius=4):
+    """Cost volume: products of features within a window of displacements, mean over channels."""
+    c, h, l = a.shape
+    size = 2 * radius + 1
+    return te.compute(
+        (size, size, h, l),
+        lambda u, v, y, z: te.sum(lambda k: a[k, y, z] * b.read(k, y + u - radius, z + v - radius, outside=0.0), c) / c,
+    )
 
 
-def numpy_conv2d(x: np.ndarray, w: np.ndarray) -> np.ndarray:
-    """Windows and one BLAS product, the fast way to write it."""
-    return np.moveaxis(np.tensordot(_windows(x, 3), w, ((1, 4, 5), (1, 2, 3))), 3, 1)
+@te.op
+def bilateral(x, *, radius=4):
+    """Weights by distance in space and value over a window, borders clamped."""
+    h, l = x.shape
+    size = 2 * radius + 1
 
+    def weight(i, j, dy, dx):
+        d = x.read(i + dy - radius, j + dx - radius, outside="clamp") - x[i, j]
+        r = te.cast((dy - radius) * (dy - radius) + (dx - radius) * (dx - radius), "float32")
+        return te.exp(-0.5 * d * d - r * 0.05)
 
-def numpy_conv2d_gradient(x: np.ndarray, w: np.ndarray, head: np.ndarray) -> tuple[np.ndarray, ...]:
-    w_bar = np.tensordot(head, _windows(x, 3), ((0, 2, 3), (0, 2, 3)))
-    padded = np.pad(head, ((0, 0), (0, 0), (2, 2), (2, 2)))
-    x_bar = np.moveaxis(np.tensordot(_windows(padded, 3), w[:, :, ::-1, ::-1], ((1, 4, 5), (0, 2, 3))), 3, 1)
-    return x_bar, w_bar
-
-
-def _blocks(x: np.ndarray) -> np.ndarray:
-    n, c, h, l = x.shape
-    return x.reshape(n, c, h // 2, 2, l // 2, 2).swapaxes(3, 4).reshape(n, c, h // 2, l // 2, 4)
-
-
-def numpy_max_pool(x: np.ndarray) -> np.ndarray:
-    return np.maximum(np.maximum(x[:, :, ::2, ::2], x[:, :, ::2, 1::2]), np.maximum(x[:, :, 1::2, ::2], x[:, :, 1::2, 1::2]))
-
-
-def numpy_max_pool_gradient(x: np.ndarray, head: np.ndarray) -> tuple[np.ndarray, ...]:
-    n, c, h, l = x.shape
-    blocks = _blocks(x)
-    out = np.zeros_like(blocks)
-    np.put_along_axis(out, blocks.argmax(-1)[..., None], head[..., None], -1)
-    return (out.reshape(n, c, h // 2, l // 2, 2, 2).swapaxes(3, 4).reshape(x.shape),)
-
-
-def _case(
-    name: str, op: Any, forward: Callable[..., Any], backward: Callable[..., Any], shapes: list[tuple[int, ...]], operations: int
-) -> list[Workload]:
-    rng = np.random.default_rng(0)
-    arrays = [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
-    head = rng.standard_normal(np.shape(forward(*arrays))).astype(np.float32)
-    moved = sum(a.nbytes for a in arrays)
-    vjp = te.vjp(op)
-    return [
-        Workload(
-            name,
-            {"numpy": lambda: forward(*arrays), "tensorexpr": lambda: op(*arrays)},
-            operations,
-            moved + head.nbytes,
+    total = te.compute((h, l), lambda i, j: te.sum(lambda dy, dx: weight(i, j, dy, dx), (size, size)), name="total")
+    return te.compute(
+        (h, l),
+        lambda i, j: (
+            te.sum(lambda dy, dx: weight(i, j, dy, dx) * x.read(i + dy - radius, j + dx - radius, outside="clamp"), (size, size))
+            / total[i, j]
         ),
-        Workload(
-            f"{name} gradient",
-            {"numpy": lambda: backward(*arrays, head), "tensorexpr": lambda: _as_tuple(vjp(*arrays, head))},
-            2 * operations,
-            2 * moved + head.nbytes,
-        ),
-    ]
-
-
-def _as_tuple(result: Any) -> tuple[Any, ...]:
-    return result if isinstance(result, tuple) else (result,)
-
-
-def workloads() -> list[Workload]:
-    """The workloads of the CPU table: matmul, convolution, softmax, max-pool, forward and gradient, float32."""
-    return [
-        *_case("matmul 512", matmul, np.matmul, lambda a, b, h: (h @ b.T, a.T @ h), [(512, 512), (512, 512)], 2 * 512**3),
-        *_case(
-            "conv 3x3 8x32x28x28 -> 32",
-            conv2d, numpy_conv2d, numpy_conv2d_gradient, [(8, 32, 28, 28), (32, 32, 3, 3)], 2 * 8 * 32 * 26 * 26 * 32 * 9,
-        ),
-        *_case("softmax 1024x1024", softmax, numpy_softmax, numpy_softmax_gradient, [(1024, 1024)], 5 * 1024**2),
-        *_case("max-pool 2x2 8x64x56x56", max_pool, numpy_max_pool, numpy_max_pool_gradient, [(8, 64, 56, 56)], 3 * 8 * 64 * 28 * 28),
-    ]  # fmt: skip
+    )

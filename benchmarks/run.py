@@ -1,4 +1,8 @@
-"""`python -m tensorexpr bench`: the table, import and compile times, and JSON with machine, versions and date."""
+"""`python -m tensorexpr bench`: every workload beside every peer that is installed, on one and on all cores.
+
+A process per number of threads (libraries read theirs once), which forks one per workload (`worker`); this one prints, and
+keeps what they found as JSON, from which tables and page are made.
+"""
 
 from __future__ import annotations
 
@@ -9,85 +13,159 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import asdict
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 import tensorexpr as te
-from tensorexpr.benchmarks import operations
-from tensorexpr.benchmarks.harness import measure, table
+from tensorexpr.benchmarks import page, peers, report, startup, workloads
+from tensorexpr.benchmarks.harness import SETTLE, Effort
+from tensorexpr.cli import output
 from tensorexpr.cli.info import collect
+from tensorexpr.errors import ArgumentError
+
+FORMAT = 2
+SECONDS, SECONDS_PREPARING = 60.0, 1800.0
+"""What a workload may take, everything included; more while caches of compiled code are being filled."""
+QUICK = ("numpy", "torch", "jax", "numba")
+"""Peers that need no compiler of C++ and no search for schedules."""
 
 
-def import_milliseconds(rounds: int = 7) -> float:
-    """Median milliseconds that `import tensorexpr` takes beyond `import numpy`, each in a fresh interpreter, bytecode cached."""
-    probe = "import time, numpy; t = time.perf_counter(); import tensorexpr; print(time.perf_counter() - t)"
-    with tempfile.TemporaryDirectory() as folder:
-        environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"} | {"PYTHONPYCACHEPREFIX": folder}
-        times = [float(_run(probe, environment)) for _ in range(rounds + 1)]
-    return 1e3 * float(np.median(times[1:]))
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What to run: parts of names of workloads (none: all), numbers of threads, peers, how much to time, where to write.
 
-
-def _run(code: str, environment: dict[str, str] | None = None) -> str:
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment).stdout
-
-
-def compile_milliseconds(rounds: int = 5) -> dict[str, float]:
-    """Median milliseconds from arrays to a function (trace, derive, simplify, lower, compile), each in a fresh interpreter.
-
-    The import of the package and the load of LLVM are outside of it: an unrelated function is compiled first. Cold is with
-    nothing on disk, warm (of the build alone, after tracing and derivation) with the code there from an earlier process.
+    `prepare` builds and calls every candidate and times nothing, so that compilers' caches on disk are warm.
     """
-    cases = {
-        "convolution with gradient": ("conv2d", "(np.ones((8, 32, 28, 28), 'f'), np.ones((32, 32, 3, 3), 'f'))"),
-        "softmax with gradient": ("softmax", "(np.ones((1024, 1024), 'f'),)"),
-    }
-    result = {}
-    for name, (op, arrays) in cases.items():
-        probe = (
-            "import time, numpy as np, tensorexpr as te; from tensorexpr.benchmarks import operations\n"
-            "operations.matmul(np.ones((3, 3)), np.ones((3, 3)))\n"
-            f"op = operations.{op}; arrays = {arrays}\n"
-            "specs = [te.placeholder(a.shape, 'float32', name=f'x{i}') for i, a in enumerate(arrays)]\n"
-            "t = time.perf_counter(); y = op(*specs); head = te.placeholder(y.shape, 'float32', name='head')\n"
-            "outputs = [y, *te.gradient(y, specs, head)]; d = time.perf_counter()\n"
-            "te.build(outputs, [*specs, head]); e = time.perf_counter(); print(e - t, e - d)"
-        )
-        with tempfile.TemporaryDirectory() as folder:
-            samples = []
-            for kept in ("", folder, folder):
-                environment = {**os.environ, "TENSOREXPR_CACHE_DIR": kept}
-                samples.append([[float(word) for word in _run(probe, environment).split()] for _ in range(rounds)])
-        cold, warm = np.median(samples[0], axis=0), np.median(samples[2], axis=0)
-        result[f"cold, {name}"], result[f"warm, {name}"] = 1e3 * float(cold[0]), 1e3 * float(warm[1])
-    return result
+
+    filter: tuple[str, ...] = ()
+    threads: tuple[int, ...] = (1,)
+    peers: tuple[str, ...] = peers.PEERS
+    rounds: int = 9
+    quick: bool = False
+    prepare: bool = False
+    json: str | None = None
+    html: str | None = None
+
+    def effort(self, threads: int) -> Effort:
+        """Rests are for cores that other threads spin on; one thread has none."""
+        settle = SETTLE if threads > 1 else 0.002
+        return Effort(3, settle=settle, limit=1.0) if self.quick else Effort(self.rounds, settle=settle)
 
 
-def main(json_path: str | None = None, rounds: int = 15) -> int:
-    """Prints the table and writes the same as JSON where a path is given."""
+def cores() -> int:
+    """The cores that this process may use."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+
+
+def chosen(parts: tuple[str, ...]) -> list[str]:
+    """The names of the workloads that have one of `parts` in them. Raises `ArgumentError` where there are none."""
+    names = [spec.name for spec in workloads.specs()]
+    found = [name for name in names if not parts or any(part.lower() in name.lower() for part in parts)]
+    if not found:
+        raise ArgumentError(f"bench: expected part of the name of a workload, got {', '.join(parts)}", hint=f"one of {', '.join(names)}")
+    return found
+
+
+def wanted(options: Options) -> tuple[list[str], list[str]]:
+    """The peers to measure, and those that are not installed. Raises `ArgumentError` for a name that is none."""
+    for name in options.peers:
+        if name not in peers.PEERS:
+            raise ArgumentError(f"bench: expected peers among {', '.join(peers.PEERS)}, got {name!r}")
+    names = [name for name in options.peers if not options.quick or name in QUICK]
+    absent = peers.missing(names)
+    return [name for name in names if name not in absent], absent
+
+
+def results(options: Options, threads: int, names: list[str], there: list[str]) -> Iterator[dict[str, Any]]:
+    """What the process for a number of threads finds, as it finds it. Raises `RuntimeError` where that process fails."""
+    request = {
+        "threads": threads, "workloads": names, "peers": there, "effort": asdict(options.effort(threads)), "timed": not options.prepare,
+        "seconds": SECONDS_PREPARING if options.prepare else SECONDS,
+    }  # fmt: skip
+    with tempfile.TemporaryFile("w+") as noise:
+        command = [sys.executable, "-m", "tensorexpr.benchmarks.worker", json.dumps(request)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=noise, text=True) as process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                yield json.loads(line)
+        if process.returncode:
+            noise.seek(0)
+            raise RuntimeError(f"bench: expected exit status 0 of the worker, got {process.returncode}:\n{noise.read()[-2000:]}")
+
+
+def run_of(options: Options, threads: int, names: list[str], there: list[str]) -> dict[str, Any]:
+    """The rows and the roofline of one number of threads, with progress on the standard error output."""
+    run: dict[str, Any] = {"threads": threads, "rows": [], "errors": {}}
+    began = time.perf_counter()
+    for found in results(options, threads, names, there):
+        if "roofline" in found:
+            run["roofline"] = found["roofline"]
+            continue
+        if "error" in found:
+            run["errors"][found["workload"]] = found["error"]
+        run["rows"] += found.get("rows", [])
+        done = len({row["workload"] for row in run["rows"]}) + len(run["errors"])
+        note = f" ({found['error'].splitlines()[-1]})" if "error" in found else ""
+        text = f"  [{done}/{len(names)}] {threads} threads, {time.perf_counter() - began:.0f} s: {found['workload']}{note}"
+        print(text, file=sys.stderr, flush=True)
+    return run
+
+
+def main(options: Options) -> int:
+    """Measures, prints the tables and writes JSON, page and pictures; 1 where ours gave wrong values or none."""
     start = time.perf_counter()
-    print(f"tensorexpr {te.__version__}, {os.cpu_count()} cores; float32; medians of {rounds} interleaved rounds", flush=True)
-    cases = operations.workloads()
-    timings = []
-    for workload in cases:
-        print(f"  timing {workload.name} ...", file=sys.stderr, flush=True)
-        timings += measure(workload, rounds)
-    print(table(cases, timings))
-    imported, compiled = import_milliseconds(), compile_milliseconds()
-    print(f"import beyond NumPy: {imported:.0f} ms")
-    for name, value in compiled.items():
-        print(f"compile, {name}: {value:.1f} ms")
+    names, (there, absent) = chosen(options.filter), wanted(options)
+    limits = ", ".join(str(count) for count in options.threads)
+    print(f"tensorexpr {te.__version__}; float32; threads: {limits}; caches warm; medians of interleaved rounds", flush=True)
+    for name in absent:
+        print(f"skipped: {name} (not installed: pip install 'tensorexpr[bench]')")
+    runs = [run_of(options, threads, names, there) for threads in options.threads]
+    if options.prepare:
+        print("\n".join(report.failures(run) for run in runs))
+        return 0
+    document = document_of(runs, options)
+    for run in runs:
+        print(f"\n{run['threads']} threads: {report.roof_text(run)}")
+        output.print_columns(report.lines(run), report.COLUMNS, {0, 1, 4})
+        print(report.summary(run))
+    print(report.scaling(runs))
+    for name, value in document["startup_ms"].items():
+        print(f"{name}: {value:.1f} ms")
+    write(document, options)
     print(f"({time.perf_counter() - start:.0f} s in all)")
-    if json_path is not None:
-        document: dict[str, Any] = {
-            "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-            "machine": collect(),
-            "timings": [asdict(t) for t in timings],
-            "import_ms": imported,
-            "compile_ms": compiled,
-        }
-        Path(json_path).parent.mkdir(parents=True, exist_ok=True)
-        Path(json_path).write_text(json.dumps(document, indent=1) + "\n")
-    return 0
+    return int(any(report.wrong(run) for run in runs))
+
+
+def document_of(runs: list[dict[str, Any]], options: Options) -> dict[str, Any]:
+    """What is kept: everything that tables are made of, with date, machine and versions."""
+    started = {} if options.quick or options.filter else {"import beyond NumPy": startup.import_milliseconds()}
+    if started:
+        started |= {f"build {name}": value for name, value in startup.compile_milliseconds().items()}
+    return {
+        "format": FORMAT,
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "machine": collect(),
+        "peers": peers.versions(),
+        "rounds": options.effort(1).rounds,
+        "startup_ms": started,
+        "runs": runs,
+    }
+
+
+def write(document: dict[str, Any], options: Options) -> None:
+    """The files that were asked for; a picture of each roofline beside the page."""
+    for path in (options.json, options.html):
+        if path is not None:
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+    if options.json is not None:
+        Path(options.json).write_text(json.dumps(document, indent=1) + "\n")
+    if options.html is not None:
+        Path(options.html).write_text(page.page(document))
+        if not page.can_plot():
+            print("no pictures: they need matplotlib (pip install 'tensorexpr[bench]')")
+            return
+        for run in document["runs"]:
+            page.png(run, str(Path(options.html).with_suffix("")) + f"-roofline-{run['threads']}.png")

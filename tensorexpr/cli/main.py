@@ -42,10 +42,16 @@ def _parser() -> argparse.ArgumentParser:
     tuned.add_argument("--seed", type=int, default=0, help="of the made-up values and the search (default: 0)")
     tuned.add_argument("--json", action="store_true", help="one JSON object instead of text")
 
-    bench = commands.add_parser("bench", help="time the benchmark's workloads against NumPy, or the derivation of gradients")
+    bench = commands.add_parser("bench", help="time the benchmark's workloads beside their peers, or the derivation of gradients")
     bench.add_argument("what", nargs="?", choices=("speed", "derivation"), default="speed", help="what to time (default: speed)")
+    bench.add_argument("--filter", action="append", default=[], metavar="PART", help="workloads with this in their name (may be repeated)")
+    bench.add_argument("--threads", action="append", type=_threads, metavar="N", help="how many, or 'all' (may be repeated; default: 1)")
+    bench.add_argument("--peers", metavar="A,B,..", help="peers to measure beside (default: all that are installed)")
+    bench.add_argument("--rounds", type=_count, default=9, help="interleaved rounds per workload (default: 9)")
+    bench.add_argument("--quick", action="store_true", help="three rounds, and only peers that need no compiler of their own")
+    bench.add_argument("--prepare", action="store_true", help="fill the peers' caches of compiled code, and time nothing")
     bench.add_argument("--json", metavar="FILE", help="also write the results as JSON to this file")
-    bench.add_argument("--rounds", type=_count, default=15, help="interleaved rounds per workload (default: 15)")
+    bench.add_argument("--html", metavar="FILE", help="also write a page, and pictures of the rooflines beside it")
 
     facts = commands.add_parser("info", help="versions, CPU features, threads, GPU")
     facts.add_argument("--json", action="store_true", help="one JSON object instead of text")
@@ -112,6 +118,28 @@ def _show(options: argparse.Namespace) -> int:
     return 0
 
 
+def _bench(options: argparse.Namespace) -> int:
+    run = importlib.import_module("tensorexpr.benchmarks.run")
+    counts = [run.cores() if count is None else count for count in options.threads or [1]]
+    return run.main(
+        run.Options(
+            filter=tuple(options.filter),
+            threads=tuple(dict.fromkeys(counts)),
+            peers=tuple(options.peers.split(",")) if options.peers is not None else run.peers.PEERS,
+            rounds=options.rounds,
+            quick=options.quick,
+            prepare=options.prepare,
+            json=options.json,
+            html=options.html,
+        )
+    )
+
+
+def _threads(text: str) -> int | None:
+    """A number, or None for all cores."""
+    return None if text == "all" else _count(text)
+
+
 def _info(options: argparse.Namespace) -> int:
     facts = info.collect()
     print(json.dumps(facts) if options.json else info.as_text(facts))
@@ -141,7 +169,7 @@ def main(arguments: list[str] | None = None) -> int:
             case "bench":
                 if options.what == "derivation":
                     return importlib.import_module("tensorexpr.benchmarks.derivation").main(options.json)
-                return importlib.import_module("tensorexpr.benchmarks.run").main(options.json, options.rounds)
+                return _bench(options)
             case _:
                 return _info(options)
     except InternalError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
+from collections.abc import Collection, Sequence
 
 _LEXERS = {"latex": "latex", "llvm": "llvm", "asm": "gas", "cuda": "cuda", "ptx": "ptx"}
 
@@ -33,3 +34,22 @@ def print_heading(text: str, stage: str) -> None:
     from rich.console import Console  # noqa: PLC0415
 
     Console().print(text, style="bold", highlight=False, markup=False, soft_wrap=True)  # no markup: indices stand in brackets
+
+
+def print_columns(rows: Sequence[Sequence[str]], heads: Sequence[str], left: Collection[int] = (0,)) -> None:
+    """Prints a table, the columns `left` aligned to the left: with rich's lines on a terminal, as aligned text elsewhere."""
+    if not colored():
+        widths = [max(len(line[k]) for line in (heads, *rows)) for k in range(len(heads))]
+        for line in (heads, *rows):
+            cells = (cell.ljust(widths[k]) if k in left else cell.rjust(widths[k]) for k, cell in enumerate(line))
+            print("  ".join(cells).rstrip())
+        return
+    from rich.console import Console  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+
+    table = Table(box=None, pad_edge=False)
+    for k, head in enumerate(heads):
+        table.add_column(head, justify="left" if k in left else "right", no_wrap=True)
+    for line in rows:
+        table.add_row(*line)
+    Console().print(table, soft_wrap=True)

@@ -1,0 +1,71 @@
+"""What a workload is: an operation of the library, the arrays it gets, and the least that it has to compute and to move."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+import tensorexpr as te
+
+GROUPS = ("contraction", "memory", "fused", "small")
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """One workload.
+
+    `arrays` are shapes (normal float32), pairs (shape, high) of int64 in range(high), or arrays. `op` with its `static` arguments
+    is ours; `key` is the name of the same mathematics in the tables of the peers, which get the same `static` arguments.
+    `operations` and `bytes` are the least that a perfect forward executes and moves. `group` says what bounds it: "contraction"
+    (arithmetic), "memory", "fused" (what array frameworks must materialize), "small" (calls).
+    `tolerance` is relative to the largest magnitude of a result: float32 values of candidates that add in different orders.
+    """
+
+    name: str
+    group: str
+    key: str
+    op: te.Op
+    arrays: tuple[Any, ...]
+    operations: float
+    bytes: float
+    static: dict[str, Any] = field(default_factory=dict)
+    differentiable: bool = True
+    tolerance: float = 1e-4
+
+    def draw(self) -> list[np.ndarray]:
+        """The arrays, the same on every call."""
+        rng = np.random.default_rng(0)
+        made = []
+        for item in self.arrays:
+            if isinstance(item, np.ndarray):
+                made.append(item)
+            elif len(item) == 2 and isinstance(item[0], tuple):
+                made.append(rng.integers(0, item[1], item[0]))
+            else:
+                made.append(rng.standard_normal(item, np.float32))
+        return made
+
+    def placeholders(self) -> list[te.Tensor]:
+        """One input for each array."""
+        return [te.placeholder(a.shape, a.dtype.name, name=f"x{k}") for k, a in enumerate(self.draw())]
+
+    def output_shape(self) -> tuple[int, ...]:
+        """The shape of the result."""
+        return tuple(int(extent) for extent in self.op(*self.placeholders(), **self.static).shape)
+
+    def head(self) -> np.ndarray:
+        """What the gradient is given for the result, the same on every call."""
+        return np.random.default_rng(1).standard_normal(self.output_shape(), np.float32)
+
+    def work(self, gradient: bool) -> float:
+        """Floating-point operations; a gradient of a contraction has two more of its size, that of anything else as many again."""
+        return self.operations * (1.0 if not gradient else 3.0 if self.group in ("contraction", "small") else 2.0)
+
+    def moved(self, gradient: bool) -> float:
+        """Bytes; with the gradient also the head, and a gradient of each floating input."""
+        if not gradient:
+            return self.bytes
+        inputs = sum(a.nbytes for a in self.draw() if a.dtype.kind == "f")
+        return self.bytes + 4.0 * float(np.prod(self.output_shape())) + inputs
