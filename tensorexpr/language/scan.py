@@ -32,9 +32,8 @@ def scan(body: Callable[[Any, Any], Any], init: Any, length: Any, name: Any = No
     Backwards the states are read again: all are kept (they are the result), and what else a step computes is computed anew.
     `checkpoint=c` keeps the states after every c-th step alone and computes those between again, segment by segment, which
     costs one more run of the steps; "sqrt" takes c near the square root of the length. Where not all states are read anyway, as
-    with `s[length - 1]`, at most length / c + 3 c + 8 are held at a time: the ends of segments, two segments on the way forward
-    (a segment is a state, and a scan holds the one before), one on the way back, and adjoints. It writes the recurrence as
-    a scan over segments around a scan over steps: the body runs once more if the segments leave a rest.
+    with `s[length - 1]`, at most length / c + c + 8 are held at a time: the ends of segments, one segment, and adjoints. It writes
+    the recurrence as a scan over segments around a scan over steps: the body runs once more if the segments leave a rest.
 
     Raises `DefinitionError` where `init` is not made of tensors, the length is no extent, the next state differs from the
     state in number, shape or dtype, and where `checkpoint` is no positive number (or "sqrt" of a length that is a number).
@@ -112,7 +111,7 @@ def _in_segments(body: Callable[[Any, Any], Any], init: Any, length: Any, name: 
     found = scan(segment, (*inits, *blank), segments)
     ends, inside = found[: len(inits)], found[len(inits) :]
     if isinstance(rest, int) and rest == 0:
-        results = tuple(_joined(t, None, steps, segments, whole, n) for t, n in zip(inside, names, strict=True))
+        results = tuple(_joined(e, t, None, steps, segments, whole, n) for e, t, n in zip(ends, inside, names, strict=True))
     else:
         last = [
             compute(i.shape, lambda *at, i=i, e=e: where(segments > 0, e[(segments - 1, *at)], i[at])) if not isinstance(segments, int)
@@ -120,15 +119,16 @@ def _in_segments(body: Callable[[Any, Any], Any], init: Any, length: Any, name: 
             for i, e in zip(inits, ends, strict=True)
         ]  # fmt: skip
         behind = stepping(segments * steps, last, rest)
-        results = tuple(_joined(t, b, steps, segments, whole, n) for t, b, n in zip(inside, behind, names, strict=True))
+        results = tuple(_joined(e, t, b, steps, segments, whole, n) for e, t, b, n in zip(ends, inside, behind, names, strict=True))
     return results[0] if single else results
 
 
-def _joined(inside: Tensor, behind: Tensor | None, steps: int, segments: Any, length: Any, name: str | None) -> Tensor:
+def _joined(ends: Tensor, inside: Tensor, behind: Tensor | None, steps: int, segments: Any, length: Any, name: str | None) -> Tensor:
     """All states in order: those of the segments, then those of the steps behind."""
 
     def state(t: Scalar, *at: Scalar) -> Any:
-        value = inside[(t // steps, t % steps, *at)]
+        # What a segment ends with is kept without it: where only the last state is read the insides are not held.
+        value = where(t % steps == steps - 1, ends[(t // steps, *at)], inside[(t // steps, t % steps, *at)])
         return value if behind is None else where(t < segments * steps, value, behind[(t - segments * steps, *at)])
 
     return compute((length, *inside.shape[2:]), state, name)
