@@ -20,6 +20,7 @@ from tensorexpr.codegen.cost import Cost
 from tensorexpr.codegen.cuda.build import GpuCode
 from tensorexpr.codegen.cuda.device import Device, Kernels
 from tensorexpr.codegen.cuda.nvrtc import Compiled, Resources
+from tensorexpr.codegen.cuda.packs import ALIGNMENT
 from tensorexpr.codegen.cuda.run import run_plan
 from tensorexpr.codegen.function import CompiledFunction
 from tensorexpr.codegen.nest import LoopNest
@@ -28,7 +29,7 @@ from tensorexpr.errors import ArgumentError, TargetError, user_location
 from tensorexpr.ir import Program
 
 STAGES = ("nest", "cuda", "ptx", "sass")
-_ALIGNMENT = 256
+_APART = 256
 
 
 class GpuFunction(CompiledFunction):
@@ -95,7 +96,8 @@ class GpuFunction(CompiledFunction):
             count = len(parameter.shape)
             axes = f"{count} {'axis' if count == 1 else 'axes'}"
             raise self._error(f"argument {parameter.name}: expected {axes}, got {array.ndim} (shape {shape_text(array.shape)})")
-        return device.contiguous(array)
+        array = device.contiguous(array)
+        return array if device.address(array) % ALIGNMENT == 0 else device.copy(array)
 
     def _results(self, out: Any, layout: Layout, inputs: list[Any]) -> tuple[list[Any], list[Any]]:
         """Arrays to compute into, and arrays to return."""
@@ -125,7 +127,8 @@ class GpuFunction(CompiledFunction):
                 if low < stop and start < high:
                     raise self._error(f"{label}: expected memory of its own, got an array that overlaps {name}")
             taken.append((label, (low, high)))
-            direct.append(array if array.flags.c_contiguous else device.empty(shape, type_))
+            fits = array.flags.c_contiguous and device.address(array) % ALIGNMENT == 0
+            direct.append(array if fits else device.empty(shape, type_))
         return direct, targets
 
     def _span(self, array: Any) -> tuple[int, int]:
@@ -146,7 +149,7 @@ class GpuFunction(CompiledFunction):
         for b in nest.workspace:
             places[b.name] = total
             size = prod(extent_value(e, scalars) for e in b.shape) * b.dtype.itemsize
-            total += -(-size // _ALIGNMENT) * _ALIGNMENT
+            total += -(-size // _APART) * _APART
         workspace = device.empty((total,), np.dtype(np.uint8)) if total else None
         if workspace is not None:
             start = device.address(workspace)

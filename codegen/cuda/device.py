@@ -13,6 +13,7 @@ import ctypes
 import os
 from collections.abc import Sequence
 from functools import cache
+from math import prod
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,6 +21,7 @@ import numpy as np
 from tensorexpr.codegen.cuda.emit import Launch, Source
 from tensorexpr.codegen.cuda.host import HostKernels
 from tensorexpr.codegen.cuda.nvrtc import Compiled
+from tensorexpr.codegen.cuda.packs import ALIGNMENT
 from tensorexpr.errors import InternalError, TargetError, user_location
 
 _CHOICE = "TENSOREXPR_CUDA"
@@ -49,8 +51,11 @@ class Device(Protocol):
     def contiguous(self, array: Any) -> Any:
         """The array, or a copy of it in row-major order without gaps."""
 
+    def copy(self, array: Any) -> Any:
+        """A copy in memory of its own, which begins at a multiple of sixteen bytes."""
+
     def empty(self, shape: tuple[int, ...], dtype: np.dtype) -> Any:
-        """An array with undefined contents."""
+        """An array with undefined contents, which begins at a multiple of sixteen bytes."""
 
     def upload(self, array: np.ndarray) -> Any:
         """A copy of an array of NumPy's."""
@@ -80,11 +85,19 @@ class HostDevice:
     def contiguous(self, array: Any) -> Any:
         return np.ascontiguousarray(array).reshape(array.shape)
 
+    def copy(self, array: Any) -> Any:
+        made = self.empty(array.shape, array.dtype)
+        made[...] = array
+        return made
+
     def empty(self, shape: tuple[int, ...], dtype: np.dtype) -> Any:
-        return np.empty(shape, dtype)
+        size = prod(shape) * dtype.itemsize
+        block = np.empty(size + ALIGNMENT, np.uint8)
+        start = -block.ctypes.data % ALIGNMENT
+        return block[start : start + size].view(dtype).reshape(shape)
 
     def upload(self, array: np.ndarray) -> Any:
-        return np.array(array, order="C")
+        return self.copy(array)
 
     def address(self, array: Any) -> int:
         return int(array.ctypes.data)
@@ -123,6 +136,9 @@ class CupyDevice:
 
     def contiguous(self, array: Any) -> Any:
         return self._cupy.ascontiguousarray(array).reshape(array.shape)
+
+    def copy(self, array: Any) -> Any:
+        return array.copy()
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype) -> Any:
         return self._cupy.empty(shape, dtype)

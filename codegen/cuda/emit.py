@@ -19,6 +19,7 @@ from pathlib import Path
 from tensorexpr import dtypes
 from tensorexpr.codegen.cuda import values as v
 from tensorexpr.codegen.cuda.expressions import RESERVED, Emitter, Surroundings, stored, wanted_names
+from tensorexpr.codegen.cuda.packs import Packed, packed
 from tensorexpr.codegen.cuda.threads import Barrier, Team, is_lanes, team_of
 from tensorexpr.codegen.cuda.values import Value, memory_type
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, For, If, LoopNest, Stmt, Store
@@ -346,7 +347,7 @@ class _Kernel:
         before: list[str] = []
         match s:
             case Barrier():
-                lines.append(f"{margin}__syncthreads();")
+                lines.append(f"{margin}{'__syncwarp' if s.warp else '__syncthreads'}();")
             case For() if self.team is not None and not self.in_lanes and is_lanes(s):
                 self.lanes(s, self.team, lines, margin)
             case For():
@@ -403,6 +404,27 @@ class _Kernel:
         lines.append(f"{margin}}}")
         self.in_lanes = False
 
+    def pack(self, s: For, made: Packed, lines: list[str], margin: str) -> None:
+        """A loop over neighboring elements with their loads before and their stores after it."""
+        lanes = int(s.stop.value)  # type: ignore[attr-defined]
+        for one in (*made.loads, *made.stores):
+            dtype = self.buffers[one.buffer].dtype
+            self.words[one.name] = one.name
+            self.buffers[one.name] = Buffer(one.name, dtype, (s.stop,), "local")
+            lines.append(f"{margin}{memory_type(dtype)} {one.name}[{lanes}];")
+        for one in made.loads:
+            before: list[str] = []
+            place = self.emitter(frozenset(), before).place(one.buffer, one.first)
+            lines += [*(margin + line for line in before), f"{margin}te_load({one.name}, &{place});"]
+        name = self.word(s.index)
+        self.scope[s.index] = Value(name, dtypes.int64, v.ATOM, True, 0, lanes - 1)
+        lines += [f"{margin}#pragma unroll", f"{margin}for (int {name} = 0; {name} < {lanes}; ++{name}) {{"]
+        self.block(made.body, lines, margin + "  ")
+        lines.append(f"{margin}}}")
+        for one in made.stores:
+            place = self.emitter(frozenset(), lines).place(one.buffer, one.first)
+            lines.append(f"{margin}te_store(&{place}, {one.name});")
+
     def loop(self, s: For, lines: list[str], margin: str) -> None:
         before: list[str] = []
         emitter = self.emitter(frozenset(), before)
@@ -413,6 +435,10 @@ class _Kernel:
         narrow = start.narrow and stop.narrow and v.fits(low, None if high is None else high + 1)
         name = self.word(s.index)
         self.scope[s.index] = Value(name, dtypes.int64, v.ATOM, narrow, low, high)
+        found = packed(s, self.buffers, iter(self.temporary, None)) if s.kind == "vectorize" else None
+        if found is not None:
+            self.pack(s, found, lines, margin)
+            return
         if s.kind in ("unroll", "vectorize"):
             lines.append(f"{margin}#pragma unroll")
         type_ = "int" if narrow else "int64_t"

@@ -198,17 +198,17 @@ class Emitter:
     def flattened(self, indices: tuple[Expr, ...], shape: tuple[Expr, ...]) -> Value | None:
         """The position of an element whose indices are parts of one loop (its quotients and remainders), as one affine form: most of
         these cancel. None where there is no such form or no such part."""
-        key = row_major(indices, shape)
-        form = None if key is None else affine_of(key)
+        if not any(isinstance(n, Apply) and n.op.name in ("floordiv", "mod") for i in indices for n in walk(i)):
+            return None
+        position = row_major(indices, shape)
+        form = None if position is None else affine_of(position)
         if form is None or not form.has_division():
             return None
         return self.value(expression_of(form))
 
 
 def row_major(indices: tuple[Expr, ...], shape: tuple[Expr, ...]) -> Expr | None:
-    """The row-major position as an expression, where the extents are constants and some index divides."""
-    if not any(isinstance(n, Apply) and n.op.name in ("floordiv", "mod") for i in indices for n in walk(i)):
-        return None
+    """The row-major position as an expression, where the extents are constants."""
     position: Expr = const(0)
     for i, extent in zip(indices, shape, strict=True):
         if not isinstance(extent, Const):

@@ -63,6 +63,24 @@ TE_INLINE float te_round_f16(float x) { return te_ptx_f32_of_f16(te_ptx_f16_of_f
 TE_INLINE float te_round_f16(double x) { return te_ptx_f32_of_f16(te_ptx_f16_of_f64(x)); }
 TE_INLINE float te_round_bf16(float x) { return te_f32(te_to_bf16(x)); }
 
+// ------------------------------------------------------------------------------------------------------- packs
+// A few elements side by side, at an address that is a multiple of their size together: one access of up to sixteen bytes.
+
+#ifndef TE_HOST
+template <class T, int N> struct __align__(sizeof(T) * N) te_pack { T at[N]; };
+template <class T, int N> TE_INLINE void te_load(T (&to)[N], const T *from) {
+  const te_pack<T, N> pack = *reinterpret_cast<const te_pack<T, N> *>(from);
+#pragma unroll
+  for (int k = 0; k < N; ++k) to[k] = pack.at[k];
+}
+template <class T, int N> TE_INLINE void te_store(T *to, const T (&from)[N]) {
+  te_pack<T, N> pack;
+#pragma unroll
+  for (int k = 0; k < N; ++k) pack.at[k] = from[k];
+  *reinterpret_cast<te_pack<T, N> *>(to) = pack;
+}
+#endif
+
 // ------------------------------------------------------------------------------------------------------ integers
 // Division rounds to minus infinity and gives 0 for a divisor of 0; shifts of any distance; powers wrap. Nothing traps.
 

@@ -8,7 +8,8 @@ everywhere), stores there by the first one. A local buffer around such loops is 
 - in registers of every thread, the same value in each, where it is written outside of loops over lanes alone ("uniform");
 - in shared memory else. What is first accumulated lane by lane and then combined across lanes is in registers until then.
 
-Barriers follow from the nest: one stands before a statement that touches what another thread has written or read since the last.
+Barriers follow from the nest: one stands before a statement that touches what another thread has written or read since the last;
+a barrier of warps where both are the work of the first warp alone (the last steps of a combination across lanes).
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ MOST_THREADS = 1024
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Barrier(Stmt):
-    """All threads of the block wait for each other here."""
+    """All threads of the block wait for each other here; those of each warp alone with `warp`."""
+
+    warp: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +45,13 @@ class Team:
 @dataclass(frozen=True, slots=True)
 class _Touch:
     """An access: which buffer, a write or a read, and by whom: "lane" for the element of the thread's own lane, "first" for
-    the first thread, "" for what may be any thread's."""
+    the first thread, "" for what may be any thread's; whether by threads of the first warp alone, and whether these have met since."""
 
     buffer: str
     write: bool
     who: str
+    warp: bool
+    met: bool = False
 
 
 def team_of(body: Block) -> Team | None:
@@ -237,15 +242,21 @@ def _touches(s: Stmt, homes: dict[str, str], threads: int) -> Iterator[_Touch]:
         if homes.get(name) in ("lane", "uniform"):
             continue
         if lane is None:
-            yield _Touch(name, write, "first" if write else "")
+            yield _Touch(name, write, "first" if write else "", write)
         else:
             # Elements of other buffers are not told apart from loop to loop.
             own = homes.get(name) == "shared" and _is_own(indices, lane, threads)
-            yield _Touch(name, write, "lane" if own else "")
+            yield _Touch(name, write, "lane" if own else "", _in_first_warp(lane))
 
 
-def _conflict(a: _Touch, b: _Touch) -> bool:
-    return a.buffer == b.buffer and (a.write or b.write) and (a.who != b.who or a.who == "")
+def _in_first_warp(lane: For) -> bool:
+    return _lanes(lane) <= WARP
+
+
+def _conflict(now: _Touch, before: _Touch) -> bool:
+    if now.warp and before.met:
+        return False
+    return now.buffer == before.buffer and (now.write or before.write) and (now.who != before.who or now.who == "")
 
 
 def _with_barriers(
@@ -280,9 +291,12 @@ def _with_barriers(
 
 def _waited(now: frozenset[_Touch], since: frozenset[_Touch]) -> tuple[frozenset[_Touch], list[Stmt]]:
     """A barrier before what conflicts with something since the last one."""
-    if any(_conflict(a, b) for a in now for b in since):
-        return frozenset(), [Barrier()]
-    return since, []
+    pairs = [(a, b) for a in now for b in since if _conflict(a, b)]
+    if not pairs:
+        return since, []
+    if all(a.warp and b.warp for a, b in pairs):
+        return frozenset(replace(b, met=True) if b.warp else b for b in since), [Barrier(warp=True)]
+    return frozenset(), [Barrier()]
 
 
 def _loop_with_barriers(

@@ -24,13 +24,16 @@ from tensorexpr.codegen.schedule.state import Stage, definition_named
 from tensorexpr.codegen.schedule.strides import reaches
 from tensorexpr.codegen.schedule.work import group_work, lengths
 from tensorexpr.errors import ScheduleError
-from tensorexpr.ir import Define, Expr, Scan, Scatter
+from tensorexpr.ir import Access, Define, Expr, Scan, Scatter
+from tensorexpr.traversal import walk
 
 Shapes = dict[str, tuple[Expr, ...]]
 LONG = 128
 """Points of a reduction from which the threads of a block share them."""
 RESIDENT = 1024
 """Threads per multiprocessor that keep it busy."""
+PACK = 16
+"""Bytes that a thread accesses at once."""
 ROWS = (8, 4, 2)
 """Rows that a thread computes at once."""
 
@@ -111,19 +114,34 @@ def _points(s: Schedule, name: str, shapes: Shapes) -> None:
     stage = s.state.stage(name)
     handle = s[name]
     inner: list[str] = []
+    lanes = _neighbors(s, stage)
+    if lanes > 1:
+        _, lane = handle.split(stage.parts.axes[-1].index, lanes)
+        handle.vectorize(lane)
+        inner = [lane]
     row = _row_axis(s, stage, shapes)
     if row is not None:
         axis, count = row
         _, unrolled = handle.split(axis, count)
+        handle.unroll(unrolled)
         inner = [unrolled]
     data = [x for x in _data(s.state.stage(name)) if x not in inner]
     if not data:
         raise ScheduleError(f"expected data loops of {name}, got none")
     rest = [x for x in handle.loops if x not in data and x not in inner]
     handle.reorder(*data, *rest, *inner)
-    for loop in inner:
-        handle.unroll(loop)
     handle.parallel(_fused(s, name, data))
+
+
+def _neighbors(s: Schedule, stage: Stage) -> int:
+    """How many neighboring points a thread computes where there is no reduction: sixteen bytes of the widest element."""
+    if stage.parts.groups or not stage.parts.axes:
+        return 1
+    widest = max(n.dtype.itemsize for v in stage.parts.values for n in walk(v) if isinstance(n, Access) or n is v)
+    lanes, extent = PACK // widest, stage.extent(stage.parts.axes[-1].index)
+    points = prod(lengths(stage.parts)[a.index] for a in stage.parts.axes)
+    fits = extent is not None and extent % lanes == 0 and points // lanes >= s.target.cores * RESIDENT
+    return lanes if fits else 1
 
 
 def _row_axis(s: Schedule, stage: Stage, shapes: Shapes) -> tuple[str, int] | None:

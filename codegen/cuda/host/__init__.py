@@ -70,7 +70,7 @@ class HostKernels:
         entries = "\n".join(f"TE_ENTRY({name})" for name in dict.fromkeys(n.kernel for source in sources for n in source.launches))
         text = "\n".join(((_HERE / "host.h").read_text(), PRELUDE.read_text(), kernels, entries, ""))
         self._library = ctypes.CDLL(str(_compiled(text)))
-        self._waits = "__syncthreads" in kernels or "_sync(" in kernels
+        self._waits = "__sync" in kernels or "_sync(" in kernels
         start, stop = ctypes.c_void_p(), ctypes.c_void_p()
         self._library.te_shared_extent(ctypes.byref(start), ctypes.byref(stop))
         self._shared = (start, stop)

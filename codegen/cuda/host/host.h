@@ -33,6 +33,7 @@ extern char __stop_te_shared[] __attribute__((weak, visibility("hidden")));
 #define blockDim (te_here->block_size)
 #define gridDim (te_here->grid_size)
 #define __syncthreads() te_host_barrier(__LINE__)
+#define __syncwarp() te_host_shuffle(0xffffffffu, 0, (int)(threadIdx.x & 31u), __LINE__)
 
 template <class T> static inline T te_host_shuffled(unsigned mask, T value, int lane, int line) {
   uint64_t bits = 0;
@@ -76,6 +77,17 @@ static inline uint16_t te_ptx_f16_of_f64(double x) {
   return sign | (uint16_t)(((exponent + 14) << 10) + (whole - 1024));
 }
 static inline uint16_t te_ptx_f16_of_f32(float x) { return te_ptx_f16_of_f64((double)x); }
+
+// An address that a GPU would fault at is reported; a CPU does not mind.
+extern "C" void te_host_misaligned(const void *address, int size, int line);
+template <class T, int N> static inline void te_load(T (&to)[N], const T *from) {
+  if ((uintptr_t)from % sizeof(to)) te_host_misaligned(from, sizeof(to), 0);
+  std::memcpy(to, from, sizeof(to));
+}
+template <class T, int N> static inline void te_store(T *to, const T (&from)[N]) {
+  if ((uintptr_t)to % sizeof(from)) te_host_misaligned(to, sizeof(from), 0);
+  std::memcpy(to, from, sizeof(from));
+}
 
 // The arguments as cuLaunchKernel takes them: a pointer to each.
 template <class... A, std::size_t... I> static inline void te_call(void (*kernel)(A...), void **arguments, std::index_sequence<I...>) {

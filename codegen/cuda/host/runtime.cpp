@@ -133,6 +133,10 @@ TE_EXPORT uint64_t te_host_shuffle(unsigned mask, uint64_t value, int lane, int 
   return current->result;
 }
 
+TE_EXPORT void te_host_misaligned(const void *address, int size, int line) {
+  complain("line %d: an access of %d bytes at %p, which is no multiple of them", line, size, address);
+}
+
 TE_EXPORT uint64_t te_host_exchange(void *address, int size, uint64_t compare, uint64_t value) {
   uint64_t old = 0;
   std::memcpy(&old, address, size);

@@ -1,0 +1,107 @@
+"""Loops over a few neighboring elements in one thread: their loads and stores as one access of up to sixteen bytes.
+
+A loop of 2 to 16 lanes whose elements lie side by side, from an address that is a multiple of their size together, loads all of
+them before it and stores all of them after it. That addresses are such multiples follows from the affine form of the position, and
+from arguments that begin at multiples of sixteen bytes (`ALIGNMENT`), which every call sees to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from tensorexpr.codegen.cuda.expressions import row_major
+from tensorexpr.codegen.nest import Buffer, For, Store
+from tensorexpr.ir import Access, Apply, Const, Expr, Index, const
+from tensorexpr.regions import affine_of
+from tensorexpr.traversal import bottom_up, children, walk
+
+ALIGNMENT = 16
+"""Bytes of the widest access, of which every argument's address is a multiple."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pack:
+    """Elements of a buffer that are accessed at once: the indices of the first, and the name of the array that holds them in the
+    thread."""
+
+    buffer: str
+    first: tuple[Expr, ...]
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """A loop with its accesses taken out: what to load before, the loop over arrays of the thread, what to store after."""
+
+    loads: tuple[Pack, ...]
+    body: tuple[Store, ...]
+    stores: tuple[Pack, ...]
+
+
+def packed(loop: For, buffers: dict[str, Buffer], fresh: Iterator[str]) -> Packed | None:
+    """The loop with packs; None where nothing in it can be one."""
+    lanes = int(loop.stop.value)  # type: ignore[attr-defined]
+    if not isinstance(loop.start, Const) or loop.start.value != 0 or lanes not in (2, 4, 8, 16):
+        return None
+    stores = [s for s in loop.body if isinstance(s, Store)]
+    written = {s.buffer for s in stores}
+    if len(stores) != len(loop.body) or len(written) != len(stores):
+        return None
+    loads: dict[Access, Pack] = {}
+    for store in stores:
+        for access in _always(store.value):
+            if access.tensor in written:
+                return None
+            if access not in loads and _neighbors(access.tensor, access.indices, loop.index, lanes, buffers):
+                loads[access] = Pack(access.tensor, _first(access.indices, loop.index), next(fresh))
+        if any(isinstance(n, Access) and n.tensor in written for n in walk(store.value)):
+            return None
+    lane = Index(loop.index)
+
+    def moved(e: Expr) -> Expr:
+        def visit(n: Expr) -> Expr:
+            pack = loads.get(n) if isinstance(n, Access) else None
+            return n if pack is None else replace(n, tensor=pack.name, indices=(lane,))
+
+        return bottom_up(e, visit)
+
+    kept: list[Pack] = []
+    body = []
+    for store in stores:
+        if _neighbors(store.buffer, store.indices, loop.index, lanes, buffers):
+            kept.append(Pack(store.buffer, _first(store.indices, loop.index), next(fresh)))
+            body.append(Store(kept[-1].name, (lane,), moved(store.value)))
+        else:
+            body.append(Store(store.buffer, store.indices, moved(store.value)))
+    return Packed(tuple(loads.values()), tuple(body), tuple(kept)) if loads or kept else None
+
+
+def _always(e: Expr) -> Iterator[Access]:
+    """The accesses of an expression that are evaluated whatever the conditions in it say."""
+    if isinstance(e, Access):
+        yield e
+    inner = e.args[:1] if isinstance(e, Apply) and e.op.name == "where" else children(e)
+    for child in inner:
+        yield from _always(child)
+
+
+def _neighbors(name: str, indices: tuple[Expr, ...], lane: str, lanes: int, buffers: dict[str, Buffer]) -> bool:
+    """Whether the lanes ask for neighboring elements from an aligned place on."""
+    buffer = buffers[name]
+    if buffer.memory == "local" or buffer.dtype.itemsize * lanes > ALIGNMENT:
+        return False
+    position = row_major(indices, buffer.shape)
+    form = None if position is None else affine_of(position)
+    if form is None or form.coefficient(lane) != 1 or form.constant % lanes:
+        return False
+    for atom, factor in form.terms:
+        if atom == lane:
+            continue
+        if factor % lanes or (not isinstance(atom, str) and lane in atom.numerator.names()):
+            return False
+    return True
+
+
+def _first(indices: tuple[Expr, ...], lane: str) -> tuple[Expr, ...]:
+    return tuple(bottom_up(i, lambda n: const(0) if isinstance(n, Index) and n.name == lane else n) for i in indices)
