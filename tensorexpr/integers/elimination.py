@@ -127,18 +127,6 @@ def _substitution(row: Sequence[int], pivot: int) -> Callable[[Sequence[int]], t
 
 def irredundant(rows: Rows) -> list[tuple[int, ...]]:
     """The rows that the others do not imply over the rationals (each row compared with those still kept)."""
-    kept = [tuple(row) for row in rows]
-    used = [at for at, column in enumerate(zip(*kept, strict=True)) if at == 0 or any(column)]
-    small = [tuple([row[at] for at in used]) for row in kept]
-    at = 0
-    while at < len(kept):
-        others = small[:at] + small[at + 1 :]
-        polyhedron = Polyhedron(others, len(used) - 1)
-        if not polyhedron.feasible:
-            return kept
-        least = polyhedron.maximum([-entry for entry in small[at]])
-        if least is not None and least <= 0:
-            del kept[at], small[at]
-        else:
-            at += 1
-    return kept
+    used = [at for at, column in enumerate(zip(*rows, strict=True)) if at == 0 or any(column)]
+    polyhedron = Polyhedron([[row[at] for at in used] for row in rows], len(used) - 1)
+    return [tuple(rows[at]) for at in polyhedron.irredundant()] if polyhedron.feasible else list(map(tuple, rows))

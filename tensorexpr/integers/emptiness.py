@@ -1,7 +1,8 @@
 """Does an integer system have an integer point? Exact, always ends, and fast where it matters.
 
 First `reduce_system` (equalities, one-sided variables, exact Fourier-Motzkin), which settles nearly every question that a
-program asks. What is left goes to the rational polyhedron: it is empty, or its vertex is an integer point, or
+program asks; then a few bisections of its box. What is left goes to the rational polyhedron: it is empty, or its vertex is an
+integer point, or
 
 1. rows whose slack is unbounded on it are dropped: along the cone of unbounded directions all of them become true at once,
    so they never decide; what remains is bounded in the quotient by the directions it does not see;
@@ -22,6 +23,7 @@ from fractions import Fraction
 from functools import lru_cache
 from math import ceil, floor
 
+from tensorexpr.integers.bisection import bisect
 from tensorexpr.integers.linear_algebra import hermite_normal_form, lll_carrying, transpose
 from tensorexpr.integers.reduction import Rows, propagate, reduce_system
 from tensorexpr.integers.simplex import Polyhedron
@@ -46,6 +48,9 @@ def _search(rows: Rows) -> bool:
     box = propagate(table, width + 1)
     if any(low is not None and high is not None and low > high for low, high in box):
         return False
+    found = bisect(table, box)
+    if found is not None:
+        return found
     polyhedron = Polyhedron(table, width)
     if not polyhedron.feasible:
         return False

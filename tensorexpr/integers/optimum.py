@@ -33,9 +33,9 @@ def integer_range(equalities: Rows, inequalities: Rows, objective: Sequence[int]
     everything = [*rows, *left, *([-entry for entry in row] for row in left)]
     if not any(any(row[1:last]) for row in everything):
         return _read_interval(everything, last)
-    if not has_integer_point(left, rows):
-        return None
     polyhedron = Polyhedron(everything, last)
+    if not polyhedron.feasible:
+        return None
     goal = [0] * last + [1]
     high = polyhedron.maximum(goal)
     low = polyhedron.maximum([-entry for entry in goal])
@@ -43,6 +43,8 @@ def integer_range(equalities: Rows, inequalities: Rows, objective: Sequence[int]
     def reaches(bound: int, sign: int) -> bool:
         return has_integer_point(left, [*rows, (-bound, *goal[1:-1], sign)])
 
+    if not any(end is not None and reaches(floor(end), sign) for end, sign in ((high, 1), (low, -1))) and not has_integer_point(left, rows):
+        return None  # where an end is reached, nearly always, there is a point
     highest = None if high is None else _greatest(floor(high), lambda bound: reaches(bound, 1))
     lowest = None if low is None else -_greatest(-ceil(-low), lambda bound: reaches(bound, -1))
     return lowest, highest

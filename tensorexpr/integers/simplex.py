@@ -19,7 +19,7 @@ Row = Sequence[int]
 
 
 class Polyhedron:
-    """The rational points that satisfy every row; ask `feasible`, `vertex()` and `maximum(row)`."""
+    """The rational points that satisfy every row; ask `feasible`, `vertex()`, `maximum(row)` and `irredundant()`."""
 
     def __init__(self, rows: Sequence[Row], width: int) -> None:
         """`width` is the number of unknowns; row r's slack has number ``width + r``."""
@@ -101,8 +101,61 @@ class Polyhedron:
             self._table.pop()
             self._basic.pop()
 
+    def irredundant(self) -> list[int]:
+        """The rows of a feasible polyhedron, by number, less each that those still kept imply; nothing else may be asked afterwards.
+
+        One dictionary serves all questions: to ask for a row is to move its slack below zero, from where the last answer was found.
+        """
+        kept = []
+        for number in range(self._width, self._width + len(self._table)):
+            if self._may_fail(number):
+                kept.append(number - self._width)
+            else:
+                at = self._basic.index(number)
+                del self._table[at], self._basic[at]
+        return kept
+
+    def _may_fail(self, number: int) -> bool:
+        """Whether the slack called `number` is negative somewhere where the others are not; if it is not, it is basic afterwards."""
+        width, table, basic, free = self._width, self._table, self._basic, self._free
+        if number in free:
+            column = free.index(number) + 1
+            tight = [at for at, row in enumerate(table) if row[column] > 0 and not row[0] and basic[at] >= width]
+            if not tight:
+                return True
+            self._pivot(min(tight, key=basic.__getitem__), column)
+        own_at = basic.index(number)
+        while True:
+            own = table[own_at]
+            column = min((column for column in range(1, width + 1) if own[column] < 0), key=lambda column: free[column - 1], default=0)
+            if not column:
+                return False
+            leaving = self._leaving(column, own_at)
+            if leaving is None:
+                return True
+            limit = table[leaving]
+            if own[column] * limit[0] < own[0] * limit[column]:  # it is negative before that row is
+                return True
+            self._pivot(leaving, column)
+
+    def _leaving(self, column: int, but: int = -1) -> int | None:
+        """The slack, not in row `but`, that is the first to reach zero as the variable of a column grows; None where none does."""
+        width, basic = self._width, self._basic
+        leaving = None
+        for at, row in enumerate(self._table):
+            if row[column] >= 0 or basic[at] < width or at == but:
+                continue
+            if leaving is None:
+                leaving = at
+                continue
+            best = self._table[leaving]
+            difference = row[0] * best[column] - best[0] * row[column]  # sign of the two ratios' difference, negated
+            if difference > 0 or (difference == 0 and basic[at] < basic[leaving]):
+                leaving = at
+        return leaving
+
     def _climb(self) -> Fraction | None:
-        width, basic, free = self._width, self._basic, self._free
+        width, free = self._width, self._free
         while True:
             goal = self._table[-1]
             if any(goal[column] for column in range(1, width + 1) if free[column - 1] < width):
@@ -110,17 +163,7 @@ class Polyhedron:
             column = min((column for column in range(1, width + 1) if goal[column] > 0), key=lambda column: free[column - 1], default=None)
             if column is None:
                 return Fraction(goal[0], self._denominator)
-            leaving = None
-            for at, row in enumerate(self._table):
-                if row[column] >= 0 or basic[at] < width:
-                    continue
-                if leaving is None:
-                    leaving = at
-                    continue
-                best = self._table[leaving]
-                difference = row[0] * best[column] - best[0] * row[column]  # sign of the two ratios' difference, negated
-                if difference > 0 or (difference == 0 and basic[at] < basic[leaving]):
-                    leaving = at
+            leaving = self._leaving(column)
             if leaving is None:
                 return None
             self._pivot(leaving, column)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import time
 
 import pytest
 
 from tensorexpr.integers import Affine, Constraint, Domain, eq, ge, le
+from tensorexpr.integers.bisection import bisect
+from tensorexpr.integers.elimination import irredundant
+from tensorexpr.integers.emptiness import has_integer_point
 from tensorexpr.integers.simplex import Polyhedron
 from tests.integers.oracles import box_points, isl_expr, isl_set, random_affine, random_domain
 
@@ -108,3 +112,40 @@ def test_linear_programs():
     assert not Polyhedron([(-1, 1), (0, -1)], 1).feasible
     assert Polyhedron([(0, 1, 0)], 2).maximum([0, 0, 1]) is None
     assert Polyhedron([(0, 1, -1)], 2).maximum([0, -1, 1]) == 0
+
+
+def test_bisection_never_claims_what_is_false():
+    rng = random.Random(5)
+    settled = 0
+    for _ in range(400):
+        width = rng.randint(1, 3)
+        rows = [(rng.randint(-9, 9), *(rng.randint(-4, 4) for _ in range(width))) for _ in range(rng.randint(1, 5))]
+        box = [(0, 0), *((low, low + rng.randint(0, 6)) for low in (rng.randint(-5, 5) for _ in range(width)))]
+        found = bisect(rows, box)
+        points = itertools.product(*(range(low, high + 1) for low, high in box[1:]))
+        expected = any(all(row[0] + sum(a * x for a, x in zip(row[1:], point, strict=True)) >= 0 for row in rows) for point in points)
+        assert found is None or found == expected
+        settled += found is not None
+        if bisect(rows, [(None, high) if rng.random() < 0.5 else (low, None) for low, high in box]):  # only a point settles it
+            assert has_integer_point((), rows)
+    assert settled > 350
+
+
+def test_irredundant_rows_are_those_that_the_others_do_not_imply():
+    rng = random.Random(6)
+    checked = 0
+    for _ in range(300):
+        width = rng.randint(1, 4)
+        rows = [(rng.randint(-3, 9), *(rng.choice((0, 0, 1, -1, 2, -2, 3)) for _ in range(width))) for _ in range(rng.randint(2, 12))]
+        rows = [row for row in dict.fromkeys(rows) if any(row[1:])]
+        if not rows or not Polyhedron(rows, width).feasible:
+            continue
+        kept = list(rows)
+        for row in rows:  # one polyhedron for each question
+            others = [other for other in kept if other is not row]
+            least = Polyhedron(others, width).maximum([-entry for entry in row])
+            if least is not None and least <= 0:
+                kept = others
+        assert irredundant(rows) == kept
+        checked += 1
+    assert checked > 150
