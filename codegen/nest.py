@@ -124,7 +124,8 @@ class LoopNest(Node):
     """A whole function: parameters in calling order (inputs, then outputs), constants, workspace, kernels in order.
 
     `sizes` are symbolic extents; entry point and emitters take them as int64 values in this order. `writes` names the
-    parameters that are outputs. Constants carry their data.
+    parameters that are outputs, `streams` those of them that are written past the caches: nothing here reads them. Constants
+    carry their data.
     """
 
     name: str
@@ -135,6 +136,7 @@ class LoopNest(Node):
     writes: tuple[str, ...]
     sizes: tuple[str, ...] = ()
     checks: tuple[CheckSite, ...] = ()
+    streams: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         from tensorexpr.codegen.nest_text import print_nest  # noqa: PLC0415

@@ -21,7 +21,9 @@ _STEP = 4
 def print_nest(nest: LoopNest) -> str:
     """The whole nest: parameters, constants and workspace, then every kernel as a function."""
     lines = [f"# {nest.name}({', '.join([*nest.sizes, *(b.name for b in nest.parameters)])})"]
-    lines += [f"{_declaration(b)}{'  # written' if b.name in nest.writes else ''}" for b in nest.parameters]
+    for b in nest.parameters:
+        remark = "  # written past the caches" if b.name in nest.streams else "  # written" if b.name in nest.writes else ""
+        lines.append(_declaration(b) + remark)
     for constant in nest.constants:
         shape = ", ".join(str(n) for n in constant.data.shape)
         lines.append(f"{constant.name}: constant({constant.type.dtype.short}[{shape or '()'}])")

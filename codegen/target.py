@@ -13,6 +13,9 @@ from pathlib import Path
 
 from tensorexpr.dtypes import DType
 
+SHARE = 8 << 20
+"""Bytes of the last cache per core, at most."""
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -31,6 +34,11 @@ class Target:
     def is_gpu(self) -> bool:
         """Whether it runs blocks of threads instead of a few cores."""
         return self.kind != "cpu"
+
+    @property
+    def last_level(self) -> int:
+        """Bytes of the last cache that a function can count on: a large one has many cores, and others work on them."""
+        return min(self.l3_bytes, self.cores * SHARE)
 
     def lanes(self, dtype: DType) -> int:
         """Elements of `dtype` in one vector."""

@@ -77,6 +77,8 @@ class _ModuleEmitter:
         for constant in nest.constants:
             self.arrays[constant.name] = _Array(constant.name, constant.type.dtype, constant.type.shape, "constant", False)
         self.checked = any(isinstance(s, Check) for kernel in nest.kernels for s in statements(kernel.body))
+        # Only x86's stores past the caches are known to pay, and to need no more than a fence.
+        self.streams = frozenset(nest.streams if machine.architecture == "x86_64" else ())
         self.positions = {name: position for position, name in enumerate(self.arrays)}
         self.ranges = 0
 
@@ -94,6 +96,8 @@ class _ModuleEmitter:
         parts.append(self.module.text)
         if self.checked:
             parts.append('!0 = !{!"branch_weights", i32 1, i32 1048575}')
+        if self.streams:
+            parts.append("!1 = !{i32 1}")
         return "\n".join(parts) + "\n"
 
     # ------------------------------------------------------------------------------------------------ names and arguments
@@ -145,7 +149,9 @@ class _ModuleEmitter:
                 strides.append(stride)
                 stride = emitter.b.mul(stride, emitter.expr(extent))
             count = stride.const if isinstance(stride.const, int) else None
-            emitter.buffers[name] = Binding(self._pointer(name), array.dtype, tuple(reversed(strides)), array.memory, size=count)
+            emitter.buffers[name] = Binding(
+                self._pointer(name), array.dtype, tuple(reversed(strides)), array.memory, size=count, streamed=name in self.streams
+            )
         return emitter
 
     # ------------------------------------------------------------------------------------------------ kernels
@@ -157,6 +163,7 @@ class _ModuleEmitter:
         emitter = self._emitter(names)
         emitter.outline = lambda emitter, loop, start, stop: self._parallel(symbol, names, emitter, loop, start, stop)
         emitter.block(kernel.body)
+        self._fence(emitter.b, names)
         emitter.b.line("ret void")
         header = f"define internal void @{symbol}({', '.join(self._arguments(names))}) noinline {self._attributes()}"
         self.module.functions.append(emitter.b.function(header))
@@ -189,6 +196,7 @@ class _ModuleEmitter:
         begin = Value("%begin", "i64", low=start.low, high=stop.high, multiple=1)
         end = Value("%end", "i64", low=start.low, high=stop.high)
         inner.serial(loop, begin, end)
+        self._fence(inner.b, names)
         inner.b.line("ret void")
         arguments = [*self._arguments(names), *extra, "i64 %begin", "i64 %end"]
         header = f"define internal void @{symbol}({', '.join(arguments)}) noinline {self._attributes()}"
@@ -230,6 +238,12 @@ class _ModuleEmitter:
         b.line(f"call void @{symbol}({', '.join(v.typed for v in (*values, first, last))})")
         b.line("ret void")
         return b.function(f"define internal void @{symbol}.part(ptr %environment, i64 %begin, i64 %end) {self._attributes()}")
+
+    def _fence(self, b: Builder, names: tuple[str, ...]) -> None:
+        """Stores past the caches are on their way before anybody is told that they are done."""
+        if self.streams & set(names):
+            self.module.declare("llvm.x86.sse.sfence", "void ()")
+            b.line("call void @llvm.x86.sse.sfence()")
 
     def _leave_on_failure(self, b: Builder) -> None:
         if not self.checked:

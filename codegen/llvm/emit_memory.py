@@ -14,6 +14,8 @@ from tensorexpr.codegen.llvm.builder import Builder, Value, literal, mangle, ram
 from tensorexpr.codegen.llvm.emit_casts import from_memory, memory_type, to_memory
 from tensorexpr.dtypes import DType
 
+_LINE, _LEAST_STREAMED = 64, 16  # bytes of a cache line, and of the least vector that goes past the caches
+
 
 class NotVectorizable(Exception):
     """A store in a vectorized loop that does not reach different elements in different lanes: the loop runs serially."""
@@ -24,6 +26,7 @@ class Binding:
     """A buffer as the function at hand sees it: its `pointer`, element type, and strides in elements per axis.
 
     A local buffer of one lane each (`lanes` > 1) stores a vector per element. `size` is the number of elements, if known.
+    What is `streamed` is written past the caches, whole vectors at a time.
     """
 
     pointer: str
@@ -32,6 +35,7 @@ class Binding:
     memory: str
     lanes: int = 1
     size: int | None = None
+    streamed: bool = False
 
     @property
     def element(self) -> str:
@@ -209,7 +213,7 @@ def store(b: Builder, binding: Binding, offset: Value, value: Value, lanes: int,
             old = b.emit(f"load {value.full_type}, ptr {pointer}, align {align}", value.type, lanes)
             value, mask = b.select(b.vector(mask, lanes), value, old), None
         if mask is None:
-            b.line(f"store {value.typed}, ptr {pointer}, align {align}")
+            put(b, binding, pointer, start, value)
             return
         active = b.vector(mask, lanes) if offset.stride == 1 else _reverse(b, b.vector(mask, lanes))
         b.line(f"call void @llvm.masked.store.{mangle(value)}.p0({value.typed}, ptr align {align} {pointer}, {active.typed})")
@@ -218,6 +222,31 @@ def store(b: Builder, binding: Binding, offset: Value, value: Value, lanes: int,
         _store_every_other(b, binding, offset, value, lanes, mask)
         return
     _scatter(b, binding, offset, value, lanes, mask)
+
+
+def put(b: Builder, binding: Binding, pointer: str, offset: Value, value: Value) -> None:
+    """Stores a vector side by side from a pointer on, the element at a scalar offset of the buffer.
+
+    Past the caches it needs the alignment of a whole vector; that is found out here, of the buffer alone where the offset is
+    known to keep it, so that loops are left with a test of what does not change.
+    """
+    plain = f"store {value.typed}, ptr {pointer}, align {binding.align}"
+    size = min(_LINE, value.lanes * binding.dtype.itemsize)
+    if not binding.streamed or size < _LEAST_STREAMED:
+        b.line(plain)
+        return
+    kept = offset.const == 0 or offset.multiple * binding.dtype.itemsize % size == 0
+    address = b.emit(f"ptrtoint ptr {binding.pointer if kept else pointer} to i64", "i64")
+    aligned = b.compare("icmp eq", b.op("and", address, size - 1), 0)
+    past, through, after = b.name("past"), b.name("through"), b.name("stored")
+    b.branch(aligned, past, through)
+    b.begin(past)
+    b.line(f"store {value.typed}, ptr {pointer}, align {size}, !nontemporal !1")
+    b.jump(after)
+    b.begin(through)
+    b.line(plain)
+    b.jump(after)
+    b.begin(after)
 
 
 def _store_every_other(b: Builder, binding: Binding, offset: Value, value: Value, lanes: int, mask: Value | None) -> None:
@@ -247,8 +276,8 @@ def store_interleaved(b: Builder, binding: Binding, offset: Value, values: list[
         picks = ((piece * lanes + lane) % count * lanes + (piece * lanes + lane) // count for lane in range(lanes))
         order = ", ".join(f"i32 {pick}" for pick in picks)
         value = b.emit(f"shufflevector {whole.typed}, {whole.full_type} poison, <{lanes} x i32> <{order}>", element, lanes)
-        pointer = _address(b, binding, b.add(offset.base, piece * lanes), True)
-        b.line(f"store {value.typed}, ptr {pointer}, align {binding.align}")
+        start = b.add(offset.base, piece * lanes)
+        put(b, binding, _address(b, binding, start, True), start, value)
 
 
 def _scatter(b: Builder, binding: Binding, offset: Value, value: Value, lanes: int, mask: Value | None) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tensorexpr.codegen.llvm.builder import Builder, Value, literal
-from tensorexpr.codegen.llvm.emit_memory import masked_load
+from tensorexpr.codegen.llvm.emit_memory import masked_load, put
 from tensorexpr.codegen.nest import For, If, Store
 from tensorexpr.ir import Access, Const, Expr
 from tensorexpr.regions import affine_of
@@ -156,7 +156,7 @@ def _row(
         return masked_load(emitter.b, pointer, mask, binding.element, binding.align)
     if value is None:
         return emitter.b.emit(f"load {type_}, ptr {pointer}, align {binding.align}", binding.element, side)
-    emitter.b.line(f"store {type_} {value.text}, ptr {pointer}, align {binding.align}")
+    put(emitter.b, binding, pointer, offset, value)
     return value
 
 

@@ -21,6 +21,7 @@ from tensorexpr.codegen.lowering.tasks import Names, Task
 from tensorexpr.codegen.nest import GRID, THREADS, Block, Buffer, For, If, Kernel, LoopNest, Stmt, Store
 from tensorexpr.codegen.nest_verify import touched
 from tensorexpr.codegen.schedule.placement import Part, parts_of
+from tensorexpr.codegen.schedule.primitives import streamable
 from tensorexpr.codegen.schedule.state import Stage, State
 from tensorexpr.dtypes import accumulator
 from tensorexpr.interpret import identity_of
@@ -106,6 +107,7 @@ class _Lowering(Placing):
         for target, source in copies:
             self.add_kernels(target, self.copy(self.types[source], Home(target), self.homes[source], frozenset()))
         used = _read_buffers(self.kernels)
+        streamed = {n for s in self.state.stages if s.streamed for n in streamable(self.state, s.name)}
         return LoopNest(
             name,
             tuple(parameters),
@@ -115,6 +117,7 @@ class _Lowering(Placing):
             tuple(outputs),
             program.sizes,
             tuple(self.names.checks),
+            tuple(n for n in outputs if n in streamed),
         )
 
     def buffer(self, tensor: str, type_: TensorType) -> Buffer:

@@ -9,6 +9,7 @@ loops run on all cores where there is enough to do.
 from __future__ import annotations
 
 import heapq
+from math import prod
 
 from tensorexpr.codegen.schedule.auto_gpu import plan_gpu
 from tensorexpr.codegen.schedule.auto_loops import plan
@@ -20,12 +21,13 @@ from tensorexpr.codegen.schedule.auto_streams import plan_stream
 from tensorexpr.codegen.schedule.auto_sweeps import plan_sweep, redirect_copies, sweep_scans
 from tensorexpr.codegen.schedule.auto_variants import vary
 from tensorexpr.codegen.schedule.decisions import Decisions
+from tensorexpr.codegen.schedule.primitives import streamable
 from tensorexpr.codegen.schedule.schedule import Schedule, schedule
 from tensorexpr.codegen.schedule.state import State, accesses_of, definition_named, program_facts
 from tensorexpr.codegen.schedule.work import has_reduction, length, total_work
 from tensorexpr.codegen.target import Gpu, Target
 from tensorexpr.errors import ScheduleError
-from tensorexpr.ir import Access, Define, Definition, Expr, Index, Program, Reduce, Scan, Scatter
+from tensorexpr.ir import Access, Const, Define, Definition, Expr, Index, Program, Reduce, Scan, Scatter, TensorType
 from tensorexpr.simplify.inline import cheap_names
 from tensorexpr.traversal import read_occurrences, reads, walk
 
@@ -36,6 +38,8 @@ MOST_LOOKED_AT = 200
 MOST_SHARED = 32
 """Definitions computed in the loops of one other: beyond it their rows do not stay near anyway, and each nests a level deeper."""
 CHUNKS_PER_CORE = 4
+LEAST_SHARE = 4
+"""Parts of the last cache that an output has to exceed one of before it is written past it."""
 NOWHERE = "no loop"
 
 
@@ -72,6 +76,7 @@ def autoschedule(program: Program, target: Target | None = None, decisions: Deci
             plan_sweep(s, name, shapes)
         elif isinstance(definition, Scatter):
             plan_scatter(s, definition, shapes)
+    _stream(s)
     for name in s.stages:
         _parallelize(s, name)
     return s
@@ -304,6 +309,31 @@ def _worth_sharing(s: Schedule, reader: Define, depth: int) -> bool:
     for axis in reader.axes[:depth]:
         outer *= length(axis)
     return outer >= 2 * s.target.cores or total_work(s.state.stage(reader.name).parts) < PARALLEL_WORK
+
+
+# ------------------------------------------------------------------------------------------------- past the caches
+
+
+def _stream(s: Schedule) -> None:
+    """Writes outputs past the caches where what the function touches is more than these hold.
+
+    Not those of contractions, which are few beside the work, nor small ones, which stay while the large ones go by.
+    """
+    program = s.state.program
+    types = program.types
+    sizes = {name: _bytes_of(types[name]) for name in dict.fromkeys((*(i.name for i in program.inputs), *program.outputs))}
+    much = sum(sizes.values()) > s.target.last_level
+    for name in s.stages:
+        large = [n for n in streamable(s.state, name) if LEAST_SHARE * sizes[n] > s.target.last_level]
+        if large and s.decisions.wanted(f"{name}: past the caches", much and not is_contraction(s.state, name)):
+            s[name].stream()
+
+
+def _bytes_of(type_: TensorType) -> int:
+    """Bytes of a tensor, 0 where its extents are open."""
+    if not all(isinstance(extent, Const) for extent in type_.shape):
+        return 0
+    return type_.dtype.itemsize * prod(int(extent.value) for extent in type_.shape if isinstance(extent, Const))
 
 
 # ---------------------------------------------------------------------------------------------------------- parallel

@@ -181,6 +181,13 @@ class StageHandle:
         """Takes back `parallel`, `vectorize`, `unroll` or `bind`."""
         self._apply("serial", primitives.mark(self._schedule.state, self.name, axis, SERIAL), axis)
 
+    def stream(self) -> None:
+        """Writes the results past the caches: for outputs so large that they would not be found there anyway.
+
+        Memory is not read first then, and what the caches hold stays. Only whole vectors that are aligned go this way.
+        """
+        self._apply("stream", primitives.stream(self._schedule.state, self.name))
+
     def inline(self) -> None:
         """Computes the definition where it is read, and stores it nowhere. Its own stage goes away."""
         self._schedule.inline(self.name)

@@ -26,6 +26,7 @@ WORDS = (
     "vectorize",
     "unroll",
     "inline",
+    "stream",
     "rfactor",
     "bind",
     "pipeline",
@@ -55,7 +56,7 @@ def shuffled(s: Schedule, rng: random.Random, steps: int = 10) -> Schedule:
                     handle.fuse(loops[at], loops[min(at + 1, len(loops) - 1)])
                 case "parallel":
                     handle.parallel(loops[0])
-                case "inline" | "recompute" | "share" as word:
+                case "inline" | "recompute" | "share" | "stream" as word:
                     getattr(handle, word)()
                 case "stage":
                     access = rng.choice(accesses_of(s.state.program, name) or (None,))
