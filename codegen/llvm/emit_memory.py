@@ -227,16 +227,17 @@ def store(b: Builder, binding: Binding, offset: Value, value: Value, lanes: int,
 def put(b: Builder, binding: Binding, pointer: str, offset: Value, value: Value) -> None:
     """Stores a vector side by side from a pointer on, the element at a scalar offset of the buffer.
 
-    Past the caches it needs the alignment of a whole vector; that is found out here, of the buffer alone where the offset is
-    known to keep it, so that loops are left with a test of what does not change.
+    Past the caches it needs the alignment of a whole vector: an offset that is known to keep it, and a buffer that has it, which
+    loops are left to test since it does not change. So a buffer is written one way throughout: lines of which some parts go past
+    the caches and others do not would cost far more than they save.
     """
     plain = f"store {value.typed}, ptr {pointer}, align {binding.align}"
     size = min(_LINE, value.lanes * binding.dtype.itemsize)
-    if not binding.streamed or size < _LEAST_STREAMED:
+    kept = offset.const == 0 or offset.multiple * binding.dtype.itemsize % size == 0
+    if not binding.streamed or size < _LEAST_STREAMED or not kept:
         b.line(plain)
         return
-    kept = offset.const == 0 or offset.multiple * binding.dtype.itemsize % size == 0
-    address = b.emit(f"ptrtoint ptr {binding.pointer if kept else pointer} to i64", "i64")
+    address = b.emit(f"ptrtoint ptr {binding.pointer} to i64", "i64")
     aligned = b.compare("icmp eq", b.op("and", address, size - 1), 0)
     past, through, after = b.name("past"), b.name("through"), b.name("stored")
     b.branch(aligned, past, through)

@@ -184,7 +184,7 @@ class StageHandle:
     def stream(self) -> None:
         """Writes the results past the caches: for outputs so large that they would not be found there anyway.
 
-        Memory is not read first then, and what the caches hold stays. Only whole vectors that are aligned go this way.
+        Memory is not read first then, and what the caches hold stays. Only rows of whole, aligned vectors go this way.
         """
         self._apply("stream", primitives.stream(self._schedule.state, self.name))
 
