@@ -279,12 +279,13 @@ class _Radices(Numerals):
     # -- the result --------------------------------------------------------------------------------------------------
 
     def _result(self) -> Reduced:
-        for fact in (*self.guards, *self.facts):
-            if not self._inside(fact):
-                self._require(fact)
         self._name_digits()
         values = {name: self._expression(form) for name, form in self.values.items()}
         axes = {name: self._axis(one, values) for name, one in self.unknowns.items()}
+        self.guards = [replaced(form, self.values) for form in self.guards]  # reading bounds may have added some over settled axes
+        for fact in (*self.guards, *self.facts):
+            if not self._inside(fact):
+                self._require(fact)
         guards = [substitute(guard, values) for guard in self.opaque]
         for one in self.unknowns.values():  # with what holds of the element, what the loops that are left say
             for fact in one.facts:

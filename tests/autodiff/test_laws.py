@@ -106,6 +106,7 @@ def test_programs_that_once_had_wrong_derivatives(seed):
         2593,  # reads at pick[0] % 3: data is no size, or every element of the axis would run the loops of one
         6467,  # a user's combiner under a loop that starts at -1: what stands around it moves with the loop
         6727,  # a condition on data whose other parts never hold: no element has loops
+        8391,  # the bound of a loop divides an axis that the element settles: what proves it is about the element
         7931,  # a remainder of the element in an equation with others: it is known, and no name of its own
     ],
 )
