@@ -36,10 +36,11 @@ class Roofline:
 
     def bandwidth(self, moved: float) -> float | None:
         """The best stream of the size nearest to `moved` bytes; None for what fits in caches near the core."""
-        if moved < min(SIZES) / 2:
+        sizes = list(next(iter(self.streams.values())))
+        if moved < min(sizes) / 2:
             return None
-        near = min(SIZES, key=lambda size: abs(np.log(size / moved)))
-        return max(speeds[near] for speeds in self.streams.values() if near in speeds)
+        near = min(sizes, key=lambda size: abs(np.log(size / moved)))
+        return max(speeds[near] for speeds in self.streams.values())
 
     def as_json(self) -> dict[str, Any]:
         """Plain values."""

@@ -1,0 +1,94 @@
+"""Tables, summaries and pages are made from the document of a run, and say what is behind a bar."""
+
+from __future__ import annotations
+
+import pytest
+
+from tensorexpr.benchmarks import page, report
+from tensorexpr.benchmarks.roofline import Roofline
+
+ROOF = Roofline(1, 100e9, {"copy": {8 << 20: 40e9, 32 << 20: 20e9}, "copy_nt": {8 << 20: 10e9, 32 << 20: 30e9}})
+
+
+def timing(seconds):
+    return {"median": seconds, "lower": seconds * 0.9, "upper": seconds * 1.1, "least": seconds * 0.8, "samples": 5}
+
+
+def row(workload, direction, ours, peers, **more):
+    return {
+        "workload": workload, "direction": direction, "group": "contraction", "operations": 1e9, "bytes": 6e6, "inputs": 8e6,
+        "in_and_out": 1e7, "added": 2e6, "compile": {"tensorexpr": 0.1}, "warm": 0.003, "failed": {}, "differs": {}, "reference": "torch",
+        "timings": {"tensorexpr": timing(ours), **{name: timing(seconds) for name, seconds in peers.items()}}, **more,
+    }  # fmt: skip
+
+
+RUN = {
+    "threads": 1,
+    "roofline": ROOF.as_json(),
+    "errors": {},
+    "rows": [
+        row("gemm", "forward", 0.0125, {"numpy": 0.02, "torch": 0.015}),
+        row("gemm", "gradient", 0.05, {"torch": 0.04}, failed={"halide": "RuntimeError: no code"}, differs={"jax": 0.5}),
+    ],
+}
+DOCUMENT = {
+    "date": "2026-01-02T03:04:05+00:00",
+    "machine": {"cpu": {"name": "some<cpu>"}, "platform": "Linux"},
+    "peers": {"numpy": "2.0", "torch": None},
+    "runs": [RUN],
+}
+
+
+def test_a_line_of_the_table():
+    assert dict(zip(report.COLUMNS, report.lines(RUN)[0], strict=True)) == {
+        "workload": "gemm", "": "forward", "ours ms": "12.5", "best peer ms": "15.0", "peer": "torch", "peer / ours": "1.20x",
+        "Gflop/s": "80.0", "of peak": "80%", "GB/s": "0.5", "of stream": "1%", "memory": "1.00", "build ms": "100.0", "warm ms": "3.000",
+    }  # fmt: skip
+
+
+def test_what_is_small_has_no_stream_and_no_weight():
+    small = row("add", "forward", 1e-7, {}, bytes=192.0, operations=0.0, in_and_out=192)
+    assert report.cells(small, ROOF)[2:] == ["0.00010", "-", "-", "-", "-", "-", "1.9", "-", "-", "100.0", "3.000"]
+
+
+def test_bandwidth_is_that_of_streams_of_the_same_size():
+    assert ROOF.bandwidth(8e6) == 40e9 and ROOF.bandwidth(1e9) == 30e9 and ROOF.bandwidth(1e6) is None
+    assert Roofline.of_json(ROOF.as_json()) == ROOF
+
+
+def test_the_summary_names_what_is_behind_and_what_was_left_out():
+    heavy = {**RUN, "rows": [*RUN["rows"], row("pool", "forward", 0.01, {"torch": 0.02}, added=6e6, failed={"tensorexpr": "X: y"})]}
+    heavy["errors"] = {"scan": "expected an answer within 60 s, got none"}
+    assert report.summary(heavy).splitlines() == [
+        "2 of 3 at least as fast as the best peer; geometric mean of peer / ours 1.24",
+        "  behind: gemm gradient: 0.80 of torch",
+        "  behind: gemm gradient: 4.0 times the forward",
+        "  behind: pool forward: 1.40 times the memory of inputs and outputs",
+        "  scan: expected an answer within 60 s, got none",
+        "  gemm gradient: halide failed (RuntimeError: no code)",
+        "  gemm gradient: jax differs from torch by 5.0e-01",
+        "  pool forward: tensorexpr failed (X: y)",
+    ]
+    assert report.wrong(heavy) and not report.wrong(RUN)
+
+
+def test_scaling_and_markdown():
+    both = {**RUN, "threads": 2, "rows": [row("gemm", "forward", 0.00625, {}), row("gemm", "gradient", 0.04, {})]}
+    assert report.scaling([RUN, both]) == "2 threads against 1: median 2.00x, least 1.25x, most 2.00x"
+    assert report.scaling([RUN]) == ""
+    assert report.markdown(RUN).splitlines()[-1] == "| gemm | 12.5 | 1.20 (torch) | 50.0 | 0.80 (torch) |"
+
+
+def test_the_page_stands_alone(monkeypatch):
+    text = page.page(DOCUMENT)
+    assert text.startswith("<!doctype html>") and "some&lt;cpu&gt;" in text and "<span class='behind'>0.80x</span>" in text
+    assert "src=" not in text and "http" not in text.split("</style>")[0]
+    assert ("<svg" in text) == page.can_plot()
+    monkeypatch.setattr(page, "can_plot", lambda: False)
+    assert "<svg" not in page.page(DOCUMENT)
+
+
+def test_the_roofline_is_a_picture(tmp_path):
+    pytest.importorskip("matplotlib")
+    page.png(RUN, str(tmp_path / "roofline.png"))
+    assert (tmp_path / "roofline.png").read_bytes().startswith(b"\x89PNG")
