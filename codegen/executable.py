@@ -74,7 +74,7 @@ _executables: Memo[Executable] = Memo(_EXECUTABLES_KEPT)
 
 def executable_of(program: Program) -> Executable:
     """The executable of a program: simplified, scheduled (as its record says, where there is one), lowered, compiled, or found."""
-    record = record_for(program, (_environment(),))
+    record = record_for(program, (_environment(),), host_target())
     tuned = () if record is None else (record.digest,)
 
     def stages() -> Stages:

@@ -62,6 +62,7 @@ def tune(
     found = tune_program(
         simplify(program),
         float(budget),
+        target=target,
         sizes=sizes,
         arrays=arrays,
         reassociate=reassociate,

@@ -30,12 +30,15 @@ from tensorexpr.traversal import walk
 Shapes = dict[str, tuple[Expr, ...]]
 LONG = 128
 """Points of a reduction from which the threads of a block share them."""
+WIDTHS = (32, 64, 128, 256)
+"""Threads of a block that share a row."""
 RESIDENT = 1024
 """Threads per multiprocessor that keep it busy."""
 PACK = 16
 """Bytes that a thread accesses at once."""
 ROWS = (8, 4, 2)
 """Rows that a thread computes at once."""
+ONE = ("", 1)
 
 
 def plan_gpu(s: Schedule, shapes: Shapes) -> None:
@@ -46,7 +49,7 @@ def plan_gpu(s: Schedule, shapes: Shapes) -> None:
         definition = definition_named(s.state.program, name)
         hosted = [m.name for m in s.state.placed_in(name)]
         match definition:
-            case Define() if hosted or _wants_rows(s, name, shapes):
+            case Define() if s.decisions.wanted(f"{name}: a block per point", bool(hosted) or _wants_rows(s, name, shapes)):
                 _first(s, lambda name=name, hosted=hosted: _rows(s, name, hosted), lambda name=name: _points(s, name, shapes))
             case Define():
                 _first(s, lambda name=name: _points(s, name, shapes))
@@ -119,12 +122,16 @@ def _points(s: Schedule, name: str, shapes: Shapes) -> None:
         _, lane = handle.split(stage.parts.axes[-1].index, lanes)
         handle.vectorize(lane)
         inner = [lane]
-    row = _row_axis(s, stage, shapes)
-    if row is not None:
-        axis, count = row
+    axis, count = s.decisions.choose(
+        f"{name}: rows of a thread",
+        [_row_axis(s, stage, shapes) or ONE],
+        others=lambda: [ONE, *((a.index, n) for a in stage.parts.axes[:-1] for n in ROWS if (stage.extent(a.index) or 1) % n == 0)],
+        word=lambda rows: f"{rows[1]} {rows[0]}".strip(),
+    )
+    if count > 1:
         _, unrolled = handle.split(axis, count)
         handle.unroll(unrolled)
-        inner = [unrolled]
+        inner = [unrolled, *inner]
     data = [x for x in _data(s.state.stage(name)) if x not in inner]
     if not data:
         raise ScheduleError(f"expected data loops of {name}, got none")
@@ -217,6 +224,9 @@ def _lanes(s: Schedule, name: str, settled: tuple[str, ...]) -> None:
         width = threads
     else:
         width = min(threads, max(32, 1 << max(0, extent - 1).bit_length()))
+    width = s.decisions.choose(
+        f"{name}: threads of a block", [width], others=lambda: [n for n in WIDTHS if extent is None or n < 2 * extent]
+    )
     if extent == width:
         loops: tuple[str, ...] = (axis,)
     else:

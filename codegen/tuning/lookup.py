@@ -39,7 +39,7 @@ def program_digest(program: Program) -> str:
     return short_digest(print_program(program))
 
 
-def record_for(program: Program, environment: Sequence[str], target: str = "cpu") -> Record | None:
+def record_for(program: Program, environment: Sequence[str], target: Target) -> Record | None:
     """The record for a program that may not be simplified yet, by which code made for it is told from the model's.
 
     Which operation a program is takes simplifying; it is kept on disk under the text of the program and `environment`.
@@ -62,7 +62,7 @@ def scheduled(program: Program, target: Target) -> Schedule:
     if not records.table():
         return analytic
     operation = operation_of(program)
-    found = records.find(operation.digest, target.name)
+    found = records.find(operation.digest, target)
     return analytic if found is None else _applied(program, analytic, *found)
 
 

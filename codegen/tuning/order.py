@@ -12,7 +12,20 @@ from tensorexpr.codegen.schedule import Schedule
 from tensorexpr.codegen.schedule.reductions import Group
 from tensorexpr.codegen.schedule.state import Split, Stage
 
-_KEEPS_VALUES = ("split", "reorder", "fuse", "parallel", "vectorize", "unroll", "serial", "stage", "compute_at")
+_KEEPS_VALUES = (
+    "split",
+    "reorder",
+    "fuse",
+    "parallel",
+    "vectorize",
+    "unroll",
+    "serial",
+    "bind",
+    "stage",
+    "stream",
+    "pipeline",
+    "compute_at",
+)
 """Primitives that leave alone what is computed at a point, besides the order in which it is added up."""
 
 

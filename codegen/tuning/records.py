@@ -1,9 +1,10 @@
 """What tuning found, in a file: one line of JSON per record, the first line says what the file is.
 
-A record belongs to an operation (see `operation`), a machine (CPU by name and features, cores, threads, caches), a target and a version of
-this package; of two with the same, the younger counts. Files are merged by concatenation of what they hold, so they can be passed on,
-kept beside a project, and combined: TENSOREXPR_TUNING names the files to read (separated like PATH), of which the first is written.
-Without it there is one file beside the object code; where it is empty, or nothing is kept on disk, there is none.
+A record belongs to an operation (see `operation`), a machine (CPU by name and features, cores, threads, caches; a GPU by its
+architecture, multiprocessors and memories), a target and a version of this package; of two with the same, the younger counts. Files
+are merged by concatenation of what they hold, so they can be passed on, kept beside a project, and combined: TENSOREXPR_TUNING names
+the files to read (separated like PATH), of which the first is written. Without it there is one file beside the object code; where
+it is empty, or nothing is kept on disk, there is none.
 
 A file is written beside its place and moved there whole, one writer at a time. What is no record is passed over and told in the log
 `tensorexpr.tuning`; a file that is not ours is left alone.
@@ -27,7 +28,7 @@ from tensorexpr.codegen.disk import folder
 from tensorexpr.codegen.llvm.machine import host
 from tensorexpr.codegen.llvm.pool import default_threads
 from tensorexpr.codegen.schedule.decisions import Choices
-from tensorexpr.codegen.target import host_target
+from tensorexpr.codegen.target import Target
 from tensorexpr.codegen.tuning.operation import short_digest
 from tensorexpr.errors import ArgumentError
 
@@ -91,14 +92,14 @@ class Record:
 
 @cache
 def _features() -> dict[str, Any]:
-    machine, target = host(), host_target()
+    machine = host()
+    return {"cpu": machine.cpu, "features": short_digest(machine.features)}
+
+
+def machine_facts(target: Target) -> dict[str, Any]:
+    """The facts of a machine that a schedule may be better or worse for; of a CPU, this one and its threads."""
     facts = {name: value for name, value in asdict(target).items() if name != "name"}
-    return {"cpu": machine.cpu, "features": short_digest(machine.features), **facts}
-
-
-def this_machine() -> dict[str, Any]:
-    """The facts of this machine that a schedule may be better or worse for."""
-    return {**_features(), "threads": default_threads()}
+    return facts if target.is_gpu else {**_features(), **facts, "threads": default_threads()}
 
 
 def machine_digest(machine: Mapping[str, Any]) -> str:
@@ -141,10 +142,10 @@ def table() -> Mapping[tuple[str, str, str, str], tuple[Record, Path]]:
     return known
 
 
-def find(operation: str, target: str) -> tuple[Record, Path] | None:
-    """The record of an operation on this machine by this version, and its file; None where there is none."""
+def find(operation: str, target: Target) -> tuple[Record, Path] | None:
+    """The record of an operation on a machine by this version, and its file; None where there is none."""
     found = table()
-    return found.get((operation, machine_digest(this_machine()), target, version("tensorexpr"))) if found else None
+    return found.get((operation, machine_digest(machine_facts(target)), target.name, version("tensorexpr"))) if found else None
 
 
 # ------------------------------------------------------------------------------------------------- reading and writing

@@ -21,7 +21,7 @@ from typing import IO, Any
 from tensorexpr.codegen.schedule.decisions import Choices
 from tensorexpr.codegen.tuning.search import FAILED, Trial
 from tensorexpr.codegen.tuning.timing import Job
-from tensorexpr.codegen.tuning.worker import DONE, USER, receive, send
+from tensorexpr.codegen.tuning.worker import DONE, OTHER, USER, receive, send
 from tensorexpr.errors import ArgumentError, InternalError
 
 FIRST = 600.0
@@ -149,6 +149,8 @@ class Remote:
         if answer is None:
             self.close()
             raise Lost(f"ended the process with status {process.returncode}")
+        if answer[0] == OTHER:
+            self.close()
         return answer
 
 

@@ -12,9 +12,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from tensorexpr.codegen.compile import machine_of
+from tensorexpr.codegen.cuda.device import current_device
 from tensorexpr.codegen.schedule import Schedule, autoschedule
 from tensorexpr.codegen.schedule.decisions import Choices, Decisions
-from tensorexpr.codegen.target import host_target
 from tensorexpr.codegen.tuning import records
 from tensorexpr.codegen.tuning.lookup import calls_digest, program_digest
 from tensorexpr.codegen.tuning.operation import operation_of
@@ -89,6 +90,7 @@ def tune_program(
     program: Program,
     budget: float,
     *,
+    target: str = "cpu",
     sizes: Mapping[str, int] | None = None,
     arrays: Sequence[np.ndarray] | None = None,
     reassociate: bool = False,
@@ -99,8 +101,11 @@ def tune_program(
 ) -> TuningResult:
     """Tunes a simplified program on this machine for `budget` seconds and keeps the result in `output`, or where records are kept.
 
-    Raises `ArgumentError` for sizes that are missing, arrays that do not fit, and a file that cannot be written.
+    Raises `ArgumentError` for sizes that are missing, arrays that do not fit, and a file that cannot be written, `TargetError` for
+    a target that is not there.
     """
+    if target == "cuda":
+        current_device()
     known = dict(sizes or {})
     missing = [name for name in program.sizes if name not in known]
     if missing:
@@ -111,23 +116,23 @@ def tune_program(
     path = output if output is not None else next(iter(records.places()), None)
     if path is not None:
         records.write(path, ())  # a file that cannot be written is told before the time is spent
-    operation, target = operation_of(program), host_target()
-    earlier = records.find(operation.digest, target.name)
+    operation, machine = operation_of(program), machine_of(target)
+    earlier = records.find(operation.digest, machine)
     first = [] if earlier is None or earlier[0].reassociated > reassociate else [earlier[0].choices]
-    job = Job(program, target, known, None if arrays is None else tuple(np.ascontiguousarray(a) for a in arrays), reassociate, seed)
+    job = Job(program, machine, known, None if arrays is None else tuple(np.ascontiguousarray(a) for a in arrays), reassociate, seed)
     with closing(bench(job)) as opened:
         found = search(opened, budget, first=[c for c in first if c], tell=tell, seed=seed)
-    schedule = autoschedule(program, target, Decisions(found.best.choices))
+    schedule = autoschedule(program, machine, Decisions(found.best.choices))
     record = Record(
         operation=operation.digest,
-        machine=records.this_machine(),
-        target=target.name,
+        machine=records.machine_facts(machine),
+        target=machine.name,
         version=version("tensorexpr"),
         choices=found.best.choices,
         schedule=tuple(schedule.as_python().splitlines()),
         program=program_digest(program),
         shapes=tuple(f"{i.name}: {print_type(i.type)}" for i in program.inputs),
-        baseline=calls_digest(autoschedule(program, target)),
+        baseline=calls_digest(autoschedule(program, machine)),
         seconds=found.seconds,
         baseline_seconds=found.baseline_seconds,
         reassociated=reassociate and found.improved,

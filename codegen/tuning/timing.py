@@ -18,6 +18,7 @@ import numpy as np
 
 from tensorexpr.codegen.arguments import extent_value, signature_of
 from tensorexpr.codegen.compile import build
+from tensorexpr.codegen.cuda.device import current_device
 from tensorexpr.codegen.function import CompiledFunction
 from tensorexpr.codegen.schedule import Schedule, autoschedule
 from tensorexpr.codegen.schedule.decisions import Choices, Decisions
@@ -26,11 +27,9 @@ from tensorexpr.codegen.target import Target
 from tensorexpr.codegen.tuning.order import adds_up_otherwise
 from tensorexpr.codegen.tuning.search import FAILED, OK, OTHER_BITS, SAME, SLOW, Trial
 from tensorexpr.dtypes import dtype
-from tensorexpr.errors import OutOfBoundsError, TensorExprError
+from tensorexpr.errors import InternalError, OutOfBoundsError, TensorExprError
 from tensorexpr.ir import Program
 
-SAMPLE = 1e-4
-"""Seconds that one sample lasts at least: calls shorter than that are timed several at once."""
 TRIAL_SAMPLES = 9
 TRIAL_SECONDS = 0.05
 """Seconds, and samples, after which a trial knows enough."""
@@ -66,9 +65,9 @@ class Timing:
         self._functions: dict[Choices, Callable[..., Any]] = {}
         self._by_calls: dict[str, Trial] = {}
         self._wanted: list[tuple[np.ndarray, ...]] = []
-        self._inputs = [job.arrays] if job.arrays is not None else [made_up(job.program, job.sizes, job.seed, low) for low in (0.25, -1.0)]
-        types = job.program.types
-        self._out = tuple(np.empty(_shape(types[n].shape, job.sizes), types[n].dtype.numpy) for n in job.program.outputs)
+        made = [job.arrays] if job.arrays is not None else [made_up(job.program, job.sizes, job.seed, low) for low in (0.25, -1.0)]
+        self._inputs = [tuple(map(self._placed, arrays)) for arrays in made]
+        self._out = self._unwritten()
 
     # -------------------------------------------------------------------------------------------------------- bench
 
@@ -112,7 +111,7 @@ class Timing:
         try:
             function = self._make(schedule)
             different = self._check(function)
-        except OutOfBoundsError:
+        except (OutOfBoundsError, InternalError):
             raise
         except TensorExprError as error:
             return replace(trial, outcome=FAILED, reason=_reason(error))
@@ -130,32 +129,77 @@ class Timing:
     def _check(self, function: Callable[..., Any]) -> str | None:
         """What differs from the model's results, which the first function gives; None where nothing does."""
         for number, inputs in enumerate(self._inputs):
-            for array in self._out:
-                array.reshape(-1).view(np.uint8)[...] = _UNWRITTEN
+            self._out = self._unwritten()
             function(*inputs, out=self._out)
+            results = tuple(map(self._read, self._out))
             if number == len(self._wanted):
-                self._wanted.append(tuple(array.copy() for array in self._out))
+                self._wanted.append(results)
                 continue
-            for name, found, wanted in zip(self.job.program.outputs, self._out, self._wanted[number], strict=True):
+            for name, found, wanted in zip(self.job.program.outputs, results, self._wanted[number], strict=True):
                 if not _equal(found, wanted) and not (self.job.reassociate and _close(found, wanted)):
                     return f"{name} differs"
         return None
 
+    def _unwritten(self) -> tuple[Any, ...]:
+        """Arrays for the results, with something in them that no result is."""
+        types = self.job.program.types
+        arrays = [np.empty(_shape(types[n].shape, self.job.sizes), types[n].dtype.numpy) for n in self.job.program.outputs]
+        for array in arrays:
+            array.reshape(-1).view(np.uint8)[...] = _UNWRITTEN
+        return tuple(map(self._placed, arrays))
+
     def _once(self, function: Callable[..., Any], repeats: int) -> float:
         inputs, out = self._inputs[0], self._out
+        self._wait()
         began = self._clock()
         for _ in range(repeats):
             function(*inputs, out=out)
+        self._wait()
         return (self._clock() - began) / repeats
 
-    @staticmethod
-    def _repeats(seconds: float) -> int:
-        return max(1, min(1000, int(SAMPLE / max(seconds, 1e-9))))
+    def _repeats(self, seconds: float) -> int:
+        return max(1, min(1000, int(self.sample / max(seconds, 1e-9))))
+
+    # --------------------------------------------------------------------------------------------------- the machine
+
+    sample = 1e-4
+    """Seconds that one sample lasts at least: calls shorter than that are timed several at once."""
+
+    def _placed(self, array: np.ndarray) -> Any:
+        """An array where functions take it."""
+        return array
+
+    def _read(self, array: Any) -> np.ndarray:
+        """The contents of a result."""
+        return np.array(array)
+
+    def _wait(self) -> None:
+        """Returns when all calls have ended."""
+
+
+class GpuTiming(Timing):
+    """The bench of a job on the GPU: calls do not wait for kernels, so a sample is longer and ends when the device has caught up."""
+
+    sample = 1e-3
+
+    def __init__(self, job: Job) -> None:
+        self._device = current_device()
+        self._last = self._device.upload(np.zeros(1, np.uint8))
+        super().__init__(job)
+
+    def _placed(self, array: np.ndarray) -> Any:
+        return self._device.upload(array)
+
+    def _read(self, array: Any) -> np.ndarray:
+        return self._device.read(array)
+
+    def _wait(self) -> None:
+        self._device.read(self._last)
 
 
 def build_function(schedule: Schedule) -> CompiledFunction:
     """A schedule as a function of arrays that returns a tuple."""
-    return build(Schedule(schedule.state, single=False))
+    return build(Schedule(schedule.state, single=False), target=schedule.target.name)
 
 
 def _shares(schedule: Schedule) -> tuple[tuple[str, float], ...]:

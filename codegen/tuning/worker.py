@@ -1,7 +1,8 @@
 """A bench in a process of its own, which answers over its standard input and output: `python -m tensorexpr.codegen.tuning.worker`.
 
 Requests and answers are pickled, each behind its length. The first request is a `Job`, after that names of methods of the bench with
-their arguments. What fails is an answer, too. It ends with its input; interrupts from the keyboard are its parent's affair.
+their arguments. What fails is an answer, too; where that was nothing foreseen, the process has to be replaced, since nobody knows
+what state a library or a device is in. It ends with its input; interrupts from the keyboard are its parent's affair.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ import signal
 import sys
 from typing import IO, Any
 
-from tensorexpr.codegen.tuning.timing import Timing
-from tensorexpr.errors import TensorExprError
+from tensorexpr.codegen.tuning.timing import GpuTiming, Timing
+from tensorexpr.errors import InternalError, TensorExprError
 
-BENCHES = {"cpu": Timing}
+BENCHES = {"cpu": Timing, "cuda": GpuTiming}
 """The bench of each target."""
 DONE, USER, OTHER = "done", "refused", "raised"
 
@@ -51,10 +52,9 @@ def serve(requests: IO[bytes], answers: IO[bytes]) -> None:
             else:
                 found = getattr(bench, method)(*arguments)
             send(answers, (DONE, found))
-        except TensorExprError as error:
-            send(answers, (USER, f"{type(error).__name__}: {error}"))
         except Exception as error:  # whatever a candidate does is told, and the next one is tried
-            send(answers, (OTHER, f"{type(error).__name__}: {error}"))
+            foreseen = isinstance(error, TensorExprError) and not isinstance(error, InternalError)
+            send(answers, (USER if foreseen else OTHER, f"{type(error).__name__}: {error}"))
 
 
 def main() -> None:

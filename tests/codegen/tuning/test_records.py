@@ -14,8 +14,9 @@ import pytest
 
 import tensorexpr as te
 from tensorexpr.codegen.schedule.decisions import Choices
+from tensorexpr.codegen.target import H200, host_target
 from tensorexpr.codegen.tuning import records
-from tensorexpr.codegen.tuning.records import Record, machine_digest, merged, read, this_machine, write
+from tensorexpr.codegen.tuning.records import Record, machine_digest, machine_facts, merged, read, write
 
 RECORD = Record(
     operation="a1",
@@ -148,22 +149,24 @@ def test_files_are_named_by_the_environment(monkeypatch, tmp_path):
 
 
 def test_records_are_found_by_operation_and_machine_earlier_files_first(monkeypatch, tmp_path):
-    mine = replace(RECORD, machine=this_machine(), version=te.__version__)
+    mine = replace(RECORD, machine=machine_facts(host_target()), version=te.__version__)
     slower = replace(mine, seconds=0.9e-3, date="2027-01-01T00:00:00+00:00")
     write(tmp_path / "a.jsonl", [mine])
     write(tmp_path / "b.jsonl", [slower, replace(mine, operation="a2"), replace(other(3), version=te.__version__)])
     monkeypatch.setenv("TENSOREXPR_TUNING", f"{tmp_path}/a.jsonl{os.pathsep}{tmp_path}/absent.jsonl{os.pathsep}{tmp_path}/b.jsonl")
-    assert records.find("a1", "cpu") == (mine, tmp_path / "a.jsonl")
-    assert records.find("a2", "cpu") == (replace(mine, operation="a2"), tmp_path / "b.jsonl")
-    assert records.find("op3", "cpu") is None  # of another machine
-    assert records.find("a1", "cuda") is None
+    assert records.find("a1", host_target()) == (mine, tmp_path / "a.jsonl")
+    assert records.find("a2", host_target()) == (replace(mine, operation="a2"), tmp_path / "b.jsonl")
+    assert records.find("op3", host_target()) is None  # of another machine
+    assert records.find("a1", H200) is None
     write(tmp_path / "a.jsonl", [slower])
-    assert records.find("a1", "cpu") == (slower, tmp_path / "a.jsonl")  # read again
+    assert records.find("a1", host_target()) == (slower, tmp_path / "a.jsonl")  # read again
     monkeypatch.setenv("TENSOREXPR_NUM_THREADS", "1")
-    assert records.find("a1", "cpu") is None
+    assert records.find("a1", host_target()) is None
 
 
 def test_a_machine_is_its_features_cores_threads_and_caches():
-    facts = this_machine()
+    facts = machine_facts(host_target())
     assert {"cpu", "features", "vector_bits", "cores", "threads", "l1_bytes", "l2_bytes", "l3_bytes"} <= set(facts)
     assert machine_digest(facts) == machine_digest(dict(reversed(facts.items()))) != machine_digest({**facts, "cores": 999})
+    gpu = machine_facts(H200)
+    assert gpu["arch"] == "sm_90" and "cpu" not in gpu and "threads" in gpu
