@@ -1,27 +1,45 @@
-"""Running the CUDA text of a loop nest: on the CPU by way of the host's C++ compiler, arrays next to a protected page."""
+"""Running the CUDA text of a loop nest: on the GPU where there is one, else on the CPU by way of its C++ compiler, arrays next to a
+protected page."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 
 import numpy as np
 import pytest
 
+from tensorexpr.codegen.cuda import nvrtc
+from tensorexpr.codegen.cuda.device import Device, Kernels, current_device
 from tensorexpr.codegen.cuda.emit import Launch, Source, emit
 from tensorexpr.codegen.cuda.host import HostKernels, compiler
 from tensorexpr.codegen.cuda.run import run_plan, value
 from tensorexpr.codegen.nest import LoopNest
+from tensorexpr.errors import TargetError
 from tests.codegen.llvm.nests import guarded
 
-needs_compiler = pytest.mark.skipif(compiler() is None, reason="no C++ compiler to run CUDA kernels on the CPU")
+
+@cache
+def gpu() -> Device | None:
+    """The GPU of this machine, if it has one."""
+    try:
+        return current_device()
+    except TargetError:
+        return None
+
+
+needs_compiler = pytest.mark.skipif(gpu() is None and compiler() is None, reason="neither a GPU nor a C++ compiler to run CUDA kernels")
 
 
 class _Ordered:
-    def __init__(self, kernels: HostKernels, order: int) -> None:
+    def __init__(self, kernels: Kernels, order: int) -> None:
         self.kernels, self.order = kernels, order
 
     def launch(self, launch: Launch, blocks: int, arguments: Sequence[int]) -> None:
-        self.kernels.launch(launch, blocks, arguments, self.order)
+        if isinstance(self.kernels, HostKernels):
+            self.kernels.launch(launch, blocks, arguments, self.order)
+        else:
+            self.kernels.launch(launch, blocks, arguments)
 
 
 class Program:
@@ -30,37 +48,47 @@ class Program:
     def __init__(self, nest: LoopNest, prefix: str = "") -> None:
         self.nest = nest
         self.source: Source = emit(nest, prefix)
-        self._kernels: HostKernels | None = None
+        self._kernels: Kernels | None = None
 
     @property
-    def kernels(self) -> HostKernels:
+    def kernels(self) -> Kernels:
         if self._kernels is None:
-            self._kernels = HostKernels(self.source)
+            compiled_together([self])
+        assert self._kernels is not None
         return self._kernels
 
     def __call__(self, arrays: Mapping[str, np.ndarray], sizes: Mapping[str, int] | None = None, order: int = 0) -> dict[str, np.ndarray]:
         """The outputs by name. Raises `IndexError` with the numbers of the first check that failed."""
-        nest, sizes = self.nest, dict(sizes or {})
-        held: dict[str, np.ndarray] = {}
+        nest, sizes, device = self.nest, dict(sizes or {}), gpu()
+        made: dict[str, np.ndarray] = {}
         for b in (*nest.parameters, *nest.workspace):
             if b.name in arrays and b.name not in nest.writes:
-                held[b.name] = guarded(np.ascontiguousarray(arrays[b.name]))
+                made[b.name] = np.ascontiguousarray(arrays[b.name])
             else:
                 shape = tuple(value(e, sizes) for e in b.shape)
                 poison = np.nan if b.dtype.is_float else b.dtype.least
-                held[b.name] = guarded(np.full(shape, poison, b.dtype.numpy))
-        held.update((c.name, guarded(np.ascontiguousarray(c.data))) for c in nest.constants)
-        report = np.zeros(3, np.int64)
-        addresses = {name: array.ctypes.data for name, array in held.items()}
-        run_plan(self.source.plan, _Ordered(self.kernels, order), addresses, sizes, report.ctypes.data)
+                made[b.name] = np.full(shape, poison, b.dtype.numpy)
+        made.update((c.name, np.ascontiguousarray(c.data)) for c in nest.constants)
+        made["the report"] = np.zeros(3, np.int64)
+        held = {name: guarded(a) if device is None else device.upload(a) for name, a in made.items()}
+        addresses = {name: a.ctypes.data if device is None else device.address(a) for name, a in held.items()}
+        run_plan(self.source.plan, _Ordered(self.kernels, order), addresses, sizes, addresses["the report"])
+        found = {name: held[name].copy() if device is None else device.read(held[name]) for name in (*nest.writes, "the report")}
+        report = found.pop("the report")
         if report[0]:
             raise IndexError(tuple(int(n) for n in (report[0] - 1, *report[1:])))
-        return {name: held[name].copy() for name in nest.writes}
+        return found
 
 
 def compiled_together(programs: Sequence[Program]) -> None:
     """Compiles the kernels of many programs at once, which takes less time than one by one."""
-    kernels = HostKernels(*(p.source for p in programs))
+    device = gpu()
+    if device is None:
+        kernels: Kernels = HostKernels(*(p.source for p in programs))
+    else:
+        assert device.arch is not None
+        text = "\n".join(p.source.text for p in programs)
+        kernels = device.load(programs[0].source, nvrtc.compile_text(text, device.arch))
     for p in programs:
         p._kernels = kernels
 
