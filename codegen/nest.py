@@ -12,6 +12,7 @@ launch. A loop's kind says how it runs; all kinds give the result of running it 
 - parallel: iterations in any order on any thread (the outermost loop of a kernel; iterations are independent).
 - vectorize: all iterations at once in the lanes of a vector; start is constant and the extent is the constant lane count.
 - unroll: copied out; the extent is a constant.
+- tensorize: one instruction of the machine does what the loop says (an emitter that does not know it runs the loop).
 - block.x, ..., thread.z: the blocks of a GPU's grid (outermost in their kernel, each axis once) and the threads of a block.
 """
 
@@ -21,11 +22,11 @@ from dataclasses import dataclass
 
 from tensorexpr.dtypes import DType
 from tensorexpr.errors import Location
-from tensorexpr.ir import Constant, Expr, Node
+from tensorexpr.ir import Access, Constant, Expr, Node
 
 GRID = ("block.x", "block.y", "block.z")
 THREADS = ("thread.x", "thread.y", "thread.z")
-LOOP_KINDS = ("serial", "parallel", "vectorize", "unroll", *GRID, *THREADS)
+LOOP_KINDS = ("serial", "parallel", "vectorize", "unroll", "tensorize", *GRID, *THREADS)
 MEMORIES = ("parameter", "constant", "workspace", "local")
 
 
@@ -54,14 +55,28 @@ Block = tuple[Stmt, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Call(Node):
+    """An instruction: its name, its LLVM IR as the body of a function of pointers, the functions that this declares, and for each
+    pointer (`names`) the first element of an operand."""
+
+    name: str
+    names: tuple[str, ...]
+    operands: tuple[Access, ...]
+    body: str
+    declarations: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class For(Stmt):
-    """`body` for index = start, ..., stop - 1. Bounds may use outer indices (non-rectangular nests)."""
+    """`body` for index = start, ..., stop - 1. Bounds may use outer indices (non-rectangular nests). `call` is the instruction of a
+    tensorized loop."""
 
     index: str
     start: Expr
     stop: Expr
     body: Block
     kind: str = "serial"
+    call: Call | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

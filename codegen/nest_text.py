@@ -56,6 +56,8 @@ def _statement(statement: Stmt, indent: int) -> Iterator[str]:
     match statement:
         case For():
             extent = f"range({_index(statement.start)}, {_index(statement.stop)})"
+            if statement.call is not None:
+                extent += f", {statement.call.name}({', '.join(_index(operand) for operand in statement.call.operands)})"
             extent = extent if statement.kind == "serial" else f"{statement.kind}({extent})"
             yield f"{margin}for {statement.index} in {extent}:"
             yield from print_block(statement.body, indent + _STEP)

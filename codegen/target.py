@@ -7,7 +7,7 @@ made and tested anywhere.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -15,6 +15,10 @@ from tensorexpr.dtypes import DType
 
 SHARE = 8 << 20
 """Bytes of the last cache per core, at most."""
+
+
+VECTORS = ("amx", "asimd", "avx", "sve")
+"""How the names of the features begin that are instructions on vectors and tiles."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +33,7 @@ class Target:
     l2_bytes: int = 512 << 10
     l3_bytes: int = 8 << 20
     kind: str = "cpu"
+    features: tuple[str, ...] = ()
 
     @property
     def is_gpu(self) -> bool:
@@ -39,6 +44,10 @@ class Target:
     def last_level(self) -> int:
         """Bytes of the last cache that a function can count on: a large one has many cores, and others work on them."""
         return min(self.l3_bytes, self.cores * SHARE)
+
+    def with_features(self, *features: str) -> Target:
+        """The machine with further instructions, by the names that the operating system gives them."""
+        return replace(self, features=tuple(sorted({*self.features, *features})))
 
     def lanes(self, dtype: DType) -> int:
         """Elements of `dtype` in one vector."""
@@ -77,7 +86,14 @@ def host_target() -> Target:
     sizes = _cache_sizes()
     default = Target("cpu")
     return Target(
-        "cpu", bits, registers, _cores(), sizes.get(1, default.l1_bytes), sizes.get(2, default.l2_bytes), sizes.get(3, default.l3_bytes)
+        "cpu",
+        bits,
+        registers,
+        _cores(),
+        sizes.get(1, default.l1_bytes),
+        sizes.get(2, default.l2_bytes),
+        sizes.get(3, default.l3_bytes),
+        features=tuple(sorted(f for f in features if f.startswith(VECTORS))),
     )
 
 

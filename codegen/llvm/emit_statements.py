@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import gcd
 
-from tensorexpr.codegen.llvm import emit_memory, emit_squares, emit_work
+from tensorexpr.codegen.llvm import emit_intrinsics, emit_memory, emit_squares, emit_work
 from tensorexpr.codegen.llvm.builder import Builder, Value, literal
 from tensorexpr.codegen.llvm.emit_expressions import Expressions
 from tensorexpr.codegen.llvm.emit_memory import Binding, NotVectorizable
@@ -178,6 +178,9 @@ class Statements(Expressions):
                 self.indices[index] = outer
 
     def _for(self, s: For) -> None:
+        if s.call is not None and self.lanes == 1 and self.mask is None:
+            emit_intrinsics.call(self, s.call)
+            return
         start, stop = self.expr(s.start), self.expr(s.stop)
         if start.lanes > 1 or stop.lanes > 1:
             self._masked_loop(s, start, stop)

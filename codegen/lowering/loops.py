@@ -13,10 +13,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tensorexpr.codegen.lowering.arithmetic import ZERO, constant, floordiv, reads_data, sub
+from tensorexpr.codegen.lowering.calls import call_of
 from tensorexpr.codegen.lowering.reductions import Reductions
 from tensorexpr.codegen.lowering.scope import Scope
 from tensorexpr.codegen.lowering.tasks import Names, Pending, Task
 from tensorexpr.codegen.nest import GRID, THREADS, Block, Check, CheckSite, For, If
+from tensorexpr.codegen.schedule.intrinsics import intrinsic_named
 from tensorexpr.codegen.schedule.legality import COPIED
 from tensorexpr.codegen.schedule.narrowing import narrow
 from tensorexpr.codegen.schedule.reductions import groups_used
@@ -241,9 +243,17 @@ class Loops(Reductions):
 
         def made() -> Block:
             body = self.body(loop, rest, inner, task)
-            return (For(name, self.read(start), self.read(stop), body, kind),) if body else ()
+            return (self.tensorized(loop, For(name, self.read(start), self.read(stop), body, kind)),) if body else ()
 
         return (*checks, *(made() if task.around is None else task.around(loop, scope, made)))
+
+    def tensorized(self, loop: str, nest: For) -> For:
+        """The loop as an instruction, where it is the first of those that do the work of one, and runs in a whole block."""
+        for first, name, choice in self.stage.tensorized:
+            found = call_of(intrinsic_named(name), choice, nest) if first == loop else None
+            if found is not None:
+                return replace(nest, kind="tensorize", call=found)
+        return nest
 
     def tightened(self, loop: str, scope: Scope, task: Task) -> tuple[Scope, Task]:
         """Conditions on the axis of a reduction that the loops around decide, as bounds of its loop: no iteration tests them then."""
@@ -295,6 +305,8 @@ class Loops(Reductions):
         kind = self.stage.kind(loop)
         if kind == "parallel" or (kind == SERIAL and self.inherits_parallel(loop, scope)):
             return "parallel" if self.at_root and not scope.names and not scope.conditional else SERIAL
+        if self.stage.tensorized:
+            kind = self.kind_in_nest(loop, kind)
         if kind in GRID:
             return kind if self.at_root and not scope.conditional else SERIAL
         if count is None:
@@ -302,6 +314,12 @@ class Loops(Reductions):
         split = self.stage.parents().get(loop)
         in_rest = isinstance(split, Split) and self.fork_of(loop, scope) in ("rest", "small")
         return SERIAL if kind == "unroll" and in_rest and count > UNROLL_LIMIT else kind
+
+    def kind_in_nest(self, loop: str, kind: str) -> str:
+        """The kind of a loop where it may be one of those that are tensorized: the innermost data loop of these has lanes."""
+        inner = self.stage.order[self.stage.order.index(self.stage.tensorized[0][0]) :]
+        data = [x for x in inner if self.stage.group_of(x) is None]
+        return kind if loop not in data else "vectorize" if loop == data[-1] else "unroll"
 
     def inherits_parallel(self, loop: str, scope: Scope) -> bool:
         """In the rest of a parallel block loop, the first data loop takes over."""

@@ -1,6 +1,7 @@
 """How a program runs: schedules, their primitives, and the analytic default."""
 
 from tensorexpr.codegen.schedule.auto import autoschedule
+from tensorexpr.codegen.schedule.intrinsics import Intrinsic, intrinsic
 from tensorexpr.codegen.schedule.schedule import Schedule, StageHandle, schedule
 
-__all__ = ["Schedule", "StageHandle", "autoschedule", "schedule"]
+__all__ = ["Intrinsic", "Schedule", "StageHandle", "autoschedule", "intrinsic", "schedule"]

@@ -12,6 +12,7 @@ from tensorexpr.codegen.schedule.bind import check_bound
 from tensorexpr.codegen.schedule.independence import disjoint_axes, may_collide
 from tensorexpr.codegen.schedule.reductions import Group, Member
 from tensorexpr.codegen.schedule.state import Split, Stage, State, all_uses, definition_named
+from tensorexpr.codegen.schedule.tensorize import check_tensorized
 from tensorexpr.codegen.schedule.windows import window
 from tensorexpr.dtypes import accumulator
 from tensorexpr.errors import ScheduleError
@@ -51,6 +52,7 @@ def check_stage(state: State, stage: Stage) -> Stage:
             _check_vector(state, stage, loop)
         if kind in GRID or kind in THREADS:
             check_bound(state, stage, loop, kind, refuse)
+    check_tensorized(state, stage, refuse)
     return stage
 
 

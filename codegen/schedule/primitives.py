@@ -26,6 +26,7 @@ from tensorexpr.codegen.schedule.state import (
     plain_stages,
     program_facts,
 )
+from tensorexpr.codegen.schedule.tensorize import check_tensorized
 from tensorexpr.errors import DefinitionError, ScheduleError
 from tensorexpr.ir import Access, Define, Definition, Expr, Index, Program, Scan
 from tensorexpr.simplify.inline import inline_definitions
@@ -247,4 +248,5 @@ def _checked(state: State, stage: Stage) -> State:
     places = (stage.place, state.stage(stage.name).place)
     for root in dict.fromkeys((stage.name, *(p.stage for p in places if p is not None))):
         check_pipelines(changed, root)
+        check_tensorized(changed, changed.stage(root), refuse)
     return changed

@@ -12,10 +12,12 @@ from dataclasses import replace
 
 from tensorexpr.codegen.schedule import primitives, staging, sweeps
 from tensorexpr.codegen.schedule.decisions import Decisions
+from tensorexpr.codegen.schedule.legality import refuse
 from tensorexpr.codegen.schedule.pipeline import pipeline
 from tensorexpr.codegen.schedule.recompute import recompute, share
 from tensorexpr.codegen.schedule.rfactor import rfactor
 from tensorexpr.codegen.schedule.state import SERIAL, Stage, State, plain_state
+from tensorexpr.codegen.schedule.tensorize import tensorize, with_digest
 from tensorexpr.codegen.target import Target, host_target
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Program
@@ -222,6 +224,12 @@ class StageHandle:
         state, made = rfactor(self._schedule.state, self.name, axis)
         self._apply("rfactor", state, axis)
         return made
+
+    def tensorize(self, axis: str, intrinsic: str) -> None:
+        """Runs the loops from one inwards as an instruction of the machine, known by name (`te.intrinsic` declares one)."""
+        state = tensorize(self._schedule.state, self.name, axis, intrinsic, refuse)
+        self._apply("tensorize", state, axis, intrinsic)
+        self._schedule.state = with_digest(self._schedule.state, intrinsic)
 
     def pipeline(self, axis: str, stages: int = 2) -> None:
         """Computes what is computed in a loop `stages` - 1 iterations ahead, into as many buffers as there are stages."""

@@ -82,6 +82,8 @@ class Stage:
     """Definitions computed in its loops that nothing there reads."""
     ahead: tuple[tuple[str, int], ...] = ()
     """Loops that are pipelined, each with the number of stages (see `pipeline`)."""
+    tensorized: tuple[tuple[str, str, int], ...] = ()
+    """The loop from which on inwards an instruction runs, with its name and the choice of its operands (see `tensorize`)."""
     streamed: bool = False
     """Whether its results are written past the caches."""
 

@@ -52,7 +52,7 @@ from tensorexpr.simplify.reductions import factored
 from tensorexpr.simplify.rules_common import COMMON_RULES, operands_of, reads_nothing
 from tensorexpr.simplify.rules_float import DERIVED_RULES, FLOAT_RULES, REASSOCIATION_RULES, ZERO_SIGN_RULES
 from tensorexpr.simplify.rules_integer import INTEGER_RULES
-from tensorexpr.simplify.rules_reduce import REDUCE_RULES, identity
+from tensorexpr.simplify.rules_reduce import CAST_RULES, REDUCE_RULES, identity
 from tensorexpr.traversal import map_children, negate, size_names
 
 _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
@@ -68,7 +68,7 @@ def _rules(kind: str, options: Options) -> RuleSet:
             extra = REASSOCIATION_RULES if options.reassociate else extra
             return RuleSet((*COMMON_RULES, *FLOAT_RULES, *extra))
         case "integer":
-            return RuleSet((*COMMON_RULES, *INTEGER_RULES))
+            return RuleSet((*COMMON_RULES, *INTEGER_RULES, *CAST_RULES))
         case "reduce":
             return RuleSet(REDUCE_RULES)
     return RuleSet(COMMON_RULES)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tensorexpr.dtypes import DType
-from tensorexpr.ir import FALSE, TRUE, Axis, Const, Expr, Reduce, const
+from tensorexpr.ir import FALSE, TRUE, Axis, Cast, Const, Expr, Reduce, const
 from tensorexpr.ops import cast_value
 from tensorexpr.rewrite import on
 from tensorexpr.simplify.rules_common import is_value, literal
@@ -125,6 +125,21 @@ def winner_of_one(expr: Expr) -> Expr | None:
     return const(0) if expr.combiner.name in ("argmax", "argmin") and points(expr.axes) == 1 else None
 
 
+@on("cast")
+def cast_of_sum(expr: Expr) -> Expr | None:
+    """cast(sum(cast(e))) -> sum(e);  cast(prod(cast(e))) -> prod(e): integers as wide as e, which wrap around as the wider ones would"""
+    assert isinstance(expr, Cast)
+    total = expr.arg
+    if not isinstance(total, Reduce) or total.combiner.name not in ("sum", "prod") or not total.combiner.is_builtin:
+        return None
+    (value,) = total.values
+    if not isinstance(value, Cast) or value.arg.dtype is not expr.dtype or not expr.dtype.is_integer:
+        return None
+    return replace(total, values=(value.arg,)) if value.dtype.is_integer and value.dtype.bits >= expr.dtype.bits else None
+
+
+CAST_RULES = (cast_of_sum,)
+"""Rules for casts of reductions to integers."""
 REDUCE_RULES = (
     reduce_nothing,
     reduce_always,

@@ -94,7 +94,7 @@ BROKEN = [
     (nest(over(stop=Size("n"))), "expected n among the sizes"),
     (nest(over(over())), "expected a new name for a loop, got i again"),
     (nest(over(kind="wild")),
-        "expected a kind among serial, parallel, vectorize, unroll, block.x, block.y, block.z, thread.x, thread.y, thread.z, got 'wild'"),
+        "expected a kind among serial, parallel, vectorize, unroll, tensorize, block.x, block.y, block.z, thread.x, thread.y, thread.z, got 'wild'"),
     (nest(If(TRUE, (over(kind="parallel"),))), "expected parallel loops outermost in their kernel"),
     (nest(over(kind="vectorize", stop=Size("n")), sizes=("n",)), "expected constant bounds of a loop to vectorize"),
     (nest(If(ONE, ())), "expected a bool condition, got f32"),

@@ -28,6 +28,7 @@ from tensorexpr.ir import (
     conjunction,
     const,
 )
+from tensorexpr.parse import parse_program
 from tensorexpr.simplify import simplify
 from tensorexpr.text import print_program
 from tensorexpr.traversal import free_names, substitute
@@ -157,3 +158,15 @@ def test_value_is_kept(block: int) -> None:
             before, after = (evaluate_program(p, given)["Y"] for p in (program, simple))
             zero = np.zeros((), before.dtype)
             assert same(before + zero, after + zero), f"seed {seed}, n = {size}\n{print_program(program)}\n{print_program(simple)}"
+
+
+@pytest.mark.parametrize("combiner", ["sum", "prod"])
+@pytest.mark.parametrize("narrow", ["i8", "u8", "i16", "u32", "i32", "i64", "u64"])
+@pytest.mark.parametrize("wide", ["i8", "i32", "u32", "i64", "u64"])
+def test_casts_of_wider_sums_wrap_around_as_narrow_ones_do(combiner, narrow, wide):
+    text = f"x: {narrow}[40] = input()\nS: {narrow} = {narrow}({combiner}({wide}(x[k]) for k in range(40)))\nreturn S"
+    program = parse_program(text)
+    data = np.random.default_rng(0).integers(0, 256, 40 * 8, np.uint8).view(program.inputs[0].type.dtype.numpy)[:40] | 1
+    (want,), (found,) = (evaluate_program(p, {"x": data}).values() for p in (program, simplify(program)))
+    assert want == found
+    assert (f"{wide}(" not in str(simplify(program))) == (int(wide[1:]) >= int(narrow[1:]))

@@ -9,6 +9,7 @@ import pytest
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import GRID, THREADS
 from tensorexpr.codegen.schedule import Schedule, autoschedule, schedule
+from tensorexpr.codegen.schedule.intrinsics import known_intrinsics
 from tensorexpr.codegen.schedule.state import accesses_of
 from tensorexpr.errors import OutOfBoundsError, ScheduleError
 from tensorexpr.interpret import evaluate_program
@@ -30,6 +31,7 @@ WORDS = (
     "rfactor",
     "bind",
     "pipeline",
+    "tensorize",
     "stage",
     "recompute",
     "share",
@@ -66,6 +68,8 @@ def shuffled(s: Schedule, rng: random.Random, steps: int = 10) -> Schedule:
                     place = rng.choice([stage.place for stage in s.state.stages if stage.place] or [None])
                     if place is not None:
                         s[place.stage].pipeline(place.loop, rng.randint(2, 3))
+                case "tensorize":
+                    handle.tensorize(rng.choice(loops), rng.choice(known_intrinsics()).name)
                 case "bind":
                     handle.bind(rng.choice(loops), rng.choice((*GRID, *THREADS)))
                 case "compute_at":
