@@ -39,7 +39,7 @@ def large(tiny: bool) -> Iterator[Spec]:
         yield Spec(f"gemm {side}", "contraction", "matmul", operations.matmul, ((side, side), (side, side)), 2.0 * side**3, 12.0 * side**2)
     n, c, size = (2, 4, 6) if tiny else (32, 256, 56)
     work, moved = 2.0 * n * size * size * c * c * 9, 4.0 * (2 * n * c * size * size + 9 * c * c)
-    shapes = ((n, c, size, size), (c, c, 3, 3))
+    shapes: tuple[tuple[int, ...], ...] = ((n, c, size, size), (c, c, 3, 3))
     yield Spec(f"conv 3x3 {n}x{c}x{size}x{size}", "contraction", "conv2d", kernels.conv2d, shapes, work, moved, {"padding": 1})
     row = (5, 40) if tiny else (16384, 8192)
     elements = float(np.prod(row))
@@ -111,7 +111,7 @@ def torch_candidate(spec: Spec, arrays: Sequence[np.ndarray], head: np.ndarray |
         return None
     where = "cuda" if torch.cuda.is_available() else "cpu"
     given = [torch.from_numpy(a).to(where) for a in arrays]
-    function = functools.partial(functions[spec.key], **spec.static)
+    function: Callable[..., Any] = functools.partial(functions[spec.key], **spec.static)
     if compiled:
         function = torch.compile(function, dynamic=False)
     if head is None:

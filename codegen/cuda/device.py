@@ -74,7 +74,7 @@ class HostDevice:
     """This CPU; its arrays are NumPy's."""
 
     name = "host"
-    arch = None
+    arch: str | None = None
 
     def load(self, source: Source, compiled: Compiled | None) -> Kernels:
         return HostKernels(source)
@@ -116,7 +116,7 @@ class CupyDevice:
         self._cupy = cupy
         self._driver = ctypes.CDLL("libcuda.so.1" if os.name != "nt" else "nvcuda.dll")
         device = cupy.cuda.Device()
-        self.arch = f"sm_{device.compute_capability}"
+        self.arch: str | None = f"sm_{device.compute_capability}"
         self.name = f"cuda:{device.id}"
 
     def load(self, source: Source, compiled: Compiled | None) -> Kernels:

@@ -61,8 +61,9 @@ def packed(loop: For, buffers: dict[str, Buffer], fresh: Iterator[str]) -> Packe
 
     def moved(e: Expr) -> Expr:
         def visit(n: Expr) -> Expr:
-            pack = loads.get(n) if isinstance(n, Access) else None
-            return n if pack is None else replace(n, tensor=pack.name, indices=(lane,))
+            if not isinstance(n, Access) or n not in loads:
+                return n
+            return replace(n, tensor=loads[n].name, indices=(lane,))
 
         return bottom_up(e, visit)
 

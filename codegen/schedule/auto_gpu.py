@@ -50,24 +50,25 @@ def plan_gpu(s: Schedule, shapes: Shapes) -> None:
         hosted = [m.name for m in s.state.placed_in(name)]
         match definition:
             case Define() if s.decisions.wanted(f"{name}: a block per point", bool(hosted) or _wants_rows(s, name, shapes)):
-                _first(s, lambda name=name, hosted=hosted: _rows(s, name, hosted), lambda name=name: _points(s, name, shapes))
+                if not _done(s, _rows, name, hosted):
+                    _done(s, _points, name, shapes)
             case Define():
-                _first(s, lambda name=name: _points(s, name, shapes))
+                _done(s, _points, name, shapes)
             case Scan():
-                _first(s, lambda name=name: _swept(s, name))
+                _done(s, _swept, name)
             case Scatter():
-                _first(s, lambda name=name, definition=definition: _scattered(s, definition))
+                _done(s, _scattered, definition)
 
 
-def _first(s: Schedule, *tried: Callable[[], None]) -> None:
-    """The first of some ways that is legal."""
-    for way in tried:
-        before = s.state
-        try:
-            way()
-            return
-        except ScheduleError:
-            s.state = before
+def _done(s: Schedule, way: Callable[..., None], *arguments: object) -> bool:
+    """Whether a way to give loops to a definition is legal; where it is not, nothing is changed."""
+    before = s.state
+    try:
+        way(s, *arguments)
+    except ScheduleError:
+        s.state = before
+        return False
+    return True
 
 
 def _main(stage: Stage) -> Group | None:
