@@ -31,6 +31,7 @@ docs: $(VENV)/.examples
 	$(BIN)/python docs/generate.py
 	$(BIN)/python scripts/language_reference.py
 	$(BIN)/python scripts/kernel_reference.py
+	$(BIN)/python scripts/schedule_reference.py
 
 # A stamp per extra: set up once, again whenever pyproject.toml changes.
 $(VENV)/bin/python:

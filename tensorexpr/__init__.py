@@ -18,7 +18,7 @@ that happens on first use.
 from tensorexpr.autodiff import Gradient, gradient, jacobian
 from tensorexpr.codegen.compile import autoschedule, build, schedule
 from tensorexpr.codegen.function import CompiledFunction
-from tensorexpr.codegen.schedule import Schedule
+from tensorexpr.codegen.schedule import Schedule, intrinsic
 from tensorexpr.dtypes import (
     DType,
     bfloat16,
@@ -135,8 +135,8 @@ __all__ = [
     "TensorExprError", "__version__", "abs", "acos", "all", "any", "arccos", "arcsin", "arctan", "arctan2", "argmax", "argmin", "asin",
     "atan", "atan2", "autoschedule", "bfloat16", "bool_", "build", "cast", "ceil", "check_gradient", "checkpoint", "clip", "compute",
     "constant", "cos", "cosh", "dim", "dtype", "erf", "evaluate", "exp", "exp2", "expm1", "float16", "float32", "float64", "floor",
-    "grad", "gradient", "int16", "int32", "int64", "int8", "isfinite", "isinf", "isnan", "jacobian", "jvp", "latex", "lift", "log",
-    "log1p", "log2", "logical_and", "logical_not", "logical_or", "logical_xor", "max", "maximum", "min", "minimum", "names_of",
+    "grad", "gradient", "int16", "int32", "int64", "int8", "intrinsic", "isfinite", "isinf", "isnan", "jacobian", "jvp", "latex", "lift",
+    "log", "log1p", "log2", "logical_and", "logical_not", "logical_or", "logical_xor", "max", "maximum", "min", "minimum", "names_of",
     "negative", "op", "parse_program", "placeholder", "planned", "power", "prod", "program_of", "reduce", "round", "rsqrt", "scan",
     "scatter", "schedule", "sigmoid", "sign", "sin", "sinh", "sort_plan", "sqrt", "square", "stop_gradient", "sum", "tan", "tanh",
     "trunc", "tune", "uint16", "uint32", "uint64", "uint8", "value_and_grad", "vjp", "where",

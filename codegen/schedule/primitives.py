@@ -50,7 +50,33 @@ def _new_name(stage: Stage, stem: str) -> str:
 
 
 def split(state: State, name: str, loop: str, factor: int, tail: str = "peel") -> tuple[State, tuple[str, str]]:
-    """rewrite: [..., i, ...] --> [..., i_o, i_i, ...], i = i_o * factor + i_i; see `Split` for `tail` ("stride": [..., i_i, i_o, ...])."""
+    """rewrite: [..., i, ...] --> [..., i_o, i_i, ...], i = i_o * factor + i_i ("stride": [..., i_i, i_o, ...]).
+
+    `tail` says what happens to a rest, where the extent is no multiple of the factor: "peel" runs it as a smaller block of its own,
+    "shift" moves the last block back to end at the extent (points of data loops, computed twice with the same value), "guard"
+    skips the points beyond, by a condition. With "stride" the loop inside a block runs outside, and for each of its places the other
+    one over the blocks that have it: a residue class is a loop of its own.
+
+    >>> import tensorexpr as te
+    >>> x = te.placeholder((10, 6), name="x")
+    >>> s = te.schedule(te.compute((10, 6), lambda i, j: x[i, j] + 1, name="y"))
+    >>> s["y"].split("i", 4)
+    ('i_o', 'i_i')
+    >>> print(s)
+    # main(x, y)
+    x: parameter(f32[10, 6])
+    y: parameter(f32[10, 6])  # written
+    <BLANKLINE>
+    def kernel_0():  # y
+        for i_o in range(0, 2):
+            for i_i in range(0, 4):
+                for j in range(0, 6):
+                    y[i_i + i_o * 4, j] = x[i_i + i_o * 4, j] + 1.0
+        for i_i in range(0, 2):
+            for j in range(0, 6):
+                y[i_i + 8, j] = x[i_i + 8, j] + 1.0
+    <BLANKLINE>
+    """
     stage = state.stage(name)
     at = _loop(stage, loop)
     if not isinstance(factor, int) or isinstance(factor, bool) or factor < 1:
@@ -71,7 +97,19 @@ def split(state: State, name: str, loop: str, factor: int, tail: str = "peel") -
 
 
 def fuse(state: State, name: str, outer: str, inner: str) -> tuple[State, str]:
-    """rewrite: [..., i, j, ...] --> [..., i_j, ...], i = i_j // extent(j), j = i_j % extent(j)."""
+    """rewrite: [..., i, j, ...] --> [..., i_j, ...], i = i_j // extent(j), j = i_j % extent(j).
+
+    The loops are data loops, or loops of one reduction; neither has a rest, and the bounds of the inner one do not depend on the
+    outer one. What is `parallel` then has more iterations to hand out.
+
+    >>> import tensorexpr as te
+    >>> x = te.placeholder((10, 6), name="x")
+    >>> s = te.schedule(te.compute((10, 6), lambda i, j: x[i, j] + 1, name="y"))
+    >>> s["y"].fuse("i", "j")
+    'i_j'
+    >>> s["y"].loops
+    ('i_j',)
+    """
     stage = state.stage(name)
     at = _loop(stage, outer)
     if _loop(stage, inner) != at + 1:
@@ -103,7 +141,33 @@ def fuse(state: State, name: str, outer: str, inner: str) -> tuple[State, str]:
 
 
 def reorder(state: State, name: str, loops: tuple[str, ...]) -> State:
-    """rewrite: [..., i, ..., j, ...] --> [..., j, ..., i, ...]: the named loops take the places they have now, in the order given."""
+    """rewrite: [..., i, ..., j, ...] --> [..., j, ..., i, ...]: the named loops take the places they have now, in the order given.
+
+    Data loops inside of a reduction are a tile: there is an accumulator for each of their points. A reduction that depends on the
+    order of its points keeps it.
+
+    >>> import tensorexpr as te
+    >>> a, b = te.placeholder((4, 8), name="a"), te.placeholder((8, 6), name="b")
+    >>> s = te.schedule(te.compute((4, 6), lambda i, j: te.sum(lambda k: a[i, k] * b[k, j], 8), name="c"))
+    >>> s["c"].reorder("i", "k", "j")
+    >>> print(s)
+    # main(a, b, c)
+    a: parameter(f32[4, 8])
+    b: parameter(f32[8, 6])
+    c: parameter(f32[4, 6])  # written
+    <BLANKLINE>
+    def kernel_0():  # c
+        for i in range(0, 4):
+            c_sum: local(f32[6])
+            for j in range(0, 6):
+                c_sum[j] = 0.0
+            for k in range(0, 8):
+                for j in range(0, 6):
+                    c_sum[j] = c_sum[j] + a[i, k] * b[k, j]
+            for j in range(0, 6):
+                c[i, j] = c_sum[j]
+    <BLANKLINE>
+    """
     stage = state.stage(name)
     places = [_loop(stage, loop) for loop in loops]
     if len(set(loops)) != len(loops):
@@ -115,7 +179,7 @@ def reorder(state: State, name: str, loops: tuple[str, ...]) -> State:
 
 
 def mark(state: State, name: str, loop: str, kind: str) -> State:
-    """rewrite: i: serial --> i: parallel | vectorize | unroll (and back)."""
+    """rewrite: i: serial --> i: parallel | vectorize | unroll | ... (and back)."""
     stage = state.stage(name)
     _loop(stage, loop)
     kinds = tuple((x, k) for x, k in stage.kinds if x != loop)
@@ -124,8 +188,78 @@ def mark(state: State, name: str, loop: str, kind: str) -> State:
     return _checked(state, replace(stage, kinds=kinds))
 
 
+def parallel(state: State, name: str, loop: str) -> State:
+    """rewrite: i: serial --> i: parallel: the iterations of the outermost data loop run on all cores.
+
+    In any order, so they must touch different elements; each result has the same bits whatever the number of threads.
+
+    >>> import tensorexpr as te
+    >>> x = te.placeholder((10, 6), name="x")
+    >>> s = te.schedule(te.compute((10, 6), lambda i, j: x[i, j] + 1, name="y"))
+    >>> s["y"].parallel("i")
+    >>> "for i in parallel(range(0, 10)):" in str(s)
+    True
+    """
+    return mark(state, name, loop, "parallel")
+
+
+def vectorize(state: State, name: str, loop: str) -> State:
+    """rewrite: i: serial --> i: vectorize: the iterations of a loop of constant extent run in the lanes of vectors.
+
+    Of a reduction: each lane has an accumulator of its own, and these are combined in a fixed order at the end. That is
+    another order than the loop's; sums and products of floats may differ in their last bits (they are reassociated).
+
+    >>> import tensorexpr as te
+    >>> x = te.placeholder((10, 6), name="x")
+    >>> s = te.schedule(te.compute((10, 6), lambda i, j: x[i, j] + 1, name="y"))
+    >>> s["y"].vectorize("j")
+    >>> "for j in vectorize(range(0, 6)):" in str(s)
+    True
+    """
+    return mark(state, name, loop, "vectorize")
+
+
+def unroll(state: State, name: str, loop: str) -> State:
+    """rewrite: i: serial --> i: unroll: the iterations of a loop of constant extent are copied out.
+
+    Accumulators of loops inside of a reduction then are registers.
+
+    >>> import tensorexpr as te
+    >>> x = te.placeholder((10, 6), name="x")
+    >>> s = te.schedule(te.compute((10, 6), lambda i, j: x[i, j] + 1, name="y"))
+    >>> s["y"].unroll("j")
+    >>> "for j in unroll(range(0, 6)):" in str(s)
+    True
+    """
+    return mark(state, name, loop, "unroll")
+
+
+def serial(state: State, name: str, loop: str) -> State:
+    """rewrite: i: parallel | vectorize | unroll | block.x | ... --> i: serial: one iteration after the other.
+
+    >>> import tensorexpr as te
+    >>> x = te.placeholder((10, 6), name="x")
+    >>> s = te.schedule(te.compute((10, 6), lambda i, j: x[i, j] + 1, name="y"))
+    >>> s["y"].unroll("j")
+    >>> s["y"].serial("j")
+    >>> "for j in range(0, 6):" in str(s)
+    True
+    """
+    return mark(state, name, loop, SERIAL)
+
+
 def stream(state: State, name: str) -> State:
-    """rewrite: C[...] = e, in the caches --> C[...] = e, past the caches: for an output that nothing reads again."""
+    """rewrite: C[...] = e, in the caches --> C[...] = e, past the caches: for an output that nothing reads again.
+
+    Memory is not read before it is written then, and what the caches hold stays there.
+
+    >>> import tensorexpr as te
+    >>> x = te.placeholder((10, 6), name="x")
+    >>> s = te.schedule(te.compute((10, 6), lambda i, j: x[i, j] + 1, name="y"))
+    >>> s["y"].stream()
+    >>> "y: parameter(f32[10, 6])  # written past the caches" in str(s)
+    True
+    """
     stage = state.stage(name)
     if not streamable(state, name):
         raise refuse(stage, f"expected an output that no definition reads to write past the caches, got {name}")
@@ -150,7 +284,31 @@ def streamable(state: State, name: str) -> tuple[str, ...]:
 def compute_at(state: State, name: str, consumer: str, loop: str) -> State:
     """rewrite: P: [...]; C: [..., l, ...] --> C: [..., l: {P: [...]}, ...]: P is computed in loop l of C, at what is read there.
 
-    Where nothing there reads P (both read the same rows), it is computed at the same indices of the leading axes.
+    Where nothing there reads P (both read the same rows), it is computed at the same indices of the leading axes. What one iteration
+    needs is kept in a local buffer; in the tensor itself where others read it too, and then each element is made once.
+
+    >>> import tensorexpr as te
+    >>> x = te.placeholder((8, 4), name="x")
+    >>> e = te.compute((8, 4), lambda i, j: te.exp(x[i, j]), name="e")
+    >>> y = te.compute((8,), lambda i: te.sum(lambda j: e[i, j] * e[i, 3 - j], 4), name="y")
+    >>> s = te.schedule(y)
+    >>> s["e"].compute_at("y", "i")
+    >>> print(s)
+    # main(x, y)
+    x: parameter(f32[8, 4])
+    y: parameter(f32[8])  # written
+    <BLANKLINE>
+    def kernel_0():  # y
+        for i in range(0, 8):
+            e_1: local(f32[4])
+            for j in range(0, 4):
+                e_1[j] = exp(x[i, j])
+            y_sum: local(f32[()])
+            y_sum[()] = 0.0
+            for j in range(0, 4):
+                y_sum[()] = y_sum[()] + e_1[j] * e_1[3 - j]
+            y[i] = y_sum[()]
+    <BLANKLINE>
     """
     stage = state.stage(name)
     host = state.stage(consumer)
@@ -166,7 +324,19 @@ def compute_at(state: State, name: str, consumer: str, loop: str) -> State:
 
 
 def bind(state: State, name: str, loop: str, axis: str) -> State:
-    """rewrite: i: serial --> i: block.x | ... | thread.z: the blocks of a GPU's grid, the threads of a block."""
+    """rewrite: i: serial --> i: block.x | ... | thread.z: the blocks of a GPU's grid, the threads of a block.
+
+    Blocks and threads run side by side, so their iterations must touch different elements. A CPU has neither: there it is refused.
+
+    >>> import tensorexpr as te
+    >>> x = te.placeholder((10, 6), name="x")
+    >>> s = te.schedule(te.compute((10, 6), lambda i, j: x[i, j] + 1, name="y"))
+    >>> s["y"].bind("i", "block.x")
+    Traceback (most recent call last):
+        ...
+    tensorexpr.errors.ScheduleError: expected a GPU as the target to bind i to block.x, got cpu
+    ...
+    """
     stage = state.stage(name)
     _loop(stage, loop)
     check_target(state, stage, loop, axis, refuse)
@@ -174,7 +344,18 @@ def bind(state: State, name: str, loop: str, axis: str) -> State:
 
 
 def inline(state: State, names: tuple[str, ...]) -> State:
-    """rewrite: P[i] = e; C = ... P[f] ... --> C = ... e[i := f] ...: P is computed where it is read, and never stored."""
+    """rewrite: P[i] = e; C = ... P[f] ... --> C = ... e[i := f] ...: P is computed where it is read, and never stored.
+
+    Its own stage goes away.
+
+    >>> import tensorexpr as te
+    >>> x = te.placeholder((8,), name="x")
+    >>> p = te.compute((8,), lambda i: x[i] * 2, name="p")
+    >>> s = te.schedule(te.compute((8,), lambda i: p[i] + p[7 - i], name="y"))
+    >>> s["p"].inline()
+    >>> s.stages
+    ('y',)
+    """
     for name in names:
         stage = state.stage(name)
         if name in state.program.outputs:
@@ -192,7 +373,19 @@ def inline(state: State, names: tuple[str, ...]) -> State:
 
 
 def redirect(state: State, name: str, copy: str) -> State:
-    """rewrite: R[i, t] = S[t, i]; Q = ... S[e, f] ... --> Q = ... R[f, e] ...: what comes after a copy R reads that instead of S."""
+    """rewrite: R[i, t] = S[t, i]; Q = ... S[e, f] ... --> Q = ... R[f, e] ...: what comes after a copy R reads that instead of S.
+
+    >>> import tensorexpr as te
+    >>> x = te.placeholder((4, 8), name="x")
+    >>> s = te.compute((4, 8), lambda i, j: te.exp(x[i, j]), name="s")
+    >>> r = te.compute((8, 4), lambda j, i: s[i, j], name="r")
+    >>> q = te.compute((4,), lambda i: te.sum(lambda j: s[i, j], 8), name="q")
+    >>> plan = te.schedule([r, q])
+    >>> plan.redirect("s", "r")
+    >>> print(plan.as_python())
+    s.redirect('s', 'r')
+    <BLANKLINE>
+    """
     facts = program_facts(state.program)
     made = facts.definitions.get(copy)
     order = _permutation(state, name, made)

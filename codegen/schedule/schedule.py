@@ -16,7 +16,7 @@ from tensorexpr.codegen.schedule.legality import refuse
 from tensorexpr.codegen.schedule.pipeline import pipeline
 from tensorexpr.codegen.schedule.recompute import recompute, share
 from tensorexpr.codegen.schedule.rfactor import rfactor
-from tensorexpr.codegen.schedule.state import SERIAL, Stage, State, plain_state
+from tensorexpr.codegen.schedule.state import Stage, State, plain_state
 from tensorexpr.codegen.schedule.tensorize import tensorize, with_digest
 from tensorexpr.codegen.target import Target, host_target
 from tensorexpr.errors import ScheduleError
@@ -153,7 +153,18 @@ class StageHandle:
         self._apply("reorder", primitives.reorder(self._schedule.state, self.name, axes), *axes)
 
     def tile(self, a: str, b: str, a_factor: int, b_factor: int, tail: str = "peel") -> tuple[str, str, str, str]:
-        """Splits two loops and runs the blocks of both outside: gives a_o, b_o, a_i, b_i."""
+        """rewrite: [..., a, ..., b, ...] --> [..., a_o, ..., b_o, a_i, b_i, ...]: two loops split, the blocks of both outside.
+
+        The same as two calls of `split` and one of `reorder`; gives a_o, b_o, a_i, b_i.
+
+        >>> import tensorexpr as te
+        >>> x = te.placeholder((12, 6), name="x")
+        >>> s = te.schedule(te.compute((6, 12), lambda i, j: x[j, i], name="y"))
+        >>> s["y"].tile("i", "j", 2, 4)
+        ('i_o', 'j_o', 'i_i', 'j_i')
+        >>> s["y"].loops
+        ('i_o', 'j_o', 'i_i', 'j_i')
+        """
         a_outer, a_inner = self.split(a, a_factor, tail)
         b_outer, b_inner = self.split(b, b_factor, tail)
         self.reorder(a_outer, b_outer, a_inner, b_inner)
@@ -161,18 +172,18 @@ class StageHandle:
 
     def parallel(self, axis: str) -> None:
         """Runs the iterations of the outermost loop on all cores."""
-        self._apply("parallel", primitives.mark(self._schedule.state, self.name, axis, "parallel"), axis)
+        self._apply("parallel", primitives.parallel(self._schedule.state, self.name, axis), axis)
 
     def vectorize(self, axis: str) -> None:
         """Runs the iterations of a loop of constant extent in the lanes of vectors.
 
         Of a reduction: every lane has an accumulator, combined in a fixed order at the end (a reassociation).
         """
-        self._apply("vectorize", primitives.mark(self._schedule.state, self.name, axis, "vectorize"), axis)
+        self._apply("vectorize", primitives.vectorize(self._schedule.state, self.name, axis), axis)
 
     def unroll(self, axis: str) -> None:
         """Copies out the iterations of a loop of constant extent."""
-        self._apply("unroll", primitives.mark(self._schedule.state, self.name, axis, "unroll"), axis)
+        self._apply("unroll", primitives.unroll(self._schedule.state, self.name, axis), axis)
 
     def bind(self, axis: str, gpu_axis: str) -> None:
         """Runs the iterations of a loop as the blocks of a GPU's grid ("block.x" to "block.z"), or as the threads of a block
@@ -181,7 +192,7 @@ class StageHandle:
 
     def serial(self, axis: str) -> None:
         """Takes back `parallel`, `vectorize`, `unroll` or `bind`."""
-        self._apply("serial", primitives.mark(self._schedule.state, self.name, axis, SERIAL), axis)
+        self._apply("serial", primitives.serial(self._schedule.state, self.name, axis), axis)
 
     def stream(self) -> None:
         """Writes the results past the caches: for outputs so large that they would not be found there anyway.
@@ -206,15 +217,7 @@ class StageHandle:
         self._apply("share", share(self._schedule.state, self.name))
 
     def stage(self, tensor: str, order: tuple[int, ...]) -> str:
-        """Reads a copy of a tensor, its axes in the order given; gives the name of the copy, which has loops of its own.
-
-        >>> import tensorexpr as te
-        >>> a, b = te.placeholder((8, 32), name="a"), te.placeholder((16, 32), name="b")
-        >>> c = te.compute((8, 16), lambda i, j: te.sum(lambda k: a[i, k] * b[j, k], 32), name="c")
-        >>> s = te.schedule(c)
-        >>> s["c"].stage("b", (1, 0))
-        'b_staged'
-        """
+        """Reads a copy of a tensor, its axes in the order given; gives the name of the copy, which has loops of its own."""
         state, made = staging.stage(self._schedule.state, self.name, tensor, tuple(order))
         self._apply("stage", state, tensor, tuple(order))
         return made

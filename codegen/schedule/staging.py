@@ -20,7 +20,17 @@ from tensorexpr.traversal import bottom_up, fresh_name, read_occurrences
 
 
 def stage(state: State, name: str, tensor: str, order: tuple[int, ...]) -> tuple[State, str]:
-    """rewrite: C[i] = ... T[a, b] ... --> P[b', a'] = T[a', b']; C[i] = ... P[b, a] ..., with the axes of T in the order given."""
+    """rewrite: C[i] = ... T[a, b] ... --> P[b', a'] = T[a', b']; C[i] = ... P[b, a] ..., with the axes of T in the order given.
+
+    >>> import tensorexpr as te
+    >>> a, b = te.placeholder((8, 32), name="a"), te.placeholder((16, 32), name="b")
+    >>> c = te.compute((8, 16), lambda i, j: te.sum(lambda k: a[i, k] * b[j, k], 32), name="c")
+    >>> s = te.schedule(c)
+    >>> s["c"].stage("b", (1, 0))
+    'b_staged'
+    >>> s["b_staged"].loops
+    ('a1', 'a0')
+    """
     found = state.stage(name)
     definition = program_facts(state.program).definitions[name]
     if not isinstance(definition, Define) or found.scan is not None:

@@ -105,15 +105,17 @@ def tensorize(state: State, name: str, loop: str, instruction: str, refuse: Refu
     """rewrite: for l: for q: c[l] += a[q] * b[l, q] --> instruction(c, a, b), where that is what the instruction computes.
 
     >>> import tensorexpr as te
-    >>> a = te.placeholder((8, 32), "uint8", name="a")
-    >>> b = te.placeholder((8, 16, 4), "int8", name="b")  # packed: four consecutive k of a column stand together
-    >>> c = te.compute((8, 16), lambda i, j: te.sum(
-    ...     lambda k, q: te.cast("int32", a[i, k * 4 + q]) * te.cast("int32", b[k, j, q]), (8, 4)), name="c")
-    >>> from tensorexpr.codegen.schedule import schedule
-    >>> s = schedule(te.schedule(c).program, te.schedule(c).target.with_features("avx512_vnni"))
-    >>> s["c"].reorder("i", "k", "j", "q")
-    >>> s["c"].tensorize("j", "vpdpbusd")
-    >>> "for j in tensorize(range(0, 16), vpdpbusd(c_sum[0], a[i, k * 4], b[k, 0, 0])):" in str(s)
+    >>> a = te.placeholder((4,), name="a")
+    >>> c = te.compute((4,), lambda l: a[l] * 2, name="c")
+    >>> body = '''  %x = load <4 x float>, ptr %a, align 4
+    ...   %y = fadd <4 x float> %x, %x
+    ...   store <4 x float> %y, ptr %c, align 4'''
+    >>> twice = te.intrinsic("twice4", c, body)
+    >>> x = te.placeholder((6, 8), name="x")
+    >>> s = te.schedule(te.compute((6, 8), lambda i, j: x[i, j] * 2, name="y"))
+    >>> j_o, j_i = s["y"].split("j", 4)
+    >>> s["y"].tensorize(j_i, "twice4")
+    >>> "for j_i in tensorize(range(0, 4), twice4(y[i, j_o * 4], x[i, j_o * 4])):" in str(s)
     True
     """
     stage = state.stage(name)
