@@ -5,10 +5,12 @@ import pytest
 
 import tensorexpr as te
 from tensorexpr.codegen.lowering import lower
-from tensorexpr.codegen.schedule import autoschedule
+from tensorexpr.codegen.schedule import auto_parts, autoschedule
 from tensorexpr.codegen.target import Target
 from tensorexpr.parse import parse_program
-from tests.codegen.programs import loops
+from tests.codegen.programs import WIDE, loops
+from tests.codegen.schedule.test_laws import assert_same_meaning
+from tests.generators import random_program
 
 
 def total(n: int | str, value: str = "x[k] * x[k]", combiner: str = "sum") -> str:
@@ -96,3 +98,13 @@ def test_two_passes_over_everything_have_parts_each():
     data = np.linspace(-5, 5, 1 << 17, dtype=np.float32)
     want = np.log(np.exp(data.astype(np.float64) - 5).sum()) + 5
     assert abs(float(te.build(s)(data)) - want) < 1e-5
+
+
+def test_random_programs_with_all_that_can_be_taken_apart(monkeypatch):
+    monkeypatch.setattr(auto_parts, "LEAST_WORK", 3)
+    found = 0
+    for seed in range(100):
+        s = autoschedule(random_program(seed), WIDE)
+        found += any("rfactor" in call for call in s.state.calls)
+        assert_same_meaning(s, seed)
+    assert found > 20
