@@ -17,12 +17,11 @@ from tensorexpr.codegen.llvm.builder import Builder, Value, literal
 from tensorexpr.codegen.llvm.emit_expressions import Expressions
 from tensorexpr.codegen.llvm.emit_memory import Binding, NotVectorizable
 from tensorexpr.codegen.llvm.machine import Machine
+from tensorexpr.codegen.lowering.joining import follows
 from tensorexpr.codegen.nest import Alloc, Block, Check, For, If, Stmt, Store
 from tensorexpr.dtypes import float32
 from tensorexpr.errors import InternalError
-from tensorexpr.integers import Affine
 from tensorexpr.ir import Access, Apply, Const, Expr, Index
-from tensorexpr.regions import Opaque, affine_of
 from tensorexpr.traversal import walk
 
 _WIDEST = 64  # lanes of one piece of a vectorized loop
@@ -319,19 +318,10 @@ def _side_by_side(body: Block) -> tuple[Store, ...]:
     for s in body:
         if not isinstance(s, Store) or any(isinstance(n, Access) and n.tensor == s.buffer for n in walk(s.value)):
             break
-        if found and not _follows(found[-1], s):
+        if found and not follows(found[-1], s):
             break
         found.append(s)
     return tuple(found)
-
-
-def _follows(first: Store, second: Store) -> bool:
-    """Whether the second store writes to the element behind that of the first."""
-    if first.buffer != second.buffer or first.indices[:-1] != second.indices[:-1] or not first.indices:
-        return False
-    opaque = Opaque()
-    low, high = affine_of(first.indices[-1], opaque), affine_of(second.indices[-1], opaque)
-    return low is not None and high is not None and high - low == Affine.of(1)
 
 
 def _constant_extent(s: For, start: Value, stop: Value) -> int | None:

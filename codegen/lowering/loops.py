@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from tensorexpr.codegen.lowering.arithmetic import ZERO, constant, floordiv, reads_data, sub
 from tensorexpr.codegen.lowering.calls import call_of
+from tensorexpr.codegen.lowering.joining import joined
 from tensorexpr.codegen.lowering.reductions import Reductions
 from tensorexpr.codegen.lowering.scope import Scope
 from tensorexpr.codegen.lowering.tasks import Names, Pending, Task
@@ -227,8 +228,8 @@ class Loops(Reductions):
         if count == 1:
             return (*checks, *self.body(loop, rest, scope.with_values(**{loop: ZERO}), task))
         if self.stage.kind(loop) == "unroll" and count is not None and count <= COPIED and self.copies_pay(loop, rest, scope):
-            copies = (self.body(loop, rest, scope.with_values(**{loop: const(c)}), task) for c in range(count))
-            return (*checks, *(statement for copy in copies for statement in copy))
+            copies = [self.body(loop, rest, scope.with_values(**{loop: const(c)}), task) for c in range(count)]
+            return (*checks, *joined(copies))
         name = self.loop_name(loop, scope)
         start = scope.resolve(scope.axes[loop].start) if loop in scope.axes else ZERO
         stop = scope.resolve(scope.axes[loop].stop) if loop in scope.axes else extent

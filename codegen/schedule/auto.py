@@ -40,6 +40,8 @@ MOST_SHARED = 32
 CHUNKS_PER_CORE = 4
 LEAST_SHARE = 4
 """Parts of the last cache that an output has to exceed one of before it is written past it."""
+MOST_STREAMED = 16
+"""Operations per byte of a result up to which it is memory that it waits for."""
 NOWHERE = "no loop"
 
 
@@ -317,7 +319,7 @@ def _worth_sharing(s: Schedule, reader: Define, depth: int) -> bool:
 def _stream(s: Schedule) -> None:
     """Writes outputs past the caches where what the function touches is more than these hold.
 
-    Not those of contractions, which are few beside the work, nor small ones, which stay while the large ones go by.
+    Not those that come slowly, as a contraction's do, nor small ones, which stay while the large ones go by.
     """
     program = s.state.program
     types = program.types
@@ -325,7 +327,8 @@ def _stream(s: Schedule) -> None:
     much = sum(sizes.values()) > s.target.last_level
     for name in s.stages:
         large = [n for n in streamable(s.state, name) if LEAST_SHARE * sizes[n] > s.target.last_level]
-        if large and s.decisions.wanted(f"{name}: past the caches", much and not is_contraction(s.state, name)):
+        few = large and total_work(s.state.stage(name).parts) <= MOST_STREAMED * sum(sizes[n] for n in large)
+        if large and s.decisions.wanted(f"{name}: past the caches", bool(much and few)):
             s[name].stream()
 
 

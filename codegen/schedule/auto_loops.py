@@ -342,8 +342,7 @@ class _Planner:
                             best = cost, self._tile(vector, extent, lanes, ((row.index, rows),) if rows > 1 else ())
             if best is not None:
                 found.append(best[1])
-            lanes = self._wide(extent)
-            found.append(Tile(vector, self._fitted(extent, lanes, vector)))
+            found.append(self._tile(vector, extent, self._wide(extent), ()))
         found.append(Tile(vector, self._fitted(extent, self.lane_count, vector)))
         return found
 

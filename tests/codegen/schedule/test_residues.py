@@ -111,11 +111,7 @@ def kernel_0():  # x_bar
     for c in unroll(range(0, 4)):
         for p_o in vectorize(range(0, 16)):
             x_bar[c, p_o * 3] = x_bar_sum[c, p_o]
-    for c in unroll(range(0, 4)):
-        for p_o in vectorize(range(0, 16)):
             x_bar[c, p_o * 3 + 1] = 0.0
-    for c in unroll(range(0, 4)):
-        for p_o in vectorize(range(0, 16)):
             x_bar[c, p_o * 3 + 2] = 0.0"""
     )
 
