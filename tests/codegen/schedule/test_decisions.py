@@ -6,6 +6,7 @@ import pytest
 
 from tensorexpr.codegen.schedule import Schedule, autoschedule, schedule
 from tensorexpr.codegen.schedule.decisions import MOST_OPTIONS, Choices, Decision, Decisions
+from tensorexpr.codegen.target import H200, Target
 from tensorexpr.ir import Program
 from tensorexpr.parse import parse_program
 from tests.codegen.programs import MATMUL, SOFTMAX, WIDE, assert_means
@@ -13,16 +14,16 @@ from tests.codegen.schedule.test_laws import assert_same_meaning
 from tests.generators import random_program
 
 
-def decided(program: Program, choices: Choices) -> tuple[Schedule, tuple[Decision, ...]]:
+def decided(program: Program, choices: Choices, target: Target = WIDE) -> tuple[Schedule, tuple[Decision, ...]]:
     decisions = Decisions(choices, noting=True)
-    return autoschedule(program, WIDE, decisions), decisions.made
+    return autoschedule(program, target, decisions), decisions.made
 
 
-def wandered(program: Program, rng: random.Random, steps: int = 4) -> Choices:
+def wandered(program: Program, rng: random.Random, steps: int = 4, target: Target = WIDE) -> Choices:
     """Choices after random other answers, each to a decision that came up with those before."""
     choices = Choices()
     for _ in range(steps):
-        _, made = decided(program, choices)
+        _, made = decided(program, choices, target)
         if made:
             decision = rng.choice(made)
             choices = choices.with_choice(decision.name, rng.choice(decision.options))
@@ -37,12 +38,20 @@ def test_any_choices_give_the_interpreters_result(block):
         assert_same_meaning(s, seed)
 
 
-def test_the_first_options_are_the_model_itself():
+def test_any_choices_for_a_gpu_give_the_interpreters_result():
     for seed in range(40):
         program = random_program(seed)
-        plain = autoschedule(program, WIDE)
-        s, made = decided(program, Choices())
-        again, _ = decided(program, Choices({d.name: d.options[0] for d in made}))
+        s, _ = decided(program, wandered(program, random.Random(seed), target=H200), H200)
+        assert_same_meaning(s, seed)
+
+
+@pytest.mark.parametrize("target", [WIDE, H200])
+def test_the_first_options_are_the_model_itself(target):
+    for seed in range(40):
+        program = random_program(seed)
+        plain = autoschedule(program, target)
+        s, made = decided(program, Choices(), target)
+        again, _ = decided(program, Choices({d.name: d.options[0] for d in made}), target)
         assert plain.as_python() == s.as_python() == again.as_python()
         assert all(d.taken == d.options[0] and 1 < len(d.options) <= MOST_OPTIONS for d in made)
         assert all(len(set(d.options)) == len(d.options) for d in made)
