@@ -14,10 +14,11 @@ from pathlib import Path
 
 import tensorexpr as te
 from tensorexpr.autodiff import Gradient
+from tensorexpr.codegen.cuda.emit import emit as emit_cuda
 from tensorexpr.codegen.llvm import Machine, emit
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.schedule import autoschedule
-from tensorexpr.codegen.target import Target
+from tensorexpr.codegen.target import H200, Target
 from tensorexpr.simplify import simplify
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -66,6 +67,12 @@ def readme_gradient() -> str:
     return str(te.vjp(conv1d).trace(x, w, te.placeholder((8, 16, 14), name="y_bar")))
 
 
+def cuda() -> str:
+    """The same gradient as a kernel of a GPU."""
+    program = simplify(te.program_of(list(gradient()), [W, Y_BAR]))
+    return emit_cuda(lower(autoschedule(program, H200))).text
+
+
 BLOCKS: dict[str, Callable[[], str]] = {
     "readme-gradient": readme_gradient,
     "program": lambda: str(conv1d.trace(X, W)),
@@ -74,8 +81,9 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "schedule": lambda: schedule().as_python(),
     "nest": lambda: str(lower(schedule())),
     "llvm": llvm_excerpt,
+    "cuda": cuda,
 }
-LANGUAGES = {"report": "text", "llvm": "llvm"}
+LANGUAGES = {"report": "text", "llvm": "llvm", "cuda": "cuda"}
 
 
 def regenerated(text: str) -> str:

@@ -344,9 +344,9 @@ def _on_int64(name: str, args: list[Value]) -> Value:
         case "neg":
             return v.sub(v.integer(0), args[0])
         case "floordiv" | "mod":
-            return v.divide(*args, modulo=name == "mod")
+            return v.divide(args[0], args[1], modulo=name == "mod")
         case "minimum" | "maximum":
-            return v.extreme(*args, greater=name == "maximum")
+            return v.extreme(args[0], args[1], greater=name == "maximum")
         case "abs" if args[0].low is not None and args[0].low >= 0:
             return args[0]
     return _on_integers(name, dtypes.int64, [v.widened(a) for a in args])
