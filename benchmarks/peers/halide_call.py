@@ -38,7 +38,8 @@ def caller(path: Path, given: Sequence[np.ndarray], results: Sequence[Sequence[i
     kernel = ctypes.CDLL(str(path)).kernel
     inputs = [ctypes.byref(_buffer(array)) for array in given]
 
-    def call() -> Any:
+    def call(held: Sequence[np.ndarray] = given) -> Any:  # buffers point into arrays that must stay alive
+        del held
         made = [np.empty(shape, np.float32) for shape in results]
         status = kernel(*inputs, *(ctypes.byref(_buffer(array)) for array in made))
         if status != 0:
