@@ -202,7 +202,7 @@ class Emitter:
             return None
         position = row_major(indices, shape)
         form = None if position is None else affine_of(position)
-        if form is None or not form.has_division():
+        if form is None:
             return None
         return self.value(expression_of(form))
 
