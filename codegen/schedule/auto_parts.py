@@ -36,7 +36,8 @@ SPARED = 10
 
 def partial_results(s: Schedule) -> None:
     """Takes apart the reductions of every definition that has too few results for their length."""
-    program, shapes = s.state.program, {}
+    program = s.state.program
+    shapes: dict[str, tuple[Expr, ...]] = {}
     for definition in program.definitions:
         if isinstance(definition, Define) and definition.name in s.state.table:
             for _ in s.state.stage(definition.name).parts.groups:

@@ -74,13 +74,14 @@ def rfactor(state: State, name: str, loop: str) -> tuple[State, tuple[str, ...]]
     """
     stage = state.stage(name)
     definition = program_facts(state.program).definitions[name]
-    group = _group(state, stage, definition, loop)
+    if not isinstance(definition, Define) or stage.scan is not None:
+        raise refuse(stage, f"expected a plain definition outside of scans to take a reduction apart, got {name}")
+    group = _group(state, stage, loop)
     cut = _cut(stage, group, loop)
-    taken = {a.index for a in definition.axes}  # type: ignore[union-attr]
-    value = rename_bound(definition.value, taken)  # type: ignore[union-attr] -- the names that loops have
+    value = rename_bound(definition.value, {a.index for a in definition.axes})  # the names that loops have
     names = {*state.program.types, *state.program.sizes, *(n for d in all_definitions(state.program) for n, _ in d.results)}
-    maker = _Maker(definition, group, cut, names)  # type: ignore[arg-type]
-    changed = replace(definition, value=maker.visit(value, ()))  # type: ignore[type-var]
+    maker = _Maker(definition, group, cut, names)
+    changed = replace(definition, value=maker.visit(value, ()))
     made = tuple(maker.made)
     if not made:
         raise refuse(stage, f"expected a reduction of {name} itself over {cut.axis}, got one inside another", loop)
@@ -95,10 +96,8 @@ def rfactor(state: State, name: str, loop: str) -> tuple[State, tuple[str, ...]]
     return replace(state, program=program, table=table), tuple(d.name for d in made)
 
 
-def _group(state: State, stage: Stage, definition: object, loop: str) -> Group:
+def _group(state: State, stage: Stage, loop: str) -> Group:
     """The reduction that a loop belongs to, where it can be taken apart."""
-    if not isinstance(definition, Define) or stage.scan is not None:
-        raise refuse(stage, f"expected a plain definition outside of scans to take a reduction apart, got {stage.name}")
     if loop not in stage.order:
         raise refuse(stage, f"expected a loop of {stage.name}, got {loop!r}")
     group = stage.group_of(loop)
@@ -234,7 +233,7 @@ class _Maker:
         where = None if part.where is None else substitute(node.where, at)  # type: ignore[arg-type]
         first = replace(node, values=tuple(substitute(v, at) for v in node.values), axes=(parts,), where=where)
         found = replace(here, indices=(first, *here.indices[1:]))
-        there_are = [apply("gt", extent, const(0)) for extent in lengths if not isinstance(extent, Const)]
+        there_are: list[Expr] = [apply("gt", extent, const(0)) for extent in lengths if not isinstance(extent, Const)]
         return apply("where", conjunction(there_are), found, const(0)) if there_are else found
 
     def partial(self, value: Expr) -> Access:
