@@ -81,7 +81,7 @@ def widened(value: Value) -> Value:
     if not value.narrow:
         return value
     if value.constant is not None:
-        return replace(value, text=f"{value.text}ll", narrow=False)
+        return replace(value, text=f"{value.constant}ll", narrow=False)
     return replace(value, text=f"(int64_t){value.inside(PREFIX)}", rank=PREFIX, narrow=False)
 
 
