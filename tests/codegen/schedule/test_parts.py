@@ -1,12 +1,14 @@
 """Where the default schedule takes reductions apart: few results, long reductions; and that cores have no say in it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import tensorexpr as te
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.schedule import auto_parts, autoschedule
-from tensorexpr.codegen.target import Target
+from tensorexpr.codegen.target import Target, host_target
 from tensorexpr.parse import parse_program
 from tests.codegen.programs import WIDE, loops
 from tests.codegen.schedule.test_laws import assert_same_meaning
@@ -108,3 +110,11 @@ def test_random_programs_with_all_that_can_be_taken_apart(monkeypatch):
         found += any("rfactor" in call for call in s.state.calls)
         assert_same_meaning(s, seed)
     assert found > 20
+
+
+@pytest.mark.parametrize("value", ["x[k] * x[k]", "exp(x[k])"])
+def test_the_same_bits_for_any_number_of_cores(value):
+    program = parse_program(total(300_001, value))
+    data = np.random.default_rng(0).standard_normal(300_001).astype(np.float32)
+    found = {te.build(autoschedule(program, replace(host_target(), cores=cores)))(data)[0].tobytes() for cores in (1, 2, 7, 64)}
+    assert len(found) == 1
