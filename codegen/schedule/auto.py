@@ -167,7 +167,7 @@ def _share_loops(s: Schedule) -> None:
         shared = 0
         for guest in _guests(s, table, reader):
             before = s.state
-            if _share(s, table, reader, guest) and any(n in table for n in reads(table[guest])):
+            if _share(s, table, reader, guest) and _is_near(s, table, reader, guest):
                 shared += 1
                 seen.add(guest)
                 for n in reads(table[guest]):
@@ -205,6 +205,22 @@ def _guests(s: Schedule, table: dict[str, Define], host: Define) -> list[str]:
         if same and all(facts.numbers[r] > facts.numbers[host.name] for r in facts.readers.get(name, ()) if r not in around):
             found.append(name)
     return found
+
+
+def _is_near(s: Schedule, table: dict[str, Define], host: Define, guest: str) -> bool:
+    """Whether a guest finds there what it reads: computed for its host, or rows that are large together and small one by one.
+
+    Rows that stay near between two kernels need no host, and cores need rows enough of the outermost loop, which alone they share.
+    """
+    if any(n in table for n in reads(table[guest])):
+        return True
+    place = s.state.stage(guest).place
+    if place is None or length(host.axes[0]) < 2 * s.target.cores:
+        return False
+    types = s.state.program.types
+    both = sum(_bytes_of(types[n]) for n in sorted(_rows(s, host) & _rows(s, table[guest])))
+    outer = prod(length(a) for a in host.axes[: [a.index for a in host.axes].index(place.loop) + 1])
+    return s.target.l2_bytes < both <= outer * s.target.l2_bytes // 4
 
 
 def _upstream(table: dict[str, Define], host: Define) -> set[str]:

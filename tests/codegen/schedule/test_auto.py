@@ -203,3 +203,21 @@ Y[k, j]: f32[64, 1024] = sum(A[i, k] * B[i, j] for i in range(512))
 return Y
 """
     assert "j_i_o" not in autoschedule(parse_program(text), WIDE)["Y"].loops
+
+
+def pool_with_gradient(pictures, side, target):
+    x = te.placeholder((8, pictures, side, side), name="x")
+    y = kernels.max_pool2d(x, kernel_size=3, stride=2)
+    head = te.placeholder(y.shape, name="head")
+    return lower(autoschedule(te.autoschedule([y, *te.gradient(y, [x], head)]).program, target))
+
+
+def test_a_pool_and_its_winners_read_the_picture_together():
+    """Rows that are large together and small one by one: both definitions run in one loop over them, before the gradient."""
+
+    def count(pictures, side, cores):
+        return len(pool_with_gradient(pictures, side, Target("cpu", 512, 32, cores, 32 << 10, 1 << 20, 64 << 20)).kernels)
+
+    assert count(64, 112, 2) == 2
+    assert count(64, 112, 64) == 3  # eight rows are too few for all cores
+    assert count(2, 32, 2) == 3  # the whole picture stays near
