@@ -98,8 +98,13 @@ def _features() -> dict[str, Any]:
 
 def machine_facts(target: Target) -> dict[str, Any]:
     """The facts of a machine that a schedule may be better or worse for; of a CPU, this one and its threads."""
-    facts = {name: value for name, value in asdict(target).items() if name != "name"}
-    return facts if target.is_gpu else {**_features(), **facts, "threads": default_threads()}
+    facts = {name: _plain(value) for name, value in asdict(target).items() if name != "name"}
+    return facts if target.is_gpu else {**facts, **_features(), "threads": default_threads()}
+
+
+def _plain(value: object) -> object:
+    """A fact in JSON's types: names of features are told by a digest."""
+    return value if isinstance(value, str | int | float) else short_digest(" ".join(sorted(map(str, value))))  # type: ignore[call-overload]
 
 
 def machine_digest(machine: Mapping[str, Any]) -> str:

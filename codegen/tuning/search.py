@@ -15,11 +15,10 @@ from __future__ import annotations
 import heapq
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from math import inf, sqrt
-from statistics import median
 from typing import Protocol
 
 from tensorexpr.codegen.schedule.decisions import Choices, Decision
@@ -98,6 +97,13 @@ class Progress:
     baseline: float
     best: float
     now: str
+
+
+def median(values: Iterable[float]) -> float:
+    """The middle one of some numbers, or the mean of the two there."""
+    found = sorted(values)
+    half = len(found) // 2
+    return found[half] if len(found) % 2 else (found[half - 1] + found[half]) / 2
 
 
 def beats(rounds: Sequence[tuple[float, ...]], rival: int, certain: float) -> bool:

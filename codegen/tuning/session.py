@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -137,7 +137,7 @@ def tune_program(
         baseline_seconds=found.baseline_seconds,
         reassociated=reassociate and found.improved,
         tried=len(found.trials),
-        date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        date=time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime()),
     )
     if path is not None:
         records.write(path, (record,))

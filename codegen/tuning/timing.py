@@ -11,7 +11,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,7 @@ from tensorexpr.codegen.schedule.decisions import Choices, Decisions
 from tensorexpr.codegen.schedule.work import total_work
 from tensorexpr.codegen.target import Target
 from tensorexpr.codegen.tuning.order import adds_up_otherwise
-from tensorexpr.codegen.tuning.search import FAILED, OK, OTHER_BITS, SAME, SLOW, Trial
+from tensorexpr.codegen.tuning.search import FAILED, OK, OTHER_BITS, SAME, SLOW, Trial, median
 from tensorexpr.dtypes import dtype
 from tensorexpr.errors import InternalError, OutOfBoundsError, TensorExprError
 from tensorexpr.ir import Program
