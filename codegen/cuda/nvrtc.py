@@ -117,6 +117,18 @@ def compile_text(text: str, arch: str) -> Compiled:
 
     Raises `TargetError` where NVRTC is not found, `InternalError` with its log where it refuses the text.
     """
+    made = _compiled(text, arch)
+    spilled = [name for name, r in made.resources.items() if r.spill_stores or r.spill_loads]
+    if not spilled:
+        return made
+    # The assembler spills a little rather than run fewer threads at once, unless one block is said to be enough.
+    return _compiled(_BOUNDS.sub(lambda m: f"__launch_bounds__({m[1]}, 1) {m[2]}(" if m[2] in spilled else m[0], text), arch)
+
+
+_BOUNDS = re.compile(r"__launch_bounds__\((\d+)\) (\w+)\(")
+
+
+def _compiled(text: str, arch: str) -> Compiled:
     library = _library()
     program = ctypes.c_void_p()
     source = f"{PRELUDE.read_text()}\n{text}"
