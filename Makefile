@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-peers lint bench bench-peers docs clean
+.PHONY: demo test test-peers test-nvrtc lint bench bench-peers docs clean
 
 demo: $(VENV)/.examples
 	$(BIN)/python -m tensorexpr demo
@@ -14,6 +14,10 @@ test: $(VENV)/.test
 
 test-peers: $(VENV)/.peers
 	$(BIN)/python -m pytest -n 2 --dist worksteal tests/peers
+
+# The kernels of the library through NVIDIA's compiler, which needs no GPU.
+test-nvrtc: $(VENV)/.nvrtc
+	$(BIN)/python -m pytest -n 2 --dist worksteal -k "nvrtc or cubin" tests/codegen/cuda tests/runtime/test_gpu_function.py
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .
@@ -58,6 +62,10 @@ $(VENV)/.peers: $(VENV)/.test
 
 $(VENV)/.bench: $(VENV)/bin/python pyproject.toml
 	$(PIP) -e '.[examples,bench]'
+	@touch $@
+
+$(VENV)/.nvrtc: $(VENV)/.test
+	$(PIP) -e '.[examples,test,nvrtc]'
 	@touch $@
 
 clean:
