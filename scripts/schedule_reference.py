@@ -13,6 +13,7 @@ from tensorexpr.codegen.schedule import (
     Schedule,
     StageHandle,
     bind,
+    cache,
     intrinsics,
     legality,
     pipeline,
@@ -65,6 +66,7 @@ FAMILIES: tuple[tuple[str, tuple[tuple[str, Places], ...]], ...] = (
         "Where tensors are kept",
         (
             ("stage", (staging.stage,)),
+            ("cache", (cache.cache, cache)),
             ("redirect", (primitives.redirect,)),
             ("stream", (primitives.stream,)),
         ),

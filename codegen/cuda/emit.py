@@ -19,7 +19,7 @@ from pathlib import Path
 from tensorexpr import dtypes
 from tensorexpr.codegen.cuda import values as v
 from tensorexpr.codegen.cuda.expressions import RESERVED, Emitter, Surroundings, stored, wanted_names
-from tensorexpr.codegen.cuda.packs import Packed, packed
+from tensorexpr.codegen.cuda.packs import ALIGNMENT, Packed, packed
 from tensorexpr.codegen.cuda.threads import Barrier, Team, is_lanes, team_of
 from tensorexpr.codegen.cuda.values import Value, memory_type
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, For, If, LoopNest, Stmt, Store
@@ -29,6 +29,8 @@ from tensorexpr.traversal import walk
 
 THREADS = 256
 """Threads of a block."""
+BANKS = 128
+"""Bytes of one row of the banks of shared memory."""
 PRELUDE = Path(__file__).with_name("prelude.cuh")
 
 
@@ -383,8 +385,11 @@ class _Kernel:
         self.buffers[buffer.name] = buffer
         home = None if self.team is None else self.team.homes.get(buffer.name)
         extents = [int(extent.value) for extent in buffer.shape if isinstance(extent, Const)]
-        shape = "".join(f"[{n}]" for n in (extents[:-1] if home == "lane" else extents))
-        shared = "__shared__ " if home == "shared" else ""
+        extents = extents[:-1] if home == "lane" else extents
+        shared = "__shared__ __align__(16) " if home == "shared" else ""
+        if home == "shared" and len(extents) > 1 and extents[-1] * buffer.dtype.itemsize % BANKS == 0:
+            extents[-1] += ALIGNMENT // buffer.dtype.itemsize  # threads that go down a column meet different banks
+        shape = "".join(f"[{n}]" for n in extents)
         return f"{shared}{memory_type(buffer.dtype)} {self.word(buffer.name)}{shape}"
 
     def lanes(self, s: For, team: Team, lines: list[str], margin: str) -> None:

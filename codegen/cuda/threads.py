@@ -267,8 +267,8 @@ def _with_barriers(
     for s in block:
         match s:
             case For() if s.kind != "vectorize":
-                s, since = _loop_with_barriers(s, since, homes, threads, tracked)
-                found.append(s)
+                made, since = _loop_with_barriers(s, since, homes, threads, tracked)
+                found += made
             case Alloc():
                 body, since = _with_barriers(s.body, since, homes, threads, tracked)
                 found.append(replace(s, body=body))
@@ -301,11 +301,13 @@ def _waited(now: frozenset[_Touch], since: frozenset[_Touch]) -> tuple[frozenset
 
 def _loop_with_barriers(
     s: For, since: frozenset[_Touch], homes: dict[str, str], threads: int, tracked: set[str]
-) -> tuple[For, frozenset[_Touch]]:
-    """A loop with barriers also between one iteration and the next."""
+) -> tuple[list[Stmt], frozenset[_Touch]]:
+    """A loop with barriers also between one iteration and the next; what is before it is waited for outside."""
+    within = frozenset(t for b in s.body for t in _touches(b, homes, threads) if t.buffer in tracked)
+    since, before = _waited(within, since)
     entry = since
     while True:
         body, after = _with_barriers(s.body, entry, homes, threads, tracked)
         if after <= entry:
-            return replace(s, body=body), entry | after
+            return [*before, replace(s, body=body)], entry | after
         entry |= after

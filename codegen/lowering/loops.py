@@ -12,7 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from tensorexpr import dtypes
 from tensorexpr.codegen.lowering.arithmetic import ZERO, constant, floordiv, reads_data, sub
+from tensorexpr.codegen.lowering.caching import Source, with_tiles
 from tensorexpr.codegen.lowering.calls import call_of
 from tensorexpr.codegen.lowering.joining import joined
 from tensorexpr.codegen.lowering.reductions import Reductions
@@ -26,7 +28,7 @@ from tensorexpr.codegen.schedule.reductions import groups_used
 from tensorexpr.codegen.schedule.residues import is_class
 from tensorexpr.codegen.schedule.state import SERIAL, Split, Stage, all_uses, needed_groups
 from tensorexpr.errors import InternalError, Location
-from tensorexpr.ir import TRUE, Apply, Axis, Const, Expr, Index, apply, conjunction, conjuncts, const
+from tensorexpr.ir import TRUE, Access, Apply, Axis, Const, Expr, Index, apply, conjunction, conjuncts, const
 from tensorexpr.regions import affine_of
 from tensorexpr.text import print_expr
 from tensorexpr.traversal import free_names, negate, read_occurrences
@@ -225,7 +227,7 @@ class Loops(Reductions):
         count = constant(extent)
         if count == 0:
             return checks
-        if count == 1:
+        if count == 1 and not self.cached_in(loop):
             return (*checks, *self.body(loop, rest, scope.with_values(**{loop: ZERO}), task))
         if self.stage.kind(loop) == "unroll" and count is not None and count <= COPIED and self.copies_pay(loop, rest, scope):
             copies = [self.body(loop, rest, scope.with_values(**{loop: const(c)}), task) for c in range(count)]
@@ -244,9 +246,25 @@ class Loops(Reductions):
 
         def made() -> Block:
             body = self.body(loop, rest, inner, task)
-            return (self.tensorized(loop, For(name, self.read(start), self.read(stop), body, kind)),) if body else ()
+            return self.with_copies(loop, For(name, self.read(start), self.read(stop), body, kind)) if body else ()
 
         return (*checks, *(made() if task.around is None else task.around(loop, scope, made)))
+
+    def cached_in(self, loop: str) -> tuple[Source, ...]:
+        """The tensors of which the part that a loop reads is copied in it, with the buffers where they are kept."""
+        found = []
+        for at, tensor, order in self.stage.cached:
+            if at == loop:
+                shape = self.shape(tensor)
+                home = self.read(Access(tensor, tuple(ZERO for _ in shape), dtypes.int64))
+                if isinstance(home, Access) and len(home.indices) == len(shape):
+                    found.append(Source(home.tensor, shape, order))
+        return tuple(found)
+
+    def with_copies(self, loop: str, nest: For) -> Block:
+        """The loop, with copies of what it reads where these are asked for."""
+        nest, sources = self.tensorized(loop, nest), self.cached_in(loop)
+        return with_tiles(nest, sources, self.names.fresh) if sources and nest.call is None else (nest,)
 
     def tensorized(self, loop: str, nest: For) -> For:
         """The loop as an instruction, where it is the first of those that do the work of one, and runs in a whole block."""

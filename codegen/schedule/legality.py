@@ -26,6 +26,8 @@ COPIED = 8
 """Iterations up to which an unrolled loop around reductions is copied out while lowering, so that bounds are simple in each copy."""
 LARGEST_TILE = 1 << 15
 """Bytes of the accumulators of one reduction over the points of the loops inside it."""
+LARGEST_BLOCK = 1 << 16
+"""The same on a GPU, where they are the registers of all threads of a block."""
 COMMUTATIVE = ("sum", "prod", "max", "min", "all", "any")
 
 
@@ -41,7 +43,7 @@ def check_stage(state: State, stage: Stage) -> Stage:
         if isinstance(relation, Split):
             _check_split(stage, relation, position)
     for group in stage.parts.groups:
-        _check_group(stage, group, position)
+        _check_group(stage, group, position, LARGEST_BLOCK if state.target.is_gpu else LARGEST_TILE)
     _check_scatter(state, stage)
     for loop, kind in stage.kinds:
         if kind == "parallel":
@@ -105,7 +107,7 @@ def _check_split(stage: Stage, split: Split, position: dict[str, int]) -> None:
         )
 
 
-def _check_group(stage: Stage, group: Group, position: dict[str, int]) -> None:
+def _check_group(stage: Stage, group: Group, position: dict[str, int], limit: int) -> None:
     mine = _loops_of(stage, group)
     first = min(position[x] for x in mine)
     for used in all_uses(stage.parts, group):
@@ -124,7 +126,7 @@ def _check_group(stage: Stage, group: Group, position: dict[str, int]) -> None:
                     )
     outside = {None, group.scope}
     tile = [x for x in stage.order[first:] if _group_number(stage, x) in outside and set(stage.axes_of(x)) & set(group.depends)]
-    _check_tile(stage, group, tile)
+    _check_tile(stage, group, tile, limit)
     _check_enclosing(stage, group, first, mine[0])
     if is_ordered(group) and mine != sorted(mine, key=lambda x: position[x]):
         names = "/".join(m.combiner.name for m in group.members)
@@ -154,7 +156,7 @@ def _group_number(stage: Stage, loop: str) -> int | None:
     return None if group is None else group.number
 
 
-def _check_tile(stage: Stage, group: Group, tile: list[str]) -> None:
+def _check_tile(stage: Stage, group: Group, tile: list[str], limit: int) -> None:
     """Data loops inside a reduction have an accumulator per point: a constant number of them, of a size that fits a stack."""
     elements = 1
     for loop in tile:
@@ -168,10 +170,10 @@ def _check_tile(stage: Stage, group: Group, tile: list[str]) -> None:
             )
         elements *= extent
     most = max((_accumulated(m) for m in group.members), default=8) * elements
-    if tile and most > LARGEST_TILE:
+    if tile and most > limit:
         raise refuse(
             stage,
-            f"expected accumulators of at most {LARGEST_TILE} bytes for the loops inside a reduction, got {most}",
+            f"expected accumulators of at most {limit} bytes for the loops inside a reduction, got {most}",
             ", ".join(tile),
             "split these loops, or reorder the reduction inside of them",
         )

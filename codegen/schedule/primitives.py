@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tensorexpr.codegen.schedule.bind import check_target
+from tensorexpr.codegen.schedule.cache import check_cached
 from tensorexpr.codegen.schedule.legality import check_stage, refuse, runs_whole
 from tensorexpr.codegen.schedule.pipeline import check_pipelines
 from tensorexpr.codegen.schedule.placement import check_placement
@@ -435,6 +436,7 @@ def _with_program(state: State, program: Program, names: tuple[str, ...]) -> Sta
 
 def _checked(state: State, stage: Stage) -> State:
     """The state with a stage changed, where that is legal for it and for what is computed in its loops."""
+    check_cached(stage)
     changed = state.with_stage(check_stage(state, stage))
     for name in (*((stage.name,) if stage.place is not None else ()), *(s.name for s in changed.placed_in(stage.name))):
         check_placement(changed, name)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tensorexpr.codegen.schedule import primitives, staging, sweeps
+from tensorexpr.codegen.schedule.cache import cache
 from tensorexpr.codegen.schedule.decisions import Decisions
 from tensorexpr.codegen.schedule.legality import refuse
 from tensorexpr.codegen.schedule.pipeline import pipeline
@@ -221,6 +222,11 @@ class StageHandle:
         state, made = staging.stage(self._schedule.state, self.name, tensor, tuple(order))
         self._apply("stage", state, tensor, tuple(order))
         return made
+
+    def cache(self, tensor: str, axis: str, order: tuple[int, ...]) -> None:
+        """Copies what an iteration of a loop reads of a tensor to a local buffer first, its axes in the order given."""
+        state = cache(self._schedule.state, self.name, tensor, axis, tuple(order))
+        self._apply("cache", state, tensor, axis, tuple(order))
 
     def rfactor(self, axis: str) -> tuple[str, ...]:
         """Takes a reduction apart along one of its loops: gives the names of the partial results, which have loops of their own."""

@@ -13,6 +13,7 @@
 #define __device__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
+#define __align__(n) __attribute__((aligned(n)))
 // In a section of its own, so that the run-time knows its extent and can poison it before each block.
 #define __shared__ static __attribute__((section("te_shared"), aligned(16)))
 

@@ -33,6 +33,7 @@ WORDS = (
     "pipeline",
     "tensorize",
     "stage",
+    "cache",
     "recompute",
     "share",
     "compute_at",
@@ -64,6 +65,11 @@ def shuffled(s: Schedule, rng: random.Random, steps: int = 10) -> Schedule:
                     access = rng.choice(accesses_of(s.state.program, name) or (None,))
                     if access is not None:
                         handle.stage(access.tensor, tuple(rng.sample(range(len(access.indices)), len(access.indices))))
+                case "cache":
+                    access = rng.choice(accesses_of(s.state.program, name) or (None,))
+                    if access is not None:
+                        order = tuple(rng.sample(range(len(access.indices)), len(access.indices)))
+                        handle.cache(access.tensor, rng.choice(loops), order)
                 case "pipeline":
                     place = rng.choice([stage.place for stage in s.state.stages if stage.place] or [None])
                     if place is not None:

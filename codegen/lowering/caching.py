@@ -1,0 +1,364 @@
+"""Tiles of operands: the part of a tensor that an iteration of a loop reads, copied to a local buffer first.
+
+    for k_o in range(0, 64):                        for k_o in range(0, 64):
+        for k_i in range(0, 16):                        a_tile: local(f32[16, 128])
+            ... a[i + i_o * 128, k_i + k_o * 16]  -->   a_tile[x1, x0] = a[x0 + i_o * 128, x1 + k_o * 16]
+                                                        for k_i in range(0, 16):
+                                                            ... a_tile[k_i, i]
+
+The part is a box: along each axis the values of the index over the loops inside, which are known where it is affine in these and
+their bounds are constants; what the loops outside add is where the box begins. Reads of which that is not known stay as they are,
+and so do all where the box would be large. Elements beyond the ends of the tensor are zeros that nothing reads.
+
+Where loops inside have as many lanes as a block of a GPU has threads, all of them copy, several elements each (`PACK` bytes side by
+side where these are aligned); and the elements for the next iteration are loaded, into registers, before the work on this one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import product as points
+from math import prod
+
+from tensorexpr.codegen.lowering.arithmetic import ZERO, add, constant, mul
+from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, For, If, Stmt, Store
+from tensorexpr.dtypes import DType
+from tensorexpr.integers import Affine
+from tensorexpr.ir import Access, Apply, Const, Expr, Index, Size, apply, conjunction, const
+from tensorexpr.regions import affine_of, expression_of
+from tensorexpr.traversal import bottom_up, children, walk
+
+TEAM = 32
+"""Lanes from which on a loop is run by the threads of a block."""
+LARGEST = 24 << 10
+"""Bytes of one tile."""
+PACK = 16
+"""Bytes that a thread loads at once."""
+MOST_POINTS = 1 << 14
+"""Points of the loops inside at which an index with quotients is looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A tensor that is read: the buffer that holds it, its shape, and the order of its axes in a tile."""
+
+    buffer: str
+    shape: tuple[Expr, ...]
+    order: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    access: Access
+    loops: dict[str, tuple[int, int] | None]
+    certain: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Box:
+    """What it holds; per axis where the box begins (without what the loops inside add), the least that these add, and how long it is;
+    whether it is certain to lie in the tensor."""
+
+    dtype: DType
+    outer: tuple[Affine, ...]
+    low: tuple[int, ...]
+    extents: tuple[int, ...]
+    certain: bool
+
+    def start(self, axis: int) -> Affine:
+        return self.outer[axis] + self.low[axis]
+
+
+def with_tiles(loop: For, sources: tuple[Source, ...], fresh: Callable[[str], str]) -> Block:
+    """The loop with the parts of some tensors copied in each iteration."""
+    lanes = max((_lanes(s) for s in _loops(loop.body) if s.kind == "vectorize"), default=1)
+    made: list[_Tile] = []
+    body = loop.body
+    for source in sources:
+        box = _box(body, source)
+        sizes = tuple(dict.fromkeys(n.name for r in _reads(body, source.buffer, {}, True) for n in walk(r.access) if isinstance(n, Size)))
+        if box is not None:
+            made.append(_Tile(source, box, sizes, lanes, fresh))
+            body = _redirected(body, made[-1])
+    if not made:
+        return (loop,)
+    if lanes < TEAM:
+        for tile in reversed(made):
+            body = (Alloc(tile.buffer, (*tile.copy(), *body)),)
+        return (replace(loop, body=body),)
+    later = add(Index(loop.index), const(1))
+    ahead = If(apply("lt", later, loop.stop), tuple(s for t in made for s in t.loaded({loop.index: later})))
+    body = (*(s for t in made for s in t.stored()), ahead, *body)
+    for tile in reversed(made):
+        body = (Alloc(tile.buffer, body),)
+    first = tuple(s for t in made for s in t.loaded({loop.index: loop.start}))
+    some = constant(loop.start), constant(loop.stop)
+    if some[0] is None or some[1] is None or some[0] >= some[1]:
+        first = (If(apply("lt", loop.start, loop.stop), first),)
+    block: Block = (*first, replace(loop, body=body))
+    for tile in reversed(made):
+        block = (Alloc(tile.registers, block),)
+    return block
+
+
+class _Tile:
+    """A tile of one tensor: its buffer and the statements that fill it."""
+
+    def __init__(self, source: Source, box: _Box, sizes: tuple[str, ...], lanes: int, fresh: Callable[[str], str]) -> None:
+        self.source, self.box, self.sizes, self.lanes = source, box, sizes, lanes
+        extents = tuple(const(box.extents[axis]) for axis in source.order)
+        self.buffer = Buffer(fresh(f"{source.buffer}_tile"), box.dtype, extents, "local")
+        self.pack = self._pack()
+        self.count = prod(box.extents) // self.pack
+        self.steps = -(-self.count // lanes)
+        shape = (const(self.steps), const(self.pack), const(lanes))
+        self.registers = Buffer(fresh(f"{source.buffer}_next"), box.dtype, shape, "local")
+        self.names = [fresh(word) for word in ("step", "lane", "part")]
+        self.axes = [fresh(f"x{axis}") for axis in range(len(box.extents))]
+
+    def _pack(self) -> int:
+        """How many elements side by side may be loaded at once: the box and every row of the tensor begin at multiples of them."""
+        count, last = PACK // self.box.dtype.itemsize, self.source.shape[-1]
+        start = self.box.start(-1)
+        whole = all(factor % count == 0 for _, factor in start.terms) and start.constant % count == 0
+        return count if whole and self.box.extents[-1] % count == 0 and isinstance(last, Const) and int(last.value) % count == 0 else 1
+
+    def element(self, at: list[Expr], moved: dict[str, Expr]) -> tuple[Access, Expr | None]:
+        """The element of the tensor at a place of the box, and the condition that there is one."""
+        indices, conditions = [], []
+        for axis, place in enumerate(at):
+            begin = expression_of(self.box.start(axis), self.sizes)
+            begin = bottom_up(begin, lambda n: moved.get(n.name, n) if isinstance(n, Index) else n)
+            indices.append(add(begin, place))
+            if not self.box.certain:
+                conditions += [apply("ge", indices[-1], ZERO), apply("lt", indices[-1], self.source.shape[axis])]
+        return Access(self.source.buffer, tuple(indices), self.box.dtype), conjunction(tuple(conditions)) if conditions else None
+
+    def copy(self) -> Block:
+        """The tile, element by element."""
+        at: list[Expr] = [Index(n) for n in self.axes]
+        value, inside = self.element(at, {})
+        places = tuple(at[axis] for axis in self.source.order)
+        block: Block = self._store(self.buffer, places, value, inside)
+        for axis in reversed(self.source.order):
+            block = (For(self.axes[axis], ZERO, const(self.box.extents[axis]), block),)
+        return block
+
+    def _store(self, buffer: Buffer, places: tuple[Expr, ...], value: Expr, inside: Expr | None) -> Block:
+        store = Store(buffer.name, places, value)
+        if inside is None:
+            return (store,)
+        return (If(inside, (store,), (Store(buffer.name, places, Const(0, buffer.dtype)),)),)
+
+    def loaded(self, moved: dict[str, Expr]) -> Block:
+        """The elements of an iteration in registers: so many of each thread."""
+        part = Index(self.names[2])
+        value, inside = self.element(self._places(part), moved)
+        step, lane = Index(self.names[0]), Index(self.names[1])
+        stores: Block = (Store(self.registers.name, (step, part, lane), value),)
+        block = self._parts(stores)
+        if inside is not None:
+            # A pack lies inside or outside as a whole: it is aligned, and so are the ends.
+            whole = bottom_up(inside, lambda n: ZERO if n == part else n)
+            block = (If(whole, block, self._parts((Store(self.registers.name, (step, part, lane), Const(0, value.dtype)),))),)
+        return self._by_all(block)
+
+    def stored(self) -> Block:
+        """The tile, from the registers."""
+        part = Index(self.names[2])
+        at = self._places(part)
+        value = Access(self.registers.name, (Index(self.names[0]), part, Index(self.names[1])), self.box.dtype)
+        return self._by_all(self._parts((Store(self.buffer.name, tuple(at[axis] for axis in self.source.order), value),)))
+
+    def _parts(self, stores: Block) -> Block:
+        if self.pack > 1:
+            return (For(self.names[2], ZERO, const(self.pack), stores, "vectorize"),)
+        return tuple(_substituted(s, {self.names[2]: ZERO}) for s in stores)
+
+    def _by_all(self, block: Block) -> Block:
+        step, lane, _ = self.names
+        if self.steps * self.lanes != self.count:
+            block = (If(apply("lt", self._number(), const(self.count)), block),)
+        return (For(lane, ZERO, const(self.lanes), (For(step, ZERO, const(self.steps), block, "unroll"),), "vectorize"),)
+
+    def _number(self) -> Expr:
+        return add(mul(Index(self.names[0]), const(self.lanes)), Index(self.names[1]))
+
+    def _places(self, part: Expr) -> list[Expr]:
+        """The place in the box of a part of a pack: packs are numbered along the last axis of the tensor first."""
+        found: list[Expr] = []
+        left, extents = self._number(), list(self.box.extents)
+        extents[-1] //= self.pack
+        for axis in reversed(range(len(extents))):
+            here = left if axis == 0 else apply("mod", left, const(extents[axis]))
+            left = apply("floordiv", left, const(extents[axis]))
+            found.append(add(mul(here, const(self.pack)), part) if axis == len(extents) - 1 else here)
+        return found[::-1]
+
+
+# ------------------------------------------------------------------------------------------------------- what is read
+
+
+def _lanes(loop: For) -> int:
+    start, stop = constant(loop.start), constant(loop.stop)
+    return 1 if start is None or stop is None else stop - start
+
+
+def _loops(block: Block) -> Iterator[For]:
+    for s in block:
+        match s:
+            case For():
+                yield s
+                yield from _loops(s.body)
+            case Alloc():
+                yield from _loops(s.body)
+            case If():
+                yield from _loops((*s.then, *s.otherwise))
+
+
+def _box(body: Block, source: Source) -> _Box | None:
+    """What of a tensor is read in statements; None where that is no box of constant size, or they also write it."""
+    reads = list(_reads(body, source.buffer, {}, True))
+    if not reads or any(isinstance(s, Store) and s.buffer == source.buffer for s in _statements(body)):
+        return None
+    outer: list[Affine] = []
+    lows: list[int] = []
+    highs: list[int] = []
+    for axis in range(len(source.shape)):
+        for read in reads:
+            found = _range(read.access.indices[axis], read.loops)
+            if found is None:
+                return None
+            begin, low, high = found
+            if len(outer) == axis:
+                outer.append(begin)
+                lows.append(low)
+                highs.append(high)
+            elif begin != outer[axis]:
+                return None
+            lows[axis], highs[axis] = min(lows[axis], low), max(highs[axis], high)
+    extents = tuple(high - low + 1 for low, high in zip(lows, highs, strict=True))
+    if prod(extents) * reads[0].access.dtype.itemsize > LARGEST:
+        return None
+    return _Box(reads[0].access.dtype, tuple(outer), tuple(lows), extents, all(r.certain for r in reads))
+
+
+def _range(index: Expr, loops: dict[str, tuple[int, int] | None]) -> tuple[Affine, int, int] | None:
+    """An index as what the loops outside say, and the least and the greatest that those inside add: both occur."""
+    form = affine_of(index)
+    if form is None:
+        return None
+    inner = [(atom, factor) for atom, factor in form.terms if set(Affine.of(atom).names()) & set(loops)]
+    outer = [(atom, factor) for atom, factor in form.terms if (atom, factor) not in inner]
+    names = tuple(dict.fromkeys(n for atom, _ in inner for n in Affine.of(atom).names()))
+    if any(loops.get(n) is None for n in names):
+        return None
+    low = high = form.constant
+    for group in _connected(inner):
+        mine = [n for n in names if n in set(group.names())]
+        ends = [loops[n] or (0, 0) for n in mine]
+        ranges = [range(*end) if group.has_division() else dict.fromkeys((end[0], end[1] - 1)) for end in ends]
+        if prod(stop - start for start, stop in ends) > MOST_POINTS and group.has_division():
+            return None
+        values = [group.evaluate(dict(zip(mine, at, strict=True))) for at in points(*ranges)]
+        low, high = low + min(values), high + max(values)
+    return Affine(outer), low, high
+
+
+def _connected(terms: list) -> list[Affine]:
+    """Sums of terms that have no name in common."""
+    found: list[Affine] = []
+    for atom, factor in terms:
+        term = Affine([(atom, factor)])
+        shared = [g for g in found if set(g.names()) & set(term.names())]
+        found = [g for g in found if g not in shared]
+        for g in shared:
+            term = term + g
+        found.append(term)
+    return found
+
+
+def _statements(block: Block) -> Iterator[Stmt]:
+    for s in block:
+        yield s
+        match s:
+            case For() | Alloc():
+                yield from _statements(s.body)
+            case If():
+                yield from _statements((*s.then, *s.otherwise))
+
+
+def _reads(block: Block, name: str, loops: dict[str, tuple[int, int] | None], certain: bool) -> Iterator[_Read]:
+    """The reads of a buffer, each with the bounds of the loops around (None for those that are not constant) and whether it is made at
+    every point of them."""
+
+    def expressions(*exprs: Expr, sure: bool = certain) -> Iterator[_Read]:
+        for e in exprs:
+            if isinstance(e, Access) and e.tensor == name:
+                yield _Read(e, loops, sure)
+            if isinstance(e, Apply) and e.op.name == "where":
+                yield from expressions(e.args[0], sure=sure)
+                yield from expressions(*e.args[1:], sure=False)
+            else:
+                yield from expressions(*children(e), sure=sure)
+
+    for s in block:
+        match s:
+            case For():
+                yield from expressions(s.start, s.stop)
+                start, stop = constant(s.start), constant(s.stop)
+                known = (start, stop) if start is not None and stop is not None and start < stop else None
+                yield from _reads(s.body, name, {**loops, s.index: known}, certain)
+            case If():
+                yield from expressions(s.condition)
+                yield from _reads((*s.then, *s.otherwise), name, loops, False)
+            case Alloc():
+                yield from _reads(s.body, name, loops, certain)
+            case Store():
+                yield from expressions(*s.indices, s.value)
+            case Check():
+                yield from expressions(s.index, s.extent)
+                certain = False
+
+
+# ------------------------------------------------------------------------------------------------------ reading the tile
+
+
+def _redirected(block: Block, tile: _Tile) -> Block:
+    def place(axis: int, index: Expr) -> Expr:
+        form = affine_of(index)
+        assert form is not None  # `_box` looked at it
+        return expression_of(form - tile.box.start(axis), tile.sizes)
+
+    def visit(n: Expr) -> Expr:
+        if not isinstance(n, Access) or n.tensor != tile.source.buffer:
+            return n
+        return Access(tile.buffer.name, tuple(place(axis, n.indices[axis]) for axis in tile.source.order), n.dtype)
+
+    return tuple(_mapped(s, lambda e: bottom_up(e, visit)) for s in block)
+
+
+def _substituted(s: Stmt, values: dict[str, Expr]) -> Stmt:
+    return _mapped(s, lambda e: bottom_up(e, lambda n: values.get(n.name, n) if isinstance(n, Index) else n))
+
+
+def _mapped(s: Stmt, expr: Callable[[Expr], Expr]) -> Stmt:
+    """A statement with its expressions changed."""
+    match s:
+        case For():
+            # An instruction knows how its operands lie: where they are kept otherwise, the loops that it stands for run.
+            kept = s.call is None or all(expr(operand) == operand for operand in s.call.operands)
+            body = tuple(_mapped(b, expr) for b in s.body)
+            nest = replace(s, start=expr(s.start), stop=expr(s.stop), body=body)
+            return nest if kept else replace(nest, kind="serial", call=None)
+        case If():
+            then, otherwise = (tuple(_mapped(b, expr) for b in part) for part in (s.then, s.otherwise))
+            return If(expr(s.condition), then, otherwise)
+        case Alloc():
+            return replace(s, body=tuple(_mapped(b, expr) for b in s.body))
+        case Store():
+            return Store(s.buffer, tuple(map(expr, s.indices)), expr(s.value))
+        case Check():
+            return replace(s, index=expr(s.index), extent=expr(s.extent))
+    return s
