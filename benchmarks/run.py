@@ -26,7 +26,7 @@ from tensorexpr.cli.info import collect
 from tensorexpr.errors import ArgumentError
 
 FORMAT = 2
-SECONDS, SECONDS_PREPARING = 60.0, 1800.0
+SECONDS, SECONDS_PREPARING = 120.0, 1800.0
 """What a workload may take, everything included; more while caches of compiled code are being filled."""
 QUICK = ("numpy", "torch", "jax", "numba")
 """Peers that need no compiler of C++ and no search for schedules."""

@@ -44,12 +44,14 @@ def limit_threads(threads: int) -> None:
         os.sched_setaffinity(0, allowed[-threads:])
 
 
-def prepare(names: Sequence[str]) -> None:
-    """Imports the peers, once for all processes that are forked."""
+def import_peers(names: Sequence[str], patience: float) -> None:
+    """Imports the peers, once for all processes that are forked; searches for schedules may take so many seconds each."""
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # its pool of compiling processes would not be forked whole
     for name in names:
         with contextlib.redirect_stdout(io.StringIO()):
-            peers.module(name)
+            room = peers.module(name)
+        if hasattr(room, "PATIENCE"):
+            room.PATIENCE = patience
 
 
 def measured(spec: Spec, names: Sequence[str], effort: Effort, seconds: float, timed: bool = True) -> dict[str, Any]:
@@ -155,7 +157,7 @@ def main(request: dict[str, Any]) -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     limit_threads(request["threads"])
-    prepare(request["peers"])
+    import_peers(request["peers"], 0.0 if request["timed"] else request["seconds"] / 4)
     operations.matmul(np.ones((3, 3), np.float32), np.ones((3, 3), np.float32))  # loads LLVM
     if request["timed"]:
         print(json.dumps({"roofline": roofline.measure(request["threads"]).as_json()}), file=answers, flush=True)
