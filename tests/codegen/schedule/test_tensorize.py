@@ -289,3 +289,11 @@ def test_wherever_it_is_legal_the_instruction_gives_the_same_bits():
         x, y = (np.random.default_rng(seed).integers(-4, 5, shape).astype(np.float32) for shape in ((n, k), (k, 4)))
         np.testing.assert_array_equal(run(s, x, y), x @ y, err_msg=s.as_python())
     assert used > 10
+
+
+def test_an_operand_that_lies_otherwise_is_read_by_the_loops():
+    s = rows()
+    s["Z"].tensorize("j", "rows2")
+    s["Z"].cache("Y", "k_o", (1, 0))
+    nest = assert_means(s)
+    assert "Y_tile" in str(nest) and calls(s) == []
