@@ -9,7 +9,7 @@ A nest is a list of `Kernel`s run one after the other: on a CPU one entry point 
 launch. A loop's kind says how it runs; all kinds give the result of running it serially:
 
 - serial: one after the other, in order.
-- parallel: iterations in any order on any thread (the outermost loop of a kernel; iterations are independent).
+- parallel: iterations in any order on any thread (around it there are serial loops at most; iterations are independent).
 - vectorize: all iterations at once in the lanes of a vector; start is constant and the extent is the constant lane count.
 - unroll: copied out; the extent is a constant.
 - tensorize: one instruction of the machine does what the loop says (an emitter that does not know it runs the loop).

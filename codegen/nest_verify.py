@@ -4,8 +4,8 @@
 2. Buffers: parameters, constants and workspace stand in the head, local ones in an `Alloc` around their uses, with a constant
    shape. An access or store has one int64 index per axis and the dtype of its buffer; inputs and constants are not written.
 3. Expressions: scalars over indices, sizes and elements; no reduction and no parameter is left. Conditions are bools.
-4. Loops: kinds are known; parallel loops are outermost in their kernel, as are nests of loops over blocks;
-   vectorized and unrolled ones have constant bounds.
+4. Loops: kinds are known; nests of loops over blocks are outermost in their kernel; around a parallel loop there are serial
+   ones and conditions at most; vectorized and unrolled ones have constant bounds.
 5. Checks: every check names a site of the nest.
 """
 
@@ -26,7 +26,7 @@ def verify_nest(nest: LoopNest) -> LoopNest:
     """Gives the nest back; raises `InternalError` with the broken invariant and the statement that breaks it."""
     checker = _Checker(nest)
     for kernel in nest.kernels:
-        checker.block(kernel.body, frozenset(), outermost=True)
+        checker.block(kernel.body, frozenset(), outermost=True, serial=True)
     return nest
 
 
@@ -61,17 +61,18 @@ class _Checker:
             self.fail("expected a constant shape of a local buffer", buffer.name)
         self.buffers[buffer.name] = buffer
 
-    def block(self, block: Block, bound: frozenset[str], outermost: bool = False) -> None:
+    def block(self, block: Block, bound: frozenset[str], outermost: bool = False, serial: bool = False) -> None:
+        """`outermost`: around are loops over blocks at most; `serial`: around are serial loops and conditions at most."""
         for statement in block:
-            self.statement(statement, bound, outermost)
+            self.statement(statement, bound, outermost, serial)
 
-    def statement(self, statement: Stmt, bound: frozenset[str], outermost: bool) -> None:
+    def statement(self, statement: Stmt, bound: frozenset[str], outermost: bool, serial: bool) -> None:
         match statement:
             case For():
                 if statement.kind not in LOOP_KINDS:
                     self.fail(f"expected a kind among {', '.join(LOOP_KINDS)}, got {statement.kind!r}", statement)
-                if statement.kind == "parallel" and not outermost:
-                    self.fail("expected parallel loops outermost in their kernel", statement)
+                if statement.kind == "parallel" and not serial:
+                    self.fail("expected nothing but serial loops and conditions around a parallel loop", statement)
                 if statement.kind in GRID and not outermost:
                     self.fail("expected the blocks of a grid outermost in their kernel", statement)
                 if statement.kind in ("vectorize", "unroll"):
@@ -82,13 +83,13 @@ class _Checker:
                     self.fail(f"expected a new name for a loop, got {statement.index} again", statement)
                 self.expr(statement.start, bound, statement)
                 self.expr(statement.stop, bound, statement)
-                self.block(statement.body, bound | {statement.index}, statement.kind in GRID)
+                self.block(statement.body, bound | {statement.index}, statement.kind in GRID, serial and statement.kind == "serial")
             case If():
                 self.expr(statement.condition, bound, statement)
                 if not statement.condition.dtype.is_bool:
                     self.fail(f"expected a bool condition, got {statement.condition.dtype}", statement)
-                self.block(statement.then, bound)
-                self.block(statement.otherwise, bound)
+                self.block(statement.then, bound, serial=serial)
+                self.block(statement.otherwise, bound, serial=serial)
             case Store():
                 buffer = self.element(statement.buffer, statement.indices, statement)
                 if statement.buffer in self.read_only:
@@ -101,7 +102,7 @@ class _Checker:
                 if statement.buffer.memory != "local":
                     self.fail(f"expected a local buffer, got one in {statement.buffer.memory}", statement)
                 self.add(statement.buffer)
-                self.block(statement.body, bound, outermost)
+                self.block(statement.body, bound, outermost, serial)
                 del self.buffers[statement.buffer.name]
             case Check():
                 if not 0 <= statement.check < len(self.nest.checks):

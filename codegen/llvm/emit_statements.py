@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from math import gcd
 
 from tensorexpr.codegen.llvm import emit_intrinsics, emit_memory, emit_squares, emit_work
@@ -21,7 +22,7 @@ from tensorexpr.codegen.lowering.joining import follows
 from tensorexpr.codegen.nest import Alloc, Block, Check, For, If, Stmt, Store
 from tensorexpr.dtypes import float32
 from tensorexpr.errors import InternalError
-from tensorexpr.ir import Access, Apply, Const, Expr, Index
+from tensorexpr.ir import Access, Apply, Const, Expr, Index, conjuncts
 from tensorexpr.traversal import walk
 
 _WIDEST = 64  # lanes of one piece of a vectorized loop
@@ -124,10 +125,28 @@ class Statements(Expressions):
             if label is after:
                 continue
             b.begin(label)
-            with b.scope():
+            with b.scope(), self.narrowed(s.condition if body is s.then else None):
                 self.block(body)
             b.jump(after)
         b.begin(after)
+
+    @contextmanager
+    def narrowed(self, condition: Expr | None) -> Iterator[None]:
+        """Inside, indices are known to lie where the condition says, as far as it compares them with constants."""
+        outer = dict(self.indices)
+        for part in () if condition is None else conjuncts(condition):
+            if not (isinstance(part, Apply) and part.op.name in ("lt", "ge") and isinstance(part.args[0], Index)):
+                continue
+            known, limit = self.indices[part.args[0].name], part.args[1]
+            if isinstance(limit, Const) and known.lanes == 1 and known.const is None and known.low is not None and known.high is not None:
+                low = max(known.low, int(limit.value)) if part.op.name == "ge" else known.low
+                high = min(known.high, int(limit.value) - 1) if part.op.name == "lt" else known.high
+                if low <= high:
+                    self.indices[part.args[0].name] = replace(known, low=low, high=high)
+        try:
+            yield
+        finally:
+            self.indices = outer
 
     def _accumulates(self, body: Block) -> bool:
         """Whether statements do nothing but change local buffers: registers, as it should be."""

@@ -2,7 +2,8 @@
 
 A causal score is a sum that only the columns up to the row's own ask for. With rows and columns as a tile of accumulators,
 the guard would be tested for each product. Where its accesses are in bounds without it, the sum may as well be computed for the
-whole tile: what no one asks for is not used. Tiles of which no point counts are left out.
+whole tile: what no one asks for is not used. Tiles of which no point counts are left out, in either case: sums that only the
+border of an image asks for cost nothing inside.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from tensorexpr.codegen.lowering.arithmetic import ZERO, constant, substituted
 from tensorexpr.codegen.lowering.scope import Scope
 from tensorexpr.codegen.schedule.reductions import Group, Parts
 from tensorexpr.codegen.schedule.state import Fuse, Stage
-from tensorexpr.ir import Apply, Expr, Index, apply, const
+from tensorexpr.ir import Apply, Expr, Index, apply, conjunction, const
 from tensorexpr.regions import affine_of
 from tensorexpr.traversal import free_names, read_occurrences, size_names
 
@@ -28,6 +29,9 @@ def around_tile(condition: Expr, stage: Stage, scope: Scope, tile: tuple[str, ..
     Requires: a comparison of affine sides, each index of which is known once the loops of the tile are. These run from 0
     to a constant extent; the greatest value of a difference is where each index is greatest or least.
     """
+    if isinstance(condition, Apply) and condition.op.name == "eq":
+        sides = [around_tile(apply(name, *condition.args), stage, scope, tile) for name in ("le", "ge")]
+        return None if None in sides else conjunction([side for side in sides if side is not None])
     if not (isinstance(condition, Apply) and condition.op.name in ("lt", "le", "gt", "ge")):
         return None
     left, right = condition.args if condition.op.name in _SLACK else reversed(condition.args)

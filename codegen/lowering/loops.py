@@ -40,7 +40,9 @@ UNROLL_LIMIT = 32
 
 
 class Loops(Reductions):
-    """Makes the loops of one stage; `shape` and `read` tell what tensors are and where they are kept."""
+    """Makes the loops of one stage; `shape` and `read` tell what tensors are and where they are kept.
+
+    With `at_root` nothing is around the stage but the serial loops `around`, over steps of scans: its loops may be parallel."""
 
     def __init__(
         self,
@@ -50,6 +52,7 @@ class Loops(Reductions):
         read: Callable[[Expr], Expr],
         location: Location | None,
         at_root: bool,
+        around: frozenset[str] = frozenset(),
     ) -> None:
         self.stage = stage
         self.parts = stage.parts
@@ -58,6 +61,7 @@ class Loops(Reductions):
         self.read = read
         self.location = location
         self.at_root = at_root
+        self.around = around
         self.is_parallel = any(kind == "parallel" or kind in GRID or kind in THREADS for _, kind in stage.kinds)
 
     # ------------------------------------------------------------------------------------------------------- walking
@@ -69,7 +73,7 @@ class Loops(Reductions):
         if within is not None:
             condition, inside = within
             return (If(self.read(condition), self.nest(loops, inside, task)),)
-        waits = self.is_parallel and self.at_root and not scope.names and loops  # parallel loops stand outside of conditions
+        waits = self.is_parallel and self.is_outermost(scope) and loops  # parallel loops stand outside of conditions
         ready = () if waits else tuple(c for c in task.where if scope.is_ready(c))
         if ready:
             # Conditions on indices go together; one that reads data waits for those before it.
@@ -131,7 +135,7 @@ class Loops(Reductions):
                 pieces = self.pieces(axis.index, parts, loops, scope)
                 if pieces:
                     return tuple(s for piece in pieces for s in self.nest(loops, piece, task))
-        if self.is_parallel and not scope.names:
+        if self.is_parallel and scope.names <= self.around:
             return None
         ready = tuple(c for c in parts if scope.is_ready(c))
         if not ready or (len(ready) < len(parts) and groups_used(otherwise)):
@@ -323,11 +327,11 @@ class Loops(Reductions):
     def kind(self, loop: str, count: int | None, scope: Scope) -> str:
         kind = self.stage.kind(loop)
         if kind == "parallel" or (kind == SERIAL and self.inherits_parallel(loop, scope)):
-            return "parallel" if self.at_root and not scope.names and not scope.conditional else SERIAL
+            return "parallel" if self.is_outermost(scope) and not scope.conditional else SERIAL
         if self.stage.tensorized:
             kind = self.kind_in_nest(loop, kind)
         if kind in GRID:
-            return kind if self.at_root and not scope.conditional else SERIAL
+            return kind if self.at_root and not self.around and not scope.conditional else SERIAL
         if count is None:
             return SERIAL
         split = self.stage.parents().get(loop)
@@ -342,7 +346,7 @@ class Loops(Reductions):
 
     def inherits_parallel(self, loop: str, scope: Scope) -> bool:
         """In the rest of a parallel block loop, the first data loop takes over."""
-        if scope.names or self.stage.group_of(loop) is not None:
+        if not scope.names <= self.around or self.stage.group_of(loop) is not None:
             return False
         return any(self.stage.kind(outer) == "parallel" for outer, variant in scope.variants.items() if variant in ("rest", "small"))
 
@@ -383,7 +387,7 @@ class Loops(Reductions):
         """A split with tail "shift" of an extent known only when it runs: blocks where one fits, else a single one, guarded."""
         fits = self.read(apply("ge", whole, const(split.factor)))
         single = replace(scope.with_variant(split, "single"), conditional=True).with_values(**{split.outer: ZERO})
-        if self.is_parallel and self.at_root and not scope.names and not scope.conditional:
+        if self.is_parallel and self.is_outermost(scope) and not scope.conditional:
             # A parallel loop stands outside of conditions: it has no iterations where no block fits.
             blocks = self.nest(loops, scope.with_variant(split, "shift if fits"), task)
             return (*blocks, If(self.read(negate(fits)), self.nest(loops, single, task)))

@@ -12,6 +12,7 @@ from dataclasses import replace
 from tensorexpr import dtypes
 from tensorexpr.codegen.lowering.accumulators import COMBINE
 from tensorexpr.codegen.lowering.arithmetic import ONE, ZERO, add, constant, floordiv, mul, sub
+from tensorexpr.codegen.lowering.borders import cut_borders
 from tensorexpr.codegen.lowering.loops import Loops
 from tensorexpr.codegen.lowering.placing import Ahead, Home, Placing, all_axes, slot
 from tensorexpr.codegen.lowering.scope import Scope
@@ -113,7 +114,7 @@ class _Lowering(Placing):
             tuple(parameters),
             tuple(c for c in program.constants if c.name in used),
             tuple(b for b in self.names.workspace if b.name in used),
-            tuple(self.kernels),
+            tuple(map(cut_borders, self.kernels)),
             tuple(outputs),
             program.sizes,
             tuple(self.names.checks),
@@ -179,8 +180,8 @@ class _Lowering(Placing):
 
         return bottom_up(expr, visit)
 
-    def loops(self, stage: Stage, definition: Define | Scatter, at_root: bool) -> Loops:
-        return Loops(stage, self.names, self.shape, self.read, definition.location, at_root)
+    def loops(self, stage: Stage, definition: Define | Scatter, at_root: bool, around: frozenset[str]) -> Loops:
+        return Loops(stage, self.names, self.shape, self.read, definition.location, at_root, around)
 
     def shape(self, tensor: str) -> tuple[Expr, ...]:
         """The shape of a tensor that can be named where lowering stands."""
@@ -194,7 +195,7 @@ class _Lowering(Placing):
 
     def defined(self, definition: Define, scope: Scope, at_root: bool) -> Block:
         stage, home = scope.stage, self.homes[definition.name]
-        loops = self.loops(stage, definition, at_root)
+        loops = self.loops(stage, definition, at_root, scope.names)
 
         def task(value: Expr) -> Task:
             def finish(inner: Scope) -> Block:
@@ -218,7 +219,7 @@ class _Lowering(Placing):
             home = Home(wide.name)
         start = Const(identity_of(definition.combine, kept), kept)
         filled = self.over(type_, names, lambda at: (Store(home.buffer, home.at(at), start),))
-        loops = self.loops(stage, definition, at_root)
+        loops = self.loops(stage, definition, at_root, names)
         scope = Scope(stage, all_axes(stage), names=names, outside=outside)
         values = stage.parts.values
         element = Access(definition.name, values[:-1], type_.dtype)
@@ -362,7 +363,7 @@ class _Lowering(Placing):
                     self.names.workspace.append(self.buffer(name, type_))
             match inner:
                 case Define():
-                    block.extend(self.define(inner, names, outside, False))
+                    block.extend(self.define(inner, names, outside, True))
                 case Scatter():
                     block.extend(self.scatter(inner, names, outside, False))
                 case Segments():

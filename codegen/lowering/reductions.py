@@ -50,6 +50,7 @@ class Reductions(ABC):
     read: Callable[[Expr], Expr]
     shape: Callable[[str], tuple[Expr, ...]]
     at_root: bool
+    around: frozenset[str]
     is_parallel: bool
 
     @abstractmethod
@@ -81,10 +82,11 @@ class Reductions(ABC):
         ready = tuple(c for c in open_guard if scope.is_ready(c))
         late = tuple(c for c in open_guard if c not in ready)
         some: dict[Expr, Expr] = {}
-        if late and not scope.outside and may_run_without(group, self.parts, self.shape):
+        if late and not scope.outside:
             found = {c: around_tile(c, self.stage, scope, tile) for c in late}
             some = {c: around for c, around in found.items() if around is not None}
-            late = tuple(c for c in late if c not in some)
+            if may_run_without(group, self.parts, self.shape):
+                late = tuple(c for c in late if c not in some)
         crossed = tuple(
             condition
             for x in rest
@@ -135,6 +137,10 @@ class Reductions(ABC):
                 block = (Alloc(buffer, block),)
         return block
 
+    def is_outermost(self, scope: Scope) -> bool:
+        """Whether no loop is open but those over steps of scans."""
+        return self.at_root and scope.names <= self.around
+
     def belongs(self, loop: str, group: Group) -> bool:
         """Whether a loop is one of a group, or of a reduction that stands in its loops."""
         found = self.stage.group_of(loop)
@@ -150,7 +156,7 @@ class Reductions(ABC):
             shape.append(const(extent))
             elements *= extent
         # Between kernels nothing local survives: results that parallel loops read live in the workspace.
-        shared = self.at_root and not scope.names and not tile and self.is_parallel
+        shared = self.is_outermost(scope) and not tile and self.is_parallel
         buffers, results = [], {}
         for member in group.members:
             kept = accumulators.carried(member)

@@ -360,7 +360,7 @@ def _bytes_of(type_: TensorType) -> int:
 
 def _parallelize(s: Schedule, name: str) -> None:
     stage = s.state.stage(name)
-    if stage.scan is not None or stage.place is not None or s.target.cores < 2:
+    if stage.place is not None or s.target.cores < 2:
         return
     members = s.state.placed_in(name)
     work = sum(total_work(m.parts) for m in (stage, *members))

@@ -254,8 +254,6 @@ def _check_parallel(state: State, stage: Stage, loop: str) -> None:
             loop,
             "rfactor it: its parts are a data loop",
         )
-    if stage.scan is not None:
-        raise refuse(stage, "expected a definition outside of scans to run in parallel: the steps of a scan are serial", loop)
     if stage.place is not None:
         raise refuse(stage, f"expected a definition with loops of its own to run in parallel, got one inside {stage.place.stage}", loop)
     before = [x for x in stage.order[: stage.order.index(loop)] if stage.group_of(x) is None]

@@ -13,7 +13,7 @@ from tensorexpr.codegen.nest_interpret import run_nest
 from tensorexpr.codegen.nest_verify import verify_nest
 from tensorexpr.codegen.schedule import autoschedule
 from tensorexpr.errors import InternalError
-from tensorexpr.ir import TRUE, Access, Const, Index, Param, Size, apply, const
+from tensorexpr.ir import Access, Const, Index, Param, Size, apply, const
 from tests.codegen.programs import WIDE
 from tests.generators import random_program
 
@@ -95,7 +95,8 @@ BROKEN = [
     (nest(over(over())), "expected a new name for a loop, got i again"),
     (nest(over(kind="wild")),
         "expected a kind among serial, parallel, vectorize, unroll, tensorize, block.x, block.y, block.z, thread.x, thread.y, thread.z, got 'wild'"),
-    (nest(If(TRUE, (over(kind="parallel"),))), "expected parallel loops outermost in their kernel"),
+    (nest(For("j", const(0), const(2), (over(kind="parallel"),), "parallel")),
+     "expected nothing but serial loops and conditions around a parallel loop"),
     (nest(over(kind="vectorize", stop=Size("n")), sizes=("n",)), "expected constant bounds of a loop to vectorize"),
     (nest(If(ONE, ())), "expected a bool condition, got f32"),
     (nest(Check(const(0), const(1), 0)), "expected one of 0 checks, got 0"),

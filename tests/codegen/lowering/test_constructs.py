@@ -318,3 +318,35 @@ def test_a_guard_on_elements_asks_for_none_of_missing_lanes():
     _, lane = s["Y"].split("k", 16, "peel")
     s["Y"].vectorize(lane)
     assert_means(s)
+
+
+def test_steps_of_a_scan_run_their_loops_on_all_cores():
+    """A parallel loop inside of the serial one over steps, behind a reduction too, and in the first step of a scan of unknown length."""
+    text = """
+sizes(n)
+x: f32[8, 700] = input()
+z: f32[n] = input()
+for t in range(n):
+    h: f32[8, 700] = state(x)
+    total[i]: f32[8] = max(h[i, k] for k in range(700))
+    g[i, j]: f32[8, 700] = maximum(minimum(h[i, j] * 2.0 - x[i, j], 9.0), -9.0) + total[i] + z[t]
+    H[t] = h = g
+return H
+"""
+    for n in (0, 1, 4):
+        nest = assert_means(autoschedule(parse_program(text), WIDE), n=n)
+    inside = [s for s in statements(nest.kernels) if isinstance(s, For) and s.kind == "serial" for s in s.body if isinstance(s, For)]
+    assert any(s.kind == "parallel" for s in inside)
+
+
+def test_a_failed_check_in_a_parallel_step_is_the_callers_error():
+    x, ids = te.placeholder((4, 3000), name="x"), te.placeholder((3000,), "int64", name="ids")
+    steps = te.scan(lambda t, h: te.compute((4, 3000), lambda i, j: te.exp(h[i, ids[j]]) * 0.1 + h[i, j]), x, 5)
+    kernel = te.build(steps, [x, ids])
+    good = np.arange(3000) % 7
+    bad = good.copy()
+    bad[2999] = 3000
+    values = np.zeros((4, 3000), np.float32)
+    assert np.isfinite(kernel(values, good)).all()
+    with pytest.raises(OutOfBoundsError, match="got 3000"):
+        kernel(values, bad)

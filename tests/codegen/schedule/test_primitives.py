@@ -217,7 +217,6 @@ REFUSED = [
     ("h0: f32[4] = input()\nS[i]: f32[4] = h0[i] * 2.0\nfor t in range(3):\n    h: f32[4] = state(S)\n"
      "    g[i]: f32[4] = h[i]\n    H[t] = h = g\nreturn H",
      "s['S'].inline()", "expected a definition that is read by index, got the start of a scan"),
-    (SCAN, "s['g'].parallel('i')", "expected a definition outside of scans to run in parallel: the steps of a scan are serial"),
     (SCAN, "s['g'].inline()", "expected a definition outside of scans to inline, got g"),
     (SCAN, "s['g'].compute_at('g', 'i')", "expected definitions outside of scans to compute one in the other"),
     (CHAIN, "s['Q'].inline()", "expected a definition between others to inline, got the output Q"),

@@ -1,0 +1,64 @@
+"""Loops over blocks of lanes, cut where conditions are decided: what runs, and where the cuts are."""
+
+import numpy as np
+import pytest
+
+import tensorexpr as te
+from tensorexpr.codegen.lowering import lower
+from tensorexpr.codegen.lowering.borders import FEWEST
+from tensorexpr.codegen.nest import For
+from tensorexpr.codegen.schedule import schedule
+from tensorexpr.parse import parse_program
+from tests.codegen.programs import WIDE, assert_means, statements
+
+
+def ranges(body: str, extent: int) -> list[tuple[int, int]]:
+    """Start and stop of the loops over blocks of 4 lanes of a definition."""
+    s = schedule(parse_program(f"X: f32[{extent}] = input()\nY[i]: f32[{extent}] = {body}\nreturn Y"), WIDE)
+    _, lanes = s["Y"].split("i", 4)
+    s["Y"].reorder(*(x for x in s["Y"].loops if x != lanes), lanes)
+    s["Y"].vectorize(lanes)
+    nest = assert_means(s)
+    return [(s.start.value, s.stop.value) for s in statements(nest.kernels) if isinstance(s, For) and s.index == "i_o"]
+
+
+def test_a_border_on_either_side_is_cut_off():
+    assert ranges("where(i >= 1 and i < 62, X[i - 1] + X[i + 1], X[i])", 64) == [(0, 1), (1, 15), (15, 16)]
+
+
+def test_a_condition_that_changes_between_blocks_is_cut_there():
+    assert ranges("where(i >= 8, X[i - 8], 0.0 - X[i])", 64) == [(0, 2), (2, 16)]
+
+
+def test_indices_held_inside_are_decided_in_the_middle():
+    """As many cuts as there are borders, though each window has its own."""
+    text = "sum(X[minimum(maximum(i + k - 3, 0), 63)] for k in range(7))"
+    assert ranges(text, 64) == [(0, 1), (1, 15), (15, 16)]
+
+
+@pytest.mark.parametrize("body", ["where(i % 2 == 0, X[i], 0.0)", "where(X[i] > 0.0, X[i], 0.0)"])
+def test_what_no_range_decides_is_left(body: str):
+    assert ranges(body, 64) == [(0, 16)]
+
+
+def test_short_loops_are_left():
+    assert ranges("where(i >= 1, X[i - 1], X[i])", 4 * (FEWEST - 1)) == [(0, FEWEST - 1)]
+
+
+def test_loops_without_lanes_are_left():
+    nest = lower(schedule(parse_program("X: f32[9] = input()\nY[i]: f32[9] = where(i >= 1, X[i - 1], X[i])\nreturn Y")))
+    assert [(s.start.value, s.stop.value) for s in statements(nest.kernels) if isinstance(s, For)] == [(0, 9)]
+
+
+@pytest.mark.parametrize("mode", ["clamp", "wrap", 0.5])
+def test_windows_at_borders_mean_the_same(mode: str | float):
+    """Compiled, against the interpreter, with gradients: the middle reads side by side, the borders do not."""
+    shape = (6, 70)
+    x = te.placeholder(shape, "float64", name="x")
+    y = te.compute(shape, lambda i, j: te.sum(lambda a, b: x.read(i + a - 1, j + b - 2, outside=mode) * (a + 2.0 * b), (2, 5)))
+    head = te.placeholder(shape, "float64", name="head")
+    (x_bar,) = te.gradient(y, [x], head)
+    rng = np.random.default_rng(0)
+    arrays = rng.standard_normal(shape), rng.standard_normal(shape)
+    for got, want in zip(te.build([y, x_bar], [x, head])(*arrays), te.evaluate([y, x_bar], {x: arrays[0], head: arrays[1]}), strict=True):
+        assert np.allclose(got, want, rtol=1e-13, atol=1e-13)
