@@ -16,7 +16,7 @@ from tensorexpr.codegen.schedule.work import length, total_work
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Access, Const, Expr, Index
 
-READS = 1 << 14
+READS = 1 << 8
 """Reads of each element from which on a copy is looked at."""
 GAIN = 1.5
 """How much dearer the lanes must be that the definition has without a copy."""
@@ -30,7 +30,7 @@ def stage_operands(schedule: Schedule, name: str, shapes: dict[str, tuple[Expr, 
     work = total_work(found.parts)
     if work < READS:
         return
-    cost = None
+    candidates: list[tuple[float, str, tuple[int, ...]]] = []
     for axis in found.parts.axes:
         across: dict[str, int] = {}
         for access in accesses_of(schedule.state.program, name):
@@ -42,18 +42,19 @@ def stage_operands(schedule: Schedule, name: str, shapes: dict[str, tuple[Expr, 
         shape = shapes[tensor]
         if not all(isinstance(e, Const) for e in shape) or prod(int(e.value) for e in shape if isinstance(e, Const)) * READS > work:
             continue
-        cost = vector_cost(schedule, name, shapes) if cost is None else cost
         order = (*(k for k in range(len(shape)) if k != place), place)
         before = schedule.state
         try:
             packed = schedule[name].stage(tensor, order)
         except ScheduleError:
             continue
-        wider = {**shapes, packed: tuple(shape[k] for k in order)}
-        if schedule.decisions.wanted(f"{name}: {tensor} staged", vector_cost(schedule, name, wider) * GAIN < cost):
-            shapes[packed] = wider[packed]
-            return
+        candidates.append((vector_cost(schedule, name, {**shapes, packed: tuple(shape[k] for k in order)}), tensor, order))
         schedule.state = before
+    if not candidates:
+        return
+    cost, tensor, order = min(candidates, key=lambda found: found[0])
+    if schedule.decisions.wanted(f"{name}: {tensor} staged", cost * GAIN < vector_cost(schedule, name, shapes)):
+        shapes[schedule[name].stage(tensor, order)] = tuple(shapes[tensor][k] for k in order)
 
 
 def _place(access: Access, index: str) -> int:
