@@ -14,6 +14,7 @@ from pathlib import Path
 
 import tensorexpr as te
 from tensorexpr.autodiff import Gradient
+from tensorexpr.benchmarks import readme
 from tensorexpr.codegen.cuda.emit import emit as emit_cuda
 from tensorexpr.codegen.llvm import Machine, emit
 from tensorexpr.codegen.lowering import lower
@@ -83,6 +84,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "llvm": llvm_excerpt,
     "cuda": cuda,
 }
+PROSE: dict[str, Callable[[], str]] = {"benchmarks": readme.text}
+"""Blocks that are text, not code."""
 LANGUAGES = {"report": "text", "llvm": "llvm", "cuda": "cuda"}
 
 
@@ -91,6 +94,8 @@ def regenerated(text: str) -> str:
 
     def block(match: re.Match[str]) -> str:
         name = match["name"]
+        if name in PROSE:
+            return f"{match['begin']}{PROSE[name]()}\n{match['end']}"
         return f"{match['begin']}```{LANGUAGES.get(name, 'python')}\n{BLOCKS[name]().strip()}\n```\n{match['end']}"
 
     return _BLOCK.sub(block, text)
