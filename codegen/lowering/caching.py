@@ -39,6 +39,13 @@ MOST_POINTS = 1 << 14
 """Points of the loops inside at which an index with quotients is looked at."""
 
 
+class Ends(If):
+    """A condition on data loops that leaves out points beyond the extent of a split. What is added up for such points may be anything:
+    their results are left out where they are stored."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """A tensor that is read: the buffer that holds it, its shape, and the order of its axes in a tile."""
@@ -80,9 +87,11 @@ def with_tiles(loop: For, sources: tuple[Source, ...], fresh: Callable[[str], st
         sizes = tuple(dict.fromkeys(n.name for r in _reads(body, source.buffer, {}, True) for n in walk(r.access) if isinstance(n, Size)))
         if box is not None:
             made.append(_Tile(source, box, sizes, lanes, fresh))
-            body = _redirected(body, made[-1])
     if not made:
         return (loop,)
+    body = _without_ends(body, frozenset(t.source.buffer for t in made))
+    for tile in made:
+        body = _redirected(body, tile)
     if lanes < TEAM:
         for tile in reversed(made):
             body = (Alloc(tile.buffer, (*tile.copy(), *body)),)
@@ -323,6 +332,32 @@ def _reads(block: Block, name: str, loops: dict[str, tuple[int, int] | None], ce
 
 
 # ------------------------------------------------------------------------------------------------------ reading the tile
+
+
+def _without_ends(block: Block, tiled: frozenset[str]) -> Block:
+    """The statements without conditions on what is added up from tiles alone: these have elements for points beyond the ends, too."""
+    found: list[Stmt] = []
+    for s in block:
+        match s:
+            case Ends() if not s.otherwise and all(_adds(inner, tiled) for inner in s.then):
+                found += _without_ends(s.then, tiled)
+            case For() | Alloc():
+                found.append(replace(s, body=_without_ends(s.body, tiled)))
+            case _:
+                found.append(s)
+    return tuple(found)
+
+
+def _adds(s: Stmt, tiled: frozenset[str]) -> bool:
+    """Whether a statement only takes elements of tiles into accumulators."""
+    match s:
+        case For() | Ends() if isinstance(s, For) or not s.otherwise:
+            return all(_adds(inner, tiled) for inner in (s.body if isinstance(s, For) else s.then))
+        case Store():
+            reads = [n for n in walk(s.value) if isinstance(n, Access)]
+            own = Access(s.buffer, s.indices, s.value.dtype)
+            return own in reads and all(n == own or n.tensor in tiled for n in reads)
+    return False
 
 
 def _redirected(block: Block, tile: _Tile) -> Block:

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.lowering.arithmetic import ZERO, constant, floordiv, reads_data, sub
-from tensorexpr.codegen.lowering.caching import Source, with_tiles
+from tensorexpr.codegen.lowering.caching import Ends, Source, with_tiles
 from tensorexpr.codegen.lowering.calls import call_of
 from tensorexpr.codegen.lowering.joining import joined
 from tensorexpr.codegen.lowering.reductions import Reductions
@@ -71,8 +71,8 @@ class Loops(Reductions):
         loops = self.relevant(loops, scope, task)
         within = self.within_extent(scope)
         if within is not None:
-            condition, inside = within
-            return (If(self.read(condition), self.nest(loops, inside, task)),)
+            condition, inside, ends = within
+            return (ends(self.read(condition), self.nest(loops, inside, task)),)
         waits = self.is_parallel and self.is_outermost(scope) and loops  # parallel loops stand outside of conditions
         ready = () if waits else tuple(c for c in task.where if scope.is_ready(c))
         if ready:
@@ -359,18 +359,20 @@ class Loops(Reductions):
             return self.nest(rest, scope, task)
         within = self.within_extent(scope)
         if within is not None:  # what is computed here stands behind the condition too
-            return (If(self.read(within[0]), self.body(loop, rest, within[1], task)),)
+            return (within[2](self.read(within[0]), self.body(loop, rest, within[1], task)),)
         return task.inside(loop, scope, lambda: self.nest(rest, scope, task))
 
-    def within_extent(self, scope: Scope) -> tuple[Expr, Scope] | None:
-        """The condition that leaves out points beyond the extent of a split, where its position is known, and the scope under it."""
+    def within_extent(self, scope: Scope) -> tuple[Expr, Scope, type[If]] | None:
+        """The condition that leaves out points beyond the extent of a split, where its position is known, the scope under it, and
+        how it is written."""
         for split in self.stage.relations:
             if isinstance(split, Split) and scope.variants.get(split.outer) in GUARDED and split.outer not in scope.guarded:
                 position, whole = scope.position(split.parent), scope.extent(split.parent)
                 if position is not None and whole is not None:
                     condition = apply("lt", position, whole)
                     facts = scope.facts | {condition}
-                    return condition, replace(scope, guarded=scope.guarded | {split.outer}, facts=facts, conditional=True)
+                    ends = Ends if self.stage.group_of(split.outer) is None else If
+                    return condition, replace(scope, guarded=scope.guarded | {split.outer}, facts=facts, conditional=True), ends
         return None
 
     def undecided(self, loop: str, scope: Scope) -> Split | None:

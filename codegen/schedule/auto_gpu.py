@@ -1,14 +1,15 @@
 """The default schedule of a GPU: which loops are the grid, which the threads of a block, what a thread holds in registers.
 
 The same steps as on a CPU come first (terms computed again, producers inlined, scans swept, rows shared); then every definition
-gets one of two forms:
+gets one of three forms:
 
 - points: all data axes are one loop of threads, each computing its points from beginning to end; neighbors along the last axis
   touch neighboring elements. Rows of an axis along which some operand stays the same are unrolled in the thread, as many as
   divide the extent, so that what it loads is used again;
 - rows: a block per point of the outer axes, its threads the lanes of a long reduction (or of the last axis of what is computed
   row by row), combined in a fixed order. This is for reductions that are long where points are few, or whose elements lie side
-  by side along the reduction, and for what shares the rows of its reader.
+  by side along the reduction, and for what shares the rows of its reader;
+- tiles: a block per tile of two axes of a contraction, its operands in shared memory, step by step (see `auto_blocks`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import prod
 
+from tensorexpr.codegen.schedule.auto_blocks import plan_block, tiles_of
 from tensorexpr.codegen.schedule.independence import disjoint_axes
 from tensorexpr.codegen.schedule.legality import runs_in_lanes
 from tensorexpr.codegen.schedule.reductions import Group
@@ -49,6 +51,9 @@ def plan_gpu(s: Schedule, shapes: Shapes) -> None:
         definition = definition_named(s.state.program, name)
         hosted = [m.name for m in s.state.placed_in(name)]
         match definition:
+            case Define() if tiles_of(s, name, shapes) and s.decisions.wanted(f"{name}: tiles of blocks"):
+                if not _done(s, plan_block, name, shapes):
+                    _done(s, _points, name, shapes)
             case Define() if s.decisions.wanted(f"{name}: a block per point", bool(hosted) or _wants_rows(s, name, shapes)):
                 if not _done(s, _rows, name, hosted):
                     _done(s, _points, name, shapes)

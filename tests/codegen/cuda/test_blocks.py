@@ -1,0 +1,148 @@
+"""Contractions as tiles of blocks of threads: which tile, the same results on a CPU, and what NVRTC makes of the text."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tensorexpr.codegen.cuda import nvrtc
+from tensorexpr.codegen.cuda.emit import emit
+from tensorexpr.codegen.lowering import lower
+from tensorexpr.codegen.nest_verify import verify_nest
+from tensorexpr.codegen.schedule import Schedule, autoschedule, schedule
+from tensorexpr.codegen.schedule.auto import shapes_of
+from tensorexpr.codegen.schedule.auto_blocks import plan_block, tiles_of
+from tensorexpr.codegen.schedule.decisions import Choices, Decisions
+from tensorexpr.codegen.target import H200
+from tensorexpr.errors import ScheduleError
+from tensorexpr.interpret import evaluate_program
+from tensorexpr.parse import parse_program
+from tests.codegen.cuda.device import needs_compiler, run
+from tests.generators import random_inputs
+
+SMALL = replace(H200, cores=1)
+"""A GPU for which small tensors are large."""
+ARCHITECTURES = ("sm_80", "sm_90")
+
+
+def matmul(m: int, n: int, k: int, dtype: str = "f32", b: str = "B[k, j]") -> str:
+    shape = f"{n}, {k}" if b == "B[j, k]" else f"{k}, {n}"
+    return f"""
+A: {dtype}[{m}, {k}] = input()
+B: {dtype}[{shape}] = input()
+C[i, j]: {dtype}[{m}, {n}] = sum(A[i, k] * {b} for k in range({k}))
+return C
+"""
+
+
+def conv(n: int, c: int, k: int, length: int, stride: int) -> str:
+    out = (length - 3) // stride + 1
+    return f"""
+X: f32[{n}, {c}, {length}] = input()
+W: f32[{k}, {c}, 3] = input()
+Y[n, k, o]: f32[{n}, {k}, {out}] = sum(X[n, c, {stride} * o + r] * W[k, c, r] for c in range({c}) for r in range(3))
+return Y
+"""
+
+
+def batched(h: int, m: int, n: int, k: int) -> str:
+    return f"""
+A: f32[{h}, {m}, {k}] = input()
+B: f32[{h}, {n}, {k}] = input()
+C[h, i, j]: f32[{h}, {m}, {n}] = sum(A[h, i, k] * B[h, j, k] for k in range({k}))
+return C
+"""
+
+
+PADDED = """
+X: f32[64, 60] = input()
+W: f32[30, 64, 3] = input()
+Y[k, o]: f32[30, 60] = sum(where(o + r >= 1 and o + r < 61, X[c, o + r - 1], 0.0) * W[k, c, r] for c in range(64) for r in range(3))
+return Y
+"""
+BIASED = """
+A: f32[64, 70] = input()
+B: f32[70, 64] = input()
+b: f32[64] = input()
+C[i, j]: f32[64, 64] = sum(A[i, k] * B[k, j] for k in range(70))
+D[i, j]: f32[64, 64] = maximum(C[i, j] + b[j], 0.0)
+return D
+"""
+
+
+def planned(text: str, target=SMALL) -> Schedule:
+    return autoschedule(parse_program(text), target)
+
+
+def is_tiled(s: Schedule) -> bool:
+    return any(s.state.stage(name).cached for name in s.stages)
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    "text",
+    [
+        matmul(64, 64, 64), matmul(60, 90, 69), matmul(61, 31, 66, b="B[j, k]"), matmul(64, 64, 64, "f64"), matmul(32, 60, 70, "f16"),
+        matmul(32, 60, 70, "bf16"), matmul(50, 32, 65, "i32"), batched(3, 60, 30, 64), conv(2, 64, 30, 66, 1), conv(2, 64, 31, 130, 2),
+        PADDED, BIASED,
+    ],
+)  # fmt: skip
+def test_results_are_those_of_the_interpreter(text):
+    s = planned(text)
+    assert is_tiled(s), s.as_python()
+    inputs = random_inputs(s.program, 7)
+    (want,) = evaluate_program(s.program, inputs).values()
+    for order in (0, 1, 5):
+        (got,) = run(verify_nest(lower(s)), inputs, order=order).values()
+        np.testing.assert_array_equal(got.astype(want.dtype), want)
+
+
+@pytest.mark.skipif(not nvrtc.available(), reason="no NVRTC to compile CUDA kernels")
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize(
+    ("text", "fused"),
+    [(matmul(4096, 4096, 4096), 512), (matmul(1000, 1000, 1000), 256), (batched(16, 512, 512, 64), 512), (conv(32, 64, 128, 4098, 1), 512)],
+)
+def test_operands_come_four_at_a_time_without_spills(text, fused, arch):
+    source = emit(verify_nest(lower(planned(text, H200))))
+    made = nvrtc.compile_text(source.text, arch)
+    (found,) = made.resources.values()
+    assert not found.spill_stores and not found.spill_loads and found.registers <= 128
+    assert source.text.count("__syncthreads()") <= 4
+    # A step is unrolled whole: each value that is multiplied has been read with three others.
+    body = [line.strip() for line in made.ptx.splitlines()]
+    assert sum(line.startswith("fma.rn.f32") for line in body) == fused
+    assert (
+        not any(line.startswith("ld.shared.f32") for line in body) and sum(line.startswith("ld.shared.v4") for line in body) >= fused // 16
+    )
+
+
+def test_what_is_no_contraction_or_small_has_no_tiles():
+    for text in (
+        matmul(64, 64, 20),
+        matmul(8, 64, 64),
+        "X: f32[64, 64] = input()\ny[i]: f32[64] = sum(X[i, k] for k in range(64))\nreturn y",
+    ):
+        assert not is_tiled(planned(text))
+    s = planned(matmul(64, 64, 20))
+    with pytest.raises(ScheduleError, match="expected a contraction that is large enough for blocks of threads, got C"):
+        plan_block(s, "C", shapes_of(s.program))
+
+
+def test_larger_tiles_are_for_larger_results():
+    def first(text: str) -> str:
+        s = schedule(parse_program(text), H200)
+        return str(tiles_of(s, "C", shapes_of(s.program))[0])
+
+    assert first(matmul(4096, 4096, 4096)) == "128 i, 128 j"
+    assert first(matmul(512, 512, 512)) == "64 i, 32 j"
+
+
+def test_a_tile_can_be_asked_for():
+    made = Decisions(Choices({"C: tile of a block": "64 i, 64 j"}))
+    s = autoschedule(parse_program(matmul(4096, 4096, 4096)), H200, made)
+    assert s["C"]._stage.extent("i_i_i") == 4 and "split('i', 64, 'guard')" in s.as_python()
+    plain = autoschedule(parse_program(matmul(4096, 4096, 4096)), H200, Decisions(Choices({"C: tiles of blocks": "no"})))
+    assert not is_tiled(plain)
