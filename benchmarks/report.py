@@ -6,7 +6,7 @@ All of it is made from the JSON document of a run, never from memory.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tensorexpr.benchmarks.peers import OURS
@@ -122,16 +122,18 @@ def behind(run: dict[str, Any]) -> Iterator[str]:
             yield f"{name}: {weight:.2f} times the memory of inputs and outputs"
 
 
-def summary(run: dict[str, Any]) -> str:
-    """How many workloads are ahead, by how much, and what is behind."""
+def headline(run: dict[str, Any]) -> str:
+    """How many workloads are ahead, and by how much."""
     ratios = [r for r in map(ratio, run["rows"]) if r is not None]
-    found = []
-    if ratios:
-        mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
-        ahead = sum(r >= 1 for r in ratios)
-        found.append(f"{ahead} of {len(ratios)} at least as fast as the best peer; geometric mean of peer / ours {mean:.2f}")
-    found += [f"  behind: {text}" for text in behind(run)]
-    return "\n".join([*found, failures(run)]).rstrip()
+    if not ratios:
+        return "no peers"
+    mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+    return f"{sum(r >= 1 for r in ratios)} of {len(ratios)} at least as fast as the best peer; geometric mean of peer / ours {mean:.2f}"
+
+
+def summary(run: dict[str, Any]) -> str:
+    """The headline, and what is behind."""
+    return "\n".join([headline(run), *(f"  behind: {text}" for text in behind(run)), failures(run)]).rstrip()
 
 
 def failures(run: dict[str, Any]) -> str:
@@ -162,18 +164,18 @@ def scaling(runs: Sequence[dict[str, Any]]) -> str:
     return f"{counts}: median {gains[len(gains) // 2]:.2f}x, least {gains[0]:.2f}x, most {gains[-1]:.2f}x"
 
 
-def markdown(run: dict[str, Any], form: Callable[[float], str] = "{:.2f}".format) -> str:
-    """The table of a README: our time and the ratio to the best peer, forward and gradient beside each other."""
-    rows: dict[str, dict[str, dict[str, Any]]] = {}
-    for row in run["rows"]:
-        rows.setdefault(row["workload"], {})[row["direction"]] = row
-    lines = ["| workload | forward ms | best peer / ours | with gradient ms | best peer / ours |", "|---|---|---|---|---|"]
-    for name, found in rows.items():
-        line = [name]
+def markdown(runs: Sequence[dict[str, Any]]) -> str:
+    """The table of a README: for each number of threads our time and the ratio to the best peer, forward and with the gradient."""
+    found: dict[str, list[str]] = {}
+    heads = ["workload"]
+    for run in runs:
+        suffix = f", {run['threads']} thread{'s' if run['threads'] > 1 else ''}"
         for direction in ("forward", "gradient"):
-            row = found.get(direction)
-            times, peer = (ratio(row), best_peer(row)) if row else (None, None)
-            line.append(_milliseconds(ours(row)) if row else "-")
-            line.append(f"{form(times)} ({peer[0]})" if times is not None and peer else "-")
-        lines.append(f"| {' | '.join(line)} |")
-    return "\n".join(lines)
+            heads += [f"{direction} ms{suffix}", "best peer / ours"]
+            for name in dict.fromkeys(row["workload"] for row in run["rows"]):
+                row = next((row for row in run["rows"] if (row["workload"], row["direction"]) == (name, direction)), None)
+                times, peer = (ratio(row), best_peer(row)) if row else (None, None)
+                quoted = f"{times:.2f} ({peer[0]})" if times is not None and peer else "-"
+                found.setdefault(name, []).extend([_milliseconds(ours(row)) if row else "-", quoted])
+    lines = [heads, ["---"] * len(heads), *([name, *cells] for name, cells in found.items())]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

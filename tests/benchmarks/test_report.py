@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from tensorexpr.benchmarks import page, report
+from tensorexpr.benchmarks import page, readme, report
 from tensorexpr.benchmarks.roofline import Roofline
+from tensorexpr.benchmarks.run import FORMAT
 
 ROOF = Roofline(1, 100e9, {"copy": {8 << 20: 40e9, 32 << 20: 20e9}, "copy_nt": {8 << 20: 10e9, 32 << 20: 30e9}})
 
@@ -76,7 +79,26 @@ def test_scaling_and_markdown():
     both = {**RUN, "threads": 2, "rows": [row("gemm", "forward", 0.00625, {}), row("gemm", "gradient", 0.04, {})]}
     assert report.scaling([RUN, both]) == "2 threads against 1: median 2.00x, least 1.25x, most 2.00x"
     assert report.scaling([RUN]) == ""
-    assert report.markdown(RUN).splitlines()[-1] == "| gemm | 12.5 | 1.20 (torch) | 50.0 | 0.80 (torch) |"
+    assert report.markdown([RUN, both]).splitlines() == [
+        "| workload | forward ms, 1 thread | best peer / ours | gradient ms, 1 thread | best peer / ours "
+        "| forward ms, 2 threads | best peer / ours | gradient ms, 2 threads | best peer / ours |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| gemm | 12.5 | 1.20 (torch) | 50.0 | 0.80 (torch) | 6.250 | - | 40.0 | - |",
+    ]
+    assert report.headline(both) == "no peers"
+
+
+def test_the_readme_quotes_the_newest_results(tmp_path):
+    assert readme.text(tmp_path) == "Not measured yet beside its peers: `benchmarks/measure.sh` does it, and writes this paragraph."
+    kept = {**DOCUMENT, "format": FORMAT, "rounds": 9, "startup_ms": {"import beyond NumPy": 70.4}}
+    kept["machine"] = {"cpu": {"name": "zen", "vector_bits": 512}}
+    for name, date in (("a.json", "2026-01-02"), ("b.json", "2026-01-01")):
+        (tmp_path / name).write_text(json.dumps({**kept, "date": date}))
+    (tmp_path / "old.json").write_text(json.dumps({"date": "2030-01-01"}))
+    text = readme.text(tmp_path)
+    assert "Measured on 2026-01-02 on a zen (vectors of 512 bits), float32, beside numpy 2.0:" in text
+    assert "(benchmarks/results/a.json)" in text and "- 1 thread: 1 of 2 at least as fast as the best peer" in text
+    assert "| gemm | 12.5 | 1.20 (torch) | 50.0 | 0.80 (torch) |" in text and text.endswith("import beyond NumPy 70 ms.")
 
 
 def test_the_page_stands_alone(monkeypatch):

@@ -1,0 +1,45 @@
+"""The README's account of speed, made from the newest file of `benchmarks/results` alone, so that it quotes exactly what was measured."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tensorexpr.benchmarks import report
+from tensorexpr.benchmarks.run import FORMAT
+
+RESULTS = Path(__file__).resolve().parent / "results"
+
+
+def newest(folder: Path = RESULTS) -> tuple[Path, dict[str, Any]] | None:
+    """The last results, by their date, of the form that `run` writes today."""
+    found = [(path, json.loads(path.read_text())) for path in sorted(folder.glob("*.json"))]
+    kept = [(path, document) for path, document in found if document.get("format") == FORMAT]
+    return max(kept, key=lambda item: item[1]["date"]) if kept else None
+
+
+def text(folder: Path = RESULTS) -> str:
+    """Machine, versions, how many workloads are ahead, the table, and what is paid before the first call."""
+    found = newest(folder)
+    if found is None:
+        return "Not measured yet beside its peers: `benchmarks/measure.sh` does it, and writes this paragraph."
+    path, document = found
+    versions = ", ".join(f"{name} {version}" for name, version in document["peers"].items() if version)
+    cpu = document["machine"]["cpu"]
+    lines = [
+        f"Measured on {document['date'][:10]} on a {cpu['name']} (vectors of {cpu['vector_bits']} bits), float32, beside {versions}:",
+        f"medians of up to {document['rounds']} interleaved rounds, caches warm, a process per workload",
+        f"([all figures](benchmarks/results/{path.name}); `benchmarks/measure.sh`). Gradients are of `sum(output * head)` by every input,",
+        "with the output. A ratio is the time of the fastest peer over ours.",
+        "",
+    ]
+    lines += [f"- {_threads(run)}: {report.headline(run)}; {report.roof_text(run)}." for run in document["runs"]]
+    lines += ["", report.markdown(document["runs"]), ""]
+    if document["startup_ms"]:
+        lines.append("; ".join(f"{name} {value:.0f} ms" for name, value in document["startup_ms"].items()) + ".")
+    return "\n".join(lines).strip()
+
+
+def _threads(run: dict[str, Any]) -> str:
+    return f"{run['threads']} thread{'s' if run['threads'] > 1 else ''}"
