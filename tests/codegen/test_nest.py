@@ -91,6 +91,7 @@ BROKEN = [
     (nest(over(Store("Y", (i,), Param("p", dtypes.float32)))),
      "expected scalars over elements and indices, got a reduction or a parameter"),
     (nest(Store("Y", (i,), ONE)), "expected a loop over i around"),
+    (nest(over(), streams=("X",)), "expected an output to be written past the caches, got X"),
     (nest(over(stop=Size("n"))), "expected n among the sizes"),
     (nest(over(over())), "expected a new name for a loop, got i again"),
     (nest(over(kind="wild")),
