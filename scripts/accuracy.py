@@ -1,13 +1,13 @@
-"""Measures the functions of `codegen/llvm/mathematics.py`: `python scripts/accuracy.py [FUNCTION ...]` prints a row for each.
+"""Measures the functions of `codegen/llvm/mathematics.py`: `python scripts/accuracy.py [--every N] [FUNCTION ...]` prints a row for each.
 
-float32 functions of one argument run on every float32 there is, against the float64 function of the same name rounded nowhere (the suite
-compares that one with references of 64 bits and more); float64 functions, and those of two arguments, on 2^25 numbers: random bit
-patterns, and the ranges where something happens. Half a minute to two minutes a function.
+float32 functions of one argument run on every float32 there is (or every N-th), against the float64 function of the same name (which
+the suite compares with references of 64 bits and more); float64 functions, and those of two arguments, on up to 2^25 numbers: random bit
+patterns, and the ranges where something happens. Half a minute to two minutes a function; docs/accuracy.md keeps what was found.
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
 from collections.abc import Callable, Iterator
 
 import mpmath
@@ -48,12 +48,15 @@ def ulps(got: np.ndarray, want: np.ndarray) -> np.ndarray:
     return distance.astype(np.float64, copy=False)
 
 
-def every_float(name: str) -> Iterator[tuple[np.ndarray, ...]]:
-    """All bit patterns of numbers; of functions that are odd or even only those without a sign."""
+def every_float(name: str, step: int) -> Iterator[tuple[np.ndarray, ...]]:
+    """All bit patterns of numbers, or every so many; of functions that are odd or even only those without a sign."""
     numbers = (0x7F800000 // _BLOCK + 1) * _BLOCK
     for sign in (0,) if name in _SYMMETRIC else (0, 1 << 31):
-        for start in range(sign, sign + numbers, _BLOCK):
-            yield (np.arange(start, start + _BLOCK, dtype=np.uint32).view(np.float32),)
+        for start in range(sign, sign + numbers, _BLOCK * step):
+            last = min(start + _BLOCK * step, sign + numbers)
+            bits = np.full(_BLOCK, start, np.uint32)
+            bits[: -(-(last - start) // step)] = np.arange(start, last, step, dtype=np.uint32)
+            yield (bits.view(np.float32),)
 
 
 def samples(dtype: str, arity: int, count: int) -> Iterator[tuple[np.ndarray, ...]]:
@@ -106,20 +109,24 @@ def largest(
     return worst
 
 
-def measured(name: str) -> tuple[Error, Error]:
+def measured(name: str, step: int) -> tuple[Error, Error]:
     """The largest errors of a function in float32 and in float64."""
     arity = OPS[name].arity
     single, double = compiled(name, "float32"), compiled(name, "float64")
-    blocks = every_float(name) if arity == 1 else samples("float32", arity, _SAMPLES)
+    blocks = every_float(name, step) if arity == 1 else samples("float32", arity, _SAMPLES // step)
     first = largest(single, double, np.float64, blocks)
-    count = _SAMPLES // (256 if name == "erf" else 8)
+    count = _SAMPLES // (256 if name == "erf" else 8 * step)
     return first, largest(double, _wide(name), np.longdouble, samples("float64", arity, count))
 
 
-def main(names: list[str]) -> None:
+def main() -> None:
     """Prints a row per function, as soon as it is known."""
-    for name in names or list(ACCURACY):
-        (single, where), (double, there) = measured(name)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--every", type=int, default=1, help="take every so many floats")
+    parser.add_argument("functions", nargs="*", default=list(ACCURACY), help="names of functions")
+    arguments = parser.parse_args()
+    for name in arguments.functions:
+        (single, where), (double, there) = measured(name, arguments.every)
         bounds = ACCURACY[name]
         at = ", ".join(f"{v:.9g}" for v in where)
         beyond = ", ".join(f"{v:.17g}" for v in there)
@@ -127,4 +134,4 @@ def main(names: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -2,7 +2,7 @@
 
 Whether they are inlined is LLVM's choice, but for the short ones that most kernels are made of.
 
-`ACCURACY` states the largest errors; `scripts/accuracy.py` measures them over all float32 numbers.
+`ACCURACY` states the largest errors; `scripts/accuracy.py` measures them over the float32 numbers (docs/accuracy.md).
 float16 and bfloat16 run in float32 and round once. Nothing here calls the C library.
 """
 
@@ -15,22 +15,22 @@ from tensorexpr.codegen.llvm.builder import Builder, Value, mangle
 
 ACCURACY: dict[str, tuple[float, float]] = {
     "exp": (1.1, 1.0),
-    "exp2": (0.9, 0.8),
+    "exp2": (1.0, 0.9),
     "expm1": (1.5, 2.0),
     "log": (0.9, 0.8),
     "log2": (1.0, 0.8),
     "log1p": (0.9, 0.8),
     "sin": (0.8, 0.8),
     "cos": (0.8, 0.8),
-    "tan": (2.2, 2.2),
+    "tan": (2.4, 2.2),
     "sinh": (1.7, 1.7),
     "cosh": (1.5, 1.5),
-    "tanh": (1.5, 2.5),
+    "tanh": (1.5, 2.6),
     "asin": (2.5, 2.5),
     "acos": (1.3, 1.3),
     "atan": (1.4, 1.7),
     "atan2": (1.7, 1.7),
-    "sigmoid": (2.4, 2.4),
+    "sigmoid": (2.5, 2.4),
     "erf": (1.1, 1.1),
     "pow": (0.51, 1.0),
     "rsqrt": (1.5, 1.5),

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import mpmath
 import numpy as np
@@ -159,6 +160,14 @@ def test_accuracy(name: str, dtype: DType) -> None:
     found = errors(got, reference(name, *values), dtype)
     worst = int(np.argmax(found))
     assert found[worst] <= ACCURACY[name][dtype is dtypes.float64], (found[worst], [v[worst] for v in values], got[worst])
+
+
+def test_the_page_states_what_is_tested() -> None:
+    """docs/accuracy.md has a row for each function, with the stated errors, and what was measured is below them."""
+    page = (Path(__file__).resolve().parents[3] / "docs" / "accuracy.md").read_text()
+    rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| `")]
+    assert {row[0].strip("`"): (float(row[1]), float(row[4])) for row in rows} == ACCURACY
+    assert all(float(row[2]) <= float(row[1]) and float(row[5]) <= float(row[4]) for row in rows)
 
 
 @pytest.mark.parametrize("name", ACCURACY)
