@@ -176,6 +176,7 @@ class ExpressionAdjoint:
     def _reduction(self, node: Reduce, seed: Expr, place: Place) -> list[Contribution]:
         seed = self._entering(node, seed, place)
         inner = place.under(node.axes)
+        seed = inner.apart(seed)
         if node.where is not None:
             inner = inner.under(guards=conjuncts(self._workspace.without_reductions(node.where, inner, self._owner)))
         match node.combiner.name:

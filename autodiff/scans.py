@@ -406,7 +406,7 @@ def _sliced(scan: Scan, sweep: Sweep) -> tuple[Scan, list[Define]]:
         found: dict[Access, list[Place]] = {}
         for access, around, conditions in read_occurrences(definition.value, axes, guards):
             if access.tensor in sweep.active and access.tensor not in own and scan.step in free_names(access):
-                found.setdefault(access, []).append(Place(around, conditions))
+                found.setdefault(access, []).append(Place(around).under(guards=conditions))
         read = {access: slice_of(access, places) for access, places in found.items()}
         return map_expressions(definition, lambda e: bottom_up(e, lambda node: read.get(node, node) if isinstance(node, Access) else node))
 

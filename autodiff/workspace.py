@@ -41,14 +41,23 @@ from tensorexpr.traversal import bound_names, free_names, fresh_name, map_childr
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where an expression stands: the axes around it, outermost first, and the conditions under which it is evaluated."""
+    """Where an expression stands: the axes around it, outermost first, and the conditions under which it is evaluated.
+
+    No reduction in a condition binds the index of one of the axes: conditions from further outside can be written inside.
+    """
 
     axes: tuple[Axis, ...]
     guards: tuple[Expr, ...] = ()
 
     def under(self, axes: Iterable[Axis] = (), guards: Iterable[Expr] = ()) -> Place:
         """The place further inside."""
-        return Place((*self.axes, *axes), (*self.guards, *guards))
+        inner = Place((*self.axes, *axes))
+        return Place(inner.axes, tuple(map(inner.apart, (*self.guards, *guards))))
+
+    def apart(self, expr: Expr) -> Expr:
+        """An expression from further outside, with other names for what its reductions bind where the axes here have these."""
+        names = {axis.index for axis in self.axes}
+        return expr if names.isdisjoint(bound_names(expr)) else rename_bound(expr, names | set(free_names(expr)))
 
 
 @dataclass(slots=True)

@@ -205,7 +205,7 @@ class Context:
         self.truths = truths
         self.fixed = fixed
         self.values = values
-        self.memo: dict[tuple[Expr, bool], Expr] = {}
+        self.memo: dict[tuple[Expr, bool, bool], Expr] = {}
         self._box: dict[str, Interval] = {}
         self._rectangular: dict[str, bool] = {}
         for one in constraints:

@@ -6,7 +6,7 @@ Passes are linear in the number of definitions and never recur over chains of th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from tensorexpr.ir import (
@@ -33,7 +33,7 @@ from tensorexpr.simplify.expressions import STRICT, Options, Simplifier
 from tensorexpr.simplify.rules_common import choose_branch, fold_cast
 from tensorexpr.simplify.rules_common import fold_constants as fold_operation
 from tensorexpr.simplify.rules_reduce import identity_value
-from tensorexpr.traversal import bottom_up, fresh_name, map_children, map_expressions, reads, walk
+from tensorexpr.traversal import bottom_up, children, expressions, fresh_name, map_children, map_expressions, reads, walk
 
 _FOLDING = RuleSet((fold_operation, fold_cast, choose_branch))
 MOST_REMEMBERED = 20_000
@@ -72,11 +72,16 @@ def with_definitions(program: Program, definitions: Iterable[Definition]) -> Pro
 def map_definitions(
     program: Program, options: Options, settled: Settled, change: Callable[[Definition, Simplifier, Context], Definition]
 ) -> Program:
-    """The program with `change` applied to each definition in its context; the bodies of scans, too."""
+    """The program with `change` applied to each definition in its context; the bodies of scans, too.
+
+    What decides something in derived formulas is simplified as the user's formulas are.
+    """
+    deciding = deciding_tensors(program.definitions) if options.derived else frozenset()
 
     def visit(definition: Definition, simplifier: Simplifier, context: Context) -> Definition:
         if not isinstance(definition, Scan):
-            return change(definition, simplifier, context)
+            exact = any(name in deciding for name, _ in definition.results)
+            return change(definition, simplifier.exact if exact else simplifier, context)
         inner = context.inside(Axis(definition.step, const(0), definition.length))
         body = tuple(visit(d, simplifier, inner) for d in definition.body)
         return definition if all(a is b for a, b in zip(body, definition.body, strict=True)) else replace(definition, body=body)
@@ -84,12 +89,63 @@ def map_definitions(
     shapes = {name: type_.shape for name, type_ in program.types.items()}
 
     def run(definition: Definition) -> Definition:
-        setting = (options, program.sizes, tuple(shapes.get(name) for name in reads(definition)))
+        exact = tuple(name for name in names_of(definition) if name in deciding)
+        setting = (options, exact, program.sizes, tuple(shapes.get(name) for name in reads(definition)))
         inner = {**shapes, **_inner_shapes(definition)} if isinstance(definition, Scan) else shapes
         simplifier = Simplifier(program.sizes, options, inner)
         return settled.apply(definition, setting, lambda d: visit(d, simplifier, simplifier.outermost))
 
     return with_definitions(program, map(run, program.definitions))
+
+
+def names_of(definition: Definition) -> Iterator[str]:
+    """The tensors that a definition defines, those inside of a scan included."""
+    yield from (name for name, _ in definition.results)
+    if isinstance(definition, Scan):
+        for inner in definition.body:
+            yield from names_of(inner)
+
+
+def deciding_tensors(definitions: Iterable[Definition]) -> frozenset[str]:
+    """The tensors that conditions, subscripts, bounds and integers read, and all those that these are computed from."""
+    sources: dict[str, tuple[str, ...]] = {}
+    todo: list[str] = []
+
+    def enter(definition: Definition) -> None:
+        if isinstance(definition, Scan):
+            for inner in definition.body:
+                enter(inner)
+            for name, (state, _), ends in zip(
+                definition.names, definition.states, zip(definition.inits, definition.nexts, strict=True), strict=True
+            ):
+                sources[name] = sources[state] = ends
+            todo.extend(_read_by_integers(definition.length))
+            return
+        for name, _ in definition.results:
+            sources[name] = reads(definition)
+        for expr in expressions(definition):
+            todo.extend(_read_by_integers(expr))
+
+    for definition in definitions:
+        enter(definition)
+    found: set[str] = set()
+    while todo:
+        name = todo.pop()
+        if name not in found:
+            found.add(name)
+            todo.extend(sources.get(name, ()))
+    return frozenset(found)
+
+
+def _read_by_integers(expr: Expr) -> Iterator[str]:
+    """The tensors read inside of the parts of an expression that are no floats."""
+    stack = [(expr, False)]
+    while stack:
+        node, inside = stack.pop()
+        inside = inside or not node.dtype.is_float
+        if inside and isinstance(node, Access):
+            yield node.tensor
+        stack.extend((child, inside) for child in children(node))
 
 
 def _inner_shapes(scan: Scan) -> dict[str, tuple[Expr, ...]]:

@@ -5,11 +5,15 @@ of its dtype. The branches of a `where` and the body of a reduction are simplifi
 
 A condition that reads a tensor is never simplified by what stands beside it in a conjunction: it is evaluated also where
 the other conditions are false, and might then read out of bounds.
+
+In derived formulas (`Options.derived`) only floats may change: what is inside a condition, a subscript or another integer decides
+which element is read and which branch is taken. It is a copy from the forward pass and decides as the forward pass did.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from copy import copy
 from dataclasses import replace
 from functools import cache, reduce
 
@@ -117,6 +121,10 @@ class Simplifier:
         self.options = options
         self.arithmetic = Arithmetic(sizes, shapes)
         self.outermost = Context.outermost(self.arithmetic)
+        self.exact = self
+        if options.derived:
+            self.exact = copy(self)
+            self.exact.exact, self.exact.options = self.exact, options.exact()
 
     def enter(self, axes: Iterable[Axis], context: Context) -> Context:
         """The context inside axes that are taken as they are."""
@@ -135,7 +143,10 @@ class Simplifier:
                 return context.fixed.get(expr.name) or context.values.get(expr.name, expr)
             case Const() | Size() | Param():
                 return expr
-        known = context.memo.get((expr, subscript))
+        if self.exact is not self and not expr.dtype.is_float:
+            return self.exact.visit(expr, context, subscript)
+        derived = self.options.derived
+        known = context.memo.get((expr, subscript, derived))
         if known is not None:
             return expr if known == expr else known
         # Deep expressions cost two frames of the interpreter per level: this one and that of the step.
@@ -144,7 +155,7 @@ class Simplifier:
         for _ in range(MOST_STEPS):
             before = result
             result = step(self, before, context, subscript)
-            if result == before or context.memo.get((result, subscript)) is result:
+            if result == before or context.memo.get((result, subscript, derived)) is result:
                 break
             trace("in context", before, result)
             if isinstance(result, Index | Const | Size | Param):
@@ -152,8 +163,8 @@ class Simplifier:
             step = _STEPS[type(result)]
         else:
             raise endless(before, result)
-        context.memo[(expr, subscript)] = result
-        context.memo.setdefault((result, subscript), result)
+        context.memo[(expr, subscript, derived)] = result
+        context.memo.setdefault((result, subscript, derived), result)
         return expr if result == expr else result
 
     def _access(self, expr: Expr, context: Context, subscript: bool) -> Expr:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -10,7 +10,7 @@ class Options:
     """What a simplification may change: with `signed_zeros` False the sign of zeros, with `reassociate` the rounding, too.
 
     With `narrow` reductions run over as few points as their conditions allow, with `factor` factors leave sums. `derived`
-    says that the expressions are formulas which no user wrote (see `DERIVED_RULES`).
+    says that the expressions are formulas which no user wrote (see `DERIVED_RULES`); what they decide is as the user wrote it.
     """
 
     signed_zeros: bool = True
@@ -18,6 +18,10 @@ class Options:
     narrow: bool = False
     factor: bool = False
     derived: bool = False
+
+    def exact(self) -> Options:
+        """The options for what derived formulas decide: conditions, integers, and what these are computed from."""
+        return replace(self, signed_zeros=True, derived=False) if self.derived else self
 
 
 STRICT = Options()

@@ -108,6 +108,8 @@ def test_programs_that_once_had_wrong_derivatives(seed):
         6727,  # a condition on data whose other parts never hold: no element has loops
         8391,  # the bound of a loop divides an axis that the element settles: what proves it is about the element
         7931,  # a remainder of the element in an equation with others: it is known, and no name of its own
+        8948,  # a condition with a reduction over p around another reduction over p, which is a scan in the derivative
+        8364,  # a condition that holds because of a NaN: where(c, x, 0) * y decides, so it is computed as it stands
     ],
 )
 def test_programs_that_once_were_wrong(seed):

@@ -11,6 +11,7 @@ from tensorexpr.ir import Program
 from tensorexpr.parse import parse_program
 from tensorexpr.passes import run_passes
 from tensorexpr.simplify import (
+    Options,
     cheap_names,
     drop_stop_gradients,
     factor_reductions,
@@ -297,3 +298,37 @@ def test_simplification_does_not_depend_on_extents() -> None:
 def test_the_standard_list_is_verified_after_each_pass() -> None:
     program = program_of(X, "Y[i]: f32[4] = X[i, 0] * 1.0", "return Y")
     assert body(run_passes(program, [simplify])) == "Y[i]: f32[4] = X[i, 0]\nreturn Y"
+
+
+def test_what_derived_formulas_decide_is_computed_as_the_user_wrote_it() -> None:
+    program = program_of(
+        X,
+        "A[i, j]: f32[4, 5] = X[i, j] * 2.0 * 0.5",
+        "S[i]: f32[4] = sum(A[i, j] * where(i > 2, X[i, j], 0.0) for j in range(5))",
+        "T[i]: f32[4] = sum(X[i, j] * where(i > 2, X[i, j], 0.0) for j in range(5))",
+        "h0[j]: f32[5] = X[0, j]",
+        "for t in range(4):",
+        "    h: f32[5] = state(h0)",
+        "    D[j]: f32[5] = X[t, j] * 2.0 * 0.5",
+        "    E[j]: f32[5] = X[t, j] * 2.0 * 0.5",
+        "    N[j]: f32[5] = where(D[j] > 1.0, h[j], E[j])",
+        "    H[t] = h = N",
+        "R[i]: f32[4] = where(S[i] > 1.0, T[i], H[3, i] * 4.0 * 0.5)",
+        "return R",
+    )
+    assert body(narrow_domains(program, Options(signed_zeros=False, derived=True))) == "\n".join(
+        [
+            "A[i, j]: f32[4, 5] = X[i, j] * 2.0 * 0.5",
+            "S[i]: f32[4] = sum(A[i, j] * where(i >= 3, X[i, j], 0.0) for j in range(5))",
+            "T[i]: f32[4] = where(i >= 3, sum(X[i, j] * X[i, j] for j in range(5)), 0.0)",
+            "h0[j]: f32[5] = X[0, j]",
+            "for t in range(4):",
+            "    h: f32[5] = state(h0)",
+            "    D[j]: f32[5] = X[t, j] * 2.0 * 0.5",
+            "    E[j]: f32[5] = X[t, j]",
+            "    N[j]: f32[5] = where(D[j] > 1.0, h[j], E[j])",
+            "    H[t] = h = N",
+            "R[i]: f32[4] = where(S[i] > 1.0, T[i], H[3, i] * 2.0)",
+            "return R",
+        ]
+    )
