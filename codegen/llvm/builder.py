@@ -126,6 +126,10 @@ class Module:
         return "\n".join([*self.declarations.values(), "", *map(self._finished, self.helpers), *self.functions])
 
 
+_PURE = ("add ", "sub ", "mul ", "and ", "or ", "icmp ", "getelementptr ", "insertelement ", "shufflevector ", "select ")
+"""Instructions that depend on nothing but their operands, and that index arithmetic is made of."""
+
+
 class Builder:
     """Writes the body of one function into `lines`; stack slots go to the entry block."""
 
@@ -136,6 +140,8 @@ class Builder:
         self.count = 0
         self.block = "entry"
         self.scopes: list[dict[object, Value]] = [{}]
+        self.known: dict[str, str] = {}
+        """Names of results in the block at hand by the instruction: values never change, so the same text is the same value."""
 
     # ------------------------------------------------------------------------------------------------ text
 
@@ -147,9 +153,14 @@ class Builder:
         self.lines.append("  " + text)
 
     def emit(self, text: str, type_: str, lanes: int = 1) -> Value:
-        """An instruction with a result of `lanes` elements of `type_`."""
+        """An instruction with a result of `lanes` elements of `type_`; one of arithmetic that stands in the block already is that."""
+        found = self.known.get(text)
+        if found is not None:
+            return Value(found, type_, lanes)
         name = f"%{self.name()}"
         self.lines.append(f"  {name} = {text}")
+        if text.startswith(_PURE):
+            self.known[text] = name
         return Value(name, type_, lanes)
 
     def slot(self, type_: str, align: int) -> str:
@@ -161,6 +172,7 @@ class Builder:
     def begin(self, label: str) -> None:
         self.lines.append(f"{label}:")
         self.block = label
+        self.known = {}
 
     def jump(self, label: str) -> None:
         self.line(f"br label %{label}")

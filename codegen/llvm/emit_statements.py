@@ -280,6 +280,7 @@ class Statements(Expressions):
                 self._pieces(s, start, extent)
         except NotVectorizable:
             del self.b.lines[place[0] :]
+            self.b.known = {}
             del self.b.slots[place[1] :]
             self.b.block = place[2]
             self.serial(s, start, self.b.add(start, extent))

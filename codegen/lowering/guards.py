@@ -3,20 +3,22 @@
 A causal score is a sum that only the columns up to the row's own ask for. With rows and columns as a tile of accumulators,
 the guard would be tested for each product. Where its accesses are in bounds without it, the sum may as well be computed for the
 whole tile: what no one asks for is not used. Tiles of which no point counts are left out, in either case: sums that only the
-border of an image asks for cost nothing inside.
+border of an image asks for cost nothing inside. The same holds for the points of a last block beyond the extent of an axis, where
+operands are copied into blocks that are filled up.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from tensorexpr.bounds import PROVED, check_access
 from tensorexpr.codegen.lowering import accumulators
-from tensorexpr.codegen.lowering.arithmetic import ZERO, constant, substituted
+from tensorexpr.codegen.lowering.arithmetic import ZERO, constant, reads_data, substituted
 from tensorexpr.codegen.lowering.scope import Scope
 from tensorexpr.codegen.schedule.reductions import Group, Parts
-from tensorexpr.codegen.schedule.state import Fuse, Stage
-from tensorexpr.ir import Apply, Expr, Index, apply, conjunction, const
+from tensorexpr.codegen.schedule.state import Fuse, Split, Stage
+from tensorexpr.ir import Apply, Axis, Expr, Index, apply, conjunction, const
 from tensorexpr.regions import affine_of
 from tensorexpr.traversal import free_names, read_occurrences, size_names
 
@@ -72,10 +74,35 @@ def around_tile(condition: Expr, stage: Stage, scope: Scope, tile: tuple[str, ..
     return apply("lt" if condition.op.name in ("lt", "gt") else "le", side(left, value), side(right, value))
 
 
+def beyond_extents(
+    group: Group, stage: Stage, scope: Scope, tile: tuple[str, ...], shape: Callable[[str], tuple[Expr, ...]]
+) -> frozenset[str]:
+    """The guarded splits of data axes (by their outer loops) whose points beyond the extent a reduction may compute in its tile:
+    all that it reads there is in bounds."""
+    found: dict[str, Split] = {}
+    for split in stage.relations:
+        if isinstance(split, Split) and scope.variants.get(split.outer) == "guard" and {split.outer, split.inner} & set(tile):
+            found[split.parent] = split
+    axes = []
+    for axis in stage.parts.axes:
+        split, extent = found.get(axis.index), constant(axis.stop)
+        if split is not None and axis.start == ZERO and extent is not None:
+            axes.append(Axis(axis.index, ZERO, const(-(-extent // split.factor) * split.factor)))
+        else:
+            axes.append(axis)
+            found.pop(axis.index, None)
+    splits = [split for parent, split in found.items() if any(a.index == parent for a in axes)]
+    if not splits or not may_run_without(group, replace(stage.parts, axes=tuple(axes)), shape):
+        return frozenset()
+    return frozenset(split.outer for split in splits)
+
+
 def may_run_without(group: Group, parts: Parts, shape: Callable[[str], tuple[Expr, ...]]) -> bool:
     """Whether a reduction may be computed where its guard does not hold: nothing in it stands in other loops or must be checked,
     and all that it reads is in bounds."""
     if group.uses or any(g.scope == group.number for g in parts.groups) or any(accumulators.is_winner(m) for m in group.members):
+        return False
+    if any(map(reads_data, (*group.where, *group.guard, *(e for a in group.axes for e in (a.start, a.stop))))):
         return False
     axes = (*parts.axes, *group.axes)
     for member in group.members:

@@ -19,6 +19,8 @@ from tensorexpr.codegen.lowering.scope import Scope
 from tensorexpr.codegen.lowering.sorting import NO_KEY, Sorting, flat
 from tensorexpr.codegen.lowering.sweeps import SweepLoops
 from tensorexpr.codegen.lowering.tasks import Names, Task
+from tensorexpr.codegen.lowering.tiles import cut_at_borders
+from tensorexpr.codegen.lowering.unswitch import unswitched
 from tensorexpr.codegen.nest import GRID, THREADS, Block, Buffer, For, If, Kernel, LoopNest, Stmt, Store
 from tensorexpr.codegen.nest_verify import touched
 from tensorexpr.codegen.schedule.placement import Part, parts_of
@@ -114,12 +116,18 @@ class _Lowering(Placing):
             tuple(parameters),
             tuple(c for c in program.constants if c.name in used),
             tuple(b for b in self.names.workspace if b.name in used),
-            tuple(map(cut_borders, self.kernels)),
+            tuple(map(self.specialized, self.kernels)),
             tuple(outputs),
             program.sizes,
             tuple(self.names.checks),
             tuple(n for n in outputs if n in streamed),
         )
+
+    def specialized(self, kernel: Kernel) -> Kernel:
+        """The kernel with copies of loops in which tests are decided; threads of a GPU test at no cost."""
+        if self.state.target.is_gpu:
+            return cut_borders(kernel)
+        return cut_borders(replace(kernel, body=unswitched(cut_at_borders(kernel.body))))
 
     def buffer(self, tensor: str, type_: TensorType) -> Buffer:
         """The workspace of a tensor: all of it, or the last two entries of a scan."""

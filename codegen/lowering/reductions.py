@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from tensorexpr import dtypes
 from tensorexpr.codegen.lowering import accumulators
 from tensorexpr.codegen.lowering.arithmetic import ZERO, add, constant, mul, sub, substituted
-from tensorexpr.codegen.lowering.guards import around_tile, may_run_without
+from tensorexpr.codegen.lowering.guards import around_tile, beyond_extents, may_run_without
 from tensorexpr.codegen.lowering.scope import Result, Scope
 from tensorexpr.codegen.lowering.tasks import Names, Pending, Task
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, Stmt, Store
@@ -117,7 +117,10 @@ class Reductions(ABC):
                 checks=self.checks_of(values),
             )
 
+        beyond = frozenset() if scope.outside else beyond_extents(group, self.stage, scope, tile, self.shape)
+
         def computed(inner: Scope) -> Block:
+            inner = replace(inner, guarded=inner.guarded | beyond)
             within, windows = self.windowed(group, own, replace(inner, groups=(*inner.groups, group.number)))
             run = self.nest(own, within, replace(update, where=(*update.where[: len(late)], *windows, *update.where[len(late) :])))
             return (*self.started(group, buffers, lanes, tile, inner), *run, *self.lanes_combined(group, buffers, lanes, tile, inner))

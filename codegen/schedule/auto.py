@@ -11,6 +11,7 @@ from __future__ import annotations
 import heapq
 from math import prod
 
+from tensorexpr.codegen.schedule.auto_contraction import plan_contraction
 from tensorexpr.codegen.schedule.auto_gpu import plan_gpu
 from tensorexpr.codegen.schedule.auto_loops import plan
 from tensorexpr.codegen.schedule.auto_pairs import pair_terms, plan_nested, sharing
@@ -65,13 +66,18 @@ def autoschedule(program: Program, target: Target | None = None, decisions: Deci
     if isinstance(s.target, Gpu):
         plan_gpu(s, shapes)
         return s
+    planned: set[str] = set()
     for name in s.stages:
         if isinstance(definition_named(s.state.program, name), Define):
-            stage_operands(s, name, shapes)
+            known = set(s.stages)
+            if plan_contraction(s, name, shapes):
+                planned |= {name, *s.stages} - known | {name}
+            else:
+                stage_operands(s, name, shapes)
     for name in s.stages:
         definition = definition_named(s.state.program, name)
         if isinstance(definition, Define):
-            if not plan_nested(s, name, shapes) and not plan_stream(s, name, shapes):
+            if name not in planned and not plan_nested(s, name, shapes) and not plan_stream(s, name, shapes):
                 plan(s, name, shapes)
             vary(s, name)
         elif isinstance(definition, Scan):

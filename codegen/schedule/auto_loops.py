@@ -72,7 +72,7 @@ class Tile:
 def plan(schedule: Schedule, name: str, shapes: dict[str, tuple[Expr, ...]]) -> None:
     """Gives a definition its vector axis and its tile; what turns out to be illegal is tried with less."""
     counts = classes(schedule.state.stage(name).parts)
-    planners = [_Planner(schedule, name, shapes, given) for given in ((counts, {}) if counts else ({},))]
+    planners = [Planner(schedule, name, shapes, given) for given in ((counts, {}) if counts else ({},))]
     if not planners[0].parts.groups:  # where points are computed one by one, a mask may be cheaper than strides
         planners.sort(key=lambda planner: planner.cost)
     planners = schedule.decisions.ranked(f"{name}: residue classes", planners, word=lambda planner: YES if planner.counts else NO)
@@ -91,12 +91,12 @@ def plan(schedule: Schedule, name: str, shapes: dict[str, tuple[Expr, ...]]) -> 
 
 def vector_cost(schedule: Schedule, name: str, shapes: dict[str, tuple[Expr, ...]]) -> float:
     """What a point of a definition costs along the axis that its lanes would have."""
-    return _Planner(schedule, name, shapes, classes(schedule.state.stage(name).parts)).cost
+    return Planner(schedule, name, shapes, classes(schedule.state.stage(name).parts)).cost
 
 
 def vector_axis(schedule: Schedule, name: str, shapes: dict[str, tuple[Expr, ...]]) -> str | None:
     """The axis that the lanes of a definition would have, if there is one."""
-    return next(iter(_Planner(schedule, name, shapes, {}).vectors), None)
+    return next(iter(Planner(schedule, name, shapes, {}).vectors), None)
 
 
 def _apply(handle: StageHandle, tile: Tile) -> None:
@@ -105,7 +105,7 @@ def _apply(handle: StageHandle, tile: Tile) -> None:
     Residue classes are copied out: around the reductions, or without any inside the lanes, whose stores then fill what lies
     between theirs.
     """
-    loop_of, around, within = _split_classes(handle, tile)
+    loop_of, around, within = split_classes(handle, tile)
     vector = None if tile.vector is None else loop_of.get(tile.vector, tile.vector)
     stage = handle._stage
     inner: list[str] = []
@@ -143,7 +143,7 @@ def _apply(handle: StageHandle, tile: Tile) -> None:
             handle.unroll(loop)
 
 
-def _split_classes(handle: StageHandle, tile: Tile) -> tuple[dict[str, str], list[str], list[str]]:
+def split_classes(handle: StageHandle, tile: Tile) -> tuple[dict[str, str], list[str], list[str]]:
     """The loop along each axis that is split into residue classes, and the loops over classes: around reductions, and innermost.
 
     Where the classes differ in length, their loop stays outside of the axis, unless that would leave no loop for all cores.
@@ -176,7 +176,7 @@ def _columns_first(stage: Stage, loops: list[str], tile: Tile) -> list[str]:
     return loops
 
 
-class _Planner:
+class Planner:
     """Looks at the loops of one definition, along one residue class of each axis in `counts`."""
 
     def __init__(self, schedule: Schedule, name: str, shapes: dict[str, tuple[Expr, ...]], counts: dict[str, int]) -> None:

@@ -217,10 +217,14 @@ class StageHandle:
         """
         self._apply("share", share(self._schedule.state, self.name))
 
-    def stage(self, tensor: str, order: tuple[int, ...]) -> str:
-        """Reads a copy of a tensor, its axes in the order given; gives the name of the copy, which has loops of its own."""
-        state, made = staging.stage(self._schedule.state, self.name, tensor, tuple(order))
-        self._apply("stage", state, tensor, tuple(order))
+    def stage(self, tensor: str, layout: staging.Layout) -> str:
+        """Reads a copy of a tensor, its axes in the order given; gives the name of the copy, which has loops of its own.
+
+        `(axis, length)` in place of an axis cuts it into blocks: their number stands there, the elements of a block innermost.
+        """
+        layout = tuple(layout)
+        state, made = staging.stage(self._schedule.state, self.name, tensor, layout)
+        self._apply("stage", state, tensor, layout)
         return made
 
     def cache(self, tensor: str, axis: str, order: tuple[int, ...]) -> None:

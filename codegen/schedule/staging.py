@@ -1,11 +1,15 @@
-"""The primitive `stage`: a tensor that a definition reads, copied into the workspace with its axes in another order.
+"""The primitive `stage`: a tensor that a definition reads, copied into the workspace in another layout.
 
-What lanes read should lie side by side. Where an operand lies the other way (the weights of a gradient by the input of a
-convolution with channels last), and every element is read many times, the copy costs little beside what it saves:
+What lanes read should lie side by side, and what a tile reads one after the other. Where an operand lies otherwise, and every
+element is read many times, a copy costs little beside what it saves. Its layout is the order of its axes, of which some
+may be cut into blocks, whose elements lie innermost:
 
-    C[i, j] = sum(A[i, k] * B[j, k] for k)   -->   P[k, j] = B[j, k];  C[i, j] = sum(A[i, k] * P[k, j] for k)
+    C[i, j] = sum(A[i, k] * B[k, j] for k)    -->    P[j_o, k, j_i] = B[k, 16*j_o + j_i]          layout ((1, 16), 0)
+                                                     C[i, j] = sum(A[i, k] * P[j // 16, k, j % 16] for k)
 
-The copy is a definition like any other: its loops are those of `s["P"]`, values are the same to the last bit.
+With the blocks as wide as a tile of registers, a tile reads one panel from its beginning to its end, at the alignment of
+the workspace. The last block of an axis that they do not divide is filled up with zeros, which nothing reads. The copy is a
+definition like any other: its loops are those of `s["P"]`, values are the same to the last bit.
 """
 
 from __future__ import annotations
@@ -14,13 +18,16 @@ from dataclasses import replace
 
 from tensorexpr.codegen.schedule.legality import refuse
 from tensorexpr.codegen.schedule.state import Stage, State, all_definitions, plain_order, plain_stages, program_facts
-from tensorexpr.ir import Access, Axis, Define, Expr, Index, const
+from tensorexpr.ir import Access, Axis, Const, Define, Expr, Index, TensorType, apply, conjunction, const
 from tensorexpr.simplify.definitions import with_definitions
 from tensorexpr.traversal import bottom_up, fresh_name, read_occurrences
 
+Layout = tuple[int | tuple[int, int], ...]
+"""The axes of a copy, outermost first: an axis of the tensor, or one with the length of its blocks."""
 
-def stage(state: State, name: str, tensor: str, order: tuple[int, ...]) -> tuple[State, str]:
-    """rewrite: C[i] = ... T[a, b] ... --> P[b', a'] = T[a', b']; C[i] = ... P[b, a] ..., with the axes of T in the order given.
+
+def stage(state: State, name: str, tensor: str, layout: Layout) -> tuple[State, str]:
+    """rewrite: C[i] = ... T[a, b] ... --> P[b', a'] = T[a', b']; C[i] = ... P[b, a] ..., with the axes of T in the layout given.
 
     >>> import tensorexpr as te
     >>> a, b = te.placeholder((8, 32), name="a"), te.placeholder((16, 32), name="b")
@@ -30,6 +37,11 @@ def stage(state: State, name: str, tensor: str, order: tuple[int, ...]) -> tuple
     'b_staged'
     >>> s["b_staged"].loops
     ('a1', 'a0')
+    >>> s = te.schedule(c)
+    >>> s["c"].stage("b", ((0, 4), 1))
+    'b_staged'
+    >>> print(str(s.state.program).splitlines()[2])
+    b_staged[a0_o, a1, a0_i]: f32[4, 32, 4] = b[a0_o * 4 + a0_i, a1]
     """
     found = state.stage(name)
     definition = program_facts(state.program).definitions[name]
@@ -44,20 +56,21 @@ def stage(state: State, name: str, tensor: str, order: tuple[int, ...]) -> tuple
     if any(access.tensor == tensor for access, _ in found.parts.unproved):
         raise refuse(found, f"expected reads of {tensor} that are known to be in bounds, got one that is checked as it runs")
     type_ = state.program.types[tensor]
+    order = tuple(entry if isinstance(entry, int) else entry[0] for entry in layout)
+    blocks = {entry[0]: entry[1] for entry in layout if not isinstance(entry, int)}
     if sorted(order) != list(range(len(type_.shape))):
         raise refuse(found, f"expected each axis of {tensor} once, 0 to {len(type_.shape) - 1}, got {order}")
+    if any(length < 1 for length in blocks.values()):
+        raise refuse(found, f"expected blocks of at least one element, got {layout}")
     taken = {*state.program.types, *state.program.sizes, *(n for d in all_definitions(state.program) for n, _ in d.results)}
     packed = fresh_name(f"{tensor}_staged", taken)
-    indices = [f"a{k}" for k in range(len(order))]
-    while taken & set(indices):
-        indices = [f"{n}_" for n in indices]
-    axes = tuple(Axis(indices[k], const(0), type_.shape[k]) for k in order)
-    copy = Define(packed, axes, Access(tensor, tuple(map(Index, indices)), type_.dtype))
+    copy = _copy(packed, tensor, type_, order, blocks, taken)
 
     def visit(node: Expr) -> Expr:
-        if isinstance(node, Access) and node.tensor == tensor:
-            return replace(node, tensor=packed, indices=tuple(node.indices[k] for k in order))
-        return node
+        if not isinstance(node, Access) or node.tensor != tensor:
+            return node
+        outer = (_over("floordiv", node.indices[k], blocks[k]) if k in blocks else node.indices[k] for k in order)
+        return replace(node, tensor=packed, indices=(*outer, *(_over("mod", node.indices[k], n) for k, n in blocks.items())))
 
     changed = replace(definition, value=bottom_up(definition.value, visit))
     definitions = [made for d in state.program.definitions for made in ((copy, changed) if d.results[0][0] == name else (d,))]
@@ -69,6 +82,39 @@ def stage(state: State, name: str, tensor: str, order: tuple[int, ...]) -> tuple
             table[packed] = fresh[packed]
         table[known] = fresh.get(known, state.table[known])
     return replace(state, program=program, table=table), packed
+
+
+def _copy(packed: str, tensor: str, type_: TensorType, order: tuple[int, ...], blocks: dict[int, int], taken: set[str]) -> Define:
+    """The definition of a copy; its axes are called after the number of the axis of the tensor."""
+    stems = [f"a{k}" for k in range(len(order))]
+    while taken & {n for stem in stems for n in (stem, f"{stem}_o", f"{stem}_i")}:
+        stems = [f"{n}_" for n in stems]
+    axes, inner, indices, inside = [], [], [Index(stem) for stem in stems], []
+    for k in order:
+        extent, block = type_.shape[k], blocks.get(k)
+        if block is None:
+            axes.append(Axis(stems[k], const(0), extent))
+            continue
+        axes.append(Axis(f"{stems[k]}_o", const(0), _over("floordiv", _sum(extent, const(block - 1)), block)))
+        inner.append(Axis(f"{stems[k]}_i", const(0), const(block)))
+        indices[k] = _sum(apply("mul", Index(f"{stems[k]}_o"), const(block)), Index(f"{stems[k]}_i"))
+        if not isinstance(extent, Const) or int(extent.value) % block:
+            inside.append(apply("lt", indices[k], extent))
+    value: Expr = Access(tensor, tuple(indices), type_.dtype)
+    if inside:
+        value = apply("where", conjunction(inside), value, Const(False if type_.dtype.is_bool else 0, type_.dtype))
+    return Define(packed, (*axes, *inner), value)
+
+
+def _over(op: str, expr: Expr, block: int) -> Expr:
+    """A quotient or remainder; of a literal, a literal."""
+    if isinstance(expr, Const):
+        return const(int(expr.value) // block if op == "floordiv" else int(expr.value) % block)
+    return apply(op, expr, const(block))
+
+
+def _sum(a: Expr, b: Expr) -> Expr:
+    return const(int(a.value) + int(b.value)) if isinstance(a, Const) and isinstance(b, Const) else apply("add", a, b)
 
 
 def _is_plain(found: Stage) -> bool:

@@ -64,7 +64,8 @@ def shuffled(s: Schedule, rng: random.Random, steps: int = 10) -> Schedule:
                 case "stage":
                     access = rng.choice(accesses_of(s.state.program, name) or (None,))
                     if access is not None:
-                        handle.stage(access.tensor, tuple(rng.sample(range(len(access.indices)), len(access.indices))))
+                        order = rng.sample(range(len(access.indices)), len(access.indices))
+                        handle.stage(access.tensor, tuple((k, rng.randint(1, 5)) if rng.random() < 0.4 else k for k in order))
                 case "cache":
                     access = rng.choice(accesses_of(s.state.program, name) or (None,))
                     if access is not None:

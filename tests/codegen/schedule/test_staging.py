@@ -84,11 +84,35 @@ def test_two_copies_have_names_of_their_own_and_python_rebuilds_them():
     assert_means(s)
 
 
+def test_blocks_lie_innermost_and_are_filled_up():
+    program = parse_program(ACROSS)
+    s = schedule(program, WIDE)
+    s["C"].stage("B", ((0, 4), 1))
+    text = str(s.state.program)
+    assert "B_staged[a0_o, a1, a0_i]: f32[2, 5, 4] = where(a0_o * 4 + a0_i < 7, B[a0_o * 4 + a0_i, a1], 0.0)" in text
+    assert "A[i, k] * B_staged[j // 4, k, j % 4]" in text
+    s["C"].split("j", 4, "guard")
+    s["C"].reorder("j_o", "i", "k", "j_i")
+    s["C"].vectorize("j_i")
+    assert "B_staged[j_o, k, j_i" in str(assert_means(s)).replace(" + j_i // 4", "").replace("j_i % 4", "j_i")
+    again = schedule(program, WIDE)
+    exec(s.as_python(), {"s": again})
+    assert again == s
+
+
+@pytest.mark.parametrize("layout", [((0, 3), (1, 2)), ((1, 2), 0), (1, (0, 1)), ((0, 7), 1), ((1, 8), 0)])
+def test_any_blocks_give_the_same_values(layout):
+    s = schedule(parse_program(ACROSS), WIDE)
+    s["C"].stage("B", layout)
+    assert_means(s)
+
+
 @pytest.mark.parametrize(
     ("text", "code", "message"),
     [
         (ACROSS, "s['C'].stage('D', (1, 0))", "expected a tensor that C reads to stage, got 'D'"),
         (ACROSS, "s['C'].stage('B', (1, 1))", "expected each axis of B once, 0 to 1, got (1, 1)"),
+        (ACROSS, "s['C'].stage('B', ((1, 0), 0))", "expected blocks of at least one element, got ((1, 0), 0)"),
         (ACROSS, "s['C'].split('i', 2); s['C'].stage('B', (1, 0))", "expected plain loops of C, which reads B, got changed ones"),
         (CHECKED, "s['C'].stage('A', (1, 0))", "expected reads of A that are known to be in bounds, got one that is checked as it runs"),
         (STEPS, "s['g'].stage('X', (1, 0))", "expected a plain definition outside of scans to stage a tensor for, got g"),
@@ -103,7 +127,7 @@ def test_what_is_refused(text, code, message):
 
 def test_weights_that_lie_across_the_lanes_are_staged_by_default():
     lines = autoschedule(parse_program(WEIGHTS), WIDE).as_python()
-    assert "s['x'].stage('w', (0, 2, 1))" in lines and "s['x'].vectorize('c" in lines
+    assert "s['x'].stage('w', ((1, " in lines and "s['x'].vectorize('c" in lines
 
 
 def test_an_operand_that_is_read_a_few_times_is_not():

@@ -1,0 +1,379 @@
+"""Contractions: the tile of registers, the panels that operands are copied into, and the order of blocks, from one model in cycles.
+
+A step of a reduction multiplies vectors of one operand (the axis in lanes) with single elements of the other (the axis of
+rows): `rows x vectors` multiplications, as many accumulators, and loads that all of them share. For each pair of axes and each
+tile that the registers hold, the model counts
+
+    step      the slowest of multiplications, loads and the latency of an accumulator, plus what memory adds to it where the
+              elements of a step lie apart: lines that the first level does not keep, pages, addresses that fall on one place of it
+    copies    an operand copied into panels as wide as the tile costs per element, and its steps then cost no more than loads
+    waste     lanes and rows computed beyond the extents
+    results   stores across lanes
+
+and takes the least per product. Blocks follow from the caches: the panel of one block of lanes runs over as many rows as the
+second level holds; where a reduction is so long that a panel does not fit, its outer loop stands around more tiles, whose
+accumulators wait in the first level. Nothing here knows a kernel by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import inf, prod
+
+from tensorexpr.codegen.schedule.auto_loops import Planner, Tile, plan, split_classes
+from tensorexpr.codegen.schedule.legality import LARGEST_TILE, is_ordered
+from tensorexpr.codegen.schedule.orders import plain_inside, tested_axes
+from tensorexpr.codegen.schedule.residues import classes
+from tensorexpr.codegen.schedule.schedule import Schedule, StageHandle
+from tensorexpr.codegen.schedule.staging import Layout
+from tensorexpr.codegen.schedule.strides import FAR, Reach
+from tensorexpr.errors import ScheduleError
+from tensorexpr.ir import Access, Axis, Const, Expr, Index
+from tensorexpr.traversal import free_names
+
+LEAST_WORK = 1 << 16
+"""Products from which on a contraction is looked at: below, copies and blocks do not matter."""
+MOST_VECTORS = 4
+MOST_ROWS = 28
+LINE_BYTES = 64
+PAGE = 4096
+PAGES = 64
+"""Pages of memory that a loop may go through again and again before each costs a walk through tables."""
+PORTS = 2
+"""Multiplications that start in one cycle."""
+LOAD = 0.65
+"""Cycles per load: two start together, but wait for each other at times."""
+LATENCY = 4
+UNALIGNED = 1.7
+"""Loads of a vector that may cross a line, in loads of one that does not."""
+OVERHEAD = 1.0
+"""Cycles of a step beside: counting, and what does not start at once."""
+HIDDEN = 0.15
+"""The part of what memory costs that is not hidden behind arithmetic."""
+WAYS = 8
+"""Rows up to which lines at one place of the first level stay there together."""
+LINE_CYCLES = 1.5
+"""What a cache line costs that comes from the second level, beside arithmetic."""
+WALK = 30.0
+"""What a page costs that is not at hand."""
+ALIASED = 50.0
+"""What a line costs where lines fall on one place of the cache and push each other out."""
+COPY, COPY_ACROSS = 1.0, 1.6
+"""Cycles per element of a copy, in rows and turned around."""
+COPY_FAR = 2.0
+"""How much dearer it is beyond the second level."""
+SCATTER = 20.0
+"""Cycles for storing a vector of elements that lie apart."""
+BORDERS = 1.02
+"""What rows cost that conditions hang on, in parts of a whole: tiles at a border are computed by themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A tile of `rows` along `row` by `vectors` along `vector`."""
+
+    cost: float
+    vector: str
+    row: str
+    rows: int
+    vectors: int
+    copied: tuple[Reach, ...]
+    """The reads of operands that are copied into panels as wide, or high, as the tile."""
+
+    @property
+    def packed(self) -> tuple[str, ...]:
+        """The axes of the tile along which a copy has its blocks: its tiles end at theirs."""
+        return tuple(axis for axis in (self.vector, self.row) if any(r.stride(axis) for r in self.copied))
+
+    def __str__(self) -> str:
+        copied = "".join(f", {r.access.tensor} copied" for r in self.copied)
+        return f"{self.rows} {self.row}, {self.vectors} vectors of {self.vector}{copied}"
+
+
+def plan_contraction(schedule: Schedule, name: str, shapes: dict[str, tuple[Expr, ...]]) -> bool:
+    """Copies operands and makes the loops of a contraction; says whether it did. `shapes` gets those of the copies."""
+    found = schedule.state.stage(name)
+    if found.place is not None or found.scan is not None or schedule.state.placed_in(name) or len(found.parts.groups) != 1:
+        return False
+    (group,) = found.parts.groups
+    if is_ordered(group) or len(group.members) != 1 or found.parts.unproved or group.guard or group.depends == ():
+        return False
+    counts = classes(found.parts)
+    planner = Planner(schedule, name, shapes, counts)
+    model = _Model(planner)
+    if not model.is_contraction():
+        return False
+    plans = sorted(model.plans(), key=lambda made: made.cost)
+    for made in schedule.decisions.ranked(f"{name}: contraction", plans[:1], others=lambda: plans[1:]):
+        before, known = schedule.state, dict(shapes)
+        try:
+            for tensor, layout in model.layouts(made):
+                copy = schedule[name].stage(tensor, layout)
+                shapes[copy] = schedule.state.program.types[copy].shape
+                plan_copy(schedule, copy, tensor, layout, shapes)
+            _apply(schedule, name, made, model)
+            return True
+        except ScheduleError:
+            schedule.state = before
+            shapes.clear()
+            shapes.update(known)
+    return False
+
+
+class _Model:
+    """What a step of the reduction costs for each choice of axes and tile."""
+
+    def __init__(self, planner: Planner) -> None:
+        self.planner = planner
+        self.target = planner.target
+        self.lengths = planner.lengths
+        assert planner.main is not None
+        self.group = planner.main
+        self.lanes = planner.lane_count
+        self.reads = planner.reads
+        order = plain_inside(planner.stage, list(planner.stage.order), frozenset(a.index for a in planner.data), planner.lengths)
+        self.reduction = [x for x in order if x in self.group.indices]
+        self.steps = prod(self.lengths[a] for a in self.reduction)
+        self.points = prod(self.lengths[a.index] for a in planner.parts.axes)
+
+    def is_contraction(self) -> bool:
+        """Whether products are summed whose operands each leave out an axis, often enough, at places that are known."""
+        data = {a.index for a in self.planner.data}
+        if self.steps * self.points < LEAST_WORK or len(self.reads) < 2 or not data <= set(self.group.depends):
+            return False
+        if any(not isinstance(a.stop, Const) or not isinstance(a.start, Const) for a in self.planner.parts.axes):
+            return False
+        if any(s >= FAR for r in self.reads for s in r.strides.values()):
+            return False
+        moving = [{a for a in data if r.stride(a)} for r in self.reads if any(r.stride(a) for a in self.reduction)]
+        return len(moving) >= 2 and all(data - found for found in moving)
+
+    def plans(self) -> Iterator[Plan]:
+        """All choices, each with its cost."""
+        data = [a for a in self.planner.data if a.index not in self.planner.apart]
+        for vector in data:
+            if self.lengths[vector.index] < self.lanes or vector.index in self.planner.counts:
+                continue
+            tested = tested_axes(self.group, frozenset({vector.index}))
+            if any(vector.index in r.strides for r in self.reads) and not tested:
+                for row in data:
+                    if row is not vector and any(r.stride(vector.index) and not r.stride(row.index) for r in self.reads):
+                        yield from self._tiles(vector, row)
+
+    def _tiles(self, vector: Axis, row: Axis) -> Iterator[Plan]:
+        width, height = self.lengths[vector.index], self.lengths[row.index]
+        borders = BORDERS if tested_axes(self.group, frozenset({row.index})) else 1.0
+        near = 1 + 1e-4 * sum(abs(r.stride(row.index)).bit_length() for r in self.reads)
+        results = self._results(vector.index)
+        choices = [(copied, self._copies(copied, vector.index)) for copied in self._choices(vector.index, row.index)]
+        for vectors in range(1, MOST_VECTORS + 1):
+            if vectors > 1 and (vectors - 1) * self.lanes >= width:
+                break
+            for rows in range(1, min(MOST_ROWS, height) + 1):
+                if rows * vectors + vectors + 1 > self.target.registers:
+                    break
+                waste = _rounded(width, vectors * self.lanes) * _rounded(height, rows) * borders * near
+                for copied, copies in choices:
+                    step = self._step(vector.index, vectors, row.index, rows, copied)
+                    yield Plan(step / (rows * vectors) * waste + results + copies, vector.index, row.index, rows, vectors, copied)
+
+    def _choices(self, vector: str, row: str) -> Iterator[tuple[Reach, ...]]:
+        """The reads that may be copied together: those of lanes, those of rows, both or none."""
+        lanes = [r for r in self.reads if r.stride(vector) and not r.stride(row)]
+        rows = [r for r in self.reads if r.stride(row) and not r.stride(vector)]
+        for a in ((), tuple(lanes)) if len(lanes) == 1 and self._may_be_copied(lanes[0], vector) else ((),):
+            yield from ((*a, *b) for b in (((), tuple(rows)) if len(rows) == 1 and self._may_be_copied(rows[0], row) else ((),)))
+
+    def _may_be_copied(self, r: Reach, axis: str) -> bool:
+        """Whether an operand has a constant shape, is read at one place, and an axis of it is the one given."""
+        tensor = r.access.tensor
+        once = sum(tensor == other.access.tensor for other in self.reads) == 1
+        return once and all(isinstance(e, Const) for e in self.planner.shapes[tensor]) and _place(r.access, axis) is not None
+
+    # ---------------------------------------------------------------------------------------------------------- cycles
+
+    def _step(self, vector: str, vectors: int, row: str, rows: int, copied: tuple[Reach, ...]) -> float:
+        """Cycles of one step of the reduction for a whole tile."""
+        loads, memory = 0.0, 0.0
+        inner = self.reduction[-1]
+        for r in self.reads:
+            each = rows if r.stride(row) else 1
+            along, bytes_ = r.stride(vector), r.access.dtype.itemsize
+            if r in copied:
+                width = vectors * self.lanes if along else each
+                loads += vectors if along else each
+                memory += LINE_CYCLES * width * bytes_ / LINE_BYTES * self._is_far(width, r)
+                continue
+            if not any(r.stride(a) for a in self.reduction):
+                continue
+            if along and abs(along) > 1:
+                return inf
+            loads += each * vectors * UNALIGNED if along else each
+            apart, between = abs(r.stride(inner)) * bytes_, abs(r.stride(row)) * bytes_
+            if along:
+                lines = each * vectors * 1.2
+            elif apart < LINE_BYTES:
+                lines = each * apart / LINE_BYTES
+                if each > WAYS and between % PAGE == 0:
+                    memory += ALIASED / 4 * lines
+            else:
+                lines = each if between >= LINE_BYTES else 1 + each * between / LINE_BYTES
+            memory += LINE_CYCLES * lines * self._is_far(vectors * self.lanes if along else each * self.lanes, r)
+            if apart >= PAGE // 2 and self.lengths[inner] > PAGES:
+                memory += WALK * (each if between >= PAGE else 1)
+            if apart >= LINE_BYTES and apart % PAGE == 0 and self.lengths[inner] > WAYS:
+                memory += ALIASED * lines
+        return max(rows * vectors / PORTS, loads * LOAD, float(LATENCY)) + OVERHEAD + HIDDEN * memory
+
+    def _is_far(self, elements: int, r: Reach) -> float:
+        """Whether what a tile reads of an operand over the reduction goes beyond the first level."""
+        steps = prod(self.lengths[a] for a in self.reduction if r.stride(a))
+        return 1.0 if steps * elements * r.access.dtype.itemsize > self.target.l1_bytes // 2 else 0.0
+
+    def _results(self, vector: str) -> float:
+        """Cycles of storing the results, per vector of products."""
+        return (SCATTER if abs(self.planner.store.stride(vector)) != 1 else 2.0) / max(1, self.steps)
+
+    def _copies(self, copied: tuple[Reach, ...], vector: str) -> float:
+        """Cycles of the copies, per vector of products."""
+        total = 0.0
+        for r in copied:
+            elements = prod(int(e.value) for e in self.planner.shapes[r.access.tensor] if isinstance(e, Const))
+            axis = next(a for a in r.strides if a == vector or r.stride(a))
+            far = COPY_FAR if elements * r.access.dtype.itemsize > self.target.l2_bytes else 1.0
+            total += elements * (COPY if abs(r.stride(axis)) == 1 else COPY_ACROSS) * far
+        return total / (self.steps * self.points / self.lanes)
+
+    # --------------------------------------------------------------------------------------------------------- layouts
+
+    def layouts(self, chosen: Plan) -> Iterator[tuple[str, Layout]]:
+        """The copies of a plan, by tensor: what tiles go through outermost, then blocks, the reduction in its order, a block innermost."""
+        for r in chosen.copied:
+            axis, block = (chosen.vector, chosen.vectors * self.lanes) if r.stride(chosen.vector) else (chosen.row, chosen.rows)
+            place = _place(r.access, axis)
+            assert place is not None
+            moved = [max((self.reduction.index(a) for a in self.reduction if a in free_names(i)), default=-1) for i in r.access.indices]
+            rest = [k for k in range(len(moved)) if k != place]
+            outer = [k for k in rest if moved[k] < 0]
+            inner = sorted((k for k in rest if moved[k] >= 0), key=lambda k: moved[k])
+            yield r.access.tensor, (*outer, (place, block), *inner)
+
+
+# ------------------------------------------------------------------------------------------------------------- loops
+
+
+def _apply(schedule: Schedule, name: str, chosen: Plan, model: _Model) -> None:
+    """The loops of a plan: blocks outermost, the reduction, the tile innermost."""
+    handle, planner, lengths = schedule[name], model.planner, model.lengths
+    lanes = chosen.vectors * model.lanes
+    counted = tuple((a, n) for a, n in planner.counts.items() if a == chosen.row or a in planner.tested)
+    loop_of, around, _ = split_classes(handle, Tile(chosen.vector, lanes, ((chosen.row, chosen.rows),), classes=counted))
+    vector, row = chosen.vector, loop_of.get(chosen.row, chosen.row)
+    columns, lane = _blocks(handle, vector, lanes, chosen.vector in chosen.packed)
+    blocks, copied = _blocks(handle, row, chosen.rows, chosen.row in chosen.packed)
+    stage = schedule.state.stage(name)
+    tile = [x for x in (copied, lane) if x is not None]
+    rest = [x for x in stage.order if x not in (*tile, *around, columns, blocks)]
+    rest = plain_inside(stage, rest, frozenset((chosen.vector, chosen.row)), lengths)
+    data = [x for x in rest if stage.group_of(x) is None]
+    reduced = [x for x in rest if x not in data]
+    lane_reads = [r for r in model.reads if r.stride(chosen.vector)]
+    batch = [x for x in data if any(r.stride(a) for a in stage.axes_of(x) for r in lane_reads)]
+    others = [x for x in data if x not in batch]
+    whole = model.target.l2_bytes // 2
+    operand = sum(_bytes(r, [chosen.vector, *model.reduction], lengths) for r in lane_reads)
+    streamed = [r for r in model.reads if r.stride(chosen.row) and not r.stride(chosen.vector)]
+    row_bytes = sum(_bytes(r, [*model.reduction], lengths) for r in streamed)
+    if operand <= whole or columns is None:
+        outer = [*batch, *others, columns, blocks]
+    elif blocks is not None and not others and row_bytes * lengths[chosen.row] > whole:
+        count = max(1, whole // max(1, row_bytes * chosen.rows))
+        total = stage.extent(blocks) or 1
+        count = min(count, max(1, total // (2 * model.target.cores)))
+        count = -(-total // -(-total // count))
+        far, near = (handle.split(blocks, count, "guard")) if 1 < count < total else (blocks, None)
+        outer = [*batch, far, columns, near]
+    else:
+        outer = [*batch, *others[:1], columns, *others[1:], blocks]
+    panel = sum(_bytes(r, model.reduction, lengths) for r in lane_reads) * lanes
+    held: list[str] = []
+    if panel > whole:
+        outer, held = _held(handle, [x for x in outer if x is not None], others, blocks, chosen.rows * lanes * planner.dtype.itemsize)
+        if held and len(reduced) == 1:
+            reduced = [*handle.split(reduced[0], max(1, whole // 2 * lengths[model.reduction[0]] // panel))]
+    handle.reorder(*(x for x in outer if x is not None), *around, *reduced[: len(held) and 1], *held, *reduced[len(held) and 1 :], *tile)
+    if copied is not None:
+        handle.unroll(copied)
+    if lane is not None:
+        handle.vectorize(lane)
+
+
+def _held(handle: StageHandle, outer: list[str], others: list[str], blocks: str | None, size: int) -> tuple[list[str], list[str]]:
+    """Loops over tiles that stand inside of the first loop of a reduction, as many as have their accumulators in the first level."""
+    held: list[str] = []
+    for loop in [*others, *([] if blocks is None else [blocks])]:
+        extent = handle._stage.extent(loop)
+        if loop not in outer or extent is None:
+            continue
+        count = min(extent, LARGEST_TILE // size)
+        count = -(-extent // -(-extent // count)) if count else 0
+        if count == extent:
+            outer, held, size = [x for x in outer if x != loop], [*held, loop], size * extent
+        elif count > 1 and loop == blocks:
+            far, near = handle.split(loop, count, "guard")
+            outer, held, size = [far if x == loop else x for x in outer], [*held, near], size * count
+    return outer, held
+
+
+def _blocks(handle: StageHandle, axis: str, count: int, packed: bool) -> tuple[str | None, str | None]:
+    """The loop over blocks along an axis, and that inside one; None where there is one block, or blocks of one."""
+    extent = handle._stage.extent(axis)
+    if count == 1 and not packed:
+        return axis, None
+    if extent == count:
+        return None, axis
+    return handle.split(axis, count, "guard" if packed or extent is None or extent < count else "shift")
+
+
+def plan_copy(schedule: Schedule, copy: str, tensor: str, layout: Layout, shapes: dict[str, tuple[Expr, ...]]) -> None:
+    """The loops of a copy: through the tensor in its order; squares turned around in registers where blocks lie across."""
+    handle = schedule[copy]
+    program = schedule.state.program
+    shape = program.types[tensor].shape
+    lanes = schedule.target.lanes(program.types[tensor].dtype)
+    ((place, block),) = (entry for entry in layout if not isinstance(entry, int))
+    order = tuple(entry if isinstance(entry, int) else entry[0] for entry in layout)
+    names = dict(zip(order, handle.loops, strict=False))
+    inner, last = handle.loops[-1], len(shape) - 1
+    source = [names[k] for k in range(len(shape))]
+    if place == last:
+        handle.reorder(*source[:-1], source[-1], inner)
+        handle.vectorize(inner)
+        return
+    length = schedule.state.stage(copy).extent(names[last])
+    if length is None or length < lanes or block % lanes:
+        plan(schedule, copy, shapes)
+        return
+    squares, column = handle.split(names[last], lanes, "shift") if length > lanes else (None, names[last])
+    parts, element = handle.split(inner, lanes) if block > lanes else (None, inner)
+    outer = [x for x in (*source[:-1], parts, squares) if x is not None]
+    handle.reorder(*outer, element, column)
+    handle.unroll(element)
+    handle.vectorize(column)
+
+
+def _bytes(r: Reach, axes: list[str], lengths: dict[str, int]) -> int:
+    """The bytes that a read goes through along some axes."""
+    return prod(lengths[a] for a in axes if r.stride(a)) * r.access.dtype.itemsize
+
+
+def _place(access: Access, axis: str) -> int | None:
+    """The axis of the tensor that an index alone stands for, and no other says."""
+    found = [k for k, index in enumerate(access.indices) if axis in free_names(index)]
+    return found[0] if len(found) == 1 and isinstance(access.indices[found[0]], Index) else None
+
+
+def _rounded(extent: int, block: int) -> float:
+    """How much is computed per element that counts."""
+    return -(-extent // block) * block / max(1, extent)
