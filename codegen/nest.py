@@ -139,8 +139,8 @@ class LoopNest(Node):
     """A whole function: parameters in calling order (inputs, then outputs), constants, workspace, kernels in order.
 
     `sizes` are symbolic extents; entry point and emitters take them as int64 values in this order. `writes` names the
-    parameters that are outputs, `streams` those of them that are written past the caches: nothing here reads them. Constants
-    carry their data.
+    parameters that are outputs, `streams` those of them that are written past the caches: nothing here reads them; `ahead` says
+    of inputs how many elements ahead they are fetched. Constants carry their data.
     """
 
     name: str
@@ -152,6 +152,7 @@ class LoopNest(Node):
     sizes: tuple[str, ...] = ()
     checks: tuple[CheckSite, ...] = ()
     streams: tuple[str, ...] = ()
+    ahead: tuple[tuple[str, int], ...] = ()
 
     def __str__(self) -> str:
         from tensorexpr.codegen.nest_text import print_nest  # noqa: PLC0415

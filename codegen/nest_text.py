@@ -21,8 +21,10 @@ _STEP = 4
 def print_nest(nest: LoopNest) -> str:
     """The whole nest: parameters, constants and workspace, then every kernel as a function."""
     lines = [f"# {nest.name}({', '.join([*nest.sizes, *(b.name for b in nest.parameters)])})"]
+    ahead = dict(nest.ahead)
     for b in nest.parameters:
         remark = "  # written past the caches" if b.name in nest.streams else "  # written" if b.name in nest.writes else ""
+        remark = f"  # fetched {ahead[b.name]} elements ahead" if b.name in ahead else remark
         lines.append(_declaration(b) + remark)
     for constant in nest.constants:
         shape = ", ".join(str(n) for n in constant.data.shape)

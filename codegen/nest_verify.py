@@ -41,6 +41,9 @@ class _Checker:
         for name in nest.writes:
             if name not in {b.name for b in nest.parameters}:
                 self.fail(f"expected an output that is a parameter, got {name}")
+        for name, distance in nest.ahead:
+            if name not in {b.name for b in nest.parameters} or distance < 1:
+                self.fail(f"expected a parameter to fetch some elements ahead, got {name}")
         for name in nest.streams:
             if name not in nest.writes:
                 self.fail(f"expected an output to be written past the caches, got {name}")

@@ -79,6 +79,7 @@ class _ModuleEmitter:
         self.checked = any(isinstance(s, Check) for kernel in nest.kernels for s in statements(kernel.body))
         # Only x86's stores past the caches are known to pay, and to need no more than a fence.
         self.streams = frozenset(nest.streams if machine.architecture == "x86_64" else ())
+        self.ahead = dict(nest.ahead)
         self.positions = {name: position for position, name in enumerate(self.arrays)}
         self.ranges = 0
 
@@ -149,9 +150,8 @@ class _ModuleEmitter:
                 strides.append(stride)
                 stride = emitter.b.mul(stride, emitter.expr(extent))
             count = stride.const if isinstance(stride.const, int) else None
-            emitter.buffers[name] = Binding(
-                self._pointer(name), array.dtype, tuple(reversed(strides)), array.memory, size=count, streamed=name in self.streams
-            )
+            kept = tuple(reversed(strides)), array.memory, 1, count
+            emitter.buffers[name] = Binding(self._pointer(name), array.dtype, *kept, name in self.streams, self.ahead.get(name, 0))
         return emitter
 
     # ------------------------------------------------------------------------------------------------ kernels

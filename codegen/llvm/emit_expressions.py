@@ -36,6 +36,9 @@ class Expressions:
         self.mask: Value | None = None
         self.epoch = 0
         self._reads: dict[Expr, bool] = {}
+        self.loop = ""
+        self.fetching: dict[str, str] = {}
+        """The loop that fetches ahead, by tensor; `loop` is the innermost one here."""
 
     @contextmanager
     def masked(self, condition: Value) -> Iterator[None]:
@@ -67,7 +70,12 @@ class Expressions:
         match e:
             case Access():
                 binding = self.buffers[e.tensor]
-                return emit_memory.load(self.b, binding, self.offset(binding, e.indices), self.lanes, self.mask)
+                offset = self.offset(binding, e.indices)
+                # One pass over a row fetches the next one: the first loop that reads it.
+                plain = binding.ahead > 0 and offset.stride == 1 and self.mask is None
+                if plain and self.fetching.setdefault(e.tensor, self.loop) == self.loop:
+                    emit_memory.fetch(self.b, binding, offset, self.lanes)
+                return emit_memory.load(self.b, binding, offset, self.lanes, self.mask)
             case Cast():
                 return cast(self.b, self.expr(e.arg), e.arg.dtype, e.dtype)
             case Apply() if e.op.name == "where":

@@ -26,7 +26,7 @@ class Binding:
     """A buffer as the function at hand sees it: its `pointer`, element type, and strides in elements per axis.
 
     A local buffer of one lane each (`lanes` > 1) stores a vector per element. `size` is the number of elements, if known.
-    What is `streamed` is written past the caches, whole vectors at a time.
+    What is `streamed` is written past the caches, whole vectors at a time; `ahead` is how many elements ahead one pass fetches.
     """
 
     pointer: str
@@ -36,6 +36,7 @@ class Binding:
     lanes: int = 1
     size: int | None = None
     streamed: bool = False
+    ahead: int = 0
 
     @property
     def element(self) -> str:
@@ -73,6 +74,15 @@ def load(b: Builder, binding: Binding, offset: Value, lanes: int, mask: Value | 
         # No lane leaves the buffer, and lanes that are off may load anything.
         return from_memory(b, _settled(b, binding, _load_any(b, binding, offset, lanes, None)), binding.dtype)
     return from_memory(b, _load_any(b, binding, offset, lanes, mask), binding.dtype)
+
+
+def fetch(b: Builder, binding: Binding, offset: Value, lanes: int) -> None:
+    """Asks for the cache lines of a vector `ahead` of an offset: a hint, which may lie outside of the buffer."""
+    start = _address(b, binding, b.add(offset.base, binding.ahead), False)
+    b.module.declarations["llvm.prefetch.p0"] = "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)"
+    for line in range(0, lanes * binding.dtype.itemsize, _LINE):
+        place = b.emit(f"getelementptr i8, ptr {start}, i64 {line}", "ptr").text if line else start
+        b.line(f"call void @llvm.prefetch.p0(ptr {place}, i32 0, i32 3, i32 1)")
 
 
 def _load_any(b: Builder, binding: Binding, offset: Value, lanes: int, mask: Value | None) -> Value:

@@ -23,6 +23,7 @@ from tensorexpr.codegen.lowering.tiles import cut_at_borders
 from tensorexpr.codegen.lowering.unswitch import unswitched
 from tensorexpr.codegen.nest import GRID, THREADS, Block, Buffer, For, If, Kernel, LoopNest, Stmt, Store
 from tensorexpr.codegen.nest_verify import touched
+from tensorexpr.codegen.schedule.fetching import distances
 from tensorexpr.codegen.schedule.placement import Part, parts_of
 from tensorexpr.codegen.schedule.primitives import streamable
 from tensorexpr.codegen.schedule.state import Stage, State
@@ -121,6 +122,7 @@ class _Lowering(Placing):
             program.sizes,
             tuple(self.names.checks),
             tuple(n for n in outputs if n in streamed),
+            tuple(distances(self.state).items()),
         )
 
     def specialized(self, kernel: Kernel) -> Kernel:

@@ -22,6 +22,7 @@ from tensorexpr.codegen.schedule.auto_streams import plan_stream
 from tensorexpr.codegen.schedule.auto_sweeps import plan_sweep, redirect_copies, sweep_scans
 from tensorexpr.codegen.schedule.auto_variants import vary
 from tensorexpr.codegen.schedule.decisions import Decisions
+from tensorexpr.codegen.schedule.fetching import row_length
 from tensorexpr.codegen.schedule.primitives import streamable
 from tensorexpr.codegen.schedule.schedule import Schedule, schedule
 from tensorexpr.codegen.schedule.state import State, accesses_of, definition_named, program_facts
@@ -41,6 +42,8 @@ MOST_SHARED = 32
 CHUNKS_PER_CORE = 4
 LEAST_SHARE = 4
 """Parts of the last cache that an output has to exceed one of before it is written past it."""
+LEAST_ROW = 512
+"""Bytes of a row from which on it is fetched ahead: within shorter ones the processor sees what comes by itself."""
 MOST_STREAMED = 16
 """Operations per byte of a result up to which it is memory that it waits for."""
 NOWHERE = "no loop"
@@ -85,6 +88,7 @@ def autoschedule(program: Program, target: Target | None = None, decisions: Deci
         elif isinstance(definition, Scatter):
             plan_scatter(s, definition, shapes)
     _stream(s)
+    _fetch(s)
     for name in s.stages:
         _parallelize(s, name)
     return s
@@ -352,6 +356,28 @@ def _stream(s: Schedule) -> None:
         few = large and total_work(s.state.stage(name).parts) <= MOST_STREAMED * sum(sizes[n] for n in large)
         if large and s.decisions.wanted(f"{name}: past the caches", bool(much and few)):
             s[name].stream()
+
+
+def _fetch(s: Schedule) -> None:
+    """Fetches the next row of what several definitions pass over row by row, where it comes from memory and both fit the first cache."""
+    program = s.state.program
+    for name in s.stages:
+        members = s.state.placed_in(name)
+        loops = dict.fromkeys(m.place.loop for m in members if m.place is not None)
+        if s.state.stage(name).place is not None or len(loops) != 1:
+            continue
+        (loop,) = loops
+        passes = [dict.fromkeys(a.tensor for a in accesses_of(program, n)) for n in (name, *(m.name for m in members))]
+        rows = {}
+        for i in program.inputs:
+            apart = row_length(s.state, name, i.name, loop)
+            often = sum(i.name in tensors for tensors in passes) > 1
+            if apart is not None and often and _bytes_of(i.type) > s.target.last_level // LEAST_SHARE:
+                rows[i.name] = apart * i.type.dtype.itemsize
+        if rows and min(rows.values()) >= LEAST_ROW and 2 * sum(rows.values()) <= s.target.l1_bytes:
+            for tensor in rows:
+                if s.decisions.wanted(f"{name}: {tensor} ahead"):
+                    s[name].prefetch(tensor, loop)
 
 
 def _bytes_of(type_: TensorType) -> int:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from tensorexpr.codegen.schedule import primitives, staging, sweeps
 from tensorexpr.codegen.schedule.cache import cache
 from tensorexpr.codegen.schedule.decisions import Decisions
+from tensorexpr.codegen.schedule.fetching import prefetch
 from tensorexpr.codegen.schedule.legality import refuse
 from tensorexpr.codegen.schedule.pipeline import pipeline
 from tensorexpr.codegen.schedule.recompute import recompute, share
@@ -201,6 +202,10 @@ class StageHandle:
         Memory is not read first then, and what the caches hold stays. Only rows of whole, aligned vectors go this way.
         """
         self._apply("stream", primitives.stream(self._schedule.state, self.name))
+
+    def prefetch(self, tensor: str, axis: str) -> None:
+        """Fetches the next row of an input, along a loop over rows, while this one is computed on."""
+        self._apply("prefetch", prefetch(self._schedule.state, self.name, tensor, axis), tensor, axis)
 
     def inline(self) -> None:
         """Computes the definition where it is read, and stores it nowhere. Its own stage goes away."""

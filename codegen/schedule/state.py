@@ -88,6 +88,8 @@ class Stage:
     """Loops in which the part of a tensor that they read is copied first: the loop, the tensor, the order of its axes (see `cache`)."""
     streamed: bool = False
     """Whether its results are written past the caches."""
+    fetched: tuple[tuple[str, str], ...] = ()
+    """Inputs of which the next row is fetched ahead, each with the loop over rows (see `fetching`)."""
 
     def kind(self, loop: str) -> str:
         return dict(self.kinds).get(loop, SERIAL)
@@ -217,13 +219,14 @@ class State:
 @dataclass(frozen=True, slots=True)
 class Facts:
     """What is asked often of a program: definitions by the name of each result (bodies of scans included), their number in
-    the order of the program, the tensors that each top-level definition reads, and who reads them (by first results).
-    `read_by` keeps what `accesses_of` finds."""
+    the order of the program, the tensors that each top-level definition reads, who reads them (by first results), and
+    the shapes of tensors. `read_by` keeps what `accesses_of` finds."""
 
     definitions: Mapping[str, Definition]
     numbers: Mapping[str, int]
     producers: Mapping[str, tuple[str, ...]]
     readers: Mapping[str, tuple[str, ...]]
+    shapes: Mapping[str, tuple[Expr, ...]]
     read_by: dict[str, tuple[Access, ...]] = field(default_factory=dict)
 
 
@@ -233,11 +236,12 @@ def program_facts(program: Program) -> Facts:
     definitions = {name: d for d in all_definitions(program) for name, _ in d.results}
     numbers = {name: k for k, d in enumerate(program.definitions) for name, _ in d.results}
     producers = {d.results[0][0]: reads(d) for d in program.definitions}
+    shapes = {name: type_.shape for name, type_ in program.types.items()}
     readers: dict[str, list[str]] = {}
     for reader, names in producers.items():
         for name in names:
             readers.setdefault(name, []).append(reader)
-    return Facts(definitions, numbers, producers, {name: tuple(found) for name, found in readers.items()})
+    return Facts(definitions, numbers, producers, {name: tuple(found) for name, found in readers.items()}, shapes)
 
 
 def accesses_of(program: Program, name: str) -> tuple[Access, ...]:

@@ -1,0 +1,56 @@
+"""The primitive `prefetch`: the next row of a tensor is asked for while this one is computed on.
+
+A row that several definitions pass over is near from the second pass on; memory has nothing to do then, and the processor's own
+prefetching ends with the row. So the first pass over a row asks for the same place of the next one. It is a hint: values
+and bounds are what they are without it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+from tensorexpr.codegen.schedule.legality import refuse
+from tensorexpr.codegen.schedule.state import State, accesses_of, definition_named, program_facts
+from tensorexpr.ir import Const, Define, Index
+
+
+def prefetch(state: State, name: str, tensor: str, loop: str) -> State:
+    """rewrite: for i: ... X[i, j] ... --> for i: ... X[i, j], X[i + 1, j] is on its way ..."""
+    stage = state.stage(name)
+    if tensor not in {i.name for i in state.program.inputs}:
+        raise refuse(stage, f"expected an input to fetch ahead, got {tensor}")
+    if row_length(state, name, tensor, loop) is None:
+        raise refuse(stage, f"expected a loop of {name} over rows of {tensor} of constant length, got {loop}", loop)
+    kept = tuple(f for f in stage.fetched if f[0] != tensor)
+    return state.with_stage(replace(stage, fetched=(*kept, (tensor, loop))))
+
+
+def row_length(state: State, name: str, tensor: str, loop: str) -> int | None:
+    """The elements between what neighboring iterations of a loop read of a tensor, there and in what is computed in it."""
+    host = definition_named(state.program, name)
+    extents = program_facts(state.program).shapes.get(tensor, ())
+    if not isinstance(host, Define) or loop not in state.stage(name).order or not all(isinstance(e, Const) for e in extents):
+        return None
+    position = next((k for k, a in enumerate(host.axes) if a.index == loop), None)
+    found: set[int] = set()
+    for member in (name, *(s.name for s in state.placed_in(name))):
+        definition = definition_named(state.program, member)
+        if position is None or not isinstance(definition, Define) or position >= len(definition.axes):
+            continue
+        row = Index(definition.axes[position].index)
+        found.update(k for a in accesses_of(state.program, member) if a.tensor == tensor for k, e in enumerate(a.indices) if e == row)
+    if len(found) != 1:
+        return None
+    return prod(int(e.value) for e in extents[found.pop() + 1 :] if isinstance(e, Const))
+
+
+def distances(state: State) -> dict[str, int]:
+    """How many elements ahead each tensor is fetched."""
+    made: dict[str, int] = {}
+    for stage in state.stages:
+        for tensor, loop in stage.fetched:
+            length = row_length(state, stage.name, tensor, loop)
+            if length is not None:
+                made.setdefault(tensor, length)
+    return made

@@ -1,0 +1,87 @@
+"""Rows fetched ahead: when, what is refused, and that nothing but time changes."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+import tensorexpr as te
+from tensorexpr import kernels
+from tensorexpr.codegen.llvm import emit
+from tensorexpr.codegen.llvm.machine import Machine
+from tensorexpr.codegen.lowering import lower
+from tensorexpr.codegen.schedule import autoschedule, schedule
+from tensorexpr.codegen.target import Target
+from tensorexpr.errors import ScheduleError
+from tests.codegen.programs import WIDE
+from tests.codegen.schedule.test_laws import assert_same_meaning
+from tests.generators import random_program
+
+TARGET = Target("cpu", 512, 32, 2, 32 << 10, 1 << 20, 64 << 20)
+
+
+def ahead(op, *shapes, **static):
+    return dict(lower(autoschedule(op.trace(*((shape, "float32") for shape in shapes), **static), TARGET)).ahead)
+
+
+def test_rows_that_are_passed_over_again_alone():
+    assert ahead(kernels.softmax, (4096, 1024)) == {"x": 1024}
+    assert ahead(kernels.layer_norm, (4096, 1024), (1024,), (1024,)) == {"x": 1024}
+    assert ahead(kernels.softmax, (512, 1024)) == {}  # near anyway
+    assert ahead(kernels.softmax, (65536, 64)) == {}  # rows so short that the processor sees to them
+    assert ahead(kernels.softmax, (256, 65536)) == {}  # a row alone fills the first cache
+    assert ahead(kernels.relu, (4096, 1024)) == {}  # one pass
+
+
+def test_one_pass_fetches():
+    program = kernels.softmax.trace(((4096, 1024), "float32"))
+    s = autoschedule(program, TARGET)
+    text = emit(lower(s), Machine("x86_64-unknown-linux-gnu", "znver4", "+avx512f", 512))
+    assert text.count("call void @llvm.prefetch.p0") == 4  # the lines of one vector of 64, in the first of three loops
+    assert "x: parameter(f32[4096, 1024])  # fetched 1024 elements ahead" in str(s)
+    again = schedule(s.program, TARGET)
+    exec(s.as_python(), {"s": again})
+    assert again == s
+
+
+def test_what_is_no_row_of_an_input_is_refused():
+    x = te.placeholder((64, 32), name="x")
+    y = te.compute((64, 32), lambda i, j: x[i, j] * 2.0, name="y")
+    z = te.compute((64, 32), lambda i, j: te.exp(y[i, j]) + x[63 - i, j], name="z")
+    s = te.schedule([y, z])
+    with pytest.raises(ScheduleError, match="expected an input to fetch ahead, got y"):
+        s[z].prefetch("y", "i")
+    with pytest.raises(ScheduleError, match="expected a loop of z over rows of x of constant length, got i"):
+        s[z].prefetch("x", "i")
+    s[y].split("i", 8)
+    with pytest.raises(ScheduleError, match="expected a loop of y over rows of x of constant length, got i"):
+        s[y].prefetch("x", "i")
+
+
+def test_the_last_rows_reach_beyond_the_array_without_touching_it():
+    data = np.random.default_rng(0).standard_normal((64, 1024), np.float32)
+    x = te.placeholder(data.shape, name="x")
+    y = kernels.softmax(x)
+    s = te.autoschedule(y)
+    s[y].prefetch("x", s[y].loops[0])
+    np.testing.assert_array_equal(te.build(s, [x])(data), te.build(te.autoschedule(y), [x])(data))
+
+
+def test_random_programs_keep_their_meaning():
+    """Law: wherever it is allowed, it changes nothing."""
+    done = 0
+    for seed in range(120):
+        s = schedule(random_program(seed), WIDE)
+        for name, tensor in product(s.stages, (i.name for i in s.program.inputs)):
+            for loop in s[name].loops:
+                before = s.copy()
+                try:
+                    s[name].prefetch(tensor, loop)
+                    done += 1
+                except ScheduleError:
+                    assert s == before
+        if lower(s).ahead:
+            assert_same_meaning(s, seed)
+    assert done > 30
