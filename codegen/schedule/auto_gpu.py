@@ -18,6 +18,7 @@ from collections.abc import Callable
 from math import prod
 
 from tensorexpr.codegen.schedule.auto_blocks import plan_block, tiles_of
+from tensorexpr.codegen.schedule.auto_parts import even_block
 from tensorexpr.codegen.schedule.independence import disjoint_axes
 from tensorexpr.codegen.schedule.legality import runs_in_lanes
 from tensorexpr.codegen.schedule.reductions import Group
@@ -41,10 +42,18 @@ PACK = 16
 ROWS = (8, 4, 2)
 """Rows that a thread computes at once."""
 ONE = ("", 1)
+PART = 16
+"""Points of a reduction that a thread adds up at least where columns are taken apart."""
+FEW_PARTS = 4
+"""Parts of a column below which it is left whole."""
 
 
 def plan_gpu(s: Schedule, shapes: Shapes) -> None:
     """Gives every definition the loops of a GPU."""
+    for name in s.stages:
+        if s.state.stage(name).place is None and not s.state.placed_in(name):
+            _done(s, _columns_in_parts, name, shapes)
+    shapes = {**shapes, **{name: type_.shape for name, type_ in s.state.program.types.items()}}
     for name in s.stages:
         if name not in s.state.table or s.state.stage(name).place is not None:
             continue
@@ -99,11 +108,38 @@ def _wants_rows(s: Schedule, name: str, shapes: Shapes) -> bool:
     if not stage.parts.axes:
         return True
     # Elements side by side along the reduction, and none of them shared by neighboring points.
-    column = stage.parts.axes[-1].index
+    along, across = _side_by_side(stage, group, shapes)
+    return along > 0 and across == 0
+
+
+def _side_by_side(stage: Stage, group: Group, shapes: Shapes) -> tuple[int, int]:
+    """How many reads of a reduction have neighbors along it, and how many have them along neighboring points, or share them there."""
+    last, column = group.indices[-1], stage.parts.axes[-1].index
     read = [r for r in reaches(tuple(v for m in group.members for v in m.values), shapes) if r.strides]
     along = sum(1 for r in read if abs(r.stride(last)) == 1 and r.stride(column))
     across = sum(1 for r in read if not r.stride(column) or abs(r.stride(column)) == 1)
-    return along > 0 and across == 0
+    return along, across
+
+
+def _columns_in_parts(s: Schedule, name: str, shapes: Shapes) -> None:
+    """rewrite: C[j] = sum(X[i, j] for i) --> P[p, j] = sum(X[p*b + i, j] for i in b); C[j] = sum(P[p, j] for p): where points are
+    few and their elements lie side by side, threads take neighboring points of a part each. Raises `ScheduleError` elsewhere."""
+    stage = s.state.stage(name)
+    group = _main(stage)
+    if group is None or not stage.parts.axes or not isinstance(definition_named(s.state.program, name), Define):
+        raise ScheduleError(f"expected a reduction with results along an axis, got {name}")
+    long = lengths(stage.parts)
+    points = prod(long[a.index] for a in stage.parts.axes)
+    axis = max(group.indices, key=lambda a: long[a])
+    along, across = _side_by_side(stage, group, shapes)
+    # A warp reads a line of neighbors; fewer than these are not worth it.
+    if along or not across or long[stage.parts.axes[-1].index] < WIDTHS[0] or long[axis] < LONG or tiles_of(s, name, shapes):
+        raise ScheduleError(f"expected long columns side by side, got {name}")
+    parts = min(long[axis] // PART, s.target.cores * RESIDENT // max(1, points))
+    if parts < FEW_PARTS or not s.decisions.wanted(f"{name}: columns in parts"):
+        raise ScheduleError(f"expected few long columns, got {name}")
+    outer, _ = s[name].split(axis, even_block(long[axis], parts))
+    s[name].rfactor(outer)
 
 
 def _data(stage: Stage) -> list[str]:

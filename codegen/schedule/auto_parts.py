@@ -64,7 +64,7 @@ def _taken_apart(s: Schedule, name: str, shapes: dict[str, tuple[Expr, ...]]) ->
         else:
             parts = min(MOST_PARTS, work // LEAST_WORK, MOST_PARTS if few else _near(s, group, shapes, known))
             axes = sorted(group.indices, key=lambda a: 2 * known[a] < parts)
-            blocks = {a: _block(known[a], parts) for a in axes if parts > 1}
+            blocks = {a: even_block(known[a], parts) for a in axes if parts > 1}
         before = s.state
         for axis, block in blocks.items():
             try:
@@ -76,7 +76,7 @@ def _taken_apart(s: Schedule, name: str, shapes: dict[str, tuple[Expr, ...]]) ->
     return False
 
 
-def _block(extent: int, parts: int) -> int:
+def even_block(extent: int, parts: int) -> int:
     """The length of the parts, one that divides the extent where there is one near by: then none is shorter than others."""
     block = -(-extent // parts)
     return next((b for b in range(block, 2 * block) if extent % b == 0), block)

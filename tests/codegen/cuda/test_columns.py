@@ -1,0 +1,60 @@
+"""Reductions down columns: neighboring threads read neighboring elements, and there are parts enough for all multiprocessors."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tensorexpr.codegen.cuda.emit import emit
+from tensorexpr.codegen.lowering import lower
+from tensorexpr.codegen.nest_verify import verify_nest
+from tensorexpr.codegen.schedule import autoschedule
+from tensorexpr.codegen.schedule.decisions import Choices, Decisions
+from tensorexpr.codegen.target import H200
+from tensorexpr.interpret import evaluate_program
+from tensorexpr.parse import parse_program
+from tests.codegen.cuda.device import needs_compiler, run
+from tests.generators import random_inputs
+
+
+def columns(rows: int, count: int, reduction: str = "sum(X[i, j] for i in range(ROWS))") -> str:
+    return f"""
+X: f32[{rows}, {count}] = input()
+y[j]: f32[{count}] = {reduction.replace("ROWS", str(rows))}
+return y
+"""
+
+
+def test_there_are_parts_for_all_multiprocessors():
+    s = autoschedule(parse_program(columns(4096, 4096)), H200)
+    launches = emit(verify_nest(lower(s))).launches
+    assert s.stages == ("y_parts", "y") and all(launch.cut for launch in launches)
+    assert launches[0].iterations.value >= 64 * 1024
+    assert "y_parts[i_o, j]" in str(s.state.program)
+
+
+def test_many_columns_or_short_ones_are_left_whole():
+    for text in (columns(4096, 1 << 18), columns(64, 4096), columns(4096, 8)):
+        assert autoschedule(parse_program(text), H200).stages == ("y",), text
+    asked = Decisions(Choices({"y: columns in parts": "no"}))
+    assert autoschedule(parse_program(columns(4096, 4096)), H200, asked).stages == ("y",)
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    "text",
+    [
+        columns(300, 40),
+        columns(257, 33, "max(X[i, j] for i in range(ROWS))"),
+        columns(300, 40, "sum(X[i, j] * X[i, j] for i in range(ROWS)) + max(X[i, j] for i in range(ROWS))"),
+    ],
+)
+def test_results_are_those_of_the_interpreter(text):
+    s = autoschedule(parse_program(text), replace(H200, cores=2))
+    assert len(s.stages) > 1
+    inputs = random_inputs(s.program, 3)
+    (want,) = evaluate_program(s.program, inputs).values()
+    (got,) = run(verify_nest(lower(s)), inputs, order=1).values()
+    np.testing.assert_array_equal(got, want)
