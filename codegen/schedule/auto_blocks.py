@@ -21,7 +21,6 @@ from tensorexpr.codegen.schedule.reductions import Group
 from tensorexpr.codegen.schedule.schedule import Schedule
 from tensorexpr.codegen.schedule.state import Stage
 from tensorexpr.codegen.schedule.strides import Reach, reaches
-from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Const, Expr
 from tensorexpr.regions import affine_of
 from tensorexpr.traversal import free_names
@@ -62,19 +61,9 @@ class Tile:
         return STEP // max(self.rows, self.columns)
 
 
-def plan_block(s: Schedule, name: str, shapes: Shapes) -> None:
-    """Gives a contraction the loops of blocks and threads. Raises `ScheduleError` where it is none, or too small for any tile."""
-    options = tiles_of(s, name, shapes)
-    if not options:
-        raise ScheduleError(f"expected a contraction that is large enough for blocks of threads, got {name}")
-    for tile in s.decisions.ranked(f"{name}: tile of a block", options):
-        before = s.state
-        try:
-            _apply(s, name, tile, shapes)
-            return
-        except ScheduleError:
-            s.state = before
-    raise ScheduleError(f"expected a contraction whose loops may be blocks of threads, got {name}")
+def ranked_tiles(s: Schedule, name: str, shapes: Shapes) -> list[Tile]:
+    """The tiles that pay, behind the one that is asked for."""
+    return s.decisions.ranked(f"{name}: tile of a block", tiles_of(s, name, shapes))
 
 
 def tiles_of(s: Schedule, name: str, shapes: Shapes) -> list[Tile]:
@@ -137,7 +126,7 @@ def _side(s: Schedule, name: str, axis: str, block: int, own: int) -> tuple[str,
     return outer, [apart, neighbors], threads
 
 
-def _apply(s: Schedule, name: str, tile: Tile, shapes: Shapes) -> None:
+def plan_block(s: Schedule, name: str, tile: Tile, shapes: Shapes) -> None:
     """rewrite: [i, j, k] --> [i_o_j_o: parallel, k_o, k_i, i_...: unroll, j_...: unroll, i_j: vectorize], operands cached at k_o."""
     handle, stage = s[name], s.state.stage(name)
     (group,) = stage.parts.groups

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import prod
 
-from tensorexpr.codegen.schedule.auto_blocks import plan_block, tiles_of
+from tensorexpr.codegen.schedule.auto_blocks import plan_block, ranked_tiles, tiles_of
 from tensorexpr.codegen.schedule.auto_parts import even_block
 from tensorexpr.codegen.schedule.independence import disjoint_axes
 from tensorexpr.codegen.schedule.legality import runs_in_lanes
@@ -52,7 +52,9 @@ def plan_gpu(s: Schedule, shapes: Shapes) -> None:
     """Gives every definition the loops of a GPU."""
     for name in s.stages:
         if s.state.stage(name).place is None and not s.state.placed_in(name):
-            _done(s, _columns_in_parts, name, shapes)
+            parts = _parts_of_columns(s, name, shapes)
+            if parts is not None and s.decisions.wanted(f"{name}: columns in parts"):
+                _done(s, _columns_in_parts, name, *parts)
     shapes = {**shapes, **{name: type_.shape for name, type_ in s.state.program.types.items()}}
     for name in s.stages:
         if name not in s.state.table or s.state.stage(name).place is not None:
@@ -61,7 +63,7 @@ def plan_gpu(s: Schedule, shapes: Shapes) -> None:
         hosted = [m.name for m in s.state.placed_in(name)]
         match definition:
             case Define() if tiles_of(s, name, shapes) and s.decisions.wanted(f"{name}: tiles of blocks"):
-                if not _done(s, plan_block, name, shapes):
+                if not any(_done(s, plan_block, name, tile, shapes) for tile in ranked_tiles(s, name, shapes)):
                     _done(s, _points, name, shapes)
             case Define() if s.decisions.wanted(f"{name}: a block per point", bool(hosted) or _wants_rows(s, name, shapes)):
                 if not _done(s, _rows, name, hosted):
@@ -121,24 +123,27 @@ def _side_by_side(stage: Stage, group: Group, shapes: Shapes) -> tuple[int, int]
     return along, across
 
 
-def _columns_in_parts(s: Schedule, name: str, shapes: Shapes) -> None:
-    """rewrite: C[j] = sum(X[i, j] for i) --> P[p, j] = sum(X[p*b + i, j] for i in b); C[j] = sum(P[p, j] for p): where points are
-    few and their elements lie side by side, threads take neighboring points of a part each. Raises `ScheduleError` elsewhere."""
+def _parts_of_columns(s: Schedule, name: str, shapes: Shapes) -> tuple[str, int] | None:
+    """The axis of a reduction to take apart, and the length of a part, where points are few and their elements lie side by side."""
     stage = s.state.stage(name)
     group = _main(stage)
     if group is None or not stage.parts.axes or not isinstance(definition_named(s.state.program, name), Define):
-        raise ScheduleError(f"expected a reduction with results along an axis, got {name}")
+        return None
     long = lengths(stage.parts)
-    points = prod(long[a.index] for a in stage.parts.axes)
     axis = max(group.indices, key=lambda a: long[a])
     along, across = _side_by_side(stage, group, shapes)
     # A warp reads a line of neighbors; fewer than these are not worth it.
     if along or not across or long[stage.parts.axes[-1].index] < WIDTHS[0] or long[axis] < LONG or tiles_of(s, name, shapes):
-        raise ScheduleError(f"expected long columns side by side, got {name}")
+        return None
+    points = prod(long[a.index] for a in stage.parts.axes)
     parts = min(long[axis] // PART, s.target.cores * RESIDENT // max(1, points))
-    if parts < FEW_PARTS or not s.decisions.wanted(f"{name}: columns in parts"):
-        raise ScheduleError(f"expected few long columns, got {name}")
-    outer, _ = s[name].split(axis, even_block(long[axis], parts))
+    return (axis, even_block(long[axis], parts)) if parts >= FEW_PARTS else None
+
+
+def _columns_in_parts(s: Schedule, name: str, axis: str, length: int) -> None:
+    """rewrite: C[j] = sum(X[i, j] for i) --> P[p, j] = sum(X[p*b + i, j] for i in b); C[j] = sum(P[p, j] for p): threads take
+    neighboring points of a part each."""
+    outer, _ = s[name].split(axis, length)
     s[name].rfactor(outer)
 
 
@@ -176,7 +181,7 @@ def _points(s: Schedule, name: str, shapes: Shapes) -> None:
         inner = [unrolled, *inner]
     data = [x for x in _data(s.state.stage(name)) if x not in inner]
     if not data:
-        raise ScheduleError(f"expected data loops of {name}, got none")
+        return
     rest = [x for x in handle.loops if x not in data and x not in inner]
     handle.reorder(*data, *rest, *inner)
     handle.parallel(_fused(s, name, data))
