@@ -40,6 +40,8 @@ MOST_LOOKED_AT = 200
 MOST_SHARED = 32
 """Definitions computed in the loops of one other: beyond it their rows do not stay near anyway, and each nests a level deeper."""
 CHUNKS_PER_CORE = 4
+ENOUGH_ROWS = 8
+"""Rows that a loop on all cores of a CPU should have."""
 LEAST_SHARE = 4
 """Parts of the last cache that an output has to exceed one of before it is written past it."""
 LEAST_ROW = 512
@@ -225,7 +227,7 @@ def _is_near(s: Schedule, table: dict[str, Define], host: Define, guest: str) ->
     if any(n in table for n in reads(table[guest])):
         return True
     place = s.state.stage(guest).place
-    if place is None or length(host.axes[0]) < 2 * s.target.cores:
+    if place is None or length(host.axes[0]) < _rows_enough(s.target):
         return False
     types = s.state.program.types
     both = sum(_bytes_of(types[n]) for n in sorted(_rows(s, host) & _rows(s, table[guest])))
@@ -332,11 +334,17 @@ def _leading_axis(reader: Define, access: Access, depth: int) -> bool:
     return isinstance(index, Index) and depth < len(reader.axes) and index.name == reader.axes[depth].index
 
 
+def _rows_enough(target: Target) -> int:
+    """Rows from which a loop over them alone has work for all. Of a CPU the same for any number of cores: what is computed in whose
+    loops decides the order of sums, and results must not hang on how many cores a process may use."""
+    return 2 * target.cores if isinstance(target, Gpu) else ENOUGH_ROWS
+
+
 def _worth_sharing(s: Schedule, reader: Define, depth: int) -> bool:
     outer = 1
     for axis in reader.axes[:depth]:
         outer *= length(axis)
-    return outer >= 2 * s.target.cores or total_work(s.state.stage(reader.name).parts) < PARALLEL_WORK
+    return outer >= _rows_enough(s.target) or total_work(s.state.stage(reader.name).parts) < PARALLEL_WORK
 
 
 # ------------------------------------------------------------------------------------------------- past the caches
