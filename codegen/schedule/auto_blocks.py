@@ -32,6 +32,8 @@ GROUP = 4
 """Neighbors that a thread reads at once from shared memory."""
 STEP = 1024
 """Elements of the larger operand that a step along the reduction reads: four of each thread."""
+LEAST_DEPTH = 8
+"""Points of a step at least."""
 SHARED_READ = 0.6
 """The time of a read of shared memory beside that of a multiplication and addition."""
 MOST_WASTE = 1.5
@@ -42,11 +44,13 @@ FEW_BLOCKS = 8
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """A tile of a block over two axes, and the axis of the reduction along which it goes in steps."""
+    """A tile of a block over two axes, and the axis of the reduction along which it goes in steps of so many
+    points."""
 
     row: str
     column: str
     step: str
+    depth: int
     rows: int
     columns: int
     thread_rows: int
@@ -54,11 +58,6 @@ class Tile:
 
     def __str__(self) -> str:
         return f"{self.rows} {self.row}, {self.columns} {self.column}"
-
-    @property
-    def depth(self) -> int:
-        """Points of the reduction in one step."""
-        return STEP // max(self.rows, self.columns)
 
 
 def ranked_tiles(s: Schedule, name: str, shapes: Shapes) -> list[Tile]:
@@ -83,7 +82,10 @@ def tiles_of(s: Schedule, name: str, shapes: Shapes) -> list[Tile]:
     others = prod(lengths[a.index] for a in stage.parts.axes if a.index not in found)
     ranked: list[tuple[float, Tile]] = []
     for sizes in TILES:
-        tile = Tile(row, column, step, *sizes)
+        depth = STEP // max(sizes[:2])
+        while depth > LEAST_DEPTH and lengths[step] < 2 * depth:
+            depth //= 2
+        tile = Tile(row, column, step, depth, *sizes)
         across = [ceil(lengths[x] / b) for x, b in ((row, tile.rows), (column, tile.columns))]
         blocks, waste = others * prod(across), prod(across) * tile.rows * tile.columns / (lengths[row] * lengths[column])
         if waste > MOST_WASTE or 2 * blocks < s.target.cores or lengths[step] < 2 * tile.depth:
