@@ -14,6 +14,7 @@ from tensorexpr.codegen.schedule import (
     StageHandle,
     bind,
     cache,
+    fetching,
     intrinsics,
     legality,
     pipeline,
@@ -69,6 +70,7 @@ FAMILIES: tuple[tuple[str, tuple[tuple[str, Places], ...]], ...] = (
             ("cache", (cache.cache, cache)),
             ("redirect", (primitives.redirect,)),
             ("stream", (primitives.stream,)),
+            ("prefetch", (fetching.prefetch,)),
         ),
     ),
 )

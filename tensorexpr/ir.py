@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any
@@ -456,7 +456,7 @@ TRUE = Const(True, dtypes.bool_)
 FALSE = Const(False, dtypes.bool_)
 
 
-def conjunction(conditions: Iterator[Expr] | tuple[Expr, ...] | list[Expr]) -> Expr:
+def conjunction(conditions: Iterable[Expr]) -> Expr:
     """All of the conditions, `TRUE` for none."""
     result: Expr | None = None
     for condition in conditions:

@@ -80,9 +80,9 @@ def beyond_extents(
     """The guarded splits of data axes (by their outer loops) whose points beyond the extent a reduction may compute in its tile:
     all that it reads there is in bounds."""
     found: dict[str, Split] = {}
-    for split in stage.relations:
-        if isinstance(split, Split) and scope.variants.get(split.outer) == "guard" and {split.outer, split.inner} & set(tile):
-            found[split.parent] = split
+    for made in stage.relations:
+        if isinstance(made, Split) and scope.variants.get(made.outer) == "guard" and {made.outer, made.inner} & set(tile):
+            found[made.parent] = made
     axes = []
     for axis in stage.parts.axes:
         split, extent = found.get(axis.index), constant(axis.stop)

@@ -104,7 +104,7 @@ def plan_contraction(schedule: Schedule, name: str, shapes: dict[str, tuple[Expr
     model = _Model(planner)
     if not model.is_contraction():
         return False
-    plans = sorted(model.plans(), key=lambda made: made.cost)
+    plans = sorted((made for made in model.plans() if made.cost < inf), key=lambda made: made.cost)
     for made in schedule.decisions.ranked(f"{name}: contraction", plans[:1], others=lambda: plans[1:]):
         before, known = schedule.state, dict(shapes)
         try:
@@ -299,7 +299,8 @@ def _apply(schedule: Schedule, name: str, chosen: Plan, model: _Model) -> None:
     panel = sum(_bytes(r, model.reduction, lengths) for r in lane_reads) * lanes
     held: list[str] = []
     if panel > whole:
-        outer, held = _held(handle, [x for x in outer if x is not None], others, blocks, chosen.rows * lanes * planner.dtype.itemsize)
+        loops, held = _held(handle, [x for x in outer if x is not None], others, blocks, chosen.rows * lanes * planner.dtype.itemsize)
+        outer = [*loops]
         if held and len(reduced) == 1:
             reduced = [*handle.split(reduced[0], max(1, whole // 2 * lengths[model.reduction[0]] // panel))]
     handle.reorder(*(x for x in outer if x is not None), *around, *reduced[: len(held) and 1], *held, *reduced[len(held) and 1 :], *tile)

@@ -16,7 +16,17 @@ from tensorexpr.ir import Const, Define, Index
 
 
 def prefetch(state: State, name: str, tensor: str, loop: str) -> State:
-    """rewrite: for i: ... X[i, j] ... --> for i: ... X[i, j], X[i + 1, j] is on its way ..."""
+    """rewrite: for i: ... X[i, j] ... --> for i: ... X[i, j], X[i + 1, j] is on its way ...
+
+    A hint to the caches: values are what they are without it.
+
+    >>> import tensorexpr as te
+    >>> x = te.placeholder((64, 256), name="x")
+    >>> s = te.schedule(te.compute((64,), lambda i: te.sum(lambda k: x[i, k], 256), name="y"))
+    >>> s["y"].prefetch("x", "i")
+    >>> "x: parameter(f32[64, 256])  # fetched 256 elements ahead" in str(s)
+    True
+    """
     stage = state.stage(name)
     if tensor not in {i.name for i in state.program.inputs}:
         raise refuse(stage, f"expected an input to fetch ahead, got {tensor}")

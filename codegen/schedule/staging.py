@@ -89,7 +89,8 @@ def _copy(packed: str, tensor: str, type_: TensorType, order: tuple[int, ...], b
     stems = [f"a{k}" for k in range(len(order))]
     while taken & {n for stem in stems for n in (stem, f"{stem}_o", f"{stem}_i")}:
         stems = [f"{n}_" for n in stems]
-    axes, inner, indices, inside = [], [], [Index(stem) for stem in stems], []
+    axes, inner, inside = [], [], []
+    indices: list[Expr] = [Index(stem) for stem in stems]
     for k in order:
         extent, block = type_.shape[k], blocks.get(k)
         if block is None:

@@ -200,9 +200,7 @@ def test_stages():
     assert MATMUL.source() == MATMUL.source("llvm") and str(MATMUL.nest) == MATMUL.source("nest")
     assert "sum(" in str(MATMUL.program) and str(MATMUL.schedule)
     assert repr(MATMUL) == "<compiled C(A: float32[4, 5], B: float32[5, 6]) -> C: float32[4, 6]>" and MATMUL.name == "C"
-    assert "expected a stage of the cpu, one of nest, llvm, asm, got 'ptx'" in refused(
-        te.TargetError, MATMUL.source, "ptx"
-    )
+    assert "expected a stage of the cpu, one of nest, llvm, asm, got 'ptx'" in refused(te.TargetError, MATMUL.source, "ptx")
     assert "expected a stage, one of nest, llvm, asm, got 'wasm'" in refused(te.TargetError, MATMUL.source, "wasm")
 
 
