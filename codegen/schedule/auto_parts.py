@@ -19,7 +19,8 @@ from tensorexpr.codegen.schedule.strides import reaches
 from tensorexpr.codegen.schedule.work import UNKNOWN_EXTENT, group_work, length, lengths
 from tensorexpr.dtypes import accumulator
 from tensorexpr.errors import ScheduleError
-from tensorexpr.ir import Const, Define, Expr, product
+from tensorexpr.ir import Access, Const, Define, Expr, product
+from tensorexpr.traversal import walk
 
 ENOUGH = 16
 """Independent pieces of work that a definition has without partial results where it is left alone."""
@@ -38,21 +39,26 @@ def partial_results(s: Schedule) -> None:
     """Takes apart the reductions of every definition that has too few results for their length."""
     program = s.state.program
     shapes: dict[str, tuple[Expr, ...]] = {}
+    made: set[str] = set()
     for definition in program.definitions:
         if isinstance(definition, Define) and definition.name in s.state.table:
             for _ in s.state.stage(definition.name).parts.groups:
                 if not shapes or s.state.program is not program:
                     program = s.state.program
                     shapes = {name: type_.shape for name, type_ in program.types.items()}
-                if not _taken_apart(s, definition.name, shapes):
+                if not _taken_apart(s, definition.name, shapes, made):
                     break
 
 
-def _taken_apart(s: Schedule, name: str, shapes: dict[str, tuple[Expr, ...]]) -> bool:
-    """Takes the longest reduction of a definition apart where that pays; says whether it did."""
+def _taken_apart(s: Schedule, name: str, shapes: dict[str, tuple[Expr, ...]], made: set[str]) -> bool:
+    """Takes the longest reduction of a definition apart where that pays; says whether it did, and adds the parts to those `made`.
+
+    Sums of parts stay whole: their number is open where an extent is, and would be taken apart again and again.
+    """
     stage = s.state.stage(name)
     known = lengths(stage.parts)
-    found = [(group_work(stage.parts, g, known) * _results(g, known), g) for g in stage.parts.groups if g.scope is None]
+    top = [g for g in stage.parts.groups if g.scope is None and not _read(g) <= made]
+    found = [(group_work(stage.parts, g, known) * _results(g, known), g) for g in top]
     for work, group in sorted(found, key=lambda item: -item[0]):
         open_ended = [a for a in group.indices if stage.extent(a) is None and length(stage.axis(a)) == UNKNOWN_EXTENT]
         if not open_ended and work < 2 * LEAST_WORK:
@@ -68,12 +74,17 @@ def _taken_apart(s: Schedule, name: str, shapes: dict[str, tuple[Expr, ...]]) ->
         before = s.state
         for axis, block in blocks.items():
             try:
-                s[name].rfactor(axis if block < 2 else s[name].split(axis, block)[0])
+                made.update(s[name].rfactor(axis if block < 2 else s[name].split(axis, block)[0]))
             except ScheduleError:
                 s.state = before
             else:
                 return True
     return False
+
+
+def _read(group: Group) -> set[str]:
+    """The tensors that a reduction reads."""
+    return {n.tensor for m in group.members for v in m.values for n in walk(v) if isinstance(n, Access)} or {""}
 
 
 def even_block(extent: int, parts: int) -> int:
@@ -103,7 +114,9 @@ def _results(group: Group, known: Mapping[str, int]) -> int:
 
 
 def _pieces(s: Schedule, stage: Stage, group: Group, shapes: dict[str, tuple[Expr, ...]], known: Mapping[str, int]) -> int:
-    """The iterations of data loops that can run side by side, about."""
+    """The iterations of data loops that can run side by side, about; enough where an extent is open."""
+    if any(a.index in group.depends and stage.extent(a.index) is None and length(a) == UNKNOWN_EXTENT for a in stage.parts.axes):
+        return ENOUGH
     lanes = vector_axis(s, stage.name, shapes)
     data = [a.index for a in stage.parts.axes if a.index in group.depends]
     return prod(-(-known[n] // WIDE) if n == lanes else known[n] for n in data)
