@@ -105,6 +105,8 @@ def plan_contraction(schedule: Schedule, name: str, shapes: dict[str, tuple[Expr
     if not model.is_contraction():
         return False
     plans = sorted((made for made in model.plans() if made.cost < inf), key=lambda made: made.cost)
+    if not plans or not schedule.decisions.wanted(f"{name}: planned as a contraction"):
+        return False
     for made in schedule.decisions.ranked(f"{name}: contraction", plans[:1], others=lambda: plans[1:]):
         before, known = schedule.state, dict(shapes)
         try:

@@ -27,7 +27,7 @@ from tests.codegen.tuning.test_records import RECORD
 from tests.generators import random_program
 
 COPIES = Choices({"c: copies of r": "2"})
-LANES = Choices({"c: lanes along": "r", "c: tile": "no such word"})
+LANES = Choices({"c: planned as a contraction": "no", "c: lanes along": "r", "c: tile": "no such word"})
 
 
 def product(n: int, k: int, m: int) -> tuple[te.Tensor, list[te.Tensor]]:
