@@ -15,6 +15,8 @@ This module hands on the public names; each lives in the room that it is importe
 that happens on first use.
 """
 
+import importlib
+
 from tensorexpr.autodiff import Gradient, gradient, jacobian
 from tensorexpr.codegen.compile import autoschedule, build, schedule
 from tensorexpr.codegen.function import CompiledFunction
@@ -141,3 +143,16 @@ __all__ = [
     "scatter", "schedule", "sigmoid", "sign", "sin", "sinh", "sort_plan", "sqrt", "square", "stop_gradient", "sum", "tan", "tanh",
     "trunc", "tune", "uint16", "uint32", "uint64", "uint8", "value_and_grad", "vjp", "where",
 ]  # fmt: skip
+
+LATER: dict[str, str] = {}  # public names that load their room on first use, and the room
+
+
+def __getattr__(name: str) -> object:
+    if name not in LATER:
+        raise AttributeError(f"module 'tensorexpr' has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(LATER[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *LATER})
