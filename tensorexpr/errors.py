@@ -15,7 +15,7 @@ from types import FrameType
 
 _PACKAGE_ROOT = Path(__file__).resolve().parent.parent
 # In a checkout the rooms lie beside this folder; installed plainly they lie in it, and what is beside belongs to others.
-_BESIDE = () if (_PACKAGE_ROOT / "tensorexpr" / "codegen").is_dir() else ("autodiff", "codegen", "kernels")
+_BESIDE = () if (_PACKAGE_ROOT / "tensorexpr" / "codegen").is_dir() else ("autodiff", "codegen", "kernels", "graph", "interop")
 _OWN_FOLDERS = tuple(str(_PACKAGE_ROOT / folder) + "/" for folder in ("tensorexpr", *_BESIDE))
 
 _GENERATED = ("<string>", "<frozen ")
@@ -101,6 +101,10 @@ class TensorExprError(Exception):
 
 class DefinitionError(TensorExprError):
     """A definition that has no meaning: a wrong rank, an access out of bounds, a dtype without the operation."""
+
+
+class InvalidNameError(DefinitionError, ValueError):
+    """A name that is no Python identifier; also a `ValueError`."""
 
 
 class DifferentiationError(TensorExprError):
