@@ -26,6 +26,7 @@ from tensorexpr.codegen.llvm.call import link, native_calls
 from tensorexpr.codegen.memo import Memo
 from tensorexpr.dtypes import DType, dtype
 from tensorexpr.errors import ArgumentError, DefinitionError, Location, failure_location, user_location
+from tensorexpr.hosts import host_of
 from tensorexpr.ir import Program
 from tensorexpr.language import Tensor, compute, constant, dim, placeholder, program_of
 from tensorexpr.op_arguments import tree_text, weak_floats
@@ -133,7 +134,8 @@ class Op(Entered):
     # ------------------------------------------------------------------------------------------------ calls
 
     def call(self, *arguments: Any, out: Any = None, **keywords: Any) -> Any:
-        """On arrays: the result as an array (several: a tuple), computed into `out` if given. On tensors: tensors.
+        """On arrays: the result as an array (several: a tuple), computed into `out` if given. On tensors: tensors. Arrays of
+        another library give arrays of that library, on their device.
 
         Calls on arrays of a linked signature, without static arguments, do not come here.
         """
@@ -149,20 +151,21 @@ class Op(Entered):
                 ready = self._memo.find((*key, ()))
                 if ready is not None and ready.tree is None:
                     return ready.function(*arguments, out=out)
-        trees, static = self._bind(arguments, keywords)
+        trees, static = self.bind(arguments, keywords)
         if any(isinstance(leaf, Tensor) for leaf in leaves(trees)):
             if out is not None:
                 raise _argument_error(f"{self.name}: expected no out with te tensors, got one", hint="out is for calls on arrays")
             trees = weak_floats(trees)
             tensors = [map_tree(functools.partial(self._as_tensor, name), tree) for name, tree in self._named(trees)]
             return self.compose(tensors, static)
-        return self._run(self._arrays(trees), static, out)
+        host = host_of(leaves(trees))
+        return self._run(self._arrays(trees), static, out) if host is None else host.call(self, trees, static, out)
 
     __call__ = call
 
     def _run(self, trees: list[Any], static: dict[str, Any], out: Any) -> Any:
         flat = list(leaves(trees))
-        key = (*(part for array in flat for part in (array.shape, array.dtype)), (*_form(trees), *self._static_key(static)))
+        key = (*(part for array in flat for part in (array.shape, array.dtype)), (*_form(trees), *self.static_key(static)))
         ready = self._memo.find(key)
         if ready is None:
             specs = [map_tree(lambda array: Spec(array.shape, dtype(array.dtype)), tree) for tree in trees]
@@ -175,7 +178,7 @@ class Op(Entered):
         results = ready.function(*flat, out=None if out is None else tuple(leaves(out)))
         return rebuild(ready.tree, iter(results))
 
-    def _static_key(self, static: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
+    def static_key(self, static: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
         """The static arguments that differ from their defaults."""
         for name, value in static.items():
             default = self.static[name]
@@ -233,7 +236,7 @@ class Op(Entered):
 
     # ------------------------------------------------------------------------------------------------ binding
 
-    def _bind(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    def bind(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """Tensor arguments in order, and every static argument."""
         given = list(arguments)
         static = dict(self.static)
@@ -335,7 +338,7 @@ class Op(Entered):
 
     def arrays(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """The tensor arguments of a call as (trees of) arrays, checked as a call checks them, and its static arguments."""
-        trees, static = self._bind(arguments, keywords)
+        trees, static = self.bind(arguments, keywords)
         return self._arrays(trees), static
 
     def _arrays(self, trees: Sequence[Any]) -> list[Any]:
@@ -392,7 +395,7 @@ class Op(Entered):
     def _specs(
         self, specs: Sequence[Any], dynamic: Mapping[str | int, Any] | None, static: Mapping[str, Any]
     ) -> tuple[list[Any], dict[str, Any]]:
-        trees, chosen = self._bind(specs, static)
+        trees, chosen = self.bind(specs, static)
         found = [_spec(self.name, name, tree) for name, tree in self._named(trees)]
         names = self.argument_names(len(found))
         taken = set(names)

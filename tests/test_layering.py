@@ -11,7 +11,7 @@ LADDER = (
     "errors", "dtypes", "ops", "integers", "ir", "traversal", "regions", "layout", "text", "parse", "verify", "interpret", "rewrite",
     "enumeration", "nonlinear", "bounds", "language", "latex", "passes", "simplify", "autodiff", "codegen.target", "codegen.nest",
     "codegen.schedule", "codegen.lowering", "codegen.disk", "codegen.llvm", "codegen.cuda", "codegen.tuning.operation",
-    "codegen.tuning.order", "codegen.tuning.records", "codegen.tuning.lookup", "codegen", "codegen.tuning", "op", "tune", "transforms",
+    "codegen.tuning.order", "codegen.tuning.records", "codegen.tuning.lookup", "codegen", "codegen.tuning", "hosts", "op", "tune", "transforms",
     "gradient_check", "__init__",
     "kernels", "graph", "interop", "cli", "__main__", "examples", "benchmarks",
 )  # fmt: skip
