@@ -1,8 +1,8 @@
 """Names and name scopes: what a module, a variable or a traced operation is called.
 
-A scope is a prefix, `foo/bar/`, fixed when it is made; entering it makes that prefix the current one, whatever is current then, so a scope
-that is entered twice, or inside itself, is the same scope. The scopes that are open form a stack of the current context (thread or task); an
-exception closes those that it leaves. Nothing enters a scope by itself. Names are for people: nothing is looked up by them.
+A scope is a prefix, `foo/bar/`, fixed when it is made; entering it makes that prefix the current one, whatever is current then. So a
+scope that is entered twice, or inside itself, is the same scope. The scopes that are open form a stack of the current context (thread
+or task); an exception closes those that it leaves. Nothing enters a scope by itself. Names are for people: nothing is looked up by them.
 """
 
 from __future__ import annotations
