@@ -22,7 +22,6 @@ from tensorexpr.ir import (
     Definition,
     Expr,
     Index,
-    Input,
     Program,
     Reduce,
     Scan,
