@@ -9,10 +9,10 @@ ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("tensorexpr", "autodiff", "codegen", "kernels", "graph", "interop", "benchmarks", "examples")
 LADDER = (
     "errors", "dtypes", "ops", "integers", "ir", "traversal", "regions", "layout", "text", "parse", "verify", "interpret", "rewrite",
-    "batching", "enumeration", "nonlinear", "bounds", "language", "latex", "passes", "simplify", "autodiff", "codegen.target", "codegen.nest",
+    "enumeration", "nonlinear", "bounds", "language", "latex", "passes", "simplify", "autodiff", "codegen.target", "codegen.nest",
     "codegen.schedule", "codegen.lowering", "codegen.disk", "codegen.llvm", "codegen.cuda", "codegen.tuning.operation",
-    "codegen.tuning.order", "codegen.tuning.records", "codegen.tuning.lookup", "codegen", "codegen.tuning", "hosts", "op", "tune", "transforms",
-    "gradient_check", "__init__",
+    "codegen.tuning.order", "codegen.tuning.records", "codegen.tuning.lookup", "codegen", "codegen.tuning", "hosts", "op", "tune",
+    "transforms", "gradient_check", "__init__",
     "kernels", "graph", "interop", "cli", "__main__", "examples", "benchmarks",
 )  # fmt: skip
 STRANGERS = [("autodiff", "codegen"), ("codegen", "autodiff"), ("language", "autodiff"), ("integers", "dtypes")]
