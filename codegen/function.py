@@ -9,6 +9,7 @@ schedule, nest) and native code, and no tensor of the language: what it was buil
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,10 +17,11 @@ import numpy as np
 
 from tensorexpr.codegen.arguments import READY, Arguments, Layout, Signature, address, extent_value
 from tensorexpr.codegen.cost import Cost, cost_of
-from tensorexpr.codegen.executable import Executable
+from tensorexpr.codegen.executable import Built, Look
+from tensorexpr.codegen.llvm import NativeFunction
 from tensorexpr.codegen.llvm.abi import ALIGNMENT
 from tensorexpr.codegen.llvm.call import Callable, Plan, Row, empty, link, native_calls
-from tensorexpr.codegen.nest import LoopNest
+from tensorexpr.codegen.nest import CheckSite, LoopNest
 from tensorexpr.codegen.schedule import Schedule
 from tensorexpr.errors import OutOfBoundsError, TargetError, user_location
 from tensorexpr.ir import Const, Program
@@ -40,16 +42,18 @@ class CompiledFunction(Callable):
     data-dependent index outside its tensor; the contents of the results are then unspecified.
     """
 
-    def __init__(self, executable: Executable, signature: Signature, order: tuple[int, ...] | None = None) -> None:
+    def __init__(self, built: Built, signature: Signature, order: tuple[int, ...] | None = None) -> None:
         """`signature` has the inputs in calling order; `order` says where each input of the program stands in it."""
         if order is not None:
             places = {position: k for k, position in enumerate(order)}
             signature = replace(signature, inputs=tuple(signature.inputs[places[k]] for k in range(len(order))))
-        self._executable = executable
+        self._executable = built.executable
+        self._look: Look = built.look
         self._order = order
         self.signature = signature
-        self._native = executable.native
-        self._arguments = Arguments(signature, executable.native.workspace_size)
+        self._native = NativeFunction(self._executable.code, list(built.constants.values()))
+        self._checks: tuple[CheckSite, ...] = self._executable.checks
+        self._arguments = Arguments(signature, self._native.workspace_size)
         self._types = self._arguments.input_types
         self._find_layout = self._arguments.find_layout
         self._cost: Cost | None = None
@@ -110,21 +114,36 @@ class CompiledFunction(Callable):
     __call__ = call
 
     def _run(self, inputs: list[np.ndarray], results: list[np.ndarray], layout: Layout) -> None:
-        pointers = [address(array) for array in (inputs if self._order is None else [inputs[k] for k in self._order])]
-        pointers += [address(array) for array in results]
-        if not layout.workspace:
-            failure = self._native(pointers, layout.sizes)
-        else:
+        block = None
+        if layout.workspace:
             try:
                 block = empty((layout.workspace + ALIGNMENT,), _BYTES)
             except (MemoryError, ValueError):
                 raise self._arguments.no_workspace(layout.workspace) from None
-            failure = self._native(pointers, layout.sizes, -(-address(block) // ALIGNMENT) * ALIGNMENT)
+        pointers = [address(array) for array in inputs]
+        self.enter(pointers, [address(array) for array in results], layout, 0 if block is None else address(block))
+
+    def layout(self, shapes: tuple[tuple[int, ...], ...]) -> Layout:
+        """What follows from the shapes of the inputs, whose ranks are right: sizes, shapes and types of the results, workspace.
+
+        Raises `ArgumentError` for extents that are not the function's.
+        """
+        return self._find_layout(shapes) or self._arguments.layout(shapes)
+
+    def enter(self, inputs: Sequence[int], outputs: Sequence[int], layout: Layout, workspace: int = 0) -> None:
+        """Runs on memory that the caller holds: the address of each input in calling order, of each result, and of a workspace.
+
+        What is there has the shapes of `layout` and the types of `signature`, in row-major order without gaps; the workspace has
+        `layout.workspace` bytes and ALIGNMENT more. Raises `OutOfBoundsError` as a call does.
+        """
+        pointers = list(inputs) if self._order is None else [inputs[k] for k in self._order]
+        pointers += outputs
+        failure = self._native(pointers, layout.sizes, -(-workspace // ALIGNMENT) * ALIGNMENT)
         if failure is not None:
             raise self._out_of_bounds(*failure)
 
     def _out_of_bounds(self, check: int, index: int, extent: int) -> OutOfBoundsError:
-        site = self.nest.checks[check]
+        site = self._checks[check]
         return OutOfBoundsError(
             f"{site.definition}: expected an index of {site.tensor} from 0 to {extent - 1}, got {index}"
             if extent
@@ -145,17 +164,17 @@ class CompiledFunction(Callable):
     @property
     def program(self) -> Program:
         """The program that was compiled, simplified."""
-        return self._executable.stages.program
+        return self._look.stages.program
 
     @property
     def schedule(self) -> Schedule:
         """How the program is computed."""
-        return self._executable.stages.schedule
+        return self._look.stages.schedule
 
     @property
     def nest(self) -> LoopNest:
         """The loops that the schedule was lowered to."""
-        return self._executable.stages.nest
+        return self._look.stages.nest
 
     @property
     def cost(self) -> Cost:
@@ -170,7 +189,7 @@ class CompiledFunction(Callable):
         Raises `TargetError` for a stage that this target does not have.
         """
         if stage in STAGES:
-            return self._executable.source(stage)
+            return self._look.source(stage)
         if stage in _CUDA_STAGES:
             raise TargetError(
                 f"expected a stage of the cpu, one of {', '.join(STAGES)}, got {stage!r}",

@@ -8,7 +8,7 @@ kernels and raises what was noted. Nothing is shared between calls but read-only
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -23,13 +23,14 @@ from tensorexpr.codegen.cuda.nvrtc import Compiled, Resources
 from tensorexpr.codegen.cuda.packs import ALIGNMENT
 from tensorexpr.codegen.cuda.run import run_plan
 from tensorexpr.codegen.function import CompiledFunction
-from tensorexpr.codegen.nest import LoopNest
+from tensorexpr.codegen.nest import Buffer, LoopNest
 from tensorexpr.codegen.schedule import Schedule
 from tensorexpr.errors import ArgumentError, TargetError, user_location
 from tensorexpr.ir import Program
 
 STAGES = ("nest", "cuda", "ptx", "sass")
 _APART = 256
+_BYTES = np.dtype(np.uint8)
 
 
 class GpuFunction(CompiledFunction):
@@ -47,12 +48,14 @@ class GpuFunction(CompiledFunction):
         self._code = code
         self._device = device
         self._order = order
-        self._arguments = Arguments(signature)
+        self._arguments = Arguments(signature, self._workspace_size)
+        self._find_layout = self._arguments.find_layout
         self._cost: Cost | None = None
         self.plan = None
         self._compiled: Compiled | None = None if device.arch is None else code.compiled(device.arch)
         self._kernels: Kernels = device.load(code.source, self._compiled)
         nest = code.nest
+        self._checks = nest.checks
         self._constants = [(c.name, device.upload(c.data)) for c in nest.constants]
         self._reports = any(launch.reports for launch in code.source.launches)
 
@@ -140,20 +143,21 @@ class GpuFunction(CompiledFunction):
         return start + sum(r for r in reach if r < 0), start + sum(r for r in reach if r > 0) + array.itemsize
 
     def _launch(self, inputs: list[Any], results: list[Any], layout: Layout) -> None:
+        device = self._device
+        block = device.empty((layout.workspace,), _BYTES) if layout.workspace else None
+        addresses = [device.address(array) for array in inputs]
+        self.enter(addresses, [device.address(array) for array in results], layout, 0 if block is None else device.address(block))
+
+    def enter(self, inputs: Sequence[int], outputs: Sequence[int], layout: Layout, workspace: int = 0) -> None:
+        """Launches on memory that the caller holds, all of it aligned to sixteen bytes, on the current stream: see `CompiledFunction`."""
         device, nest = self._device, self._code.nest
         scalars = dict(zip(nest.sizes, layout.sizes, strict=True))
         ordered = inputs if self._order is None else [inputs[k] for k in self._order]
-        buffers = {b.name: device.address(a) for b, a in zip(nest.parameters, (*ordered, *results), strict=True)}
+        buffers = {b.name: address for b, address in zip(nest.parameters, (*ordered, *outputs), strict=True)}
         buffers.update((name, device.address(a)) for name, a in self._constants)
-        places, total = {}, 0
         for b in nest.workspace:
-            places[b.name] = total
-            size = prod(extent_value(e, scalars) for e in b.shape) * b.dtype.itemsize
-            total += -(-size // _APART) * _APART
-        workspace = device.empty((total,), np.dtype(np.uint8)) if total else None
-        if workspace is not None:
-            start = device.address(workspace)
-            buffers.update((name, start + offset) for name, offset in places.items())
+            buffers[b.name] = workspace
+            workspace += self._bytes(b, scalars)
         report = None
         if self._reports:
             report = device.empty((3,), np.dtype(np.int64))
@@ -163,6 +167,16 @@ class GpuFunction(CompiledFunction):
             check, index, extent = (int(n) for n in device.read(report))
             if check:
                 raise self._out_of_bounds(check - 1, index, extent)
+
+    def _bytes(self, buffer: Buffer, sizes: Mapping[str, int]) -> int:
+        """The bytes of the workspace that a buffer takes, with what keeps the next one aligned."""
+        size = prod(extent_value(e, sizes) for e in buffer.shape) * buffer.dtype.itemsize
+        return -(-size // _APART) * _APART
+
+    def _workspace_size(self, sizes: Sequence[int]) -> int:
+        nest = self._code.nest
+        scalars = dict(zip(nest.sizes, sizes, strict=True))
+        return sum(self._bytes(buffer, scalars) for buffer in nest.workspace)
 
     def _error(self, message: str, *, hint: str | None = None) -> ArgumentError:
         return ArgumentError(f"{self.signature.name}: {message}", term=self.signature, location=user_location(), hint=hint)
