@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from types import TracebackType
 
 from tensorexpr.errors import InvalidNameError, user_location
+from tensorexpr.graph import journal as journals
 
 _open: contextvars.ContextVar[tuple[str, ...]] = contextvars.ContextVar("open name scopes", default=())
 
@@ -24,11 +25,18 @@ class NameScope:
     name: str
 
     def __enter__(self) -> str:
-        _open.set((*_open.get(), self.name))
+        _enter((*_open.get(), self.name))
         return self.name
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
-        _open.set(_open.get()[:-1])
+        _enter(_open.get()[:-1])
+
+
+def _enter(scopes: tuple[str, ...]) -> None:
+    _open.set(scopes)
+    journal = journals.scopes.get()
+    if journal is not None:  # what is traced from here on carries the scope
+        journal.note(current_scope())
 
 
 def name_scope(name: str) -> NameScope:

@@ -42,6 +42,7 @@ from tensorexpr.errors import (
     ArgumentError,
     DefinitionError,
     DifferentiationError,
+    FailedCheckError,
     GradientCheckError,
     InternalError,
     OutOfBoundsError,
@@ -142,9 +143,12 @@ __all__ = [
     "negative", "op", "parse_program", "placeholder", "planned", "power", "prod", "program_of", "reduce", "round", "rsqrt", "scan",
     "scatter", "schedule", "sigmoid", "sign", "sin", "sinh", "sort_plan", "sqrt", "square", "stop_gradient", "sum", "tan", "tanh",
     "trunc", "tune", "uint16", "uint32", "uint64", "uint8", "value_and_grad", "vjp", "where",
+    "FailedCheckError", "Variable",
 ]  # fmt: skip
 
-LATER: dict[str, str] = {}  # public names that load their room on first use, and the room
+LATER: dict[str, str] = {  # public names that load their room on first use, and the room
+    "Variable": "tensorexpr.graph.variable",
+}
 
 
 def __getattr__(name: str) -> object:

@@ -135,6 +135,10 @@ class OutOfBoundsError(ArgumentError, IndexError):
     """A data-dependent index that left its tensor while a kernel ran; also an `IndexError`."""
 
 
+class FailedCheckError(TensorExprError):
+    """A `te.check` that did not hold when a function ran; the message is the user's."""
+
+
 class InternalError(TensorExprError):
     """A defect of the compiler. The message asks for a report and says what to send."""
 

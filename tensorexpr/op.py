@@ -152,6 +152,7 @@ class Op(Entered):
                 if ready is not None and ready.tree is None:
                     return ready.function(*arguments, out=out)
         trees, static = self.bind(arguments, keywords)
+        trees = [map_tree(_stood_for, tree) for tree in trees]
         if any(isinstance(leaf, Tensor) for leaf in leaves(trees)):
             if out is not None:
                 raise _argument_error(f"{self.name}: expected no out with te tensors, got one", hint="out is for calls on arrays")
@@ -407,6 +408,11 @@ class Op(Entered):
                 raise _argument_error(f"{self.name}: dynamic: expected one of {', '.join(names) or 'none'}, got {key}", term=self._term)
             found[position] = _opened(self.name, names[position], found[position], axes, taken)
         return found, chosen
+
+
+def _stood_for(leaf: Any) -> Any:
+    """The tensor or array that a leaf stands for: a variable is read, by its `__tensor__`."""
+    return leaf.__tensor__() if hasattr(type(leaf), "__tensor__") else leaf
 
 
 def _form(trees: Sequence[Any]) -> tuple[object, ...]:
