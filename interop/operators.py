@@ -16,11 +16,12 @@ from typing import Any
 
 from tensorexpr.autodiff import gradient, jvp
 from tensorexpr.autodiff.vmap import has_rules, vmap
+from tensorexpr.codegen.compile import build
 from tensorexpr.codegen.function import CompiledFunction
 from tensorexpr.language import Tensor, compute, placeholder
 from tensorexpr.language import sum as sum_of
 from tensorexpr.op import Op, Spec
-from tensorexpr.op_trees import leaves, rebuild
+from tensorexpr.op_trees import leaves, map_tree, rebuild
 from tensorexpr.traversal import fresh_name
 
 Mask = tuple[bool, ...]
@@ -42,28 +43,23 @@ class Operator:
     @classmethod
     def of(cls, operation: Op, trees: Sequence[Any], static: dict[str, Any]) -> Operator:
         """The operator of an op for arguments that nest as `trees` do."""
-        taken: set[str] = set()
-        names = [fresh_name(name, taken) for name, _ in leaf_names(operation, trees)]
-
-        def flat(*tensors: Tensor) -> tuple[Tensor, ...]:
-            given = iter(tensors)
-            return tuple(leaves(operation.compose([rebuild(tree, given) for tree in trees], static)))
-
-        return cls(operation.name, names, flat)
+        return _Whole(operation, trees, static)
 
     def compose(self, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """The outputs as tensors."""
         results: tuple[Tensor, ...] = self.op.compose(list(inputs), {})
         return results
 
-    def trace(self, specs: Sequence[Spec]) -> tuple[list[Tensor], tuple[Tensor, ...]]:
-        """Placeholders of these shapes and dtypes, and the outputs on them."""
+    def trace(self, specs: Sequence[Spec]) -> tuple[list[Tensor], tuple[Tensor, ...], Any]:
+        """Placeholders of these shapes and dtypes, the outputs on them, and how the op nests these (leaves are None)."""
         inputs = [placeholder(spec.shape, spec.dtype.name, name=name) for name, spec in zip(self.names, specs, strict=True)]
-        return inputs, self.compose(inputs)
+        outputs = self.compose(inputs)
+        return inputs, outputs, (None,) * len(outputs)
 
     def compile(self, specs: Sequence[Spec], target: str = "cpu") -> CompiledFunction:
         """The compiled function of a list of arrays that gives a tuple."""
-        return self.op.compile(*specs, target=target)
+        inputs, outputs, _ = self.trace(specs)
+        return build(outputs, inputs, target)
 
     def _made(self, key: tuple[Any, ...], make: Callable[[], Operator]) -> Operator:
         with self._lock:
@@ -130,6 +126,28 @@ class Operator:
     def mark(self) -> str:
         """The name as an identifier."""
         return "".join(c if c.isalnum() else "_" for c in self.name)
+
+
+class _Whole(Operator):
+    """An op as it is, for arguments of one form."""
+
+    def __init__(self, operation: Op, trees: Sequence[Any], static: dict[str, Any]) -> None:
+        taken: set[str] = set()
+        names = [fresh_name(name, taken) for name, _ in leaf_names(operation, trees)]
+        self._operation, self._trees, self._static = operation, trees, static
+        super().__init__(operation.name, names, lambda *tensors: tuple(leaves(self._nested(tensors))))
+
+    def _nested(self, tensors: Sequence[Tensor]) -> Any:
+        given = iter(tensors)
+        return self._operation.compose([rebuild(tree, given) for tree in self._trees], self._static)
+
+    def compose(self, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        return tuple(leaves(self._nested(inputs)))
+
+    def trace(self, specs: Sequence[Spec]) -> tuple[list[Tensor], tuple[Tensor, ...], Any]:
+        inputs = [placeholder(spec.shape, spec.dtype.name, name=name) for name, spec in zip(self.names, specs, strict=True)]
+        result = self._nested(inputs)
+        return inputs, tuple(leaves(result)), map_tree(lambda _: None, result)
 
 
 class _Batched(Operator):
