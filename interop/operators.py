@@ -50,15 +50,20 @@ class Operator:
         results: tuple[Tensor, ...] = self.op.compose(list(inputs), {})
         return results
 
-    def trace(self, specs: Sequence[Spec]) -> tuple[list[Tensor], tuple[Tensor, ...], Any]:
-        """Placeholders of these shapes and dtypes, the outputs on them, and how the op nests these (leaves are None)."""
+    def trace(self, specs: Sequence[Spec]) -> tuple[list[Tensor], tuple[Tensor, ...]]:
+        """Placeholders of these shapes and dtypes, and the outputs on them."""
+        inputs, outputs, _ = self.nested(specs)
+        return inputs, outputs
+
+    def nested(self, specs: Sequence[Spec]) -> tuple[list[Tensor], tuple[Tensor, ...], Any]:
+        """What `trace` gives, and how the op nests its results (a tree whose leaves are None)."""
         inputs = [placeholder(spec.shape, spec.dtype.name, name=name) for name, spec in zip(self.names, specs, strict=True)]
         outputs = self.compose(inputs)
         return inputs, outputs, (None,) * len(outputs)
 
     def compile(self, specs: Sequence[Spec], target: str = "cpu") -> CompiledFunction:
         """The compiled function of a list of arrays that gives a tuple."""
-        inputs, outputs, _ = self.trace(specs)
+        inputs, outputs = self.trace(specs)
         return build(outputs, inputs, target)
 
     def _made(self, key: tuple[Any, ...], make: Callable[[], Operator]) -> Operator:
@@ -144,7 +149,7 @@ class _Whole(Operator):
     def compose(self, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
         return tuple(leaves(self._nested(inputs)))
 
-    def trace(self, specs: Sequence[Spec]) -> tuple[list[Tensor], tuple[Tensor, ...], Any]:
+    def nested(self, specs: Sequence[Spec]) -> tuple[list[Tensor], tuple[Tensor, ...], Any]:
         inputs = [placeholder(spec.shape, spec.dtype.name, name=name) for name, spec in zip(self.names, specs, strict=True)]
         result = self._nested(inputs)
         return inputs, tuple(leaves(result)), map_tree(lambda _: None, result)
