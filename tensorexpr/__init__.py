@@ -144,10 +144,18 @@ __all__ = [
     "scatter", "schedule", "sigmoid", "sign", "sin", "sinh", "sort_plan", "sqrt", "square", "stop_gradient", "sum", "tan", "tanh",
     "trunc", "tune", "uint16", "uint32", "uint64", "uint8", "value_and_grad", "vjp", "where",
     "FailedCheckError", "Variable",
+    "Module", "load_state", "load_state_dict", "name_scope", "save_state", "state_dict", "summary",
 ]  # fmt: skip
 
 LATER: dict[str, str] = {  # public names that load their room on first use, and the room
     "Variable": "tensorexpr.graph.variable",
+    "Module": "tensorexpr.graph.module",
+    "load_state": "tensorexpr.graph.state",
+    "load_state_dict": "tensorexpr.graph.state",
+    "name_scope": "tensorexpr.graph.naming",
+    "save_state": "tensorexpr.graph.state",
+    "state_dict": "tensorexpr.graph.state",
+    "summary": "tensorexpr.graph.summary",
 }
 
 
