@@ -16,7 +16,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-MODULES: dict[str, str] = {}
+MODULES: dict[str, str] = {
+    "jax": "tensorexpr.interop.jax",
+    "jaxlib": "tensorexpr.interop.jax",
+    "torch": "tensorexpr.interop.torch",
+}
 """The module for each library, by the first part of the name of the module in which an array type is made."""
 
 _OWN = (np.ndarray, np.generic, bool, int, float, complex, str, bytes, tuple, list, dict, type(None))

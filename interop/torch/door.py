@@ -1,0 +1,191 @@
+"""`as_torch`: from the arguments of a call (tensors, numbers, tuples of them, static arguments) to an operator and a list of tensors."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from tensorexpr.dtypes import promote
+from tensorexpr.errors import ArgumentError, DefinitionError, user_location
+from tensorexpr.interop.operators import Operator, leaf_names
+from tensorexpr.interop.torch.dtypes import FROM_TORCH, TO_TORCH
+from tensorexpr.interop.torch.operator import TorchOperator
+from tensorexpr.op import Op
+from tensorexpr.op_rules import article
+from tensorexpr.op_trees import map_tree, rebuild
+
+_Tensor, _Parameter = torch.Tensor, torch.nn.Parameter
+_KEPT = 1024
+
+
+class Door:
+    """An op on torch tensors: the operator for each form of arguments and each choice of static ones."""
+
+    def __init__(self, operation: Op, target: str | None = None, autocast: torch.dtype | bool | None = None) -> None:
+        self.operation = operation
+        self._target = target
+        self._autocast = autocast
+        self._operators: dict[object, TorchOperator] = {}
+        self._plain: dict[int, TorchOperator] = {}
+        self._single: set[TorchOperator] = set()
+        self._lock = threading.Lock()
+
+    def call(self, *arguments: Any, **keywords: Any) -> Any:
+        """The results for the arguments of a call."""
+        if not keywords and self._autocast is None:
+            # The short way: tensors alone, as many as a call before had.
+            operator = self._plain.get(len(arguments))
+            if operator is not None:
+                for argument in arguments:
+                    kind = type(argument)
+                    if kind is not _Tensor and kind is not _Parameter:
+                        break
+                else:
+                    results = operator.call(arguments)
+                    return results[0] if operator in self._single else self._nested(operator, arguments, results)
+        return self.run(*self.operation.bind(arguments, keywords))
+
+    def run(self, trees: Sequence[Any], static: dict[str, Any]) -> Any:
+        """The results for bound arguments."""
+        operator, tensors = self.bound(trees, static)
+        results = operator.call(tensors)
+        if self._plain.get(len(tensors)) is None and not self._marked(trees, static):
+            self._plain[len(tensors)] = operator
+        return self._nested(operator, tensors, results)
+
+    def _marked(self, trees: Sequence[Any], static: dict[str, Any]) -> bool:
+        """Whether a call says more than a list of tensors does."""
+        return any(isinstance(tree, (tuple, list)) for tree in trees) or bool(tuple(self.operation.static_key(static)))
+
+    def _nested(self, operator: TorchOperator, tensors: Sequence[torch.Tensor], results: tuple[torch.Tensor, ...]) -> Any:
+        form = operator.outline(tensors)[0].form
+        if form is None:
+            self._single.add(operator)
+            return results[0]
+        return rebuild(form, iter(results))
+
+    def bound(self, trees: Sequence[Any], static: dict[str, Any]) -> tuple[TorchOperator, tuple[torch.Tensor, ...]]:
+        """The operator and the flat list of tensors of bound arguments."""
+        tensors = tuple(self._tensors(trees))
+        form = map_tree(lambda _: None, trees)
+        key = (form, tuple(self.operation.static_key(static)))
+        with self._lock:
+            operator = self._operators.get(key)
+            if operator is None:
+                operator = self._operators[key] = TorchOperator(Operator.of(self.operation, form, dict(static)), self._target)
+        return operator, self._cast(tensors)
+
+    def _tensors(self, trees: Sequence[Any]) -> list[torch.Tensor]:
+        """The leaves as tensors: Python's numbers become 0-d ones, floats in the floating type of the others."""
+        named = leaf_names(self.operation, trees)
+        given = [leaf for _, leaf in named if isinstance(leaf, torch.Tensor)]
+        device = given[0].device if given else torch.device("cpu")
+        strong = [FROM_TORCH[t.dtype] for t in given if t.is_floating_point() and t.dtype in FROM_TORCH]
+        common = TO_TORCH[functools.reduce(promote, strong)] if strong else torch.float64
+        return [leaf if isinstance(leaf, torch.Tensor) else self._number(name, leaf, common, device) for name, leaf in named]
+
+    def _number(self, name: str, leaf: object, floating: torch.dtype, device: torch.device) -> torch.Tensor:
+        if isinstance(leaf, np.generic):
+            leaf = np.asarray(leaf).item() if leaf.dtype.kind in "biuf" else leaf
+        if isinstance(leaf, bool | int | float):
+            kind = torch.bool if isinstance(leaf, bool) else torch.int64 if isinstance(leaf, int) else floating
+            return torch.tensor(leaf, dtype=kind, device=device)
+        raise ArgumentError(
+            f"{self.operation.name}: argument {name}: expected a torch tensor, as others are, got {article(leaf)}",
+            location=user_location(),
+            hint=f"torch.as_tensor({name}) makes one" if isinstance(leaf, (np.ndarray, list)) else None,
+        )
+
+    def _cast(self, tensors: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+        """Inside of an autocast region, the tensors in the type that the caller of `as_torch` chose."""
+        if self._autocast is None or not tensors:
+            return tensors
+        kind = tensors[0].device.type
+        if not torch.is_autocast_enabled(kind):
+            return tensors
+        chosen = torch.get_autocast_dtype(kind) if self._autocast is True else self._autocast
+        assert isinstance(chosen, torch.dtype)
+        castable = (torch.float16, torch.bfloat16, torch.float32)
+        return tuple(tensor.to(chosen) if tensor.dtype in castable else tensor for tensor in tensors)
+
+
+def as_torch(operation: Op, *, autocast: torch.dtype | bool | None = None, target: str | None = None) -> Callable[..., Any]:
+    """A function of torch tensors that computes an op: `f(*tensors, **static)`, differentiable by torch in every way it knows.
+
+    Arguments are those of the op (tuples of tensors, static arguments by name, Python numbers for 0-d tensors), results nest as
+    the op's. All tensors lie on one device, the CPU or a CUDA device, have any strides, and a dtype of the language.
+
+    `autocast` says what happens inside of a `torch.autocast` region of that device: None: nothing, the op computes in the types of its
+    arguments, which promote as they do outside; a dtype: arguments in float16, bfloat16 and float32 are cast to it first (float64
+    and integers stay); True: the same with the dtype of the region. Gradients come back in the types of the arguments as given.
+    `target="cuda"` compiles for a GPU whatever the device is: with TENSOREXPR_CUDA=host kernels for GPUs run on CPU tensors.
+
+    `f.op` is the op, `f.overload(*tensors, **static)` the operator of torch's dispatcher that a call comes to, and
+    `f.operator(*tensors, **static)` what computes it.
+    Raises `DefinitionError` for what is no op; calls raise `ArgumentError` for arguments that do not fit.
+    """
+    if not isinstance(operation, Op):
+        raise DefinitionError(
+            f"as_torch: expected a te.op, got {article(operation)}", location=user_location(), hint="decorate the function with @te.op"
+        )
+    return _function(Door(operation, target, autocast))
+
+
+def _function(door: Door) -> Callable[..., Any]:
+    operation, call = door.operation, door.call
+
+    def in_graph(*arguments: Any, **keywords: Any) -> Any:
+        return call(*arguments, **keywords)
+
+    def known() -> bool:
+        """Tells Dynamo, which runs this while it traces, to take the function into its graph as it is."""
+        torch.compiler.allow_in_graph(in_graph)
+        return True
+
+    known._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    traced = torch.compiler.is_dynamo_compiling
+
+    def f(*arguments: Any, **keywords: Any) -> Any:
+        return in_graph(*arguments, **keywords) if traced() and known() else call(*arguments, **keywords)
+
+    def operator(*arguments: Any, **keywords: Any) -> TorchOperator:
+        """What computes a call with these arguments, with the derivatives of it that were needed so far."""
+        return door.bound(*operation.bind(arguments, keywords))[0]
+
+    def overload(*arguments: Any, **keywords: Any) -> Any:
+        """The operator of torch's dispatcher that a call with these arguments comes to."""
+        found, tensors = door.bound(*operation.bind(arguments, keywords))
+        return found.overload(tensors)
+
+    functools.update_wrapper(f, operation)
+    f.op, f.operator, f.overload = operation, operator, overload  # type: ignore[attr-defined]
+    return f
+
+
+class _TorchHost:
+    """Ops called on torch tensors: one door per op."""
+
+    def __init__(self) -> None:
+        self._doors: weakref.WeakKeyDictionary[Op, Door] = weakref.WeakKeyDictionary()
+
+    def call(self, operation: Op, trees: list[Any], static: dict[str, Any], out: Any) -> Any:
+        """The results as torch tensors."""
+        if out is not None:
+            raise ArgumentError(
+                f"{operation.name}: expected no out with torch tensors, got {article(out)}",
+                location=user_location(),
+                hint="out.copy_(...) copies a result",
+            )
+        door = self._doors.get(operation)
+        if door is None:
+            door = self._doors.setdefault(operation, Door(operation))
+        return door.run(trees, static)
+
+
+HOST = _TorchHost()

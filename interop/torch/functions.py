@@ -1,0 +1,103 @@
+"""What autograd, forward mode and the transforms of torch.func see: an operator with its derivatives, which are operators again.
+
+Two of a kind. `Recorded` is the short way of eager mode: what it needs of its inputs is kept while it runs. `Transformed` is
+written in the form that torch.func asks for, which takes three times as long to enter; forward mode and batches are there too.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+Grads = tuple[torch.Tensor | None, ...]
+
+
+def _keep(ctx: Any, operator: Any, tensors: tuple[torch.Tensor, ...], outputs: tuple[torch.Tensor, ...]) -> None:
+    ctx.operator = operator
+    ctx.floating = tuple(output.is_floating_point() for output in outputs)
+    if not all(ctx.floating):
+        ctx.mark_non_differentiable(*(output for output, floats in zip(outputs, ctx.floating, strict=True) if not floats))
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(*tensors)
+
+
+def _pull_back(ctx: Any, heads: Grads) -> Grads:
+    """The gradients of the inputs that want one, for those heads that are there; computed by one operator."""
+    operator, wanted = ctx.operator, tuple(ctx.needs_input_grad[1:])
+    given = tuple(head is not None and floats for head, floats in zip(heads, ctx.floating, strict=True))
+    if not any(given) or not any(wanted):
+        return (None,) * (1 + len(wanted))
+    present = [head for head, there in zip(heads, given, strict=True) if there]
+    found = iter(operator.vjp(wanted, given).call((*ctx.saved_tensors, *present)))
+    return (None, *(next(found) if want else None for want in wanted))
+
+
+class Recorded(torch.autograd.Function):
+    """An operator in eager mode: `Recorded.apply(operator, *tensors)`."""
+
+    @staticmethod
+    def forward(ctx: Any, operator: Any, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        outputs: tuple[torch.Tensor, ...] = operator.execute(tensors)
+        _keep(ctx, operator, tensors, outputs)
+        return outputs
+
+    @staticmethod
+    def backward(ctx: Any, *heads: torch.Tensor | None) -> Grads:
+        return _pull_back(ctx, heads)
+
+
+class Transformed(torch.autograd.Function):
+    """An operator under torch.func and in forward mode: `Transformed.apply(operator, *tensors)`."""
+
+    @staticmethod
+    def forward(operator: Any, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        outputs: tuple[torch.Tensor, ...] = operator.execute(tensors)
+        return outputs
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
+        operator, *tensors = inputs
+        _keep(ctx, operator, tuple(tensors), output)
+        ctx.save_for_forward(*tensors)
+
+    @staticmethod
+    def backward(ctx: Any, *heads: torch.Tensor | None) -> Grads:
+        return _pull_back(ctx, heads)
+
+    @staticmethod
+    def jvp(ctx: Any, _: None, *tangents: torch.Tensor | None) -> Grads:
+        """The tangents of the floating outputs, for the inputs that move."""
+        moving = tuple(tangent is not None for tangent in tangents)
+        if not any(moving):
+            return (None,) * len(ctx.floating)
+        present = [tangent for tangent in tangents if tangent is not None]
+        found = iter(ctx.operator.jvp(moving).call((*ctx.saved_tensors, *present)))
+        return tuple(next(found) if floats else None for floats in ctx.floating)
+
+    @staticmethod
+    def vmap(info: Any, dims: tuple[int | None, ...], operator: Any, *tensors: torch.Tensor) -> tuple[Any, Any]:
+        """The outputs for every value of an axis of some inputs: a program of its own, with this axis in front."""
+        outputs = batch(operator, dims[1:], tensors)
+        return outputs, (0,) * len(outputs)
+
+
+def batch(operator: Any, dims: tuple[int | None, ...], tensors: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+    """The outputs of an operator for every value of the axes `dims` of tensors; this axis is in front of each."""
+    mask = tuple(dim is not None for dim in dims)
+    fronted = [tensor if dim is None else tensor.movedim(dim, 0) for tensor, dim in zip(tensors, dims, strict=True)]
+    outputs: tuple[torch.Tensor, ...] = operator.batched(mask).call(tuple(fronted))
+    return outputs
+
+
+is_many = torch._C._functorch.is_legacy_batchedtensor
+"""Whether a tensor is many in the older of torch's two ways, that of `torch.autograd.grad(..., is_grads_batched=True)`."""
+
+
+def batched_by_autograd(operator: Any, tensors: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+    """The outputs for tensors some of which are many, as they come in that way: those stay one tensor each, and so do the outputs."""
+    level = torch._C._vmapmode_increment_nesting() - 1
+    torch._C._vmapmode_decrement_nesting()
+    dims = tuple(0 if is_many(tensor) else None for tensor in tensors)
+    plain = [torch._remove_batch_dim(t, level, 1, 0) if many is not None else t for t, many in zip(tensors, dims, strict=True)]
+    return tuple(torch._add_batch_dim(output, 0, level) for output in batch(operator, dims, tuple(plain)))

@@ -1,0 +1,84 @@
+"""Compiled functions on torch tensors: from data pointer to data pointer, without arrays in between.
+
+Results come from torch's allocator, so that it knows of them and of the stream they are made on, and so does the workspace.
+What is not contiguous is copied by torch. On a GPU the kernels are launched on torch's current stream of the device of the tensors.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+
+from tensorexpr.codegen.arguments import Layout
+from tensorexpr.codegen.cuda.packs import ALIGNMENT as PACKED
+from tensorexpr.codegen.function import CompiledFunction
+from tensorexpr.codegen.llvm.abi import ALIGNMENT
+from tensorexpr.dtypes import dtype
+from tensorexpr.interop.torch.dtypes import TO_TORCH
+
+Tensors = Sequence[torch.Tensor]
+Kernel = Callable[[Tensors], tuple[torch.Tensor, ...]]
+
+
+def kernel_of(function: CompiledFunction, layout: Layout, device: torch.device) -> Kernel:
+    """A compiled function as a function of tensors of one signature, which is not checked again."""
+    models = [_model(shape, TO_TORCH[dtype(type_)], device) for shape, type_ in layout.outputs]
+    if device.type == "cuda":
+        return _cuda_kernel(function, layout, models, device)
+    return _cpu_kernel(function, layout, models)
+
+
+def _model(shape: tuple[int, ...], type_: torch.dtype, device: torch.device) -> torch.Tensor:
+    """A tensor of no memory to speak of, after which results are made: sooner done than by shape and dtype."""
+    with torch.inference_mode(False):
+        model = torch.empty((), dtype=type_, device=device).expand(shape)
+    return model if torch.empty_like(model).is_contiguous() else torch.empty(shape, dtype=type_, device=device)
+
+
+def _cpu_kernel(function: CompiledFunction, layout: Layout, models: Sequence[torch.Tensor]) -> Kernel:
+    enter, like = function.enter, torch.empty_like
+    space = layout.workspace + ALIGNMENT if layout.workspace else 0
+
+    def run(tensors: Tensors) -> tuple[torch.Tensor, ...]:
+        inputs = [t if t.is_contiguous() and not t.is_neg() else t.contiguous().resolve_neg() for t in tensors]
+        results = [like(model) for model in models]
+        addresses, places = [t.data_ptr() for t in inputs], [t.data_ptr() for t in results]
+        if space:
+            block = torch.empty(space, dtype=torch.uint8, device="cpu")
+            enter(addresses, places, layout, block.data_ptr())
+        else:
+            enter(addresses, places, layout)
+        return tuple(results)
+
+    return run
+
+
+def _cuda_kernel(function: CompiledFunction, layout: Layout, models: Sequence[torch.Tensor], device: torch.device) -> Kernel:
+    def run(tensors: Tensors) -> tuple[torch.Tensor, ...]:
+        inputs = [_packed(t.contiguous().resolve_neg()) for t in tensors]
+        results = [torch.empty_like(model) for model in models]
+        block = torch.empty(layout.workspace, dtype=torch.uint8, device=device)
+        with on_stream(device):
+            function.enter([t.data_ptr() for t in inputs], [t.data_ptr() for t in results], layout, block.data_ptr())
+        return tuple(results)
+
+    return run
+
+
+def _packed(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor, or a copy of it that begins where kernels may read several elements at once."""
+    return tensor.clone() if tensor.data_ptr() % PACKED else tensor
+
+
+@contextlib.contextmanager
+def on_stream(device: torch.device) -> Iterator[None]:
+    """Makes a GPU of torch the current one of CuPy, and torch's current stream there the current stream."""
+    import cupy  # noqa: PLC0415 -- half a second, and an extra
+
+    stream = torch.cuda.current_stream(device)
+    external: Any = getattr(cupy.cuda.Stream, "from_external", None)
+    with cupy.cuda.Device(device.index), external(stream) if external else cupy.cuda.ExternalStream(stream.cuda_stream):
+        yield

@@ -1,0 +1,257 @@
+"""An operator on torch tensors: kernels by signature, derivatives, and the three ways in.
+
+- `call`: the front. Where a gradient is to be recorded, a tangent carried or a transform of torch.func is under way, it goes through
+  the autograd functions of `functions`; else straight on.
+- `execute`: computes. Plain tensors in eager mode meet the compiled kernel of their signature with nothing in between.
+- `dispatch`: by way of torch's dispatcher, for whoever wants to see the operator: fake tensors and other subclasses, modes, traces,
+  the profiler. The operator is registered when this is first needed (`library`).
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.autograd import forward_ad
+
+from tensorexpr.autodiff.vmap import has_rules
+from tensorexpr.codegen.compile import build
+from tensorexpr.codegen.function import CompiledFunction
+from tensorexpr.codegen.memo import Memo
+from tensorexpr.errors import ArgumentError, DifferentiationError, user_location
+from tensorexpr.interop.operators import Mask, Operator
+from tensorexpr.interop.torch import library
+from tensorexpr.interop.torch.dtypes import FROM_TORCH, TO_TORCH
+from tensorexpr.interop.torch.functions import Recorded, Transformed, batched_by_autograd, is_many
+from tensorexpr.interop.torch.kernels import Kernel, kernel_of, on_stream
+from tensorexpr.interop.torch.symbolic import Pattern, extent_value, fits, patterns_of, promised
+from tensorexpr.language import Tensor, dim
+from tensorexpr.op import Spec
+
+_SIGNATURES_KEPT = 1024
+_TARGETS = {"cpu": "cpu", "cuda": "cuda"}
+_recording, _transforming, _modes = torch.is_grad_enabled, torch._C._are_functorch_transforms_active, torch._C._len_torch_dispatch_stack
+_tracing, _profiling = torch._C._get_tracing_state, torch._C._autograd._profiler_enabled
+_Tensor, _Parameter = torch.Tensor, torch.nn.Parameter
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """What is known of a signature before anything is compiled: outputs, how the op nests them, whether a gradient rule is inside."""
+
+    inputs: list[Tensor]
+    outputs: tuple[Tensor, ...]
+    form: Any
+    ruled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A signature that is compiled."""
+
+    kernel: Kernel
+    outline: Outline
+
+
+class TorchOperator:
+    """A flat operator on torch tensors. `target` is what it is compiled for where that is not the tensors' device."""
+
+    def __init__(self, operator: Operator, target: str | None = None) -> None:
+        self.operator = operator
+        self.names = operator.names
+        self.target = target
+        self._ready: Memo[Ready] = Memo(_SIGNATURES_KEPT)
+        self._find = self._ready.find
+        self._outlines: Memo[Outline] = Memo(_SIGNATURES_KEPT)
+        self._patterns: dict[tuple[Any, ...], dict[Pattern, None]] = {}
+        self._opened: Memo[CompiledFunction] = Memo(_SIGNATURES_KEPT)
+        self._derived: dict[Operator, TorchOperator] = {}
+        self._lock = threading.Lock()
+
+    # ------------------------------------------------------------------------------------------------------ derived
+
+    def _of(self, operator: Operator) -> TorchOperator:
+        with self._lock:
+            return self._derived.setdefault(operator, TorchOperator(operator, self.target))
+
+    def vjp(self, wanted: Mask, heads: Mask) -> TorchOperator:
+        """The operator `(*inputs, *heads) -> gradients of the inputs that are wanted`."""
+        return self._of(self.operator.vjp(wanted, heads))
+
+    def jvp(self, moving: Mask) -> TorchOperator:
+        """The operator `(*inputs, *tangents) -> tangents of the floating outputs`."""
+        return self._of(self.operator.jvp(moving))
+
+    def batched(self, mask: Mask) -> TorchOperator:
+        """The operator with one more axis in front of the inputs in `mask` and of all outputs."""
+        return self._of(self.operator.batched(mask))
+
+    @property
+    def derived(self) -> tuple[TorchOperator, ...]:
+        """The derivatives and batches that were needed so far."""
+        return tuple(self._derived.values())
+
+    # -------------------------------------------------------------------------------------------------------- calls
+
+    def call(self, tensors: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+        """The outputs, as part of whatever torch records or transforms."""
+        if _transforming() or forward_ad._current_level >= 0:
+            self._check_differentiable(tensors)
+            return Transformed.apply(self, *tensors)
+        if _recording():
+            for tensor in tensors:
+                if tensor.requires_grad:
+                    self._check_differentiable(tensors)
+                    return Recorded.apply(self, *tensors)
+        return self.execute(tensors)
+
+    def execute(self, tensors: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+        """The outputs, computed."""
+        key: list[Any] = []
+        for tensor in tensors:
+            kind = type(tensor)
+            if kind is not _Tensor and kind is not _Parameter:
+                return self.dispatch(tensors)
+            key += (tensor.shape, tensor.dtype, tensor.device)
+        if _modes() or _tracing() is not None or _profiling():
+            return self.dispatch(tensors)
+        ready = self._find(tuple(key))
+        try:
+            return (self.ready(tensors) if ready is None else ready).kernel(tensors)
+        except RuntimeError:
+            # A tensor without memory that has the type of a plain one: inside of `is_grads_batched` it is many.
+            if not any(map(is_many, tensors)):
+                raise
+        return batched_by_autograd(self, tensors)
+
+    def dispatch(self, tensors: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+        """The outputs by way of torch's dispatcher."""
+        result = self.overload(tensors)(*tensors)
+        return (result,) if isinstance(result, torch.Tensor) else tuple(result)
+
+    def overload(self, tensors: Sequence[torch.Tensor]) -> Any:
+        """The operator of torch that these tensors come to."""
+        return self._overloads.overload(len(self.outline(tensors)[0].outputs))
+
+    @functools.cached_property
+    def _overloads(self) -> library.Registered:
+        return library.Registered(self)
+
+    def _check_differentiable(self, tensors: Sequence[torch.Tensor]) -> None:
+        """Refuses a tensor that requires grad where there is none, before anything is computed."""
+        outline, _ = self.outline(tensors)
+        if not outline.ruled:
+            return
+        heads = tuple(output.dtype.is_float for output in outline.outputs)
+        specs = [Spec(tuple(t.shape), t.dtype) for t in (*outline.inputs, *(o for o in outline.outputs if o.dtype.is_float))]
+        for position, (name, tensor) in enumerate(zip(self.names, tensors, strict=True)):
+            if tensor.requires_grad and any(heads):
+                wanted = tuple(position == other for other in range(len(tensors)))
+                try:
+                    self.operator.vjp(wanted, heads).trace(specs)
+                except DifferentiationError as error:
+                    raise ArgumentError(
+                        f"{self.operator.name}: argument {name}: expected a tensor that needs no gradient, got one that requires grad: "
+                        f"{error.message}",
+                        location=user_location(),
+                        hint=f"{name}.detach(), or call it under torch.no_grad()",
+                    ) from error
+
+    # --------------------------------------------------------------------------------------------------- signatures
+
+    def outline(self, tensors: Sequence[torch.Tensor]) -> tuple[Outline, dict[str, Any]]:
+        """What is known of the outputs for tensors, fake ones too, and torch's symbols for the open extents in it."""
+        types = self._types(tensors)
+        failure: Exception | None = None
+        general: Pattern | None = None
+        for pattern, symbols in patterns_of(tensors):
+            general = general or pattern
+            key = (pattern, types)
+            try:
+                found = self._outlines.find(key) or self._outlines.get(key, functools.partial(self._outlined, pattern, types))
+            except Exception as error:
+                # Perhaps not to be had with extents as open as these; whatever the user's function raises on numbers alone is its word.
+                failure = error
+                continue
+            promised(general, pattern, symbols)
+            if symbols:
+                self._patterns.setdefault(types, {})[pattern] = None
+            return found, symbols
+        assert failure is not None
+        raise failure
+
+    def _outlined(self, pattern: Pattern, types: tuple[Any, ...]) -> Outline:
+        specs = [
+            Spec(tuple(dim(n) if isinstance(n, str) else n for n in shape), FROM_TORCH[type_])
+            for shape, type_ in zip(pattern, types, strict=True)
+        ]
+        inputs, outputs, form = self.operator.nested(specs)
+        return Outline(inputs, outputs, form, has_rules(outputs))
+
+    def _types(self, tensors: Sequence[torch.Tensor]) -> tuple[torch.dtype, ...]:
+        for name, tensor in zip(self.names, tensors, strict=True):
+            if tensor.dtype not in FROM_TORCH:
+                known = ", ".join(str(one) for one in FROM_TORCH)
+                raise self._error(name, f"expected a dtype of the language, got {tensor.dtype}", hint=f"one of {known}")
+        return tuple(tensor.dtype for tensor in tensors)
+
+    def shapes(self, tensors: Sequence[torch.Tensor]) -> list[tuple[tuple[Any, ...], torch.dtype]]:
+        """Shapes, perhaps with symbols in them, and types of the outputs."""
+        outline, symbols = self.outline(tensors)
+        return [(tuple(extent_value(n, symbols) for n in output.extents), TO_TORCH[output.dtype]) for output in outline.outputs]
+
+    def ready(self, tensors: Sequence[torch.Tensor]) -> Ready:
+        """The compiled signature of plain tensors."""
+        key = tuple(part for tensor in tensors for part in (tensor.shape, tensor.dtype, tensor.device))
+        found = self._find(key)
+        return self._ready.get(key, lambda: self._make(tensors)) if found is None else found
+
+    def _make(self, tensors: Sequence[torch.Tensor]) -> Ready:
+        device = self._device(tensors)
+        target = self.target or _TARGETS[device.type]
+        outline, _ = self.outline(tensors)
+        shapes = tuple(tuple(tensor.shape) for tensor in tensors)
+        with self._on(device, target):
+            function = self._open_function(shapes, tuple(t.dtype for t in tensors), target, device) or build(
+                outline.outputs, outline.inputs, target
+            )
+            layout = function.layout(shapes)
+        return Ready(kernel_of(function, layout, device), outline)
+
+    def _on(self, device: torch.device, target: str) -> Any:
+        return on_stream(device) if target == "cuda" and device.type == "cuda" else torch.no_grad()
+
+    def _open_function(self, shapes: Any, types: tuple[Any, ...], target: str, device: torch.device) -> CompiledFunction | None:
+        """The function with open extents that a graph was made for, where there is one for these shapes."""
+        pattern = next((pattern for pattern in tuple(self._patterns.get(types, ())) if fits(pattern, shapes)), None)
+        if pattern is None:
+            return None
+        outline = self._outlines.get((pattern, types), lambda: self._outlined(pattern, types))
+        return self._opened.get((pattern, types, target, device), lambda: build(outline.outputs, outline.inputs, target))
+
+    def _device(self, tensors: Sequence[torch.Tensor]) -> torch.device:
+        """The one device of the tensors; refuses several, and others than those that there is code for."""
+        first: tuple[str, torch.device] | None = None
+        for name, tensor in zip(self.names, tensors, strict=True):
+            if tensor.layout is not torch.strided:
+                raise self._error(
+                    name, f"expected a strided tensor, got one of layout {tensor.layout}", hint=f"{name}.to_dense() makes one"
+                )
+            if tensor.device.type not in _TARGETS:
+                raise self._error(name, f"expected a tensor on the CPU or a CUDA device, got one on {tensor.device}")
+            if first is None:
+                first = name, tensor.device
+            elif tensor.device != first[1]:
+                raise self._error(
+                    name,
+                    f"expected a tensor on {first[1]}, as {first[0]} is, got one on {tensor.device}",
+                    hint=f"{name}.to({str(first[1])!r}) copies it there",
+                )
+        return torch.device("cpu") if first is None else first[1]
+
+    def _error(self, name: str, message: str, *, hint: str | None = None) -> ArgumentError:
+        return ArgumentError(f"{self.operator.name}: argument {name}: {message}", location=user_location(), hint=hint)
