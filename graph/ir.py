@@ -33,7 +33,7 @@ class Node:
     """What all nodes have: an `id`, unique in its graph; the values it takes and gives; and where it belongs.
 
     `device` is None where the user named none; `scope` is the name scope of its maker; `after` are ids of nodes that the user wants to
-    have run before. An operand or result None is absent: a saved value of the branch that was not taken.
+    have run before.
     """
 
     id: str
@@ -131,6 +131,11 @@ class WhileGradient(Node):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
+class Absent(Node):
+    """A value that nothing looks at: what the other way through a branch would have saved."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Print(Node):
     """Writes a line: the text with the operands in place of `{}`."""
 
@@ -195,8 +200,9 @@ class Composite:
 class Graph:
     """A function as a graph. `kept` says why calls of it are not taken apart ("" if they may be).
 
-    `backward` is None but for the backward pass of a composite: how its inputs are divided. `trace` is what it was made from, for as long
-    as derivatives may be asked for; it is no part of the graph's meaning.
+    `backward` is None but for the backward pass of a function: how its inputs are divided; `own` None but for a forward pass that saves:
+    how many of its outputs are the function's. `origin` is what it was traced from, the trace
+    and the tensors that are its inputs: derivatives are made from that. It is no part of the graph's meaning.
     """
 
     name: str
@@ -207,7 +213,8 @@ class Graph:
     composite: Composite | None = None
     kept: str = ""
     backward: Backward | None = None
-    trace: Any = field(default=None, repr=False)
+    own: int | None = None
+    origin: tuple[Any, tuple[Any, ...]] | None = field(default=None, repr=False)
 
     @property
     def types(self) -> dict[str, TensorType]:
@@ -228,18 +235,16 @@ class Graph:
 
 @dataclass(frozen=True)
 class Backward:
-    """How the inputs of a backward pass are divided: those of the forward pass, its outputs, heads, what it saved.
+    """How the inputs of a backward pass are divided: those of the forward pass, its outputs, heads, and then what it saved.
 
-    `wanted` are the positions among the inputs of the forward pass that get a gradient, in order; `heads` the positions of the outputs
-    that have a head. `forward` is the form of the function that saves; gradients of variables stand behind those of inputs.
+    `heads` are the positions of the outputs that have a head, `wanted` the positions among the inputs of the forward pass that get a
+    gradient, in order; gradients of variables stand behind these.
     """
 
     inputs: int
     outputs: int
     heads: tuple[int, ...]
-    saved: int
     wanted: tuple[int, ...]
-    forward: Graph
 
 
 # ---------------------------------------------------------------------------------------------------------- renaming

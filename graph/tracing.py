@@ -1,7 +1,7 @@
 """Traces: what a Python function does, recorded while it runs on values.
 
 Pure work needs no recording, tensors of the language are a graph by themselves. A trace notes the rest, in program order: reads,
-assignments, calls, branches, loops. When the function has returned, `finish` walks from its results and from the operands of what
+assignments, calls, branches, loops. When the function has returned, `graph` walks from its results and from the operands of what
 was noted, and makes a `Graph` of it. Tensors that were made before the trace began belong to an enclosing trace: they are *captured*,
 and become inputs of the graph (of branches and loops, which are traced where they stand) or an error (of functions).
 """
@@ -10,12 +10,16 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import keyword
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from tensorexpr import dtypes
+from tensorexpr.codegen.compile import check_target
 from tensorexpr.errors import ArgumentError, DefinitionError, user_location
 from tensorexpr.graph import journal
 from tensorexpr.graph.ir import Assign, Compute, Graph, Node, Read, unused
@@ -48,12 +52,18 @@ class Operation:
 
 @dataclass
 class Record:
-    """A node noted by a trace: the node with tensors still to be named, its operands and results as tensors."""
+    """A node noted by a trace: the node with tensors still to be named, its operands and results as tensors.
+
+    `derived` are the graphs that were differentiated, for a note that a derivative has passed, and `saved` what results behind the
+    first ones stand for.
+    """
 
     node: Node
     number: int
     operands: list[Tensor]
     results: list[Value]
+    derived: tuple[Any, ...] = ()
+    saved: list[Tensor] = field(default_factory=list)
 
 
 @dataclass(eq=False)
@@ -107,7 +117,7 @@ class Trace:
     def read(self, variable: Any) -> Value:
         """The value of a variable at this point."""
         variable.check()
-        stem = variable.name.rpartition("/")[2] or "v"
+        stem = stem_of(variable)
         return self.note(Read(f"read_{stem}", (), (), variable=variable), (), [(stem, variable.type)]).results[0]
 
     def assign(self, variable: Any, value: Any) -> Operation:
@@ -124,23 +134,23 @@ class Trace:
         if tensor.dtype is not variable.dtype:
             wide = tensor
             tensor = compute(wide.shape, lambda *i: cast(wide[i], variable.dtype))
-        stem = variable.name.rpartition("/")[2] or "v"
+        stem = stem_of(variable)
         record = self.note(Assign(f"assign_{stem}", (), (), variable=variable), [tensor], ())
         return Operation(self, record.node.id)
 
     # ----------------------------------------------------------------------------------------------------- the end
 
-    def finish(self, outputs: Sequence[Tensor], **facts: Any) -> tuple[Graph, list[Tensor]]:
-        """The graph, and the tensors that it captures, which are its last inputs. `facts` are further fields of the graph."""
-        self.outputs = list(outputs)
-        return self.graph(**facts)
+    def captured(self) -> list[Tensor]:
+        """The tensors of enclosing traces that this one uses, in order of their first use. Raises if it is not to use any."""
+        return self._captured(self._roots(self.outputs), self._values)
 
-    def graph(self, extra: Sequence[Tensor] = (), **facts: Any) -> tuple[Graph, list[Tensor]]:
-        """The graph of what was noted, with `extra` as further outputs."""
+    def graph(self, captured: Sequence[Tensor] = (), extra: Sequence[Tensor] = (), **facts: Any) -> Graph:
+        """The graph of what was noted, with `captured` (at least what it captures) as its last inputs and `extra` as further outputs.
+
+        `facts` are further fields of the graph.
+        """
         outputs = [*self.outputs, *extra]
-        roots = [*outputs, *(operand for record in self.records for operand in record.operands)]
-        values = dict.fromkeys([*self.formals, *(value for record in self.records for value in record.results)])
-        captured = self._captured(roots, values)
+        roots, values = self._roots(outputs), self._values
         given = [*values, *captured]
         computed = [t for t in dict.fromkeys(roots) if t not in values and t not in set(captured) and t.data is None]
         data = list(dict.fromkeys(t for t in roots if t.data is not None and t not in set(captured)))
@@ -148,16 +158,23 @@ class Trace:
         program = program_of([*computed, *data], given, keys=True)
         nodes = self._nodes(program.definitions, names)
         constants = tuple(Constant(names[c.name], c.data) for c in program.constants)
-        graph = Graph(
+        return Graph(
             self.name,
             tuple(Input(names[t.key], t.type) for t in [*self.formals, *captured]),
             constants,
             tuple(nodes),
             tuple(names[t.key] for t in outputs),
-            trace=self,
+            origin=(self, (*self.formals, *captured)),
             **facts,
         )
-        return graph, captured
+
+    @property
+    def _values(self) -> dict[Tensor, None]:
+        """The values of this trace: arguments and results of notes."""
+        return dict.fromkeys([*self.formals, *(value for record in self.records for value in record.results)])
+
+    def _roots(self, outputs: Sequence[Tensor]) -> list[Tensor]:
+        return [*outputs, *(operand for record in self.records for operand in record.operands)]
 
     def _captured(self, roots: Iterable[Tensor], values: dict[Tensor, None]) -> list[Tensor]:
         """The tensors of enclosing traces that the roots are computed from; an error if this trace is not to capture any."""
@@ -248,6 +265,12 @@ def _needs_later(node: Node, producers: dict[str, Node], notes: dict[str, Node],
     return False
 
 
+def stem_of(variable: Any) -> str:
+    """What the values of a variable are called in programs: the last part of its name, as an identifier."""
+    stem = re.sub(r"\W", "_", variable.name.rpartition("/")[2])
+    return stem if stem.isidentifier() and not keyword.iskeyword(stem) else f"v_{stem}"
+
+
 def _same_kind(tensor: Tensor, variable: Any) -> bool:
     return bool(np.can_cast(tensor.dtype.numpy, variable.dtype.numpy, "same_kind"))
 
@@ -265,9 +288,26 @@ def as_tensor(value: Any, what: str) -> Tensor:
     )
 
 
+def truth(flag: Any, what: str) -> Tensor:
+    """A scalar as a bool. Raises `ArgumentError` for a tensor with axes."""
+    tensor = as_tensor(flag, what)
+    if tensor.ndim:
+        raise ArgumentError(
+            f"{what}: expected a scalar to decide by, got {print_type(tensor.type)}",
+            location=user_location(),
+            hint="te.all or te.any over its elements gives one",
+        )
+    return tensor if tensor.dtype is dtypes.bool_ else compute((), lambda: tensor[()] != 0)
+
+
 @contextlib.contextmanager
-def on_device(name: str | None) -> Iterator[None]:
-    """Makes a device the current one; see `te.device`."""
+def device(name: str | None) -> Iterator[None]:
+    """What is made inside belongs on a device: "cpu" or "cuda"; None leaves it to the caller. Raises `TargetError` for another name.
+
+    Functions that are called inside, in a trace or not, are computed there, but for what has a device of its own.
+    """
+    if name is not None:
+        check_target(name)
     token = _device.set(name)
     note = journal.devices.get()
     if note is not None:

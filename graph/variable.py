@@ -17,6 +17,7 @@ from tensorexpr import dtypes
 from tensorexpr.dtypes import DType
 from tensorexpr.errors import ArgumentError, DefinitionError, user_location
 from tensorexpr.graph.naming import scoped
+from tensorexpr.graph.runtime import on_host
 from tensorexpr.graph.tracing import Operation, current
 from tensorexpr.graph.values import Value
 from tensorexpr.ir import TensorType, const
@@ -75,6 +76,9 @@ class Variable:
     def value(self) -> np.ndarray:
         """The array that it holds now, read-only. Later assignments do not change it."""
         self.check()
+        if not isinstance(self._array, np.ndarray):
+            self._array = on_host(self._array)
+            self._array.flags.writeable = False
         return self._array
 
     def check(self) -> None:
@@ -89,9 +93,15 @@ class Variable:
         self._deleted = True
         self._array = np.empty((0,), self.dtype.numpy)
 
-    def put(self, array: np.ndarray) -> None:
+    def held(self) -> Any:
+        """The array that it holds now, which may lie on a device."""
+        self.check()
+        return self._array
+
+    def put(self, array: Any) -> None:
         """Makes `array`, of the right shape and dtype and nobody else's to write to, the value: how a function that ran commits."""
-        array.flags.writeable = False
+        if isinstance(array, np.ndarray):
+            array.flags.writeable = False
         self._array = array
 
     # ----------------------------------------------------------------------------------------- read and assign

@@ -139,6 +139,10 @@ class FailedCheckError(TensorExprError):
     """A `te.check` that did not hold when a function ran; the message is the user's."""
 
 
+class ReplacementError(TensorExprError):
+    """A replacement of a composite whose results differ from those of the body: in number, shape, dtype, or (checked) in value."""
+
+
 class InternalError(TensorExprError):
     """A defect of the compiler. The message asks for a report and says what to send."""
 

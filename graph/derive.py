@@ -1,0 +1,247 @@
+"""Backward passes of functions, branches and loops: graphs of their own, and what forward passes save for them.
+
+For a function `f(inputs) -> outputs` there are
+
+    f_forward(inputs) -> outputs, saved
+    f_backward(inputs, outputs, heads, saved) -> gradients of the wanted inputs, then of variables
+
+`saved` is what the derivative of the body reads of the body beyond inputs and outputs; once both are taken apart it is shared, and costs
+nothing. Where a derivative is asked for, the noted call of `f` becomes one of `f_forward`, and one of `f_backward` is added. Both carry
+what `f` implements, with a role. A branch saves for the way that was taken; a loop keeps a history, and its backward pass is one
+iteration backwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tensorexpr.errors import DifferentiationError, user_location
+from tensorexpr.graph.ir import Absent, Backward, Call, Compute, Cond, Graph, While, WhileGradient, names_in, unused
+from tensorexpr.graph.sweep import Sweep, added, zeros
+from tensorexpr.graph.tracing import Record, Trace, current, stem_of
+from tensorexpr.graph.values import Value, value_of
+from tensorexpr.ir import Input, Program, TensorType
+from tensorexpr.language import Tensor, constant, lift
+
+
+@dataclass
+class Derived:
+    """A graph whose body is differentiated: a copy of its trace, the tensors of its inputs, and what has to be saved so far."""
+
+    graph: Graph
+    body: Trace
+    inputs: tuple[Tensor, ...]
+    saved: list[Tensor]
+
+    @classmethod
+    def of(cls, graph: Graph) -> Derived:
+        """The start: nothing saved."""
+        trace, inputs = graph.origin if graph.origin is not None else revived(graph)
+        # Notes in the copy may come to save more than the graph's own do.
+        copy = replace(trace, records=[replace(record, results=list(record.results)) for record in trace.records])
+        return cls(graph, copy, tuple(inputs), [])
+
+    def save(self, tensors: Sequence[Tensor]) -> None:
+        """Saves more."""
+        self.saved += [tensor for tensor in tensors if tensor not in self.saved]
+
+    def forward(self, more: Sequence[Tensor] | None = None) -> Graph:
+        """The forward pass that saves (or gives `more` instead)."""
+        graph = self.graph
+        captured = self.inputs[len(self.body.formals) :]
+        made = self.body.graph(captured, self.saved if more is None else more)
+        composite = None if graph.composite is None else graph.composite.of("forward")
+        return replace(made, name=f"{graph.name}_forward", composite=composite, kept=graph.kept, own=len(self.body.outputs))
+
+    def backward(
+        self, wanted: Sequence[int], heads: Sequence[int], variables: Sequence[Any], totals: bool = False
+    ) -> tuple[Graph, list[Tensor]]:
+        """The backward pass, and what it takes of the body behind inputs, outputs, heads. `totals` are added to where asked for."""
+        graph, body = self.graph, self.body
+        back = Trace(f"{graph.name}_backward")
+        with back.open():
+            given: list[Tensor] = []
+            for tensor in (*self.inputs, *body.outputs):
+                given.append(tensor if tensor not in given and tensor.data is None else value_of(tensor.type, "unused"))
+            own = [value_of(body.outputs[k].type, "head") for k in heads]
+            sums = [value_of(variable.type, "total") for variable in variables] if totals else []
+            back.formals = [*given, *own, *sums]
+            adjoints: dict[Tensor, Tensor] = {}
+            for k, head in zip(heads, own, strict=True):
+                adjoints[body.outputs[k]] = added(adjoints.get(body.outputs[k]), head)
+            sweep = Sweep(body, adjoints, [self.inputs[k] for k in wanted], variables, pull_back).run()
+            found = [sweep.adjoints.get(self.inputs[k], None) for k in wanted]
+            results = [zeros(self.inputs[k]) if adjoint is None else adjoint for k, adjoint in zip(wanted, found, strict=True)]
+            for k, variable in enumerate(variables):
+                adjoint = sweep.of_variables.get(variable)
+                if totals:
+                    results.append(sums[k] if adjoint is None else added(sums[k], adjoint))
+                else:
+                    results.append(zeros(value_of(variable.type, "like")) if adjoint is None else adjoint)
+            back.outputs = results
+        saved = back.captured()
+        parts = Backward(len(self.inputs), len(body.outputs), tuple(heads), tuple(wanted))
+        composite = None if graph.composite is None else graph.composite.of("backward")
+        return back.graph(saved, composite=composite, kept=graph.kept, backward=parts), saved
+
+
+def pull_back(
+    record: Record, heads: list[Tensor | None], wanted: list[bool], variables: list[Any]
+) -> tuple[list[Tensor | None], list[Tensor]]:
+    """The adjoints of the operands of a note, and of variables, by a new note in the current trace."""
+    match record.node:
+        case Call():
+            return _of_call(record, record.node, heads, wanted, variables)
+        case Cond():
+            return _of_cond(record, record.node, heads, wanted, variables)
+        case While():
+            return _of_while(record, record.node, heads, variables)
+    raise DifferentiationError(
+        f"expected one derivative of a loop, got a second one, of {record.node.id}",
+        location=record.node.location or user_location(),
+        hint="te.scan has derivatives of every order",
+    )
+
+
+def _note(node: Any, operands: Sequence[Tensor], types: Sequence[tuple[str, TensorType]]) -> list[Value]:
+    trace = current()
+    assert trace is not None
+    return trace.note(node, operands, types).results
+
+
+def _extended(record: Record, first: int, saved: Sequence[Tensor]) -> dict[Tensor, Value]:
+    """Results of a note for what it saves now, behind its first ones; those that it has stay."""
+    known = record.results[first:]
+    record.results += [value_of(tensor.type, "saved") for tensor in saved[len(known) :]]
+    return dict(zip(saved, record.results[first:], strict=True))
+
+
+def _spread(wanted: list[bool], found: Sequence[Tensor]) -> list[Tensor | None]:
+    gradients = iter(found)
+    return [next(gradients) if asked else None for asked in wanted]
+
+
+def _of_call(
+    record: Record, node: Call, heads: list[Tensor | None], wanted: list[bool], variables: list[Any]
+) -> tuple[list[Tensor | None], list[Tensor]]:
+    derived = record.derived[0] if record.derived else Derived.of(node.graph)
+    count = len(derived.body.outputs)
+    heads = heads[:count]
+    positions = [k for k, asked in enumerate(wanted) if asked]
+    known = [k for k, head in enumerate(heads) if head is not None]
+    graph, saved = derived.backward(positions, known, variables)
+    derived.save(saved)
+    record.derived = (derived,)
+    record.node = replace(node, graph=derived.forward())
+    values = _extended(record, count, derived.saved)
+    operands = [*record.operands, *record.results[:count], *(head for head in heads if head is not None), *(values[t] for t in saved)]
+    types = [(f"{record.operands[k].name.rstrip('0123456789')}_bar", record.operands[k].type) for k in positions]
+    types += [(f"{stem_of(variable)}_bar", variable.type) for variable in variables]
+    found = _note(Call(graph.name, (), (), graph=graph, device=node.device), operands, types)
+    return _spread(wanted, found), list(found[len(positions) :])
+
+
+def _of_cond(
+    record: Record, node: Cond, heads: list[Tensor | None], wanted: list[bool], variables: list[Any]
+) -> tuple[list[Tensor | None], list[Tensor]]:
+    ways = record.derived or tuple(Derived.of(graph) for graph in (node.then, node.otherwise))
+    count = len(ways[0].body.outputs)
+    heads = heads[:count]
+    positions = [k for k, asked in enumerate(wanted[1:]) if asked]
+    known = [k for k, head in enumerate(heads) if head is not None]
+    graphs, lists = zip(*(way.backward(positions, known, variables) for way in ways), strict=True)
+    for way, saved in zip(ways, lists, strict=True):
+        way.save(saved)
+    record.derived = ways
+    forwards = [way.forward() for way in ways]
+    sizes = [len(way.saved) for way in ways]
+    every = [*ways[0].saved, *ways[1].saved]
+    # What grew in a later derivative stands in the middle: all saved results are made anew, in the order of both ways.
+    saved_types = [("saved", tensor.type) for tensor in every]
+    old = dict(zip(record.saved, record.results[count:], strict=True))
+    record.results[count:] = [old.get(tensor) or value_of(type_, stem) for tensor, (stem, type_) in zip(every, saved_types, strict=True)]
+    record.saved = every
+    then = with_absent(forwards[0], [t.type for t in ways[1].saved], at=count + sizes[0])
+    otherwise = with_absent(forwards[1], [t.type for t in ways[0].saved], at=count)
+    record.node = replace(node, then=then, otherwise=otherwise)
+    values = dict(zip(every, record.results[count:], strict=True))
+    operands = [*record.operands, *record.results[:count], *(h for h in heads if h is not None)]
+    operands += [values[tensor] for saved in lists for tensor in saved]
+    types = [("gradient", record.operands[k + 1].type) for k in positions] + [("gradient", v.type) for v in variables]
+    own = len(graphs[0].inputs) - len(lists[0])
+    back = Cond(
+        "cond_backward", (), (),
+        then=with_unused(graphs[0], [t.type for t in lists[1]], len(graphs[0].inputs)),
+        otherwise=with_unused(graphs[1], [t.type for t in lists[0]], own),
+    )  # fmt: skip
+    found = _note(back, operands, types)
+    return [None, *_spread(wanted[1:], found)], list(found[len(positions) :])
+
+
+def _of_while(record: Record, node: While, heads: list[Tensor | None], variables: list[Any]) -> tuple[list[Tensor | None], list[Tensor]]:
+    body = Derived.of(node.body) if not record.derived else record.derived[0]
+    width = len(node.condition.inputs)
+    floating = [k for k in range(width) if record.operands[k].dtype.is_float]
+    graph, saved = body.backward(floating, floating, variables, totals=True)
+    # One iteration gives the state, then what it had before and after, and what it saved.
+    body.save(saved)
+    record.derived = (body,)
+    before = [*body.inputs, *body.body.outputs[:width], *body.saved]
+    forward = body.forward(before)
+    record.node = replace(node, body=forward, history=True)
+    history = record.results[width] if len(record.results) > width else value_of(TensorType((), record.operands[0].dtype), "history")
+    record.results[width:] = [history]
+    entries = [*graph.inputs[: 2 * width], *(Input(f"{tensor.key}_saved", tensor.type) for tensor in body.saved)]
+    names = dict(zip(saved, graph.inputs[len(graph.inputs) - len(saved) :], strict=True))
+    entries[2 * width :] = [names.get(tensor, entry) for tensor, entry in zip(body.saved, entries[2 * width :], strict=True)]
+    middle = graph.inputs[2 * width : len(graph.inputs) - len(saved)]
+    back = replace(graph, inputs=(*entries, *middle), composite=None, backward=None)
+    start = [zeros(record.operands[k]) if heads[k] is None else heads[k] for k in floating]
+    sums = [zeros(value_of(variable.type, "like")) for variable in variables]
+    types = [("gradient", record.operands[k].type) for k in floating] + [("gradient", v.type) for v in variables]
+    gradient = WhileGradient("while_backward", (), (), body=back, saved=len(entries))
+    found = _note(gradient, [history, *(t for t in start if t is not None), *sums], types)
+    operands: list[Tensor | None] = [None] * width
+    for k, adjoint in zip(floating, found, strict=False):
+        operands[k] = adjoint
+    return operands, list(found[len(floating) :])
+
+
+# ---------------------------------------------------------------------------------------------------------- graphs
+
+
+def with_absent(graph: Graph, types: Sequence[TensorType], at: int) -> Graph:
+    """The graph with further outputs at a position, which nothing will look at."""
+    taken = names_in(graph)
+    nodes = tuple(Absent(name, (), ((name, type_),)) for type_ in types for name in (unused("absent", taken),))
+    outputs = (*graph.outputs[:at], *(node.id for node in nodes), *graph.outputs[at:])
+    return replace(graph, nodes=(*graph.nodes, *nodes), outputs=outputs)
+
+
+def with_unused(graph: Graph, types: Sequence[TensorType], at: int) -> Graph:
+    """The graph with further inputs at a position, which it does not use."""
+    taken = names_in(graph)
+    inputs = tuple(Input(unused("unused", taken), type_) for type_ in types)
+    return replace(graph, inputs=(*graph.inputs[:at], *inputs, *graph.inputs[at:]))
+
+
+def revived(graph: Graph) -> tuple[Trace, tuple[Tensor, ...]]:
+    """A trace that a graph could have been made from: of one that was read from a file."""
+    trace = Trace(graph.name, capturing=False)
+    with trace.open():
+        table: dict[str, Tensor] = {i.name: trace.formal(i.type, i.name.rstrip("0123456789") or "x") for i in graph.inputs}
+        table |= {c.name: constant(c.data) for c in graph.constants}
+        for node in graph.nodes:
+            if isinstance(node, Compute):
+                known = {name: table[name] for name in node.operands}
+                given = tuple(Input(name, tensor.type) for name, tensor in known.items())
+                lifted = lift(Program(given, (), (node.definition,), node.names), known)
+                table.update((name, lifted[name]) for name in node.names)
+                continue
+            record = trace.note(node, [table[name] for name in node.operands], list(node.results))
+            record.node = replace(record.node, device=node.device, scope=node.scope, after=node.after, location=node.location)
+            table.update(zip(node.names, record.results, strict=True))
+        trace.outputs = [table[name] for name in graph.outputs]
+    return trace, tuple(trace.formals)

@@ -1,0 +1,266 @@
+"""`te.function`: Python functions as graphs.
+
+A function is a macro: putting code in one changes nothing in what the code means. Called on arrays it is traced once for each signature
+(shapes and dtypes of its data, its static arguments by value, everything else by identity), compiled, and run: variables get
+their new values when all has succeeded. Called while another function is traced it becomes a call node of that one. Called on
+tensors of the language outside of a trace (in a `te.op`) it is the Python function.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import functools
+import inspect
+import threading
+import weakref
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from tensorexpr import dtypes
+from tensorexpr.errors import ArgumentError, DefinitionError, user_location
+from tensorexpr.graph.compile import Step, compile_graph
+from tensorexpr.graph.composites import composite_of
+from tensorexpr.graph.control import returned
+from tensorexpr.graph.ir import Call, Composite, Graph
+from tensorexpr.graph.replace import registry
+from tensorexpr.graph.strict import run_strict
+from tensorexpr.graph.tracing import Trace, as_tensor, current, current_device
+from tensorexpr.graph.trees import filled, form, is_array, leaves, map_tree
+from tensorexpr.ir import TensorType, const
+from tensorexpr.language import Tensor
+
+_active: contextvars.ContextVar[tuple[tuple[Any, Hashable], ...]] = contextvars.ContextVar("functions being traced", default=())
+_DEPTH = 100
+
+
+class _Same:
+    """An object as part of a key: by identity, kept alive."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.value is self.value
+
+
+@dataclass
+class Signature:
+    """A function traced for one signature: its graph, the form of its results, and steps compiled from it, by target."""
+
+    graph: Graph
+    tree: Any
+
+    def __post_init__(self) -> None:
+        self.steps: dict[Hashable, Step] = {}
+
+    def step(self) -> Step:
+        """The compiled step for the current device and the replacements that are registered now."""
+        device = current_device() or "cpu"
+        key = (device, registry.state(device))
+        step = self.steps.get(key)
+        if step is None:
+            step = self.steps[key] = compile_graph(self.graph, device)
+        return step
+
+
+class Function:
+    """A traced function: see `function`. `composite` is what it implements, or None."""
+
+    def __init__(
+        self, function: Callable[..., Any], *, composite: Composite | None = None, kept: str = "", owner: Any = None, state: Any = None
+    ) -> None:
+        self.python = function
+        self.composite = composite
+        self.kept = kept
+        self._owner = owner
+        self._signatures: dict[Hashable, Signature] = {} if state is None else state
+        self._methods: weakref.WeakKeyDictionary[Any, dict[Hashable, Signature]] = weakref.WeakKeyDictionary()
+        self._lock = threading.RLock()
+        functools.update_wrapper(self, function)
+        signature = inspect.signature(function)
+        self._parameters = list(signature.parameters.values())[1 if owner is not None else 0 :]
+        self.__signature__ = signature.replace(parameters=self._parameters)
+        self._static = {p.name for p in self._parameters if p.kind is p.KEYWORD_ONLY}
+        self._plain = all(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty for p in self._parameters)
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Function:
+        if instance is None:
+            return self
+        state = self._methods.setdefault(instance, {})
+        return Function(self.python, composite=self.composite, kept=self.kept, owner=instance, state=state)
+
+    def __repr__(self) -> str:
+        return f"<te.function {self.python.__qualname__}{self.__signature__}>"
+
+    # ------------------------------------------------------------------------------------------------------ calls
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        trace = current()
+        values, tree, key = self._bound(arguments, keywords)
+        if trace is None and any(isinstance(value, Tensor) for value in values):
+            return self._python(*arguments, **keywords)
+        if trace is None:
+            arrays = [np.asarray(value) if not isinstance(value, np.ndarray) else value for value in map(_array, values)]
+            signature = self._signature(key, tree, [_type(array) for array in arrays])
+            return filled(signature.tree, iter(signature.step()(arrays)))
+        tensors = [as_tensor(value, self.__name__) for value in values]
+        signature = self._signature(key, tree, [tensor.type for tensor in tensors])
+        return call(trace, signature, tensors)
+
+    def graph(self, *arguments: Any, **keywords: Any) -> Graph:
+        """The graph for arguments like these: arrays, tensors or `(shape, dtype)` given by `te.placeholder`."""
+        return self._traced(arguments, keywords).graph
+
+    def strict(self, *arguments: Any, log: list[str] | None = None, **keywords: Any) -> Any:
+        """A call by the strict interpreter: what compiled calls are compared with. `log` gets the ids of the nodes that ran."""
+        signature = self._traced(arguments, keywords)
+        values = [_array(value) for value in self._bound(arguments, keywords)[0]]
+        return filled(signature.tree, iter(run_strict(signature.graph, values, log)))
+
+    def compiled(self, *arguments: Any, **keywords: Any) -> Step:
+        """The compiled step for arguments like these."""
+        return self._traced(arguments, keywords).step()
+
+    def _traced(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Signature:
+        values, tree, key = self._bound(arguments, keywords)
+        types = [value.type if isinstance(value, Tensor) else _type(np.asarray(_array(value))) for value in values]
+        return self._signature(key, tree, types)
+
+    # --------------------------------------------------------------------------------------------------- binding
+
+    def _python(self, *arguments: Any, **keywords: Any) -> Any:
+        return self.python(*arguments, **keywords) if self._owner is None else self.python(self._owner, *arguments, **keywords)
+
+    def _bound(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> tuple[list[Any], Any, Hashable]:
+        """The data of a call, how its arguments nest, and the key of its signature."""
+        if self._plain and not keywords and len(arguments) == len(self._parameters):
+            tree: Any = tuple(arguments)
+            named: dict[str, Any] = {}
+        else:
+            try:
+                bound = self.__signature__.bind(*arguments, **keywords)
+            except TypeError as error:
+                raise ArgumentError(
+                    f"{self.__name__}: expected arguments that fit its parameters, got {error}",
+                    term=f"{self.__name__}{self.__signature__}",
+                    location=user_location(),
+                ) from None
+            bound.apply_defaults()
+            named = {name: value for name, value in bound.arguments.items() if name in self._static}
+            tree = tuple(value for name, value in bound.arguments.items() if name not in self._static)
+        values = [leaf for leaf in leaves(tree) if is_array(leaf)]
+        key = (form(tree, _leaf_key), tuple((name, form(value, _static_key)) for name, value in named.items()))
+        return values, (tree, named), key
+
+    def _signature(self, key: Hashable, trees: Any, types: Sequence[TensorType]) -> Signature:
+        found = self._signatures.get(key)
+        if found is not None:
+            return found
+        active = _active.get()
+        if any(function is self.python and other == key for function, other in active) or len(active) > _DEPTH:
+            names = " -> ".join(getattr(function, "__name__", "?") for function, _ in (*active[-3:], (self.python, key)))
+            raise DefinitionError(
+                f"{self.__name__}: expected calls that come to an end, got a cycle: {names}",
+                location=user_location(),
+                hint="a function that calls itself on data without end is a loop: te.while_loop; on static arguments it must end",
+            )
+        with self._lock:
+            found = self._signatures.get(key)
+            if found is None:
+                token = _active.set((*active, (self.python, key)))
+                try:
+                    found = self._signatures[key] = self._trace(trees, types)
+                finally:
+                    _active.reset(token)
+        return found
+
+    def _trace(self, trees: Any, types: Sequence[TensorType]) -> Signature:
+        tree, named = trees
+        trace = Trace(self.__name__, capturing=False)
+        names = [p.name for p in self._parameters if p.name not in self._static]
+        with trace.open():
+            stems = [name for name, item in zip(names, tree, strict=True) for leaf in leaves(item) if is_array(leaf)]
+            formals = iter([trace.formal(type_, stem) for type_, stem in zip(types, stems, strict=True)])
+            given = map_tree(lambda leaf: next(formals) if is_array(leaf) else leaf, tree)
+            form_ = returned(trace, self._python(*self._ordered(names, given), **named))
+        trace.captured()
+        composite = self.composite
+        if composite is not None and named:
+            composite = replace(composite, attributes=(*composite.attributes, *named.items()))
+        return Signature(trace.graph(composite=composite, kept=self.kept), form_)
+
+    def _ordered(self, names: list[str], given: tuple[Any, ...]) -> Iterator[Any]:
+        kinds = {p.name: p.kind for p in self._parameters}
+        for name, value in zip(names, given, strict=True):
+            if kinds[name] is inspect.Parameter.VAR_POSITIONAL:
+                yield from value
+            else:
+                yield value
+
+
+def call(trace: Trace, signature: Signature, tensors: Sequence[Tensor]) -> Any:
+    """Notes a call of a traced function; gives its results in their form."""
+    graph = signature.graph
+    types = [(name, graph.types[name]) for name in graph.outputs]
+    record = trace.note(Call(graph.name, (), (), graph=graph), tensors, [(stem.rstrip("0123456789"), type_) for stem, type_ in types])
+    return filled(signature.tree, iter(record.results))
+
+
+def _array(value: Any) -> Any:
+    return np.float32(value) if type(value) is float else value
+
+
+def _type(array: np.ndarray) -> TensorType:
+    return TensorType(tuple(map(const, array.shape)), dtypes.dtype(array.dtype))
+
+
+def _leaf_key(leaf: Any) -> Hashable:
+    if isinstance(leaf, np.ndarray):
+        return (leaf.shape, leaf.dtype)
+    if isinstance(leaf, Tensor):
+        return (tuple(leaf.shape), leaf.dtype.numpy)
+    if is_array(leaf):
+        array = np.asarray(_array(leaf))
+        return (array.shape, array.dtype)
+    return _static_key(leaf)
+
+
+def _static_key(leaf: Any) -> Hashable:
+    if isinstance(leaf, float):
+        return (float, leaf.hex())
+    if isinstance(leaf, (str, int, bool, bytes, type(None))):
+        return (type(leaf), leaf)
+    return _Same(leaf)
+
+
+def function(
+    python: Callable[..., Any] | None = None,
+    *,
+    implements: str | None = None,
+    attrs: Mapping[str, Any] | None = None,
+    aliases: Sequence[str] = (),
+    inline: bool = True,
+) -> Any:
+    """Makes a traced function of a Python function: `@te.function`, or with options.
+
+    Positional parameters take arrays, tensors, numbers, nested tuples, lists and dicts of these, variables, and any other object,
+    which is part of the signature by identity; keyword-only parameters are static. `implements="org.semantic.op"` says what it
+    computes, so that a tool may compute it in another way (`te.register_replacement`); `attrs` are named values of the composite,
+    to which its static arguments are added; `aliases` are older names. With `inline=False` its calls stay calls.
+
+    Raises `DefinitionError` for a name without a dot, and when it is traced for a cycle of calls without an end.
+    """
+    if python is None:
+        return functools.partial(function, implements=implements, attrs=attrs, aliases=aliases, inline=inline)
+    composite = None
+    if implements is not None or attrs is not None or aliases:
+        composite = composite_of(implements, attrs, aliases, inspect.getdoc(python) or "")
+    return Function(python, composite=composite, kept="" if inline else "marked inline=False")

@@ -1,0 +1,266 @@
+"""Implementations of composites by tools: what is noted in their place, checked against the types of the body.
+
+A `te.op` or `te.function` is traced into a graph that is called; anything else becomes a `Native` node. A native implementation is tried
+once on zeros when the program is compiled, so that wrong results are refused there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from tensorexpr.errors import ReplacementError, user_location
+from tensorexpr.graph.ir import Backward, Call, Graph, Native, Node, Typed, unused
+from tensorexpr.graph.strict import run_strict
+from tensorexpr.graph.tracing import Trace, as_tensor
+from tensorexpr.ir import TensorType
+from tensorexpr.language import Tensor
+from tensorexpr.op import Op
+from tensorexpr.text import print_type
+
+
+def traceable(function: Any) -> Callable[..., Any] | None:
+    """The function on tensors that an op or a traced function is; None for anything else."""
+    return function if isinstance(function, Op) else getattr(function, "python", None)
+
+
+@dataclass
+class Implementation:
+    """One function given by a tool in place of a call of `graph` at a site."""
+
+    site: Any
+    graph: Graph
+    entry: Any
+    function: Any
+
+    def forward(self, node: Call, count: int) -> Node:
+        """In place of a call: only the first `count` results, which are the function's own."""
+        results = node.results[:count]
+        wanted = [type_ for _, type_ in results]
+        body = replace(self.graph, outputs=self.graph.outputs[:count])
+        return self._placed(
+            node, results, wanted, _tuple_of, [i.type for i in self.graph.inputs], node.operands, lambda *a: run_strict(body, a)
+        )
+
+    def backward(self, node: Call, parts: Backward) -> Node:
+        """In place of a backward pass beside the body's own forward pass: nothing is saved for it."""
+        behind = parts.inputs + parts.outputs + len(parts.heads)
+        types = [i.type for i in self.graph.inputs]
+
+        def grouped(function: Callable[..., Any]) -> Callable[..., tuple[Any, ...]]:
+            return lambda *arrays: _tuple_of(function)(*_groups(arrays[:behind], parts), ())
+
+        inner = self.graph
+        return self._placed(
+            node, node.results, [type_ for _, type_ in node.results], grouped, types, node.operands, lambda *a: run_strict(inner, a), behind
+        )  # fmt: skip
+
+    def _placed(
+        self, node: Call, results: Sequence[Typed], wanted: Sequence[TensorType], shape: Callable[..., Any],
+        types: Sequence[TensorType], operands: tuple[str, ...], body: Callable[..., Any], taken: int | None = None,
+    ) -> Node:  # fmt: skip
+        composite = self.graph.composite
+        assert composite is not None
+        inner = traceable(self.function)
+        taken = len(types) if taken is None else taken
+        if inner is not None and not self.entry.check:
+            graph = traced(composite.full_name, shape(inner), types[:taken])
+            got = [graph.types[name] for name in graph.outputs]
+            refuse(composite.full_name, wanted, got, self.site)
+            return replace(node, graph=graph, results=tuple(results), operands=operands[:taken])
+        call = shape(self.function)
+        trial = call(*(np.zeros(_shape(type_), type_.dtype.numpy) for type_ in types[:taken]))
+        refuse(composite.full_name, wanted, list(map(_type_of, trial)), self.site)
+        if self.entry.check:
+            call = checked(composite.full_name, call, body, self.entry.tolerance, taken)
+            taken = len(types)
+        return Native(
+            node.id, operands[:taken], tuple(results), node.device, node.scope, node.after, node.location,
+            composite=composite, function=call,
+        )  # fmt: skip
+
+
+@dataclass
+class Pair:
+    """A forward and a backward pass given by a tool, in place of both."""
+
+    site: Any
+    entry: Any
+    functions: Any
+
+    def forward(self, node: Call, taken: set[str]) -> tuple[list[Node], list[str]]:
+        """In place of the forward call; also the names of what the tool saves."""
+        name = node.graph.composite.full_name if node.graph.composite is not None else ""
+        forward, _ = self._both(name)
+        types = [i.type for i in node.graph.inputs]
+        count = len(self.site.outputs)
+        inner = traceable(forward)
+        if inner is not None:
+            made: list[int] = []
+
+            def both(*tensors: Any) -> tuple[Any, ...]:
+                outputs, saved = self._split(name, inner(*tensors))
+                made.append(len(saved))
+                return (*outputs, *saved)
+
+            graph = traced(name, both, types)
+            got = [graph.types[n] for n in graph.outputs]
+            refuse(name, self.site.outputs, got[: len(got) - made[-1]], self.site)
+            saved_types = got[count:]
+            saved = [unused(f"{node.id}_saved", taken) for _ in saved_types]
+            results = (*node.results[:count], *zip(saved, saved_types, strict=True))
+            return [replace(node, graph=graph, results=results)], saved
+        outputs, kept = self._split(name, forward(*(np.zeros(_shape(t), t.dtype.numpy) for t in types)))
+        refuse(name, self.site.outputs, list(map(_type_of, outputs)), self.site)
+        hold = unused(f"{node.id}_saved", taken)
+        composite = node.graph.composite
+        assert composite is not None
+
+        def run(*arrays: Any) -> tuple[Any, ...]:
+            outputs, saved = self._split(name, forward(*arrays))
+            return (*outputs, _Held(saved))
+
+        call: Callable[..., Any] = run
+        if self.entry.check:
+            body = replace(node.graph, outputs=node.graph.outputs[:count])
+            call = checked(name, run, lambda *a: run_strict(body, a), self.entry.tolerance, len(types))
+        del kept
+        native = Native(
+            node.id, node.operands, (*node.results[:count], (hold, self.site.outputs[0])), node.device, node.scope, node.after,
+            node.location, composite=composite, function=call,
+        )  # fmt: skip
+        return [native], [hold]
+
+    def backward(self, node: Call, parts: Backward, saved: list[str], forward: Call) -> Node:
+        """In place of the backward call: inputs, outputs, heads, and what the tool saved."""
+        name = node.graph.composite.full_name if node.graph.composite is not None else ""
+        own_forward, function = self._both(name)
+        behind = parts.inputs + parts.outputs + len(parts.heads)
+        operands = (*node.operands[:behind], *saved)
+        wanted = [type_ for _, type_ in node.results]
+        inner = traceable(function)
+        if (inner is None) != (traceable(own_forward) is None):
+            raise ReplacementError(
+                f"{name}: expected both passes of a pair to be ops or functions of te, or neither, got one of each",
+                location=user_location(),
+            )
+        if inner is not None:
+            types = [i.type for i in node.graph.inputs[:behind]] + self._saved_types(own_forward, forward, len(saved))
+            graph = traced(name, lambda *tensors: inner(*_groups(tensors[:behind], parts), tuple(tensors[behind:])), types)
+            refuse(name, wanted, [graph.types[n] for n in graph.outputs], self.site)
+            return replace(node, graph=graph, operands=operands)
+
+        def run(*arrays: Any) -> tuple[Any, ...]:
+            found = _tuple(function(*_groups(arrays[:behind], parts), arrays[behind].saved))
+            refuse(name, wanted, list(map(_type_of, found)), self.site)
+            return found
+
+        composite = node.graph.composite
+        assert composite is not None
+        return Native(
+            node.id, operands, node.results, node.device, node.scope, node.after, node.location, composite=composite, function=run
+        )
+
+    def _both(self, name: str) -> tuple[Any, Any]:
+        if not isinstance(self.functions, tuple) or len(self.functions) != 2 or not all(map(callable, self.functions)):
+            raise ReplacementError(
+                f"{name}: expected a pair (forward, backward) of functions, got {self.functions!r}", location=user_location()
+            )
+        return self.functions
+
+    def _split(self, name: str, given: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        if not isinstance(given, tuple) or len(given) != 2:
+            raise ReplacementError(
+                f"{name}: expected the forward pass of a pair to give (outputs, saved), got {type(given).__name__}",
+                location=user_location(),
+            )
+        return _tuple(given[0]), tuple(given[1])
+
+    def _saved_types(self, forward: Any, node: Call, count: int) -> list[TensorType]:
+        inner = traceable(forward)
+        assert inner is not None
+        graph = traced("saved", lambda *t: tuple(self._split("saved", inner(*t))[1]), [i.type for i in node.graph.inputs])
+        return [graph.types[name] for name in graph.outputs][:count]
+
+
+class _Held:
+    """What a tool saved, as one thing that passes through."""
+
+    def __init__(self, saved: tuple[Any, ...]) -> None:
+        self.saved = saved
+
+
+def traced(name: str, function: Callable[..., Any], types: Sequence[TensorType]) -> Graph:
+    """The graph of a function on tensors of these types."""
+    trace = Trace(name.replace(".", "_"), capturing=False)
+    with trace.open():
+        formals = [trace.formal(type_, "x") for type_ in types]
+        trace.outputs = [as_tensor(leaf, name) for leaf in _tuple(function(*formals))]
+    trace.captured()
+    return trace.graph()
+
+
+def refuse(name: str, wanted: Sequence[TensorType], got: Sequence[Any], site: Any) -> None:
+    """Raises `ReplacementError` unless results have the types of the body's."""
+    a, b = (", ".join(t if isinstance(t, str) else print_type(t) for t in types) or "nothing" for types in (wanted, got))
+    if a != b:
+        raise ReplacementError(
+            f"{name}: expected a replacement that gives {a}, got {b}",
+            term=f"{name} on {site.target}",
+            location=user_location(),
+            hint="results have the number, shapes and dtypes of the body's",
+        )
+
+
+def checked(name: str, call: Callable[..., Any], body: Callable[..., Any], tolerance: float, taken: int) -> Callable[..., Any]:
+    """The replacement, compared with the body at every run: the body is the ground truth."""
+
+    def run(*arrays: Any) -> tuple[Any, ...]:
+        found = call(*arrays[:taken])
+        for k, (own, true) in enumerate(zip(found, body(*arrays), strict=False)):
+            a, b = np.asarray(own), np.asarray(true)
+            exact = b.dtype.kind in "iub"
+            near = (
+                a == b if exact else np.isclose(a.astype(np.float64), b.astype(np.float64), rtol=tolerance, atol=tolerance, equal_nan=True)
+            )
+            if not np.all(near):
+                at = tuple(int(i) for i in np.argwhere(~np.asarray(near))[0])
+                raise ReplacementError(
+                    f"{name}: expected output {k} at {at} to be {b[at]} as the body gives, got {a[at]} from the replacement",
+                    term=name,
+                    hint="the body is the ground truth; tolerance= says how near is near enough",
+                )
+        return tuple(found)
+
+    return run
+
+
+def _groups(items: Sequence[Any], parts: Backward) -> tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...]]:
+    """Inputs, outputs, and a head or None for each output."""
+    inputs, outputs = items[: parts.inputs], items[parts.inputs : parts.inputs + parts.outputs]
+    given = dict(zip(parts.heads, items[parts.inputs + parts.outputs :], strict=True))
+    return tuple(inputs), tuple(outputs), tuple(given.get(k) for k in range(parts.outputs))
+
+
+def _tuple(value: Any) -> tuple[Any, ...]:
+    return tuple(value) if isinstance(value, (tuple, list)) else (value,)
+
+
+def _tuple_of(function: Callable[..., Any]) -> Callable[..., tuple[Any, ...]]:
+    return lambda *arguments: _tuple(function(*arguments))
+
+
+def _shape(type_: TensorType) -> tuple[int, ...]:
+    return tuple(e.value for e in type_.shape)  # type: ignore[attr-defined]
+
+
+def _type_of(value: Any) -> str:
+    if isinstance(value, Tensor):
+        return print_type(value.type)
+    array = np.asarray(value)
+    names = {"bool": "bool", "bfloat16": "bf16"}
+    short = names.get(array.dtype.name) or f"{array.dtype.kind}{array.dtype.itemsize * 8}"
+    return f"{short}[{', '.join(map(str, array.shape))}]"
