@@ -144,7 +144,7 @@ __all__ = [
     "negative", "op", "parse_program", "placeholder", "planned", "power", "prod", "program_of", "reduce", "round", "rsqrt", "scan",
     "scatter", "schedule", "sigmoid", "sign", "sin", "sinh", "sort_plan", "sqrt", "square", "stop_gradient", "sum", "tan", "tanh",
     "trunc", "tune", "uint16", "uint32", "uint64", "uint8", "value_and_grad", "vjp", "where",
-    "ReplacementError", "check", "cond", "control_dependencies", "device", "function", "gradients", "list_composites", "print",
+    "Generator", "ReplacementError", "check", "cond", "control_dependencies", "device", "function", "gradients", "list_composites", "print",
     "register_replacement", "while_loop",
     "FailedCheckError", "Variable",
     "Module", "load_state", "load_state_dict", "name_scope", "save_state", "state_dict", "summary",
@@ -152,6 +152,7 @@ __all__ = [
 
 LATER: dict[str, str] = {  # public names that load their room on first use, and the room
     "Variable": "tensorexpr.graph.variable",
+    "Generator": "tensorexpr.graph.random",
     "function": "tensorexpr.graph.function",
     "cond": "tensorexpr.graph.control",
     "while_loop": "tensorexpr.graph.control",
