@@ -3,11 +3,16 @@
 Compiled code equals the interpreter and the independent reference; forward mode, reverse mode and finite differences agree; gathers
 equal scatters; reads that are affine are gathers at the exact number of iterations; programs and gradients print, parse back and are
 simplified already; nothing of the size of a Jacobian is stored; float32 is as accurate as float32 can be.
+
+The tests of a row run one after the other (`conftest`), so what several of them need is made once and kept for a moment: what the row
+is as a program, its gradient, and what the interpreter makes of both.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from functools import lru_cache, wraps
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
@@ -24,18 +29,37 @@ from tests.kernels.case import Case, as_float32, flat
 from tests.kernels.table import ALL
 
 NAMES = [case.name for case in ALL]
+ROWS = dict(zip(NAMES, ALL))
 each_case = pytest.mark.parametrize("case", ALL, ids=NAMES)
 differentiable = pytest.mark.parametrize("case", [c for c in ALL if c.differentiable], ids=lambda c: c.name)
+
+
+Made = TypeVar("Made")
+
+
+def kept(make: Callable[..., Made]) -> Callable[..., Made]:
+    """The function with its last few results kept, by the names of rows."""
+
+    @lru_cache(maxsize=8)
+    def by_name(name: str, *rest: Any) -> Made:
+        return make(ROWS[name], *rest)
+
+    @wraps(make)
+    def found(case: Case, *rest: Any) -> Made:
+        return by_name(case.name, *rest)
+
+    return found
 
 
 def floating(arrays: list[np.ndarray]) -> list[np.ndarray]:
     return [a for a in arrays if a.dtype.kind == "f"]
 
 
-def heads_of(result: Any) -> Any:
-    """A head for each floating output, drawn once: a bare one for a single output."""
+def heads_of(case: Case) -> Any:
+    """A head for each floating output, the same on every call: a bare one for a single output."""
     rng = np.random.default_rng(11)
-    made = tuple(rng.standard_normal(y.shape).astype(y.dtype) for y in floating(flat(result)))
+    result = traced(case)[1]
+    made = tuple(rng.standard_normal([int(n) for n in t.shape]).astype(t.dtype.numpy) for t in leaves(result) if t.dtype.is_float)
     return made if isinstance(result, tuple) else made[0]
 
 
@@ -49,6 +73,7 @@ def close(got: Any, expected: Any, relative: float) -> None:
         np.testing.assert_allclose(mine, other, rtol=relative, atol=relative * max(1e-3, float(finite.max(initial=0.0))))
 
 
+@kept
 def traced(case: Case) -> tuple[list[te.Tensor], Any, list[te.Tensor]]:
     """Placeholders for the inputs, the results on them, and the floating placeholders."""
     counter = iter(range(1000))
@@ -64,6 +89,7 @@ def traced(case: Case) -> tuple[list[te.Tensor], Any, list[te.Tensor]]:
     return placeholders, result, [t for t in placeholders if t.dtype.is_float]
 
 
+@kept
 def derived(case: Case, lowering: str | None = None) -> tuple[te.Gradient, Program]:
     """The gradient by all floating inputs, and its program: inputs, then a head for each floating output."""
     inputs, result, wrt = traced(case)
@@ -73,31 +99,46 @@ def derived(case: Case, lowering: str | None = None) -> tuple[te.Gradient, Progr
     return gradient, te.program_of(list(gradient), [*inputs, *heads])
 
 
+@kept
+def values(case: Case) -> tuple[np.ndarray, ...]:
+    """The results as the interpreter has them."""
+    inputs, outputs, _ = traced(case)
+    return evaluated(te.program_of(list(leaves(outputs)), inputs), case.arrays())
+
+
+@kept
+def gradients(case: Case) -> tuple[np.ndarray, ...]:
+    """The gradient by all floating inputs under the heads of `heads_of`, as the interpreter has it."""
+    return evaluated(derived(case)[1], (*case.arrays(), heads_of(case)))
+
+
+def evaluated(program: Program, arrays: Any) -> tuple[np.ndarray, ...]:
+    found = evaluate_program(program, dict(zip([item.name for item in program.inputs], flat(arrays), strict=True)))
+    return tuple(found[name] for name in program.outputs)
+
+
 @each_case
 def test_value(case: Case) -> None:
     arrays = case.arrays()
     result = case.op(*arrays, **case.static)
     if case.numpy is not None:
         close(result, case.numpy(*[a for a in arrays if a is not None]), 1e-11)
-    inputs, outputs, _ = traced(case)
-    program = te.program_of(list(leaves(outputs)), inputs)
-    named = dict(zip([item.name for item in program.inputs], flat(arrays), strict=True))
-    naive = evaluate_program(program, named)
-    close(tuple(flat(result)), tuple(naive[name] for name in program.outputs), 1e-12)
+    close(tuple(flat(result)), values(case), 1e-12)
 
 
 @differentiable
 def test_derivatives(case: Case) -> None:
-    """Forward mode equals reverse mode, and both equal finite differences where the operation is smooth."""
-    arrays = case.arrays()
+    """Forward mode equals reverse mode, and both equal finite differences where the operation is smooth; compiled gradients are those
+    of the interpreter."""
+    arrays, heads = case.arrays(), heads_of(case)
+    pulled = flat(te.vjp(case.op)(*arrays, heads, **case.static))
+    close(pulled, gradients(case), 1e-9)
     if not case.kinks:
         te.check_gradient(case.op, *arrays, **case.static)
         return
-    heads = heads_of(case.op(*arrays, **case.static))
     rng = np.random.default_rng(5)
     moves = [_like(tree, rng) for tree in arrays if floating(flat(tree))]
     pushed = flat(te.jvp(case.op)(*arrays, *moves, **case.static))
-    pulled = flat(te.vjp(case.op)(*arrays, heads, **case.static))
     forward = sum(np.vdot(h, t) for h, t in zip(flat(heads), pushed, strict=True))
     reverse = sum(np.vdot(m, g) for m, g in zip(flat(tuple(moves)), pulled, strict=True))
     assert abs(forward - reverse) <= 1e-9 * max(1.0, abs(forward), abs(reverse))
@@ -128,10 +169,8 @@ def test_reads_are_turned_around_exactly(case: Case) -> None:
                 extents = [n.value for n in type_.shape if isinstance(n, Const)]
                 assert np.prod(extents) < largest_in * largest_out, f"{name} has the size of a Jacobian"
 
-    _, forced = derived(case, lowering="segments")
-    given = flat((*case.arrays(), heads_of(case.op(*case.arrays(), **case.static))))
-    gathered, scattered = (evaluate_program(p, dict(zip([i.name for i in p.inputs], given, strict=True))) for p in (program, forced))
-    close(tuple(gathered[n] for n in program.outputs), tuple(scattered[n] for n in forced.outputs), 1e-9)
+    forced = derived(case, "segments")[1]
+    close(gradients(case), evaluated(forced, (*case.arrays(), heads_of(case))), 1e-9)
 
 
 @each_case
@@ -151,14 +190,12 @@ def test_programs_print_parse_and_are_simplified(case: Case) -> None:
 def test_float32(case: Case) -> None:
     arrays = case.arrays()
     assert case.float32 is not None
-    wide = case.op(*arrays, **case.static)
     narrow = case.op(*map(as_float32, arrays), **case.static)
     assert all(y.dtype == np.float32 for y in floating(flat(narrow)))
-    close(narrow, wide, case.float32)
+    close(narrow, values(case), case.float32)
     if case.differentiable:
-        heads = heads_of(wide)
-        exact = te.vjp(case.op)(*arrays, heads, **case.static)
-        close(te.vjp(case.op)(*map(as_float32, arrays), as_float32(heads), **case.static), exact, 10 * case.float32)
+        found = te.vjp(case.op)(*map(as_float32, arrays), as_float32(heads_of(case)), **case.static)
+        close(found, gradients(case), 10 * case.float32)
 
 
 def test_names_are_unique_and_every_kernel_has_a_row() -> None:
