@@ -93,7 +93,8 @@ class Op(Entered):
 
     `name`; `parameters`, the names of its tensor arguments; `rest`, the stem of the names of further ones (of a transform
     that takes a varying number; None: no more are taken); `optional`, those parameters that may be left out; `static`, its
-    static arguments with their defaults (`inspect.Parameter.empty`: must be given); `rule`, its own gradient rule or None.
+    static arguments with their defaults (`inspect.Parameter.empty`: must be given); `rule`, its own gradient rule or None;
+    `direct`, what computes calls without static arguments on arrays of another library, by their type, once its host has seen some.
     """
 
     def __init__(
@@ -116,6 +117,7 @@ class Op(Entered):
         self.static = dict(static)
         self.rule = rule
         self._written_by_user = written_by_user
+        self.direct: dict[type, Callable[..., Any]] = {}
         self._memo: Memo[_Ready] = Memo(_SIGNATURES_KEPT)
         self._free_links = _LINKED
         self.__signature__ = self._python_signature()
@@ -144,6 +146,9 @@ class Op(Entered):
             key: list[Any] = []
             for argument in arguments:
                 if type(argument) is not np.ndarray:
+                    direct = self.direct.get(type(argument))
+                    if direct is not None and out is None:
+                        return direct(*arguments)
                     break
                 key.append(argument.shape)
                 key.append(argument.dtype)
@@ -152,7 +157,8 @@ class Op(Entered):
                 if ready is not None and ready.tree is None:
                     return ready.function(*arguments, out=out)
         trees, static = self.bind(arguments, keywords)
-        trees = [map_tree(_stood_for, tree) for tree in trees]
+        if any(hasattr(type(leaf), "__tensor__") for leaf in leaves(trees)):
+            trees = [map_tree(_stood_for, tree) for tree in trees]
         if any(isinstance(leaf, Tensor) for leaf in leaves(trees)):
             if out is not None:
                 raise _argument_error(f"{self.name}: expected no out with te tensors, got one", hint="out is for calls on arrays")

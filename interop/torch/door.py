@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import threading
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,50 +24,34 @@ _KEPT = 1024
 
 
 class Door:
-    """An op on torch tensors: the operator for each form of arguments and each choice of static ones."""
+    """An op on torch tensors: the operator for each form of arguments and each choice of static ones.
+
+    `plain` has those, by their number, for arguments that are tensors and nothing else, once there was such a call.
+    """
 
     def __init__(self, operation: Op, target: str | None = None, autocast: torch.dtype | bool | None = None) -> None:
         self.operation = operation
         self._target = target
         self._autocast = autocast
         self._operators: dict[object, TorchOperator] = {}
-        self._plain: dict[int, TorchOperator] = {}
-        self._single: set[TorchOperator] = set()
+        self.plain: dict[int, TorchOperator] = {}
         self._lock = threading.Lock()
 
     def call(self, *arguments: Any, **keywords: Any) -> Any:
         """The results for the arguments of a call."""
-        if not keywords and self._autocast is None:
-            # The short way: tensors alone, as many as a call before had.
-            operator = self._plain.get(len(arguments))
-            if operator is not None:
-                for argument in arguments:
-                    kind = type(argument)
-                    if kind is not _Tensor and kind is not _Parameter:
-                        break
-                else:
-                    results = operator.call(arguments)
-                    return results[0] if operator in self._single else self._nested(operator, arguments, results)
         return self.run(*self.operation.bind(arguments, keywords))
 
     def run(self, trees: Sequence[Any], static: dict[str, Any]) -> Any:
         """The results for bound arguments."""
         operator, tensors = self.bound(trees, static)
         results = operator.call(tensors)
-        if self._plain.get(len(tensors)) is None and not self._marked(trees, static):
-            self._plain[len(tensors)] = operator
-        return self._nested(operator, tensors, results)
+        if self._autocast is None and operator is not self.plain.get(len(trees)) and self._is_plain(trees, static):
+            self.plain[len(trees)] = operator
+        return nested(operator, tensors, results)
 
-    def _marked(self, trees: Sequence[Any], static: dict[str, Any]) -> bool:
-        """Whether a call says more than a list of tensors does."""
-        return any(isinstance(tree, (tuple, list)) for tree in trees) or bool(tuple(self.operation.static_key(static)))
-
-    def _nested(self, operator: TorchOperator, tensors: Sequence[torch.Tensor], results: tuple[torch.Tensor, ...]) -> Any:
-        form = operator.outline(tensors)[0].form
-        if form is None:
-            self._single.add(operator)
-            return results[0]
-        return rebuild(form, iter(results))
+    def _is_plain(self, trees: Sequence[Any], static: dict[str, Any]) -> bool:
+        """Whether a list of tensors says all that a call does."""
+        return not any(isinstance(tree, (tuple, list)) for tree in trees) and not any(self.operation.static_key(static))
 
     def bound(self, trees: Sequence[Any], static: dict[str, Any]) -> tuple[TorchOperator, tuple[torch.Tensor, ...]]:
         """The operator and the flat list of tensors of bound arguments."""
@@ -115,6 +98,17 @@ class Door:
         return tuple(tensor.to(chosen) if tensor.dtype in castable else tensor for tensor in tensors)
 
 
+def nested(operator: TorchOperator, tensors: tuple[torch.Tensor, ...], results: tuple[torch.Tensor, ...]) -> Any:
+    """The results as the op nests them."""
+    try:
+        form = operator.forms[len(results)]
+    except KeyError:
+        # Batches and derivatives were computed, the operator itself never was.
+        operator.outline(tensors)
+        form = operator.forms[len(results)]
+    return results[0] if form is None else rebuild(form, iter(results))
+
+
 def as_torch(operation: Op, *, autocast: torch.dtype | bool | None = None, target: str | None = None) -> Callable[..., Any]:
     """A function of torch tensors that computes an op: `f(*tensors, **static)`, differentiable by torch in every way it knows.
 
@@ -138,7 +132,7 @@ def as_torch(operation: Op, *, autocast: torch.dtype | bool | None = None, targe
 
 
 def _function(door: Door) -> Callable[..., Any]:
-    operation, call = door.operation, door.call
+    operation, call, plain = door.operation, door.call, door.plain.get
 
     def in_graph(*arguments: Any, **keywords: Any) -> Any:
         return call(*arguments, **keywords)
@@ -152,7 +146,17 @@ def _function(door: Door) -> Callable[..., Any]:
     traced = torch.compiler.is_dynamo_compiling
 
     def f(*arguments: Any, **keywords: Any) -> Any:
-        return in_graph(*arguments, **keywords) if traced() and known() else call(*arguments, **keywords)
+        if traced() and known():
+            return in_graph(*arguments, **keywords)
+        operator = None if keywords else plain(len(arguments))
+        if operator is not None:
+            for argument in arguments:
+                kind = type(argument)
+                if kind is not _Tensor and kind is not _Parameter:
+                    break
+            else:
+                return nested(operator, arguments, operator.call(arguments))
+        return call(*arguments, **keywords)
 
     def operator(*arguments: Any, **keywords: Any) -> TorchOperator:
         """What computes a call with these arguments, with the derivatives of it that were needed so far."""
@@ -164,15 +168,12 @@ def _function(door: Door) -> Callable[..., Any]:
         return found.overload(tensors)
 
     functools.update_wrapper(f, operation)
-    f.op, f.operator, f.overload = operation, operator, overload  # type: ignore[attr-defined]
+    f.door, f.op, f.operator, f.overload = door, operation, operator, overload  # type: ignore[attr-defined]
     return f
 
 
 class _TorchHost:
-    """Ops called on torch tensors: one door per op."""
-
-    def __init__(self) -> None:
-        self._doors: weakref.WeakKeyDictionary[Op, Door] = weakref.WeakKeyDictionary()
+    """Ops called on torch tensors: a function per op, which the op keeps."""
 
     def call(self, operation: Op, trees: list[Any], static: dict[str, Any], out: Any) -> Any:
         """The results as torch tensors."""
@@ -182,10 +183,10 @@ class _TorchHost:
                 location=user_location(),
                 hint="out.copy_(...) copies a result",
             )
-        door = self._doors.get(operation)
-        if door is None:
-            door = self._doors.setdefault(operation, Door(operation))
-        return door.run(trees, static)
+        function = operation.direct.get(_Tensor)
+        if function is None:
+            function = operation.direct[_Tensor] = operation.direct[_Parameter] = _function(Door(operation))
+        return function.door.run(trees, static)  # type: ignore[attr-defined]
 
 
 HOST = _TorchHost()

@@ -15,22 +15,26 @@ Grads = tuple[torch.Tensor | None, ...]
 
 def _keep(ctx: Any, operator: Any, tensors: tuple[torch.Tensor, ...], outputs: tuple[torch.Tensor, ...]) -> None:
     ctx.operator = operator
-    ctx.floating = tuple(output.is_floating_point() for output in outputs)
-    if not all(ctx.floating):
-        ctx.mark_non_differentiable(*(output for output, floats in zip(outputs, ctx.floating, strict=True) if not floats))
+    ctx.floating = tuple([output.is_floating_point() for output in outputs])
+    if False in ctx.floating:
+        ctx.mark_non_differentiable(*[output for output, floats in zip(outputs, ctx.floating, strict=True) if not floats])
     ctx.set_materialize_grads(False)
     ctx.save_for_backward(*tensors)
 
 
 def _pull_back(ctx: Any, heads: Grads) -> Grads:
     """The gradients of the inputs that want one, for those heads that are there; computed by one operator."""
-    operator, wanted = ctx.operator, tuple(ctx.needs_input_grad[1:])
-    given = tuple(head is not None and floats for head, floats in zip(heads, ctx.floating, strict=True))
-    if not any(given) or not any(wanted):
+    _, *rest = ctx.needs_input_grad
+    wanted = tuple(rest)
+    given = tuple([head is not None and floats for head, floats in zip(heads, ctx.floating, strict=True)])
+    if True not in given or True not in wanted:
         return (None,) * (1 + len(wanted))
-    present = [head for head, there in zip(heads, given, strict=True) if there]
-    found = iter(operator.vjp(wanted, given).call((*ctx.saved_tensors, *present)))
-    return (None, *(next(found) if want else None for want in wanted))
+    present = heads if False not in given else [head for head, there in zip(heads, given, strict=True) if there]
+    found = ctx.operator.vjp(wanted, given).call((*ctx.saved_tensors, *present))
+    if False not in wanted:
+        return (None, *found)
+    several = iter(found)
+    return (None, *[next(several) if want else None for want in wanted])
 
 
 class Recorded(torch.autograd.Function):

@@ -43,15 +43,21 @@ def _cpu_kernel(function: CompiledFunction, layout: Layout, models: Sequence[tor
     space = layout.workspace + ALIGNMENT if layout.workspace else 0
 
     def run(tensors: Tensors) -> tuple[torch.Tensor, ...]:
-        inputs = [t if t.is_contiguous() and not t.is_neg() else t.contiguous().resolve_neg() for t in tensors]
-        results = [like(model) for model in models]
-        addresses, places = [t.data_ptr() for t in inputs], [t.data_ptr() for t in results]
+        addresses = []
+        copies = []  # alive until the end
+        for tensor in tensors:
+            if not tensor.is_contiguous() or tensor.is_neg():
+                tensor = tensor.contiguous().resolve_neg()
+                copies.append(tensor)
+            addresses.append(tensor.data_ptr())
+        results = tuple([like(model) for model in models])
+        places = [result.data_ptr() for result in results]
         if space:
             block = torch.empty(space, dtype=torch.uint8, device="cpu")
             enter(addresses, places, layout, block.data_ptr())
         else:
             enter(addresses, places, layout)
-        return tuple(results)
+        return results
 
     return run
 

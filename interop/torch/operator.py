@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,54 +41,54 @@ _Tensor, _Parameter = torch.Tensor, torch.nn.Parameter
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """What is known of a signature before anything is compiled: outputs, how the op nests them, whether a gradient rule is inside."""
+    """What is known of a signature before anything is compiled: placeholders, outputs, whether a gradient rule is inside."""
 
     inputs: list[Tensor]
     outputs: tuple[Tensor, ...]
-    form: Any
     ruled: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Ready:
-    """A signature that is compiled."""
-
-    kernel: Kernel
-    outline: Outline
-
-
 class TorchOperator:
-    """A flat operator on torch tensors. `target` is what it is compiled for where that is not the tensors' device."""
+    """A flat operator on torch tensors. `target` is what it is compiled for where that is not the tensors' device.
+
+    `forms` says how the op nests its results, by their number.
+    """
 
     def __init__(self, operator: Operator, target: str | None = None) -> None:
         self.operator = operator
         self.names = operator.names
         self.target = target
-        self._ready: Memo[Ready] = Memo(_SIGNATURES_KEPT)
-        self._find = self._ready.find
+        self._kernels: Memo[Kernel] = Memo(_SIGNATURES_KEPT)
+        self._find = self._kernels.find
         self._outlines: Memo[Outline] = Memo(_SIGNATURES_KEPT)
         self._patterns: dict[tuple[Any, ...], dict[Pattern, None]] = {}
         self._opened: Memo[CompiledFunction] = Memo(_SIGNATURES_KEPT)
-        self._derived: dict[Operator, TorchOperator] = {}
+        self._derived: dict[tuple[Any, ...], TorchOperator] = {}
+        self._unruled = False
+        self.forms: dict[int, Any] = {}
         self._lock = threading.Lock()
 
     # ------------------------------------------------------------------------------------------------------ derived
 
-    def _of(self, operator: Operator) -> TorchOperator:
+    def _made(self, key: tuple[Any, ...], make: Callable[[], Operator]) -> TorchOperator:
         with self._lock:
-            return self._derived.setdefault(operator, TorchOperator(operator, self.target))
+            found = self._derived.get(key)
+            if found is None:
+                found = self._derived[key] = TorchOperator(make(), self.target)
+            return found
 
     def vjp(self, wanted: Mask, heads: Mask) -> TorchOperator:
         """The operator `(*inputs, *heads) -> gradients of the inputs that are wanted`."""
-        return self._of(self.operator.vjp(wanted, heads))
+        key = ("vjp", wanted, heads)
+        return self._derived.get(key) or self._made(key, lambda: self.operator.vjp(wanted, heads))
 
     def jvp(self, moving: Mask) -> TorchOperator:
         """The operator `(*inputs, *tangents) -> tangents of the floating outputs`."""
-        return self._of(self.operator.jvp(moving))
+        return self._made(("jvp", moving), lambda: self.operator.jvp(moving))
 
     def batched(self, mask: Mask) -> TorchOperator:
         """The operator with one more axis in front of the inputs in `mask` and of all outputs."""
-        return self._of(self.operator.batched(mask))
+        return self._made(("batched", mask), lambda: self.operator.batched(mask))
 
     @property
     def derived(self) -> tuple[TorchOperator, ...]:
@@ -100,28 +100,26 @@ class TorchOperator:
     def call(self, tensors: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
         """The outputs, as part of whatever torch records or transforms."""
         if _transforming() or forward_ad._current_level >= 0:
-            self._check_differentiable(tensors)
             return Transformed.apply(self, *tensors)
         if _recording():
             for tensor in tensors:
                 if tensor.requires_grad:
-                    self._check_differentiable(tensors)
+                    if not self._unruled:
+                        self._check_differentiable(tensors)
                     return Recorded.apply(self, *tensors)
         return self.execute(tensors)
 
     def execute(self, tensors: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
         """The outputs, computed."""
-        key: list[Any] = []
         for tensor in tensors:
             kind = type(tensor)
             if kind is not _Tensor and kind is not _Parameter:
                 return self.dispatch(tensors)
-            key += (tensor.shape, tensor.dtype, tensor.device)
         if _modes() or _tracing() is not None or _profiling():
             return self.dispatch(tensors)
-        ready = self._find(tuple(key))
+        kernel = self._find(tuple([part for tensor in tensors for part in (tensor.shape, tensor.dtype, tensor.device)]))
         try:
-            return (self.ready(tensors) if ready is None else ready).kernel(tensors)
+            return (self.kernel(tensors) if kernel is None else kernel)(tensors)
         except RuntimeError:
             # A tensor without memory that has the type of a plain one: inside of `is_grads_batched` it is many.
             if not any(map(is_many, tensors)):
@@ -144,7 +142,8 @@ class TorchOperator:
     def _check_differentiable(self, tensors: Sequence[torch.Tensor]) -> None:
         """Refuses a tensor that requires grad where there is none, before anything is computed."""
         outline, _ = self.outline(tensors)
-        if not outline.ruled:
+        self._unruled = not outline.ruled
+        if self._unruled:
             return
         heads = tuple(output.dtype.is_float for output in outline.outputs)
         specs = [Spec(tuple(t.shape), t.dtype) for t in (*outline.inputs, *(o for o in outline.outputs if o.dtype.is_float))]
@@ -190,7 +189,8 @@ class TorchOperator:
             for shape, type_ in zip(pattern, types, strict=True)
         ]
         inputs, outputs, form = self.operator.nested(specs)
-        return Outline(inputs, outputs, form, has_rules(outputs))
+        self.forms[len(outputs)] = form
+        return Outline(inputs, outputs, has_rules(outputs))
 
     def _types(self, tensors: Sequence[torch.Tensor]) -> tuple[torch.dtype, ...]:
         for name, tensor in zip(self.names, tensors, strict=True):
@@ -204,13 +204,13 @@ class TorchOperator:
         outline, symbols = self.outline(tensors)
         return [(tuple(extent_value(n, symbols) for n in output.extents), TO_TORCH[output.dtype]) for output in outline.outputs]
 
-    def ready(self, tensors: Sequence[torch.Tensor]) -> Ready:
+    def kernel(self, tensors: Sequence[torch.Tensor]) -> Kernel:
         """The compiled signature of plain tensors."""
         key = tuple(part for tensor in tensors for part in (tensor.shape, tensor.dtype, tensor.device))
         found = self._find(key)
-        return self._ready.get(key, lambda: self._make(tensors)) if found is None else found
+        return self._kernels.get(key, lambda: self._make(tensors)) if found is None else found
 
-    def _make(self, tensors: Sequence[torch.Tensor]) -> Ready:
+    def _make(self, tensors: Sequence[torch.Tensor]) -> Kernel:
         device = self._device(tensors)
         target = self.target or _TARGETS[device.type]
         outline, _ = self.outline(tensors)
@@ -220,7 +220,7 @@ class TorchOperator:
                 outline.outputs, outline.inputs, target
             )
             layout = function.layout(shapes)
-        return Ready(kernel_of(function, layout, device), outline)
+        return kernel_of(function, layout, device)
 
     def _on(self, device: torch.device, target: str) -> Any:
         return on_stream(device) if target == "cuda" and device.type == "cuda" else torch.no_grad()
