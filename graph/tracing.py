@@ -25,10 +25,11 @@ from tensorexpr.graph import journal
 from tensorexpr.graph.ir import Assign, Compute, Graph, Node, Read, unused
 from tensorexpr.graph.journal import Journal
 from tensorexpr.graph.naming import current_scope
-from tensorexpr.graph.values import Value, value_of
+from tensorexpr.graph.values import arithmetic, value_of
 from tensorexpr.ir import Constant, Definition, Input, TensorType
 from tensorexpr.language import Tensor, cast, compute, constant, names_of, program_of
 from tensorexpr.language.renaming import ProgramRenaming
+from tensorexpr.language.tensor import whole
 from tensorexpr.text import print_type
 from tensorexpr.traversal import reads
 
@@ -61,7 +62,7 @@ class Record:
     node: Node
     number: int
     operands: list[Tensor]
-    results: list[Value]
+    results: list[Tensor]
     derived: tuple[Any, ...] = ()
     saved: list[Tensor] = field(default_factory=list)
 
@@ -83,8 +84,8 @@ class Trace:
     @contextlib.contextmanager
     def open(self) -> Iterator[Trace]:
         """Makes this the current trace."""
-        variables = (_current, self), (journal.devices, self.devices), (journal.scopes, self.scopes), (_after, ())
-        tokens = [(variable, variable.set(value)) for variable, value in variables]  # type: ignore[attr-defined]
+        own = (_current, self), (journal.devices, self.devices), (journal.scopes, self.scopes), (_after, ()), (whole, arithmetic)
+        tokens = [(variable, variable.set(value)) for variable, value in own]  # type: ignore[attr-defined]
         try:
             yield self
         finally:
@@ -97,7 +98,7 @@ class Trace:
 
     # ------------------------------------------------------------------------------------------------------ notes
 
-    def formal(self, type_: TensorType, stem: str) -> Value:
+    def formal(self, type_: TensorType, stem: str) -> Tensor:
         """A new argument."""
         value = value_of(type_, stem)
         self.formals.append(value)
@@ -114,7 +115,7 @@ class Trace:
         self.records.append(record)
         return record
 
-    def read(self, variable: Any) -> Value:
+    def read(self, variable: Any) -> Tensor:
         """The value of a variable at this point."""
         variable.check()
         stem = stem_of(variable)
@@ -154,7 +155,8 @@ class Trace:
         given = [*values, *captured]
         computed = [t for t in dict.fromkeys(roots) if t not in values and t not in set(captured) and t.data is None]
         data = list(dict.fromkeys(t for t in roots if t.data is not None and t not in set(captured)))
-        names = names_of([*computed, *data], given)
+        with _numbered(given):
+            names = names_of([*computed, *data], given)
         program = program_of([*computed, *data], given, keys=True)
         nodes = self._nodes(program.definitions, names)
         constants = tuple(Constant(names[c.name], c.data) for c in program.constants)
@@ -216,6 +218,19 @@ class Trace:
             results = tuple((names[t.key], t.type) for t in record.results)
             entries.append((record.number, replace(record.node, operands=tuple(names[t.key] for t in record.operands), results=results)))
         return _ordered(entries, [record.node.id for record in self.records])
+
+
+@contextlib.contextmanager
+def _numbered(tensors: Sequence[Tensor]) -> Iterator[None]:
+    """Lets names that repeat be numbered: what a trace captures may be several results of one op, and has the op's name."""
+    named = [tensor for tensor in tensors if tensor.named]
+    for tensor in named:
+        tensor.named = False
+    try:
+        yield
+    finally:
+        for tensor in named:
+            tensor.named = True
 
 
 def _ordered(entries: list[tuple[int, Node]], noted: list[str]) -> list[Node]:
