@@ -74,6 +74,10 @@ class GpuFunction(CompiledFunction):
 
     __call__ = call
 
+    def upload(self, array: np.ndarray) -> Any:
+        """A copy of an array of NumPy's on the device of this function."""
+        return self._device.upload(np.ascontiguousarray(array))
+
     def _counted(self, arrays: Sequence[Any]) -> Sequence[Any]:
         inputs = self.signature.inputs
         if len(arrays) != len(inputs):

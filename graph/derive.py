@@ -21,7 +21,7 @@ from tensorexpr.errors import DifferentiationError, user_location
 from tensorexpr.graph.ir import Absent, Backward, Call, Compute, Cond, Graph, While, WhileGradient, names_in, unused
 from tensorexpr.graph.sweep import Sweep, added, zeros
 from tensorexpr.graph.tracing import Record, Trace, current, stem_of
-from tensorexpr.graph.values import Value, value_of
+from tensorexpr.graph.values import value_of
 from tensorexpr.ir import Input, Program, TensorType
 from tensorexpr.language import Tensor, constant, lift
 
@@ -105,13 +105,13 @@ def pull_back(
     )
 
 
-def _note(node: Any, operands: Sequence[Tensor], types: Sequence[tuple[str, TensorType]]) -> list[Value]:
+def _note(node: Any, operands: Sequence[Tensor], types: Sequence[tuple[str, TensorType]]) -> list[Tensor]:
     trace = current()
     assert trace is not None
     return trace.note(node, operands, types).results
 
 
-def _extended(record: Record, first: int, saved: Sequence[Tensor]) -> dict[Tensor, Value]:
+def _extended(record: Record, first: int, saved: Sequence[Tensor]) -> dict[Tensor, Tensor]:
     """Results of a note for what it saves now, behind its first ones; those that it has stay."""
     known = record.results[first:]
     record.results += [value_of(tensor.type, "saved") for tensor in saved[len(known) :]]

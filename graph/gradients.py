@@ -9,7 +9,7 @@ from tensorexpr.errors import DifferentiationError, user_location
 from tensorexpr.graph.derive import pull_back
 from tensorexpr.graph.sweep import Sweep, added, zeros
 from tensorexpr.graph.tracing import as_tensor, current
-from tensorexpr.graph.values import Value, value_of
+from tensorexpr.graph.values import value_of
 from tensorexpr.language import Tensor, compute
 from tensorexpr.text import print_type
 
@@ -49,10 +49,7 @@ def gradients(loss: Any, wrt: Any, head: Any = None) -> Any:
     for item in items:
         adjoint = sweep.adjoints.get(item) if isinstance(item, Tensor) else sweep.of_variables.get(item)
         like = item if isinstance(item, Tensor) else value_of(item.type, "like")
-        tensor = zeros(like) if adjoint is None else adjoint
-        if type(tensor) is Tensor:
-            tensor.__class__ = Value
-        found.append(tensor)
+        found.append(zeros(like) if adjoint is None else adjoint)
     return found if several else found[0]
 
 

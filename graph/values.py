@@ -1,7 +1,8 @@
-"""Values of a trace: tensors of the language with NumPy's element-wise arithmetic, since a traced function reads like NumPy.
+"""Values of a trace: tensors of the language, which have NumPy's element-wise arithmetic here, since a traced function reads like NumPy.
 
-The arguments of a traced function, what a variable holds, and what calls, branches and loops give are values; arithmetic on values
-gives values. Everything that takes a tensor takes a value.
+`+ - * / // % ** & | ^ << >> < <= > >= abs -` work element by element and broadcast. `==` stays identity, as for all tensors:
+`te.compute` compares elements. The arguments of a traced function, what a variable holds, and what calls, branches and loops give are
+tensors without a definition.
 """
 
 from __future__ import annotations
@@ -24,21 +25,21 @@ _BINARY = {
     "lshift": operator.lshift, "rshift": operator.rshift,
 }  # fmt: skip
 _COMPARISONS = {"lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge}
+_FUNCTIONS: dict[str, Callable[..., Any]] = _UNARY | _BINARY | _COMPARISONS
+_UFUNCS = {
+    "add": "add", "subtract": "sub", "multiply": "mul", "divide": "truediv", "true_divide": "truediv", "floor_divide": "floordiv",
+    "remainder": "mod", "power": "pow", "bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor", "left_shift": "lshift",
+    "right_shift": "rshift", "less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge", "negative": "neg",
+    "positive": "pos", "absolute": "abs", "invert": "invert",
+}  # fmt: skip
 
 
-class Value(Tensor):
-    """A tensor that stands for an array while a function is traced; `+ - * / // % ** & | ^ << >> < <= > >= abs -` work element by
-    element and broadcast as in NumPy. `==` stays identity, as for all tensors: `te.compute` compares elements."""
-
-    __slots__ = ()
-
-
-def value_of(type_: TensorType, stem: str) -> Value:
+def value_of(type_: TensorType, stem: str) -> Tensor:
     """A new value without a definition: an argument, or the result of a node."""
-    return Value(None, type_.shape, type_.dtype, stem=stem, location=user_location())
+    return Tensor(None, type_.shape, type_.dtype, stem=stem, location=user_location())
 
 
-def elementwise(function: Callable[..., Any], *operands: Any) -> Value:
+def elementwise(function: Callable[..., Any], *operands: Any) -> Tensor:
     """The value whose elements are `function` of the elements of the operands: tensors (which broadcast), arrays and scalars."""
     tensors = [constant(item) if isinstance(item, np.ndarray) else item for item in operands]
     shape = _broadcast([item for item in tensors if isinstance(item, Tensor)])
@@ -46,8 +47,7 @@ def elementwise(function: Callable[..., Any], *operands: Any) -> Value:
     def element(*indices: Any) -> Any:
         return function(*(_read(item, indices) if isinstance(item, Tensor) else item for item in tensors))
 
-    result: Any = compute(shape, element)
-    result.__class__ = Value
+    result: Tensor = compute(shape, element)
     return result
 
 
@@ -88,17 +88,15 @@ def tensor_or_array(other: Any) -> Any:
     return other.__tensor__() if hasattr(type(other), "__tensor__") else other
 
 
-def _method(function: Callable[..., Any], reflected: bool) -> Callable[..., Any]:
-    def method(self: Value, *others: Any) -> Any:
-        if not all(map(_is_operand, others)):
-            return NotImplemented
-        operands = [self, *map(tensor_or_array, others)]
-        return elementwise(function, *(reversed(operands) if reflected else operands))
-
-    return method
-
-
-for _name, _function in (_UNARY | _BINARY | _COMPARISONS).items():
-    setattr(Value, f"__{_name}__", _method(_function, reflected=False))
-for _name, _function in _BINARY.items():
-    setattr(Value, f"__r{_name}__", _method(_function, reflected=True))
+def arithmetic(name: str, *operands: Any) -> Any:
+    """What an operator, or a function of NumPy on one array at least, gives for whole tensors in a trace."""
+    function = _FUNCTIONS.get(_UFUNCS.get(name, name))
+    if function is None or not all(map(_is_operand, operands)):
+        if name in _UFUNCS or function is None:
+            raise DefinitionError(
+                f"expected an operation on whole tensors that a traced function knows, got {name}",
+                location=user_location(),
+                hint="te.compute says what happens to each element",
+            )
+        return NotImplemented
+    return elementwise(function, *map(tensor_or_array, operands))

@@ -19,7 +19,7 @@ from tensorexpr.errors import ArgumentError, DefinitionError, user_location
 from tensorexpr.graph.naming import scoped
 from tensorexpr.graph.runtime import on_host
 from tensorexpr.graph.tracing import Operation, current
-from tensorexpr.graph.values import Value
+from tensorexpr.graph.values import tensor_or_array
 from tensorexpr.ir import TensorType, const
 from tensorexpr.language import Tensor
 
@@ -168,6 +168,9 @@ class Variable:
         array = self.value if dtype is None else self.value.astype(dtype)
         return array.copy() if copy else array
 
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        return getattr(ufunc, method)(*map(tensor_or_array, inputs), **options)
+
     def __repr__(self) -> str:
         return f"<variable {self.name}: {self.dtype.short}{list(self.shape)}{'' if self._trainable else ' (not trainable)'}>"
 
@@ -191,5 +194,3 @@ for _name in ("lt", "le", "gt", "ge"):
     setattr(Variable, f"__{_name}__", _binary(f"__{_name}__"))
 for _name in ("neg", "pos", "abs", "invert"):
     setattr(Variable, f"__{_name}__", _unary(f"__{_name}__"))
-
-__all__ = ["Value", "Variable"]

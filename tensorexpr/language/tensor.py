@@ -2,14 +2,16 @@
 
 `te.placeholder` and `te.constant` are the leaves, `te.compute`, `te.scatter` and `te.scan` make the rest. A tensor is
 known inside IR expressions by its `key`, unique in the process; `name` is what the user reads. Indexing gives a scalar of
-the language; there is no arithmetic on whole tensors, because an index says what is meant.
+the language; there is no arithmetic on whole tensors, because an index says what is meant (but in a traced function: `whole`).
 """
 
 from __future__ import annotations
 
+import contextvars
 import itertools
 import keyword
 import unicodedata
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -28,6 +30,10 @@ from tensorexpr.text import print_definition, print_type
 from tensorexpr.traversal import walk
 
 _serial = itertools.count()
+
+whole: contextvars.ContextVar[Callable[..., Any] | None] = contextvars.ContextVar("arithmetic on whole tensors", default=None)
+"""What `A + B` means for whole tensors: nothing, but while a `te.function` is traced, which reads like NumPy."""
+
 
 
 def identifier(name: object, what: str) -> str:
@@ -195,6 +201,9 @@ class Tensor:
         )
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        meaning = whole.get()
+        if meaning is not None and method == "__call__" and not options:
+            return meaning(ufunc.__name__, *inputs)
         raise self._not_a_scalar(f"numpy.{ufunc.__name__}")
 
     def _not_a_scalar(self, what: str) -> DefinitionError:
@@ -206,9 +215,12 @@ class Tensor:
         )
 
 
-def _refuse_arithmetic(symbol: str) -> Any:
+def _arithmetic(name: str, symbol: str, reflected: bool = False) -> Any:
     def method(self: Tensor, *others: Any) -> Any:
-        raise self._not_a_scalar(symbol)
+        meaning = whole.get()
+        if meaning is None:
+            raise self._not_a_scalar(symbol)
+        return meaning(name, *reversed((self, *others))) if reflected else meaning(name, self, *others)
 
     return method
 
@@ -217,10 +229,10 @@ for _name, _symbol in {
     "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "matmul": "@",
     "and": "&", "or": "|", "xor": "^", "lshift": "<<", "rshift": ">>",
 }.items():  # fmt: skip
-    setattr(Tensor, f"__{_name}__", _refuse_arithmetic(_symbol))
-    setattr(Tensor, f"__r{_name}__", _refuse_arithmetic(_symbol))
+    setattr(Tensor, f"__{_name}__", _arithmetic(_name, _symbol))
+    setattr(Tensor, f"__r{_name}__", _arithmetic(_name, _symbol, reflected=True))
 for _name, _symbol in {"neg": "-", "pos": "+", "invert": "~", "abs": "abs", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}.items():
-    setattr(Tensor, f"__{_name}__", _refuse_arithmetic(_symbol))
+    setattr(Tensor, f"__{_name}__", _arithmetic(_name, _symbol))
 
 
 def fresh_key(name: str) -> str:
