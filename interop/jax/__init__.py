@@ -1,0 +1,170 @@
+"""tensorexpr in JAX: `as_jax(op)` is the op as a function of JAX's arrays, at home in every transform.
+
+    from tensorexpr.interop.jax import as_jax
+
+    correlation = as_jax(local_correlation)
+    loss = jax.jit(jax.value_and_grad(lambda a, b: jnp.sum(correlation(a, b, radius=3) ** 2)))
+
+Under `jit` an op is one custom call of XLA to its compiled kernel, through handlers that are compiled here, too; no Python runs
+in the program. Derivatives and batches are derived from the definition, compiled as one kernel each, and differentiate
+again. The result of an op called on arrays of JAX (`op(x)`) is the same.
+
+What differs from a call on NumPy's arrays: JAX has 64-bit types only where `jax_enable_x64` is on. Where it is off, results that
+the definition makes 64 bits wide have the type of 32 bits that JAX uses in their place, and so have Python's numbers.
+An index that leaves its tensor ends the program of XLA with an error that has the words of the `IndexError`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from tensorexpr.codegen.memo import Memo
+from tensorexpr.dtypes import dtype
+from tensorexpr.errors import ArgumentError, DefinitionError, user_location
+from tensorexpr.interop.jax.primitive import Call, Types, primitive, types_of
+from tensorexpr.interop.operators import Operator, leaf_names
+from tensorexpr.language import Tensor, cast, compute
+from tensorexpr.op import Op
+from tensorexpr.op_arguments import weak_floats
+from tensorexpr.op_rules import article
+from tensorexpr.op_trees import leaves, map_tree, rebuild
+from tensorexpr.transforms import as_op
+from tensorexpr.traversal import fresh_name
+
+_FORMS_KEPT = 1024
+
+
+class JaxFunction:
+    """An op as a function of JAX's arrays: see `as_jax`."""
+
+    def __init__(self, operation: Op) -> None:
+        self.operation = operation
+        self._forms: Memo[_Form] = Memo(_FORMS_KEPT)
+        functools.update_wrapper(self, operation, updated=())
+
+    def __call__(self, *arguments: Any, **static: Any) -> Any:
+        trees, chosen = self.operation.bind(arguments, static)
+        return self.call(trees, chosen)
+
+    def __repr__(self) -> str:
+        return f"<as_jax {self.operation!r}>"
+
+    def call(self, trees: Sequence[Any], static: dict[str, Any]) -> Any:
+        """The results for one (tree of) array per parameter and every static argument."""
+        operation = self.operation
+        given = weak_floats([map_tree(_weak, tree) for tree in trees])
+        arrays = [_as_jax(operation.name, name, leaf) for name, leaf in leaf_names(operation, given)]
+        shape = tuple(map_tree(lambda _: None, tree) for tree in given)
+        key = (shape, bool(jax.config.jax_enable_x64), *operation.static_key(static))
+        form = self._forms.get(key, lambda: _Form(operation, given, static))
+        if any(isinstance(array, jax.core.Tracer) for array in arrays):
+            results = primitive.bind(*arrays, call=form.call)
+        else:
+            results = form.call.run(*arrays)
+        return rebuild(form.result(types_of(arrays, form.call)), iter(results))
+
+
+class _Form:
+    """The op for arguments that nest in one way, with its static arguments: a flat call, and how its results nest."""
+
+    def __init__(self, operation: Op, trees: Sequence[Any], static: dict[str, Any]) -> None:
+        taken: set[str] = set()
+        names = [fresh_name(name, taken) for name, _ in leaf_names(operation, trees)]
+        forms = [map_tree(lambda _: None, tree) for tree in trees]
+        wide = bool(jax.config.jax_enable_x64)
+
+        def flat(*tensors: Tensor) -> tuple[Tensor, ...]:
+            given = iter(tensors)
+            result = operation.compose([rebuild(form, given) for form in forms], static)
+            types = tuple((tuple(tensor.shape), tensor.dtype.name) for tensor in tensors)
+            self._results.get(types, lambda: _Tree(map_tree(lambda _: None, result)))
+            return tuple(tensor if wide else _narrow(tensor) for tensor in leaves(result))
+
+        self._results: Memo[_Tree] = Memo(_FORMS_KEPT)
+        self.call = Call(Operator(operation.name, names, flat))
+
+    def result(self, types: Types) -> Any:
+        """How the results nest for arguments of these types (leaves are None). Known from tracing, unless that was long ago."""
+        found = self._results.find(types)
+        if found is None:
+            self.call.trace(types)
+            found = self._results.find(types)
+        assert found is not None, "tracing notes it"
+        return found.tree
+
+
+class _Tree(NamedTuple):
+    tree: Any
+
+
+def _narrow(tensor: Tensor) -> Tensor:
+    """The tensor in the dtype that JAX uses where it has none of 64 bits."""
+    narrow = dtype(jax.dtypes.canonicalize_dtype(tensor.dtype.numpy))
+    return tensor if narrow == tensor.dtype else compute(tensor.shape, lambda *i: cast(tensor[i], narrow.name))
+
+
+def _weak(leaf: Any) -> Any:
+    """Python's integers are int64 and its bools bool, as in calls on NumPy's arrays; its floats follow the others."""
+    return np.asarray(leaf) if isinstance(leaf, bool | int) else leaf
+
+
+def _as_jax(op: str, name: str, leaf: Any) -> Any:
+    """An argument as JAX's array. Raises `ArgumentError` for what is none, or of a dtype that the language does not have."""
+    if isinstance(leaf, jax.Array):
+        array = leaf
+    elif isinstance(leaf, np.ndarray | np.generic | float) and not isinstance(leaf, np.ma.MaskedArray):
+        _known(op, name, np.asarray(leaf).dtype)
+        array = jax.numpy.asarray(leaf)
+    else:
+        raise ArgumentError(
+            f"{op}: argument {name}: expected an array of JAX, got {article(leaf)}",
+            location=user_location(),
+            hint="jax.numpy.asarray makes one of what is on the cpu",
+        )
+    if jax.dtypes.issubdtype(array.dtype, jax.dtypes.extended):
+        raise ArgumentError(f"{op}: argument {name}: expected an array of numbers, got {array.dtype}", location=user_location())
+    _known(op, name, np.dtype(array.dtype))
+    return array
+
+
+def _known(op: str, name: str, type_: np.dtype) -> None:
+    try:
+        dtype(type_)
+    except DefinitionError as error:
+        raise ArgumentError(f"{op}: argument {name}: {error.message}", location=user_location(), hint=error.hint) from None
+
+
+def as_jax(operation: Any) -> JaxFunction:
+    """The op (or plain function on tensors) as a function of JAX's arrays, with the op's static arguments by name.
+
+    It can be called, and put under `jit`, `grad`, `vmap`, `jvp`, `scan` and any nesting of them. Arguments are arrays or tracers of
+    JAX, NumPy's arrays and Python's numbers. Raises `ArgumentError` for other arguments, `DifferentiationError` for a derivative
+    that the op does not have, `TargetError` for extents that are open (exports with symbolic shapes) and where a program is
+    lowered for another platform than the CPU.
+    """
+    return JaxFunction(as_op(operation, "as_jax"))
+
+
+class _Host:
+    """JAX among the hosts (`tensorexpr.hosts`): ops that are called on its arrays."""
+
+    def call(self, operation: Op, trees: list[Any], static: dict[str, Any], out: Any) -> Any:
+        """The results of an op on arrays of JAX."""
+        if out is not None:
+            raise ArgumentError(
+                f"{operation.name}: expected no out with arrays of JAX, got one",
+                location=user_location(),
+                hint="arrays of JAX are never written; jax.jit(..., donate_argnums=...) lets memory be used again",
+            )
+        function = operation.__dict__.get("_as_jax")
+        if function is None:
+            function = operation.__dict__.setdefault("_as_jax", JaxFunction(operation))
+        return function.call(trees, static)
+
+
+HOST = _Host()

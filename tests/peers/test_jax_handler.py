@@ -1,0 +1,181 @@
+"""The handlers for XLA: layouts against the header that jaxlib ships, how long kernels live, what is refused. Skipped without JAX."""
+
+from __future__ import annotations
+
+import gc
+import re
+import weakref
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tensorexpr as te
+
+jax = pytest.importorskip("jax", reason="JAX is not installed (make test-peers installs it)")
+
+from tensorexpr.interop.jax import as_jax, handler  # noqa: E402
+from tensorexpr.interop.jax.handler import handlers  # noqa: E402
+from tensorexpr.interop.jax.handler_text import CODES, LAYOUT, MAJOR, MINOR, SIZES, TARGET  # noqa: E402
+
+# ---------------------------------------------------------------------------------------------------- layouts
+
+
+BASIC = {"size_t": 8, "int64_t": 8, "int32_t": 4, "uint32_t": 4, "int": 4, "double": 8, "XLA_FFI_Handler_Traits": 4}
+
+
+class Header:
+    """The structs of a C header: offsets and sizes by the rules of C on a machine of 64 bits."""
+
+    def __init__(self, text: str) -> None:
+        text = re.sub(r"/\*.*?\*/|//[^\n]*", "", text, flags=re.S)
+        self.values = {name: int(value) for name, value in re.findall(r"\b(XLA_FFI_\w+)\s*=\s*(\d+)", text)}
+        self.version = tuple(int(re.search(rf"#define XLA_FFI_API_{part} (\d+)", text)[1]) for part in ("MAJOR", "MINOR"))
+        self.enums = set(re.findall(r"typedef enum[^{]*\{[^}]*\}\s*(\w+);", text))
+        text = re.sub(r"_XLA_FFI_API_STRUCT_FIELD\((\w+)\)", r"void* \1", text)
+        self.structs = {name: self._fields(body) for name, body in re.findall(r"struct (\w+) \{(.*?)\n\}", text, flags=re.S)}
+
+    @staticmethod
+    def _fields(body: str) -> list[tuple[str, str]]:
+        body = re.sub(r"void \(\*(\w+)\)\([^)]*\)", r"void* \1", body)
+        found = []
+        for statement in body.split(";"):
+            match = re.fullmatch(r"\s*(?:const )?(?:struct )?([\w ]+?)\s*(\**)\s*(\w+)\s*", statement)
+            if match:
+                found.append((match[3], "*" if match[2] else match[1]))
+        return found
+
+    def size(self, kind: str) -> tuple[int, int]:
+        """Size and alignment of a type."""
+        if kind == "*":
+            return 8, 8
+        if kind in self.enums:
+            return 4, 4
+        if kind in BASIC:
+            return BASIC[kind], BASIC[kind]
+        end, alignment = 0, 1
+        for _, inner in self.structs[kind]:
+            size, own = self.size(inner)
+            end = -(-end // own) * own + size
+            alignment = max(alignment, own)
+        return -(-end // alignment) * alignment, alignment
+
+    def offset(self, path: str) -> int:
+        """Where a field lies: "struct.field", "struct.field.field"."""
+        kind, *names = path.split(".")
+        total = 0
+        for name in names:
+            at = 0
+            for field, inner in self.structs[kind]:
+                size, alignment = self.size(inner)
+                at = -(-at // alignment) * alignment
+                if field == name:
+                    total, kind = total + at, inner
+                    break
+                at += size
+            else:
+                raise AssertionError(f"no field {name} in {kind}")
+        return total
+
+
+@pytest.fixture(scope="module")
+def header():
+    return Header((Path(jax.ffi.include_dir()) / "xla" / "ffi" / "api" / "c_api.h").read_text())
+
+
+def test_layouts_are_those_of_the_header_that_jaxlib_ships(header):
+    assert {path: header.offset(path) for path in LAYOUT} == LAYOUT
+    # The size that a struct says it has ends with its last field.
+    sizes = {}
+    for name in SIZES:
+        field, kind = header.structs[name][-1]
+        sizes[name] = header.offset(f"{name}.{field}") + header.size(kind)[0]
+    assert sizes == SIZES
+
+
+def test_numbers_are_those_of_the_header(header):
+    assert {name: header.values[f"XLA_FFI_Error_Code_{name}"] for name in CODES} == CODES
+    assert header.version[0] == MAJOR and header.version[1] >= MINOR
+    assert header.values["XLA_FFI_Extension_Metadata"] == 1 and header.values["XLA_FFI_ExecutionStage_INSTANTIATE"] == 0
+
+
+# ---------------------------------------------------------------------------------------------------- lives
+
+
+def scaled(factor):
+    @te.op
+    def scale(x):
+        # A workspace: the sums are read twice, at other places.
+        n, m = x.shape
+        sums = te.compute((n,), lambda i: te.sum(lambda j: te.exp(x[i, j] * factor), m))
+        return te.compute((n, m), lambda i, j: x[i, j] / sums[i] + sums[n - 1 - i])
+
+    return scale
+
+
+def collected():
+    """Open records, after everything that can go has gone."""
+    jax.clear_caches()
+    for _ in range(3):
+        gc.collect()
+    return handlers().open
+
+
+def test_kernels_go_with_the_programs_that_use_them():
+    x = jax.numpy.ones((5, 7))
+    before = collected()
+    dead = []
+    for k in range(12):
+        op = scaled(1.0 + k)
+        function = jax.jit(as_jax(op))
+        function(x).block_until_ready()
+        dead += [weakref.ref(op), weakref.ref(function)]
+        del op, function
+    assert collected() == before
+    assert all(reference() is None for reference in dead)
+
+
+def test_a_program_of_xla_outlives_everything_in_python():
+    x = jax.numpy.asarray(np.random.default_rng(0).standard_normal((5, 7)))
+    op = scaled(0.5)
+    expected = np.asarray(as_jax(op)(x))
+    compiled = jax.jit(as_jax(op)).lower(x).compile()
+    before = collected()
+    del op
+    assert collected() <= before
+    for _ in range(20):
+        te.op(lambda x: te.compute(x.shape, lambda *i: x[i] + 1.0)).compile(np.ones(3))  # memory given back is used again
+        np.testing.assert_array_equal(compiled(x), expected)
+    del compiled
+
+
+def test_equal_kernels_share_a_record():
+    x = jax.numpy.ones((5, 7))
+    first, second = jax.jit(as_jax(scaled(3.0))), jax.jit(as_jax(scaled(3.0)))
+    before = handlers().open
+    first(x)
+    once = handlers().open
+    second(x)
+    assert once == before + 1 and handlers().open == once
+
+
+def test_programs_made_elsewhere_are_refused():
+    x = jax.numpy.ones((5, 7))
+    call = jax.ffi.ffi_call(TARGET, jax.ShapeDtypeStruct(x.shape, x.dtype))
+    with pytest.raises(jax.errors.JaxRuntimeError, match="expected a kernel that this process has compiled, got a program made elsewhere"):
+        call(x, kernel=np.int64(1))
+    with pytest.raises(jax.errors.JaxRuntimeError, match="expected a kernel that this process has compiled"):
+        call(x)
+    function = jax.jit(as_jax(scaled(7.5)))
+    expected = function(x)
+    number = int(re.search(r"kernel = (-?\d+)", function.lower(x).as_text())[1])
+    with pytest.raises(jax.errors.JaxRuntimeError, match="expected the numbers of arguments and results of the kernel, got other ones"):
+        call(x, x, kernel=np.int64(number))
+    np.testing.assert_array_equal(call(x, kernel=np.int64(number)), expected)
+
+
+def test_an_old_jax_is_refused(monkeypatch):
+    monkeypatch.setattr(jax, "__version_info__", (0, 4, 38))
+    monkeypatch.setattr(jax, "__version__", "0.4.38")
+    with pytest.raises(te.TargetError, match=r"tensorexpr.interop.jax: expected jax 0.10 or newer, got 0.4.38"):
+        handler._Handlers()
