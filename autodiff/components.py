@@ -15,6 +15,7 @@ from math import prod
 
 from tensorexpr.autodiff.inversion import Gather, invert
 from tensorexpr.autodiff.pieces import Piece, narrowed, split
+from tensorexpr.integers import DomainTooComplex, at_most
 from tensorexpr.ir import Access, Axis, Expr, Index
 from tensorexpr.regions import constraints_of
 from tensorexpr.traversal import free_names, fresh_name, size_names, substitute, walk
@@ -22,7 +23,10 @@ from tensorexpr.traversal import free_names, fresh_name, size_names, substitute,
 TIERS = ("substitute", "reshape", "lattice", "residues", "pieces")
 """How reads are turned around, from the simplest; a read is named after the hardest of its components."""
 MOST_TERMS = 128
-"""A read that would become more gathers than these is scattered."""
+"""A read that would become more gathers than these is sorted."""
+MOST_STEPS = 40_000
+"""Steps of the solver for one component, about a quarter of a second and twelve times what any kernel of the library needs; a
+read that would take more is sorted. Steps are counted, not timed (`integers.effort`): the same read always gives the same code."""
 
 
 @dataclass(frozen=True)
@@ -179,10 +183,14 @@ def invert_read(
 @lru_cache(maxsize=1 << 12)
 def _pieces(part: Component, reserved: tuple[str, ...]) -> tuple[Gather, ...] | None:
     """The gathers of one component, None where it cannot be turned around; what sizes wind around is taken apart where it has to be."""
-    found = _inverted(part, split(part.indices, part.axes, part.guards), reserved)
-    if found is None:
-        found = _inverted(part, split(part.indices, part.axes, part.guards, part.target), reserved)
-    return found
+    try:
+        with at_most(MOST_STEPS):
+            found = _inverted(part, split(part.indices, part.axes, part.guards), reserved)
+            if found is None:
+                found = _inverted(part, split(part.indices, part.axes, part.guards, part.target), reserved)
+            return found
+    except DomainTooComplex:
+        return None
 
 
 def _inverted(part: Component, pieces: Sequence[Piece] | None, reserved: tuple[str, ...]) -> tuple[Gather, ...] | None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from tensorexpr import dtypes
 from tensorexpr.integers import Affine, Constraint, Domain, FloorDiv, eq, ge, gt, le, lt
@@ -47,6 +48,19 @@ class Opaque:
 
 def affine_of(expr: Expr, opaque: Opaque | None = None) -> Affine | None:
     """The quasi-affine form of an integer expression, or None where it has none and `opaque` is not given."""
+    if not isinstance(expr, Apply):
+        return _affine(expr, opaque)
+    found = _plain_affine(expr)
+    return found if found is not None or opaque is None else _affine(expr, opaque)
+
+
+@lru_cache(maxsize=1 << 14)
+def _plain_affine(expr: Expr) -> Affine | None:
+    """The form without opaque names, which is asked for again and again: of all parts, by every case of what stands around them."""
+    return _affine(expr, None)
+
+
+def _affine(expr: Expr, opaque: Opaque | None) -> Affine | None:
     match expr:
         case Const() if expr.dtype.is_integer:
             return Affine.of(int(expr.value))
@@ -347,14 +361,23 @@ def _both(first: list[Case], second: list[Case]) -> list[Case]:
 
 def constraints_of(condition: Expr, opaque: Opaque | None = None) -> tuple[tuple[Constraint, ...], bool]:
     """The affine conjuncts of a condition, and whether they are all of it (False: something was left out)."""
-    hidden = Opaque() if opaque is None else opaque
+    return _plain_constraints(condition) if opaque is None else _constraints(condition, opaque, True)
+
+
+@lru_cache(maxsize=1 << 13)
+def _plain_constraints(condition: Expr) -> tuple[tuple[Constraint, ...], bool]:
+    return _constraints(condition, Opaque(), False)
+
+
+def _constraints(condition: Expr, opaque: Opaque, named: bool) -> tuple[tuple[Constraint, ...], bool]:
+    """The conjuncts; unless `named`, one that mentions an opaque name is left out."""
     found: list[Constraint] = []
     exact = True
     for part in conjuncts(condition):
-        cases = cases_where(part, hidden)
+        cases = cases_where(part, opaque)
         if not cases:
             found.append(ge(-1, 0))
-        elif len(cases) > 1 or (opaque is None and any(name.startswith("?") for one in cases[0].constraints for name in one.names())):
+        elif len(cases) > 1 or (not named and any(name.startswith("?") for one in cases[0].constraints for name in one.names())):
             exact = False
         else:
             found += cases[0].constraints

@@ -3,7 +3,7 @@
 from tensorexpr.integers.affine import Affine, FloorDiv, Interval
 from tensorexpr.integers.constraint import Constraint, congruent, eq, ge, gt, le, lt
 from tensorexpr.integers.domain import Domain
-from tensorexpr.integers.elimination import DomainTooComplex
+from tensorexpr.integers.effort import DomainTooComplex, at_most
 from tensorexpr.integers.linear_algebra import hermite_normal_form, kernel_basis, lll, size_reduce, smith_normal_form, solve
 from tensorexpr.integers.loops import Bounds
 from tensorexpr.integers.parametric import Solution, solve_parametric
@@ -19,6 +19,7 @@ __all__ = [
     "Interval",
     "Solution",
     "Union",
+    "at_most",
     "congruent",
     "eq",
     "ge",

@@ -22,7 +22,7 @@ from math import gcd, lcm
 from tensorexpr.integers.affine import Affine, FloorDiv
 from tensorexpr.integers.constraint import Constraint, ge
 from tensorexpr.integers.domain import Domain
-from tensorexpr.integers.elimination import DomainTooComplex
+from tensorexpr.integers.effort import DomainTooComplex
 from tensorexpr.integers.polynomial import Extreme, Polynomial, extreme
 
 MOST_STEPS = 200

@@ -9,19 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 
-from tensorexpr.errors import TensorExprError
 from tensorexpr.integers.affine import Affine, Atom
 from tensorexpr.integers.constraint import FALSE, Constraint
+from tensorexpr.integers.effort import DomainTooComplex, spend
 from tensorexpr.integers.reduction import Rows, combine, reduce_system, tighten
 from tensorexpr.integers.simplex import Polyhedron
 from tensorexpr.integers.system import System
 
 _MANY_ROWS = 14  # beyond this a redundancy check costs less than the rows it saves
 _MOST_ROWS = 600
-
-
-class DomainTooComplex(TensorExprError):
-    """A result that would need more constraints or pieces than the solver's cap."""
 
 
 def hull(
@@ -106,6 +102,7 @@ def eliminate(equalities: Rows, inequalities: Rows, columns: Collection[int]) ->
         if len(rows) + best[0] > _MANY_ROWS:
             rows = irredundant(rows)
         rows = combine(rows, best[1])
+        spend(rows)
         if len(rows) > _MOST_ROWS:
             raise DomainTooComplex(
                 f"expected at most {_MOST_ROWS} constraints in a projection, got {len(rows)}",

@@ -24,6 +24,7 @@ from functools import lru_cache
 from math import ceil, floor
 
 from tensorexpr.integers.bisection import bisect
+from tensorexpr.integers.effort import spend
 from tensorexpr.integers.linear_algebra import hermite_normal_form, lll_carrying, transpose
 from tensorexpr.integers.reduction import Rows, propagate, reduce_system
 from tensorexpr.integers.simplex import Polyhedron
@@ -31,6 +32,7 @@ from tensorexpr.integers.simplex import Polyhedron
 
 def has_integer_point(equalities: Rows, inequalities: Rows) -> bool:
     """True when some integer point satisfies every row (constant first)."""
+    spend(equalities, inequalities)
     return _has_point(tuple(map(tuple, equalities)), tuple(map(tuple, inequalities)))
 
 
@@ -65,7 +67,7 @@ def _search(rows: Rows) -> bool:
     basis = _reduced_columns(kept)
     changed = [(row[0], *[column[at] for column in basis]) for at, (row, _) in enumerate(kept)]
     if len(kept) < len(table):
-        return has_integer_point((), changed)
+        return _has_point((), tuple(map(tuple, changed)))
     return _branch(changed, len(basis))
 
 

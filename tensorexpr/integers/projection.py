@@ -20,7 +20,8 @@ from dataclasses import dataclass
 
 from tensorexpr.integers.affine import Affine
 from tensorexpr.integers.constraint import Constraint, congruent
-from tensorexpr.integers.elimination import DomainTooComplex, constraints_of, eliminated_columns, irredundant
+from tensorexpr.integers.effort import DomainTooComplex
+from tensorexpr.integers.elimination import constraints_of, eliminated_columns, irredundant
 from tensorexpr.integers.linear_algebra import hermite_normal_form, lll, transpose
 from tensorexpr.integers.reduction import reduce_system
 from tensorexpr.integers.system import System

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tensorexpr.errors import DefinitionError
-from tensorexpr.integers.elimination import DomainTooComplex
+from tensorexpr.integers.effort import DomainTooComplex
 
 _MOST_PIECES = 100
 

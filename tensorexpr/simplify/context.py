@@ -418,6 +418,13 @@ class Context:
             self._ranges[form] = found
         return found
 
+    def quotient_range(self, form: Affine, divisor: int) -> Interval:
+        """The least and greatest value of ``form // divisor`` here: a coarser question than that for the range, settled sooner."""
+        if form in self._ranges or self._independent(form):
+            low, high = self.range(form)
+            return None if low is None else low // divisor, None if high is None else high // divisor
+        return self.range(form // divisor)
+
     def quick_range(self, form: Affine) -> Interval:
         """A range by intervals alone: never too narrow, perhaps too wide."""
         return form.interval(self._box)

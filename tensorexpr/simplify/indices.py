@@ -269,10 +269,12 @@ def _quotient(atom: FloorDiv, context: Context) -> Affine | None:
 
 def _block(form: Affine, divisor: int, context: Context) -> int | None:
     """The value of ``form // divisor`` where it is one number here."""
-    for low, high in (context.quick_range(form), context.range(form)):
-        if low is not None and high is not None and low // divisor == high // divisor:
-            return low // divisor
-    return None
+    low, high = context.quick_range(form)
+    if low is None or high is None or low // divisor != high // divisor:
+        low, high = context.quotient_range(form, divisor)
+    else:
+        low, high = low // divisor, high // divisor
+    return low if low == high else None
 
 
 def _common_divisors(form: Affine, divisor: int) -> list[int]:

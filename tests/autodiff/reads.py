@@ -134,3 +134,28 @@ def _random_read(rng: random.Random) -> RandomRead | None:
         return te.sum(_over(names[outputs:], lambda inner: body(v | inner)), extents[outputs]) if sums else body(v)
 
     return RandomRead(te.compute(extents[:outputs], _over(names[:outputs], summed), name="y"), x)
+
+
+def strange_read(seed: int) -> RandomRead:
+    """One read with three levels of such operations in each of two or three positions: what no kernel has."""
+    rng = random.Random(seed)
+    while True:
+        found = _strange_read(rng)
+        if found is not None:
+            return found
+
+
+def _strange_read(rng: random.Random) -> RandomRead | None:
+    names = ["i", "j", "k"][: rng.choice((1, 2, 2, 3))]
+    extents = [rng.randint(1, 8) for _ in names]
+    generator, ndim = _Generator(rng, names), rng.choice((2, 2, 3))
+    found = [generator.expression(3) for _ in range(ndim)]
+    places = [te.compute(extents, _over(names, lambda v, f=f: te.cast(f(v), "int64")), name="t") for f in found]
+    values = [te.evaluate(place, {}) for place in places]
+    lows = [int(array.min()) for array in values]
+    sizes = [int(array.max()) - low + 1 for array, low in zip(values, lows, strict=True)]
+    if np.prod(sizes) > 3000:
+        return None
+    x = te.placeholder(sizes, "float64", name="x")
+    body = _over(names, lambda v: x[tuple(f(v) - low for f, low in zip(found, lows, strict=True))])
+    return RandomRead(te.compute(extents, body, name="y"), x)

@@ -1,0 +1,55 @@
+"""How much work the solver does for one question, counted so that the count is the same on every run.
+
+A step is a number that a question hands to the solver: the entries of the rows that it asks about, of the rows that an
+elimination makes. What is asked is counted, whether or not the answer is known from before; neither time nor memory of earlier
+questions changes the count, so what gives up does so for the same input always. Who asks sets the limit (`at_most`); without
+one there is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+from tensorexpr.errors import TensorExprError
+
+
+class DomainTooComplex(TensorExprError):
+    """A result that would need more constraints, pieces or steps than the solver's cap."""
+
+
+@dataclass(slots=True)
+class Effort:
+    """The steps taken so far, of at most `limit`."""
+
+    limit: int
+    steps: int = 0
+
+
+_EFFORT: ContextVar[Effort | None] = ContextVar("effort", default=None)
+
+
+@contextmanager
+def at_most(limit: int) -> Iterator[Effort]:
+    """Raises `DomainTooComplex` where what is asked inside takes more than `limit` steps; what an outer limit allows is not used up."""
+    effort = Effort(limit)
+    token = _EFFORT.set(effort)
+    try:
+        yield effort
+    finally:
+        _EFFORT.reset(token)
+
+
+def spend(*tables: Sequence[Sequence[int]]) -> None:
+    """Counts the entries of some rows."""
+    effort = _EFFORT.get()
+    if effort is None:
+        return
+    effort.steps += sum(len(rows) * len(rows[0]) for rows in tables if rows)
+    if effort.steps > effort.limit:
+        raise DomainTooComplex(
+            f"expected a question that takes at most {effort.limit} steps of the solver, got a longer one",
+            hint="fewer floor divisions, remainders and cases in one index make it shorter",
+        )
