@@ -295,20 +295,25 @@ class Arguments:
 
     # ------------------------------------------------------------------------------------------------ results
 
-    def results(self, out: object, layout: Layout, arrays: Sequence[np.ndarray], given: Sequence[object]) -> tuple[list, list]:
-        """The arrays to compute into and the arrays to return (the caller's `out`, which differ where theirs are not contiguous).
-
-        `arrays` are the prepared inputs, `given` the caller's. Raises `ArgumentError` for an `out` that does not fit, is
-        read-only, or shares memory with an input or with another `out`.
-        """
+    def targets(self, out: object) -> list[Any]:
+        """The caller's `out` as an array per output. Raises `ArgumentError` where it is not as many."""
         outputs = self.signature.outputs
         if self.signature.single:
-            targets: list[Any] = [out]
-        elif isinstance(out, (tuple, list)) and len(out) == len(outputs):
-            targets = list(out)
-        else:
-            got = f"{len(out)}" if isinstance(out, (tuple, list)) else _kind(out)
-            raise self._error(f"out: expected a tuple of {_count(len(outputs), 'array')}, got {got}")
+            return [out]
+        if isinstance(out, (tuple, list)) and len(out) == len(outputs):
+            return list(out)
+        got = f"{len(out)}" if isinstance(out, (tuple, list)) else _kind(out)
+        raise self._error(f"out: expected a tuple of {_count(len(outputs), 'array')}, got {got}")
+
+    def results(self, targets: Sequence[Any], layout: Layout, given: Sequence[object], partial: bool = False) -> tuple[list, list]:
+        """The arrays to compute into and the arrays to return (the `targets`, which differ where theirs are not contiguous).
+
+        `given` are the caller's inputs; with `partial` None among the targets is a new array. Raises `ArgumentError` for a target
+        that does not fit, is read-only, or shares memory with an input or with another target.
+        """
+        outputs = self.signature.outputs
+        if partial:
+            targets = [np.empty(*made) if t is None else t for t, made in zip(targets, layout.outputs, strict=True)]
         for parameter, (shape, numpy_type), target in zip(outputs, layout.outputs, targets, strict=True):
             self._check_out(parameter, numpy_type, shape, target)
         names = [p.name for p in self.signature.inputs]
@@ -326,7 +331,7 @@ class Arguments:
             t if t.flags.num & READY == READY and t.dtype.isnative else np.empty(shape, numpy_type)
             for t, (shape, numpy_type) in zip(targets, layout.outputs, strict=True)
         ]
-        return direct, targets
+        return direct, list(targets)
 
     def too_large(self, layout: Layout) -> ArgumentError:
         """The error where memory does not hold the results: it names the largest."""

@@ -4,28 +4,36 @@ Native code is kept in memory per program or schedule: programs with the same de
 at the same time compile it once. Programs are compared by structure, which leaves out the user's lines; where a run-time check
 may have to name such a line, the lines are part of the key. Behind that stands the disk (`disk`): there the key is a digest of
 the text of the program or schedule, its constants, the machine, and the versions of LLVM's wrapper and of this package.
-Code found on disk is linked and run as it is; the stages that led to it are made again only when someone looks at them.
+Code found on disk is linked and run as it is.
+
+An `Executable` holds neither IR nor the data of constants, and neither does the table of them: whoever calls it has the data, and the
+stages that led to it (`Look`) are held by functions that are to show them, or made again when someone looks.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from tensorexpr.codegen import disk
-from tensorexpr.codegen.llvm import Interface, NativeFunction, ObjectCode, emit, host, nest_assembly, nest_code
+from tensorexpr.codegen.llvm import Interface, NativeCode, ObjectCode, emit, host, nest_assembly, nest_code
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.memo import Memo
-from tensorexpr.codegen.nest import Alloc, Block, For, If, LoopNest
+from tensorexpr.codegen.nest import Alloc, Block, CheckSite, For, If, LoopNest
 from tensorexpr.codegen.nest_verify import verify_nest
 from tensorexpr.codegen.schedule import Schedule
 from tensorexpr.codegen.target import host_target
 from tensorexpr.codegen.tuning.lookup import record_for, scheduled
-from tensorexpr.ir import Access, Const, Program
+from tensorexpr.errors import Location
+from tensorexpr.ir import Access, Const, Definition, Program, Scan, Scatter, Segments
 from tensorexpr.simplify import simplify
 from tensorexpr.text import print_program
 from tensorexpr.traversal import expressions, walk
@@ -42,15 +50,10 @@ class Stages(NamedTuple):
     nest: LoopNest
 
 
-class Executable:
-    """Native code, and each stage that led to it (made when asked for where the code was found on disk).
+class Look:
+    """The stages that led to code, made when someone asks."""
 
-    `long` says that a call takes longer than giving up Python's lock and having it back.
-    """
-
-    def __init__(self, native: NativeFunction, long: bool, make: Callable[[], Stages]) -> None:
-        self.native = native
-        self.long = long
+    def __init__(self, make: Callable[[], Stages]) -> None:
         self._make = make
 
     @cached_property
@@ -69,33 +72,65 @@ class Executable:
         return nest_assembly(nest)
 
 
+@dataclass(frozen=True, slots=True)
+class Executable:
+    """Linked code, what a failed check is to say, and whether a call takes longer than giving up Python's lock and having it back."""
+
+    code: NativeCode
+    checks: tuple[CheckSite, ...]
+    long: bool
+
+
+class Built(NamedTuple):
+    """An executable, the data of its constants in its order, and the way to its stages."""
+
+    executable: Executable
+    constants: dict[str, np.ndarray]
+    look: Look
+
+
 _executables: Memo[Executable] = Memo(_EXECUTABLES_KEPT)
+_looks: weakref.WeakValueDictionary[object, Look] = weakref.WeakValueDictionary()
 
 
-def executable_of(program: Program) -> Executable:
+def executable_of(program: Program) -> Built:
     """The executable of a program: simplified, scheduled (as its record says, where there is one), lowered, compiled, or found."""
     record = record_for(program, (_environment(),), host_target())
     tuned = () if record is None else (record.digest,)
 
-    def stages() -> Stages:
-        simplified = simplify(program)
-        return _lowered(simplified, scheduled(simplified, host_target()))
+    def text() -> str:
+        return "\n".join((print_program(program), *tuned))
 
-    def make() -> Executable:
-        return _found("program", "\n".join((print_program(program), *tuned)), program, stages)
-
-    return _executables.get((program, _lines(program), *tuned), make)
+    return _built(("program", *_key(program), *tuned), program, text, lambda: stages_of(program))
 
 
-def executable_of_schedule(schedule: Schedule) -> Executable:
+def stages_of(program: Program) -> Stages:
+    """The stages of a program on its way to code for this machine."""
+    simplified = simplify(program)
+    return _lowered(simplified, scheduled(simplified, host_target()))
+
+
+def executable_of_schedule(schedule: Schedule) -> Built:
     """The executable of a schedule: lowered, compiled for this machine, or found."""
     program = schedule.program
 
-    def make() -> Executable:
-        text = f"{print_program(program)}\n{schedule.as_python()}"
-        return _found("schedule", text, program, lambda: _lowered(program, schedule))
+    def text() -> str:
+        return f"{print_program(program)}\n{schedule.as_python()}"
 
-    return _executables.get((schedule, _lines(program)), make)
+    return _built(("schedule", *_key(program), schedule.as_python(), schedule.target), program, text, lambda: _lowered(program, schedule))
+
+
+def _key(program: Program) -> tuple[object, ...]:
+    """What tells programs apart, without the program and the data of its constants."""
+    constants = tuple((c.name, c.content) for c in program.constants)
+    return (program.inputs, constants, program.definitions, program.outputs, program.sizes, _lines(program))
+
+
+def _built(key: Hashable, program: Program, text: Callable[[], str], make: Callable[[], Stages]) -> Built:
+    look = _looks.setdefault(key, Look(make))
+    executable = _executables.get(key, lambda: _found(text(), program, look))
+    constants = {c.name: c.data for c in program.constants}
+    return Built(executable, {name: constants[name] for name in executable.code.interface.constants}, look)
 
 
 def _lowered(program: Program, schedule: Schedule) -> Stages:
@@ -104,27 +139,27 @@ def _lowered(program: Program, schedule: Schedule) -> Stages:
     return Stages(program, schedule, nest)
 
 
-def _found(kind: str, text: str, program: Program, make: Callable[[], Stages]) -> Executable:
+def _found(text: str, program: Program, look: Look) -> Executable:
     """The executable whose code is on disk under its key, or made and kept there."""
-    constants = {c.name: c.data for c in program.constants}
-    key = disk.digest(kind, text, *(data.tobytes() for data in constants.values()), _environment())
+    lines = list(dict.fromkeys(_lines(program)))
+    places = [lines.index(line) for line in _lines(program)]  # the lines differ between processes, where they are equal does not
+    key = disk.digest(text, repr(places), *(c.content for c in program.constants), _environment())
     entry = disk.load(key)
     if entry is not None:
-        interface = Interface.from_data(entry.about["interface"])
-        code = ObjectCode(entry.image, tuple(entry.about["exports"]))
-        data = [constants[name] for name in interface.constants]
-        return Executable(NativeFunction(interface, code, data, host()), entry.about["long"], make)
-    stages = make()
-    nest = stages.nest
-    interface, code = Interface.of(nest), nest_code(nest)
+        about = entry.about
+        code = NativeCode(Interface.from_data(about["interface"]), ObjectCode(entry.image, tuple(about["exports"])), host())
+        checks = tuple(
+            CheckSite(access, tensor, axis, definition, None if place is None else lines[place])
+            for access, tensor, axis, definition, place in about["checks"]
+        )
+        return Executable(code, checks, about["long"])
+    nest = look.stages.nest
+    interface, image = Interface.of(nest), nest_code(nest)
     long = sum(_work(kernel.body) for kernel in nest.kernels) > _SHORT
-    # Constants that simplification made are not the program's own, and would have to be kept as well.
-    if all(c.name in constants and c.data is constants[c.name] for c in nest.constants):
-        disk.save(key, disk.Entry({"interface": interface.as_data(), "exports": code.exports, "long": long}, code.image))
-    native = NativeFunction(interface, code, [c.data for c in nest.constants], host())
-    made = Executable(native, long, make)
-    made.__dict__["stages"] = stages
-    return made
+    checks_ = [(c.access, c.tensor, c.axis, c.definition, lines.index(c.location) if c.location in lines else None) for c in nest.checks]
+    about = {"interface": interface.as_data(), "exports": image.exports, "long": long, "checks": checks_}
+    disk.save(key, disk.Entry(about, image.image))
+    return Executable(NativeCode(interface, image, host()), nest.checks, long)
 
 
 @cache
@@ -141,12 +176,23 @@ def _environment() -> str:
     return "\n".join((repr(host()), repr(host_target()), version("llvmlite"), version("tensorexpr"), *files))
 
 
-def _lines(program: Program) -> tuple[object, ...]:
-    """The user's lines that a run-time error of the program could name: those of accesses whose indices depend on data."""
+def _lines(program: Program) -> tuple[Location | None, ...]:
+    """The lines that a run-time error of the program could name: where some index depends on data, those of accesses and definitions."""
     accesses = [node for definition in program.definitions for e in expressions(definition) for node in walk(e) if isinstance(node, Access)]
-    if not any(isinstance(inner, Access) for node in accesses for index in node.indices for inner in walk(index)):
+    indices = [index for node in accesses for index in node.indices]
+    for definition in all_definitions(program.definitions):
+        indices += definition.keys if isinstance(definition, Segments) else definition.indices if isinstance(definition, Scatter) else ()
+    if not any(isinstance(inner, Access) for index in indices for inner in walk(index)):
         return ()
-    return tuple(node.location for node in accesses)
+    return (*(node.location for node in accesses), *(definition.location for definition in all_definitions(program.definitions)))
+
+
+def all_definitions(definitions: Sequence[Definition]) -> Iterator[Definition]:
+    """The definitions, and those in the bodies of scans."""
+    for definition in definitions:
+        yield definition
+        if isinstance(definition, Scan):
+            yield from all_definitions(definition.body)
 
 
 def _work(body: Block) -> float:

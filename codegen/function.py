@@ -9,13 +9,14 @@ schedule, nest) and native code, and no tensor of the language: what it was buil
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from tensorexpr.codegen.arguments import READY, Arguments, Layout, Signature, address, extent_value
+from tensorexpr.codegen.context import Context, Symbol, extents_of
 from tensorexpr.codegen.cost import Cost, cost_of
 from tensorexpr.codegen.executable import Built, Look
 from tensorexpr.codegen.llvm import NativeFunction
@@ -23,7 +24,7 @@ from tensorexpr.codegen.llvm.abi import ALIGNMENT
 from tensorexpr.codegen.llvm.call import Callable, Plan, Row, empty, link, native_calls
 from tensorexpr.codegen.nest import CheckSite, LoopNest
 from tensorexpr.codegen.schedule import Schedule
-from tensorexpr.errors import OutOfBoundsError, TargetError, user_location
+from tensorexpr.errors import ArgumentError, OutOfBoundsError, TargetError, user_location
 from tensorexpr.ir import Const, Program
 
 STAGES = ("nest", "llvm", "asm")
@@ -42,12 +43,21 @@ class CompiledFunction(Callable):
     data-dependent index outside its tensor; the contents of the results are then unspecified.
     """
 
-    def __init__(self, built: Built, signature: Signature, order: tuple[int, ...] | None = None) -> None:
+    updates: tuple[str, ...] = ()
+    """The inputs whose new values are the last outputs."""
+    mode = "inference"
+
+    def __init__(
+        self, built: Built, signature: Signature, order: tuple[int, ...] | None = None, symbols: tuple[Symbol, ...] | None = None
+    ) -> None:
         """`signature` has the inputs in calling order; `order` says where each input of the program stands in it."""
         if order is not None:
             places = {position: k for k, position in enumerate(order)}
             signature = replace(signature, inputs=tuple(signature.inputs[places[k]] for k in range(len(order))))
+        self._symbols = symbols
+        self._bare = signature.single
         self._executable = built.executable
+        self.constants: dict[str, np.ndarray] = built.constants
         self._look: Look = built.look
         self._order = order
         self.signature = signature
@@ -83,6 +93,13 @@ class CompiledFunction(Callable):
 
     def call(self, *arrays: Any, out: Any = None) -> Any:
         """A call by way of Python: what `f(*arrays, out=out)` does where the arrays do not fit as they are."""
+        results = self._computed(arrays, None if out is None else self._arguments.targets(out), None)
+        return results[0] if self.signature.single else tuple(results)
+
+    __call__ = call
+
+    def _computed(self, arrays: Sequence[Any], out: Sequence[Any] | None, context: Context | None) -> list[Any]:
+        """The results, in new arrays or in those of `out` that are not None; activations in the memory of a context or in new memory."""
         inputs: Any = arrays
         for array in arrays:
             if type(array) is not _ndarray or array.flags.num & READY != READY:
@@ -103,21 +120,19 @@ class CompiledFunction(Callable):
             except (MemoryError, ValueError):
                 raise self._arguments.too_large(layout) from None
         else:
-            results, returned = self._arguments.results(out, layout, inputs, arrays)
-        self._run(inputs, results, layout)
+            results, returned = self._arguments.results(out, layout, arrays, context is not None)
+        self._run(inputs, results, layout, context)
         if returned is not results:
             for target, result in zip(returned, results, strict=True):
                 if target is not result:
                     np.copyto(target, result)
-        return returned[0] if self.signature.single else tuple(returned)
+        return returned
 
-    __call__ = call
-
-    def _run(self, inputs: list[np.ndarray], results: list[np.ndarray], layout: Layout) -> None:
+    def _run(self, inputs: list[np.ndarray], results: list[np.ndarray], layout: Layout, context: Context | None) -> None:
         block = None
         if layout.workspace:
             try:
-                block = empty((layout.workspace + ALIGNMENT,), _BYTES)
+                block = self.block(layout.workspace + ALIGNMENT) if context is None else context.memory(layout.workspace, self.block)
             except (MemoryError, ValueError):
                 raise self._arguments.no_workspace(layout.workspace) from None
         pointers = [address(array) for array in inputs]
@@ -153,6 +168,78 @@ class CompiledFunction(Callable):
             at=f"axis {site.axis} of {site.tensor}",
             hint="clip the index, or read with outside=...",
         )
+
+    # ------------------------------------------------------------------------------------------------ runs in a context
+
+    def context(self, bindings: Mapping[str, Any] | None = None, *, workspace: Any = None) -> Context:
+        """A context that knows the placeholders of this function, with arrays bound to some of them by name."""
+        made = Context(workspace=workspace).declare(self)
+        for name, array in (bindings or {}).items():
+            made.bind(name, array)
+        return made
+
+    def run(self, context: Context, /, **bindings: Any) -> Any:
+        """Computes with the arrays bound in a context, and those given by name for this run alone; gives what a call gives.
+
+        An array for the name of an output is what that output is written to, in place. Where the function has updates, the
+        arrays bound for them hold the new values afterwards; if the run fails, they are as they were.
+
+        Raises as a call does, and `ArgumentError` for a placeholder that has no array, or two, for a name that is none of the
+        function's, and for a context that is in use.
+        """
+        if not isinstance(context, Context):
+            raise ArgumentError(
+                f"{self.name}: expected a te.Context to run in, got a {type(context).__name__}",
+                location=user_location(),
+                hint="compiled.run(te.Context({'w': array}), x=array)",
+            )
+        with context.running():
+            inputs, buffers = context.arrays_for(self, bindings)
+            targets = [context.target(self, name) for name in self.updates]
+            results = self._computed(inputs, None if all(b is None for b in buffers) else buffers, context)
+            kept = len(results) - len(targets)
+            for target, result in zip(targets, results[kept:], strict=True):
+                self.assign(target, result)
+        return results[0] if self._bare else tuple(results[:kept])
+
+    def updated(self, names: tuple[str, ...], bare: bool) -> CompiledFunction:
+        """The function, whose last outputs are new values for these inputs; `bare`: a run gives its one other output bare."""
+        self.updates, self._bare = names, bare
+        return self
+
+    @property
+    def placeholders(self) -> tuple[Symbol, ...]:
+        """What is bound at run time: the inputs, then the outputs (without those that are new values of inputs)."""
+        if self._symbols is None:
+            inputs = tuple(Symbol(p.name, "input", p.dtype, extents_of(p.shape), p.name) for p in self.signature.inputs)
+            self._symbols = (*inputs, *(Symbol(p.name, "output", p.dtype, extents_of(p.shape), p.name) for p in self.signature.outputs))
+        return self._symbols
+
+    def workspace_bytes(self, **sizes: int) -> int:
+        """Bytes of memory for activations that a run needs, with these sizes where extents are open."""
+        names = self.signature.sizes
+        if sorted(sizes) != sorted(names):
+            raise ArgumentError(
+                f"{self.name}: expected the sizes {', '.join(names) or 'none'}, got {', '.join(sizes) or 'none'}",
+                term=self.signature,
+                location=user_location(),
+            )
+        return self._workspace_bytes([int(sizes[name]) for name in names])
+
+    def _workspace_bytes(self, sizes: Sequence[int]) -> int:
+        return self._native.workspace_size(sizes)
+
+    def block(self, size: int) -> Any:
+        """Memory for activations."""
+        return empty((size,), _BYTES)
+
+    def own(self, array: np.ndarray) -> Any:
+        """An array of this function's device with the contents of an array of NumPy's: on the CPU the array itself."""
+        return array
+
+    def assign(self, target: Any, value: Any) -> None:
+        """Writes the elements of an array of this function's device into another one."""
+        np.copyto(target, value)
 
     # ------------------------------------------------------------------------------------------------ a look inside
 

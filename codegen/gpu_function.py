@@ -8,21 +8,25 @@ kernels and raises what was noted. Nothing is shared between calls but read-only
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from tensorexpr.codegen.arguments import Arguments, Layout, Signature, extent_value, shape_text
+from tensorexpr.codegen.context import Context, Symbol
 from tensorexpr.codegen.cost import Cost
 from tensorexpr.codegen.cuda.build import GpuCode
 from tensorexpr.codegen.cuda.device import Device, Kernels
 from tensorexpr.codegen.cuda.nvrtc import Compiled, Resources
 from tensorexpr.codegen.cuda.packs import ALIGNMENT
 from tensorexpr.codegen.cuda.run import run_plan
+from tensorexpr.codegen.cuda.uploads import uploaded
 from tensorexpr.codegen.function import CompiledFunction
+from tensorexpr.codegen.llvm.abi import ALIGNMENT as WORKSPACE_ALIGNMENT
 from tensorexpr.codegen.nest import Buffer, LoopNest
 from tensorexpr.codegen.schedule import Schedule
 from tensorexpr.errors import ArgumentError, TargetError, user_location
@@ -40,43 +44,62 @@ class GpuFunction(CompiledFunction):
     tensor, `TargetError` for a stage of the source that is not to be had here.
     """
 
-    def __init__(self, code: GpuCode, device: Device, signature: Signature, order: tuple[int, ...] | None = None) -> None:
+    def __init__(
+        self,
+        code: GpuCode,
+        device: Device,
+        signature: Signature,
+        order: tuple[int, ...] | None = None,
+        symbols: tuple[Symbol, ...] | None = None,
+        again: Callable[[], GpuCode] | None = None,
+    ) -> None:
+        """As `CompiledFunction`; with `again` the stages are not held but made once more when someone looks at them."""
         if order is not None:
             places = {position: k for k, position in enumerate(order)}
             signature = replace(signature, inputs=tuple(signature.inputs[places[k]] for k in range(len(order))))
         self.signature = signature
-        self._code = code
+        self._symbols = symbols
+        self._bare = signature.single
+        self._code: Callable[[], GpuCode] = cache(again) if again is not None else lambda: code
         self._device = device
         self._order = order
-        self._arguments = Arguments(signature, self._workspace_size)
+        nest = code.nest
+        self._sizes, self._buffers = nest.sizes, nest.workspace
+        self._parameters = tuple(b.name for b in nest.parameters)
+        self._checks = nest.checks
+        self._steps = code.source.plan
+        self._arguments = Arguments(signature, self._workspace_bytes)
         self._find_layout = self._arguments.find_layout
         self._cost: Cost | None = None
         self.plan = None
         self._compiled: Compiled | None = None if device.arch is None else code.compiled(device.arch)
         self._kernels: Kernels = device.load(code.source, self._compiled)
-        nest = code.nest
-        self._checks = nest.checks
-        self._constants = [(c.name, device.upload(c.data)) for c in nest.constants]
+        self._constants = [(c.name, uploaded(device, c)) for c in nest.constants]
+        self.constants = {c.name: c.data for c in nest.constants}
         self._reports = any(launch.reports for launch in code.source.launches)
 
     # ------------------------------------------------------------------------------------------------------ calls
 
     def call(self, *arrays: Any, out: Any = None) -> Any:
         """Computes the outputs of the arrays."""
-        inputs = [self._input(k, a) for k, a in enumerate(self._counted(arrays))]
-        layout = self._arguments.layout(tuple(tuple(a.shape) for a in inputs))
-        results, returned = self._results(out, layout, inputs)
-        self._launch(inputs, results, layout)
-        for target, result in zip(returned, results, strict=True):
-            if target is not result:
-                target[...] = result
-        return returned[0] if self.signature.single else tuple(returned)
+        results = self._computed(arrays, None if out is None else self._arguments.targets(out), None)
+        return results[0] if self.signature.single else tuple(results)
 
     __call__ = call
 
     def upload(self, array: np.ndarray) -> Any:
         """A copy of an array of NumPy's on the device of this function."""
         return self._device.upload(np.ascontiguousarray(array))
+
+    def _computed(self, arrays: Sequence[Any], out: Sequence[Any] | None, context: Context | None) -> list[Any]:
+        inputs = [self._input(k, a) for k, a in enumerate(self._counted(arrays))]
+        layout = self._arguments.layout(tuple(tuple(a.shape) for a in inputs))
+        results, returned = self._results(out, layout, inputs)
+        self._launch(inputs, results, layout, context)
+        for target, result in zip(returned, results, strict=True):
+            if target is not result:
+                target[...] = result
+        return returned
 
     def _counted(self, arrays: Sequence[Any]) -> Sequence[Any]:
         inputs = self.signature.inputs
@@ -106,16 +129,13 @@ class GpuFunction(CompiledFunction):
         array = device.contiguous(array)
         return array if device.address(array) % ALIGNMENT == 0 else device.copy(array)
 
-    def _results(self, out: Any, layout: Layout, inputs: list[Any]) -> tuple[list[Any], list[Any]]:
-        """Arrays to compute into, and arrays to return."""
+    def _results(self, out: Sequence[Any] | None, layout: Layout, inputs: list[Any]) -> tuple[list[Any], list[Any]]:
+        """Arrays to compute into, and arrays to return; None in `out` is a new one."""
         device = self._device
         if out is None:
             made = [device.empty(shape, type_) for shape, type_ in layout.outputs]
             return made, made
-        targets = [out] if self.signature.single else list(out) if isinstance(out, tuple | list) else None
-        if targets is None or len(targets) != len(layout.outputs):
-            got = f"{len(targets)}" if targets is not None else f"a {type(out).__name__}"
-            raise self._error(f"out: expected a tuple of {len(layout.outputs)} arrays, got {got}")
+        targets = [device.empty(*made) if t is None else t for t, made in zip(out, layout.outputs, strict=True)]
         direct = []
         taken = [(f"argument {p.name}", self._span(a)) for p, a in zip(self.signature.inputs, inputs, strict=True)]
         for parameter, (shape, type_), target in zip(self.signature.outputs, layout.outputs, targets, strict=True):
@@ -146,27 +166,44 @@ class GpuFunction(CompiledFunction):
         reach = [(n - 1) * s for n, s in zip(array.shape, array.strides, strict=True)]
         return start + sum(r for r in reach if r < 0), start + sum(r for r in reach if r > 0) + array.itemsize
 
-    def _launch(self, inputs: list[Any], results: list[Any], layout: Layout) -> None:
+    def _launch(self, inputs: list[Any], results: list[Any], layout: Layout, context: Context | None) -> None:
         device = self._device
-        block = device.empty((layout.workspace,), _BYTES) if layout.workspace else None
+        workspace, block = 0, None
+        if layout.workspace:
+            block = self.block(layout.workspace) if context is None else context.memory(layout.workspace, self.block)
+            workspace = device.address(block)
+        if context is not None:
+            workspace += -workspace % WORKSPACE_ALIGNMENT
         addresses = [device.address(array) for array in inputs]
-        self.enter(addresses, [device.address(array) for array in results], layout, 0 if block is None else device.address(block))
+        self.enter(addresses, [device.address(array) for array in results], layout, workspace)
+
+    def block(self, size: int) -> Any:
+        """Memory of the device for activations."""
+        return self._device.empty((size,), _BYTES)
+
+    def own(self, array: np.ndarray) -> Any:
+        """A copy of an array on the device."""
+        return self._device.upload(array)
+
+    def assign(self, target: Any, value: Any) -> None:
+        """Writes the elements of an array of the device into another one."""
+        self._device.array(target)[...] = value
 
     def enter(self, inputs: Sequence[int], outputs: Sequence[int], layout: Layout, workspace: int = 0) -> None:
         """Launches on memory that the caller holds, all of it aligned to sixteen bytes, on the current stream: see `CompiledFunction`."""
-        device, nest = self._device, self._code.nest
-        scalars = dict(zip(nest.sizes, layout.sizes, strict=True))
+        device = self._device
+        scalars = dict(zip(self._sizes, layout.sizes, strict=True))
         ordered = inputs if self._order is None else [inputs[k] for k in self._order]
-        buffers = {b.name: address for b, address in zip(nest.parameters, (*ordered, *outputs), strict=True)}
+        buffers = dict(zip(self._parameters, (*ordered, *outputs), strict=True))
         buffers.update((name, device.address(a)) for name, a in self._constants)
-        for b in nest.workspace:
+        for b in self._buffers:
             buffers[b.name] = workspace
             workspace += self._bytes(b, scalars)
         report = None
         if self._reports:
             report = device.empty((3,), np.dtype(np.int64))
             device.clear(report)
-        run_plan(self._code.source.plan, self._kernels, buffers, scalars, 0 if report is None else device.address(report))
+        run_plan(self._steps, self._kernels, buffers, scalars, 0 if report is None else device.address(report))
         if report is not None:
             check, index, extent = (int(n) for n in device.read(report))
             if check:
@@ -177,10 +214,9 @@ class GpuFunction(CompiledFunction):
         size = prod(extent_value(e, sizes) for e in buffer.shape) * buffer.dtype.itemsize
         return -(-size // _APART) * _APART
 
-    def _workspace_size(self, sizes: Sequence[int]) -> int:
-        nest = self._code.nest
-        scalars = dict(zip(nest.sizes, sizes, strict=True))
-        return sum(self._bytes(buffer, scalars) for buffer in nest.workspace)
+    def _workspace_bytes(self, sizes: Sequence[int]) -> int:
+        scalars = dict(zip(self._sizes, sizes, strict=True))
+        return sum(self._bytes(buffer, scalars) for buffer in self._buffers)
 
     def _error(self, message: str, *, hint: str | None = None) -> ArgumentError:
         return ArgumentError(f"{self.signature.name}: {message}", term=self.signature, location=user_location(), hint=hint)
@@ -190,17 +226,17 @@ class GpuFunction(CompiledFunction):
     @property
     def program(self) -> Program:
         """The program that was compiled, simplified."""
-        return self._code.program
+        return self._code().program
 
     @property
     def schedule(self) -> Schedule:
         """How the program is computed."""
-        return self._code.schedule
+        return self._code().schedule
 
     @property
     def nest(self) -> LoopNest:
         """The loops that the schedule was lowered to."""
-        return self._code.nest
+        return self._code().nest
 
     @property
     def resources(self) -> dict[str, Resources]:
@@ -213,7 +249,7 @@ class GpuFunction(CompiledFunction):
             case "nest":
                 return str(self.nest)
             case "cuda":
-                return self._code.source.text
+                return self._code().source.text
             case "ptx" | "sass" if self._compiled is not None:
                 return self._compiled.ptx if stage == "ptx" else self._compiled.sass()
             case "ptx" | "sass":

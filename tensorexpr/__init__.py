@@ -122,6 +122,7 @@ from tensorexpr.language import (
     sum,
     tan,
     tanh,
+    training,
     trunc,
     where,
 )
@@ -145,14 +146,16 @@ __all__ = [
     "scatter", "schedule", "sigmoid", "sign", "sin", "sinh", "sort_plan", "sqrt", "square", "stop_gradient", "sum", "tan", "tanh",
     "trunc", "tune", "uint16", "uint32", "uint64", "uint8", "value_and_grad", "vjp", "where",
     "Generator", "ReplacementError", "check", "cond", "control_dependencies", "device", "function", "gradients", "list_composites", "print",
-    "register_replacement", "while_loop",
-    "FailedCheckError", "Variable",
+    "load_function", "register_replacement", "save_function", "while_loop",
+    "FailedCheckError", "Variable", "Context", "compile", "freeze", "training",
     "Module", "load_state", "load_state_dict", "name_scope", "save_state", "state_dict", "summary",
 ]  # fmt: skip
 
 LATER: dict[str, str] = {  # public names that load their room on first use, and the room
     "Variable": "tensorexpr.graph.variable",
     "Generator": "tensorexpr.graph.random",
+    "save_function": "tensorexpr.graph.saving",
+    "load_function": "tensorexpr.graph.saving",
     "function": "tensorexpr.graph.function",
     "cond": "tensorexpr.graph.control",
     "while_loop": "tensorexpr.graph.control",
@@ -163,6 +166,9 @@ LATER: dict[str, str] = {  # public names that load their room on first use, and
     "control_dependencies": "tensorexpr.graph.tracing",
     "list_composites": "tensorexpr.graph.composites",
     "register_replacement": "tensorexpr.graph.replace",
+    "Context": "tensorexpr.codegen.context",
+    "compile": "tensorexpr.codegen.storage",
+    "freeze": "tensorexpr.codegen.storage",
     "Module": "tensorexpr.graph.module",
     "load_state": "tensorexpr.graph.state",
     "load_state_dict": "tensorexpr.graph.state",

@@ -11,6 +11,7 @@ of the user's source rides along without taking part in equality.
 
 from __future__ import annotations
 
+import hashlib
 import math
 import struct
 from collections.abc import Iterable, Iterator
@@ -368,10 +369,16 @@ Definition = Define | Scatter | Segments | Scan
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Input(Node):
-    """A placeholder: a name and a type, bound to an array when the program runs."""
+    """A placeholder: a name and a type, bound to an array when the program runs.
+
+    `path` is the user's name where that is no identifier ("layers.0.w"), `initial` how an array for it is made
+    (`tensorexpr.initial`); neither takes part in what the program means.
+    """
 
     name: str
     type: TensorType
+    path: str | None = field(default=None, compare=False, repr=False)
+    initial: Any = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -380,6 +387,7 @@ class Constant(Node):
 
     name: str
     data: np.ndarray
+    _content: bytes | None = field(default=None, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.data.flags.writeable:
@@ -393,10 +401,24 @@ class Constant(Node):
         return TensorType(shape, dtypes.dtype(self.data.dtype))
 
     def _key(self) -> tuple[Any, ...]:
-        return (self.name, self.data.shape, self.data.dtype.name, self.data.tobytes())
+        return (self.name, self.content)
+
+    @property
+    def content(self) -> bytes:
+        """A digest of dtype, shape and elements, by which constants are compared: made once, without a copy of the data."""
+        if self._content is None:
+            object.__setattr__(self, "_content", content_of(self.data))
+        return self._content  # type: ignore[return-value]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+def content_of(data: np.ndarray) -> bytes:
+    """A digest of dtype, shape and elements of an array."""
+    state = hashlib.sha256(f"{data.dtype.name}{data.shape}".encode())
+    state.update(np.ascontiguousarray(data).reshape(-1).view(np.uint8).data)
+    return state.digest()
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Program(Node):
     """Inputs, constants, definitions in an order in which each reads only earlier tensors, and the names of the outputs.
 

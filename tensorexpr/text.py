@@ -22,7 +22,6 @@ A user's combiner prints as `reduce(lambda a0, a1, b0, b1: (..., ...), (f32(0.0)
 
 from __future__ import annotations
 
-import hashlib
 import math
 
 import numpy as np
@@ -50,6 +49,7 @@ from tensorexpr.ir import (
     Size,
     TensorType,
     const,
+    content_of,
 )
 from tensorexpr.layout import SPACE, Doc, Group, Indent, bracketed, flat, render
 
@@ -128,9 +128,11 @@ def print_type(type_: TensorType) -> str:
 
 def digest(data: np.ndarray) -> str:
     """What stands for the data of a large constant: a hash of dtype, shape and bytes."""
-    state = hashlib.sha256(f"{data.dtype.name}{data.shape}".encode())
-    state.update(np.ascontiguousarray(data).tobytes())
-    return "sha256:" + state.hexdigest()[:16]
+    return _digest_text(content_of(data))
+
+
+def _digest_text(content: bytes) -> str:
+    return "sha256:" + content.hex()[:16]
 
 
 def _statement(head: str, value: Doc, indent: int) -> str:
@@ -154,7 +156,7 @@ def _is_bracketed(doc: Doc) -> bool:
 def _constant(constant: Constant) -> str:
     head = f"{constant.name}: {print_type(constant.type)} = constant("
     if constant.data.size > INLINE_ELEMENTS:
-        return f'{head}"{digest(constant.data)}")'
+        return f'{head}"{_digest_text(constant.content)}")'
     return _statement(head[: -len("constant(")], bracketed("constant(", [_data(constant.data)], ")"), 0)
 
 

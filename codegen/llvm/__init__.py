@@ -5,12 +5,13 @@ from tensorexpr.codegen.llvm.emit import emit, entry_name
 from tensorexpr.codegen.llvm.jit import NativeModule, ObjectCode
 from tensorexpr.codegen.llvm.load import load, passes_for
 from tensorexpr.codegen.llvm.machine import Machine, host
-from tensorexpr.codegen.llvm.native import Interface, NativeFunction, compile_nest, nest_assembly, nest_code
+from tensorexpr.codegen.llvm.native import Interface, NativeCode, NativeFunction, compile_nest, nest_assembly, nest_code
 from tensorexpr.codegen.llvm.pool import set_threads
 
 __all__ = [
     "Interface",
     "Machine",
+    "NativeCode",
     "NativeFunction",
     "NativeModule",
     "ObjectCode",

@@ -54,16 +54,25 @@ class Interface:
         return Interface(entry_name(nest), len(nest.parameters), nest.sizes, constants, space.fixed, space.open)
 
 
+class NativeCode:
+    """A nest in linked object code: the address of its entry point (see `abi`), which lives as long as this does."""
+
+    def __init__(self, interface: Interface, code: ObjectCode, machine: Machine) -> None:
+        self.interface = interface
+        self.module: NativeModule = link(code, machine)
+        self.address = self.module.address(interface.entry)
+
+
 class NativeFunction:
-    """The entry point of a nest in linked object code (see `abi`). Keeps code and constants alive; any thread may call it.
+    """The entry point of a nest with the data of its constants. Keeps code and constants alive; any thread may call it.
 
     The GIL is released while the code runs.
     """
 
-    def __init__(self, interface: Interface, code: ObjectCode, constants: Sequence[np.ndarray], machine: Machine) -> None:
-        self.interface = interface
-        self.module: NativeModule = link(code, machine)
-        self.address = self.module.address(interface.entry)
+    def __init__(self, code: NativeCode, constants: Sequence[np.ndarray]) -> None:
+        self.interface = interface = code.interface
+        self.module = code.module
+        self.address = code.address
         self._function = _SIGNATURE(self.address)
         self._data = tuple(c if c.flags.c_contiguous else c.copy() for c in constants)
         self.constants = tuple(c.ctypes.data for c in self._data)
@@ -99,4 +108,4 @@ def nest_assembly(nest: LoopNest, machine: Machine | None = None) -> str:
 def compile_nest(nest: LoopNest, machine: Machine | None = None) -> NativeFunction:
     """Compiles a nest, links it, and gives the function."""
     machine = machine or host()
-    return NativeFunction(Interface.of(nest), nest_code(nest, machine), [c.data for c in nest.constants], machine)
+    return NativeFunction(NativeCode(Interface.of(nest), nest_code(nest, machine), machine), [c.data for c in nest.constants])

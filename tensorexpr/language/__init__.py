@@ -55,6 +55,7 @@ from tensorexpr.language.functions import (
     where,
 )
 from tensorexpr.language.marks import checkpoint, stop_gradient
+from tensorexpr.language.modes import training
 from tensorexpr.language.programs import evaluate, lift, names_of, program_of
 from tensorexpr.language.reductions import all, any, argmax, argmin, max, min, prod, sum
 from tensorexpr.language.scalar import Scalar
@@ -69,5 +70,5 @@ __all__ = [
     "expm1", "floor", "isfinite", "isinf", "isnan", "lift", "log", "log1p", "log2", "logical_and", "logical_not", "logical_or",
     "logical_xor", "max", "maximum", "min", "minimum", "names_of", "negative", "placeholder", "planned", "power", "prod", "program_of",
     "reduce", "round", "rsqrt", "scan", "scatter", "sigmoid", "sign", "sin", "sinh", "sort_plan", "sqrt", "square", "stop_gradient",
-    "sum", "tan", "tanh", "trunc", "where",
+    "sum", "tan", "tanh", "training", "trunc", "where",
 ]  # fmt: skip

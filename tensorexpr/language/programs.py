@@ -48,7 +48,7 @@ def program_of(outputs: Sequence[Tensor], inputs: Sequence[Tensor] | None = None
     names = {} if keys else _names(graph)
     renaming = ProgramRenaming(names, graph.sizes)
     program = Program(
-        tuple(Input(names.get(t.key, t.key), t.type) for t in graph.inputs),
+        tuple(Input(names.get(t.key, t.key), t.type, t.path, t.initial) for t in graph.inputs),
         tuple(Constant(names.get(t.key, t.key), t.data) for t in graph.constants if t.data is not None),
         tuple(renaming.definition(d) for d in graph.definitions),
         tuple(names.get(t.key, t.key) for t in outputs),
@@ -71,6 +71,7 @@ def lift(program: Program, known: Mapping[str, Tensor]) -> dict[str, Tensor]:
     for given in program.inputs:
         if given.name not in table:
             table[given.name] = Tensor(given.name, given.type.shape, given.type.dtype)
+            table[given.name].path, table[given.name].initial = given.path, given.initial
     for constant in program.constants:
         if constant.name not in table:
             table[constant.name] = Tensor(constant.name, constant.type.shape, constant.type.dtype, data=constant.data)

@@ -17,8 +17,10 @@ from typing import Any
 import numpy as np
 
 from tensorexpr import dtypes
+from tensorexpr.data import frozen
 from tensorexpr.dtypes import DType
 from tensorexpr.errors import DefinitionError, Location, user_location
+from tensorexpr.initial import checked
 from tensorexpr.ir import Access, Apply, Cast, Const, Definition, Expr, Size, TensorType, const
 from tensorexpr.language import borders
 from tensorexpr.language.printing import renamed_text
@@ -34,6 +36,7 @@ _serial = itertools.count()
 whole: contextvars.ContextVar[Callable[..., Any] | None] = contextvars.ContextVar("arithmetic on whole tensors", default=None)
 """What `A + B` means for whole tensors: nothing, but while a `te.function` is traced, which reads like NumPy."""
 
+_PATHS = str.maketrans("./", "__")  # what parts of a path stand between
 
 
 def identifier(name: object, what: str) -> str:
@@ -60,12 +63,13 @@ class Tensor:
     results of one scan; `component` says which of its results this is. `sources` are the tensors that the definition reads.
     `unit` is None, or `(inputs, rule)`: how an op with a gradient rule of its own is differentiated in place of the definition;
     `plan` is None, or the offsets and order of a sort plan for its elements (`te.planned`). `recompute` is the mark of
-    `te.checkpoint`, `ruled` are the tensors in the body of a scan that have a `unit`.
+    `te.checkpoint`, `ruled` are the tensors in the body of a scan that have a `unit`. Of a placeholder, `path` is the user's name where
+    that is no identifier, `initial` how an array for it is made.
     """
 
     __slots__ = (
-        "__weakref__", "_shape", "component", "data", "definition", "dtype", "extents", "frames", "key", "location", "name", "named",
-        "plan", "recompute", "ruled", "sources", "unit",
+        "__weakref__", "_shape", "component", "data", "definition", "dtype", "extents", "frames", "initial", "key", "location", "name",
+        "named", "path", "plan", "recompute", "ruled", "sources", "unit",
     )  # fmt: skip
 
     scalar_hint = "a tensor has many elements: write one with an index, A[i, j], or s[()] for a tensor without axes"
@@ -100,6 +104,8 @@ class Tensor:
         self.plan: tuple[Tensor, Tensor] | None = None
         self.recompute = False
         self.ruled: tuple[Tensor, ...] = ()
+        self.path: str | None = None
+        self.initial: Any = None
         self._shape: tuple[int | Scalar, ...] | None = None
 
     @property
@@ -313,25 +319,34 @@ def as_shape(shape: Any, what: str) -> tuple[Expr, ...]:
     return tuple(normal_form(extent.expr) for extent in extents)
 
 
-def placeholder(shape: Any, dtype: Any = "float32", name: str | None = None) -> Tensor:
+def placeholder(shape: Any, dtype: Any = "float32", name: str | None = None, initial: Any = None, path: str | None = None) -> Tensor:
     """A tensor that is given when the program runs: a type without storage.
 
     `shape` is a tuple of extents (ints, `te.dim` sizes, integer expressions of them) or one extent; `dtype` a name, a
-    NumPy dtype or a `DType`. Raises `DefinitionError` for negative or non-integer extents and unsupported dtypes.
+    NumPy dtype or a `DType`. Contexts know the tensor by its `path` too, such as "layers.0.w"; without a `name` it is called
+    layers_0_w then. `initial` says how `context.initialize` makes an array for it: a number, an array, or a function of
+    generator and shape (`te.initial`). Raises `DefinitionError` for negative or non-integer extents and
+    unsupported dtypes.
     """
     location = user_location()
-    return Tensor(
+    if path is not None and name is None:
+        name = path.translate(_PATHS) if isinstance(path, str) else path
+    made = Tensor(
         None if name is None else identifier(name, "te.placeholder"),
         as_shape(shape, "te.placeholder"),
         as_dtype(dtype),
         stem="x",
         location=location,
     )
+    made.path = None if path == name else path
+    made.initial = checked(initial, "te.placeholder")
+    return made
 
 
 def constant(array: Any, name: str | None = None) -> Tensor:
     """A tensor that has its data: a read-only copy of `array` (anything `numpy.asarray` takes), with its shape and dtype.
 
+    An array that nobody can write to (read-only, and so is all that it is a view of) and that is contiguous is not copied.
     Raises `DefinitionError` for unsupported dtypes.
     """
     location = user_location()
@@ -342,8 +357,7 @@ def constant(array: Any, name: str | None = None) -> Tensor:
     except (TypeError, ValueError) as error:
         raise DefinitionError(f"te.constant: expected an array, got something that is none: {error}", location=location) from None
     kind = as_dtype(given.dtype)
-    data = np.array(given, dtype=kind.numpy, order="C", copy=True)
-    data.flags.writeable = False
+    data = frozen(given, kind.numpy)
     extents = tuple(const(n) for n in data.shape)
     return Tensor(None if name is None else identifier(name, "te.constant"), extents, kind, stem="c", data=data, location=location)
 

@@ -156,7 +156,7 @@ LAYOUT = FIXED.layout(((2, 3), ()))
 
 
 def refused_out(out, given=()):
-    return refused(FIXED.results, out, LAYOUT, [], [*given, *[np.float32(1)] * (2 - len(given))])
+    return refused(FIXED.results, [out], LAYOUT, [*given, *[np.float32(1)] * (2 - len(given))])
 
 
 def frozen_array():
@@ -185,21 +185,21 @@ def test_an_out_that_overlaps_an_input():
     text = refused_out(out, [x])
     assert "out: expected memory of its own, got an array that overlaps argument x" in text and "hint: pass x.copy()" in text
     interleaved = memory[:12:2].reshape(2, 3), memory[1:13:2].reshape(2, 3)
-    assert FIXED.results(interleaved[0], LAYOUT, [], [interleaved[1], np.float32(1)])[1][0] is interleaved[0]
+    assert FIXED.results([interleaved[0]], LAYOUT, [interleaved[1], np.float32(1)])[1][0] is interleaved[0]
 
 
 def test_several_outs():
     pair = arguments([], [parameter("y", 2), parameter("z", 2)], single=False)
     layout, memory = pair.layout(()), np.zeros(3, np.float32)
-    assert "out: expected a tuple of 2 arrays, got 1" in refused(pair.results, (memory[:2],), layout, [], [])
-    assert "out: expected a tuple of 2 arrays, got a ndarray" in refused(pair.results, memory, layout, [], [])
-    text = refused(pair.results, (memory[:2], memory[1:]), layout, [], [])
+    assert "out: expected a tuple of 2 arrays, got 1" in refused(pair.targets, (memory[:2],))
+    assert "out: expected a tuple of 2 arrays, got a ndarray" in refused(pair.targets, memory)
+    text = refused(pair.results, (memory[:2], memory[1:]), layout, [])
     assert "out z: expected memory of its own, got an array that overlaps out y" in text
 
 
 def test_an_out_with_strides_is_computed_beside():
     out = np.zeros((4, 3), np.float32)[::2]
-    direct, returned = FIXED.results(out, LAYOUT, [], [X, np.float32(1)])
+    direct, returned = FIXED.results([out], LAYOUT, [X, np.float32(1)])
     assert returned[0] is out and direct[0] is not out and direct[0].flags.c_contiguous
 
 

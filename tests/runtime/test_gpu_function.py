@@ -108,7 +108,7 @@ def test_arguments_that_do_not_fit(device):
         te.ArgumentError, square, one, other, out=one
     )
     pair = te.build([s], x, target="cuda")
-    assert "C: out: expected a tuple of 1 arrays, got a " in refused(te.ArgumentError, pair, one, other, out=one)
+    assert "C: out: expected a tuple of 1 array, got a " in refused(te.ArgumentError, pair, one, other, out=one)
 
 
 def test_read_only_results(device):

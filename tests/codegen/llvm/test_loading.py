@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tensorexpr import dtypes
-from tensorexpr.codegen.llvm import Interface, NativeFunction, compile_nest, emit, host, load, nest_assembly, nest_code
+from tensorexpr.codegen.llvm import Interface, NativeCode, NativeFunction, compile_nest, emit, host, load, nest_assembly, nest_code
 from tensorexpr.codegen.llvm.load import passes_for
 from tensorexpr.codegen.llvm.machine import Machine
 from tensorexpr.codegen.nest import LoopNest
@@ -50,7 +50,7 @@ def test_object_code_is_good_for_another_link() -> None:
     x = np.linspace(-1, 1, 64, dtype=np.float32)
     results = [np.zeros_like(x) for _ in range(2)]
     for y in results:
-        assert NativeFunction(interface, code, [], host())([x.ctypes.data, y.ctypes.data]) is None
+        assert NativeFunction(NativeCode(interface, code, host()), [])([x.ctypes.data, y.ctypes.data]) is None
     assert np.array_equal(*results)
     assert np.allclose(results[0], np.exp(x))
 

@@ -163,7 +163,7 @@ import tensorexpr as te
 from tests.codegen.tuning.test_lookup import product
 c, inputs = product(20, 70, 100)
 f = te.build(c, inputs)
-print("simplify" if "stages" in f._executable.__dict__ else "found")
+print("simplify" if "stages" in f._look.__dict__ else "found")
 print(f.schedule.origin)
 """
 

@@ -1,0 +1,333 @@
+"""What a run works on: arrays bound to placeholders by name, and the memory of activations.
+
+A compiled function has neither. A `Context` binds names to arrays, which stay the caller's (nothing is copied), and owns the
+workspace of the runs; so one compiled function serves any number of contexts, each in its own thread, and two contexts with
+different weights are two models of one function. Several functions may share a context (a training step and an evaluation).
+
+A context is used by one thread at a time: a second one is refused, never mixed in.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from tensorexpr.codegen.arguments import shape_text
+from tensorexpr.codegen.llvm.abi import ALIGNMENT
+from tensorexpr.dtypes import DType
+from tensorexpr.errors import ArgumentError, user_location
+from tensorexpr.initial import initial_array
+from tensorexpr.ir import Const, Expr, Program
+from tensorexpr.language import Tensor
+from tensorexpr.text import print_expr
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """A placeholder of a compiled function: an "input" or an "output", its extents (an int, or the text of an expression of sizes),
+    the user's name where that is a path, and how it is initialised."""
+
+    name: str
+    kind: str
+    dtype: DType
+    shape: tuple[int | str, ...]
+    path: str
+    initial: Any = None
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.dtype.name}[{', '.join(map(str, self.shape))}] ({self.kind})"
+
+
+def symbols_of(program: Program) -> tuple[Symbol, ...]:
+    """The placeholders of a program: its inputs, then its outputs."""
+    types = program.types
+    inputs = [Symbol(i.name, "input", i.type.dtype, extents_of(i.type.shape), i.path or i.name, i.initial) for i in program.inputs]
+    return (*inputs, *(Symbol(n, "output", types[n].dtype, extents_of(types[n].shape), n) for n in program.outputs))
+
+
+def symbol_of(tensor: Tensor) -> Symbol:
+    """A placeholder of the language as a symbol."""
+    return Symbol(tensor.name, "input", tensor.dtype, extents_of(tensor.extents), tensor.path or tensor.name, tensor.initial)
+
+
+def extents_of(shape: Iterable[Expr]) -> tuple[int | str, ...]:
+    """Extents as numbers and texts."""
+    return tuple(int(e.value) if isinstance(e, Const) else print_expr(e) for e in shape)
+
+
+class Function(Protocol):
+    """What a context needs of a compiled function."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def placeholders(self) -> tuple[Symbol, ...]:
+        """Its placeholders."""
+
+    def own(self, array: np.ndarray) -> Any:
+        """An array of the function's device with the contents of an array of NumPy's."""
+
+
+class Context:
+    """Arrays bound to placeholders by name (or path), and the workspace of runs: `te.Context({"w": array})`.
+
+    `context[name]` is the array that is bound, `context[name] = array` binds another one in its place, `context.bind(name, array)`
+    refuses a name that is bound already. A context that was made for a function (`compiled.context()`), or told of one (`declare`),
+    knows its placeholders: names that none of them has, and arrays that do not fit, are refused when they are bound; else when
+    they are used. `workspace` is an array to lend as memory for activations; without it, the context gets its own as runs need it.
+    """
+
+    def __init__(self, bindings: Mapping[str, Any] | None = None, *, workspace: Any = None) -> None:
+        self._arrays: dict[str, Any] = {}
+        self._symbols: dict[str, Symbol] = {}
+        self._functions: list[str] = []
+        self._own: Any = None
+        self._busy = threading.Lock()
+        self._lent = workspace is not None
+        self._block: Any = None
+        if workspace is not None:
+            self._block = _writable_bytes(workspace)
+        for name, array in (bindings or {}).items():
+            self.bind(name, array)
+
+    # ---------------------------------------------------------------------------------------------------- bindings
+
+    def declare(self, what: Function | Iterable[Symbol | Tensor]) -> Context:
+        """Tells the context of the placeholders of a function, or of these; it is strict about names from now on. Gives itself.
+
+        Raises `ArgumentError` where something bound is no placeholder of what was declared, or does not fit.
+        """
+        if isinstance(what, Iterable):
+            symbols = [item if isinstance(item, Symbol) else symbol_of(item) for item in what]
+        else:
+            symbols = list(what.placeholders)
+            self._functions.append(what.name)
+            self._own = what.own
+        with self._entered():
+            for symbol in symbols:
+                self._symbols[symbol.name] = self._symbols[symbol.path] = symbol
+            for name, array in self._arrays.items():
+                self._check(name, array)
+        return self
+
+    def bind(self, name: str, array: Any) -> None:
+        """Binds a placeholder that is not bound yet. Raises `ArgumentError` where it is, or where the array does not fit."""
+        with self._entered():
+            if self._key(name) in self._arrays:
+                raise ArgumentError(
+                    f"context: expected {name} to be bound once, got another array for it",
+                    location=user_location(),
+                    hint=f"context[{name!r}] = array binds another one in its place",
+                )
+            self._bind(name, array)
+
+    def __setitem__(self, name: str, array: Any) -> None:
+        with self._entered():
+            self._bind(name, array)
+
+    def __getitem__(self, name: str) -> Any:
+        try:
+            return self._arrays[self._key(name)]
+        except KeyError:
+            known = ", ".join(self._arrays) or "none"
+            raise ArgumentError(
+                f"context: expected the name of an array that is bound ({known}), got {name}", location=user_location()
+            ) from None
+
+    def __delitem__(self, name: str) -> None:
+        with self._entered():
+            self[name]
+            del self._arrays[self._key(name)]
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self._key(name) in self._arrays
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._arrays)
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+    def __repr__(self) -> str:
+        return f"<context of {', '.join(self._arrays) or 'nothing'}>"
+
+    def initialize(self, seed: int = 0) -> Context:
+        """Binds a new array to each declared placeholder that has an initial value and is not bound. Gives the context.
+
+        The same seed gives the same values, whatever else is initialised. Raises `ArgumentError` where a context knows of no
+        placeholders, or an extent is open.
+        """
+        if not self._symbols:
+            raise ArgumentError(
+                "context: expected placeholders to initialise, got a context that knows of none",
+                location=user_location(),
+                hint="compiled.context() makes one that does, context.declare(compiled) tells it",
+            )
+        for symbol in dict.fromkeys(self._symbols.values()):
+            if symbol.initial is None or symbol.name in self or symbol.path in self:
+                continue
+            shape = tuple(n for n in symbol.shape if isinstance(n, int))
+            if len(shape) != len(symbol.shape):
+                raise ArgumentError(
+                    f"context: expected constant extents to initialise {symbol.path}, got {shape_text(symbol.shape)}",  # type: ignore[arg-type]
+                    location=user_location(),
+                )
+            array = initial_array(symbol.initial, symbol.path, shape, symbol.dtype, seed)
+            self[symbol.path] = array if self._own is None else self._own(array)
+        return self
+
+    def _key(self, name: str) -> str:
+        """The name under which an array is kept: the path where it is known."""
+        symbol = self._symbols.get(name)
+        if symbol is None or name in self._arrays:
+            return name
+        return symbol.name if symbol.name in self._arrays else symbol.path
+
+    def _bind(self, name: str, array: Any) -> None:
+        if not isinstance(name, str):
+            raise ArgumentError(f"context: expected names of placeholders, got {name!r}", location=user_location())
+        array = viewed(array)
+        self._check(name, array)
+        self._arrays[self._key(name)] = array
+
+    def _check(self, name: str, array: Any) -> None:
+        if not hasattr(array, "shape") or not hasattr(array, "dtype"):
+            raise ArgumentError(
+                f"context: expected an array for {name}, got a {type(array).__name__}",
+                location=user_location(),
+                hint="np.asarray makes one",
+            )
+        if not self._symbols:
+            return
+        symbol = self._symbols.get(name)
+        if symbol is None:
+            known = ", ".join(dict.fromkeys(s.path for s in self._symbols.values()))
+            raise ArgumentError(f"context: expected the name of a placeholder ({known}), got {name}", location=user_location())
+        if array.dtype != symbol.dtype.numpy:
+            raise ArgumentError(
+                f"context: {name}: expected dtype {symbol.dtype.name}, got {array.dtype}", term=symbol, location=user_location()
+            )
+        fits = len(array.shape) == len(symbol.shape) and all(
+            isinstance(n, str) or n == m for n, m in zip(symbol.shape, array.shape, strict=True)
+        )
+        if not fits:
+            raise ArgumentError(
+                f"context: {name}: expected shape {shape_text(symbol.shape)}, got {shape_text(array.shape)}",  # type: ignore[arg-type]
+                term=symbol,
+                location=user_location(),
+            )
+
+    # -------------------------------------------------------------------------------------------------------- runs
+
+    def running(self) -> AbstractContextManager[None]:
+        """Holds the context for one run. Raises `ArgumentError` where it is in use."""
+        return self._entered()
+
+    def target(self, function: Function, name: str) -> Any:
+        """The array bound for an input that a run gives a new value. Raises `ArgumentError` where there is none to be written to."""
+        symbol = next(s for s in function.placeholders if s.name == name)
+        found = self._arrays.get(symbol.path, self._arrays.get(symbol.name))
+        if found is None or not getattr(getattr(found, "flags", None), "writeable", True):
+            got = "none" if found is None else "a read-only one"
+            raise ArgumentError(
+                f"{function.name}: expected an array for {symbol.path} in the context that takes its new value, got {got}",
+                term=symbol,
+                location=user_location(),
+            )
+        return found
+
+    @contextmanager
+    def _entered(self) -> Iterator[None]:
+        if not self._busy.acquire(blocking=False):
+            raise ArgumentError(
+                "context: expected one user at a time, got a second one while it is in use",
+                location=user_location(),
+                hint="a context for each thread: they may share the arrays of weights",
+            )
+        try:
+            yield
+        finally:
+            self._busy.release()
+
+    def arrays_for(self, function: Function, given: Mapping[str, Any]) -> tuple[list[Any], list[Any]]:
+        """An array for each input of a function, and for each output its buffer or None; `given` are the bindings of this run alone.
+
+        Raises `ArgumentError` for a placeholder without an array, or with two, and for a name in `given` that the function lacks.
+        """
+        inputs: list[Any] = []
+        outputs: list[Any] = []
+        used: set[str] = set()
+        for symbol in function.placeholders:
+            found = []
+            for name in dict.fromkeys((symbol.path, symbol.name)):
+                if name in given:
+                    used.add(name)
+                    found.append(viewed(given[name]))
+                if name in self._arrays:
+                    found.append(self._arrays[name])
+            if len(found) > 1:
+                raise ArgumentError(
+                    f"{function.name}: expected one array for {symbol.path}, got two: bound in the context and given to this run",
+                    term=symbol,
+                    location=user_location(),
+                )
+            if not found and symbol.kind == "input":
+                raise ArgumentError(
+                    f"{function.name}: expected an array for the placeholder {symbol.path}, got none",
+                    term=symbol,
+                    location=user_location(),
+                    hint=f"context[{symbol.path!r}] = array, or run(context, {symbol.name}=array)",
+                )
+            (inputs if symbol.kind == "input" else outputs).append(found[0] if found else None)
+        for name in given:
+            if name not in used:
+                known = ", ".join(symbol.path for symbol in function.placeholders)
+                raise ArgumentError(f"{function.name}: expected the name of a placeholder ({known}), got {name}", location=user_location())
+        return inputs, outputs
+
+    @property
+    def workspace(self) -> int:
+        """Bytes of memory for activations that the context has."""
+        return 0 if self._block is None else int(self._block.nbytes)
+
+    def memory(self, size: int, make: Any) -> Any:
+        """A block for `size` bytes of activations that begin at a multiple of 64: the one lent, or its own, made by `make(bytes)`."""
+        have = self._block
+        if have is not None and have.nbytes >= size + (-_start(have) % ALIGNMENT if isinstance(have, np.ndarray) else 0):
+            return have
+        if self._lent:
+            raise ArgumentError(
+                f"context: expected a workspace of at least {size} bytes that begins at a multiple of {ALIGNMENT} "
+                f"(or {size + ALIGNMENT - 1} bytes anywhere), got {have.nbytes}",
+                location=user_location(),
+                hint="compiled.workspace_bytes(...) tells how many",
+            )
+        self._block = make(size + ALIGNMENT)
+        return self._block
+
+
+def viewed(value: Any) -> Any:
+    """An array of another library in this machine's memory (a tensor of PyTorch's) as one of NumPy's, on the same memory."""
+    if isinstance(value, np.ndarray | np.generic) or not hasattr(value, "__array__") or hasattr(value, "__cuda_array_interface__"):
+        return value
+    return np.asarray(value)
+
+
+def _start(block: np.ndarray) -> int:
+    return int(block.ctypes.data)
+
+
+def _writable_bytes(workspace: Any) -> Any:
+    """An array that was lent, as bytes."""
+    if not isinstance(workspace, np.ndarray):
+        return workspace  # of a device: it knows itself what it takes
+    if not workspace.flags.c_contiguous or not workspace.flags.writeable:
+        raise ArgumentError("context: expected a contiguous, writeable array as workspace, got another one", location=user_location())
+    return workspace.reshape(-1).view(np.uint8)

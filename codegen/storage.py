@@ -1,0 +1,154 @@
+"""Programs that are compiled once and run on many arrays: `te.compile` and `te.freeze`.
+
+`te.build` is the short way: a function that shows how it came about. `te.compile` gives the same code for use: constants are
+folded, the mode is settled, and the function holds code and the data of its constants, and nothing of the IR that it was made
+of. (What shows the IR, `.program`, `.nest`, makes it again from the program's text.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tensorexpr import data
+from tensorexpr.codegen.arguments import shape_text, signature_of
+from tensorexpr.codegen.compile import build_program, check_target, machine_of, program_from
+from tensorexpr.codegen.context import Context, symbol_of, symbols_of
+from tensorexpr.codegen.cuda.build import GpuCode
+from tensorexpr.codegen.cuda.device import current_device
+from tensorexpr.codegen.executable import Look, executable_of, stages_of
+from tensorexpr.codegen.folding import fold
+from tensorexpr.codegen.function import CompiledFunction
+from tensorexpr.codegen.gpu_function import GpuFunction
+from tensorexpr.codegen.tuning.lookup import scheduled
+from tensorexpr.errors import ArgumentError, DefinitionError, user_location
+from tensorexpr.freezing import with_constants, with_literals
+from tensorexpr.ir import Const, Input, Program, content_of
+from tensorexpr.language import Tensor
+from tensorexpr.language.modes import MODE_PATH
+from tensorexpr.parse import parse_program
+from tensorexpr.simplify import remove_dead_definitions, simplify
+from tensorexpr.text import print_program, print_type
+
+MODES = ("inference", "training")
+
+
+def compile(
+    what: Program | Tensor | Sequence[Tensor],
+    inputs: Sequence[Tensor] | None = None,
+    *,
+    target: str = "cpu",
+    mode: str = "inference",
+    updates: Mapping[Tensor, Tensor] | None = None,
+) -> CompiledFunction:
+    """Compiles a program, or tensors as a function of `inputs` as `te.build` does, for runs in contexts.
+
+    No array is needed and none is made: placeholders are types. What hangs on constants alone is computed now. `mode`
+    is what `te.training()` asks for. `updates` maps placeholders to tensors: in mode "training" a run computes them too, and then
+    stores them in the context's arrays of the placeholders; in mode "inference" they are left out.
+
+    Raises as `te.build` does, and `ArgumentError` for a mode that is none, `DefinitionError` for updates that do not fit.
+    """
+    check_target(target)
+    if mode not in MODES:
+        raise ArgumentError(f"te.compile: expected a mode, one of {', '.join(MODES)}, got {mode!r}", location=user_location())
+    bare = isinstance(what, Tensor)
+    new = _checked_updates(updates or {}) if mode == "training" else {}
+    if isinstance(what, Program):
+        if inputs is not None or updates:
+            raise DefinitionError("te.compile: expected a program alone, got inputs or updates with it", location=user_location())
+        program = what
+    else:
+        wanted = [what] if isinstance(what, Tensor) else what
+        program = program_from([*wanted, *new.values()] if new else what, inputs, "te.compile")
+    names = {symbol_of(t).path: t.name for t in new}
+    known = {i.path or i.name: i.name for i in program.inputs}
+    for path, name in names.items():
+        if path not in known:
+            raise DefinitionError(f"te.compile: expected updates of inputs of the program, got one of {name}", location=user_location())
+    made = _compiled(program, target, mode, bare and not new)
+    made.mode = mode
+    return made.updated(tuple(known[path] for path in names), bare) if new else made
+
+
+def _checked_updates(updates: Mapping[Tensor, Tensor]) -> dict[Tensor, Tensor]:
+    for old, new in updates.items():
+        if not isinstance(old, Tensor) or not isinstance(new, Tensor):
+            raise DefinitionError(
+                f"te.compile: expected updates from placeholders to tensors, got {old!r}: {new!r}",
+                location=user_location(),
+                hint="updates={w: w_new}",
+            )
+        if old.type != new.type:
+            raise DefinitionError(
+                f"te.compile: expected a new value of {old.name} of its type {print_type(old.type)}, got {print_type(new.type)}",
+                term=new,
+                location=user_location(),
+            )
+    return dict(updates)
+
+
+def _compiled(program: Program, target: str, mode: str, single: bool) -> CompiledFunction:
+    flag = {i.name: np.asarray(mode == "training") for i in program.inputs if i.path == MODE_PATH}
+    program = with_literals(with_constants(program, {name: data.frozen(array) for name, array in flag.items()}))
+
+    def run(part: Program, arrays: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
+        results: Sequence[np.ndarray] = build_program(part)(*arrays)
+        return results
+
+    program = remove_dead_definitions(fold(remove_dead_definitions(program), run))
+    signature, symbols = signature_of(program, single), symbols_of(program)
+    text, arrays = print_program(program), {c.name: c.data for c in program.constants}
+
+    def again() -> Program:
+        return parse_program(text, arrays)
+
+    if target == "cuda":
+        device = current_device()
+        return GpuFunction(_gpu_code(program), device, signature, symbols=symbols, again=lambda: _gpu_code(again()))
+    built = executable_of(program)
+    return CompiledFunction(built._replace(look=Look(lambda: stages_of(again()))), signature, symbols=symbols)
+
+
+def _gpu_code(program: Program) -> GpuCode:
+    simplified = simplify(program)
+    return GpuCode(simplified, scheduled(simplified, machine_of("cuda")))
+
+
+def freeze(
+    what: Program | Tensor | Sequence[Tensor], context: Context, names: Sequence[str] | None = None, inputs: Sequence[Tensor] | None = None
+) -> Program:
+    """The program with constants for the placeholders that are bound in a context, or for those of `names`.
+
+    The data is that of this moment: binding or writing other weights later changes nothing. Equal data is kept once, however many
+    programs it is frozen into; an array that nobody can write to is not copied. Inputs that are not bound, and outputs, stay as
+    they are. Raises `ArgumentError` for a name that is no input or not bound, and for arrays that do not fit.
+    """
+    program = what if isinstance(what, Program) else program_from(what, inputs, "te.freeze")
+    if not isinstance(context, Context):
+        raise ArgumentError(f"te.freeze: expected a te.Context, got a {type(context).__name__}", location=user_location())
+    known = {name: i for i in program.inputs for name in (i.name, i.path or i.name)}
+    chosen = [name for name in context if name in known] if names is None else list(names)
+    arrays: dict[str, np.ndarray] = {}
+    for name in chosen:
+        if name not in known:
+            inputs_ = ", ".join(i.path or i.name for i in program.inputs) or "none"
+            raise ArgumentError(
+                f"te.freeze: expected the name of an input of the program ({inputs_}), got {name}", location=user_location()
+            )
+        arrays[known[name].name] = _data(known[name], context[name])
+    return with_literals(with_constants(program, arrays))
+
+
+def _data(item: Input, array: Any) -> np.ndarray:
+    """The contents of an array for an input, read-only, one array for equal contents."""
+    host = np.asarray(array.get() if hasattr(array, "__cuda_array_interface__") else array)
+    extents = [int(e.value) if isinstance(e, Const) else n for e, n in zip(item.type.shape, host.shape, strict=False)]
+    if host.dtype != item.type.dtype.numpy or extents != list(host.shape) or len(item.type.shape) != host.ndim:
+        raise ArgumentError(
+            f"te.freeze: expected {print_type(item.type)} for {item.path or item.name}, got {host.dtype.name}{shape_text(host.shape)}",
+            location=user_location(),
+        )
+    return data.shared(content_of(host), data.frozen(host))
