@@ -9,6 +9,7 @@ tensors of the language outside of a trace (in a `te.op`) it is the Python funct
 from __future__ import annotations
 
 import contextvars
+import copy
 import functools
 import inspect
 import threading
@@ -74,28 +75,43 @@ class Signature:
 class Function:
     """A traced function: see `function`. `composite` is what it implements, or None."""
 
-    def __init__(
-        self, function: Callable[..., Any], *, composite: Composite | None = None, kept: str = "", owner: Any = None, state: Any = None
-    ) -> None:
+    def __init__(self, function: Callable[..., Any], *, composite: Composite | None = None, kept: str = "") -> None:
         self.python = function
         self.composite = composite
         self.kept = kept
-        self._owner = owner
-        self._signatures: dict[Hashable, Signature] = {} if state is None else state
+        self._owner: Any = None
+        self._signatures: dict[Hashable, Signature] = {}
         self._methods: weakref.WeakKeyDictionary[Any, dict[Hashable, Signature]] = weakref.WeakKeyDictionary()
         self._lock = threading.RLock()
         functools.update_wrapper(self, function)
-        signature = inspect.signature(function)
-        self._parameters = list(signature.parameters.values())[1 if owner is not None else 0 :]
-        self.__signature__ = signature.replace(parameters=self._parameters)
+        self._take(inspect.signature(function))
+        self._as_method: dict[str, Any] | None = None
+
+    def _take(self, signature: inspect.Signature) -> None:
+        """Makes that the signature of its calls."""
+        self.__signature__ = signature
+        self._parameters = list(signature.parameters.values())
         self._static = {p.name for p in self._parameters if p.kind is p.KEYWORD_ONLY}
         self._plain = all(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty for p in self._parameters)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Function:
         if instance is None:
             return self
-        state = self._methods.setdefault(instance, {})
-        return Function(self.python, composite=self.composite, kept=self.kept, owner=instance, state=state)
+        if self._as_method is None:
+            method = copy.copy(self)
+            method._take(self.__signature__.replace(parameters=self._parameters[1:]))
+            self._as_method = vars(method)
+        state = self._methods.get(instance)
+        if state is None:
+            state = self._methods.setdefault(instance, {})
+        # Made at every access, since it holds the instance, which is not to live longer for that.
+        bound = object.__new__(Function)
+        vars(bound).update(self._as_method, _owner=instance, _signatures=state)
+        return bound
+
+    def around(self, wrapper: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Function:
+        """The same function of `wrapper(python)`, which has its parameters."""
+        return Function(wrapper(self.python), composite=self.composite, kept=self.kept)
 
     def __repr__(self) -> str:
         return f"<te.function {self.python.__qualname__}{self.__signature__}>"
@@ -109,7 +125,7 @@ class Function:
             return self._python(*arguments, **keywords)
         if trace is None:
             arrays = [np.asarray(value) if not isinstance(value, np.ndarray) else value for value in map(_array, values)]
-            signature = self._signature(key, tree, [_type(array) for array in arrays])
+            signature = self._signature(key, tree, [type_of(array) for array in arrays])
             return filled(signature.tree, iter(signature.step()(arrays)))
         tensors = [as_tensor(value, self.__name__) for value in values]
         signature = self._signature(key, tree, [tensor.type for tensor in tensors])
@@ -117,21 +133,22 @@ class Function:
 
     def graph(self, *arguments: Any, **keywords: Any) -> Graph:
         """The graph for arguments like these: arrays, tensors or `(shape, dtype)` given by `te.placeholder`."""
-        return self._traced(arguments, keywords).graph
+        return self.signature(*arguments, **keywords).graph
 
     def strict(self, *arguments: Any, log: list[str] | None = None, **keywords: Any) -> Any:
         """A call by the strict interpreter: what compiled calls are compared with. `log` gets the ids of the nodes that ran."""
-        signature = self._traced(arguments, keywords)
+        signature = self.signature(*arguments, **keywords)
         values = [_array(value) for value in self._bound(arguments, keywords)[0]]
         return filled(signature.tree, iter(run_strict(signature.graph, values, log)))
 
     def compiled(self, *arguments: Any, **keywords: Any) -> Step:
         """The compiled step for arguments like these."""
-        return self._traced(arguments, keywords).step()
+        return self.signature(*arguments, **keywords).step()
 
-    def _traced(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Signature:
+    def signature(self, *arguments: Any, **keywords: Any) -> Signature:
+        """The function traced for arguments like these."""
         values, tree, key = self._bound(arguments, keywords)
-        types = [value.type if isinstance(value, Tensor) else _type(np.asarray(_array(value))) for value in values]
+        types = [value.type if isinstance(value, Tensor) else type_of(np.asarray(_array(value))) for value in values]
         return self._signature(key, tree, types)
 
     # --------------------------------------------------------------------------------------------------- binding
@@ -218,7 +235,8 @@ def _array(value: Any) -> Any:
     return np.float32(value) if type(value) is float else value
 
 
-def _type(array: np.ndarray) -> TensorType:
+def type_of(array: np.ndarray) -> TensorType:
+    """The type of an array."""
     return TensorType(tuple(map(const, array.shape)), dtypes.dtype(array.dtype))
 
 

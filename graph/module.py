@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from tensorexpr.errors import DefinitionError, user_location
+from tensorexpr.graph.function import Function
 from tensorexpr.graph.naming import NameScope, name_scope, snake_case
 from tensorexpr.graph.variable import Variable
 
@@ -101,8 +102,10 @@ def is_variable(value: object) -> bool:
     return isinstance(value, Variable)
 
 
-def scoped_method(method: Callable[..., Any]) -> Callable[..., Any]:
-    """The method, run inside of the name scope of the module that it is called on."""
+def scoped_method(method: Any) -> Any:
+    """The method, run inside of the name scope of the module that it is called on; a traced function stays one."""
+    if isinstance(method, Function):
+        return method.around(scoped_method)
 
     @functools.wraps(method)
     def inside(self: Module, *arguments: Any, **keywords: Any) -> Any:
