@@ -94,7 +94,8 @@ class Op(Entered):
     `name`; `parameters`, the names of its tensor arguments; `rest`, the stem of the names of further ones (of a transform
     that takes a varying number; None: no more are taken); `optional`, those parameters that may be left out; `static`, its
     static arguments with their defaults (`inspect.Parameter.empty`: must be given); `rule`, its own gradient rule or None;
-    `direct`, what computes calls without static arguments on arrays of another library, by their type, once its host has seen some.
+    `direct`, what computes calls without static arguments on arrays of another library, by their type, once its host has seen some;
+    `kept`, what hosts made of the op, by their name.
     """
 
     def __init__(
@@ -118,6 +119,7 @@ class Op(Entered):
         self.rule = rule
         self._written_by_user = written_by_user
         self.direct: dict[type, Callable[..., Any]] = {}
+        self.kept: dict[str, Any] = {}
         self._memo: Memo[_Ready] = Memo(_SIGNATURES_KEPT)
         self._free_links = _LINKED
         self.__signature__ = self._python_signature()

@@ -20,7 +20,7 @@ from tensorexpr.op_rules import article
 from tensorexpr.op_trees import map_tree, rebuild
 
 _Tensor, _Parameter = torch.Tensor, torch.nn.Parameter
-_KEPT = 1024
+_MAKING = threading.Lock()
 
 
 class Door:
@@ -33,9 +33,8 @@ class Door:
         self.operation = operation
         self._target = target
         self._autocast = autocast
-        self._operators: dict[object, TorchOperator] = {}
+        self._operators: dict[object, TorchOperator] = operation.kept.setdefault("torch", {})
         self.plain: dict[int, TorchOperator] = {}
-        self._lock = threading.Lock()
 
     def call(self, *arguments: Any, **keywords: Any) -> Any:
         """The results for the arguments of a call."""
@@ -57,8 +56,8 @@ class Door:
         """The operator and the flat list of tensors of bound arguments."""
         tensors = tuple(self._tensors(trees))
         form = map_tree(lambda _: None, trees)
-        key = (form, tuple(self.operation.static_key(static)))
-        with self._lock:
+        key = (form, tuple(self.operation.static_key(static)), self._target)
+        with _MAKING:
             operator = self._operators.get(key)
             if operator is None:
                 operator = self._operators[key] = TorchOperator(Operator.of(self.operation, form, dict(static)), self._target)

@@ -15,6 +15,7 @@ import torch
 from tensorexpr.codegen.arguments import Layout
 from tensorexpr.codegen.cuda.packs import ALIGNMENT as PACKED
 from tensorexpr.codegen.function import CompiledFunction
+from tensorexpr.codegen.gpu_function import GpuFunction
 from tensorexpr.codegen.llvm.abi import ALIGNMENT
 from tensorexpr.dtypes import dtype
 from tensorexpr.interop.torch.dtypes import TO_TORCH
@@ -26,8 +27,8 @@ Kernel = Callable[[Tensors], tuple[torch.Tensor, ...]]
 def kernel_of(function: CompiledFunction, layout: Layout, device: torch.device) -> Kernel:
     """A compiled function as a function of tensors of one signature, which is not checked again."""
     models = [_model(shape, TO_TORCH[dtype(type_)], device) for shape, type_ in layout.outputs]
-    if device.type == "cuda":
-        return _cuda_kernel(function, layout, models, device)
+    if isinstance(function, GpuFunction):
+        return _gpu_kernel(function, layout, models, device)
     return _cpu_kernel(function, layout, models)
 
 
@@ -62,14 +63,14 @@ def _cpu_kernel(function: CompiledFunction, layout: Layout, models: Sequence[tor
     return run
 
 
-def _cuda_kernel(function: CompiledFunction, layout: Layout, models: Sequence[torch.Tensor], device: torch.device) -> Kernel:
+def _gpu_kernel(function: GpuFunction, layout: Layout, models: Sequence[torch.Tensor], device: torch.device) -> Kernel:
     def run(tensors: Tensors) -> tuple[torch.Tensor, ...]:
         inputs = [_packed(t.contiguous().resolve_neg()) for t in tensors]
-        results = [torch.empty_like(model) for model in models]
+        results = tuple([torch.empty_like(model) for model in models])
         block = torch.empty(layout.workspace, dtype=torch.uint8, device=device)
         with on_stream(device):
             function.enter([t.data_ptr() for t in inputs], [t.data_ptr() for t in results], layout, block.data_ptr())
-        return tuple(results)
+        return results
 
     return run
 
@@ -82,6 +83,9 @@ def _packed(tensor: torch.Tensor) -> torch.Tensor:
 @contextlib.contextmanager
 def on_stream(device: torch.device) -> Iterator[None]:
     """Makes a GPU of torch the current one of CuPy, and torch's current stream there the current stream."""
+    if device.type != "cuda":
+        yield
+        return
     import cupy  # noqa: PLC0415 -- half a second, and an extra
 
     stream = torch.cuda.current_stream(device)

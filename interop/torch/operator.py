@@ -65,6 +65,7 @@ class TorchOperator:
         self._opened: Memo[CompiledFunction] = Memo(_SIGNATURES_KEPT)
         self._derived: dict[tuple[Any, ...], TorchOperator] = {}
         self._unruled = False
+        self._functions: dict[CompiledFunction, None] = {}
         self.forms: dict[int, Any] = {}
         self._lock = threading.Lock()
 
@@ -95,6 +96,11 @@ class TorchOperator:
         """The derivatives and batches that were needed so far."""
         return tuple(self._derived.values())
 
+    @property
+    def functions(self) -> tuple[CompiledFunction, ...]:
+        """The functions that were compiled so far."""
+        return tuple(self._functions)
+
     # -------------------------------------------------------------------------------------------------------- calls
 
     def call(self, tensors: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
@@ -118,17 +124,28 @@ class TorchOperator:
         if _modes() or _tracing() is not None or _profiling():
             return self.dispatch(tensors)
         kernel = self._find(tuple([part for tensor in tensors for part in (tensor.shape, tensor.dtype, tensor.device)]))
+        if kernel is None:
+            if tensors and all([tensor.is_meta for tensor in tensors]):
+                return self.dispatch(tensors)
+            kernel = self.kernel(tensors)
         try:
-            return (self.kernel(tensors) if kernel is None else kernel)(tensors)
+            return kernel(tensors)
         except RuntimeError:
-            # A tensor without memory that has the type of a plain one: inside of `is_grads_batched` it is many.
+            # A tensor without memory of the type of a plain one: inside of `is_grads_batched` it is many; else it is refused by name.
             if not any(map(is_many, tensors)):
+                self._device(tensors)
                 raise
         return batched_by_autograd(self, tensors)
 
     def dispatch(self, tensors: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
         """The outputs by way of torch's dispatcher."""
-        result = self.overload(tensors)(*tensors)
+        state = _tracing()
+        torch._C._set_tracing_state(None)  # the shapes that are looked at are no part of a trace
+        try:
+            overload = self.overload(tensors)
+        finally:
+            torch._C._set_tracing_state(state)
+        result = overload(*tensors)
         return (result,) if isinstance(result, torch.Tensor) else tuple(result)
 
     def overload(self, tensors: Sequence[torch.Tensor]) -> Any:
@@ -215,15 +232,13 @@ class TorchOperator:
         target = self.target or _TARGETS[device.type]
         outline, _ = self.outline(tensors)
         shapes = tuple(tuple(tensor.shape) for tensor in tensors)
-        with self._on(device, target):
+        with on_stream(device):
             function = self._open_function(shapes, tuple(t.dtype for t in tensors), target, device) or build(
                 outline.outputs, outline.inputs, target
             )
             layout = function.layout(shapes)
+        self._functions[function] = None
         return kernel_of(function, layout, device)
-
-    def _on(self, device: torch.device, target: str) -> Any:
-        return on_stream(device) if target == "cuda" and device.type == "cuda" else torch.no_grad()
 
     def _open_function(self, shapes: Any, types: tuple[Any, ...], target: str, device: torch.device) -> CompiledFunction | None:
         """The function with open extents that a graph was made for, where there is one for these shapes."""

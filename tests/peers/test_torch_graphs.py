@@ -1,0 +1,203 @@
+"""`as_torch` in torch's graphs: opcheck, torch.compile, torch.export, traces. Skipped by name where PyTorch is not installed."""
+
+from __future__ import annotations
+
+import functools
+import io
+
+import pytest
+
+import tensorexpr as te
+from tensorexpr.interop.torch import as_torch
+from tests.peers.torch_cases import CASES, mixed, moments, torch
+
+assert_close = functools.partial(torch.testing.assert_close, rtol=1e-9, atol=1e-9)
+
+
+def compiled(function, **options):
+    torch._dynamo.reset()
+    return torch.compile(function, fullgraph=True, backend="aot_eager", **options)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_opcheck_of_the_operator_and_of_its_gradient(name):
+    case = CASES[name]
+    function = functools.partial(as_torch(case.op), **dict(case.static))
+    tensors = case.tensors(requires_grad=True)
+    overload = as_torch(case.op).overload(*tensors, **dict(case.static))
+    assert torch.library.opcheck(overload, tuple(tensors)) == dict.fromkeys(
+        ("test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic"), "SUCCESS"
+    )
+    results = function(*tensors)
+    heads = [torch.ones_like(r) for r in (results if isinstance(results, tuple) else (results,)) if r.is_floating_point()]
+    wanted = tuple(tensor.is_floating_point() for tensor in tensors)
+    given = tuple(r.is_floating_point() for r in (results if isinstance(results, tuple) else (results,)))
+    operator = as_torch(case.op).operator(*tensors, **dict(case.static)).vjp(wanted, given)
+    torch.library.opcheck(operator.overload((*tensors, *heads)), (*tensors, *heads))
+
+
+def test_opcheck_with_other_strides():
+    x, w = CASES["mixed"].tensors()
+    strided = w.t().contiguous().t()
+    assert not strided.is_contiguous()
+    torch.library.opcheck(as_torch(mixed).overload(x, strided), (x, strided))
+
+
+def test_operators_have_names_and_schemas():
+    @te.op
+    def plus(a, b):
+        return te.compute(a.shape, lambda i: a[i] + b[i]), te.compute(a.shape, lambda i: a[i] - b[i])
+
+    x = torch.ones(3)
+    overload = as_torch(plus).overload(x, x)
+    assert str(overload._schema) == "tensorexpr::plus(Tensor a, Tensor b) -> (Tensor, Tensor)"
+    assert overload is torch.ops.tensorexpr.plus.default
+    again = te.op(plus.__wrapped__)
+    assert str(as_torch(again).overload(x, x)) == "tensorexpr.plus_1.default"
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_compile_with_gradient(name):
+    case = CASES[name]
+    function = functools.partial(as_torch(case.op), **dict(case.static))
+
+    def step(run, *tensors):
+        results = run(*tensors)
+        results = results if isinstance(results, tuple) else (results,)
+        return sum((2 * r.sin()).sum() for r in results if r.is_floating_point())
+
+    found = []
+    for run in (compiled(functools.partial(step, function)), functools.partial(step, functools.partial(case.theirs, **dict(case.static)))):
+        tensors = case.tensors(requires_grad=True)
+        value = run(*tensors)
+        value.backward()
+        found.append([value.detach(), *(t.grad for t in tensors if t.is_floating_point())])
+    assert_close(*found)
+
+
+def test_compile_of_a_method_of_a_module_by_inductor():
+    layer = as_torch(mixed)
+
+    class Layer(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.w = torch.nn.Parameter(torch.ones(3, 4, dtype=torch.float64))
+
+        def forward(self, x):
+            return layer(x, self.w, factor=0.5) + 1
+
+    x = CASES["mixed"].tensors()[0]
+    module = Layer()
+    torch._dynamo.reset()
+    assert_close(torch.compile(module, fullgraph=True)(x), module(x))
+
+
+def test_compile_at_many_sizes_is_one_graph_and_one_kernel():
+    @te.op
+    def total(x, y):
+        return te.compute((x.shape[0],), lambda i: te.sum(lambda j: te.cos(x[i, j]) * y[j], x.shape[1]))
+
+    function = as_torch(total)
+    graphs = []
+
+    def backend(graph, example):
+        graphs.append(graph)
+        return graph.forward
+
+    torch._dynamo.reset()
+    run = torch.compile(lambda x, y: function(x, y) + 1, fullgraph=True, backend=backend, dynamic=True)
+    for n, m in ((5, 7), (6, 7), (9, 4)):
+        x, y = torch.randn(n, m), torch.randn(m)
+        torch.testing.assert_close(run(x, y), x.cos() @ y + 1)
+    assert len(graphs) == 1
+    assert len(function.operator(x, y).functions) == 1
+
+
+def test_transforms_inside_of_compile():
+    x, w = CASES["mixed"].tensors()
+    function, other = as_torch(mixed), CASES["mixed"].theirs
+    xs = torch.stack([x, 2 * x])
+
+    def transformed(f):
+        return lambda xs, w: torch.func.vmap(torch.func.grad(lambda x, w: f(x, w).sin().sum()), in_dims=(0, None))(xs, w)
+
+    assert_close(compiled(transformed(function))(xs, w), transformed(other)(xs, w))
+
+
+def test_export_with_open_extents_runs_at_other_sizes():
+    @te.op
+    def scores(x, w):
+        return te.compute((x.shape[0], w.shape[0]), lambda b, i: te.sum(lambda k: x[b, k] * w[i, k], x.shape[1]))
+
+    function = as_torch(scores)
+
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.w = torch.nn.Parameter(torch.randn(3, 4))
+
+        def forward(self, x):
+            return function(x, self.w).relu()
+
+    model = Model()
+    program = torch.export.export(model, (torch.randn(5, 4),), dynamic_shapes=({0: torch.export.Dim("batch")},))
+    (node,) = [n for n in program.graph.nodes if n.op == "call_function" and n.target is torch.ops.tensorexpr.scores.default]
+    assert isinstance(node.meta["val"].shape[0], torch.SymInt)
+    saved = io.BytesIO()
+    torch.export.save(program, saved)
+    saved.seek(0)
+    loaded = torch.export.load(saved).module()
+    for batch in (2, 3, 8):
+        x = torch.randn(batch, 4)
+        torch.testing.assert_close(loaded(x), (x @ model.w.t()).relu())
+    assert len(function.operator(x, model.w).functions) == 1
+
+
+def test_export_where_two_open_extents_are_one():
+    x, w = CASES["mixed"].tensors()
+    function = as_torch(mixed)
+
+    class Model(torch.nn.Module):
+        def forward(self, x, w):
+            return function(x, w)
+
+    inner = torch.export.Dim("inner")
+    exported = torch.export.export(Model(), (x, w), dynamic_shapes=({0: inner}, {1: inner})).module()
+    x, w = torch.randn(7, dtype=torch.float64), torch.randn(3, 7, dtype=torch.float64)
+    assert_close(exported(x, w), CASES["mixed"].theirs(x, w))
+
+
+def test_an_op_that_needs_numbers_fixes_them_in_the_graph():
+    @te.op
+    def halves(x):
+        half = int(x.shape[0]) // 2
+        return te.compute((half,), lambda i: x[i] + x[i + half])
+
+    function = as_torch(halves)
+    run = compiled(function, dynamic=True)
+    for n in (4, 8):
+        x = torch.arange(float(n))
+        assert_close(run(x), x[: n // 2] + x[n // 2 :])
+
+
+def test_traces_and_the_profiler_see_the_operator():
+    x, w = CASES["mixed"].tensors()
+    function = as_torch(mixed)
+    traced = torch.fx.experimental.proxy_tensor.make_fx(lambda x, w: function(x, w) * 2)(x, w)
+    assert torch.ops.tensorexpr.mixed.default in {node.target for node in traced.graph.nodes}
+    assert_close(traced(2 * x, w), function(2 * x, w) * 2)
+    with pytest.warns(DeprecationWarning):
+        scripted = torch.jit.trace(lambda x, w: function(x, w) * 2, (x, w))
+    assert "tensorexpr::mixed" in str(scripted.graph)
+    with torch.profiler.profile() as profile:
+        function(x, w)
+    assert "tensorexpr::mixed" in {event.name for event in profile.events()}
+
+
+def test_shapes_without_data():
+    with torch._subclasses.FakeTensorMode():
+        mean, spread, winner = as_torch(moments)(torch.empty(6, dtype=torch.float32))
+    assert (mean.shape, spread.dtype, winner.dtype) == ((), torch.float32, torch.int64)
+    x, w = (tensor.to("meta") for tensor in CASES["mixed"].tensors())
+    result = as_torch(mixed)(x, w)
+    assert result.is_meta and result.shape == (3,)
