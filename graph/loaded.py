@@ -1,0 +1,70 @@
+"""Functions that were read from a file: one signature, called with the data arguments in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tensorexpr.errors import ArgumentError, user_location
+from tensorexpr.graph.compile import Step
+from tensorexpr.graph.function import Signature, call, type_of
+from tensorexpr.graph.ir import Graph
+from tensorexpr.graph.strict import run_strict
+from tensorexpr.graph.tracing import as_tensor, current
+from tensorexpr.graph.trees import filled
+from tensorexpr.graph.variable import Variable
+from tensorexpr.ir import TensorType
+from tensorexpr.text import print_type
+
+
+class Loaded:
+    """A function of arrays, or in a trace of tensors; `variables` are its own, by name (numbered where names meet)."""
+
+    def __init__(self, name: str, signature: Signature, variables: Sequence[Variable]) -> None:
+        self.__name__ = name
+        self._signature = signature
+        self.variables: dict[str, Variable] = {}
+        for variable in variables:
+            named = variable.name if variable.name not in self.variables else f"{variable.name}_{len(self.variables)}"
+            self.variables[named] = variable
+
+    def __repr__(self) -> str:
+        return f"<loaded te.function {self.__name__}({', '.join(print_type(i.type) for i in self.graph.inputs)})>"
+
+    @property
+    def graph(self) -> Graph:
+        """The graph of the function."""
+        return self._signature.graph
+
+    def __call__(self, *arguments: Any) -> Any:
+        trace = current()
+        if trace is not None:
+            tensors = [as_tensor(value, self.__name__) for value in arguments]
+            self._check([tensor.type for tensor in tensors])
+            return call(trace, self._signature, tensors)
+        arrays = [np.asarray(value) for value in arguments]
+        self._check(list(map(type_of, arrays)))
+        return filled(self._signature.tree, iter(self._signature.step()(arrays)))
+
+    def strict(self, *arguments: Any, log: list[str] | None = None) -> Any:
+        """A call by the strict interpreter."""
+        return filled(self._signature.tree, iter(run_strict(self.graph, [np.asarray(value) for value in arguments], log)))
+
+    def compiled(self) -> Step:
+        """The compiled step."""
+        return self._signature.step()
+
+    def signature(self) -> Signature:
+        """What was loaded."""
+        return self._signature
+
+    def _check(self, types: Sequence[TensorType]) -> None:
+        wanted, got = (", ".join(map(print_type, t)) for t in ([i.type for i in self.graph.inputs], types))
+        if wanted != got:
+            raise ArgumentError(
+                f"{self.__name__}: expected arguments of {wanted or 'nothing'}, got {got or 'nothing'}",
+                location=user_location(),
+                hint="a loaded function has the shapes that it was saved with",
+            )

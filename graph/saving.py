@@ -1,0 +1,269 @@
+"""Functions in files: the graph with all that it calls, its constants and what its variables hold, as one safetensors file.
+
+    te.save_function("step.safetensors", step, x, y)      # the function, traced for arguments like these
+    step = te.load_function("step.safetensors")           # in a process that has never heard of its modules
+
+The graph is JSON in the file's metadata; definitions stand in it as the text of programs, which people can read and `te.parse_program`
+reads back. Nothing in the file is code. Composites keep name, attributes, docstring and body, so replacements registered later find them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tensorexpr.dtypes import dtype
+from tensorexpr.errors import ArgumentError, Location, user_location
+from tensorexpr.graph.function import Function, Signature
+from tensorexpr.graph.ir import (
+    Absent,
+    Assign,
+    Backward,
+    Call,
+    Check,
+    Composite,
+    Compute,
+    Cond,
+    Graph,
+    Node,
+    Print,
+    Read,
+    While,
+    WhileGradient,
+)
+from tensorexpr.graph.loaded import Loaded
+from tensorexpr.graph.tensor_files import read_tensors, write_tensors
+from tensorexpr.graph.trees import HOLE
+from tensorexpr.graph.variable import Variable
+from tensorexpr.ir import Constant, Input, Program, TensorType, const
+from tensorexpr.parse import parse_program
+from tensorexpr.text import print_program
+
+_FORMAT = "tensorexpr.function/1"
+_KINDS: dict[str, type[Node]] = {
+    kind.__name__: kind for kind in (Absent, Assign, Call, Check, Compute, Cond, Print, Read, While, WhileGradient)
+}
+_COMMON = {field.name for field in fields(Node)}
+
+
+def save_function(path: Any, function: Function | Loaded, *arguments: Any, **keywords: Any) -> None:
+    """Writes a function, traced for arguments like these, to a file. Raises `ArgumentError` for attributes that no text holds."""
+    signature = function.signature(*arguments, **keywords)
+    writer = _Writer()
+    about = {
+        "format": _FORMAT,
+        "name": function.__name__,
+        "tree": _tree_data(signature.tree, signature.graph.name),
+        "main": writer.graph(signature.graph),
+        "graphs": writer.graphs,
+        "variables": [{"name": v.name, "dtype": v.dtype.name, "trainable": v.trainable} for v in writer.variables],
+    }
+    tensors = {f"variable.{k}": variable.value for k, variable in enumerate(writer.variables)} | writer.constants
+    write_tensors(Path(path), tensors, {"function": json.dumps(about)})
+
+
+def load_function(path: Any, variables: Sequence[Variable] | None = None) -> Loaded:
+    """The function in a file: called with arrays in the order of its data arguments, in a trace or outside of one.
+
+    It has variables of its own (`.variables`, by name), with the values that were saved, unless `variables` gives others in their
+    order. Raises `ArgumentError` for a file that holds no function, or variables that do not fit.
+    """
+    tensors, metadata = read_tensors(Path(path))
+    try:
+        about = json.loads(metadata["function"])
+        known = about["format"] == _FORMAT
+    except (KeyError, ValueError, TypeError):
+        known = False
+    if not known:
+        raise ArgumentError(
+            f"te.load_function: expected a file with a function, got {Path(path).name}",
+            location=user_location(),
+            hint="te.save_function writes one",
+        )
+    own = [
+        Variable(tensors[f"variable.{k}"], name=entry["name"], dtype=entry["dtype"], trainable=entry["trainable"])
+        for k, entry in enumerate(about["variables"])
+    ]
+    if variables is not None:
+        if [(v.shape, v.dtype) for v in variables] != [(v.shape, v.dtype) for v in own]:
+            wanted, got = ([f"{v.dtype.short}{list(v.shape)}" for v in items] for items in (own, variables))
+            raise ArgumentError(
+                f"te.load_function: expected variables of {', '.join(wanted)}, got {', '.join(got)}", location=user_location()
+            )
+        own = list(variables)
+    reader = _Reader(about["graphs"], own, tensors)
+    return Loaded(about["name"], Signature(reader.graph(about["main"]), _value(about["tree"])), own)
+
+
+class _Writer:
+    """Graphs as data, each once, with their constants and variables beside."""
+
+    def __init__(self) -> None:
+        self.graphs: list[dict[str, Any]] = []
+        self.variables: list[Variable] = []
+        self.constants: dict[str, np.ndarray] = {}
+        self._done: dict[int, int] = {}
+
+    def graph(self, graph: Graph) -> int:
+        """The number of a graph among all."""
+        if id(graph) not in self._done:
+            data = self._data(graph)
+            self._done[id(graph)] = len(self.graphs)
+            self.graphs.append(data)
+        return self._done[id(graph)]
+
+    def _data(self, graph: Graph) -> dict[str, Any]:
+        constants = {}
+        for constant in graph.constants:
+            key = constants[constant.name] = f"constant.{len(self.constants)}"
+            self.constants[key] = constant.data
+        composite = graph.composite
+        return {
+            "name": graph.name,
+            "inputs": [[i.name, _type_data(i.type)] for i in graph.inputs],
+            "constants": constants,
+            "nodes": [self._node(node, graph) for node in graph.nodes],
+            "outputs": list(graph.outputs),
+            "kept": graph.kept,
+            "own": graph.own,
+            "composite": None if composite is None else {
+                "name": composite.name, "doc": composite.doc, "aliases": list(composite.aliases), "role": composite.role,
+                "attributes": [[name, _data(value, f"{composite.name}: attribute {name}")] for name, value in composite.attributes],
+            },
+            "backward": None if graph.backward is None else {
+                "inputs": graph.backward.inputs, "outputs": graph.backward.outputs,
+                "heads": list(graph.backward.heads), "wanted": list(graph.backward.wanted),
+            },
+        }  # fmt: skip
+
+    def _node(self, node: Node, graph: Graph) -> dict[str, Any]:
+        data: dict[str, Any] = {
+            "kind": type(node).__name__,
+            "id": node.id,
+            "operands": list(node.operands),
+            "results": [[name, _type_data(type_)] for name, type_ in node.results],
+        }
+        data |= {name: value for name, value in (("device", node.device), ("scope", node.scope), ("after", list(node.after))) if value}
+        if node.location is not None:
+            data["location"] = [node.location.file, node.location.line]
+        for field in fields(node):
+            if field.name in _COMMON:
+                continue
+            value = getattr(node, field.name)
+            if isinstance(value, Graph):
+                value = self.graph(value)
+            elif isinstance(value, Variable):
+                if value not in self.variables:
+                    self.variables.append(value)
+                value = self.variables.index(value)
+            elif isinstance(node, Compute):
+                types = graph.types
+                given = tuple(Input(name, types[name]) for name in node.operands)
+                value = print_program(Program(given, (), (node.definition,), node.names))
+            data[field.name] = value
+        return data
+
+
+class _Reader:
+    def __init__(self, graphs: list[dict[str, Any]], variables: Sequence[Variable], tensors: dict[str, np.ndarray]) -> None:
+        self._graphs, self._variables, self._tensors = graphs, variables, tensors
+        self._done: dict[int, Graph] = {}
+
+    def graph(self, number: int) -> Graph:
+        """The graph of a number."""
+        if number not in self._done:
+            data = self._graphs[number]
+            composite, backward = data["composite"], data["backward"]
+            self._done[number] = Graph(
+                data["name"],
+                tuple(Input(name, _type(type_)) for name, type_ in data["inputs"]),
+                tuple(Constant(name, self._tensors[key]) for name, key in data["constants"].items()),
+                tuple(self._node(node) for node in data["nodes"]),
+                tuple(data["outputs"]),
+                kept=data["kept"],
+                own=data["own"],
+                composite=None if composite is None else Composite(
+                    composite["name"], tuple((name, _value(value)) for name, value in composite["attributes"]), composite["doc"],
+                    tuple(composite["aliases"]), composite["role"],
+                ),
+                backward=None if backward is None else Backward(
+                    backward["inputs"], backward["outputs"], tuple(backward["heads"]), tuple(backward["wanted"])
+                ),
+            )  # fmt: skip
+        return self._done[number]
+
+    def _node(self, data: dict[str, Any]) -> Node:
+        kind = _KINDS[data["kind"]]
+        own: dict[str, Any] = {}
+        for field in fields(kind):
+            if field.name in _COMMON:
+                continue
+            value = data[field.name]
+            match field.name:
+                case "variable":
+                    value = self._variables[value]
+                case "definition":
+                    value = parse_program(value).definitions[0]
+                case "graph" | "then" | "otherwise" | "condition" | "body":
+                    value = self.graph(value)
+            own[field.name] = value
+        return kind(
+            data["id"],
+            tuple(data["operands"]),
+            tuple((name, _type(type_)) for name, type_ in data["results"]),
+            data.get("device"),
+            data.get("scope", ""),
+            tuple(data.get("after", ())),
+            Location(*data["location"]) if "location" in data else None,
+            **own,
+        )
+
+
+# ------------------------------------------------------------------------------------------------------------- data
+
+
+def _type_data(type_: TensorType) -> list[Any]:
+    return [type_.dtype.name, [e.value for e in type_.shape]]  # type: ignore[attr-defined]
+
+
+def _type(data: list[Any]) -> TensorType:
+    return TensorType(tuple(map(const, data[1])), dtype(data[0]))
+
+
+def _data(value: Any, what: str) -> Any:
+    """A static value as JSON; tuples and lists are told apart."""
+    if isinstance(value, (tuple, list)):
+        return {type(value).__name__ if type(value) is list else "tuple": [_data(item, what) for item in value]}
+    if isinstance(value, dict):
+        return {"dict": [[_data(key, what), _data(item, what)] for key, item in value.items()]}
+    if value is None or isinstance(value, (str, int, float, bool)):
+        return value
+    raise ArgumentError(
+        f"te.save_function: expected text, numbers, None, tuples, lists and dicts, got {value!r}", at=what, location=user_location()
+    )
+
+
+def _value(data: Any) -> Any:
+    if not isinstance(data, dict):
+        return data
+    ((kind, items),) = data.items()
+    if kind == "hole":
+        return HOLE
+    if kind == "dict":
+        return {_value(key): _value(item) for key, item in items}
+    return (list if kind == "list" else tuple)(_value(item) for item in items)
+
+
+def _tree_data(tree: Any, name: str) -> Any:
+    if tree is HOLE:
+        return {"hole": None}
+    if isinstance(tree, (tuple, list)):
+        return {"list" if type(tree) is list else "tuple": [_tree_data(item, name) for item in tree]}
+    if isinstance(tree, dict):
+        return {"dict": [[_data(key, name), _tree_data(item, name)] for key, item in tree.items()]}
+    return _data(tree, f"result of {name}")
