@@ -21,7 +21,7 @@ _OWN_FOLDERS = tuple(str(_PACKAGE_ROOT / folder) + "/" for folder in ("tensorexp
 _GENERATED = ("<string>", "<frozen ")
 """Code without a source; what is typed at a prompt or in a notebook has one (`<stdin>`, `<ipython-input-3>`)."""
 
-_BETWEEN = ("numpy", "contextlib", "functools", "jax")
+_BETWEEN = ("numpy", "contextlib", "functools", "jax", "torch")
 """Modules that may stand between the user's line and this package: `np.sum(A)`, a context manager, a transform of JAX."""
 
 

@@ -17,7 +17,7 @@ from tensorexpr.interop.torch.dtypes import FROM_TORCH, TO_TORCH
 from tensorexpr.interop.torch.operator import TorchOperator
 from tensorexpr.op import Op
 from tensorexpr.op_rules import article
-from tensorexpr.op_trees import map_tree, rebuild
+from tensorexpr.op_trees import leaves, map_tree, rebuild
 
 _Tensor, _Parameter = torch.Tensor, torch.nn.Parameter
 _MAKING = threading.Lock()
@@ -65,6 +65,10 @@ class Door:
 
     def _tensors(self, trees: Sequence[Any]) -> list[torch.Tensor]:
         """The leaves as tensors: Python's numbers become 0-d ones, floats in the floating type of the others."""
+        for name, tree in zip(self.operation.argument_names(len(trees)), trees, strict=True):
+            # Meant as an array. (A tuple of numbers is a tree: heads of scalar outputs.)
+            if isinstance(tree, list) and tree and all(isinstance(leaf, bool | int | float) for leaf in leaves(tree)):
+                raise self._refused(name, tree)
         named = leaf_names(self.operation, trees)
         given = [leaf for _, leaf in named if isinstance(leaf, torch.Tensor)]
         device = given[0].device if given else torch.device("cpu")
@@ -78,10 +82,13 @@ class Door:
         if isinstance(leaf, bool | int | float):
             kind = torch.bool if isinstance(leaf, bool) else torch.int64 if isinstance(leaf, int) else floating
             return torch.tensor(leaf, dtype=kind, device=device)
-        raise ArgumentError(
-            f"{self.operation.name}: argument {name}: expected a torch tensor, as others are, got {article(leaf)}",
+        raise self._refused(name, leaf)
+
+    def _refused(self, name: str, value: object) -> ArgumentError:
+        return ArgumentError(
+            f"{self.operation.name}: argument {name}: expected a torch tensor, as others are, got {article(value)}",
             location=user_location(),
-            hint=f"torch.as_tensor({name}) makes one" if isinstance(leaf, (np.ndarray, list)) else None,
+            hint=f"torch.as_tensor({name}) makes one" if isinstance(value, (np.ndarray, list)) else None,
         )
 
     def _cast(self, tensors: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
