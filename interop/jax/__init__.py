@@ -45,9 +45,14 @@ class JaxFunction:
     def __init__(self, operation: Op) -> None:
         self.operation = operation
         self._forms: Memo[_Form] = Memo(_FORMS_KEPT)
+        self._plain: dict[tuple[int, bool], _Form] = {}
+        self._array: type | None = None  # that of JAX's arrays which are no tracers, once one was met
         functools.update_wrapper(self, operation, updated=())
 
     def __call__(self, *arguments: Any, **static: Any) -> Any:
+        form = None if static else self._short(arguments)
+        if form is not None:
+            return form.run(*arguments)
         trees, chosen = self.operation.bind(arguments, static)
         return self.call(trees, chosen)
 
@@ -60,13 +65,25 @@ class JaxFunction:
         given = weak_floats([map_tree(_weak, tree) for tree in trees])
         arrays = [_as_jax(operation.name, name, leaf) for name, leaf in leaf_names(operation, given)]
         shape = tuple(map_tree(lambda _: None, tree) for tree in given)
-        key = (shape, bool(jax.config.jax_enable_x64), *operation.static_key(static))
-        form = self._forms.get(key, lambda: _Form(operation, given, static))
+        own = tuple(operation.static_key(static))
+        form = self._forms.get((shape, _wide(), *own), lambda: _Form(operation, given, static))
         if any(isinstance(array, jax.core.Tracer) for array in arrays):
-            results = primitive.bind(*arrays, call=form.call)
-        else:
-            results = form.call.run(*arrays)
-        return rebuild(form.result(types_of(arrays, form.call)), iter(results))
+            return form.bind(*arrays)
+        if not own and arrays and all(type(tree) is type(arrays[0]) for tree in trees):
+            self._array = type(arrays[0])
+            self._plain[len(trees), _wide()] = form
+        return form.run(*arrays)
+
+    def _short(self, arguments: Sequence[Any]) -> _Form | None:
+        """What computes plain arrays of JAX with the defaults of all static arguments, where that was computed before."""
+        for argument in arguments:
+            if type(argument) is not self._array:
+                return None
+        return self._plain.get((len(arguments), _wide()))
+
+
+def _wide() -> bool:
+    return bool(jax.config.jax_enable_x64)
 
 
 class _Form:
@@ -76,7 +93,7 @@ class _Form:
         taken: set[str] = set()
         names = [fresh_name(name, taken) for name, _ in leaf_names(operation, trees)]
         forms = [map_tree(lambda _: None, tree) for tree in trees]
-        wide = bool(jax.config.jax_enable_x64)
+        wide = _wide()
 
         def flat(*tensors: Tensor) -> tuple[Tensor, ...]:
             given = iter(tensors)
@@ -86,13 +103,19 @@ class _Form:
             return tuple(tensor if wide else _narrow(tensor) for tensor in leaves(result))
 
         self._results: Memo[_Tree] = Memo(_FORMS_KEPT)
-        self.call = Call(Operator(operation.name, names, flat))
+        self._call = Call(Operator(operation.name, names, flat))
+        self.run = jax.jit(self.bind)
+
+    def bind(self, *arrays: Any) -> Any:
+        """The results for arrays and tracers, nested."""
+        results = primitive.bind(*arrays, call=self._call)
+        return rebuild(self.result(types_of(arrays, self._call)), iter(results))
 
     def result(self, types: Types) -> Any:
         """How the results nest for arguments of these types (leaves are None). Known from tracing, unless that was long ago."""
         found = self._results.find(types)
         if found is None:
-            self.call.trace(types)
+            self._call.trace(types)
             found = self._results.find(types)
         assert found is not None, "tracing notes it"
         return found.tree
@@ -164,7 +187,8 @@ class _Host:
         function = operation.__dict__.get("_as_jax")
         if function is None:
             function = operation.__dict__.setdefault("_as_jax", JaxFunction(operation))
-        return function.call(trees, static)
+        form = None if static else function._short(trees)
+        return function.call(trees, static) if form is None else form.run(*trees)
 
 
 HOST = _Host()
