@@ -9,7 +9,6 @@ with the same loops and guards share one sum. What cannot be inverted, or is tol
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from functools import reduce
 
 from tensorexpr import dtypes
@@ -37,6 +36,7 @@ from tensorexpr.ir import (
     apply,
     const,
 )
+from tensorexpr.records import record, replace
 from tensorexpr.traversal import bound_names, free_names, fresh_name, rename_bound, substitute
 
 SUM = Combiner("sum")
@@ -46,7 +46,7 @@ MOST_IN_A_ROW = 16
 """Terms that are added from left to right."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Flow:
     """A contribution of the definition `consumer`, with its `gathers` (None: it is scattered).
 

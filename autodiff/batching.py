@@ -8,9 +8,9 @@ this way, and a gradient for one head a gradient for many.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 
 from tensorexpr.ir import Access, Axis, Define, Definition, Expr, Index, Reduce, Scan, Scatter, Segments, TensorType, const
+from tensorexpr.records import replace
 from tensorexpr.traversal import bottom_up, expressions, fresh_name, map_expressions, reads, walk
 
 

@@ -7,14 +7,14 @@ loops are replaced by their hull. Where a bound hangs on data, the extents of wh
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from tensorexpr.autodiff.workspace import Place, Workspace, as_extent, shifted
 from tensorexpr.ir import Access, Axis, Const, Expr, Index, apply, const
+from tensorexpr.records import record
 from tensorexpr.traversal import free_names, substitute, walk
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Box:
     """The range of an axis as 0 ... extent - 1; `value` is its index over these, `conditions` (on the index) say where it is meant."""
 

@@ -8,7 +8,6 @@ columns are pieces of one axis each instead of their products, and what many rea
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import product
 from math import prod
@@ -17,6 +16,7 @@ from tensorexpr.autodiff.inversion import Gather, invert
 from tensorexpr.autodiff.pieces import Piece, narrowed, split
 from tensorexpr.integers import DomainTooComplex, at_most
 from tensorexpr.ir import Access, Axis, Expr, Index
+from tensorexpr.records import field, record, replace
 from tensorexpr.regions import constraints_of
 from tensorexpr.traversal import free_names, fresh_name, size_names, substitute, walk
 
@@ -29,7 +29,7 @@ MOST_STEPS = 40_000
 read that would take more is sorted. Steps are counted, not timed (`integers.effort`): the same read always gives the same code."""
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class Component:
     """Reads at `indices` (of the axes `target` of the tensor) for all points of `axes` where `guards` hold."""
 
@@ -100,7 +100,7 @@ def _with_constant(guards: Sequence[Expr], found: list[Component]) -> tuple[Comp
     return (*([Component((), (), tuple(rest), ())] if rest else []), *found)
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False, slots=False)
 class Inverse:
     """A read with `axes` of elements `target` turned around: for each of its `parts` the disjoint pieces (`layers`), and the
     conditions on data to be tested inside (`loose`).

@@ -9,7 +9,6 @@ array here, except values that would otherwise be computed again at every point 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 
 from tensorexpr.autodiff.derivatives import DERIVATIVES, cast_to, plus, widened, widened_operation
 from tensorexpr.autodiff.products import leave_one_out
@@ -17,6 +16,7 @@ from tensorexpr.autodiff.winners import winner_guards
 from tensorexpr.autodiff.workspace import Place, Workspace, guarded
 from tensorexpr.dtypes import accumulator
 from tensorexpr.ir import Access, Apply, Cast, Const, Expr, Reduce, apply, conjuncts
+from tensorexpr.records import record, replace
 from tensorexpr.traversal import children, negate, walk
 
 CHEAP = 8
@@ -30,7 +30,7 @@ Read = tuple[Access, tuple[Expr, ...]]
 """An access object, and conditions."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Contribution:
     """At every point of `axes` where `guards` hold, the element that `access` reads receives `value`.
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -42,6 +41,7 @@ from tensorexpr.ir import (
     conjuncts,
     const,
 )
+from tensorexpr.records import record
 from tensorexpr.regions import Opaque, affine_of, bound_constraints, constraints_of, domain_of
 from tensorexpr.traversal import bottom_up, map_axes, size_names, walk
 
@@ -52,7 +52,7 @@ _TRIED = 64
 """Values of the sizes at which two formulas that look different are compared."""
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class Count:
     """The number of points of disjoint spaces, as a function of the sizes that occur in them: `count(n=7)`.
 
@@ -122,7 +122,7 @@ class Count:
         return f"<count {self}: call it with {', '.join(self.sizes)}>"
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class DataCount:
     """The number of points of spaces whose bounds hang on data: `count(offsets=array)`, by going through the points.
 

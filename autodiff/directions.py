@@ -7,16 +7,16 @@ axes in front (`batching`), and those that do not, which are computed once. All 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 
 from tensorexpr.autodiff.batching import batch, fresh_axes
 from tensorexpr.autodiff.workspace import Workspace, plain_axes
 from tensorexpr.ir import Access, Axis, Define, Definition, Expr, Index
 from tensorexpr.language.renaming import ProgramRenaming
+from tensorexpr.records import field, record
 from tensorexpr.traversal import reads
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class Directions:
     """`heads` maps the stand-in for each head of one direction to the tensor that holds it for all; `axes` count the directions.
 

@@ -8,7 +8,6 @@ the scan has that length and skips the steps that are no points.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 
 from tensorexpr.autodiff.spans import spans
 from tensorexpr.autodiff.workspace import Place, Workspace, guarded, shifted
@@ -29,6 +28,7 @@ from tensorexpr.ir import (
     product,
 )
 from tensorexpr.language.tensor import name_of
+from tensorexpr.records import replace
 from tensorexpr.traversal import bottom_up, bound_names, fresh_name, substitute, walk
 
 

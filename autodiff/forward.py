@@ -7,7 +7,6 @@ the sum over its factors, `where` the tangent of the branch taken. The derivativ
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 
 from tensorexpr.autodiff.accumulate import SUM
 from tensorexpr.autodiff.contributions import ExpressionAdjoint
@@ -38,6 +37,7 @@ from tensorexpr.ir import (
     conjuncts,
     const,
 )
+from tensorexpr.records import replace
 from tensorexpr.traversal import bottom_up, negate
 
 Rule = Callable[[Mapping[str, str], Workspace], str]

@@ -13,12 +13,12 @@ None is the answer where an index is not affine; see `pieces` for what can be sp
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
 from math import gcd
 
 from tensorexpr.autodiff.radices import reduce_radices
 from tensorexpr.integers import Affine, Bounds, Constraint, Domain, DomainTooComplex, FloorDiv, congruent, eq, ge, le, lt, solve_parametric
 from tensorexpr.ir import Axis, Const, Expr, Index, apply, const
+from tensorexpr.records import field, record, replace
 from tensorexpr.regions import affine_of, bound_constraints, constraints_of, expression_of
 from tensorexpr.traversal import fresh_name, size_names, substitute
 
@@ -26,7 +26,7 @@ DATA = "~"
 """Before the number of a value that is given at each element, of which nothing is known."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class Gather:
     """Where an element is read from: each original index as an expression over the element's indices and `axes`.
 
@@ -41,7 +41,7 @@ class Gather:
     points: Points | None = field(default=None, repr=False)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Points:
     """The points of a gather as an integer set: indices of the element and loops under affine `constraints`.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from tensorexpr.autodiff.arguments import checked_tangents, checked_tensors
@@ -15,6 +14,7 @@ from tensorexpr.autodiff.workspace import Workspace, plain_axes
 from tensorexpr.errors import DifferentiationError, user_location
 from tensorexpr.ir import Const, Define, Definition, Index, Program, apply, conjunction
 from tensorexpr.language import Tensor, lift
+from tensorexpr.records import replace
 
 
 def jvp(output: Tensor | Sequence[Tensor], wrt: Tensor | Sequence[Tensor], tangents: Tensor | Sequence[Tensor]) -> Any:

@@ -16,7 +16,6 @@ What counts as cheaper: never more iterations than reads, never more loops than 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache, reduce
 from itertools import product
 
@@ -27,12 +26,13 @@ from tensorexpr.autodiff.inversion import Gather, Points, condition_of
 from tensorexpr.dtypes import DType
 from tensorexpr.integers import Constraint, Domain, DomainTooComplex, eq, ge
 from tensorexpr.ir import Access, Apply, Axis, Const, Expr, Index, Reduce, apply, conjunction
+from tensorexpr.records import record
 from tensorexpr.traversal import free_names, rename_bound, substitute, walk
 
 Factors = tuple[Expr, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Share:
     """One piece of one component of the read numbered `read`, and what is multiplied there."""
 
@@ -46,7 +46,7 @@ class Share:
         return self.gather, self.factors
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Block:
     """Shares whose points together are the loops of `gather`."""
 
@@ -149,7 +149,7 @@ def _inequalities(constraints: Iterable[Constraint]) -> list[Constraint]:
 Read = tuple[Contribution, Inverse]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Item:
     """The product of a common factor and of one sum of shares for each component; `read` where it is just one read."""
 

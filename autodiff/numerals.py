@@ -9,12 +9,12 @@ facts: `inside`, at the points of the read, and `outside`, of an element that is
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from tensorexpr import dtypes
 from tensorexpr.bounds import interval
 from tensorexpr.ir import Access, Apply, Axis, Const, Expr, Index, Reduce, Size, apply, const
 from tensorexpr.nonlinear import Poly, Polynomials, exact_quotient, named, number, plus, times
+from tensorexpr.records import record
 from tensorexpr.regions import alternatives
 from tensorexpr.traversal import free_names, fresh_name, walk
 
@@ -26,7 +26,7 @@ class Unsuitable(Exception):
     """The indices are no mixed radix."""
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class Unknown:
     """An axis or a digit: `low <= it < high` where these are polynomials over what is known (None: not known, or no such).
 

@@ -8,8 +8,6 @@ not one for each factor. Short axes multiply afresh, which costs less than two r
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from tensorexpr.autodiff.derivatives import widened
 from tensorexpr.autodiff.spans import Span, spans
 from tensorexpr.autodiff.workspace import Place, Workspace, guarded
@@ -28,6 +26,7 @@ from tensorexpr.ir import (
     conjuncts,
     const,
 )
+from tensorexpr.records import replace
 from tensorexpr.traversal import bound_names, free_names, fresh_name, rename_bound, substitute, walk
 
 SHORT = 4

@@ -15,11 +15,11 @@ of `tensorexpr.nonlinear`; an index that has another form is left alone (None), 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from tensorexpr.autodiff.numerals import ONE, Numerals, Unknown, Unsuitable, below, factors_of, replaced, total
 from tensorexpr.ir import Axis, Expr, Index, Size, apply, const
 from tensorexpr.nonlinear import Poly, exact_quotient, named, number, plus, times
+from tensorexpr.records import record
 from tensorexpr.regions import alternatives
 from tensorexpr.traversal import bottom_up, conjuncts, substitute
 
@@ -27,7 +27,7 @@ UNITS = (ONE, number(-1))
 MOST_STEPS = 40
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Reduced:
     """An inversion as an affine problem: `equations` (pairs of equal expressions) and `guards` over `axes` and the element.
 
@@ -61,7 +61,7 @@ def reduce_radices(
         return None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Digit:
     """Of the element: `numerator // radix` or, with `rest`, `numerator % radix`; it is below `count`."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
 
 from tensorexpr.autodiff.workspace import Workspace
 from tensorexpr.ir import Define, Definition, Scan, Scatter, apply
 from tensorexpr.language.renaming import ProgramRenaming, local_names
+from tensorexpr.records import replace
 from tensorexpr.traversal import reads
 
 

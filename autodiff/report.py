@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from tensorexpr.autodiff.accumulate import Flow
@@ -11,6 +10,7 @@ from tensorexpr.autodiff.counts import Count, DataCount, Space, count_of, reads_
 from tensorexpr.autodiff.reverse import Around, Received
 from tensorexpr.autodiff.segments import is_settled_by_data
 from tensorexpr.ir import Access, Axis, Expr, Index, TensorType, apply
+from tensorexpr.records import record, replace
 from tensorexpr.text import print_expr
 from tensorexpr.traversal import bottom_up, fresh_name, substitute
 
@@ -35,7 +35,7 @@ class Row(NamedTuple):
     reads: int | Count | DataCount
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Report:
     """A table of `rows`; `print` shows it.
 

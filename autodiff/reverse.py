@@ -8,7 +8,6 @@ of any length work, and its result is an ordinary program: it can be differentia
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 
 from tensorexpr.autodiff.accumulate import Flow, accumulate, axes_of, flow
 from tensorexpr.autodiff.contributions import Contribution, ExpressionAdjoint
@@ -31,6 +30,7 @@ from tensorexpr.ir import (
     Scatter,
     Segments,
 )
+from tensorexpr.records import field, record, replace
 from tensorexpr.traversal import expressions, walk
 
 Rule = Callable[[str, Workspace], Mapping[str, str]]
@@ -38,7 +38,7 @@ Rule = Callable[[str, Workspace], Mapping[str, str]]
 for each input the name of what it receives."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Override:
     """A rule for one tensor; nothing flows to what it reads but to `inputs`, all of which come before it."""
 
@@ -46,7 +46,7 @@ class Override:
     rule: Rule
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class Received:
     """What one tensor received: the axes of its adjoint, a flow per contribution, and tensors added whole, by consumer."""
 
@@ -55,7 +55,7 @@ class Received:
     whole: list[tuple[str, str]] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Around:
     """Where a reduction stood that became a definition of its own: at `place` in the definition `owner`, which reads it there at
     `indices`, one for each of its `axes`."""
@@ -66,7 +66,7 @@ class Around:
     indices: tuple[Expr, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Reverse:
     """The derivative: `program` (the forward definitions, then the derived ones; outputs are the adjoints of `wrt`).
 

@@ -16,7 +16,6 @@ from step to step as a sum. Nothing but the states of the outer scan outlives a 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -46,6 +45,7 @@ from tensorexpr.ir import (
     const,
 )
 from tensorexpr.language.renaming import ProgramRenaming, local_names
+from tensorexpr.records import field, record, replace
 from tensorexpr.traversal import bottom_up, free_names, fresh_name, map_expressions, read_occurrences, reads, substitute, walk
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def before(scan: Scan, c: int, step: Expr, indices: tuple[Expr, ...]) -> Expr:
     return apply("where", apply("gt", step, const(0)), earlier, first)
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class _Building:
     """A scan while it is made: each state with its initial value (zeros) and the definition of the body that is next."""
 
@@ -135,7 +135,7 @@ class _Building:
         return made
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Backward:
     """The results of a backward scan, whose entry u is about step `length - 1 - u`.
 
@@ -283,7 +283,7 @@ def _send_last(scan: Scan, tensor: str, backward: str, sweep: Sweep) -> None:
     sweep.send_whole(scan.names[0], tensor, name)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Steps:
     """The body over all steps at once: `readers`, definitions that read active tensors from outside, each with itself over all steps.
 

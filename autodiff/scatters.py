@@ -9,7 +9,6 @@ zeros that is the product divided by its own value; only a single zero leaves an
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from tensorexpr import dtypes
 from tensorexpr.autodiff.derivatives import widened
@@ -18,6 +17,7 @@ from tensorexpr.autodiff.workspace import Place, Workspace, all_of
 from tensorexpr.errors import DifferentiationError
 from tensorexpr.ir import Access, Const, Expr, Index, Scatter, TensorType, apply, conjuncts, const
 from tensorexpr.language.tensor import name_of
+from tensorexpr.records import replace
 from tensorexpr.traversal import bound_names, rename_bound
 
 

@@ -18,7 +18,6 @@ that is known before the program runs, or one that could be larger than what is 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 
 from tensorexpr.autodiff.boxes import Box, boxes_of, reads, unboxed
 from tensorexpr.autodiff.contributions import Contribution
@@ -28,6 +27,7 @@ from tensorexpr.autodiff.workspace import Workspace, all_of, shifted
 from tensorexpr.bounds import PROVED, check_access, implied
 from tensorexpr.ir import Access, Axis, Expr, Index, Segments, apply, const, product
 from tensorexpr.language.renaming import renamed
+from tensorexpr.records import record, replace
 from tensorexpr.regions import Opaque, cases_of, domain_of
 from tensorexpr.traversal import bottom_up, free_names, fresh_name, read_occurrences, substitute
 
@@ -90,7 +90,7 @@ def _renamed(c: Contribution, names: dict[str, str]) -> Contribution:
 # --------------------------------------------------------------------------------------------------- which is which
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Parts:
     """A read taken apart: the numbers of the indices that are `keys`, and of those to be inverted (`others`); the axes
     that are `sorted`, in the order in which the keys mention them, those that are `free`, and those of the `batch`, each
@@ -149,7 +149,7 @@ def _is_affine(index: Expr) -> bool:
     return not opaque.names
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Group:
     """Keys that share sorted axes, directly or not: they have a plan of their own, for each point of the axes of the batch that
     they depend on, which leaves out what fails `conditions`."""

@@ -9,14 +9,14 @@ branch of `where`, none under an inner reduction, which may be empty.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 from tensorexpr.autodiff.workspace import Place, Workspace, as_extent, shifted
 from tensorexpr.ir import Access, Apply, Axis, Cast, Const, Expr, Index, TensorType, apply, const
+from tensorexpr.records import record
 from tensorexpr.traversal import children, free_names, walk
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Span:
     """An axis lies in base <= index < base + extent; `conditions` say which of these are its points (none: all)."""
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -18,12 +17,13 @@ from tensorexpr.errors import DifferentiationError, user_location
 from tensorexpr.ir import Program
 from tensorexpr.language import Tensor, program_of
 from tensorexpr.language.renaming import ProgramRenaming, local_names
+from tensorexpr.records import record
 from tensorexpr.text import print_type
 
 Rule = Callable[[Tensor, Sequence[Tensor], Tensor], Sequence[Tensor | None]]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Unit:
     """The rule of `tensor`, and the inputs to which it sends."""
 
@@ -172,7 +172,7 @@ def tensors_of(roots: Sequence[Tensor]) -> dict[str, Tensor]:
     return found
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class Graph:
     """The graph of some tensors as a program under their keys, with the units in it; `known` grows with what rules read."""
 

@@ -9,13 +9,13 @@ read that hangs on data is again a read of that kind.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from itertools import permutations
 
 from tensorexpr.autodiff.contributions import Contribution
 from tensorexpr.autodiff.segments import digits_of, position
 from tensorexpr.autodiff.workspace import Workspace
 from tensorexpr.ir import Access, Axis, Expr, Index, Segments, apply, conjuncts, const
+from tensorexpr.records import replace
 from tensorexpr.regions import Opaque, affine_of
 from tensorexpr.traversal import free_names, fresh_name, map_children, substitute, walk
 

@@ -9,7 +9,6 @@ share. The tensor has the hull of the index ranges, and a guard where the hull i
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from tensorexpr import dtypes
 from tensorexpr.integers import Affine, ge, lt
@@ -34,12 +33,13 @@ from tensorexpr.ir import (
     conjunction,
     const,
 )
+from tensorexpr.records import field, record
 from tensorexpr.regions import affine_of, constraints_of, domain_of, expression_of
 from tensorexpr.simplify import Options, inline_definitions, narrow_domains
 from tensorexpr.traversal import bound_names, free_names, fresh_name, map_children, read_occurrences, rename_bound, substitute, walk
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Place:
     """Where an expression stands: the axes around it, outermost first, and the conditions under which it is evaluated.
 
@@ -60,7 +60,7 @@ class Place:
         return expr if names.isdisjoint(bound_names(expr)) else rename_bound(expr, names | set(free_names(expr)))
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class Workspace:
     """`definitions` made so far, `types` of all tensors, `labels` the names that users see, `taken` names of tensors.
 

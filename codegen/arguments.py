@@ -12,7 +12,6 @@ from __future__ import annotations
 import ctypes
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -22,6 +21,7 @@ from tensorexpr.dtypes import DType
 from tensorexpr.errors import ArgumentError, DefinitionError, user_location
 from tensorexpr.ir import Apply, Cast, Const, Expr, Program, Size
 from tensorexpr.ops import cast_value
+from tensorexpr.records import record
 from tensorexpr.regions import affine_of
 from tensorexpr.text import print_expr
 from tensorexpr.traversal import size_names
@@ -34,7 +34,7 @@ _LAYOUTS_KEPT = 1024
 _OVERLAP_WORK = 10_000
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Parameter:
     """An argument or result: its name, element type and extents (constants, or expressions over the sizes)."""
 
@@ -47,7 +47,7 @@ class Parameter:
         return f"{self.name}: {self.dtype.name}[{extents}]"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Signature:
     """What a compiled function takes and gives.
 
@@ -74,7 +74,7 @@ def signature_of(program: Program, single: bool) -> Signature:
     return Signature("_".join(program.outputs), inputs, outputs, program.sizes, single)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SizeSource:
     """Where a size is read from: `scale * size + rest == extent` of axis `axis` of input `position`; `rest` uses earlier sizes."""
 
@@ -133,7 +133,7 @@ def extent_value(expr: Expr, sizes: Mapping[str, int]) -> int:
     raise AssertionError(type(expr))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Layout:
     """What follows from the shapes of the inputs: the sizes, shape and type of every output, bytes of workspace."""
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -24,10 +23,11 @@ from tensorexpr.errors import ArgumentError, user_location
 from tensorexpr.initial import initial_array
 from tensorexpr.ir import Const, Expr, Program
 from tensorexpr.language import Tensor
+from tensorexpr.records import record
 from tensorexpr.text import print_expr
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Symbol:
     """A placeholder of a compiled function: an "input" or an "output", its extents (an int, or the text of an expression of sizes),
     the user's name where that is a path, and how it is initialised."""

@@ -10,19 +10,19 @@ counts as true, a loop whose extent does as one iteration.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from tensorexpr.codegen.arguments import extent_value
 from tensorexpr.integers import Constraint, Domain
 from tensorexpr.ir import Access, Apply, Axis, Define, Definition, Expr, Program, Reduce, Scan, Scatter, Segments, Size, conjuncts, const
+from tensorexpr.records import record
 from tensorexpr.regions import bound_constraints, constraints_of
 from tensorexpr.traversal import bottom_up, children, free_names, map_axes, negate, read_occurrences, walk
 
 _Points = tuple[tuple[Axis, ...], tuple[Expr, ...]]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Formula:
     """A count that depends on sizes: called with them by name it gives an int."""
 

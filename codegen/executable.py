@@ -15,7 +15,6 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.metadata import version
 from pathlib import Path
@@ -34,6 +33,7 @@ from tensorexpr.codegen.target import host_target
 from tensorexpr.codegen.tuning.lookup import record_for, scheduled
 from tensorexpr.errors import Location
 from tensorexpr.ir import Access, Const, Definition, Program, Scan, Scatter, Segments
+from tensorexpr.records import record
 from tensorexpr.simplify import simplify
 from tensorexpr.text import print_program
 from tensorexpr.traversal import expressions, walk
@@ -72,7 +72,7 @@ class Look:
         return nest_assembly(nest)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Executable:
     """Linked code, what a failed check is to say, and whether a call takes longer than giving up Python's lock and having it back."""
 

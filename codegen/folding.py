@@ -10,7 +10,6 @@ the program. The values are those of compiled code; equal ones are one array for
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -35,6 +34,7 @@ from tensorexpr.ir import (
     TensorType,
     const,
 )
+from tensorexpr.records import replace
 from tensorexpr.text import print_program
 from tensorexpr.traversal import bound_names, expressions, fresh_name, map_children, reads, size_names, walk
 

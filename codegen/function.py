@@ -10,7 +10,6 @@ schedule, nest) and native code, and no tensor of the language: what it was buil
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,6 +25,7 @@ from tensorexpr.codegen.nest import CheckSite, LoopNest
 from tensorexpr.codegen.schedule import Schedule
 from tensorexpr.errors import ArgumentError, OutOfBoundsError, TargetError, user_location
 from tensorexpr.ir import Const, Program
+from tensorexpr.records import replace
 
 STAGES = ("nest", "llvm", "asm")
 _CUDA_STAGES = ("cuda", "ptx")

@@ -9,7 +9,6 @@ kernels and raises what was noted. Nothing is shared between calls but read-only
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import cache
 from math import prod
 from typing import Any
@@ -31,6 +30,7 @@ from tensorexpr.codegen.nest import Buffer, LoopNest
 from tensorexpr.codegen.schedule import Schedule
 from tensorexpr.errors import ArgumentError, TargetError, user_location
 from tensorexpr.ir import Program
+from tensorexpr.records import replace
 
 STAGES = ("nest", "cuda", "ptx", "sass")
 _APART = 256

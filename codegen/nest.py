@@ -18,11 +18,10 @@ launch. A loop's kind says how it runs; all kinds give the result of running it 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tensorexpr.dtypes import DType
 from tensorexpr.errors import Location
 from tensorexpr.ir import Access, Constant, Expr, Node
+from tensorexpr.records import record
 
 GRID = ("block.x", "block.y", "block.z")
 THREADS = ("thread.x", "thread.y", "thread.z")
@@ -30,7 +29,7 @@ LOOP_KINDS = ("serial", "parallel", "vectorize", "unroll", "tensorize", *GRID, *
 MEMORIES = ("parameter", "constant", "workspace", "local")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class Buffer(Node):
     """Storage with a shape (int64 expressions over sizes, constants and, for local memory, nothing else).
 
@@ -54,7 +53,7 @@ class Stmt(Node):
 Block = tuple[Stmt, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class Call(Node):
     """An instruction: its name, its LLVM IR as the body of a function of pointers, the functions that this declares, and for each
     pointer (`names`) the first element of an operand."""
@@ -66,7 +65,7 @@ class Call(Node):
     declarations: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class For(Stmt):
     """`body` for index = start, ..., stop - 1. Bounds may use outer indices (non-rectangular nests). `call` is the instruction of a
     tensorized loop."""
@@ -79,7 +78,7 @@ class For(Stmt):
     call: Call | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class If(Stmt):
     """`then` where the condition holds, else `otherwise`."""
 
@@ -88,7 +87,7 @@ class If(Stmt):
     otherwise: Block = ()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class Store(Stmt):
     """`buffer[indices] = value`, of the buffer's dtype."""
 
@@ -97,7 +96,7 @@ class Store(Stmt):
     value: Expr
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class Alloc(Stmt):
     """A local buffer, uninitialized, that lives in `body`."""
 
@@ -105,7 +104,7 @@ class Alloc(Stmt):
     body: Block
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class Check(Stmt):
     """Where `0 <= index < extent` fails: record (number of this check, index, extent) as the call's error and leave the
     kernel; the call then raises an IndexError that names operation, index and extent. `check` indexes `LoopNest.checks`."""
@@ -115,7 +114,7 @@ class Check(Stmt):
     check: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CheckSite:
     """What to say when a check fails: the access as text, its tensor, the axis, the definition that reads, the user's line."""
 
@@ -126,7 +125,7 @@ class CheckSite:
     location: Location | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class Kernel(Node):
     """One parallel region: a name (the definitions it computes) and statements, at most the outermost loops parallel."""
 
@@ -134,7 +133,7 @@ class Kernel(Node):
     body: Block
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class LoopNest(Node):
     """A whole function: parameters in calling order (inputs, then outputs), constants, workspace, kernels in order.
 

@@ -7,11 +7,11 @@ made and tested anywhere.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
 from tensorexpr.dtypes import DType
+from tensorexpr.records import record, replace
 
 SHARE = 8 << 20
 """Bytes of the last cache per core, at most."""
@@ -21,7 +21,7 @@ VECTORS = ("amx", "asimd", "avx", "sve")
 """How the names of the features begin that are instructions on vectors and tiles."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Target:
     """A CPU, or a GPU (`kind`): width of its vectors in bits, number of vector registers, cores, and sizes of its caches in bytes."""
 
@@ -54,7 +54,7 @@ class Target:
         return max(1, self.vector_bits // (8 * dtype.itemsize))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Gpu(Target):
     """A GPU: `cores` are its multiprocessors. A loop over lanes is run by the threads of a block, `threads` by default; a block has
     `shared_bytes` of memory without asking, and a thread up to 255 registers of 32 bits. `arch` is what its code is compiled for."""

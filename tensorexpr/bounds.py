@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -21,6 +20,7 @@ from tensorexpr.enumeration import NotEnumerable, enumerate_points, evaluate_on
 from tensorexpr.integers import Affine, Domain, DomainTooComplex, ge, lt
 from tensorexpr.ir import Apply, Axis, Cast, Const, Expr, Index, Size, const
 from tensorexpr.nonlinear import Polynomials
+from tensorexpr.records import record
 from tensorexpr.regions import Case, Opaque, Region, cases_of, cases_where, regions_of, with_constraints
 
 Interval = tuple[float, float]
@@ -29,17 +29,17 @@ Interval = tuple[float, float]
 _WHOLE: Interval = (-math.inf, math.inf)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Proved:
     """The index is in range wherever the access is evaluated."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Unknown:
     """Neither proved nor refuted when written: to be checked as the program runs."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class OutOfBounds:
     """The index leaves its range: `at` is a point (indices and sizes) where it does, `value` the index there, `extent`
     the extent there, `least` and `greatest` its range over all points as text (None where unknown)."""

@@ -7,18 +7,18 @@ bfloat16 array is met.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import numpy as np
 
 from tensorexpr.errors import DefinitionError, user_location
+from tensorexpr.records import record
 
 _BFLOAT16_NAME = "bfloat16"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class DType:
     """An element type: `name` as in NumPy, `short` as printed, `kind` one of bool, int, uint, float, width in `bits`."""
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from tensorexpr.ir import Apply, Axis, Cast, Const, Expr, Index, Size
 from tensorexpr.ops import cast_value
+from tensorexpr.records import record
 
 MAX_POINTS = 1 << 18
 
@@ -16,7 +15,7 @@ class NotEnumerable(Exception):
     """The loops have too many points, or depend on sizes or on data."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Points:
     """The points of some loops in row-major order: one array of `count` values per index."""
 

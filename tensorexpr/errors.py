@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import opcode
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+
+from tensorexpr.records import record
 
 _PACKAGE_ROOT = Path(__file__).resolve().parent.parent
 # In a checkout the rooms lie beside this folder; installed plainly they lie in it, and what is beside belongs to others.
@@ -25,7 +26,7 @@ _BETWEEN = ("numpy", "contextlib", "functools", "jax", "torch")
 """Modules that may stand between the user's line and this package: `np.sum(A)`, a context manager, a transform of JAX."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Location:
     """A line of the user's source: `file` as Python reports it, `line` counted from 1."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
 
 from tensorexpr.ir import Access, Const, Constant, Define, Definition, Expr, Program, Scan, Scatter, Size, TensorType, const
+from tensorexpr.records import replace
 from tensorexpr.regions import normal_form
 from tensorexpr.traversal import bottom_up, map_expressions
 

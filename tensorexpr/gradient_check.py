@@ -9,7 +9,6 @@ seed, so a check gives the same numbers every time.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from tensorexpr.errors import GradientCheckError, user_location
 from tensorexpr.ir import Program
 from tensorexpr.op import Op
 from tensorexpr.op_trees import leaves, map_tree
+from tensorexpr.records import record
 from tensorexpr.transforms import as_op, jvp, vjp
 from tensorexpr.traversal import expressions, walk
 
@@ -29,7 +29,7 @@ _SAFETY = 10.0
 _RESOLUTION = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class GradientCheck:
     """What a check found: the derivative along the direction by differences, forward and reverse mode, and what was allowed."""
 

@@ -15,7 +15,6 @@ import hashlib
 import math
 import struct
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any
 
@@ -25,6 +24,7 @@ from tensorexpr import dtypes
 from tensorexpr.dtypes import DType
 from tensorexpr.errors import Location
 from tensorexpr.ops import OPS, Op, result_dtype
+from tensorexpr.records import field, fields, record
 
 
 class Node:
@@ -83,10 +83,10 @@ class Node:
         return True
 
     def __getstate__(self) -> tuple[Any, ...]:
-        return tuple(getattr(self, f.name) for f in fields(self))  # type: ignore[arg-type]
+        return tuple(getattr(self, f.name) for f in fields(self))
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
-        for f, value in zip(fields(self), state, strict=True):  # type: ignore[arg-type]
+        for f, value in zip(fields(self), state, strict=True):
             object.__setattr__(self, f.name, value)
 
 
@@ -100,7 +100,7 @@ def _representative(node: Node) -> Node:
 
 @cache
 def _compared(node: type[Node]) -> tuple[str, ...]:
-    return tuple(f.name for f in fields(node) if f.compare)  # type: ignore[arg-type]
+    return tuple(f.name for f in fields(node) if f.compare)
 
 
 # ---------------------------------------------------------------------------------------------------- expressions
@@ -113,7 +113,7 @@ class Expr(Node):
     dtype: DType
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class Const(Expr):
     """A literal: a Python bool, int or float that is a value of `dtype` (floats are rounded to it)."""
 
@@ -141,7 +141,7 @@ class Const(Expr):
         return (self.value, self.dtype)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class Index(Expr):
     """A loop index, an int64: bound by an axis of a definition or a reduction, or the step of a scan."""
 
@@ -152,7 +152,7 @@ class Index(Expr):
         return dtypes.int64
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class Size(Expr):
     """A symbolic extent (`te.dim`), an int64 >= 0 that is bound when the program runs."""
 
@@ -163,7 +163,7 @@ class Size(Expr):
         return dtypes.int64
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class Param(Expr):
     """A scalar parameter of a user's combiner (see `Combiner`)."""
 
@@ -171,7 +171,7 @@ class Param(Expr):
     dtype: DType
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class Access(Expr):
     """The element of `tensor` at `indices` (int64 each, one per axis). Must be in bounds wherever it is evaluated."""
 
@@ -181,7 +181,7 @@ class Access(Expr):
     location: Location | None = field(default=None, compare=False, repr=False)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class Apply(Expr):
     """A scalar operation on operands of one dtype. `where(c, a, b)` evaluates only the branch taken; all else is strict."""
 
@@ -193,7 +193,7 @@ class Apply(Expr):
         object.__setattr__(self, "dtype", result_dtype(self.op, tuple(a.dtype for a in self.args)))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class Cast(Expr):
     """The value of `arg` in another dtype (see `ops.cast_value` for what happens out of range)."""
 
@@ -201,7 +201,7 @@ class Cast(Expr):
     arg: Expr
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class Axis(Node):
     """A loop: `index` runs over start <= index < stop (int64 expressions; nothing is visited when stop <= start)."""
 
@@ -213,7 +213,7 @@ class Axis(Node):
 BUILTIN_COMBINERS = ("sum", "prod", "max", "min", "all", "any", "argmax", "argmin")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class Combiner(Node):
     """How a reduction combines values: a built-in by `name`, or a user's associative function of two tuples.
 
@@ -232,7 +232,7 @@ class Combiner(Node):
         return not self.results
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class Reduce(Expr):
     """`values` combined over the points of `axes` (row-major, later axes may depend on earlier ones) where `where` holds.
 
@@ -258,7 +258,7 @@ class Reduce(Expr):
 # ---------------------------------------------------------------------------------------------------- definitions
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class TensorType(Node):
     """Shape (int64 expressions over sizes and constants) and element type."""
 
@@ -266,7 +266,7 @@ class TensorType(Node):
     dtype: DType
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class Define(Node):
     """`name[axes] = value` for every point of the axes; axes start at 0 and stop at expressions over sizes."""
 
@@ -280,7 +280,7 @@ class Define(Node):
         return ((self.name, TensorType(tuple(a.stop for a in self.axes), self.value.dtype)),)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class Scatter(Node):
     """`name[indices] = combine(name[indices], value)` for every point of `axes` where `where` holds.
 
@@ -303,7 +303,7 @@ class Scatter(Node):
         return ((self.name, self.type),)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class Scan(Node):
     """A recurrence: state 0 is `inits`; step t computes `body` from the states before it; entry t of the result is the state after.
 
@@ -328,7 +328,7 @@ class Scan(Node):
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class Segments(Node):
     """A plan for gathering by key: `order` lists the points of `axes` sorted by key, those of key v at offsets[v] ... offsets[v + 1] - 1.
 
@@ -367,7 +367,7 @@ class Segments(Node):
 Definition = Define | Scatter | Segments | Scan
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class Input(Node):
     """A placeholder: a name and a type, bound to an array when the program runs.
 
@@ -381,7 +381,7 @@ class Input(Node):
     initial: Any = field(default=None, compare=False, repr=False)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class Constant(Node):
     """A tensor that has its data: a read-only array, shared between programs and never written. Compared by content."""
 
@@ -418,7 +418,7 @@ def content_of(data: np.ndarray) -> bytes:
     return state.digest()
 
 
-@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+@record(eq=False, weakrefs=True)
 class Program(Node):
     """Inputs, constants, definitions in an order in which each reads only earlier tensors, and the names of the outputs.
 

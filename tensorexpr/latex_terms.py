@@ -6,9 +6,8 @@ of the product, `stop - 1` is worked out.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from tensorexpr.ir import Apply, Const, Expr, Reduce, apply, const
+from tensorexpr.records import replace
 
 
 def _is(expr: Expr, *names: str) -> bool:

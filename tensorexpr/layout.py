@@ -7,26 +7,26 @@ Wadler's scheme). Used for programs and loop nests alike, whose text stays insid
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from tensorexpr.records import record
 
 INDENT = 4
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Line:
     """A place to break: `flat` is its text while the group stays on one line."""
 
     flat: str = " "
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Indent:
     """Breaks inside go four columns deeper."""
 
     body: Doc
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Group:
     """On one line if it fits, else every `Line` directly inside breaks."""
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,9 +21,10 @@ import numpy as np
 from tensorexpr import dtypes
 from tensorexpr.dtypes import DType
 from tensorexpr.errors import DefinitionError
+from tensorexpr.records import record
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class Op:
     """A scalar operation.
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
@@ -45,6 +44,7 @@ from tensorexpr.ir import (
     const,
 )
 from tensorexpr.ops import OPS
+from tensorexpr.records import record
 from tensorexpr.text import digest
 
 _DTYPES = {d.short: d for d in DTYPES}
@@ -96,7 +96,7 @@ def _syntax(text: str, mode: str) -> Any:
         ) from None
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class _Pending:
     dtype: DType | None
     finish: Callable[[DType | None], Expr]

@@ -13,19 +13,19 @@ those too, as several disjoint sets.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from functools import lru_cache
 
 from tensorexpr import dtypes
 from tensorexpr.integers import Affine, Constraint, Domain, FloorDiv, eq, ge, gt, le, lt
 from tensorexpr.ir import Apply, Axis, Cast, Const, Expr, Index, Size, apply, conjuncts, const
+from tensorexpr.records import field, record
 from tensorexpr.traversal import size_names
 
 MAX_CASES = 64
 """Where an expression or the guards have more cases, what would split further is left opaque, or out."""
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class Opaque:
     """Names given to integer expressions that are not affine: equal expressions get one name (`?0`, `?1`, ...).
 
@@ -204,7 +204,7 @@ def _split_modulos(form: Affine) -> tuple[Affine, list[tuple[Affine, int, int]]]
 _ZERO = Affine.of(0)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Case:
     """A part of the points, given by constraints, on which an index has an affine `value` (0 for a condition).
 
@@ -388,7 +388,7 @@ def _constraints(condition: Expr, opaque: Opaque, named: bool) -> tuple[tuple[Co
 # ------------------------------------------------------------------------------------------------------- domains
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Region:
     """An integer set over loop indices: `domain`, whether it is `exact` (else it contains the true set), its opaque names."""
 

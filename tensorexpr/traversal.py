@@ -6,7 +6,6 @@ Every rebuilding function returns the same object when nothing changed, so passe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from typing import NamedTuple
 
 from tensorexpr.ir import (
@@ -30,6 +29,7 @@ from tensorexpr.ir import (
     apply,
     conjuncts,
 )
+from tensorexpr.records import replace
 
 
 def children(expr: Expr) -> tuple[Expr, ...]:

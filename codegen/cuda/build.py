@@ -6,7 +6,6 @@ without a GPU serves a machine with one.
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from functools import cached_property
 
 from tensorexpr.codegen import disk
@@ -17,6 +16,7 @@ from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.codegen.nest_verify import verify_nest
 from tensorexpr.codegen.schedule import Schedule
 from tensorexpr.ir import Program
+from tensorexpr.records import as_dict
 
 
 class GpuCode:
@@ -46,6 +46,6 @@ class GpuCode:
             resources = {name: nvrtc.Resources(**r) for name, r in about["resources"].items()}
             return nvrtc.Compiled(arch, entry.image, about["ptx"], about["log"], resources)
         made = nvrtc.compile_text(self.source.text, arch)
-        about = {"ptx": made.ptx, "log": made.log, "resources": {name: asdict(r) for name, r in made.resources.items()}}
+        about = {"ptx": made.ptx, "log": made.log, "resources": {name: as_dict(r) for name, r in made.resources.items()}}
         disk.save(key, disk.Entry(about, made.cubin))
         return made

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from tensorexpr import dtypes, ir
 from tensorexpr.codegen.cuda import values as v
@@ -19,6 +18,7 @@ from tensorexpr.codegen.nest import Buffer
 from tensorexpr.dtypes import DType
 from tensorexpr.errors import InternalError
 from tensorexpr.ir import Access, Apply, Cast, Const, Expr, Index, Size, const
+from tensorexpr.records import record
 from tensorexpr.regions import affine_of, expression_of
 from tensorexpr.traversal import walk
 
@@ -87,7 +87,7 @@ def _children(node: Expr) -> tuple[Expr, ...]:
     return ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Surroundings:
     """What expressions of a kernel refer to: buffers and, by name, loop indices and sizes in scope; `word` gives the identifier
     of a buffer, `fresh` a new one. Of `own` buffers every thread has the element of its lane alone: they have no last axis."""

@@ -12,19 +12,19 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from tensorexpr.codegen.cuda.emit import PRELUDE
 from tensorexpr.errors import InternalError, TargetError
+from tensorexpr.records import record
 
 OPTIONS = ("-std=c++17", "-default-device", "-ftz=false", "-prec-div=true", "-prec-sqrt=true", "-fmad=true", "--ptxas-options=-v")
 """How every kernel is compiled."""
 _INSTALL = "pip install 'tensorexpr[cuda]' (CUDA 13) or 'tensorexpr[cuda12]'"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Resources:
     """What a kernel takes: registers per thread; bytes of stack and of spills stored and loaded per thread; bytes of shared memory."""
 
@@ -35,7 +35,7 @@ class Resources:
     shared: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Compiled:
     """Machine code for one architecture, its PTX, what NVRTC logged, and the resources of every kernel by name."""
 

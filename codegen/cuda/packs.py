@@ -8,11 +8,11 @@ from arguments that begin at multiples of sixteen bytes (`ALIGNMENT`), which eve
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 
 from tensorexpr.codegen.cuda.expressions import row_major
 from tensorexpr.codegen.nest import Buffer, For, Store
 from tensorexpr.ir import Access, Apply, Const, Expr, Index, const
+from tensorexpr.records import record, replace
 from tensorexpr.regions import affine_of
 from tensorexpr.traversal import bottom_up, children, walk
 
@@ -20,7 +20,7 @@ ALIGNMENT = 16
 """Bytes of the widest access, of which every argument's address is a multiple."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Pack:
     """Elements of a buffer that are accessed at once: the indices of the first, and the name of the array that holds them in the
     thread."""
@@ -30,7 +30,7 @@ class Pack:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Packed:
     """A loop with its accesses taken out: what to load before, the loop over arrays of the thread, what to store after."""
 

@@ -7,17 +7,16 @@ anything, and its arithmetic wraps as the language says, through unsigned types,
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 from tensorexpr import dtypes
 from tensorexpr.dtypes import DType
+from tensorexpr.records import record, replace
 
 # Precedences of C++, loosest first: what stands inside a tighter operator needs parentheses.
 CHOICE, OR, AND, BIT_OR, BIT_XOR, BIT_AND, EQUAL, ORDER, SHIFT, SUM, PRODUCT, PREFIX, ATOM = range(13)
 _INT = (-(1 << 31), (1 << 31) - 1)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Value:
     """C++ text of a value of `dtype`, how tightly it binds, and of an int64: whether it is an `int` in C++ (`narrow`), its
     interval as far as it is known, and whether it comes from data."""

@@ -13,8 +13,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from math import gcd
+
+from tensorexpr.records import field, record
 
 _LIMIT = 1 << 62  # beyond this an interval says nothing: the value may have wrapped around
 
@@ -23,7 +24,7 @@ MOST_COPIED = 3000
 otherwise take LLVM ten times as long, for the price of as many calls."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Value:
     """An SSA name or literal `text` of LLVM element type `type`, in `lanes` lanes.
 
@@ -88,7 +89,7 @@ def _bounded(low: int | None, high: int | None) -> tuple[int | None, int | None]
     return low, high
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class Module:
     """The text of a module as it grows: finished functions in order, external declarations, helper functions by name.
 

@@ -17,7 +17,6 @@ import sysconfig
 import threading
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from math import prod
 from typing import Any
@@ -28,6 +27,7 @@ from tensorexpr.codegen.llvm.call_text import SYMBOLS, WORDS, Layouts, call_text
 from tensorexpr.codegen.llvm.jit import NativeModule
 from tensorexpr.codegen.llvm.machine import host
 from tensorexpr.codegen.llvm.memory import POOLED, Memory
+from tensorexpr.records import record
 
 _HEADER = object.__basicsize__
 _CALL, _TABLE = _HEADER, _HEADER + 8
@@ -143,7 +143,7 @@ def native_calls(kind: type) -> type:
     return kind
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Row:
     """An argument or result of constant shape."""
 
@@ -156,7 +156,7 @@ class Row:
         return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Plan:
     """What `te_call` is to do: `rows` of inputs in calling order, then of outputs; `order`, where each input of the kernel stands.
 

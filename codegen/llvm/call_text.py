@@ -13,9 +13,8 @@ a block for this call.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tensorexpr.codegen.llvm.memory_text import memory_text
+from tensorexpr.records import record
 
 SYMBOLS = (
     "Py_IncRef",
@@ -33,7 +32,7 @@ SYMBOLS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Layouts:
     """Where things lie in memory, in bytes, found and proved by `call`: fields of array objects, tuples and callables."""
 
@@ -55,7 +54,7 @@ ARGUMENT_WORDS = ("descr", "rank", "bytes", "extents")
 
 def call_text(layouts: Layouts, triple: str, pooled: int) -> str:
     """The module: `te_call` and `te_array`, beside the functions of `memory_text`; blocks of ours begin at `pooled` bytes."""
-    values = {name.upper(): str(getattr(layouts, name)) for name in Layouts.__slots__}
+    values = {name.upper(): str(getattr(layouts, name)) for name in Layouts.__match_args__}
     values |= {f"AT_{name.upper()}": str(8 * position) for position, name in enumerate(WORDS)}
     values |= {f"OF_{name.upper()}": str(8 * position) for position, name in enumerate(ARGUMENT_WORDS)}
     values["POOLED"] = str(pooled)

@@ -13,7 +13,6 @@ The text depends on nest and machine alone.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from tensorexpr.codegen.llvm.abi import ALIGNMENT, Workspace, buffers_of, constant_shape
 from tensorexpr.codegen.llvm.builder import Builder, Module, Value, literal
@@ -23,6 +22,7 @@ from tensorexpr.codegen.llvm.machine import Machine
 from tensorexpr.codegen.nest import Buffer, Check, For, Kernel, LoopNest
 from tensorexpr.dtypes import DType
 from tensorexpr.ir import Expr, Index
+from tensorexpr.records import record
 from tensorexpr.traversal import walk
 
 _SIZE_LIMIT = 1 << 47  # no array of a 64-bit process has more elements
@@ -44,7 +44,7 @@ exit:
 """
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Array:
     """A buffer that lives outside of local memory."""
 

@@ -8,11 +8,10 @@ Under a mask nothing is touched in lanes that are off, so no access ever leaves 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tensorexpr.codegen.llvm.builder import Builder, Value, literal, mangle, ramp
 from tensorexpr.codegen.llvm.emit_casts import from_memory, memory_type, to_memory
 from tensorexpr.dtypes import DType
+from tensorexpr.records import record
 
 _LINE, _LEAST_STREAMED = 64, 16  # bytes of a cache line, and of the least vector that goes past the caches
 
@@ -21,7 +20,7 @@ class NotVectorizable(Exception):
     """A store in a vectorized loop that does not reach different elements in different lanes: the loop runs serially."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Binding:
     """A buffer as the function at hand sees it: its `pointer`, element type, and strides in elements per axis.
 

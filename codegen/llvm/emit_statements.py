@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from math import gcd
 
 from tensorexpr.codegen.llvm import emit_intrinsics, emit_memory, emit_squares, emit_work
@@ -23,6 +22,7 @@ from tensorexpr.codegen.nest import Alloc, Block, Check, For, If, Stmt, Store
 from tensorexpr.dtypes import float32
 from tensorexpr.errors import InternalError
 from tensorexpr.ir import Access, Apply, Const, Expr, Index, conjuncts
+from tensorexpr.records import replace
 from tensorexpr.traversal import walk
 
 _WIDEST = 64  # lanes of one piece of a vectorized loop

@@ -5,13 +5,13 @@ The emitter itself never loads LLVM; `host()` does (and `load.py`), so that text
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 
 from tensorexpr.dtypes import DType
+from tensorexpr.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Machine:
     """A CPU: LLVM's `triple`, `cpu` name and `features` ("+avx2,-avx512f,..."), and the width of its vectors in bits."""
 

@@ -7,13 +7,13 @@ and no fast-math flags, since their error terms must stay as written.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 
 from tensorexpr.codegen.llvm.builder import Builder, Operand, Value
 from tensorexpr.codegen.llvm.math_tables import DOUBLE, FLOAT
+from tensorexpr.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Width:
     """The format of a floating type: LLVM's names, digits after the point, exponent bias, coefficient tables."""
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
 from math import prod
 from typing import Any
 
@@ -19,11 +18,12 @@ from tensorexpr.codegen.llvm.jit import NativeModule, ObjectCode, assembly, obje
 from tensorexpr.codegen.llvm.load import link, passes_for
 from tensorexpr.codegen.llvm.machine import Machine, host
 from tensorexpr.codegen.nest import LoopNest
+from tensorexpr.records import as_dict, record
 
 _SIGNATURE = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Interface:
     """How a compiled nest is called: the symbol of its entry point, the number of its parameters, the names of its sizes and of
     its constants; the bytes of workspace of known size, and bytes per element and extents of each further buffer."""
@@ -37,7 +37,7 @@ class Interface:
 
     def as_data(self) -> dict[str, Any]:
         """The fields in JSON's types."""
-        return asdict(self)
+        return as_dict(self)
 
     @staticmethod
     def from_data(data: Mapping[str, Any]) -> Interface:

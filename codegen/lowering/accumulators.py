@@ -6,20 +6,19 @@ nothing was seen, so that the first point that counts wins whatever its value. A
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tensorexpr import dtypes
 from tensorexpr.codegen.lowering.scope import ELEMENT, replaced
 from tensorexpr.codegen.schedule.reductions import Member
 from tensorexpr.dtypes import DType, accumulator
 from tensorexpr.interpret import identity_of
 from tensorexpr.ir import Cast, Const, Expr, Param, apply, const
+from tensorexpr.records import record
 
 COMBINE = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum", "all": "and", "any": "or"}
 WINNERS = ("argmax", "argmin")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Carried:
     """One accumulator: a stem for its name, its dtype, what it starts from."""
 

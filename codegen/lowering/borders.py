@@ -14,13 +14,13 @@ condition inside that sends the middle to a copy of its own.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from itertools import pairwise
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.nest import Alloc, Block, Check, For, If, Kernel, Stmt, Store
 from tensorexpr.integers import Affine
 from tensorexpr.ir import Apply, Const, Expr, Index, apply, conjunction, const
+from tensorexpr.records import replace
 from tensorexpr.regions import affine_of
 from tensorexpr.traversal import walk
 

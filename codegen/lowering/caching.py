@@ -17,7 +17,6 @@ side where these are aligned); and the elements for the next iteration are loade
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from itertools import product as points
 from math import prod
 
@@ -26,6 +25,7 @@ from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, For, If, Stmt, 
 from tensorexpr.dtypes import DType
 from tensorexpr.integers import Affine
 from tensorexpr.ir import Access, Apply, Const, Expr, Index, Size, apply, conjunction, const
+from tensorexpr.records import record, replace
 from tensorexpr.regions import affine_of, expression_of
 from tensorexpr.traversal import bottom_up, children, walk
 
@@ -46,7 +46,7 @@ class Ends(If):
     __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Source:
     """A tensor that is read: the buffer that holds it, its shape, and the order of its axes in a tile."""
 
@@ -55,14 +55,14 @@ class Source:
     order: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Read:
     access: Access
     loops: dict[str, tuple[int, int] | None]
     certain: bool
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Box:
     """What it holds; per axis where the box begins (without what the loops inside add), the least that these add, and how long it is;
     whether it is certain to lie in the tensor."""

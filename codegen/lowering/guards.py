@@ -10,7 +10,6 @@ operands are copied into blocks that are filled up.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from tensorexpr.bounds import PROVED, check_access
 from tensorexpr.codegen.lowering import accumulators
@@ -19,6 +18,7 @@ from tensorexpr.codegen.lowering.scope import Scope
 from tensorexpr.codegen.schedule.reductions import Group, Parts
 from tensorexpr.codegen.schedule.state import Fuse, Split, Stage
 from tensorexpr.ir import Apply, Axis, Expr, Index, apply, conjunction, const
+from tensorexpr.records import replace
 from tensorexpr.regions import affine_of
 from tensorexpr.traversal import free_names, read_occurrences, size_names
 

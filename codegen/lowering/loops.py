@@ -10,7 +10,6 @@ whose extent is no multiple of its factor forks the walk at its outer loop, one 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.lowering.arithmetic import ZERO, constant, floordiv, reads_data, sub
@@ -29,6 +28,7 @@ from tensorexpr.codegen.schedule.residues import is_class
 from tensorexpr.codegen.schedule.state import SERIAL, Split, Stage, all_uses, needed_groups
 from tensorexpr.errors import InternalError, Location
 from tensorexpr.ir import TRUE, Access, Apply, Axis, Const, Expr, Index, apply, conjunction, conjuncts, const
+from tensorexpr.records import replace
 from tensorexpr.regions import affine_of
 from tensorexpr.text import print_expr
 from tensorexpr.traversal import free_names, negate, read_occurrences

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from tensorexpr.bounds import implied
 from tensorexpr.codegen.lowering.arithmetic import ZERO, add, constant
@@ -25,9 +24,10 @@ from tensorexpr.codegen.nest import Alloc, Block, Buffer, If
 from tensorexpr.codegen.schedule.placement import Part
 from tensorexpr.codegen.schedule.state import Stage
 from tensorexpr.ir import Axis, Const, Define, Definition, Expr, TensorType, apply, const
+from tensorexpr.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Home:
     """Where a tensor is kept: a buffer, behind fixed leading indices (the step of a scan).
 
@@ -58,7 +58,7 @@ def all_axes(stage: Stage) -> dict[str, Axis]:
     return {a.index: a for a in (*stage.parts.axes, *(x for g in stage.parts.groups for x in g.axes))}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Ahead:
     """A loop that is being lowered, in whose iterations things are computed for later ones: how many entries are kept, and where."""
 

@@ -7,7 +7,6 @@ is an input, a constant or given twice is copied. The sizes of the program are t
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.lowering.accumulators import COMBINE
@@ -46,6 +45,7 @@ from tensorexpr.ir import (
     const,
     product,
 )
+from tensorexpr.records import replace
 from tensorexpr.regions import affine_of
 from tensorexpr.traversal import bottom_up, expressions, fresh_name, walk
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.lowering import accumulators
@@ -23,6 +22,7 @@ from tensorexpr.codegen.schedule.state import Stage, is_inside
 from tensorexpr.codegen.schedule.windows import window
 from tensorexpr.errors import InternalError
 from tensorexpr.ir import Access, Apply, Axis, Cast, Const, Expr, Index, apply, conjunction, const
+from tensorexpr.records import record, replace
 from tensorexpr.regions import alternatives
 from tensorexpr.traversal import free_names, map_children, substitute, walk
 
@@ -32,7 +32,7 @@ Buffers = tuple[tuple[Buffer, ...], ...]
 """The accumulators of a group: per member, in order."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Lanes:
     """The accumulators of a vectorized reduction: the loop, its number of lanes, buffers with an axis for it per member."""
 

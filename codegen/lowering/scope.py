@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 
 from tensorexpr.codegen.lowering.arithmetic import ZERO, add, constant, floordiv, maximum, minimum, mul, sub, substituted
 from tensorexpr.codegen.schedule.state import Fuse, Split, Stage
 from tensorexpr.dtypes import DType
 from tensorexpr.errors import InternalError
 from tensorexpr.ir import Access, Apply, Axis, Const, Expr, Index, Param, apply, const
+from tensorexpr.records import field, record, replace
 from tensorexpr.regions import affine_of
 from tensorexpr.traversal import bottom_up, free_names, walk
 
@@ -23,7 +23,7 @@ def replaced(expr: Expr, parameters: Mapping[str, Expr]) -> Expr:
     return bottom_up(expr, lambda node: parameters.get(node.name, node) if isinstance(node, Param) else node)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Result:
     """The result of a reduction: a buffer of `dtype` with one element per point of the loops `tile`.
 
@@ -36,7 +36,7 @@ class Result:
     final: Expr | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Scope:
     """Open loops of one stage.
 

@@ -12,12 +12,12 @@ Keys are computed and checked once and kept, so what is sorted is what was check
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.lowering.arithmetic import ONE, ZERO, add, constant, mul, sub
 from tensorexpr.codegen.nest import Block, For, If, Store
 from tensorexpr.ir import Access, Axis, Expr, Index, apply, const, product
+from tensorexpr.records import record
 from tensorexpr.traversal import fresh_name
 
 NO_KEY = const(-1)
@@ -26,7 +26,7 @@ Place = tuple[str, tuple[Expr, ...]]
 """An element of a buffer."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Sorting:
     """The buffers of one plan: each gives, for the indices of the batch and a position, the element."""
 

@@ -11,7 +11,6 @@ behind it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
 
 from tensorexpr.bounds import PROVED, check_access, implied
 from tensorexpr.codegen.lowering.arithmetic import ZERO, constant
@@ -25,6 +24,7 @@ from tensorexpr.codegen.schedule.steps import Sweep
 from tensorexpr.dtypes import DType
 from tensorexpr.errors import InternalError, Location
 from tensorexpr.ir import Access, Expr, Index, Param, apply, conjunction, const
+from tensorexpr.records import record, replace
 from tensorexpr.regions import affine_of
 from tensorexpr.traversal import bottom_up, free_names, walk
 
@@ -32,7 +32,7 @@ Place = Callable[[str, tuple[Expr, ...]], tuple[str, tuple[Expr, ...]]]
 """Where an element of a tensor is kept: the buffer, and indices in it."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Square:
     """A block of `count` steps (loop `step`, in blocks by `block`) around as many points in the lanes of `lane`."""
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from tensorexpr.codegen.lowering.scope import Scope
 from tensorexpr.codegen.nest import Block, Buffer, CheckSite
 from tensorexpr.ir import Access, Expr
+from tensorexpr.records import field, record
 from tensorexpr.traversal import fresh_name
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class Names:
     """What lowering hands out: names of buffers, numbers of checks, and the workspace."""
 
@@ -23,7 +23,7 @@ class Names:
         return fresh_name(stem, self.taken)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Pending:
     """A check to be made: the access and axis, and the conditions under which the access is evaluated."""
 
@@ -32,7 +32,7 @@ class Pending:
     guards: tuple[Expr, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Task:
     """What the loops are walked for: expressions needed, conditions around them, checks to make, statements at the innermost."""
 

@@ -11,12 +11,12 @@ vectorized loops, in the innermost loop, are worth the code; others are made in 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from tensorexpr.codegen.lowering.arithmetic import constant, reads_data, substituted
 from tensorexpr.codegen.lowering.unswitch import Ranges, assumed, conditions_in, hardest, is_innermost
 from tensorexpr.codegen.nest import Alloc, Block, Check, For, If, Stmt, Store
 from tensorexpr.ir import TRUE, Expr, Index, conjuncts, const
+from tensorexpr.records import replace
 from tensorexpr.traversal import free_names
 
 MOST_TILES = 128

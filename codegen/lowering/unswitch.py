@@ -12,7 +12,6 @@ inside, the one at which a comparison is hardest to meet stands for all.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from itertools import product
 from math import prod
 
@@ -20,6 +19,7 @@ from tensorexpr.codegen.lowering.arithmetic import constant, normal, reads_data
 from tensorexpr.codegen.nest import Alloc, Block, Check, For, If, Stmt, Store
 from tensorexpr.integers import Affine
 from tensorexpr.ir import TRUE, Apply, Const, Expr, apply, conjunction, conjuncts, const
+from tensorexpr.records import replace
 from tensorexpr.regions import Opaque, affine_of, expression_of
 from tensorexpr.traversal import bottom_up, free_names, size_names, walk
 

@@ -13,7 +13,6 @@ included) and the reads of shared memory beside each of them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import ceil, prod
 
 from tensorexpr.codegen.schedule.legality import is_ordered
@@ -22,6 +21,7 @@ from tensorexpr.codegen.schedule.schedule import Schedule
 from tensorexpr.codegen.schedule.state import Stage
 from tensorexpr.codegen.schedule.strides import Reach, reaches
 from tensorexpr.ir import Const, Expr
+from tensorexpr.records import record
 from tensorexpr.regions import affine_of
 from tensorexpr.traversal import free_names
 
@@ -42,7 +42,7 @@ FEW_BLOCKS = 8
 """Blocks per multiprocessor up to which the last ones to run count as a whole round."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Tile:
     """A tile of a block over two axes, and the axis of the reduction along which it goes in steps of so many
     points."""

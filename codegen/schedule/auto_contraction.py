@@ -18,7 +18,6 @@ accumulators wait in the first level. Nothing here knows a kernel by name.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import inf, prod
 
 from tensorexpr.codegen.schedule.auto_loops import Planner, Tile, plan, split_classes
@@ -30,6 +29,7 @@ from tensorexpr.codegen.schedule.staging import Layout
 from tensorexpr.codegen.schedule.strides import FAR, Reach
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Access, Axis, Const, Expr, Index
+from tensorexpr.records import record
 from tensorexpr.traversal import free_names
 
 LEAST_WORK = 1 << 16
@@ -69,7 +69,7 @@ BORDERS = 1.02
 """What rows cost that conditions hang on, in parts of a whole: tiles at a border are computed by themselves."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Plan:
     """A tile of `rows` along `row` by `vectors` along `vector`."""
 

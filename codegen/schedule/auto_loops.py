@@ -10,7 +10,6 @@ kernels: matmul and convolution, their gradients and a row of a softmax come out
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations, pairwise, product
 from math import inf, prod
@@ -30,6 +29,7 @@ from tensorexpr.codegen.target import Target
 from tensorexpr.dtypes import DType, accumulator
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Access, Axis, Const, Expr, Index, apply, conjuncts, const
+from tensorexpr.records import record, replace
 from tensorexpr.traversal import free_names
 
 GATHER = 20
@@ -50,7 +50,7 @@ WIDEST_LANES = 4
 """Vectors that one vectorized loop has at most, so that their latencies overlap."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Tile:
     """What the planner decided: the vector axis with its lanes, rows per axis, and how many vectors of lanes the tile has
     where the axis is not one loop of them."""

@@ -18,7 +18,6 @@ would be read across its rows, the lanes are points of the outer reduction, shar
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from math import prod
 
 from tensorexpr.codegen.schedule.auto_loops import GATHER
@@ -32,6 +31,7 @@ from tensorexpr.codegen.schedule.work import UNKNOWN_EXTENT, group_work, length,
 from tensorexpr.dtypes import accumulator
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Access, Axis, Const, Define, Expr, Index, Program, Scan
+from tensorexpr.records import record, replace
 from tensorexpr.regions import affine_of
 from tensorexpr.traversal import free_names, read_occurrences, reads
 
@@ -217,7 +217,7 @@ def plan_nested(schedule: Schedule, name: str, shapes: Mapping[str, tuple[Expr, 
     return False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Choice:
     """An axis to run in lanes, how many vectors of them, and the rows of another axis that share what is loaded."""
 

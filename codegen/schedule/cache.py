@@ -9,12 +9,11 @@ these are follows from the loops inside (`lowering.caching`); values are the sam
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from tensorexpr.codegen.schedule.legality import refuse
 from tensorexpr.codegen.schedule.state import SERIAL, Stage, State, accesses_of, definition_named
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Define
+from tensorexpr.records import replace
 from tensorexpr.regions import affine_of
 
 

@@ -10,8 +10,9 @@ hang on those before; `Decisions.made` tells what came up on the way, which is t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
+
+from tensorexpr.records import record
 
 Option = TypeVar("Option")
 
@@ -49,7 +50,7 @@ class Choices(Mapping[str, str]):
         return Choices(rest if word is None else {**rest, name: word})
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Decision:
     """A decision that came up: its options as words, the model's first, and which one was asked for (the first, where none was)."""
 

@@ -7,12 +7,12 @@ and bounds are what they are without it.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import prod
 
 from tensorexpr.codegen.schedule.legality import refuse
 from tensorexpr.codegen.schedule.state import State, accesses_of, definition_named, program_facts
 from tensorexpr.ir import Const, Define, Index
+from tensorexpr.records import replace
 
 
 def prefetch(state: State, name: str, tensor: str, loop: str) -> State:

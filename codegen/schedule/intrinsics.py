@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from itertools import permutations
 
@@ -22,13 +21,14 @@ from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Access, Apply, Axis, Cast, Const, Define, Expr, Index, Program, Reduce
 from tensorexpr.language import Tensor, program_of
 from tensorexpr.parse import parse_program
+from tensorexpr.records import record
 from tensorexpr.text import print_expr, print_program
 from tensorexpr.traversal import children
 
 COMMUTES = ("add", "mul", "maximum", "minimum")
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class Intrinsic:
     """`program` is what it means (one definition), `body` the LLVM IR, `declarations` the functions that it calls, `features` what
     the CPU needs, by the names of the operating system; `remark` says in what results differ from the definition's, if in anything."""

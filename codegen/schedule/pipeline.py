@@ -11,12 +11,11 @@ Everything that is computed in the loop (`compute_at`) is computed ahead; values
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from tensorexpr.codegen.schedule.legality import divides, refuse
 from tensorexpr.codegen.schedule.placement import parts_of
 from tensorexpr.codegen.schedule.state import SERIAL, Split, Stage, State
 from tensorexpr.ir import Const
+from tensorexpr.records import replace
 
 MOST_STAGES = 8
 MOST_BYTES = 1 << 16

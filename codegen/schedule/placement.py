@@ -10,18 +10,18 @@ each of its elements exactly once.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from tensorexpr.codegen.schedule.state import Stage, State, accesses_of, all_uses, definition_named, program_facts
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Const, Define, Definition, Expr, Index
+from tensorexpr.records import record
 from tensorexpr.traversal import free_names, read_occurrences, substitute
 
 LOCAL_LIMIT = 1 << 15
 """Bytes up to which a placed definition is kept in a local buffer."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Part:
     """What one iteration computes: per axis the element, or None for the whole axis; whether it is kept in a local buffer."""
 

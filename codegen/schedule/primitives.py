@@ -6,8 +6,6 @@ reordering or vectorizing a reduction may combine its points in another, fixed, 
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from tensorexpr.codegen.schedule.bind import check_target
 from tensorexpr.codegen.schedule.cache import check_cached
 from tensorexpr.codegen.schedule.legality import check_stage, refuse, runs_whole
@@ -30,6 +28,7 @@ from tensorexpr.codegen.schedule.state import (
 from tensorexpr.codegen.schedule.tensorize import check_tensorized
 from tensorexpr.errors import DefinitionError, ScheduleError
 from tensorexpr.ir import Access, Define, Definition, Expr, Index, Program, Scan
+from tensorexpr.records import replace
 from tensorexpr.simplify.inline import inline_definitions
 from tensorexpr.traversal import bottom_up, free_names, fresh_name, map_expressions
 

@@ -10,7 +10,6 @@ guard: the group is evaluated only where one of its uses is.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 
 from tensorexpr import dtypes
 from tensorexpr.bounds import PROVED, check_access
@@ -37,6 +36,7 @@ from tensorexpr.ir import (
     conjuncts,
     const,
 )
+from tensorexpr.records import record, replace
 from tensorexpr.traversal import (
     bottom_up,
     free_names,
@@ -53,7 +53,7 @@ PARAMETER = "%"
 """First letter of the parameters that stand for results of reductions."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Member:
     """One reduction of a group: its combiner and the values it combines; result `c` is the parameter `name.c`."""
 
@@ -65,7 +65,7 @@ class Member:
         return Param(f"{self.name}.{component}", dtype)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Group:
     """Reductions over the same points: `axes`, the conditions `where` that are not bounds of them, the members.
 
@@ -88,7 +88,7 @@ class Group:
         return tuple(a.index for a in self.axes)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Parts:
     """A definition taken apart: data `axes`, `groups` in an order in which each uses earlier ones, the root expressions
     (of a Define its value; of a Scatter its indices and its value; of Segments its keys), the guard on them, and the
@@ -124,7 +124,7 @@ def groups_used(*exprs: Expr) -> tuple[int, ...]:
 # ------------------------------------------------------------------------------------------------------- taking apart
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Frame:
     """A loop nest around an expression: the group it will be (None: the data axes), axes, its guards, the path inside it.
 

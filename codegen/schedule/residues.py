@@ -8,7 +8,6 @@ moduli, `in_class` writes the parts of a definition over q, for a planner that l
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from math import gcd, lcm, prod
 
 from tensorexpr.codegen.schedule.reductions import Group, Parts
@@ -16,6 +15,7 @@ from tensorexpr.codegen.schedule.windows import compared
 from tensorexpr.codegen.schedule.work import lengths
 from tensorexpr.integers import FloorDiv
 from tensorexpr.ir import Access, Apply, Axis, Const, Expr, Index, apply, const
+from tensorexpr.records import replace
 from tensorexpr.regions import affine_of, alternatives
 from tensorexpr.traversal import substitute, walk
 

@@ -15,8 +15,6 @@ piece of that order.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 from tensorexpr.codegen.schedule.legality import is_ordered, refuse
 from tensorexpr.codegen.schedule.reductions import Group, canonical
 from tensorexpr.codegen.schedule.state import Split, Stage, State, all_definitions, plain_order, plain_stages, program_facts
@@ -38,13 +36,14 @@ from tensorexpr.ir import (
     const,
     product,
 )
+from tensorexpr.records import record, replace
 from tensorexpr.simplify.definitions import with_definitions
 from tensorexpr.traversal import free_names, fresh_name, map_children, negate, read_occurrences, rename_bound, substitute
 
 WINNERS = ("argmax", "argmin")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Cut:
     """How an axis of a reduction is taken apart: `part` runs over the parts, the axis `rest` inside one (none for a single
     point); `place` is the point of the axis there. Parts of `points` points each follow each other."""

@@ -8,7 +8,6 @@ names of what they make, which follow from the names before, so `as_python()` ne
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from tensorexpr.codegen.schedule import primitives, staging, sweeps
 from tensorexpr.codegen.schedule.cache import cache
@@ -23,6 +22,7 @@ from tensorexpr.codegen.schedule.tensorize import tensorize, with_digest
 from tensorexpr.codegen.target import Target, host_target
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Program
+from tensorexpr.records import replace
 
 
 class Schedule:

@@ -14,11 +14,10 @@ definition like any other: its loops are those of `s["P"]`, values are the same 
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from tensorexpr.codegen.schedule.legality import refuse
 from tensorexpr.codegen.schedule.state import Stage, State, all_definitions, plain_order, plain_stages, program_facts
 from tensorexpr.ir import Access, Axis, Const, Define, Expr, Index, TensorType, apply, conjunction, const
+from tensorexpr.records import replace
 from tensorexpr.simplify.definitions import with_definitions
 from tensorexpr.traversal import bottom_up, fresh_name, read_occurrences
 

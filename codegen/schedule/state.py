@@ -14,7 +14,6 @@ States are values: primitives make new ones.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -24,13 +23,14 @@ from tensorexpr.codegen.schedule.steps import Sweep
 from tensorexpr.codegen.target import Target
 from tensorexpr.errors import InternalError, ScheduleError
 from tensorexpr.ir import Access, Axis, Const, Define, Definition, Expr, Program, Scan, Scatter, Segments, const
+from tensorexpr.records import field, record, replace
 from tensorexpr.traversal import expressions, read_occurrences, reads
 
 SERIAL = "serial"
 TAILS = ("peel", "shift", "guard", "stride")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Split:
     """`parent` runs as `outer` over blocks of `factor` and `inner` inside a block.
 
@@ -47,7 +47,7 @@ class Split:
     tail: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Fuse:
     """`outer` and the loop inside it, `inner`, run as one loop `fused`."""
 
@@ -56,7 +56,7 @@ class Fuse:
     inner: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Place:
     """Where a definition is computed: in loop `loop` of the definition `stage`."""
 
@@ -64,7 +64,7 @@ class Place:
     loop: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Stage:
     """The loops of one definition (see the module). `kinds` lists those that are not serial, `together` the definitions
     that run in the same loops, `scan` the scan in whose body the definition stands, `sweep` what a step computes where the
@@ -161,7 +161,7 @@ class Stage:
         return None if outer is None or inner is None else outer * inner
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class State:
     """A program and how it runs: the stages of its definitions by name, in program order (bodies of scans included).
 
@@ -216,7 +216,7 @@ class State:
         return tuple(sorted(found.values(), key=lambda s: numbers[s.name]))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Facts:
     """What is asked often of a program: definitions by the name of each result (bodies of scans included), their number in
     the order of the program, the tensors that each top-level definition reads, who reads them (by first results), and

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tensorexpr.dtypes import DType
 from tensorexpr.ir import Expr
+from tensorexpr.records import record
 
 MARK = "&"
 """First letter of the parameters that stand for states and for what a step has computed."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Carried:
     """A state: the parameter that stands for it in a step, and what it is before the first, over the axes."""
 
@@ -23,7 +22,7 @@ class Carried:
         return self.start.dtype
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Moment:
     """What a step computes at a point: a value over axes, step and parameters, and the elements that keep it."""
 
@@ -32,7 +31,7 @@ class Moment:
     stores: tuple[tuple[str, tuple[Expr, ...]], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Sweep:
     """One step of a scan and of the definitions `readers`: `moments` in order, then state k becomes parameter `nexts[k]`."""
 

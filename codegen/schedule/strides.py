@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from tensorexpr.ir import Access, Const, Expr
+from tensorexpr.records import record
 from tensorexpr.regions import affine_of
 from tensorexpr.traversal import free_names, read_occurrences
 
@@ -13,7 +13,7 @@ FAR = 1 << 30
 """Stands for a stride that is large or not the same everywhere."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Reach:
     """The strides of one access by index name, in elements; indices that do not matter to it are left out."""
 

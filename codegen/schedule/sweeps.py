@@ -11,7 +11,6 @@ sum with a gradient from outside), is computed in the step itself, so that the h
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from tensorexpr.bounds import implied
 from tensorexpr.codegen.schedule.reductions import Group, Member, Parts
@@ -21,6 +20,7 @@ from tensorexpr.dtypes import DType
 from tensorexpr.errors import ScheduleError
 from tensorexpr.integers import Affine
 from tensorexpr.ir import Access, Apply, Axis, Combiner, Const, Define, Expr, Index, Param, Program, Reduce, Scan, apply, const
+from tensorexpr.records import replace
 from tensorexpr.regions import affine_of
 from tensorexpr.text import print_expr
 from tensorexpr.traversal import bottom_up, reads, substitute, walk

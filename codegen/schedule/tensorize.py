@@ -12,7 +12,6 @@ them run in lanes where accumulators are started and stored.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from tensorexpr.codegen.schedule.intrinsics import Intrinsic, intrinsic_named, match
 from tensorexpr.codegen.schedule.placement import parts_of
@@ -20,6 +19,7 @@ from tensorexpr.codegen.schedule.state import SERIAL, Split, Stage, State, defin
 from tensorexpr.dtypes import accumulator
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Access, Const, Define, Expr, Index, apply, const
+from tensorexpr.records import replace
 from tensorexpr.traversal import substitute
 
 Refuse = Callable[..., ScheduleError]

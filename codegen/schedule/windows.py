@@ -7,15 +7,14 @@ what the other bounds say becomes a condition on each point. Lanes of a vector t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tensorexpr.integers import Affine, FloorDiv
 from tensorexpr.ir import Apply, Axis, Expr, Index, apply, const
+from tensorexpr.records import record
 from tensorexpr.regions import affine_of, expression_of
 from tensorexpr.traversal import free_names, size_names
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Window:
     """An axis as `axis`, whose index counts from `offset` (an expression over inner loops) where that is given, under `conditions`."""
 

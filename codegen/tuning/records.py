@@ -18,7 +18,6 @@ import logging
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -31,6 +30,7 @@ from tensorexpr.codegen.schedule.decisions import Choices
 from tensorexpr.codegen.target import Target
 from tensorexpr.codegen.tuning.operation import short_digest
 from tensorexpr.errors import ArgumentError
+from tensorexpr.records import as_dict, fields, record
 
 log = logging.getLogger("tensorexpr.tuning")
 
@@ -39,7 +39,7 @@ FILE = "tuning.jsonl"
 FORMAT, FORMAT_VERSION = "tensorexpr tuning", 1
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Record:
     """What was found for an operation on a machine.
 
@@ -80,7 +80,7 @@ class Record:
 
     def as_data(self) -> dict[str, Any]:
         """The record in JSON's types."""
-        data = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        data = {f.name: getattr(self, f.name) for f in fields(self)}
         return {
             **data,
             "machine": dict(self.machine),
@@ -98,7 +98,7 @@ def _features() -> dict[str, Any]:
 
 def machine_facts(target: Target) -> dict[str, Any]:
     """The facts of a machine that a schedule may be better or worse for; of a CPU, this one and its threads."""
-    facts = {name: _plain(value) for name, value in asdict(target).items() if name != "name"}
+    facts = {name: _plain(value) for name, value in as_dict(target).items() if name != "name"}
     return facts if target.is_gpu else {**facts, **_features(), "threads": default_threads()}
 
 
@@ -229,10 +229,10 @@ def _parsed(data: Any) -> Record:
 def merged(records: Iterable[Record]) -> list[Record]:
     """One record per key, the youngest, in the order of keys."""
     best: dict[tuple[str, str, str, str], Record] = {}
-    for record in records:
-        known = best.get(record.key)
-        if known is None or (known.date, json.dumps(known.as_data())) <= (record.date, json.dumps(record.as_data())):
-            best[record.key] = record
+    for one in records:
+        known = best.get(one.key)
+        if known is None or (known.date, json.dumps(known.as_data())) <= (one.date, json.dumps(one.as_data())):
+            best[one.key] = one
     return [best[key] for key in sorted(best)]
 
 

@@ -16,12 +16,12 @@ import heapq
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import count
 from math import inf, sqrt
 from typing import Protocol
 
 from tensorexpr.codegen.schedule.decisions import Choices, Decision
+from tensorexpr.records import field, record
 
 MARGIN = 0.02
 """How much faster the median round must be."""
@@ -45,7 +45,7 @@ FADING = 0.9
 OK, SAME, OTHER_BITS, FAILED, SLOW = "ok", "same schedule", "other bits", "failed", "slow"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Trial:
     """What became of choices: an `outcome`, seconds of one call (infinite where there is no time), the decisions that came up with
     them, what share of the work each definition does, the calls of the schedule, and for a failure its reason."""
@@ -69,7 +69,7 @@ class Bench(Protocol):
         """Seconds of each rival in so many rounds, in turns. Fewer rounds, or none, where one of them fails."""
 
 
-@dataclass
+@record(frozen=False, slots=False)
 class Found:
     """What a search came to: the model's own trial, the best one, seconds of both side by side, all trials in order."""
 
@@ -87,7 +87,7 @@ class Found:
         return self.best is not self.baseline
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Progress:
     """How far a search is: seconds gone and in all, trials, the model's seconds and the best ones, what is tried now."""
 

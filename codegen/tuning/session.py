@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Protocol
@@ -25,6 +24,7 @@ from tensorexpr.codegen.tuning.search import OK, Bench, Found, Progress, search
 from tensorexpr.codegen.tuning.timing import Job
 from tensorexpr.errors import ArgumentError
 from tensorexpr.ir import Program
+from tensorexpr.records import field, record
 from tensorexpr.text import print_type
 
 
@@ -34,7 +34,7 @@ class ClosableBench(Bench, Protocol):
     def close(self) -> None: ...
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class TuningResult:
     """What tuning found: `schedule`, made by `choices`, takes `seconds` where the model's own takes `baseline_seconds`.
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +27,7 @@ from tensorexpr.codegen.tuning.search import FAILED, OK, OTHER_BITS, SAME, SLOW,
 from tensorexpr.dtypes import dtype
 from tensorexpr.errors import InternalError, OutOfBoundsError, TensorExprError
 from tensorexpr.ir import Program
+from tensorexpr.records import record, replace
 
 TRIAL_SAMPLES = 9
 TRIAL_SECONDS = 0.05
@@ -39,7 +39,7 @@ _UNWRITTEN = 0xA5
 """What results are filled with beforehand, so that an element that is not written differs."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Job:
     """What is measured: a simplified program for a target, on arrays (made up from a seed where there are none) at these sizes."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.metadata
 import platform
 import textwrap
-from dataclasses import asdict
 from typing import Any
 
 from tensorexpr.codegen.cuda.device import current_device
@@ -15,6 +14,7 @@ from tensorexpr.codegen.llvm.memory import default_bound
 from tensorexpr.codegen.llvm.pool import default_threads
 from tensorexpr.codegen.target import host_target
 from tensorexpr.errors import TargetError
+from tensorexpr.records import as_dict
 
 _PACKAGES = ("tensorexpr", "numpy", "llvmlite", "sympy", "ml_dtypes", "cupy", "torch", "jax")
 
@@ -33,7 +33,7 @@ def collect() -> dict[str, Any]:
             versions[package] = None
     target, machine = host_target(), host()
     features = " ".join(f[1:] for f in machine.features.split(",") if f.startswith("+"))
-    cpu = {"name": machine.cpu, "features": features, **{k: v for k, v in asdict(target).items() if k != "name"}}
+    cpu = {"name": machine.cpu, "features": features, **{k: v for k, v in as_dict(target).items() if k != "name"}}
     kept = usage()
     return {
         "python": platform.python_version(),

@@ -9,7 +9,6 @@ constrained; ``is_empty`` and ``is_subset`` speak about all their values at once
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 from tensorexpr.errors import DefinitionError
@@ -20,9 +19,10 @@ from tensorexpr.integers.loops import Bounds
 from tensorexpr.integers.optimum import Interval
 from tensorexpr.integers.system import System
 from tensorexpr.integers.union import Union
+from tensorexpr.records import record
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class Domain:
     """Integer points over `dims` under `constraints`, which may mention dims and `sizes`.
 

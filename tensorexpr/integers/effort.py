@@ -11,16 +11,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 
 from tensorexpr.errors import TensorExprError
+from tensorexpr.records import record
 
 
 class DomainTooComplex(TensorExprError):
     """A result that would need more constraints, pieces or steps than the solver's cap."""
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class Effort:
     """The steps taken so far, of at most `limit`."""
 

@@ -9,7 +9,6 @@ iteration is recognized: two bounds ``l <= a*x <= u`` with ``u - l < a`` say ``x
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 from tensorexpr.errors import DefinitionError
 from tensorexpr.integers.affine import Affine
@@ -18,9 +17,10 @@ from tensorexpr.integers.elimination import hull
 from tensorexpr.integers.gist import complexity, gist, implied
 from tensorexpr.integers.projection import bounds_on
 from tensorexpr.integers.system import System
+from tensorexpr.records import record, replace
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Bounds:
     """One loop: `name` runs from the greatest ``ceil(e/d)`` of `lowers` to the least ``floor(e/d)`` of `uppers`, inclusive.
 

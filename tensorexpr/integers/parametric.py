@@ -9,14 +9,14 @@ v runs freely.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tensorexpr.integers.affine import Affine
 from tensorexpr.integers.constraint import AffineLike, Constraint, congruent
 from tensorexpr.integers.linear_algebra import Matrix, Rows, kernel_basis, size_reduce, smith_normal_form
+from tensorexpr.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Solution:
     """All v with ``A v = rhs``: ``particular + sum of t_k * kernel[k]`` over integers t, exactly where `congruences` hold.
 

@@ -8,16 +8,16 @@ form. Sums of powers are Faulhaber's.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from math import comb
 
 from tensorexpr.integers.affine import Affine, FloorDiv
 from tensorexpr.integers.constraint import Constraint
+from tensorexpr.records import record
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class Extreme:
     """The least ("min") or the greatest ("max") of `items`, at least two; made by `extreme`."""
 

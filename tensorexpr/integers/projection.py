@@ -16,7 +16,6 @@ Source: W. Pugh, The Omega test (1991), section 2.3, for 4; 3 is the definition 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 
 from tensorexpr.integers.affine import Affine
 from tensorexpr.integers.constraint import Constraint, congruent
@@ -25,6 +24,7 @@ from tensorexpr.integers.elimination import constraints_of, eliminated_columns, 
 from tensorexpr.integers.linear_algebra import hermite_normal_form, lll, transpose
 from tensorexpr.integers.reduction import reduce_system
 from tensorexpr.integers.system import System
+from tensorexpr.records import record
 
 _MOST_PIECES = 2000
 _MANY_ROWS = 16
@@ -33,7 +33,7 @@ Conjunction = list[Constraint]
 _Bound = tuple[int, Affine]  # (a, e): the constraint a*x + e >= 0, a of either sign
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Pair:
     """A lower and an upper bound of one name x: ``a*x + lower >= 0`` and ``-b*x + upper >= 0``, with a, b > 0."""
 

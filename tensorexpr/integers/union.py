@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tensorexpr.errors import DefinitionError
 from tensorexpr.integers.effort import DomainTooComplex
+from tensorexpr.records import record
 
 _MOST_PIECES = 100
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # a Domain makes Unions; a Union only calls the methods of it
     from tensorexpr.integers.domain import Domain
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class Union:
     """Disjoint nonempty domains over the same dimensions; ``dims`` and ``sizes`` also tell when there is no piece."""
 

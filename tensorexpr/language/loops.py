@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from tensorexpr.ir import Axis, Index, const
 from tensorexpr.language.scalar import Scalar, Sources, merged
 from tensorexpr.language.tensor import as_extents
 from tensorexpr.language.tracing import binding, fresh_index, parameters
+from tensorexpr.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Loops:
     """Indices for a body, the axes they run over (unsettled names) and the tensors that the extents read."""
 

@@ -7,7 +7,6 @@ first to last, sources in the order in which a definition reads them), so equal 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,10 +18,11 @@ from tensorexpr.ir import Index as IndexNode
 from tensorexpr.language.renaming import ProgramRenaming, local_names
 from tensorexpr.language.tensor import Tensor, fresh_key, name_of
 from tensorexpr.language.tracing import RESERVED
+from tensorexpr.records import record
 from tensorexpr.traversal import expressions, fresh_name, reads, walk
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Graph:
     """What a program is made of, in order."""
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 
 from tensorexpr.ir import Access, Axis, Define, Definition, Expr, Index, Reduce, Scan, Scatter, Segments
+from tensorexpr.records import replace
 from tensorexpr.traversal import expressions, fresh_name, map_axes, map_children, walk
 
 

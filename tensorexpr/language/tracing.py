@@ -14,13 +14,13 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tensorexpr.errors import DefinitionError, user_location
 from tensorexpr.ir import Axis, Expr, Index, Reduce, Size, const
 from tensorexpr.language.printing import describe
 from tensorexpr.language.scalar import NO_SOURCES, Sources
+from tensorexpr.records import record
 from tensorexpr.traversal import children, fresh_name, map_children
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def binding(axes: tuple[Axis, ...]) -> Iterator[None]:
 # --------------------------------------------------------------------------------------------------------- scans
 
 
-@dataclass(slots=True, eq=False)
+@record(frozen=False, eq=False)
 class Frame:
     """The body of a scan being written: its step (unsettled name), its length, the formal tensors of its states."""
 
@@ -166,7 +166,7 @@ def frames_of(free: Iterable[str], sources: Sources) -> tuple[Frame, ...]:
 # ------------------------------------------------------------------------------------------------------- settling
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Settled:
     """Expressions with final index names, the final names of the definition's own indices, and the scan steps left free."""
 

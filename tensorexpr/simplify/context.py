@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 
 from tensorexpr import dtypes
 from tensorexpr.integers import Affine, Constraint, Domain, DomainTooComplex, Interval, eq, ge, gt, le, lt
 from tensorexpr.ir import Access, Apply, Axis, Cast, Const, Expr, Index, Reduce, Size, apply, conjuncts, const
+from tensorexpr.records import field, record
 from tensorexpr.regions import Opaque, affine_of, bound_constraints
 from tensorexpr.text import print_expr
 from tensorexpr.traversal import negate, walk
@@ -28,7 +28,7 @@ COMPARISONS = {"lt": lt, "le": le, "gt": gt, "ge": ge, "eq": eq}
 CHAIN = ("add", "sub", "mul", "neg", "floordiv", "mod", "minimum", "maximum", "abs")
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class NamedOpaque(Opaque):
     """Opaque expressions named by their text, so that the order of terms does not depend on who was seen first."""
 

@@ -7,7 +7,6 @@ Passes are linear in the number of definitions and never recur over chains of th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 
 from tensorexpr.ir import (
     FALSE,
@@ -26,6 +25,7 @@ from tensorexpr.ir import (
     Segments,
     const,
 )
+from tensorexpr.records import replace
 from tensorexpr.rewrite import RuleSet, rewrite
 from tensorexpr.simplify.context import Context
 from tensorexpr.simplify.domains import narrowed_scatter

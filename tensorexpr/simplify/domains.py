@@ -12,11 +12,11 @@ by their axes and keep them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 from tensorexpr.integers import Affine, Constraint, Domain, DomainTooComplex, FloorDiv, le
 from tensorexpr.integers.loops import Bounds
 from tensorexpr.ir import FALSE, TRUE, Apply, Axis, Cast, Const, Expr, Index, Reduce, Scatter, apply, conjunction, conjuncts, const
+from tensorexpr.records import record, replace
 from tensorexpr.regions import alternatives, bound_constraints
 from tensorexpr.simplify.conditions import condition_of
 from tensorexpr.simplify.context import Context
@@ -26,7 +26,7 @@ from tensorexpr.simplify.rules_reduce import identity, identity_value
 from tensorexpr.traversal import free_names, negate, substitute, walk
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Nest:
     """Axes with a condition, and the indices that became functions of the others.
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from copy import copy
-from dataclasses import replace
 from functools import cache, reduce
 
 from tensorexpr import dtypes
@@ -36,6 +35,7 @@ from tensorexpr.ir import (
     conjuncts,
     const,
 )
+from tensorexpr.records import replace
 from tensorexpr.rewrite import MOST_STEPS, Rule, RuleSet, endless, trace
 from tensorexpr.simplify.conditions import (
     at_border,

@@ -9,7 +9,6 @@ a scatter or a scan makes.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from tensorexpr.errors import DefinitionError
 from tensorexpr.ir import (
@@ -29,6 +28,7 @@ from tensorexpr.ir import (
     Segments,
     conjuncts,
 )
+from tensorexpr.records import replace
 from tensorexpr.simplify.definitions import with_definitions
 from tensorexpr.traversal import (
     bound_names,

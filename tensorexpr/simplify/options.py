@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from tensorexpr.records import record, replace
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Options:
     """What a simplification may change: with `signed_zeros` False the sign of zeros, with `reassociate` the rounding, too.
 

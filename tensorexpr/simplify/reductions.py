@@ -6,9 +6,8 @@ allowed; a minus sign moves where the sign of zeros does not matter, and in deri
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from tensorexpr.ir import Apply, Expr, Reduce, apply
+from tensorexpr.records import replace
 from tensorexpr.simplify.context import Context
 from tensorexpr.simplify.options import Options
 from tensorexpr.simplify.rules_float import is_moderate

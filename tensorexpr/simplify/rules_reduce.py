@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from tensorexpr.dtypes import DType
 from tensorexpr.ir import FALSE, TRUE, Axis, Cast, Const, Expr, Reduce, const
 from tensorexpr.ops import cast_value
+from tensorexpr.records import replace
 from tensorexpr.rewrite import on
 from tensorexpr.simplify.rules_common import is_value, literal
 from tensorexpr.simplify.rules_integer import wrapped

@@ -9,10 +9,10 @@ the same ranges on the other.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from functools import lru_cache
 
 from tensorexpr.ir import Access, Axis, Const, Define, Definition, Expr, Index, Program, Reduce
+from tensorexpr.records import replace
 from tensorexpr.traversal import children, map_children, reads, walk
 
 
