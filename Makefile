@@ -15,9 +15,9 @@ test: $(VENV)/.test
 test-peers: $(VENV)/.peers
 	$(BIN)/python -m pytest -n 2 --dist worksteal tests/peers
 
-# The kernels of the library through NVIDIA's compiler, which needs no GPU.
+# The CUDA backend without a GPU: every kernel of the library on the CPU, all accesses checked, and through NVIDIA's compiler.
 test-nvrtc: $(VENV)/.nvrtc
-	$(BIN)/python -m pytest -n 2 --dist worksteal -k "nvrtc or cubin" tests/codegen/cuda tests/runtime/test_gpu_function.py
+	TENSOREXPR_TEST_KERNELS=all $(BIN)/python -m pytest -n 2 --dist worksteal tests/codegen/cuda tests/runtime/test_gpu_function.py
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .
@@ -36,6 +36,7 @@ docs: $(VENV)/.examples
 	$(BIN)/python scripts/language_reference.py
 	$(BIN)/python scripts/kernel_reference.py
 	$(BIN)/python scripts/schedule_reference.py
+	$(BIN)/python scripts/cuda_goldens.py
 
 # A stamp per extra: set up once, again whenever pyproject.toml changes.
 $(VENV)/bin/python:

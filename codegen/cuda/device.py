@@ -31,7 +31,7 @@ _INSTALL = "pip install 'tensorexpr[cuda]' (CUDA 13) or 'tensorexpr[cuda12]'"
 class Kernels(Protocol):
     """Loaded kernels of one source."""
 
-    def launch(self, launch: Launch, blocks: int, arguments: Sequence[int]) -> None:
+    def launch(self, launch: Launch, blocks: tuple[int, int, int], arguments: Sequence[int]) -> None:
         """Runs a kernel on a grid, after all that was launched before on the same stream."""
 
 
@@ -166,16 +166,17 @@ class _CupyKernels:
         self._module.load(compiled.cubin)
         self._functions = {name: self._module.get_function(name) for name in compiled.resources}
 
-    def launch(self, launch: Launch, blocks: int, arguments: Sequence[int]) -> None:
+    def launch(self, launch: Launch, blocks: tuple[int, int, int], arguments: Sequence[int]) -> None:
         values = (ctypes.c_int64 * len(arguments))(*arguments)
         first = ctypes.addressof(values)
         pointers = (ctypes.c_void_p * len(arguments))(*range(first, first + 8 * len(arguments), 8))
         function, stream = ctypes.c_void_p(self._functions[launch.kernel].ptr), ctypes.c_void_p(self._stream().ptr)
-        status = self._driver.cuLaunchKernel(function, blocks, 1, 1, launch.threads, 1, 1, 0, stream, pointers, None)
+        status = self._driver.cuLaunchKernel(function, *blocks, *launch.threads, 0, stream, pointers, None)
         if status:
             text = ctypes.c_char_p()
             self._driver.cuGetErrorString(status, ctypes.byref(text))
-            raise InternalError(f"cuda: the launch of {launch.kernel} with {blocks} blocks failed: {(text.value or b'?').decode()}")
+            grid, why = " x ".join(map(str, blocks)), (text.value or b"?").decode()
+            raise InternalError(f"cuda: the launch of {launch.kernel} with {grid} blocks failed: {why}")
 
 
 @cache

@@ -1,7 +1,8 @@
 """A loop nest as CUDA C++: one `__global__` function per parallel region, and the plan by which they are launched.
 
 A parallel loop that is not inside another becomes the grid. Where loops over lanes in it are long, an iteration is a block and the
-lanes are its threads (see `threads`); else an iteration is a thread, 256 to a block, the last block cut off by a test. What stands
+lanes are its threads (see `threads`); else an iteration is a thread, 256 to a block, the last block cut off by a test. Loops that a
+schedule binds to `block.x` ... `thread.z` are what they say (see `bound`). What stands
 outside of parallel loops runs in one block; a serial loop around parallel ones (the steps of a scan) is run by the host, which
 launches the kernels inside with its index as an argument. Launches on one stream run one after the other, so what one
 writes the next may read. Inside a thread, loops are loops, unrolled ones are marked so, local buffers are arrays in registers
@@ -12,17 +13,20 @@ The text is a small dialect (see `prelude.cuh`) that a C++ compiler also reads, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import prod
 from pathlib import Path
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.cuda import values as v
+from tensorexpr.codegen.cuda.bound import grid_of, settled
 from tensorexpr.codegen.cuda.expressions import RESERVED, Emitter, Surroundings, stored, wanted_names
 from tensorexpr.codegen.cuda.packs import ALIGNMENT, Packed, packed
-from tensorexpr.codegen.cuda.threads import Barrier, Team, is_lanes, team_of
+from tensorexpr.codegen.cuda.threads import Barrier, Team, idle_axes, is_lanes, team_of
 from tensorexpr.codegen.cuda.values import Value, memory_type
-from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, For, If, LoopNest, Stmt, Store
+from tensorexpr.codegen.nest import GRID, Alloc, Block, Buffer, Check, For, If, LoopNest, Stmt, Store
+from tensorexpr.codegen.nest import THREADS as THREADS_OF
 from tensorexpr.errors import InternalError
 from tensorexpr.ir import Access, Const, Expr, Index, Size, apply
 from tensorexpr.traversal import walk
@@ -37,20 +41,21 @@ PRELUDE = Path(__file__).with_name("prelude.cuh")
 @dataclass(frozen=True, slots=True)
 class Launch:
     """A launch: the kernel's name, its arguments in order (names of buffers; of sizes and of indices of loops that the host runs, as
-    int64), whether a report of checks is its last argument, the threads of a block, and how many iterations its grid has as an
-    expression over sizes and those indices: blocks, or where `cut` threads."""
+    int64), whether a report of checks is its last argument, the threads of a block along x, y, z, and how many iterations its grid has
+    along each, as expressions over sizes and those indices: blocks, or where `cut` threads."""
 
     kernel: str
     buffers: tuple[str, ...]
     scalars: tuple[str, ...]
     reports: bool
-    threads: int
-    iterations: Expr
+    threads: tuple[int, int, int]
+    iterations: tuple[Expr, ...]
     cut: bool
 
-    def blocks(self, iterations: int) -> int:
+    def blocks(self, iterations: Sequence[int]) -> tuple[int, int, int]:
         """Blocks of a grid with so many iterations."""
-        return -(-iterations // self.threads) if self.cut else iterations
+        x, y, z = (max(0, n) for n in (*iterations, 1, 1)[:3])
+        return -(-x // self.threads[0]) if self.cut else x, y, z
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,28 +113,29 @@ class _Writer:
         """Launches for statements: parallel loops as grids, loops around such by the host, the rest between in one thread."""
         between: list[Stmt] = []
         for statement in block:
-            grid = isinstance(statement, For) and statement.kind == "parallel"
+            grid = isinstance(statement, For) and (statement.kind == "parallel" or statement.kind in GRID)
             around = isinstance(statement, For) and not grid and _has_parallel(statement.body)
             if not grid and not around:
                 between.append(statement)
                 continue
             if between:
-                yield self.kernel(name, tuple(between), None, outer)
+                yield self.kernel(name, tuple(between), (), outer)
                 between = []
             assert isinstance(statement, For)
             if grid:
-                yield self.kernel(name, statement.body, statement, outer)
+                loops, body = grid_of(statement)
+                yield self.kernel(name, body, loops, outer)
             else:
                 inner = tuple(self.plan(name, statement.body, (*outer, statement)))
                 yield Repeat(statement.index, statement.start, statement.stop, inner)
         if between:
-            yield self.kernel(name, tuple(between), None, outer)
+            yield self.kernel(name, tuple(between), (), outer)
 
-    def kernel(self, name: str, body: Block, grid: For | None, outer: tuple[For, ...]) -> Launch:
+    def kernel(self, name: str, body: Block, grid: tuple[For, ...], outer: tuple[For, ...]) -> Launch:
         """The text of a kernel, and its launch."""
         writer = _Kernel(self.nest, self.buffers, outer)
         word = f"{self.prefix}k{len(self.kernels)}_{_word(name)}"
-        launch, text = writer.text(word, body, grid)
+        launch, text = writer.text(word, settled(body), grid)
         self.kernels.append(text)
         return launch
 
@@ -150,7 +156,7 @@ def buffers_inside(block: Block) -> Iterator[Buffer]:
 def _has_parallel(block: Block) -> bool:
     for s in block:
         match s:
-            case For() if s.kind == "parallel" or _has_parallel(s.body):
+            case For() if s.kind == "parallel" or s.kind in GRID or _has_parallel(s.body):
                 return True
             case If() if _has_parallel(s.then) or _has_parallel(s.otherwise):
                 raise InternalError("cuda: expected no parallel loop under a condition")
@@ -216,21 +222,23 @@ class _Kernel:
                 self.taken.add(name)
                 return name
 
-    def text(self, word: str, body: Block, grid: For | None) -> tuple[Launch, str]:
+    def text(self, word: str, body: Block, grid: tuple[For, ...]) -> tuple[Launch, str]:
         """The kernel as text, and its launch."""
-        self.survey(body if grid is None else (grid,))
+        self.survey((*body, *(replace(loop, body=()) for loop in grid)))
         for size in self.nest.sizes:
             self.scope[size] = v.index(self.word(size), 0, None)
         for loop in self.outer:
             low, high = self.range(loop)
             self.scope[loop.index] = v.index(self.word(loop.index), low, high)
         lines: list[str] = []
-        iterations: Expr = Const(1, dtypes.int64)
         self.team = team = team_of(body)
-        if grid is not None:
-            from_, to = grid.start, grid.stop
-            iterations = to if isinstance(from_, Const) and from_.value == 0 else apply("sub", to, from_)
-            lines += self.grid_index(grid)
+        cut = team is None and any(loop.kind == "parallel" for loop in grid)
+        iterations: dict[str, Expr] = {axis: Const(1, dtypes.int64) for axis in GRID}
+        for loop in grid:
+            from_, to = loop.start, loop.stop
+            count = to if isinstance(from_, Const) and from_.value == 0 else apply("sub", to, from_)
+            iterations[loop.kind if loop.kind in GRID else GRID[0]] = count
+            lines += self.grid_index(loop, cut)
         if team is None:
             self.block(body, lines, "  ")
         else:
@@ -243,13 +251,13 @@ class _Kernel:
         entry = [f"  const int {self.words[n]} = (int){self.words[n]}_;" for n in scalars if self.scope[n].narrow]
         if self.reports:
             parameters.append("te_error *__restrict__ error")
-        threads = team.threads if team is not None else THREADS if grid is not None else 1
-        head = f'extern "C" __global__ void __launch_bounds__({threads}) {word}('
+        threads = team.shape if team is not None else (THREADS if cut else 1, 1, 1)
+        head = f'extern "C" __global__ void __launch_bounds__({prod(threads)}) {word}('
         signature = head + ", ".join(parameters) + ") {"
         if len(signature) > 120:
             signature = head + "\n    " + ",\n    ".join(parameters) + ") {"
         text = "\n".join([signature, *entry, *lines, "}"]) + "\n"
-        return Launch(word, tuple(self.used_buffers), scalars, self.reports, threads, iterations, team is None and grid is not None), text
+        return Launch(word, tuple(self.used_buffers), scalars, self.reports, threads, tuple(iterations.values()), cut), text
 
     def parameter(self, name: str) -> str:
         """The declaration of a buffer as a parameter."""
@@ -318,8 +326,8 @@ class _Kernel:
         own = frozenset() if self.team is None else frozenset(name for name, home in self.team.homes.items() if home == "lane")
         return Emitter(Surroundings(self.buffers, self.scope, self.word, self.temporary, own), names, lines)
 
-    def grid_index(self, grid: For) -> list[str]:
-        """The index of the grid's loop from block and thread, and the test that cuts the last block off."""
+    def grid_index(self, grid: For, cut: bool) -> list[str]:
+        """The index of a loop of the grid from block and thread, and where it is `cut` the test that cuts the last block off."""
         low, high = self.range(grid)
         name = self.word(grid.index)
         emitter = self.emitter(frozenset(), [])
@@ -328,8 +336,9 @@ class _Kernel:
         narrow = low is not None and high is not None and v.fits(low, high + THREADS)
         self.scope[grid.index] = Value(name, dtypes.int64, v.ATOM, narrow, low, high)
         type_ = "int" if narrow else "int64_t"
-        if self.team is not None:
-            first = "(int)blockIdx.x" if narrow else "(int64_t)blockIdx.x"
+        if not cut:
+            axis = "xyz"[GRID.index(grid.kind)] if grid.kind in GRID else "x"
+            first = f"(int)blockIdx.{axis}" if narrow else f"(int64_t)blockIdx.{axis}"
             if start.constant != 0:
                 first = f"{start.inside(v.SUM)} + {first}"
             return [f"  const {type_} {name} = {first};"]
@@ -350,8 +359,14 @@ class _Kernel:
         match s:
             case Barrier():
                 lines.append(f"{margin}{'__syncwarp' if s.warp else '__syncthreads'}();")
-            case For() if self.team is not None and not self.in_lanes and is_lanes(s):
+            case For() if self.team is not None and self.in_lanes and s.kind in THREADS_OF:
                 self.lanes(s, self.team, lines, margin)
+            case For() if self.team is not None and not self.in_lanes and is_lanes(s):
+                idle = [f"threadIdx.{'xyz'[k]}" for k in idle_axes(s, self.team)]
+                if idle:
+                    lines.append(f"{margin}if ({' + '.join(idle)} == 0) {{")
+                self.lanes(s, self.team, lines, margin + "  " if idle else margin)
+                lines += [f"{margin}}}"] if idle else []
             case For():
                 self.loop(s, lines, margin)
             case If():
@@ -368,8 +383,10 @@ class _Kernel:
                 place = emitter.place(s.buffer, s.indices)
                 value = emitter.value(s.value)
                 lines += [margin + line for line in before]
-                alone = self.team is not None and not self.in_lanes and self.team.homes.get(s.buffer) != "uniform"
-                lines.append(f"{margin}{'if (threadIdx.x == 0) ' if alone else ''}{place} = {stored(value)};")
+                first = ""
+                if self.team is not None and not self.in_lanes and self.team.homes.get(s.buffer) != "uniform":
+                    first = f"if ({self.team.first}) "
+                lines.append(f"{margin}{first}{place} = {stored(value)};")
             case Alloc():
                 lines.append(f"{margin}{self.declaration(s.buffer)};")
                 self.block(s.body, lines, margin)
@@ -395,19 +412,20 @@ class _Kernel:
     def lanes(self, s: For, team: Team, lines: list[str], margin: str) -> None:
         """A loop over lanes, which are the threads of the block: those beyond the last leave it out, or each runs several."""
         start, stop = int(s.start.value), int(s.stop.value)  # type: ignore[attr-defined]
-        name = self.word(s.index)
+        name, axis = self.word(s.index), THREADS_OF.index(s.kind) if s.kind in THREADS_OF else 0
+        threads = team.shape[axis]
         self.scope[s.index] = Value(name, dtypes.int64, v.ATOM, True, start, stop - 1)
-        first = f"(int)threadIdx.x + {start}" if start else "(int)threadIdx.x"
-        self.in_lanes = True
-        if stop - start > team.threads:
-            lines.append(f"{margin}for (int {name} = {first}; {name} < {stop}; {name} += {team.threads}) {{")
-        elif stop - start == team.threads:
+        first = f"(int)threadIdx.{'xyz'[axis]}" + (f" + {start}" if start else "")
+        if stop - start > threads:
+            lines.append(f"{margin}for (int {name} = {first}; {name} < {stop}; {name} += {threads}) {{")
+        elif stop - start == threads:
             lines += [f"{margin}{{", f"{margin}  const int {name} = {first};"]
         else:
             lines.append(f"{margin}if (const int {name} = {first}; {name} < {stop}) {{")
+        outermost, self.in_lanes = not self.in_lanes, True
         self.block(s.body, lines, margin + "  ")
         lines.append(f"{margin}}}")
-        self.in_lanes = False
+        self.in_lanes = not outermost
 
     def pack(self, s: For, made: Packed, lines: list[str], margin: str) -> None:
         """A loop over neighboring elements with their loads before and their stores after it."""

@@ -81,6 +81,35 @@ template <class T, int N> TE_INLINE void te_store(T *to, const T (&from)[N]) {
 }
 #endif
 
+// -------------------------------------------------------------------------------------- asynchronous copies
+// From global to shared memory past the registers (compute capability 8 and later): 4, 8 or 16 bytes, of which only the first
+// `filled` are read and the rest are zeros. A thread's copies since the last commit are a group; `te_copies_wait<N>` waits for all
+// of its groups but the last N, and says nothing of other threads' copies: a barrier follows.
+
+#ifndef TE_HOST
+TE_INLINE uint32_t te_ptx_shared(const void *place) { return (uint32_t)__cvta_generic_to_shared(place); }
+template <int B> TE_INLINE void te_copy_async(void *to, const void *from, int filled = B) {
+#if __CUDA_ARCH__ >= 800
+  if (B == 16)
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(te_ptx_shared(to)), "l"(from), "r"(filled) : "memory");
+  else
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(te_ptx_shared(to)), "l"(from), "n"(B), "r"(filled) : "memory");
+#else
+  for (int k = 0; k < B; ++k) static_cast<char *>(to)[k] = k < filled ? static_cast<const char *>(from)[k] : 0;
+#endif
+}
+TE_INLINE void te_copies_commit() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+template <int N> TE_INLINE void te_copies_wait() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+#endif
+}
+#endif
+
 // ------------------------------------------------------------------------------------------------------ integers
 // Division rounds to minus infinity and gives 0 for a divisor of 0; shifts of any distance; powers wrap. Nothing traps.
 

@@ -19,7 +19,7 @@ from tensorexpr.ops import cast_value
 class Device(Protocol):
     """What runs launches."""
 
-    def launch(self, launch: Launch, blocks: int, arguments: Sequence[int]) -> None:
+    def launch(self, launch: Launch, blocks: tuple[int, int, int], arguments: Sequence[int]) -> None:
         """Runs a kernel on a grid; arguments are addresses and int64 in the kernel's order."""
 
 
@@ -30,8 +30,8 @@ def run_plan(plan: Sequence[Launch | Repeat], device: Device, buffers: Mapping[s
             for index in range(value(step.start, scalars), value(step.stop, scalars)):
                 run_plan(step.body, device, buffers, {**scalars, step.index: index}, report)
             continue
-        blocks = step.blocks(max(0, value(step.iterations, scalars)))
-        if blocks:
+        blocks = step.blocks([value(e, scalars) for e in step.iterations])
+        if all(blocks):
             arguments = [*(buffers[name] for name in step.buffers), *(scalars[name] for name in step.scalars)]
             device.launch(step, blocks, [*arguments, report] if step.reports else arguments)
 

@@ -1,8 +1,9 @@
 """Which threads of a block do what: loops over lanes as threads, buffers in registers or shared memory, barriers between.
 
 A parallel region whose loops have 32 lanes or more runs a block of threads per iteration: what a CPU does in the lanes of a vector,
-the threads of a block do. Statements outside of the loops over lanes are executed by all threads alike (the values are the same
-everywhere), stores there by the first one. A local buffer around such loops is kept
+the threads of a block do. So do loops that a schedule binds to threads, along up to three axes. Statements outside of the loops over
+lanes are executed by all threads alike (the values are the same everywhere), stores there by the first one. A local buffer around such
+loops is kept
 
 - in registers, where every loop over lanes asks it for the element of its own lane: each thread has its own;
 - in registers of every thread, the same value in each, where it is written outside of loops over lanes alone ("uniform");
@@ -16,8 +17,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from math import prod
 
-from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, For, If, Stmt, Store
+from tensorexpr.codegen.cuda.bound import chain
+from tensorexpr.codegen.nest import THREADS, Alloc, Block, Buffer, Check, For, If, Stmt, Store
 from tensorexpr.ir import Access, Const, Expr, Index, const
 from tensorexpr.traversal import bottom_up, fresh_name, walk
 
@@ -34,12 +37,18 @@ class Barrier(Stmt):
 
 @dataclass(frozen=True, slots=True)
 class Team:
-    """How a region is run by the threads of a block: how many, its statements with barriers, and where its local buffers are kept
-    ("lane": an element per thread, without the last axis; "uniform"; "shared")."""
+    """How a region is run by the threads of a block: how many along x, y and z, its statements with barriers, and where its local
+    buffers are kept ("lane": an element per thread, without the last axis; "uniform"; "shared")."""
 
-    threads: int
+    shape: tuple[int, int, int]
     body: Block
     homes: dict[str, str]
+
+    @property
+    def first(self) -> str:
+        """The condition that holds for the first thread."""
+        axes = [f"threadIdx.{axis}" for axis, n in zip("xyz", self.shape, strict=True) if n > 1] or ["threadIdx.x"]
+        return f"{' + '.join(axes)} == 0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +65,15 @@ class _Touch:
 
 def team_of(body: Block) -> Team | None:
     """The team of a region; None where no loop is long enough for threads."""
-    longest = max((_lanes(s) for s in _lane_loops(body)), default=0)
-    if longest < WARP:
-        return None
-    threads = min(MOST_THREADS, -(-longest // WARP) * WARP)
+    found = list(_lane_loops(body))
+    if any(s.kind in THREADS for s in found):
+        shape = _bound_shape(found)
+    else:
+        longest = max(map(_lanes, found), default=0)
+        if longest < WARP:
+            return None
+        shape = (min(MOST_THREADS, -(-longest // WARP) * WARP), 1, 1)
+    threads = prod(shape)
     body = _in_registers_first(body, threads, {b.name for b in _locals(body)})
     homes = {b.name: _home(b, body, threads) for b in _locals(body)}
     shared = {name for name, home in homes.items() if home == "shared"}
@@ -67,7 +81,18 @@ def team_of(body: Block) -> Team | None:
     both = {t.buffer for t in touches if t.write} & {t.buffer for t in touches if not t.write}
     tracked = shared | {name for name in both if name not in homes}
     body, _ = _with_barriers(body, frozenset(), homes, threads, tracked)
-    return Team(threads, body, homes)
+    return Team(shape, body, homes)
+
+
+def _bound_shape(loops: list[For]) -> tuple[int, int, int]:
+    """The threads of a block along x, y and z, where loops are bound to them: as many as the longest along each has."""
+    longest = dict.fromkeys(THREADS, 1)
+    for loop in (inner for outer in loops for inner in chain(outer)):
+        longest[loop.kind] = max(longest[loop.kind], _lanes(loop))
+    x, y, z = longest.values()
+    while x * y * z > MOST_THREADS:  # of different definitions: a loop longer than the threads goes around
+        x, y, z = (-(-x // 2), y, z) if x > 1 else (x, -(-y // 2), -(-z // 2))
+    return x, y, z
 
 
 def shared_bytes(body: Block, homes: dict[str, str]) -> int:
@@ -84,7 +109,13 @@ def shared_bytes(body: Block, homes: dict[str, str]) -> int:
 
 def is_lanes(s: Stmt) -> bool:
     """Whether a statement outside of loops over lanes is one."""
-    return isinstance(s, For) and s.kind == "vectorize"
+    return isinstance(s, For) and (s.kind == "vectorize" or s.kind in THREADS)
+
+
+def idle_axes(s: For, team: Team) -> list[int]:
+    """The axes of a block along which a loop over lanes is for the first threads alone."""
+    used = {inner.kind if inner.kind in THREADS else THREADS[0] for inner in chain(s)}
+    return [k for k, axis in enumerate(THREADS) if axis not in used and team.shape[k] > 1]
 
 
 def _lanes(s: For) -> int:
@@ -94,7 +125,7 @@ def _lanes(s: For) -> int:
 def _lane_loops(block: Block) -> Iterator[For]:
     for s in block:
         match s:
-            case For() if s.kind == "vectorize":
+            case For() if is_lanes(s):
                 yield s
             case For() | Alloc():
                 yield from _lane_loops(s.body)
@@ -110,7 +141,7 @@ def _locals(block: Block) -> Iterator[Buffer]:
             case Alloc():
                 yield s.buffer
                 yield from _locals(s.body)
-            case For() if s.kind != "vectorize":
+            case For() if not is_lanes(s):
                 yield from _locals(s.body)
             case If():
                 yield from _locals(s.then)
@@ -119,7 +150,9 @@ def _locals(block: Block) -> Iterator[Buffer]:
 
 def _is_own(indices: tuple[Expr, ...], lane: For | None, threads: int) -> bool:
     """Whether an access asks for the element of its own lane, as every thread has one."""
-    if lane is None or not indices or not isinstance(lane.start, Const) or lane.start.value != 0 or _lanes(lane) > threads:
+    if lane is None or lane.kind in THREADS or not indices:
+        return False
+    if not isinstance(lane.start, Const) or lane.start.value != 0 or _lanes(lane) > threads:
         return False
     last = indices[-1]
     others = {n.name for i in indices[:-1] for n in walk(i) if isinstance(n, Index)}
@@ -138,7 +171,7 @@ def _accesses(s: Stmt, lane: For | None) -> Iterator[tuple[str, tuple[Expr, ...]
     match s:
         case For():
             yield from reads(s.start, s.stop)
-            inner = s if s.kind == "vectorize" and lane is None else lane
+            inner = s if is_lanes(s) and lane is None else lane
             for below in s.body:
                 yield from _accesses(below, inner)
         case If():
@@ -175,7 +208,7 @@ def _in_registers_first(block: Block, threads: int, taken: set[str]) -> Block:
             case Alloc():
                 inner = _in_registers_first(s.body, threads, taken)
                 found.append(_parted(replace(s, body=inner), threads, taken))
-            case For() if s.kind != "vectorize":
+            case For() if not is_lanes(s):
                 found.append(replace(s, body=_in_registers_first(s.body, threads, taken)))
             case If():
                 then, otherwise = (_in_registers_first(b, threads, taken) for b in (s.then, s.otherwise))
@@ -250,7 +283,7 @@ def _touches(s: Stmt, homes: dict[str, str], threads: int) -> Iterator[_Touch]:
 
 
 def _in_first_warp(lane: For) -> bool:
-    return _lanes(lane) <= WARP
+    return lane.kind not in THREADS and _lanes(lane) <= WARP
 
 
 def _conflict(now: _Touch, before: _Touch) -> bool:
@@ -266,7 +299,7 @@ def _with_barriers(
     found: list[Stmt] = []
     for s in block:
         match s:
-            case For() if s.kind != "vectorize":
+            case For() if not is_lanes(s):
                 made, since = _loop_with_barriers(s, since, homes, threads, tracked)
                 found += made
             case Alloc():

@@ -28,7 +28,7 @@ from tensorexpr.codegen.schedule.strides import reaches
 from tensorexpr.codegen.schedule.work import group_work, lengths
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Access, Define, Expr, Scan, Scatter
-from tensorexpr.traversal import walk
+from tensorexpr.traversal import free_names, walk
 
 Shapes = dict[str, tuple[Expr, ...]]
 LONG = 128
@@ -210,7 +210,9 @@ def _row_axis(s: Schedule, stage: Stage, shapes: Shapes) -> tuple[str, int] | No
     for axis in stage.parts.axes[:-1]:
         extent = stage.extent(axis.index)
         again = sum(1 for r in read if not r.stride(axis.index))
-        if extent is None or not again or axis.index not in group.depends:
+        # Rows that are not equally long have loops of their own each.
+        uneven = any(axis.index in free_names(e) for a in group.axes for e in (a.start, a.stop))
+        if extent is None or not again or axis.index not in group.depends or uneven:
             continue
         for count in ROWS:
             if extent % count == 0 and points // count >= s.target.cores * RESIDENT // 8:

@@ -15,7 +15,7 @@ from math import prod
 
 from tensorexpr.codegen.nest import GRID, THREADS
 from tensorexpr.codegen.schedule.independence import may_collide
-from tensorexpr.codegen.schedule.state import Stage, State, definition_named
+from tensorexpr.codegen.schedule.state import Split, Stage, State, definition_named
 from tensorexpr.errors import ScheduleError
 
 MOST_THREADS = 1024
@@ -52,7 +52,15 @@ def check_bound(state: State, stage: Stage, loop: str, axis: str, refuse: Refuse
             raise refuse(
                 stage, f"expected a loop outside of the reduction over {group.indices[0]} to bind to {axis}, got {loop} inside", loop
             )
-    if may_collide(definition_named(state.program, stage.name), stage.axes_of(loop)):
+    for split in stage.relations:
+        extent = stage.extent(split.parent) if isinstance(split, Split) else None
+        if isinstance(split, Split) and split.tail == "shift" and (extent is None or extent % split.factor):
+            if set(stage.axes_of(loop)) & set(stage.axes_of(split.outer)):
+                hint = f"split {split.parent} with tail 'guard' or 'peel'"
+                raise refuse(
+                    stage, f"expected iterations that touch different elements to bind to {axis}, got blocks that overlap", loop, hint
+                )
+    if may_collide(definition_named(state.program, stage.name), stage.axes_of(loop), stage.owners):
         raise refuse(stage, f"expected iterations that touch different elements to bind to {axis}, got {loop}: two may touch one", loop)
     (_check_block if axis in GRID else _check_thread)(stage, loop, axis, refuse)
 

@@ -2,6 +2,9 @@
 
 The unchanged text is compiled by the machine's C++ compiler against `host.h`, which stands in for CUDA, and run by `runtime.cpp`,
 where threads are fibers. Nothing here is about speed.
+
+With `checked` memory every access is looked at (`checker.cpp`): two threads or two blocks that meet without a barrier, reads of what
+nothing has been written to, accesses outside of all arguments, copies that nobody waited for.
 """
 
 from __future__ import annotations
@@ -9,10 +12,12 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -20,7 +25,19 @@ from tensorexpr.codegen.cuda.emit import PRELUDE, Launch, Source
 from tensorexpr.errors import InternalError, TargetError
 
 _HERE = Path(__file__).parent
-_FLAGS = ("-std=c++17", "-O1", "-fPIC", "-shared", "-w", "-fno-gnu-unique", "-fvisibility=hidden", "-ffp-contract=off", "-fwrapv")
+_FLAGS = ("-std=c++17", "-fPIC", "-w", "-fno-gnu-unique", "-fvisibility=hidden", "-ffp-contract=off")
+_PLAIN = (*_FLAGS, "-fwrapv")
+_CHECKED = (
+    *_FLAGS,
+    "-g1",
+    "-fno-optimize-sibling-calls",
+    "-fsanitize=thread",
+    "-fsanitize=bounds,signed-integer-overflow,integer-divide-by-zero,shift",
+)
+"""What calls the checker at each access; only the compiler's part of it is used, not its run-time."""
+_RUNTIME = ("runtime.h", "runtime.cpp", "checker.cpp")
+_HEADERS = ("host.h",)
+_TEXT = "kernels.cpp"
 ORDERS = {"forward": 0, "backward": 1}
 """Orders in which the threads of a block run; any greater number is the seed of a permutation."""
 
@@ -31,58 +48,124 @@ def compiler() -> str | None:
     return next((found for name in ("g++", "clang++", "c++") if (found := shutil.which(name))), None)
 
 
-def _compiled(text: str, suffix: str = ".cpp") -> Path:
-    """A shared library made of C++ text, kept by content for as long as the folder of temporary files is."""
+def _compiled(files: dict[str, str], flags: tuple[str, ...] = _PLAIN) -> Path:
+    """A shared library made of C++ files, kept by content for as long as the folder of temporary files is."""
     program = compiler()
     if program is None:
         raise TargetError("expected a C++ compiler to run CUDA kernels on a CPU, found none of g++, clang++, c++")
-    digest = hashlib.sha256("\0".join((program, *_FLAGS, text)).encode()).hexdigest()[:32]
+    digest = hashlib.sha256("\0".join((program, *flags, *files, *files.values())).encode()).hexdigest()[:32]
     folder = Path(tempfile.gettempdir()) / f"tensorexpr-host-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     library = folder / f"{digest}.so"
-    if not library.exists():
-        with tempfile.TemporaryDirectory(dir=folder) as work:
-            source, made = Path(work) / f"source{suffix}", Path(work) / "made.so"
+    if library.exists():
+        return library
+    with tempfile.TemporaryDirectory(dir=folder) as work:
+        objects = []
+        for name, text in files.items():
+            source = Path(work) / name
             source.write_text(text)
-            done = subprocess.run([program, *_FLAGS, str(source), "-o", str(made)], capture_output=True, text=True)
-            if done.returncode:
-                raise InternalError(f"cuda: expected text that a C++ compiler takes, got {done.stderr[:2000]}")
-            made.replace(library)
+            if source.suffix == ".cpp":
+                objects.append(str(source.with_suffix(".o")))
+                _done([program, *flags, "-c", str(source), "-o", objects[-1]])
+        made = Path(work) / "made.so"
+        _done([program, "-shared", *objects, "-o", str(made)])
+        made.replace(library)
     return library
+
+
+def _done(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise InternalError(f"cuda: expected text that a C++ compiler takes, got {done.stderr[:2000]}")
+
+
+class _Grid(ctypes.Structure):
+    """`te_grid` of runtime.h."""
+
+    _fields_ = (
+        ("blocks", ctypes.c_uint * 3),
+        ("threads", ctypes.c_uint * 3),
+        ("alone", ctypes.c_int),
+        ("order", ctypes.c_uint),
+        ("late", ctypes.c_int),
+        ("checked", ctypes.c_int),
+        ("shared", ctypes.c_void_p),
+        ("shared_end", ctypes.c_void_p),
+    )
 
 
 @cache
 def _runtime() -> ctypes.CDLL:
-    library = ctypes.CDLL(str(_compiled((_HERE / "runtime.cpp").read_text())), mode=ctypes.RTLD_GLOBAL)
+    files = {name: (_HERE / name).read_text() for name in _RUNTIME}
+    library = ctypes.CDLL(str(_compiled(files)), mode=ctypes.RTLD_GLOBAL)
     library.te_launch.restype = ctypes.c_char_p
-    library.te_launch.argtypes = [
-        ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint, ctypes.c_int, ctypes.c_uint, ctypes.c_void_p, ctypes.c_void_p,
-    ]  # fmt: skip
+    library.te_launch.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.POINTER(_Grid)]
+    size = ctypes.c_size_t
+    library.te_check_memory.argtypes = [ctypes.c_char_p, ctypes.c_void_p, size, size, ctypes.c_int, ctypes.c_int]
     return library
 
 
-class HostKernels:
-    """The kernels of sources, compiled together for this CPU; their names differ."""
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """An argument of kernels: where its bytes are, how large an element is, whether it holds values and may be written."""
 
-    def __init__(self, *sources: Source) -> None:
+    name: str
+    start: int
+    bytes: int
+    itemsize: int
+    filled: bool
+    writable: bool
+
+
+class HostKernels:
+    """The kernels of sources, compiled together for this CPU, `checked` with a checker of every access; their names differ."""
+
+    def __init__(self, *sources: Source, checked: bool = False) -> None:
         _runtime()
-        kernels = "\n".join(source.text for source in sources)
+        self.checked = checked
+        self._text = "\n".join(source.text for source in sources)
         entries = "\n".join(f"TE_ENTRY({name})" for name in dict.fromkeys(n.kernel for source in sources for n in source.launches))
-        text = "\n".join(((_HERE / "host.h").read_text(), PRELUDE.read_text(), kernels, entries, ""))
-        self._library = ctypes.CDLL(str(_compiled(text)))
-        self._waits = "__sync" in kernels or "_sync(" in kernels
+        files = {name: (_HERE / name).read_text() for name in _HEADERS}
+        files["prelude.cuh"] = PRELUDE.read_text()
+        includes = " ".join(f'#include "{name}"\n' for name in files)
+        text = f"{includes}#line 1\n{self._text}\n{entries}\n"
+        self._path = _compiled({**files, _TEXT: text}, _CHECKED if checked else _PLAIN)
+        self._library = ctypes.CDLL(str(self._path))
+        self._waits = "_sync" in self._text or "te_ptx_" in self._text
         start, stop = ctypes.c_void_p(), ctypes.c_void_p()
         self._library.te_shared_extent(ctypes.byref(start), ctypes.byref(stop))
         self._shared = (start, stop)
 
-    def launch(self, launch: Launch, blocks: int, arguments: Sequence[int], order: int = 0) -> None:
-        """Runs a grid of `blocks`; `arguments` are addresses and int64 in the order of the kernel. Raises `InternalError` where
-        threads wait for each other in vain."""
-        if blocks == 0:
-            return
+    def launch(self, launch: Launch, blocks: tuple[int, int, int], arguments: Sequence[int], order: int = 0, late: bool = True) -> None:
+        """Runs a grid of `blocks`; `arguments` are addresses and int64 in the order of the kernel; `late` says whether asynchronous copies
+        arrive when they are waited for or at once. Raises `InternalError` where threads wait for each other in vain, and for what the
+        checker finds."""
         values = (ctypes.c_int64 * len(arguments))(*arguments)
         pointers = (ctypes.c_void_p * len(arguments))(*(ctypes.addressof(values) + 8 * k for k in range(len(arguments))))
         enter = ctypes.cast(getattr(self._library, f"te_enter_{launch.kernel}"), ctypes.c_void_p)
-        failed = _runtime().te_launch(enter, pointers, blocks, launch.threads, int(not self._waits), order, *self._shared)
+        alone = not self._waits and not self.checked
+        grid = _Grid(blocks, launch.threads, int(alone), order, int(late), int(self.checked), *self._shared)
+        failed = _runtime().te_launch(enter, pointers, ctypes.byref(grid))
         if failed:
-            raise InternalError(f"cuda: {launch.kernel}: {failed.decode()}")
+            raise InternalError(f"cuda: {launch.kernel}: {self._located(failed.decode())}")
+
+    def watch(self, memory: Iterable[Memory]) -> None:
+        """Tells the checker all arguments of the launches that follow, in place of those before."""
+        runtime = _runtime()
+        runtime.te_check_forget()
+        for m in memory:
+            runtime.te_check_memory(m.name.encode(), m.start, m.bytes, m.itemsize, int(m.filled), int(m.writable))
+
+    def _located(self, message: str) -> str:
+        """A message with the line of the kernel in place of the address of the instruction."""
+        found = re.match(r"@([0-9a-f]+): ", message)
+        if found is None:
+            return message
+        rest, number = message[found.end() :], 0
+        tool = shutil.which("addr2line")
+        if tool is not None:
+            lines = subprocess.run([tool, "-i", "-e", str(self._path), found[1]], capture_output=True, text=True).stdout.splitlines()
+            numbers = [int(m[1]) for line in lines if (m := re.search(rf"{_TEXT}:(\d+)", line))]
+            number = numbers[0] if numbers else 0
+        text = self._text.splitlines()
+        return f"line {number}: {rest}\n  {text[number - 1].strip()}" if 0 < number <= len(text) else rest

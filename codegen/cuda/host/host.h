@@ -23,6 +23,12 @@ struct te_place { te_index3 thread, block, block_size, grid_size; };
 extern "C" {
 extern te_place *te_here;
 void te_host_barrier(int line);
+void te_host_warp_barrier(int line);
+void te_host_collective(void (*combine)(void **), void *operands, int line);
+void te_host_touch(const void *address, int bytes, int kind);
+void te_host_copy_async(void *to, const void *from, int bytes, int filled);
+void te_host_copies_commit();
+void te_host_copies_wait(int allowed);
 uint64_t te_host_shuffle(unsigned mask, uint64_t value, int lane, int line);
 uint64_t te_host_exchange(void *address, int size, uint64_t compare, uint64_t value);
 extern char __start_te_shared[] __attribute__((weak, visibility("hidden")));
@@ -34,7 +40,7 @@ extern char __stop_te_shared[] __attribute__((weak, visibility("hidden")));
 #define blockDim (te_here->block_size)
 #define gridDim (te_here->grid_size)
 #define __syncthreads() te_host_barrier(__LINE__)
-#define __syncwarp() te_host_shuffle(0xffffffffu, 0, (int)(threadIdx.x & 31u), __LINE__)
+#define __syncwarp() te_host_warp_barrier(__LINE__)
 
 template <class T> static inline T te_host_shuffled(unsigned mask, T value, int lane, int line) {
   uint64_t bits = 0;
@@ -43,7 +49,7 @@ template <class T> static inline T te_host_shuffled(unsigned mask, T value, int 
   std::memcpy(&value, &bits, sizeof(T));
   return value;
 }
-#define TE_LANE ((int)(threadIdx.x & 31u))
+#define TE_LANE ((int)((threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) & 31u))
 #define __shfl_sync(mask, value, lane) te_host_shuffled(mask, value, (lane) & 31, __LINE__)
 #define __shfl_xor_sync(mask, value, distance) te_host_shuffled(mask, value, TE_LANE ^ (distance), __LINE__)
 #define __shfl_down_sync(mask, value, distance) \
@@ -52,6 +58,18 @@ template <class T> static inline T te_host_shuffled(unsigned mask, T value, int 
 static inline unsigned long long atomicCAS(unsigned long long *address, unsigned long long compare, unsigned long long value) {
   return te_host_exchange(address, 8, compare, value);
 }
+
+// An addition that no other thread comes between.
+template <class T> __attribute__((no_sanitize("thread"))) static inline T atomicAdd(T *address, T value) {
+  te_host_touch(address, sizeof(T), 2);
+  T old = *address;
+  *address = old + value;
+  return old;
+}
+
+template <int B> static inline void te_copy_async(void *to, const void *from, int filled = B) { te_host_copy_async(to, from, B, filled); }
+static inline void te_copies_commit() { te_host_copies_commit(); }
+template <int N> static inline void te_copies_wait() { te_host_copies_wait(N); }
 
 static inline float te_float_of_bits(uint32_t bits) { float x; std::memcpy(&x, &bits, 4); return x; }
 static inline uint32_t te_bits_of_float(float x) { uint32_t bits; std::memcpy(&bits, &x, 4); return bits; }
@@ -83,19 +101,22 @@ static inline uint16_t te_ptx_f16_of_f32(float x) { return te_ptx_f16_of_f64((do
 extern "C" void te_host_misaligned(const void *address, int size, int line);
 template <class T, int N> static inline void te_load(T (&to)[N], const T *from) {
   if ((uintptr_t)from % sizeof(to)) te_host_misaligned(from, sizeof(to), 0);
+  te_host_touch(from, sizeof(to), 0);
   std::memcpy(to, from, sizeof(to));
 }
 template <class T, int N> static inline void te_store(T *to, const T (&from)[N]) {
   if ((uintptr_t)to % sizeof(from)) te_host_misaligned(to, sizeof(from), 0);
+  te_host_touch(to, sizeof(from), 1);
   std::memcpy(to, from, sizeof(from));
 }
 
 // The arguments as cuLaunchKernel takes them: a pointer to each.
-template <class... A, std::size_t... I> static inline void te_call(void (*kernel)(A...), void **arguments, std::index_sequence<I...>) {
+#define TE_UNCHECKED __attribute__((no_sanitize("thread"), noinline))
+template <class... A, std::size_t... I> TE_UNCHECKED static void te_call(void (*kernel)(A...), void **arguments, std::index_sequence<I...>) {
   kernel(*static_cast<std::remove_const_t<A> *>(arguments[I])...);
 }
 #define TE_ENTRY(name)                                                                                                    \
-  template <class... A> static void te_unpack_##name(void (*kernel)(A...), void **arguments) {                            \
+  template <class... A> TE_UNCHECKED static void te_unpack_##name(void (*kernel)(A...), void **arguments) {                            \
     te_call(kernel, arguments, std::index_sequence_for<A...>{});                                                          \
   }                                                                                                                       \
   extern "C" __attribute__((visibility("default"))) void te_enter_##name(void **arguments) { te_unpack_##name(&name, arguments); } 

@@ -1,7 +1,7 @@
 // The run-time of CUDA kernels on a CPU: the threads of a block are fibers, blocks run one after the other. A fiber runs until it
 // waits; barriers and exchanges within a warp are meetings, and who cannot meet is reported with its line.
+#include "runtime.h"
 #include <cstdarg>
-#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -11,25 +11,33 @@
 #include <ucontext.h>
 #endif
 
-// What kernels call; all else stays inside.
-#define TE_EXPORT extern "C" __attribute__((visibility("default")))
-
-struct te_index3 { unsigned x, y, z; };
-struct te_place { te_index3 thread, block, block_size, grid_size; };
-
 namespace {
 
 constexpr std::size_t kStack = 256 << 10;
 
 enum State { kReady, kBarrier, kWarp, kLeft };
 
+// An asynchronous copy that is under way, and in which group of its thread.
+struct Copy {
+  char *to;
+  const char *from;
+  int bytes, filled;
+  unsigned group;
+};
+
 struct Fiber {
   te_place place;
+  unsigned number = 0;
   State state = kReady;
   int line = 0;
   unsigned mask = 0;
   uint64_t value = 0, result = 0;
   int lane = 0;
+  void (*combine)(void **) = nullptr;  // of a collective operation of the warp: what it makes of the operands
+  void *operands = nullptr;
+  bool orders = false;  // whether the meeting is a barrier of the warp
+  unsigned group = 0;   // of asynchronous copies
+  std::vector<Copy> copies;
   char *stack = nullptr;
 #if defined(__x86_64__)
   void *sp = nullptr;
@@ -44,6 +52,14 @@ Fiber *current = nullptr;
 void (*entry)(void **) = nullptr;
 void **arguments = nullptr;
 char report[512];
+te_grid grid;
+te::Clock now;
+std::vector<uint32_t> warps;  // the interval between barriers that each warp is in
+uint32_t serial = 0;
+
+}  // namespace
+
+namespace te {
 
 void complain(const char *format, ...) {
   if (report[0]) return;
@@ -53,9 +69,25 @@ void complain(const char *format, ...) {
   va_end(rest);
 }
 
-}  // namespace
+Thread here() {
+  Clock clock = now;
+  clock.warp = warps[current->number / 32];
+  return {current->number, clock, current->stack, current->stack + kStack};
+}
 
-TE_EXPORT te_place *te_here = nullptr;
+}  // namespace te
+
+using te::complain;
+
+extern "C" {
+__attribute__((visibility("default"))) te_place *te_here = nullptr;
+}
+
+bool te::ours(const void *address) {
+  const char *at = (const char *)address;
+  if (at >= (const char *)&te_here && at < (const char *)(&te_here + 1)) return true;
+  return at >= (const char *)fibers.data() && at < (const char *)(fibers.data() + fibers.size());
+}
 
 #if defined(__x86_64__)
 TE_EXPORT void te_switch(void **save, void *load);
@@ -117,31 +149,103 @@ void prepare(Fiber &f) {
 }  // namespace
 #endif
 
+void te::fail() {
+  current->state = kLeft;
+  for (;;) to_scheduler();
+}
+
 TE_EXPORT void te_host_barrier(int line) {
   current->state = kBarrier;
   current->line = line;
   to_scheduler();
 }
 
-TE_EXPORT uint64_t te_host_shuffle(unsigned mask, uint64_t value, int lane, int line) {
+namespace {
+void meet_at(int line, unsigned mask) {
   current->state = kWarp;
   current->line = line;
   current->mask = mask;
+  to_scheduler();
+}
+}  // namespace
+
+TE_EXPORT uint64_t te_host_shuffle(unsigned mask, uint64_t value, int lane, int line) {
   current->value = value;
   current->lane = lane;
-  to_scheduler();
+  current->combine = nullptr;
+  current->orders = false;
+  meet_at(line, mask);
   return current->result;
 }
 
-TE_EXPORT void te_host_misaligned(const void *address, int size, int line) {
-  complain("line %d: an access of %d bytes at %p, which is no multiple of them", line, size, address);
+// A barrier of the warp: memory is ordered between its threads, which an exchange of values does not do.
+TE_EXPORT void te_host_warp_barrier(int line) {
+  current->lane = (int)(current->number % 32);
+  current->combine = nullptr;
+  current->orders = true;
+  meet_at(line, 0xffffffffu);
+}
+
+// An operation of all lanes together: once they are here `combine` gets the operands of each, in which it leaves the results.
+TE_EXPORT void te_host_collective(void (*combine)(void **), void *operands, int line) {
+  current->lane = (int)(current->number % 32);
+  current->combine = combine;
+  current->operands = operands;
+  current->orders = false;
+  meet_at(line, 0xffffffffu);
+}
+
+TE_EXPORT void te_host_misaligned(const void *, int size, int line) {
+  complain("line %d: an access of %d bytes at an address that is no multiple of them", line, size);
+  te::fail();
+}
+
+TE_EXPORT void te_host_touch(const void *address, int bytes, int kind) {
+  if (te::checking) te::touch(address, (std::size_t)bytes, (te::Kind)kind, __builtin_return_address(0));
 }
 
 TE_EXPORT uint64_t te_host_exchange(void *address, int size, uint64_t compare, uint64_t value) {
+  if (te::checking) te::touch(address, (std::size_t)size, te::kAtomic, __builtin_return_address(0));
   uint64_t old = 0;
   std::memcpy(&old, address, size);
   if (old == compare) std::memcpy(address, &value, size);
   return old;
+}
+
+// Asynchronous copies, at one of two extremes: they arrive as soon as they are asked for, so that overwriting what is still read
+// shows, or as late as they may, so that reading without a wait does.
+namespace {
+void arrive(const Copy &copy) {
+  std::memcpy(copy.to, copy.from, (std::size_t)copy.filled);
+  std::memset(copy.to + copy.filled, 0, (std::size_t)(copy.bytes - copy.filled));
+}
+}  // namespace
+
+TE_EXPORT void te_host_copy_async(void *to, const void *from, int bytes, int filled) {
+  if ((uintptr_t)to % bytes || (filled && (uintptr_t)from % bytes)) te_host_misaligned(to, bytes, 0);
+  if (te::checking) {
+    if (filled) te::touch(from, (std::size_t)filled, te::kRead, __builtin_return_address(0));
+    te::touch(to, (std::size_t)bytes, te::kBegin, __builtin_return_address(0));
+  }
+  Copy copy = {(char *)to, (const char *)from, bytes, filled, current->group};
+  if (grid.late) std::memset(to, 0xff, (std::size_t)bytes);
+  else arrive(copy);
+  current->copies.push_back(copy);
+}
+
+TE_EXPORT void te_host_copies_commit() { ++current->group; }
+
+TE_EXPORT void te_host_copies_wait(int allowed) {
+  std::vector<Copy> kept;
+  for (const Copy &copy : current->copies) {
+    if (copy.group + (unsigned)allowed >= current->group) {
+      kept.push_back(copy);
+      continue;
+    }
+    if (grid.late) arrive(copy);
+    if (te::checking) te::touch(copy.to, (std::size_t)copy.bytes, te::kFinish, __builtin_return_address(0));
+  }
+  current->copies = kept;
 }
 
 namespace {
@@ -161,7 +265,7 @@ bool meet(unsigned first, unsigned count) {
     if (f.state != kWarp) continue;
     bool all = (f.mask >> k) & 1u;
     if (!all) {
-      complain("line %d: thread %u is not in the mask 0x%08x of its own exchange", f.line, f.place.thread.x, f.mask);
+      complain("line %d: thread %u is not in the mask 0x%08x of its own exchange", f.line, f.number, f.mask);
       return false;
     }
     for (unsigned j = 0; j < 32 && all; ++j) {
@@ -174,6 +278,12 @@ bool meet(unsigned first, unsigned count) {
       all = g.state == kWarp && g.line == f.line && g.mask == f.mask;
     }
     if (!all) continue;
+    if (f.combine) {
+      void *operands[32];
+      for (unsigned j = 0; j < count; ++j) operands[j] = fibers[first + j].operands;
+      f.combine(operands);
+    }
+    if (f.orders) warps[first / 32] = ++serial;
     for (unsigned j = 0; j < count; ++j) {
       if (!((f.mask >> j) & 1u)) continue;
       Fiber &g = fibers[first + j];
@@ -228,22 +338,24 @@ bool run_block(unsigned threads, const std::vector<unsigned> &order) {
     // Threads that left no longer count at a barrier (compute capability 7 and later).
     for (unsigned k = 0; k < threads; ++k)
       if (fibers[k].state == kBarrier) fibers[k].state = kReady;
+    now.interval = ++serial;
   }
 }
 
 }  // namespace
 
-// Runs a grid. `alone` says that threads never wait, so that each is a plain call. `order`: 0 forward, 1 backward, else the seed
-// of a permutation of the threads of a block. Gives null, or what went wrong.
-TE_EXPORT const char *te_launch(
-    void (*enter)(void **), void **given, unsigned blocks, unsigned threads, int alone, unsigned order, char *shared, char *shared_end) {
+// Runs a grid. Gives null, or what went wrong.
+TE_EXPORT const char *te_launch(void (*enter)(void **), void **given, const te_grid *wanted) {
   report[0] = 0;
   entry = enter;
   arguments = given;
+  grid = *wanted;
+  const unsigned threads = grid.threads[0] * grid.threads[1] * grid.threads[2];
+  const unsigned blocks = grid.blocks[0] * grid.blocks[1] * grid.blocks[2];
   std::vector<unsigned> sequence(threads);
-  for (unsigned k = 0; k < threads; ++k) sequence[k] = order == 1 ? threads - 1 - k : k;
-  if (order > 1) {
-    uint64_t state = order;
+  for (unsigned k = 0; k < threads; ++k) sequence[k] = grid.order == 1 ? threads - 1 - k : k;
+  if (grid.order > 1) {
+    uint64_t state = grid.order;
     for (unsigned k = threads; k > 1; --k) {
       state = state * 6364136223846793005ull + 1442695040888963407ull;
       unsigned j = (unsigned)((state >> 33) % k);
@@ -253,7 +365,8 @@ TE_EXPORT const char *te_launch(
     }
   }
   fibers.assign(threads, Fiber());
-  for (unsigned k = 0; k < threads && !alone; ++k) {
+  warps.assign(threads / 32 + 1, 0);
+  for (unsigned k = 0; k < threads && !grid.alone; ++k) {
     if (k >= stacks.size()) {
       void *memory = mmap(nullptr, kStack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
       if (memory == MAP_FAILED) return "no memory for the stacks of a block";
@@ -261,16 +374,28 @@ TE_EXPORT const char *te_launch(
     }
     fibers[k].stack = stacks[k];
   }
+  const unsigned *t = grid.threads, *b = grid.blocks;
+  now.launch = ++serial;
+  te::checking = grid.checked != 0;
+  if (te::checking) te::check_block(grid);
   for (unsigned n = 0; n < blocks; ++n) {
-    unsigned block = order == 1 ? blocks - 1 - n : n;
-    if (shared != shared_end) std::memset(shared, 0xff, (std::size_t)(shared_end - shared));
+    unsigned block = grid.order == 1 ? blocks - 1 - n : n;
+    if (grid.shared != grid.shared_end) std::memset(grid.shared, 0xff, (std::size_t)(grid.shared_end - grid.shared));
+    now.block = ++serial;
+    now.interval = ++serial;
     for (unsigned k = 0; k < threads; ++k) {
       Fiber &f = fibers[k];
-      f.place = {{k, 0, 0}, {block, 0, 0}, {threads, 1, 1}, {blocks, 1, 1}};
+      f.number = k;
+      f.place.thread = {k % t[0], k / t[0] % t[1], k / (t[0] * t[1])};
+      f.place.block = {block % b[0], block / b[0] % b[1], block / (b[0] * b[1])};
+      f.place.block_size = {t[0], t[1], t[2]};
+      f.place.grid_size = {b[0], b[1], b[2]};
       f.state = kReady;
-      if (!alone) prepare(f);
+      f.group = 0;
+      f.copies.clear();
+      if (!grid.alone) prepare(f);
     }
-    if (alone) {
+    if (grid.alone) {
       for (unsigned k : sequence) {
         current = &fibers[k];
         te_here = &fibers[k].place;
@@ -279,7 +404,11 @@ TE_EXPORT const char *te_launch(
     } else if (!run_block(threads, sequence)) {
       break;
     }
+    for (const Fiber &f : fibers)
+      if (!f.copies.empty()) complain("thread %u leaves while copies of its own are under way", f.number);
+    if (report[0]) break;
   }
+  te::checking = false;
   te_here = nullptr;
   return report[0] ? report : nullptr;
 }

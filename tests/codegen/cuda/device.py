@@ -1,5 +1,5 @@
 """Running the CUDA text of a loop nest: on the GPU where there is one, else on the CPU by way of its C++ compiler, arrays next to a
-protected page."""
+protected page, every access checked (races, bounds, what nothing has been written to)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from tensorexpr.codegen.cuda import nvrtc
 from tensorexpr.codegen.cuda.device import Device, Kernels, current_device
 from tensorexpr.codegen.cuda.emit import Launch, Source, emit
-from tensorexpr.codegen.cuda.host import HostKernels, compiler
+from tensorexpr.codegen.cuda.host import HostKernels, Memory, compiler
 from tensorexpr.codegen.cuda.run import run_plan, value
 from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.errors import TargetError
@@ -35,9 +35,9 @@ class _Ordered:
     def __init__(self, kernels: Kernels, order: int) -> None:
         self.kernels, self.order = kernels, order
 
-    def launch(self, launch: Launch, blocks: int, arguments: Sequence[int]) -> None:
+    def launch(self, launch: Launch, blocks: tuple[int, int, int], arguments: Sequence[int]) -> None:
         if isinstance(self.kernels, HostKernels):
-            self.kernels.launch(launch, blocks, arguments, self.order)
+            self.kernels.launch(launch, blocks, arguments, self.order, late=self.order % 2 == 0)
         else:
             self.kernels.launch(launch, blocks, arguments)
 
@@ -72,6 +72,12 @@ class Program:
         made["the report"] = np.zeros(3, np.int64)
         held = {name: guarded(a) if device is None else device.upload(a) for name, a in made.items()}
         addresses = {name: a.ctypes.data if device is None else device.address(a) for name, a in held.items()}
+        if isinstance(self.kernels, HostKernels):
+            written = {*nest.writes, *(b.name for b in nest.workspace), "the report"}
+            filled = {*held} - written | {"the report"}
+            self.kernels.watch(
+                Memory(name, addresses[name], a.nbytes, a.itemsize, name in filled, name in written) for name, a in held.items()
+            )
         run_plan(self.source.plan, _Ordered(self.kernels, order), addresses, sizes, addresses["the report"])
         found = {name: held[name].copy() if device is None else device.read(held[name]) for name in (*nest.writes, "the report")}
         report = found.pop("the report")
@@ -84,7 +90,7 @@ def compiled_together(programs: Sequence[Program]) -> None:
     """Compiles the kernels of many programs at once, which takes less time than one by one."""
     device = gpu()
     if device is None:
-        kernels: Kernels = HostKernels(*(p.source for p in programs))
+        kernels: Kernels = HostKernels(*(p.source for p in programs), checked=True)
     else:
         assert device.arch is not None
         text = "\n".join(p.source.text for p in programs)

@@ -56,9 +56,9 @@ return C
 
 
 PADDED = """
-X: f32[64, 60] = input()
-W: f32[30, 64, 3] = input()
-Y[k, o]: f32[30, 60] = sum(where(o + r >= 1 and o + r < 61, X[c, o + r - 1], 0.0) * W[k, c, r] for c in range(64) for r in range(3))
+X: f32[20, 60] = input()
+W: f32[30, 20, 3] = input()
+Y[k, o]: f32[30, 60] = sum(where(o + r >= 1 and o + r < 61, X[c, o + r - 1], 0.0) * W[k, c, r] for c in range(20) for r in range(3))
 return Y
 """
 BIASED = """
@@ -84,7 +84,7 @@ def is_tiled(s: Schedule) -> bool:
     "text",
     [
         matmul(64, 64, 64), matmul(60, 90, 69), matmul(61, 31, 66, b="B[j, k]"), matmul(64, 64, 64, "f64"), matmul(32, 60, 70, "f16"),
-        matmul(32, 60, 70, "bf16"), matmul(50, 32, 65, "i32"), batched(3, 60, 30, 20), conv(2, 64, 30, 66, 1), conv(2, 64, 31, 130, 2),
+        matmul(32, 60, 70, "bf16"), matmul(50, 32, 65, "i32"), batched(3, 60, 30, 20), conv(2, 20, 30, 66, 1), conv(1, 20, 31, 130, 2),
         PADDED, BIASED,
     ],
 )  # fmt: skip

@@ -1,19 +1,21 @@
 """Random programs under random schedules and under the default one, as CUDA text on the CPU: the interpreter's result."""
 
 import random
+from contextlib import suppress
 
 import numpy as np
 import pytest
 
+from tensorexpr import ir
+from tensorexpr.codegen.cuda.emit import emit
 from tensorexpr.codegen.lowering import lower
-from tensorexpr.codegen.nest import LoopNest
+from tensorexpr.codegen.nest import GRID, THREADS, LoopNest
 from tensorexpr.codegen.nest_verify import verify_nest
-from tensorexpr.codegen.schedule import autoschedule, schedule
+from tensorexpr.codegen.schedule import Schedule, autoschedule, schedule
 from tensorexpr.codegen.target import H200, Target
-from tensorexpr.errors import OutOfBoundsError
+from tensorexpr.errors import OutOfBoundsError, ScheduleError
 from tensorexpr.interpret import evaluate_program
-from tensorexpr.ir import Program
-from tests.codegen.cuda.device import needs_compiler, run
+from tests.codegen.cuda.device import Program, compiled_together, needs_compiler
 from tests.codegen.programs import WIDE
 from tests.codegen.schedule.test_laws import shuffled
 from tests.generators import random_inputs, random_program, random_sizes
@@ -23,41 +25,71 @@ TEAMS = Target("test", vector_bits=32 * 64, registers=32, cores=64)
 """Lanes enough for threads of a block, few enough for small tensors."""
 
 
-def assert_means(program: Program, nest: LoopNest, seed: int, order: int = 0) -> None:
-    sizes = random_sizes(program, seed)
-    inputs = random_inputs(program, seed, sizes=sizes)
-    try:
-        want = evaluate_program(program, inputs, sizes)
-    except OutOfBoundsError:
-        with pytest.raises(IndexError):
-            run(nest, inputs, sizes, order)
-        return
-    got = run(nest, inputs, sizes, order)
-    for name, parameter in zip(program.outputs, nest.writes, strict=True):
-        found, expected = (a.astype(np.float32) if a.dtype.name == "bfloat16" else a for a in (got[parameter], want[name]))
-        np.testing.assert_array_equal(found, expected, err_msg=f"{seed}: {name}")
+def bound(s: Schedule, rng: random.Random) -> Schedule:
+    """Splits of some data loops, and every loop that takes it bound to an axis of a GPU, from the outside inwards."""
+    for name in s.stages:
+        for _ in range(2):
+            with suppress(ScheduleError):
+                s[name].split(rng.choice(s[name].loops or ("none",)), rng.randint(2, 5), rng.choice(("peel", "guard")))
+        blocks, threads = list(rng.sample(GRID, rng.randint(1, 3))), list(rng.sample(THREADS, 3))
+        for loop in s[name].loops:
+            axes = blocks if blocks else threads
+            if axes:
+                with suppress(ScheduleError):
+                    s[name].bind(loop, axes[-1])
+                    axes.pop()
+    return s
 
 
-@pytest.mark.parametrize("block", range(8))
+def assert_means(*given: tuple[int, ir.Program, LoopNest]) -> None:
+    """Each program's nest, compiled together, gives what the interpreter gives."""
+    programs = [Program(nest, f"s{seed}_") for seed, _, nest in given]
+    compiled_together(programs)
+    for (seed, program, nest), run in zip(given, programs, strict=True):
+        sizes = random_sizes(program, seed)
+        inputs = random_inputs(program, seed, sizes=sizes)
+        try:
+            want = evaluate_program(program, inputs, sizes)
+        except OutOfBoundsError:
+            with pytest.raises(IndexError):
+                run(inputs, sizes, seed % 5)
+            continue
+        got = run(inputs, sizes, seed % 5)
+        for name, parameter in zip(program.outputs, nest.writes, strict=True):
+            found, expected = (a.astype(np.float32) if a.dtype.name == "bfloat16" else a for a in (got[parameter], want[name]))
+            np.testing.assert_array_equal(found, expected, err_msg=f"{seed}: {name}")
+
+
+def nest_of(s: Schedule) -> LoopNest:
+    return verify_nest(lower(s))
+
+
+@pytest.mark.parametrize("block", range(4))
 def test_random_schedules(block):
-    for seed in range(3000 + 6 * block, 3006 + 6 * block):
-        program = random_program(seed)
-        target = WIDE if seed % 2 else TEAMS
-        nest = verify_nest(lower(shuffled(schedule(program, target), random.Random(seed))))
-        assert_means(program, nest, seed, order=seed % 5)
+    seeds = range(3000 + 12 * block, 3012 + 12 * block)
+    programs = {seed: (random_program(seed), WIDE if seed % 2 else TEAMS) for seed in seeds}
+    assert_means(*((k, p, nest_of(shuffled(schedule(p, target), random.Random(k)))) for k, (p, target) in programs.items()))
 
 
-@pytest.mark.parametrize("block", range(8))
+@pytest.mark.parametrize("block", range(4))
 def test_default_schedules(block):
-    for seed in range(4000 + 6 * block, 4006 + 6 * block):
-        program = random_program(seed)
-        nest = verify_nest(lower(autoschedule(program, TEAMS)))
-        assert_means(program, nest, seed, order=seed % 5)
+    programs = {seed: random_program(seed) for seed in range(4000 + 12 * block, 4012 + 12 * block)}
+    assert_means(*((k, p, nest_of(autoschedule(p, TEAMS))) for k, p in programs.items()))
 
 
-@pytest.mark.parametrize("block", range(8))
+@pytest.mark.parametrize("block", range(4))
 def test_schedules_for_a_gpu(block):
-    for seed in range(5000 + 6 * block, 5006 + 6 * block):
+    programs = {seed: random_program(seed) for seed in range(5000 + 12 * block, 5012 + 12 * block)}
+    assert_means(*((k, p, nest_of(autoschedule(p, H200))) for k, p in programs.items()))
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_bound_schedules(block):
+    given = []
+    for seed in range(6000 + 12 * block, 6012 + 12 * block):
         program = random_program(seed)
-        nest = verify_nest(lower(autoschedule(program, H200)))
-        assert_means(program, nest, seed, order=seed % 5)
+        s = bound(shuffled(schedule(program, H200), random.Random(seed), 3), random.Random(seed))
+        given.append((seed, program, nest_of(s)))
+    texts = [emit(nest).text for _, _, nest in given]
+    assert any("blockIdx.y" in text or "blockIdx.z" in text for text in texts) and any("threadIdx.y" in text for text in texts)
+    assert_means(*given)

@@ -36,7 +36,7 @@ def test_no_gpu(monkeypatch):
 
 def test_no_compiler_of_cpp(monkeypatch):
     monkeypatch.setattr(host, "compiler", lambda: None)
-    text = refused(host._compiled, "int x;")
+    text = refused(host._compiled, {"x.cpp": "int x;"})
     assert "expected a C++ compiler to run CUDA kernels on a CPU, found none of g++, clang++, c++" in text
 
 

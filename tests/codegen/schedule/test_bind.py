@@ -85,6 +85,8 @@ def test_blocks_stand_outermost_in_a_nest():
         (MATMUL, "s['C'].bind('i', 'thread.x'); s['C'].bind('j', 'thread.x')", "expected one loop for thread.x, got i and j"),
         (MATMUL, "s['C'].reorder('k', 'i', 'j'); s['C'].bind('i', 'block.x')",
          "expected a loop outside of the reduction over k to bind to block.x, got i inside"),
+        (MATMUL, "o, _ = s['C'].split('i', 5, 'shift'); s['C'].bind(o, 'block.x')",
+         "expected iterations that touch different elements to bind to block.x, got blocks that overlap"),
         (SCATTER, "s['Y'].bind('t', 'block.x')",
          "expected iterations that touch different elements to bind to block.x, got t: two may touch one"),
         (SOFTMAX, "s['s'].compute_at('Y', 'i'); s['e'].compute_at('Y', 'i'); s['e'].bind('j', 'block.x')",

@@ -1,0 +1,115 @@
+"""Loops that a schedule binds to a GPU: which of them are its grid and the threads of its blocks, and which are loops after all.
+
+Blocks are the loops bound to them that stand directly inside each other at the outside of a kernel, each axis once. Threads are those
+that stand inside each other with nothing but conditions between, each axis once, outside of all other lanes; around them all threads
+do the same. What is bound
+further inside (a rest of a split, a loop below statements of its own) is run by every thread from beginning to end, which means
+the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tensorexpr.codegen.nest import GRID, THREADS, Alloc, Block, For, If, Stmt
+from tensorexpr.ir import Const
+
+
+def grid_of(loop: For) -> tuple[tuple[For, ...], Block]:
+    """The loops that are the grid, from the outermost inwards, and what a block does."""
+    loops = [loop]
+    if loop.kind in GRID:
+        while len(loops[-1].body) == 1:
+            inner = loops[-1].body[0]
+            if not isinstance(inner, For) or inner.kind not in GRID or any(inner.kind == o.kind for o in loops):
+                break
+            loops.append(inner)
+    return tuple(loops), loops[-1].body
+
+
+def settled(body: Block) -> Block:
+    """What a block does, with the kinds of blocks and threads on those loops alone that are run by them; where loops are bound to
+    threads, lanes outside of them are none."""
+    return _settled(body, _has_threads(body))
+
+
+def _has_threads(body: Block) -> bool:
+    for s in body:
+        match s:
+            case For() if _is_threads(s) or _has_threads(s.body):
+                return True
+            case Alloc() if _has_threads(s.body):
+                return True
+            case If() if _has_threads((*s.then, *s.otherwise)):
+                return True
+    return False
+
+
+def _is_threads(s: Stmt) -> bool:
+    return isinstance(s, For) and s.kind in THREADS and isinstance(s.start, Const) and isinstance(s.stop, Const)
+
+
+def _settled(body: Block, bound: bool) -> Block:
+    found: list[Stmt] = []
+    for s in body:
+        match s:
+            case For() if _is_threads(s):
+                found.append(_threads(s, (s.kind,)))
+            case For() if s.kind == "vectorize" and not bound:
+                found.append(replace(s, body=_inside(s.body)))
+            case For():
+                serial = s.kind in (*GRID, *THREADS, "vectorize")
+                found.append(replace(s, kind="serial" if serial else s.kind, body=_settled(s.body, bound)))
+            case Alloc():
+                found.append(replace(s, body=_settled(s.body, bound)))
+            case If():
+                found.append(replace(s, then=_settled(s.then, bound), otherwise=_settled(s.otherwise, bound)))
+            case _:
+                found.append(s)
+    return tuple(found)
+
+
+def _threads(s: For, taken: tuple[str, ...]) -> For:
+    """A loop over threads, with those directly inside of it."""
+    inner = _only(s.body)
+    if inner is None or not _is_threads(inner) or inner.kind in taken:
+        return replace(s, body=_inside(s.body))
+    return replace(s, body=_around(s.body, _threads(inner, (*taken, inner.kind))))
+
+
+def _only(body: Block) -> For | None:
+    """The loop that statements are, conditions around it aside."""
+    only = body[0] if len(body) == 1 else None
+    if isinstance(only, If) and not only.otherwise:
+        return _only(only.then)
+    return only if isinstance(only, For) else None
+
+
+def _around(body: Block, loop: For) -> Block:
+    """The conditions of `body` around another loop."""
+    (only,) = body
+    return (replace(only, then=_around(only.then, loop)),) if isinstance(only, If) else (loop,)
+
+
+def chain(s: For) -> list[For]:
+    """A loop over threads and those inside it, of what `settled` gives."""
+    found = [s]
+    while (inner := _only(found[-1].body)) is not None and inner.kind in THREADS:
+        found.append(inner)
+    return found
+
+
+def _inside(body: Block) -> Block:
+    """What a thread does by itself."""
+    found: list[Stmt] = []
+    for s in body:
+        match s:
+            case For():
+                found.append(replace(s, kind="serial" if s.kind in (*GRID, *THREADS) else s.kind, body=_inside(s.body)))
+            case Alloc():
+                found.append(replace(s, body=_inside(s.body)))
+            case If():
+                found.append(replace(s, then=_inside(s.then), otherwise=_inside(s.otherwise)))
+            case _:
+                found.append(s)
+    return tuple(found)

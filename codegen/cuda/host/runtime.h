@@ -1,0 +1,50 @@
+// What the parts of the run-time share: where a thread stands, and what a run knows of it.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+// What kernels call; all else stays inside.
+#define TE_EXPORT extern "C" __attribute__((visibility("default")))
+
+struct te_index3 { unsigned x, y, z; };
+struct te_place { te_index3 thread, block, block_size, grid_size; };
+
+// A grid to run: blocks and threads along three axes; whether threads never wait, so that each is a plain call; the order of the
+// threads of a block (0 forward, 1 backward, else the seed of a permutation); whether asynchronous copies arrive when they are waited
+// for (`late`) or when they are asked for; whether accesses are checked; and where shared memory lies.
+struct te_grid {
+  unsigned blocks[3], threads[3];
+  int alone;
+  unsigned order;
+  int late, checked;
+  char *shared, *shared_end;
+};
+
+namespace te {
+
+// Serial numbers that tell launches, blocks, intervals between barriers and, for each warp, between barriers of it apart.
+struct Clock {
+  uint32_t launch, block, interval, warp;
+};
+
+struct Thread {
+  unsigned number;  // within its block
+  Clock clock;
+  char *stack, *stack_end;  // where its own variables are
+};
+
+// The thread that runs.
+Thread here();
+// Whether an address is the run-time's own.
+bool ours(const void *address);
+// Notes what went wrong; the first remark counts. `fail` leaves the thread for good.
+void complain(const char *format, ...);
+[[noreturn]] void fail();
+
+// The checker (checker.cpp): `checking` says whether it is on for the launch that runs.
+extern bool checking;
+void check_block(const te_grid &grid);
+enum Kind { kRead, kWrite, kAtomic, kBegin, kFinish };
+void touch(const void *address, std::size_t bytes, Kind kind, void *from);
+
+}  // namespace te

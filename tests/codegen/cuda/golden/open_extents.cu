@@ -1,0 +1,71 @@
+// Sizes that are arguments.
+// s['y'].split('j', 256, 'peel')
+// s['y'].reorder('i', 'j_o', 'j_i')
+// s['y'].vectorize('j_i')
+// s['y'].parallel('i')
+
+extern "C" __global__ void __launch_bounds__(256) k0_y(
+    const float *__restrict__ x,
+    float *__restrict__ y,
+    const int64_t n,
+    const int64_t m) {
+  const int64_t i = (int64_t)blockIdx.x;
+  float y_sum;
+  __shared__ __align__(16) float y_sum_lanes[256];
+  float y_sum_lanes_own;
+  y_sum = 0.0f;
+  {
+    const int j_i = (int)threadIdx.x;
+    y_sum_lanes_own = 0.0f;
+  }
+  for (int64_t j_o = 0; j_o < m / 256; ++j_o) {
+    {
+      const int j_i = (int)threadIdx.x;
+      const float t0 = x[i * m + j_i + j_o * 256];
+      y_sum_lanes_own = y_sum_lanes_own + t0 * t0;
+    }
+  }
+  for (int64_t j_i = 0; j_i < m % 256; ++j_i) {
+    const float t1 = x[i * m + j_i + m / 256 * 256];
+    y_sum = y_sum + t1 * t1;
+  }
+  {
+    const int x0 = (int)threadIdx.x;
+    y_sum_lanes[x0] = y_sum_lanes_own;
+  }
+  __syncthreads();
+  if (const int j_i = (int)threadIdx.x; j_i < 128) {
+    y_sum_lanes[j_i] = y_sum_lanes[j_i] + y_sum_lanes[j_i + 128];
+  }
+  __syncthreads();
+  if (const int j_i = (int)threadIdx.x; j_i < 64) {
+    y_sum_lanes[j_i] = y_sum_lanes[j_i] + y_sum_lanes[j_i + 64];
+  }
+  __syncthreads();
+  if (const int j_i = (int)threadIdx.x; j_i < 32) {
+    y_sum_lanes[j_i] = y_sum_lanes[j_i] + y_sum_lanes[j_i + 32];
+  }
+  __syncwarp();
+  if (const int j_i = (int)threadIdx.x; j_i < 16) {
+    y_sum_lanes[j_i] = y_sum_lanes[j_i] + y_sum_lanes[j_i + 16];
+  }
+  __syncwarp();
+  if (const int j_i = (int)threadIdx.x; j_i < 8) {
+    y_sum_lanes[j_i] = y_sum_lanes[j_i] + y_sum_lanes[j_i + 8];
+  }
+  __syncwarp();
+  if (const int j_i = (int)threadIdx.x; j_i < 4) {
+    y_sum_lanes[j_i] = y_sum_lanes[j_i] + y_sum_lanes[j_i + 4];
+  }
+  __syncwarp();
+  if (const int j_i = (int)threadIdx.x; j_i < 2) {
+    y_sum_lanes[j_i] = y_sum_lanes[j_i] + y_sum_lanes[j_i + 2];
+  }
+  __syncwarp();
+  if (const int j_i = (int)threadIdx.x; j_i < 1) {
+    y_sum_lanes[j_i] = y_sum_lanes[j_i] + y_sum_lanes[1];
+  }
+  __syncthreads();
+  y_sum = y_sum + y_sum_lanes[0];
+  if (threadIdx.x == 0) y[i] = y_sum;
+}

@@ -1,0 +1,245 @@
+// A block per row, and its gradient.
+// s['softmax'].compute_at('x_bar', 'i0')
+// s['scale_bar_1'].compute_at('x_bar', 'i0')
+// s['scale_sum'].compute_at('x_bar', 'i0')
+// s['top'].compute_at('x_bar', 'i0')
+// s['top'].split('i0_1', 256, 'peel')
+// s['top'].reorder('i0', 'i0_1_o', 'i0_1_i')
+// s['top'].vectorize('i0_1_i')
+// s['scale_sum'].split('i0_1', 256, 'peel')
+// s['scale_sum'].reorder('i0', 'i0_1_o', 'i0_1_i')
+// s['scale_sum'].vectorize('i0_1_i')
+// s['softmax'].split('i1', 256, 'guard')
+// s['softmax'].reorder('i0', 'i1_o', 'i1_i')
+// s['softmax'].vectorize('i1_i')
+// s['scale_bar_1'].split('i1', 256, 'peel')
+// s['scale_bar_1'].reorder('i0', 'i1_o', 'i1_i')
+// s['scale_bar_1'].vectorize('i1_i')
+// s['x_bar'].split('i1', 256, 'guard')
+// s['x_bar'].reorder('i0', 'i1_o', 'i1_i')
+// s['x_bar'].vectorize('i1_i')
+// s['x_bar'].parallel('i0')
+
+extern "C" __global__ void __launch_bounds__(256) k0_x_bar(
+    const float *__restrict__ x,
+    const float *__restrict__ g,
+    float *__restrict__ softmax,
+    float *__restrict__ x_bar) {
+  const int i0 = (int)blockIdx.x;
+  float top_1;
+  float top_max;
+  __shared__ __align__(16) float top_max_lanes[256];
+  float top_max_lanes_own;
+  top_max = -TE_INF_F32;
+  {
+    const int i0_1_i = (int)threadIdx.x;
+    top_max_lanes_own = -TE_INF_F32;
+  }
+  for (int i0_1_o = 0; i0_1_o < 3; ++i0_1_o) {
+    {
+      const int i0_1_i = (int)threadIdx.x;
+      top_max_lanes_own = te_maximum(top_max_lanes_own, x[i0 * 1000 + i0_1_i + i0_1_o * 256]);
+    }
+  }
+  {
+    const int i0_1_i = (int)threadIdx.x;
+    if (i0_1_i < 232) {
+      top_max_lanes_own = te_maximum(top_max_lanes_own, x[i0 * 1000 + i0_1_i + 768]);
+    }
+  }
+  {
+    const int x0 = (int)threadIdx.x;
+    top_max_lanes[x0] = top_max_lanes_own;
+  }
+  __syncthreads();
+  if (const int i0_1_i = (int)threadIdx.x; i0_1_i < 128) {
+    top_max_lanes[i0_1_i] = te_maximum(top_max_lanes[i0_1_i], top_max_lanes[i0_1_i + 128]);
+  }
+  __syncthreads();
+  if (const int i0_1_i = (int)threadIdx.x; i0_1_i < 64) {
+    top_max_lanes[i0_1_i] = te_maximum(top_max_lanes[i0_1_i], top_max_lanes[i0_1_i + 64]);
+  }
+  __syncthreads();
+  if (const int i0_1_i = (int)threadIdx.x; i0_1_i < 32) {
+    top_max_lanes[i0_1_i] = te_maximum(top_max_lanes[i0_1_i], top_max_lanes[i0_1_i + 32]);
+  }
+  __syncwarp();
+  if (const int i0_1_i = (int)threadIdx.x; i0_1_i < 16) {
+    top_max_lanes[i0_1_i] = te_maximum(top_max_lanes[i0_1_i], top_max_lanes[i0_1_i + 16]);
+  }
+  __syncwarp();
+  if (const int i0_1_i = (int)threadIdx.x; i0_1_i < 8) {
+    top_max_lanes[i0_1_i] = te_maximum(top_max_lanes[i0_1_i], top_max_lanes[i0_1_i + 8]);
+  }
+  __syncwarp();
+  if (const int i0_1_i = (int)threadIdx.x; i0_1_i < 4) {
+    top_max_lanes[i0_1_i] = te_maximum(top_max_lanes[i0_1_i], top_max_lanes[i0_1_i + 4]);
+  }
+  __syncwarp();
+  if (const int i0_1_i = (int)threadIdx.x; i0_1_i < 2) {
+    top_max_lanes[i0_1_i] = te_maximum(top_max_lanes[i0_1_i], top_max_lanes[i0_1_i + 2]);
+  }
+  __syncwarp();
+  if (const int i0_1_i = (int)threadIdx.x; i0_1_i < 1) {
+    top_max_lanes[i0_1_i] = te_maximum(top_max_lanes[i0_1_i], top_max_lanes[1]);
+  }
+  __syncthreads();
+  top_max = te_maximum(top_max, top_max_lanes[0]);
+  const float t0 = top_max;
+  top_1 = fabsf(t0) == TE_INF_F32 ? 0.0f : t0;
+  float scale_sum_1;
+  float scale_sum_sum;
+  __shared__ __align__(16) float scale_sum_sum_lanes[256];
+  float scale_sum_sum_lanes_own;
+  scale_sum_sum = 0.0f;
+  {
+    const int i0_1_i = (int)threadIdx.x;
+    scale_sum_sum_lanes_own = 0.0f;
+  }
+  for (int i0_1_o = 0; i0_1_o < 3; ++i0_1_o) {
+    {
+      const int i0_1_i = (int)threadIdx.x;
+      scale_sum_sum_lanes_own = scale_sum_sum_lanes_own + expf(x[i0 * 1000 + i0_1_i + i0_1_o * 256] - top_1);
+    }
+  }
+  {
+    const int i0_1_i = (int)threadIdx.x;
+    if (i0_1_i < 232) {
+      scale_sum_sum_lanes_own = scale_sum_sum_lanes_own + expf(x[i0 * 1000 + i0_1_i + 768] - top_1);
+    }
+  }
+  {
+    const int x0_1 = (int)threadIdx.x;
+    scale_sum_sum_lanes[x0_1] = scale_sum_sum_lanes_own;
+  }
+  __syncthreads();
+  if (const int i0_1_i = (int)threadIdx.x; i0_1_i < 128) {
+    scale_sum_sum_lanes[i0_1_i] = scale_sum_sum_lanes[i0_1_i] + scale_sum_sum_lanes[i0_1_i + 128];
+  }
+  __syncthreads();
+  if (const int i0_1_i = (int)threadIdx.x; i0_1_i < 64) {
+    scale_sum_sum_lanes[i0_1_i] = scale_sum_sum_lanes[i0_1_i] + scale_sum_sum_lanes[i0_1_i + 64];
+  }
+  __syncthreads();
+  if (const int i0_1_i = (int)threadIdx.x; i0_1_i < 32) {
+    scale_sum_sum_lanes[i0_1_i] = scale_sum_sum_lanes[i0_1_i] + scale_sum_sum_lanes[i0_1_i + 32];
+  }
+  __syncwarp();
+  if (const int i0_1_i = (int)threadIdx.x; i0_1_i < 16) {
+    scale_sum_sum_lanes[i0_1_i] = scale_sum_sum_lanes[i0_1_i] + scale_sum_sum_lanes[i0_1_i + 16];
+  }
+  __syncwarp();
+  if (const int i0_1_i = (int)threadIdx.x; i0_1_i < 8) {
+    scale_sum_sum_lanes[i0_1_i] = scale_sum_sum_lanes[i0_1_i] + scale_sum_sum_lanes[i0_1_i + 8];
+  }
+  __syncwarp();
+  if (const int i0_1_i = (int)threadIdx.x; i0_1_i < 4) {
+    scale_sum_sum_lanes[i0_1_i] = scale_sum_sum_lanes[i0_1_i] + scale_sum_sum_lanes[i0_1_i + 4];
+  }
+  __syncwarp();
+  if (const int i0_1_i = (int)threadIdx.x; i0_1_i < 2) {
+    scale_sum_sum_lanes[i0_1_i] = scale_sum_sum_lanes[i0_1_i] + scale_sum_sum_lanes[i0_1_i + 2];
+  }
+  __syncwarp();
+  if (const int i0_1_i = (int)threadIdx.x; i0_1_i < 1) {
+    scale_sum_sum_lanes[i0_1_i] = scale_sum_sum_lanes[i0_1_i] + scale_sum_sum_lanes[1];
+  }
+  __syncthreads();
+  scale_sum_sum = scale_sum_sum + scale_sum_sum_lanes[0];
+  scale_sum_1 = scale_sum_sum;
+  for (int i1_o = 0; i1_o < 3; ++i1_o) {
+    {
+      const int i1_i = (int)threadIdx.x;
+      if (i1_i + i1_o * 256 < 1000) {
+        softmax[i0 * 1000 + i1_i + i1_o * 256] = expf(x[i0 * 1000 + i1_i + i1_o * 256] - top_1) * (1.0f / scale_sum_1);
+      }
+    }
+  }
+  for (int i1_o = 3; i1_o < 4; ++i1_o) {
+    {
+      const int i1_i = (int)threadIdx.x;
+      if (i1_i + i1_o * 256 < 1000) {
+        softmax[i0 * 1000 + i1_i + i1_o * 256] = expf(x[i0 * 1000 + i1_i + i1_o * 256] - top_1) * (1.0f / scale_sum_1);
+      }
+    }
+  }
+  float scale_bar_1_1;
+  float scale_bar_1_sum;
+  __shared__ __align__(16) float scale_bar_1_sum_lanes[256];
+  float scale_bar_1_sum_lanes_own;
+  scale_bar_1_sum = 0.0f;
+  {
+    const int i1_i = (int)threadIdx.x;
+    scale_bar_1_sum_lanes_own = 0.0f;
+  }
+  for (int i1_o = 0; i1_o < 3; ++i1_o) {
+    {
+      const int i1_i = (int)threadIdx.x;
+      scale_bar_1_sum_lanes_own = scale_bar_1_sum_lanes_own + g[i0 * 1000 + i1_i + i1_o * 256] * expf(x[i0 * 1000 + i1_i + i1_o * 256] - top_1);
+    }
+  }
+  {
+    const int i1_i = (int)threadIdx.x;
+    if (i1_i < 232) {
+      scale_bar_1_sum_lanes_own = scale_bar_1_sum_lanes_own + g[i0 * 1000 + i1_i + 768] * expf(x[i0 * 1000 + i1_i + 768] - top_1);
+    }
+  }
+  {
+    const int x0_2 = (int)threadIdx.x;
+    scale_bar_1_sum_lanes[x0_2] = scale_bar_1_sum_lanes_own;
+  }
+  __syncthreads();
+  if (const int i1_i = (int)threadIdx.x; i1_i < 128) {
+    scale_bar_1_sum_lanes[i1_i] = scale_bar_1_sum_lanes[i1_i] + scale_bar_1_sum_lanes[i1_i + 128];
+  }
+  __syncthreads();
+  if (const int i1_i = (int)threadIdx.x; i1_i < 64) {
+    scale_bar_1_sum_lanes[i1_i] = scale_bar_1_sum_lanes[i1_i] + scale_bar_1_sum_lanes[i1_i + 64];
+  }
+  __syncthreads();
+  if (const int i1_i = (int)threadIdx.x; i1_i < 32) {
+    scale_bar_1_sum_lanes[i1_i] = scale_bar_1_sum_lanes[i1_i] + scale_bar_1_sum_lanes[i1_i + 32];
+  }
+  __syncwarp();
+  if (const int i1_i = (int)threadIdx.x; i1_i < 16) {
+    scale_bar_1_sum_lanes[i1_i] = scale_bar_1_sum_lanes[i1_i] + scale_bar_1_sum_lanes[i1_i + 16];
+  }
+  __syncwarp();
+  if (const int i1_i = (int)threadIdx.x; i1_i < 8) {
+    scale_bar_1_sum_lanes[i1_i] = scale_bar_1_sum_lanes[i1_i] + scale_bar_1_sum_lanes[i1_i + 8];
+  }
+  __syncwarp();
+  if (const int i1_i = (int)threadIdx.x; i1_i < 4) {
+    scale_bar_1_sum_lanes[i1_i] = scale_bar_1_sum_lanes[i1_i] + scale_bar_1_sum_lanes[i1_i + 4];
+  }
+  __syncwarp();
+  if (const int i1_i = (int)threadIdx.x; i1_i < 2) {
+    scale_bar_1_sum_lanes[i1_i] = scale_bar_1_sum_lanes[i1_i] + scale_bar_1_sum_lanes[i1_i + 2];
+  }
+  __syncwarp();
+  if (const int i1_i = (int)threadIdx.x; i1_i < 1) {
+    scale_bar_1_sum_lanes[i1_i] = scale_bar_1_sum_lanes[i1_i] + scale_bar_1_sum_lanes[1];
+  }
+  __syncthreads();
+  scale_bar_1_sum = scale_bar_1_sum + scale_bar_1_sum_lanes[0];
+  const float t1 = scale_sum_1;
+  scale_bar_1_1 = -(scale_bar_1_sum * (1.0f / t1 / t1));
+  for (int i1_o = 0; i1_o < 3; ++i1_o) {
+    {
+      const int i1_i = (int)threadIdx.x;
+      if (i1_i + i1_o * 256 < 1000) {
+        const float t2 = expf(x[i0 * 1000 + i1_i + i1_o * 256] - top_1);
+        x_bar[i0 * 1000 + i1_i + i1_o * 256] = g[i0 * 1000 + i1_i + i1_o * 256] * (1.0f / scale_sum_1) * t2 + scale_bar_1_1 * t2;
+      }
+    }
+  }
+  for (int i1_o = 3; i1_o < 4; ++i1_o) {
+    {
+      const int i1_i = (int)threadIdx.x;
+      if (i1_i + i1_o * 256 < 1000) {
+        const float t3 = expf(x[i0 * 1000 + i1_i + i1_o * 256] - top_1);
+        x_bar[i0 * 1000 + i1_i + i1_o * 256] = g[i0 * 1000 + i1_i + i1_o * 256] * (1.0f / scale_sum_1) * t3 + scale_bar_1_1 * t3;
+      }
+    }
+  }
+}
