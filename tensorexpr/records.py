@@ -64,9 +64,8 @@ def record(*, frozen: bool = True, eq: bool = True, slots: bool = True, weakrefs
 def record(cls: type | None = None, *, frozen: bool = True, eq: bool = True, slots: bool = True, weakrefs: bool = False) -> Any:
     """Makes a record of a class whose fields are its annotations.
 
-    What the class defines itself stays. Without `eq` equality and hash are those of the class as it stands. Records that are not frozen have
-    no hash. Without `slots` instances
-    have a `__dict__` (for cached properties); with `weakrefs` they have slots and may be referred to weakly.
+    What the class defines itself stays. Without `eq` equality and hash are those of the class as it stands. Records that are not frozen
+    have no hash. Without `slots` instances have a `__dict__` (for cached properties); with `weakrefs` they may be referred to weakly.
     """
     if cls is None:
         return lambda inner: _made(inner, frozen, eq, slots, weakrefs)
