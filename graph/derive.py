@@ -52,25 +52,29 @@ class Derived:
         graph = self.graph
         captured = self.inputs[len(self.body.formals) :]
         made = self.body.graph(captured, self.saved if more is None else more)
-        composite = None if graph.composite is None else graph.composite.of("forward")
+        composite = None if graph.composite is None or graph.composite.role else graph.composite.of("forward")
         return replace(made, name=f"{graph.name}_forward", composite=composite, kept=graph.kept, own=len(self.body.outputs))
 
     def backward(
         self, wanted: Sequence[int], heads: Sequence[int], variables: Sequence[Any], totals: bool = False
     ) -> tuple[Graph, list[Tensor]]:
-        """The backward pass, and what it takes of the body behind inputs, outputs, heads. `totals` are added to where asked for."""
+        """The backward pass, and what it takes of the body behind inputs, outputs, heads. `totals` are added to where asked for.
+
+        `heads` are positions among the outputs and, behind these, what is saved so far: of that in a derivative of a derivative.
+        """
         graph, body = self.graph, self.body
+        targets = [*body.outputs, *self.saved]
         back = Trace(f"{graph.name}_backward")
         with back.open():
             given: list[Tensor] = []
             for tensor in (*self.inputs, *body.outputs):
                 given.append(tensor if tensor not in given and tensor.data is None else value_of(tensor.type, "unused"))
-            own = [value_of(body.outputs[k].type, "head") for k in heads]
+            own = [value_of(targets[k].type, "head") for k in heads]
             sums = [value_of(variable.type, "total") for variable in variables] if totals else []
             back.formals = [*given, *own, *sums]
             adjoints: dict[Tensor, Tensor] = {}
             for k, head in zip(heads, own, strict=True):
-                adjoints[body.outputs[k]] = added(adjoints.get(body.outputs[k]), head)
+                adjoints[targets[k]] = added(adjoints.get(targets[k]), head)
             sweep = Sweep(body, adjoints, [self.inputs[k] for k in wanted], variables, pull_back).run()
             found = [sweep.adjoints.get(self.inputs[k], None) for k in wanted]
             results = [zeros(self.inputs[k]) if adjoint is None else adjoint for k, adjoint in zip(wanted, found, strict=True)]
@@ -83,7 +87,8 @@ class Derived:
             back.outputs = results
         saved = back.captured()
         parts = Backward(len(self.inputs), len(body.outputs), tuple(heads), tuple(wanted))
-        composite = None if graph.composite is None else graph.composite.of("backward")
+        first = graph.composite is not None and not graph.composite.role and all(k < len(body.outputs) for k in heads)
+        composite = graph.composite.of("backward") if first and graph.composite is not None else None
         return back.graph(saved, composite=composite, kept=graph.kept, backward=parts), saved
 
 
@@ -128,7 +133,6 @@ def _of_call(
 ) -> tuple[list[Tensor | None], list[Tensor]]:
     derived = record.derived[0] if record.derived else Derived.of(node.graph)
     count = len(derived.body.outputs)
-    heads = heads[:count]
     positions = [k for k, asked in enumerate(wanted) if asked]
     known = [k for k, head in enumerate(heads) if head is not None]
     graph, saved = derived.backward(positions, known, variables)
@@ -148,36 +152,46 @@ def _of_cond(
 ) -> tuple[list[Tensor | None], list[Tensor]]:
     ways = record.derived or tuple(Derived.of(graph) for graph in (node.then, node.otherwise))
     count = len(ways[0].body.outputs)
-    heads = heads[:count]
     positions = [k for k, asked in enumerate(wanted[1:]) if asked]
-    known = [k for k, head in enumerate(heads) if head is not None]
-    graphs, lists = zip(*(way.backward(positions, known, variables) for way in ways), strict=True)
+    known = [k for k in range(count) if heads[k] is not None]
+    # Heads of what a way saved (in a derivative of a derivative) are that way's alone.
+    before = [len(way.saved) for way in ways]
+    starts = [count, count + before[0]]
+    of_saved = [[k for k in range(size) if heads[start + k] is not None] for size, start in zip(before, starts, strict=True)]
+    found_heads = [[*known, *(count + k for k in own)] for own in of_saved]
+    graphs, lists = zip(*(way.backward(positions, at, variables) for way, at in zip(ways, found_heads, strict=True)), strict=True)
+    given = [heads[k] for k in known] + [heads[start + k] for start, own in zip(starts, of_saved, strict=True) for k in own]
     for way, saved in zip(ways, lists, strict=True):
         way.save(saved)
     record.derived = ways
-    forwards = [way.forward() for way in ways]
-    sizes = [len(way.saved) for way in ways]
     every = [*ways[0].saved, *ways[1].saved]
-    # What grew in a later derivative stands in the middle: all saved results are made anew, in the order of both ways.
-    saved_types = [("saved", tensor.type) for tensor in every]
+    # What both ways save grows in the middle: results that stand for something keep it, wherever they come to stand.
     old = dict(zip(record.saved, record.results[count:], strict=True))
-    record.results[count:] = [old.get(tensor) or value_of(type_, stem) for tensor, (stem, type_) in zip(every, saved_types, strict=True)]
+    record.results[count:] = [old[tensor] if tensor in old else value_of(tensor.type, "saved") for tensor in every]
     record.saved = every
-    then = with_absent(forwards[0], [t.type for t in ways[1].saved], at=count + sizes[0])
-    otherwise = with_absent(forwards[1], [t.type for t in ways[0].saved], at=count)
+    forwards = [way.forward() for way in ways]
+    then = with_absent(forwards[0], [t.type for t in ways[1].saved], count + len(ways[0].saved))
+    otherwise = with_absent(forwards[1], [t.type for t in ways[0].saved], count)
     record.node = replace(node, then=then, otherwise=otherwise)
     values = dict(zip(every, record.results[count:], strict=True))
-    operands = [*record.operands, *record.results[:count], *(h for h in heads if h is not None)]
+    operands = [*record.operands, *record.results[:count], *(head for head in given if head is not None)]
     operands += [values[tensor] for saved in lists for tensor in saved]
     types = [("gradient", record.operands[k + 1].type) for k in positions] + [("gradient", v.type) for v in variables]
-    own = len(graphs[0].inputs) - len(lists[0])
-    back = Cond(
-        "cond_backward", (), (),
-        then=with_unused(graphs[0], [t.type for t in lists[1]], len(graphs[0].inputs)),
-        otherwise=with_unused(graphs[1], [t.type for t in lists[0]], own),
-    )  # fmt: skip
+    back = Cond("cond_backward", (), (), then=_one_way(0, graphs, of_saved, lists), otherwise=_one_way(1, graphs, of_saved, lists))
     found = _note(back, operands, types)
     return [None, *_spread(wanted[1:], found)], list(found[len(positions) :])
+
+
+def _one_way(way: int, graphs: Sequence[Graph], heads: Sequence[list[int]], lists: Sequence[list[Tensor]]) -> Graph:
+    """The backward pass of one way, taking what that of the other takes, too: heads of what was saved, and what was saved."""
+    graph, other = graphs[way], 1 - way
+    width = len(graph.inputs) - len(lists[way]) - len(heads[way])  # inputs, outputs, heads of outputs
+    behind = len(graph.inputs) - len(lists[way])
+    saved_types = [tensor.type for tensor in lists[other]]
+    far = len(graphs[other].inputs) - len(lists[other]) - len(heads[other])
+    head_types = [given.type for given in graphs[other].inputs[far : far + len(heads[other])]]
+    graph = with_unused(graph, saved_types, len(graph.inputs) if way == 0 else behind)
+    return with_unused(graph, head_types, behind if way == 0 else width)
 
 
 def _of_while(record: Record, node: While, heads: list[Tensor | None], variables: list[Any]) -> tuple[list[Tensor | None], list[Tensor]]:
@@ -197,7 +211,7 @@ def _of_while(record: Record, node: While, heads: list[Tensor | None], variables
     names = dict(zip(saved, graph.inputs[len(graph.inputs) - len(saved) :], strict=True))
     entries[2 * width :] = [names.get(tensor, entry) for tensor, entry in zip(body.saved, entries[2 * width :], strict=True)]
     middle = graph.inputs[2 * width : len(graph.inputs) - len(saved)]
-    back = replace(graph, inputs=(*entries, *middle), composite=None, backward=None)
+    back = replace(graph, inputs=(*entries, *middle), composite=None, backward=None, origin=None)
     start = [zeros(record.operands[k]) if heads[k] is None else heads[k] for k in floating]
     sums = [zeros(value_of(variable.type, "like")) for variable in variables]
     types = [("gradient", record.operands[k].type) for k in floating] + [("gradient", v.type) for v in variables]
@@ -217,14 +231,14 @@ def with_absent(graph: Graph, types: Sequence[TensorType], at: int) -> Graph:
     taken = names_in(graph)
     nodes = tuple(Absent(name, (), ((name, type_),)) for type_ in types for name in (unused("absent", taken),))
     outputs = (*graph.outputs[:at], *(node.id for node in nodes), *graph.outputs[at:])
-    return replace(graph, nodes=(*graph.nodes, *nodes), outputs=outputs)
+    return replace(graph, nodes=(*graph.nodes, *nodes), outputs=outputs, origin=None)
 
 
 def with_unused(graph: Graph, types: Sequence[TensorType], at: int) -> Graph:
     """The graph with further inputs at a position, which it does not use."""
     taken = names_in(graph)
     inputs = tuple(Input(unused("unused", taken), type_) for type_ in types)
-    return replace(graph, inputs=(*graph.inputs[:at], *inputs, *graph.inputs[at:]))
+    return replace(graph, inputs=(*graph.inputs[:at], *inputs, *graph.inputs[at:]), origin=None)
 
 
 def revived(graph: Graph) -> tuple[Trace, tuple[Tensor, ...]]:

@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from tensorexpr.dtypes import dtype
 from tensorexpr.errors import ReplacementError, user_location
 from tensorexpr.graph.ir import Backward, Call, Graph, Native, Node, Typed, unused
 from tensorexpr.graph.strict import run_strict
 from tensorexpr.graph.tracing import Trace, as_tensor
-from tensorexpr.ir import TensorType
+from tensorexpr.ir import TensorType, const
 from tensorexpr.language import Tensor
 from tensorexpr.op import Op
 from tensorexpr.text import print_type
@@ -261,6 +262,4 @@ def _type_of(value: Any) -> str:
     if isinstance(value, Tensor):
         return print_type(value.type)
     array = np.asarray(value)
-    names = {"bool": "bool", "bfloat16": "bf16"}
-    short = names.get(array.dtype.name) or f"{array.dtype.kind}{array.dtype.itemsize * 8}"
-    return f"{short}[{', '.join(map(str, array.shape))}]"
+    return print_type(TensorType(tuple(map(const, array.shape)), dtype(array.dtype)))
