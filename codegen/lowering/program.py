@@ -49,6 +49,9 @@ from tensorexpr.records import replace
 from tensorexpr.regions import affine_of
 from tensorexpr.traversal import bottom_up, expressions, fresh_name, walk
 
+MANY_ELEMENTS = 1 << 17
+"""Elements from which on a tensor is filled on all cores."""
+
 
 def lower_state(state: State, name: str = "main") -> LoopNest:
     """The loop nest of a schedule.
@@ -228,7 +231,7 @@ class _Lowering(Placing):
             self.names.workspace.append(wide)
             home = Home(wide.name)
         start = Const(identity_of(definition.combine, kept), kept)
-        filled = self.over(type_, names, lambda at: (Store(home.buffer, home.at(at), start),))
+        filled = self.over(type_, names, lambda at: (Store(home.buffer, home.at(at), start),), at_root)
         loops = self.loops(stage, definition, at_root, names)
         scope = Scope(stage, all_axes(stage), names=names, outside=outside)
         values = stage.parts.values
@@ -290,8 +293,8 @@ class _Lowering(Placing):
         counted = loops.nest(stage.order, Scope(stage, all_axes(stage), names=names, outside=outside), task)
         return (*filled, *counted, *sorting.sorted({*names, *self.program.sizes}))
 
-    def over(self, type_: TensorType, names: frozenset[str], body: Callable[[tuple[Expr, ...]], Block]) -> Block:
-        """Loops over all elements of a tensor."""
+    def over(self, type_: TensorType, names: frozenset[str], body: Callable[[tuple[Expr, ...]], Block], at_root: bool = False) -> Block:
+        """Loops over all elements of a tensor; at the root those over many run on all cores of a CPU."""
         taken, indices = set(names) | set(self.program.sizes), []
         for axis in range(len(type_.shape)):
             indices.append(fresh_name(f"x{axis}", taken))
@@ -310,6 +313,16 @@ class _Lowering(Placing):
         block = tuple(s for s in block if not (isinstance(s, For) and s.start == s.stop))
         for index, extent in zip(reversed(outer), reversed(type_.shape[:-1]), strict=True):
             block = (For(index, ZERO, extent, block),)
+        elements, first = constant(product(type_.shape)), block[0]
+        if (
+            isinstance(first, For)
+            and at_root
+            and elements is not None
+            and elements >= MANY_ELEMENTS
+            and self.state.target.cores > 1
+            and not self.state.target.is_gpu
+        ):
+            block = (replace(first, kind="parallel"), *block[1:])
         return block
 
     def copy(self, type_: TensorType, to: Home, source: Home, names: frozenset[str]) -> Block:

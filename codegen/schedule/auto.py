@@ -16,7 +16,7 @@ from tensorexpr.codegen.schedule.auto_gpu import plan_gpu
 from tensorexpr.codegen.schedule.auto_loops import plan
 from tensorexpr.codegen.schedule.auto_pairs import pair_terms, plan_nested, sharing
 from tensorexpr.codegen.schedule.auto_parts import partial_results
-from tensorexpr.codegen.schedule.auto_scatters import plan_scatter
+from tensorexpr.codegen.schedule.auto_scatters import plan_scatter, take_scatters_apart
 from tensorexpr.codegen.schedule.auto_staging import stage_operands
 from tensorexpr.codegen.schedule.auto_streams import plan_stream
 from tensorexpr.codegen.schedule.auto_sweeps import plan_sweep, redirect_copies, sweep_scans
@@ -64,6 +64,8 @@ def autoschedule(program: Program, target: Target | None = None, decisions: Deci
         s.recompute(*terms)
     _inline(s)
     redirect_copies(s)
+    if not isinstance(s.target, Gpu):
+        take_scatters_apart(s)
     partial_results(s)
     sweep_scans(s)
     _share_loops(s)

@@ -1,5 +1,15 @@
 """The loops of a scatter: owners of its elements run side by side, and what they add keeps its order.
 
+Which form a scatter has is decided by what may collide and by how much there is of it, never by the number of cores:
+
+1. rows of places that follow each other, as those of a compressed matrix, own their elements where the data keeps them apart (`own`);
+2. where an axis is disjoint and long enough its iterations are the owners;
+3. else, where many more points are added than the result has elements, blocks of the outermost axis have results of their own,
+   which are added up in their order (`rfactor`): parts enough for many cores, as long as filling and adding them up costs less than
+   a quarter of the additions;
+4. what is left, with about as many elements as points, runs in order: each addition is one access to memory, and sorting the
+   places first would be several.
+
 Iterations of a *disjoint* axis (`independence`) never touch one element, so its loop may stand anywhere. One such axis, whose
 neighbours are neighbouring elements of the result, has the lanes; the others, or else the blocks of lanes, are the owners:
 outermost, for all cores. Axes that may collide keep their order between them, so every element gets the same bits whatever
@@ -10,20 +20,84 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from math import prod
 
+from tensorexpr.codegen.schedule.auto_parts import WIDE, even_block
 from tensorexpr.codegen.schedule.independence import disjoint_axes
 from tensorexpr.codegen.schedule.legality import runs_in_lanes
+from tensorexpr.codegen.schedule.own import rows_of
 from tensorexpr.codegen.schedule.reductions import Group
 from tensorexpr.codegen.schedule.schedule import Schedule
 from tensorexpr.codegen.schedule.strides import reaches
-from tensorexpr.codegen.schedule.work import lengths
+from tensorexpr.codegen.schedule.work import UNKNOWN_EXTENT, lengths
 from tensorexpr.dtypes import accumulator
 from tensorexpr.errors import ScheduleError
-from tensorexpr.ir import Expr, Scatter
-from tensorexpr.regions import affine_of
-from tensorexpr.traversal import free_names
+from tensorexpr.ir import Access, Const, Expr, Scatter, product
+from tensorexpr.regions import Opaque, affine_of
+from tensorexpr.traversal import free_names, walk
 
 Shapes = dict[str, tuple[Expr, ...]]
+
+LEAST_POINTS = 1 << 14
+"""Points of a scatter below which it is left alone."""
+MOST_PARTS = 16
+SPARED = 4
+"""How many times as many points as elements a part has."""
+OWNERS = 64
+"""Blocks of rows that may own their elements, where the number of rows is known."""
+POINTS_PER_BLOCK = 1 << 12
+"""Points of a block of rows where it is not."""
+ENOUGH_OWNERS = 4
+
+
+def take_scatters_apart(s: Schedule) -> None:
+    """Gives every scatter with many points blocks that may run side by side."""
+    for definition in s.state.program.definitions:
+        if isinstance(definition, Scatter) and definition.name in s.state.table and definition.axes:
+            _attempt(s, partial(_take_apart, s, definition))
+
+
+def _take_apart(s: Schedule, scatter: Scatter) -> None:
+    shapes = {name: type_.shape for name, type_ in s.state.program.types.items()}
+    stage, first = s.state.stage(scatter.name), scatter.axes[0].index
+    points = _points(s, scatter, shapes)
+    extent = stage.extent(first)
+    if points < LEAST_POINTS or extent == 1:
+        return
+    if rows_of(scatter, shapes) is not None:
+        rows = UNKNOWN_EXTENT if extent is None else extent
+        block = even_block(extent, OWNERS) if extent is not None else max(1, POINTS_PER_BLOCK * rows // points)
+        s[scatter.name].own(s[scatter.name].split(first, max(2, block))[0])
+        return
+    known = lengths(stage.parts)
+    neighbors = free_names(scatter.indices[-1]) if scatter.indices else ()
+    owners = prod(-(-known[name] // WIDE) if name in neighbors else known[name] for name in disjoint_axes(scatter))
+    elements = product(scatter.type.shape)
+    if owners >= ENOUGH_OWNERS or extent is None or not isinstance(elements, Const):
+        return
+    parts = min(MOST_PARTS, extent, points // (SPARED * max(1, int(elements.value))))
+    if parts > 1:
+        s[scatter.name].rfactor(s[scatter.name].split(first, even_block(extent, parts))[0])
+
+
+def _points(s: Schedule, scatter: Scatter, shapes: Shapes) -> int:
+    """About how many points a scatter has. Where data says how long a row is, a tensor that is read along the rows, from a place
+    that data gives, is about as long as all of them."""
+    stage = s.state.stage(scatter.name)
+    known = lengths(stage.parts)
+    total = prod(known[axis.index] for axis in scatter.axes)
+    for axis in scatter.axes:
+        names = {n for e in (axis.start, axis.stop) for n in free_names(e)}
+        if not any(isinstance(node, Access) for e in (axis.start, axis.stop) for node in walk(e)):
+            continue
+        around = prod(known[other.index] for other in scatter.axes if other.index in (*names, axis.index))
+        for access in (node for e in (scatter.value, *scatter.indices) for node in walk(e) if isinstance(node, Access)):
+            for index, extent in zip(access.indices, shapes.get(access.tensor, ()), strict=False):
+                opaque = Opaque()
+                form = affine_of(index, opaque)
+                if isinstance(extent, Const) and form is not None and opaque.names and form.coefficient(axis.index) == 1:
+                    return min(total, total // max(1, around) * int(extent.value))
+    return total
 
 
 def plan_scatter(schedule: Schedule, scatter: Scatter, shapes: Shapes) -> None:
@@ -83,7 +157,7 @@ def _lanes_in_a_sum(schedule: Schedule, scatter: Scatter, group: Group, shapes: 
 def _owners_outside(schedule: Schedule, scatter: Scatter) -> None:
     """Loops over disjoint axes before all others, where no such loop is the first already."""
     handle, stage = schedule[scatter.name], schedule.state.stage(scatter.name)
-    free = disjoint_axes(scatter)
+    free = disjoint_axes(scatter) | set(stage.owners)
     data = [x for x in handle.loops if stage.group_of(x) is None and stage.kind(x) == "serial"]
     owners = [x for x in data if set(stage.axes_of(x)) <= free and stage.extent(x) != 1]
     if owners and data[0] not in owners:

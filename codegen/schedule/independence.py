@@ -9,11 +9,11 @@ from tensorexpr.regions import affine_of
 from tensorexpr.traversal import size_names
 
 
-def may_collide(definition: Definition, axes: tuple[str, ...]) -> bool:
-    """Whether iterations of a loop over these axes may touch one element."""
+def may_collide(definition: Definition, axes: tuple[str, ...], owners: tuple[str, ...] = ()) -> bool:
+    """Whether iterations of a loop over these axes may touch one element; those of `owners` are known not to."""
     match definition:
         case Scatter():
-            return not set(axes) <= disjoint_axes(definition)
+            return not set(axes) <= disjoint_axes(definition) | set(owners)
         case Segments():
             return not set(axes) <= {axis.index for axis in definition.batch}
     return False

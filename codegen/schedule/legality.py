@@ -236,7 +236,7 @@ def _check_scatter(state: State, stage: Stage) -> None:
     definition = definition_named(state.program, stage.name)
     if not isinstance(definition, Scatter):
         return
-    free = disjoint_axes(definition)
+    free = disjoint_axes(definition) | set(stage.owners)
     held = [loop for loop in stage.order if stage.group_of(loop) is None and not set(stage.axes_of(loop)) <= free]
     wanted = list(dict.fromkeys(x for axis in definition.axes for x in stage.leaves(axis.index) if x in held))
     if held != wanted:
@@ -269,7 +269,7 @@ def _check_parallel(state: State, stage: Stage, loop: str) -> None:
                 stage, f"expected a loop outside of the reduction over {group.indices[0]} to run in parallel, got {loop} inside", loop
             )
     definition = definition_named(state.program, stage.name)
-    if may_collide(definition, stage.axes_of(loop)):
+    if may_collide(definition, stage.axes_of(loop), stage.owners):
         raise refuse(stage, f"expected iterations that touch different elements to run in parallel, got {loop}: two may touch one", loop)
 
 
@@ -291,5 +291,5 @@ def _check_vector(state: State, stage: Stage, loop: str) -> None:
             raise refuse(stage, f"expected the innermost loop of the reduction to vectorize, got {loop} outside of {mine[-1]}", loop)
         return
     definition = definition_named(state.program, stage.name)
-    if may_collide(definition, stage.axes_of(loop)):
+    if may_collide(definition, stage.axes_of(loop), stage.owners):
         raise refuse(stage, f"expected iterations that touch different elements to vectorize, got {loop}: two may touch one", loop)

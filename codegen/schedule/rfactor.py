@@ -11,6 +11,9 @@ the number of threads, and the final reduction takes them in their order, so the
 compares the values there, and the first of equal ones wins. What depends on the order of its points (these two, and a
 user's combiner, which is associative but need not commute) is taken apart along its outermost loop alone: then each part is a
 piece of that order.
+
+A scatter is taken apart along its outermost loop: each part adds to a result of its own, in the order of the text, and the
+final reduction takes the parts in their order. So its parts may run side by side, however places collide.
 """
 
 from __future__ import annotations
@@ -25,11 +28,14 @@ from tensorexpr.ir import (
     Apply,
     Axis,
     Cast,
+    Combiner,
     Const,
     Define,
     Expr,
     Index,
     Reduce,
+    Scatter,
+    TensorType,
     apply,
     conjunction,
     conjuncts,
@@ -60,6 +66,7 @@ def rfactor(state: State, name: str, loop: str) -> tuple[State, tuple[str, ...]]
 
     `loop` is a loop of a reduction: one that was split off its axis, or the whole axis. The reduction over the partial results
     takes its place. Gives the names of the definitions that hold them: one for each result that reductions in these loops have.
+    Of a scatter `loop` is the outermost loop, and each part adds to a result of its own.
 
     >>> import tensorexpr as te
     >>> x = te.placeholder((4096,), name="x")
@@ -73,17 +80,26 @@ def rfactor(state: State, name: str, loop: str) -> tuple[State, tuple[str, ...]]
     """
     stage = state.stage(name)
     definition = program_facts(state.program).definitions[name]
+    names = {*state.program.types, *state.program.sizes, *(n for d in all_definitions(state.program) for n, _ in d.results)}
+    if isinstance(definition, Scatter) and stage.scan is None:
+        parts, total = _scatter_parts(definition, outermost(stage, definition, loop), names)
+        return with_parts(state, (parts,), total), (parts.name,)
     if not isinstance(definition, Define) or stage.scan is not None:
-        raise refuse(stage, f"expected a plain definition outside of scans to take a reduction apart, got {name}")
+        raise refuse(stage, f"expected a plain definition or a scatter outside of scans to take apart, got {name}")
     group = _group(state, stage, loop)
     cut = _cut(stage, group, loop)
     value = rename_bound(definition.value, {a.index for a in definition.axes})  # the names that loops have
-    names = {*state.program.types, *state.program.sizes, *(n for d in all_definitions(state.program) for n, _ in d.results)}
     maker = _Maker(definition, group, cut, names)
     changed = replace(definition, value=maker.visit(value, ()))
     made = tuple(maker.made)
     if not made:
         raise refuse(stage, f"expected a reduction of {name} itself over {cut.axis}, got one inside another", loop)
+    return with_parts(state, made, changed), tuple(d.name for d in made)
+
+
+def with_parts(state: State, made: tuple[Define | Scatter, ...], changed: Define | Scatter) -> State:
+    """The state with a definition `changed`, and further ones `made` in front of it, all with plain loops."""
+    name = changed.name
     definitions = [x for d in state.program.definitions for x in ((*made, changed) if d.results[0][0] == name else (d,))]
     program = with_definitions(state.program, definitions)
     fresh = {s.name: s for s in plain_stages(program, frozenset((name, *(d.name for d in made))))}
@@ -92,7 +108,47 @@ def rfactor(state: State, name: str, loop: str) -> tuple[State, tuple[str, ...]]
         if known == name:
             table.update((d.name, fresh[d.name]) for d in made)
         table[known] = fresh.get(known, state.table[known])
-    return replace(state, program=program, table=table), tuple(d.name for d in made)
+    return replace(state, program=program, table=table)
+
+
+def outermost(stage: Stage, scatter: Scatter, loop: str) -> Cut:
+    """The outermost axis of a scatter taken apart along `loop`: itself, or the outer loop of the one split that the stage has."""
+    axis = scatter.axes[0] if scatter.axes else None
+    split = stage.relations[0] if len(stage.relations) == 1 else None
+    own = isinstance(split, Split) and axis is not None and (split.parent, split.outer) == (axis.index, loop)
+    if axis is None or stage.kinds or not (own or (loop == axis.index and not stage.relations)):
+        wanted = "its outermost axis" if axis is None else axis.index
+        raise refuse(
+            stage, f"expected {wanted} or the outer loop of its one split to take a scatter apart, got {loop}", loop, "rfactor first"
+        )
+    if any(True for e in (axis.start, axis.stop) for _ in read_occurrences(e, ())):
+        raise refuse(
+            stage, f"expected bounds of {axis.index} that are known before the loops run to take {stage.name} apart, got others", loop
+        )
+    return cut_axis(axis, loop, split if isinstance(split, Split) else None)
+
+
+def _scatter_parts(scatter: Scatter, cut: Cut, names: set[str]) -> tuple[Scatter, Define]:
+    """A scatter for each part, and their total."""
+    moved: dict[str, Expr] = {cut.axis: cut.place}
+    rest = (*cut.rest, *scatter.axes[1:])
+    axes = tuple(Axis(a.index, substitute(a.start, moved), substitute(a.stop, moved)) for a in rest)
+    kept = accumulator(scatter.type.dtype) if scatter.combine in ("sum", "prod") else scatter.type.dtype
+    value = substitute(scatter.value, moved)
+    parts = replace(
+        scatter,
+        name=fresh_name(f"{scatter.name}_parts", names),
+        type=TensorType((cut.part.stop, *scatter.type.shape), kept),
+        axes=(cut.part, *axes),
+        indices=(Index(cut.part.index), *(substitute(index, moved) for index in scatter.indices)),
+        value=value if value.dtype is kept else Cast(kept, value),
+        where=None if scatter.where is None else substitute(scatter.where, moved),
+    )
+    taken = {cut.part.index}
+    elements = tuple(Axis(fresh_name(f"i{d}", taken), const(0), stop) for d, stop in enumerate(scatter.type.shape))
+    element = Access(parts.name, (Index(cut.part.index), *(Index(a.index) for a in elements)), kept, scatter.location)
+    total = Reduce(Combiner(scatter.combine), (element,), (cut.part,))
+    return parts, Define(scatter.name, elements, total if kept is scatter.type.dtype else Cast(scatter.type.dtype, total), scatter.location)
 
 
 def _group(state: State, stage: Stage, loop: str) -> Group:
@@ -127,11 +183,16 @@ def _cut(stage: Stage, group: Group, loop: str) -> Cut:
                 f"expected bounds of {needed.index} that are known before the loops run to take {name} apart, got ones that are not",
                 loop,
             )
-    extent = _length(axis)
     split = next((r for r in stage.relations if isinstance(r, Split)), None)
     if is_ordered(group) and (group.indices[0] != name or (split is not None and loop == split.inner)):
         names = "/".join(m.combiner.name for m in group.members)
         raise refuse(stage, f"expected the outermost loop of {names}, which depends on the order of its points, got {loop}", loop)
+    return cut_axis(axis, loop, split)
+
+
+def cut_axis(axis: Axis, loop: str, split: Split | None) -> Cut:
+    """An axis taken apart along `loop`, one of the two that it was split into, or the axis itself."""
+    name, extent = axis.index, length_of(axis)
     if split is None:
         return Cut(name, Axis(loop, const(0), extent), (), _plus(Index(loop), axis.start), 1)
     factor = const(split.factor)
@@ -218,7 +279,7 @@ class _Maker:
 
     def winner(self, node: Reduce, part: Reduce) -> Expr:
         """The position of the first winner among those of the parts: the value at each is looked up again."""
-        parts, lengths = self.cut.part, [_length(a) for a in node.axes]
+        parts, lengths = self.cut.part, [length_of(a) for a in node.axes]
         if const(0) in lengths:
             return const(0)
         points = product((const(self.cut.points), *lengths[1:]))
@@ -248,7 +309,7 @@ class _Maker:
         return self.known[key]
 
 
-def _length(axis: Axis) -> Expr:
+def length_of(axis: Axis) -> Expr:
     """The number of points of an axis."""
     if axis.start == const(0):
         return axis.stop

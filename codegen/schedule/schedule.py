@@ -14,6 +14,7 @@ from tensorexpr.codegen.schedule.cache import cache
 from tensorexpr.codegen.schedule.decisions import Decisions
 from tensorexpr.codegen.schedule.fetching import prefetch
 from tensorexpr.codegen.schedule.legality import refuse
+from tensorexpr.codegen.schedule.own import own
 from tensorexpr.codegen.schedule.pipeline import pipeline
 from tensorexpr.codegen.schedule.recompute import recompute, share
 from tensorexpr.codegen.schedule.rfactor import rfactor
@@ -241,6 +242,12 @@ class StageHandle:
         """Takes a reduction apart along one of its loops: gives the names of the partial results, which have loops of their own."""
         state, made = rfactor(self._schedule.state, self.name, axis)
         self._apply("rfactor", state, axis)
+        return made
+
+    def own(self, axis: str) -> str:
+        """Lets blocks of the rows of a scatter own their elements where the data keeps rows apart: gives the definition that says so."""
+        state, made = own(self._schedule.state, self.name, axis)
+        self._apply("own", state, axis)
         return made
 
     def tensorize(self, axis: str, intrinsic: str) -> None:

@@ -90,6 +90,8 @@ class Stage:
     """Whether its results are written past the caches."""
     fetched: tuple[tuple[str, str], ...] = ()
     """Inputs of which the next row is fetched ahead, each with the loop over rows (see `fetching`)."""
+    owners: tuple[str, ...] = ()
+    """Axes of a scatter whose iterations are made so that no two of them touch one element (see `own`)."""
 
     def kind(self, loop: str) -> str:
         return dict(self.kinds).get(loop, SERIAL)

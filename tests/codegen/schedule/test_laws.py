@@ -29,6 +29,7 @@ WORDS = (
     "inline",
     "stream",
     "rfactor",
+    "own",
     "bind",
     "pipeline",
     "tensorize",

@@ -165,7 +165,7 @@ def test_python_text_rebuilds_it():
          "expected a reduction of S itself over k, got one inside another"),
         ("h0: f32[4] = input()\nfor t in range(3):\n    h: f32[4] = state(h0)\n    g[i]: f32[4] = sum(h[k] for k in range(4))\n"
          "    H[t] = h = g\nreturn H",
-         "s['g'].rfactor('k')", "expected a plain definition outside of scans to take a reduction apart, got g"),
+         "s['g'].rfactor('k')", "expected a plain definition or a scatter outside of scans to take apart, got g"),
     ],
 )  # fmt: skip
 def test_what_is_refused(text, code, message):
