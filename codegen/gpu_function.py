@@ -24,7 +24,7 @@ from tensorexpr.codegen.cuda.nvrtc import Compiled, Resources
 from tensorexpr.codegen.cuda.packs import ALIGNMENT
 from tensorexpr.codegen.cuda.run import run_plan
 from tensorexpr.codegen.cuda.uploads import uploaded
-from tensorexpr.codegen.function import CompiledFunction
+from tensorexpr.codegen.function import CompiledFunction, Entry
 from tensorexpr.codegen.llvm.abi import ALIGNMENT as WORKSPACE_ALIGNMENT
 from tensorexpr.codegen.nest import Buffer, LoopNest
 from tensorexpr.codegen.schedule import Schedule
@@ -43,6 +43,8 @@ class GpuFunction(CompiledFunction):
     Raises `ArgumentError` for arguments that do not fit or lie elsewhere, `OutOfBoundsError` for a data-dependent index outside of its
     tensor, `TargetError` for a stage of the source that is not to be had here.
     """
+
+    target = "cuda"
 
     def __init__(
         self,
@@ -208,6 +210,10 @@ class GpuFunction(CompiledFunction):
             check, index, extent = (int(n) for n in device.read(report))
             if check:
                 raise self._out_of_bounds(check - 1, index, extent)
+
+    def entry(self, layout: Layout) -> Entry:
+        """Launches for one layout: see `CompiledFunction`."""
+        return lambda inputs, outputs, workspace=0: self.enter(inputs, outputs, layout, workspace)
 
     def _bytes(self, buffer: Buffer, sizes: Mapping[str, int]) -> int:
         """The bytes of the workspace that a buffer takes, with what keeps the next one aligned."""

@@ -6,7 +6,8 @@ What a caller must know of the nest is its `Interface`, which is plain data: cod
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+import struct
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -20,6 +21,8 @@ from tensorexpr.codegen.llvm.machine import Machine, host
 from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.records import as_dict, record
 
+_PACKED = (ctypes.c_int64, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p)
+_RELEASING, _HOLDING = ctypes.CFUNCTYPE(*_PACKED), ctypes.PYFUNCTYPE(*_PACKED)
 _SIGNATURE = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 
 
@@ -91,6 +94,23 @@ class NativeFunction:
         error = self._error()
         status = self._function(self._pointers(*pointers, *self.constants), self._sizes(*sizes), workspace, error)
         return None if status == 0 else (status - 1, error[0], error[1])
+
+    def entry(self, sizes: Sequence[int], release: bool, checked: bool) -> Callable[[Sequence[int], int], tuple[int, int, int] | None]:
+        """A call with these sizes made ready: the function of the addresses and the workspace, packed instead of converted one by one.
+
+        The GIL is held where `release` says no (the code is over sooner than the lock is had back). Without `checked` nothing fails.
+        """
+        function = (_RELEASING if release else _HOLDING)(self.address)
+        pack = struct.Struct(f"{self.interface.parameters + len(self.constants)}q").pack
+        extents, constants, error_type = struct.pack(f"{len(sizes)}q", *sizes), self.constants, self._error
+
+        def run(pointers: Sequence[int], workspace: int) -> tuple[int, int, int] | None:
+            error = error_type() if checked else None
+            status = function(pack(*pointers, *constants), extents, workspace, error)
+            return None if not status or error is None else (status - 1, error[0], error[1])
+
+        run.owner = self  # type: ignore[attr-defined]
+        return run
 
 
 def nest_code(nest: LoopNest, machine: Machine | None = None) -> ObjectCode:

@@ -112,7 +112,9 @@ def nested(operator: TorchOperator, tensors: tuple[torch.Tensor, ...], results: 
         # Batches and derivatives were computed, the operator itself never was.
         operator.outline(tensors)
         form = operator.forms[len(results)]
-    return results[0] if form is None else rebuild(form, iter(results))
+    if form is None:
+        return results[0]
+    return rebuild(form, iter(results)) if form else results
 
 
 def as_torch(operation: Op, *, autocast: torch.dtype | bool | None = None, target: str | None = None) -> Callable[..., Any]:

@@ -40,7 +40,7 @@ def _model(shape: tuple[int, ...], type_: torch.dtype, device: torch.device) -> 
 
 
 def _cpu_kernel(function: CompiledFunction, layout: Layout, models: Sequence[torch.Tensor]) -> Kernel:
-    enter, like = function.enter, torch.empty_like
+    enter, like = function.entry(layout), torch.empty_like
     space = layout.workspace + ALIGNMENT if layout.workspace else 0
 
     def run(tensors: Tensors) -> tuple[torch.Tensor, ...]:
@@ -55,21 +55,23 @@ def _cpu_kernel(function: CompiledFunction, layout: Layout, models: Sequence[tor
         places = [result.data_ptr() for result in results]
         if space:
             block = torch.empty(space, dtype=torch.uint8, device="cpu")
-            enter(addresses, places, layout, block.data_ptr())
+            enter(addresses, places, block.data_ptr())
         else:
-            enter(addresses, places, layout)
+            enter(addresses, places)
         return results
 
     return run
 
 
 def _gpu_kernel(function: GpuFunction, layout: Layout, models: Sequence[torch.Tensor], device: torch.device) -> Kernel:
+    enter = function.entry(layout)
+
     def run(tensors: Tensors) -> tuple[torch.Tensor, ...]:
         inputs = [_packed(t.contiguous().resolve_neg()) for t in tensors]
         results = tuple([torch.empty_like(model) for model in models])
         block = torch.empty(layout.workspace, dtype=torch.uint8, device=device)
         with on_stream(device):
-            function.enter([t.data_ptr() for t in inputs], [t.data_ptr() for t in results], layout, block.data_ptr())
+            enter([t.data_ptr() for t in inputs], [t.data_ptr() for t in results], block.data_ptr())
         return results
 
     return run

@@ -36,6 +36,7 @@ _SIGNATURES_KEPT = 1024
 _TARGETS = {"cpu": "cpu", "cuda": "cuda"}
 _recording, _transforming, _modes = torch.is_grad_enabled, torch._C._are_functorch_transforms_active, torch._C._len_torch_dispatch_stack
 _tracing, _profiling = torch._C._get_tracing_state, torch._C._autograd._profiler_enabled
+_set_tracing: Any = vars(torch._C)["_set_tracing_state"]
 _Tensor, _Parameter = torch.Tensor, torch.nn.Parameter
 
 
@@ -51,7 +52,7 @@ class Outline:
 class TorchOperator:
     """A flat operator on torch tensors. `target` is what it is compiled for where that is not the tensors' device.
 
-    `forms` says how the op nests its results, by their number.
+    `forms` says how the op nests its results, by their number: None for one that is bare, () for a plain tuple, else a tree.
     """
 
     def __init__(self, operator: Operator, target: str | None = None) -> None:
@@ -140,11 +141,11 @@ class TorchOperator:
     def dispatch(self, tensors: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
         """The outputs by way of torch's dispatcher."""
         state = _tracing()
-        torch._C._set_tracing_state(None)  # the shapes that are looked at are no part of a trace
+        _set_tracing(None)  # the shapes that are looked at are no part of a trace
         try:
             overload = self.overload(tensors)
         finally:
-            torch._C._set_tracing_state(state)
+            _set_tracing(state)
         result = overload(*tensors)
         return (result,) if isinstance(result, torch.Tensor) else tuple(result)
 
@@ -206,7 +207,7 @@ class TorchOperator:
             for shape, type_ in zip(pattern, types, strict=True)
         ]
         inputs, outputs, form = self.operator.nested(specs)
-        self.forms[len(outputs)] = form
+        self.forms[len(outputs)] = () if form == (None,) * len(outputs) else form
         return Outline(inputs, outputs, has_rules(outputs))
 
     def _types(self, tensors: Sequence[torch.Tensor]) -> tuple[torch.dtype, ...]:

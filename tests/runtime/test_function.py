@@ -279,3 +279,19 @@ def test_a_schedule_returns_what_its_tensors_would():
         assert isinstance(te.build(make(c), inputs)(*arrays), np.ndarray)
         (only,) = te.build(make([c]), inputs)(*arrays)
         np.testing.assert_array_equal(only, te.build(make(c).copy(), inputs)(*arrays))
+
+
+def test_an_entry_runs_on_memory_that_the_caller_holds():
+    x, ids = te.placeholder((4,), name="x"), te.placeholder((te.dim("n"),), "int64", name="ids")
+    function = te.build(te.compute((te.dim("n"),), lambda i: x[ids[i]] * 2, name="y"), [ids, x])
+    given, places, out = np.arange(4, dtype=np.float32), np.array([3, 0, 2]), np.empty(3, np.float32)
+    layout = function.layout((places.shape, given.shape))
+    assert layout.outputs == (((3,), np.dtype(np.float32)),)
+    for run in (function.entry(layout), lambda i, o: function.enter(i, o, layout)):
+        out[:] = 0
+        run([places.ctypes.data, given.ctypes.data], [out.ctypes.data])
+        assert out.tolist() == [6, 0, 4]
+        places[1] = 7
+        with pytest.raises(te.OutOfBoundsError, match="y: expected an index of x from 0 to 3, got 7"):
+            run([places.ctypes.data, given.ctypes.data], [out.ctypes.data])
+        places[1] = 0
