@@ -7,13 +7,14 @@ the whole run has succeeded. Definitions are evaluated by the reference interpre
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from tensorexpr.errors import FailedCheckError
-from tensorexpr.graph.effects import graph_effects, has_effect
+from tensorexpr.errors import FailedCheckError, TensorExprError
+from tensorexpr.graph.effects import has_effect
 from tensorexpr.graph.ir import Absent, Assign, Call, Check, Compute, Cond, Graph, Native, Node, Print, Read, While, WhileGradient
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.ir import Input, Program
@@ -41,6 +42,11 @@ class _Promise:
         promise = cls(lambda: value)
         promise.get()
         return promise
+
+    def settle(self) -> None:
+        """Computes the value now, if that succeeds: promises of promises would grow with every iteration of a loop."""
+        with contextlib.suppress(TensorExprError):
+            self.get()
 
     def get(self) -> Any:
         """The value."""
@@ -119,8 +125,8 @@ class _Machine:
                 width = len(node.condition.inputs)
                 while bool(self.run(node.condition, state)[0].get()):
                     results = self.run(node.body, state)
-                    if graph_effects(node.body).matter:
-                        _all(results)
+                    for result in results:
+                        result.settle()
                     history.append(results[width:])
                     state = results[:width]
                 return [*state, history] if node.history else list(state)

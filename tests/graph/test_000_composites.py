@@ -192,9 +192,11 @@ def test_000_16_a_replacement_may_decline_by_attributes_shapes_and_types():
 )
 def test_000_17_results_that_differ_are_refused_when_compiled(wrong, got):
     f = caller_of(softmax())
-    with te.register_replacement(NAME, "cpu", lambda site: wrong):
-        with pytest.raises(te.ReplacementError, match=rf"org\.nn\.softmax: expected a replacement that gives f32\[3, 4\], got {got}"):
-            f.compiled(X)
+    with (
+        te.register_replacement(NAME, "cpu", lambda site: wrong),
+        pytest.raises(te.ReplacementError, match=rf"org\.nn\.softmax: expected a replacement that gives f32\[3, 4\], got {got}"),
+    ):
+        f.compiled(X)
     traced = te.op(lambda x: te.compute((2,), lambda i: x[0, i]))
     with te.register_replacement(NAME, "cpu", lambda site: traced), pytest.raises(te.ReplacementError, match=r"got f32\[2\]"):
         f.compiled(X)
@@ -211,9 +213,11 @@ def test_000_18_a_checking_mode_reports_the_first_difference():
     f = caller_of(softmax())
     with te.register_replacement(NAME, "cpu", lambda site: reference, check=True):
         np.testing.assert_allclose(f(X), 2 * reference(X), rtol=1e-6)
-    with te.register_replacement(NAME, "cpu", lambda site: nearly, check=True):
-        with pytest.raises(te.ReplacementError, match=r"org\.nn\.softmax: expected output 0 at \(1, 2\) to be .* as the body gives, got"):
-            f(X)
+    with (
+        te.register_replacement(NAME, "cpu", lambda site: nearly, check=True),
+        pytest.raises(te.ReplacementError, match=r"org\.nn\.softmax: expected output 0 at \(1, 2\) to be .* as the body gives, got"),
+    ):
+        f(X)
 
 
 def test_000_19_rewriting_the_body_leaves_the_replacement_working():

@@ -151,12 +151,16 @@ def test_000_29_a_pair_is_replaced_as_a_pair():
         agrees(step(LOGITS, LABELS))
         assert not any(isinstance(n, Native) for n in step.compiled(LOGITS, LABELS).graph.nodes)
     for wrong in ("no pair", (fused_forward, tool.backward)):
-        with te.register_replacement(NAME, "cpu", pair=lambda site, wrong=wrong: wrong):
-            with pytest.raises(te.ReplacementError, match=r"softmax_cross_entropy\.\w+: expected (a pair|both passes)"):
-                step_of(annotated())(LOGITS, LABELS)
-    with te.register_replacement(NAME, "cpu", pair=lambda site: (inference, tool.backward)):
-        with pytest.raises(te.ReplacementError, match=r"expected the forward pass of a pair to give \(outputs, saved\), got float32"):
+        with (
+            te.register_replacement(NAME, "cpu", pair=lambda site, wrong=wrong: wrong),
+            pytest.raises(te.ReplacementError, match=r"softmax_cross_entropy\.\w+: expected (a pair|both passes)"),
+        ):
             step_of(annotated())(LOGITS, LABELS)
+    with (
+        te.register_replacement(NAME, "cpu", pair=lambda site: (inference, tool.backward)),
+        pytest.raises(te.ReplacementError, match=r"expected the forward pass of a pair to give \(outputs, saved\), got float32"),
+    ):
+        step_of(annotated())(LOGITS, LABELS)
 
 
 def test_000_30_the_replaced_backward_is_called_with_inputs_outputs_heads_and_its_own_saved_values():
@@ -224,9 +228,11 @@ def test_000_34_a_replaced_backward_alone_is_right():
     with te.register_replacement(NAME, "cpu", backward=backward):
         agrees(step_of(annotated())(LOGITS, LABELS))
     assert set(calls) == {(2, 1, 1, ())}
-    with te.register_replacement(NAME, "cpu", backward=lambda site: lambda *a: np.zeros(3)):
-        with pytest.raises(te.ReplacementError, match=r"expected a replacement that gives f32\[5, 7\], got f64\[3\]"):
-            step_of(annotated())(LOGITS, LABELS)
+    with (
+        te.register_replacement(NAME, "cpu", backward=lambda site: lambda *a: np.zeros(3)),
+        pytest.raises(te.ReplacementError, match=r"expected a replacement that gives f32\[5, 7\], got f64\[3\]"),
+    ):
+        step_of(annotated())(LOGITS, LABELS)
 
 
 def test_000_35_a_backward_replacement_is_told_which_inputs_need_a_gradient():
@@ -296,9 +302,11 @@ def test_000_38_an_unreplaced_composite_costs_nothing_once_compiled():
 
 
 def test_gradients_of_a_pair_are_compared_with_the_body_in_checking_mode():
-    with te.register_replacement(NAME, "cpu", backward=lambda site: lambda *a: np.zeros((5, 7), np.float32), check=True):
-        with pytest.raises(te.ReplacementError, match=r"softmax_cross_entropy\.backward: expected output 0 at \(0, 0\) to be"):
-            step_of(annotated())(LOGITS, LABELS)
+    with (
+        te.register_replacement(NAME, "cpu", backward=lambda site: lambda *a: np.zeros((5, 7), np.float32), check=True),
+        pytest.raises(te.ReplacementError, match=r"softmax_cross_entropy\.backward: expected output 0 at \(0, 0\) to be"),
+    ):
+        step_of(annotated())(LOGITS, LABELS)
     tool = Native_()
     with te.register_replacement(NAME, "cpu", pair=tool.pair, check=True):
         agrees(step_of(annotated())(LOGITS, LABELS))
