@@ -1,14 +1,16 @@
 """Train a small convolutional network on handwritten digits, every operation written as index mathematics.
 
-Read it top to bottom: the operations (a few lines each), what the compiler makes of one of them, the training loop, and
-what the same step costs in NumPy. Run it with ``make demo`` or ``python examples/train_digits.py``. The data are the
-1,797 real digits of 8 x 8 pixels that come with scikit-learn; nothing is downloaded.
+Read it top to bottom: the operations (a few lines each), the network as modules, what the compiler makes of an operation, the
+training step as one compiled function, and what the same step costs in NumPy. Run it with ``make demo`` or
+``python examples/train_digits.py``. The data are the 1,797 real digits of 8 x 8 pixels that come with scikit-learn; nothing is
+downloaded. With ``--checkpoint FILE`` a run that was interrupted goes on from its last epoch when it is started again.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
+from pathlib import Path
 
 import numpy as np
 from rich.console import Console
@@ -17,6 +19,7 @@ from sklearn.datasets import load_digits
 from tqdm import tqdm
 
 import tensorexpr as te
+from tensorexpr.graph import optimizers, rates
 
 # ------------------------------------------------------------------------------------------------ 1. the operations
 # An operation is a Python function on tensors. `te.compute(shape, body)` says what each element is; keyword-only
@@ -43,8 +46,8 @@ def conv2d(x, w, b, *, stride=1, padding=1):
 
 @te.op
 def relu(x):
-    """max(x, 0), element by element."""
-    return te.compute(x.shape, lambda *i: te.maximum(x[i], 0.0))
+    """max(x, 0), element by element; written so that its derivative at 0 is 0 (te.maximum would split the tie in half)."""
+    return te.compute(x.shape, lambda *i: te.where(x[i] > 0, x[i], 0.0))
 
 
 @te.op
@@ -88,37 +91,50 @@ def cross_entropy(log_p, labels):
 
 
 # ------------------------------------------------------------------------------------------------ 2. the network
-# Operations called on tensors compose. The loss of the whole network is one operation, so its gradient is one too.
+# A module is an object that holds variables, and other modules; what it computes is whatever methods it has. Operations called on
+# variables compose. A function marked `te.function` is traced once for each shape and compiled whole.
 
-PARAMETERS = ("w1", "b1", "w2", "b2", "w3", "b3")
+
+class Layer(te.Module):
+    """A weight (He-initialized) and a bias (zero), float32."""
+
+    def __init__(self, shape: tuple[int, ...], outputs: int, rng: np.random.Generator) -> None:
+        super().__init__()
+        fan_in = np.prod(shape) / outputs
+        self.w = te.Variable((rng.standard_normal(shape) * np.sqrt(2 / fan_in)).astype(np.float32), name="w")
+        self.b = te.Variable(np.zeros(outputs, np.float32), name="b")
 
 
-@te.op
-def logits(x, w1, b1, w2, b2, w3, b3):
+class Network(te.Module):
     """Two convolutions (the second with stride 2), a max-pool between them, a dense layer: [n, 1, 8, 8] -> [n, 10]."""
-    hidden = max_pool(relu(conv2d(x, w1, b1)))
-    hidden = relu(conv2d(hidden, w2, b2, stride=2))
-    return dense(flatten(hidden), w3, b3)
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        rng = np.random.default_rng(seed)
+        self.first = Layer((16, 1, 3, 3), 16, rng)
+        self.second = Layer((32, 16, 3, 3), 32, rng)
+        self.last = Layer((128, 10), 10, rng)
+
+    @te.function
+    def logits(self, x):
+        hidden = max_pool(relu(conv2d(x, self.first.w, self.first.b)))
+        hidden = relu(conv2d(hidden, self.second.w, self.second.b, stride=2))
+        return dense(flatten(hidden), self.last.w, self.last.b)
 
 
-@te.op
-def loss(x, labels, w1, b1, w2, b2, w3, b3):
-    """Cross-entropy of the network's log-softmax: a scalar."""
-    return cross_entropy(log_softmax(logits(x, w1, b1, w2, b2, w3, b3)), labels)
+class Training(te.Module):
+    """The network and its optimizer. A step (loss, all gradients, the update of all variables) is one compiled function."""
 
+    def __init__(self, seed: int, steps: int) -> None:
+        super().__init__()
+        self.network = Network(seed)
+        self.optimizer = optimizers.Adam(self.network.trainable_variables, rates.Cosine(3e-3, steps))
 
-loss_and_gradients = te.value_and_grad(loss, wrt=PARAMETERS)
-
-
-def initial_parameters(seed: int) -> list[np.ndarray]:
-    """He-initialized weights and zero biases, float32."""
-    rng = np.random.default_rng(seed)
-    shapes = [(16, 1, 3, 3), (16,), (32, 16, 3, 3), (32,), (128, 10), (10,)]
-    fans = [9, 0, 144, 0, 128, 0]
-    return [
-        (rng.standard_normal(shape) * np.sqrt(2 / fan) if fan else np.zeros(shape)).astype(np.float32)
-        for shape, fan in zip(shapes, fans, strict=True)
-    ]
+    @te.function
+    def step(self, x, labels):
+        loss = cross_entropy(log_softmax(self.network.logits(x)), labels)
+        self.optimizer.apply(te.gradients(loss, self.network.trainable_variables))
+        return loss
 
 
 # ------------------------------------------------------------------------------------------------ 3. a look inside
@@ -158,24 +174,6 @@ def look_inside(console: Console, batch: int) -> None:
 # ------------------------------------------------------------------------------------------------ 4. training
 
 
-class Adam:
-    """Adam (Kingma and Ba, 2015) in NumPy, updating the parameters in place."""
-
-    def __init__(self, parameters: list[np.ndarray]) -> None:
-        self.parameters = parameters
-        self.first = [np.zeros_like(p) for p in parameters]
-        self.second = [np.zeros_like(p) for p in parameters]
-        self.steps = 0
-
-    def step(self, gradients: tuple[np.ndarray, ...], rate: float) -> None:
-        self.steps += 1
-        scale = rate * np.sqrt(1 - 0.999**self.steps) / (1 - 0.9**self.steps)
-        for p, m, v, g in zip(self.parameters, self.first, self.second, gradients, strict=True):
-            m += 0.1 * (g - m)
-            v += 0.001 * (g * g - v)
-            p -= (scale * m / (np.sqrt(v) + 1e-8)).astype(np.float32)
-
-
 def load_data() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Training and test images in [0, 1] as [n, 1, 8, 8] float32, labels int64; a fixed shuffle, one fifth for testing."""
     digits = load_digits()
@@ -186,32 +184,29 @@ def load_data() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     return images[:split], labels[:split], images[split:], labels[split:]
 
 
-def train(epochs: int, batch: int, seed: int) -> tuple[list[np.ndarray], float, int]:
-    """Trains the network; gives its parameters, the seconds spent and the number of steps."""
+def train(training: Training, epochs: int, batch: int, seed: int, checkpoint: Path | None = None) -> tuple[float, int]:
+    """Trains the network from the epoch where its optimizer is; gives the seconds spent and the number of steps."""
     images, labels, _, _ = load_data()
-    parameters = initial_parameters(seed)
-    optimizer = Adam(parameters)
-    rng = np.random.default_rng(seed)
-    loss_and_gradients(images[:batch], labels[:batch], *parameters)  # compiles
-    steps = 0
+    each = len(labels) // batch
+    done = int(training.optimizer.steps.value)
     start = time.perf_counter()
-    with tqdm(total=epochs * (len(labels) // batch), desc="training", unit="step") as progress:
-        for epoch in range(epochs):
-            order = rng.permutation(len(labels))
-            for first in range(0, len(labels) - batch + 1, batch):
+    with tqdm(total=epochs * each, initial=done, desc="training", unit="step") as progress:
+        for epoch in range(done // each, epochs):
+            order = np.random.default_rng([seed, epoch]).permutation(len(labels))
+            for first in range(0, each * batch, batch):
                 chosen = order[first : first + batch]
-                value, gradients = loss_and_gradients(images[chosen], labels[chosen], *parameters)
-                optimizer.step(gradients, rate=3e-3 * (1 - epoch / epochs))
-                steps += 1
+                loss = training.step(images[chosen], labels[chosen])
                 progress.update()
-            progress.set_postfix(epoch=epoch + 1, loss=f"{float(value):.4f}")
-    return parameters, time.perf_counter() - start, steps
+            progress.set_postfix(epoch=epoch + 1, loss=f"{float(loss):.4f}")
+            if checkpoint:
+                te.save_state(training, checkpoint)
+    return time.perf_counter() - start, epochs * each - done
 
 
-def accuracy(parameters: list[np.ndarray]) -> float:
+def accuracy(network: Network) -> float:
     """The share of test digits that the network names rightly."""
     _, _, images, labels = load_data()
-    return float((np.argmax(logits(images, *parameters), axis=1) == labels).mean())
+    return float((np.argmax(network.logits(images), axis=1) == labels).mean())
 
 
 # ------------------------------------------------------------------------------------------------ 5. the same in NumPy
@@ -262,18 +257,51 @@ def numpy_loss_and_gradients(x, labels, w1, b1, w2, b2, w3, b3):
     )
 
 
-def compare_with_numpy(parameters: list[np.ndarray], batch: int, rounds: int = 200) -> tuple[float, float, float]:
-    """Median milliseconds of one step (value and all gradients), compiled and NumPy, in turn; and the largest difference."""
+def variables_of(training: Training) -> list[te.Variable]:
+    """The variables in the order of the arguments of `numpy_loss_and_gradients`."""
+    network = training.network
+    return [variable for layer in (network.first, network.second, network.last) for variable in (layer.w, layer.b)]
+
+
+class NumpyTraining:
+    """The same variables, trained in NumPy."""
+
+    def __init__(self, training: Training) -> None:
+        self.parameters = [variable.value.copy() for variable in variables_of(training)]
+        self.first = [np.zeros_like(p) for p in self.parameters]
+        self.second = [np.zeros_like(p) for p in self.parameters]
+        self.rate = training.optimizer.rate
+        self.steps = 0
+
+    def step(self, x: np.ndarray, labels: np.ndarray) -> np.ndarray:
+        """Adam, updating the parameters in place."""
+        value, gradients = numpy_loss_and_gradients(x, labels, *self.parameters)
+        rate = self.rate.at(self.steps)
+        self.steps += 1
+        scale = np.float32(rate / (1 - 0.9**self.steps))
+        root = np.float32(np.sqrt(1 - 0.999**self.steps))
+        for p, m, v, g in zip(self.parameters, self.first, self.second, gradients, strict=True):
+            m += np.float32(0.1) * (g - m)
+            v += np.float32(0.001) * (g * g - v)
+            p -= scale * m / (np.sqrt(v) / root + np.float32(1e-8))
+        return value
+
+
+def compare_with_numpy(batch: int, seed: int, rounds: int = 200) -> tuple[float, float, float]:
+    """Median milliseconds of one step, compiled and in NumPy, in turn; and the largest difference of a weight after the first five."""
     images, labels, _, _ = load_data()
-    arguments = (images[:batch], labels[:batch], *parameters)
+    x, y = images[:batch], labels[:batch]
+    training = Training(seed, rounds)
+    numpy = NumpyTraining(training)
     times: dict[str, list[float]] = {"compiled": [], "numpy": []}
-    for _ in range(rounds):
-        for name, function in (("compiled", loss_and_gradients), ("numpy", numpy_loss_and_gradients)):
+    difference = 0.0
+    for count in range(rounds):
+        for name, step in (("compiled", training.step), ("numpy", numpy.step)):
             start = time.perf_counter()
-            function(*arguments)
+            step(x, y)
             times[name].append(time.perf_counter() - start)
-    ours, theirs = loss_and_gradients(*arguments)[1], numpy_loss_and_gradients(*arguments)[1]
-    difference = max(float(np.abs(a - b).max()) for a, b in zip(ours, theirs, strict=True))
+        if count == 4:
+            difference = max(float(np.abs(v.value - p).max()) for v, p in zip(variables_of(training), numpy.parameters, strict=True))
     return 1e3 * float(np.median(times["compiled"])), 1e3 * float(np.median(times["numpy"])), difference
 
 
@@ -283,6 +311,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--epochs", type=int, default=20, help="passes over the training digits (default: 20)")
     parser.add_argument("--batch", type=int, default=32, help="digits per step (default: 32)")
     parser.add_argument("--seed", type=int, default=0, help="of the first weights and the order of the digits (default: 0)")
+    parser.add_argument("--checkpoint", type=Path, help="safetensors file to write after every epoch, and to go on from")
     parser.add_argument("--quiet", action="store_true", help="train and report only, without the look inside")
     options = parser.parse_args(arguments)
     console = Console()
@@ -290,19 +319,26 @@ def main(arguments: list[str] | None = None) -> int:
         look_inside(console, options.batch)
 
     console.print("\n[bold]Training on 1,437 digits, testing on 360 others[/bold]")
-    start = time.perf_counter()
     images, labels, _, _ = load_data()
-    parameters = initial_parameters(options.seed)
-    loss_and_gradients(images[: options.batch], labels[: options.batch], *parameters)
-    console.print(f"derived and compiled the network and its six gradients in {time.perf_counter() - start:.2f} s", highlight=False)
-    parameters, seconds, steps = train(options.epochs, options.batch, options.seed)
-    reached = accuracy(parameters)
-    console.print(f"test accuracy [bold]{100 * reached:.2f} %[/bold] after {steps} steps in {seconds:.1f} s", highlight=False)
-    compiled, numpy, difference = compare_with_numpy(parameters, options.batch)
+    training = Training(options.seed, options.epochs * (len(labels) // options.batch))
+    console.print(str(te.summary(training.network)), highlight=False, soft_wrap=True)
+    start = time.perf_counter()
+    step = training.step.compiled(images[: options.batch], labels[: options.batch])
     console.print(
-        f"one step (loss and all gradients, batch of {options.batch}): [bold]{compiled:.3f} ms[/bold] compiled, "
+        f"traced and compiled a step (loss, six gradients, update) in {time.perf_counter() - start:.2f} s: {step.kernels} kernels",
+        highlight=False,
+    )
+    if options.checkpoint and options.checkpoint.exists():
+        te.load_state(training, options.checkpoint)
+        console.print(f"going on at step {int(training.optimizer.steps.value)} from {options.checkpoint}", highlight=False)
+    seconds, steps = train(training, options.epochs, options.batch, options.seed, options.checkpoint)
+    reached = accuracy(training.network)
+    console.print(f"test accuracy [bold]{100 * reached:.2f} %[/bold] after {steps} steps in {seconds:.1f} s", highlight=False)
+    compiled, numpy, difference = compare_with_numpy(options.batch, options.seed)
+    console.print(
+        f"one step (loss, all gradients, update; batch of {options.batch}): [bold]{compiled:.3f} ms[/bold] compiled, "
         f"{numpy:.3f} ms in NumPy ({numpy / compiled:.1f}x)\n"
-        f"the gradients of both differ by at most {difference:.1e}",
+        f"after five steps the weights of both differ by at most {difference:.1e}",
         highlight=False,
         soft_wrap=True,
     )

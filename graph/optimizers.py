@@ -10,7 +10,7 @@ that, called by itself on arrays it is a step of its own.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -34,7 +34,7 @@ class Optimizer(Module):
     variable for each of those that are trained.
     """
 
-    slots: ClassVar[tuple[str, ...]] = ()
+    slots: tuple[str, ...] = ()
 
     def __init__(
         self,

@@ -196,7 +196,7 @@ class Waiting:
                 prefix, nearest = max(places, key=lambda place: len(place[0]))
                 _wait(nearest, {path.removeprefix(prefix): self.entries.pop(path)})
         if not self.entries:
-            del module._waiting
+            del vars(module)["_waiting"]
 
 
 def _wait(module: Module, entries: Mapping[str, np.ndarray]) -> None:

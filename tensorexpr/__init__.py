@@ -16,6 +16,7 @@ that happens on first use.
 """
 
 import importlib
+from typing import TYPE_CHECKING, Any
 
 from tensorexpr.autodiff import Gradient, gradient, jacobian
 from tensorexpr.codegen.compile import autoschedule, build, schedule
@@ -132,6 +133,24 @@ from tensorexpr.parse import parse_program
 from tensorexpr.transforms import grad, jvp, value_and_grad, vjp
 from tensorexpr.tune import tune
 
+if TYPE_CHECKING:  # what type checkers and editors see of the names in LATER
+    from tensorexpr.codegen.context import Context
+    from tensorexpr.codegen.storage import compile, freeze
+    from tensorexpr.graph.composites import list_composites
+    from tensorexpr.graph.control import cond, while_loop
+    from tensorexpr.graph.function import function
+    from tensorexpr.graph.gradients import gradients
+    from tensorexpr.graph.host import check, print
+    from tensorexpr.graph.module import Module
+    from tensorexpr.graph.naming import name_scope
+    from tensorexpr.graph.random import Generator
+    from tensorexpr.graph.replace import register_replacement
+    from tensorexpr.graph.saving import load_function, save_function
+    from tensorexpr.graph.state import load_state, load_state_dict, save_state, state_dict
+    from tensorexpr.graph.summary import summary
+    from tensorexpr.graph.tracing import control_dependencies, device
+    from tensorexpr.graph.variable import Variable
+
 __version__ = "0.1.0"
 
 __all__ = [
@@ -179,7 +198,7 @@ LATER: dict[str, str] = {  # public names that load their room on first use, and
 }
 
 
-def __getattr__(name: str) -> object:
+def __getattr__(name: str) -> Any:
     if name not in LATER:
         raise AttributeError(f"module 'tensorexpr' has no attribute {name!r}")
     value = globals()[name] = getattr(importlib.import_module(LATER[name]), name)

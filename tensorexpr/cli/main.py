@@ -42,8 +42,8 @@ def _parser() -> argparse.ArgumentParser:
     tuned.add_argument("--seed", type=int, default=0, help="of the made-up values and the search (default: 0)")
     tuned.add_argument("--json", action="store_true", help="one JSON object instead of text")
 
-    bench = commands.add_parser("bench", help="time the benchmark's workloads beside their peers, or the derivation of gradients")
-    bench.add_argument("what", nargs="?", choices=("speed", "derivation"), default="speed", help="what to time (default: speed)")
+    bench = commands.add_parser("bench", help="time workloads or training steps beside their peers, or the derivation of gradients")
+    bench.add_argument("what", nargs="?", choices=("speed", "training", "derivation"), default="speed", help="default: speed")
     bench.add_argument("--filter", action="append", default=[], metavar="PART", help="workloads with this in their name (may be repeated)")
     bench.add_argument("--threads", action="append", type=_threads, metavar="N", help="how many, or 'all' (may be repeated; default: 1)")
     bench.add_argument("--peers", metavar="A,B,..", help="peers to measure beside (default: all that are installed)")
@@ -121,6 +121,8 @@ def _show(options: argparse.Namespace) -> int:
 def _bench(options: argparse.Namespace) -> int:
     run = importlib.import_module("tensorexpr.benchmarks.run")
     counts = [run.cores() if count is None else count for count in options.threads or [1]]
+    if options.what == "training":
+        return importlib.import_module("tensorexpr.benchmarks.training").main(counts, options.rounds, options.json)
     return run.main(
         run.Options(
             filter=tuple(options.filter),
