@@ -2,7 +2,8 @@
 
 An op called on an argument that is neither NumPy's nor the language's asks here for the host of its type: the module of
 `tensorexpr.interop` for that library, which is loaded when the first of its arrays is met. Libraries are told by the
-modules in which the type and its bases are made, so nothing is imported in order to look.
+modules in which the type and its bases are made, so nothing is imported in order to look; types of all others that share
+memory by a protocol have one host together.
 
 A module of a library has `HOST`, a `Host`.
 """
@@ -23,6 +24,10 @@ MODULES: dict[str, str] = {
 }
 """The module for each library, by the first part of the name of the module in which an array type is made."""
 
+SHARED = "tensorexpr.interop.protocols"
+"""The module for all else that shares its memory, CuPy's arrays among it."""
+
+_PROTOCOLS = ("__dlpack__", "__array_interface__", "__cuda_array_interface__")
 _OWN = (np.ndarray, np.generic, bool, int, float, complex, str, bytes, tuple, list, dict, type(None))
 
 
@@ -46,7 +51,8 @@ def _module_of(kind: type) -> str | None:
     if issubclass(kind, _OWN):
         return None
     roots = (base.__module__.partition(".")[0] for base in kind.__mro__)
-    return next((MODULES[root] for root in roots if root in MODULES), None)
+    found = next((MODULES[root] for root in roots if root in MODULES), None)
+    return SHARED if found is None and any(hasattr(kind, name) for name in _PROTOCOLS) else found
 
 
 def host_of(leaves: Iterable[object]) -> Host | None:

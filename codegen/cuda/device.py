@@ -70,6 +70,13 @@ class Device(Protocol):
         """Sets an array to zeros, in the order of launches."""
 
 
+class _Described:
+    """Memory as NumPy's array interface describes it."""
+
+    def __init__(self, interface: dict[str, Any]) -> None:
+        self.__array_interface__ = {"version": 3, **interface}
+
+
 class HostDevice:
     """This CPU; its arrays are NumPy's."""
 
@@ -80,6 +87,9 @@ class HostDevice:
         return HostKernels(source)
 
     def array(self, value: object) -> Any:
+        interface = getattr(value, "__cuda_array_interface__", None)
+        if interface is not None:  # an array of a device that this CPU stands in for
+            return np.asarray(_Described({name: interface[name] for name in ("shape", "typestr", "data", "strides") if name in interface}))
         return value if isinstance(value, np.ndarray) and not isinstance(value, np.ma.MaskedArray) else None
 
     def contiguous(self, array: Any) -> Any:
