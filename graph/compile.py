@@ -78,14 +78,15 @@ class Step:
 
     def __call__(self, arrays: Sequence[Any]) -> list[Any]:
         state: dict[Any, Any] = {}
-        outputs = [on_host(array) for array in self.plan.run(arrays, state)]
+        outputs = self.plan.run(arrays, state)
         if state:
-            # What the caller holds is the caller's: variables get copies of it.
+            # What the caller holds is the caller's: variables get copies of it. Nothing here can fail but for want of memory.
             foreign = {id(array) for array in (*arrays, *outputs)}
-            fresh = [(v, np.array(on_host(a), order="C") if id(a) in foreign else a) for v, a in state.items()]
-            for variable, array in fresh:
-                variable.put(array)
-        return outputs
+            if not foreign.isdisjoint(map(id, state.values())):
+                state = {v: np.array(on_host(a), order="C") if id(a) in foreign else a for v, a in state.items()}
+            for variable, array in state.items():
+                variable.storage = array
+        return [array if type(array) is np.ndarray else on_host(array) for array in outputs]
 
 
 def compile_graph(graph: Graph, device: str = "cpu") -> Step:

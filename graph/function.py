@@ -29,11 +29,11 @@ from tensorexpr.graph.ir import Call, Composite, Graph
 from tensorexpr.graph.replace import registry
 from tensorexpr.graph.strict import run_strict
 from tensorexpr.graph.tracing import Trace, as_tensor, current, current_device
-from tensorexpr.graph.trees import filled, form, is_array, leaves, map_tree
+from tensorexpr.graph.trees import HOLE, filled, form, is_array, leaves, map_tree
 from tensorexpr.ir import TensorType, const
 from tensorexpr.language import Tensor
 
-_active: contextvars.ContextVar[tuple[tuple[Any, Hashable], ...]] = contextvars.ContextVar("functions being traced", default=())
+_active: contextvars.ContextVar[tuple[tuple[Function, Hashable], ...]] = contextvars.ContextVar("functions being traced", default=())
 _DEPTH = 100
 
 
@@ -74,6 +74,8 @@ class Signature:
 
 class Function:
     """A traced function: see `function`. `composite` is what it implements, or None."""
+
+    __name__: str
 
     def __init__(self, function: Callable[..., Any], *, composite: Composite | None = None, kept: str = "") -> None:
         self.python = function
@@ -124,9 +126,10 @@ class Function:
         if trace is None and any(isinstance(value, Tensor) for value in values):
             return self._python(*arguments, **keywords)
         if trace is None:
-            arrays = [np.asarray(value) if not isinstance(value, np.ndarray) else value for value in map(_array, values)]
-            signature = self._signature(key, tree, [type_of(array) for array in arrays])
-            return filled(signature.tree, iter(signature.step()(arrays)))
+            arrays = [value if type(value) is np.ndarray else np.asarray(_array(value)) for value in values]
+            signature = self._signatures.get(key) or self._signature(key, tree, list(map(type_of, arrays)))
+            results = signature.step()(arrays)
+            return results[0] if signature.tree is HOLE else filled(signature.tree, iter(results))
         tensors = [as_tensor(value, self.__name__) for value in values]
         signature = self._signature(key, tree, [tensor.type for tensor in tensors])
         return call(trace, signature, tensors)
@@ -182,8 +185,8 @@ class Function:
         if found is not None:
             return found
         active = _active.get()
-        if any(function is self.python and other == key for function, other in active) or len(active) > _DEPTH:
-            names = " -> ".join(getattr(function, "__name__", "?") for function, _ in (*active[-3:], (self.python, key)))
+        if any(function._signatures is self._signatures and other == key for function, other in active) or len(active) > _DEPTH:
+            names = " -> ".join(function.__name__ for function, _ in (*active[-3:], (self, key)))
             raise DefinitionError(
                 f"{self.__name__}: expected calls that come to an end, got a cycle: {names}",
                 location=user_location(),
@@ -192,7 +195,7 @@ class Function:
         with self._lock:
             found = self._signatures.get(key)
             if found is None:
-                token = _active.set((*active, (self.python, key)))
+                token = _active.set((*active, (self, key)))
                 try:
                     found = self._signatures[key] = self._trace(trees, types)
                 finally:

@@ -76,8 +76,12 @@ class Reads(Instruction):
 
     def run(self, slots: Slots, state: State) -> None:
         for variable, slot in self.pairs:
-            found = state.get(variable)
-            slots[slot] = variable.held() if found is None else found
+            found = state.get(variable) if state else None
+            if found is None:
+                found = variable.storage
+                if found is None:
+                    variable.check()
+            slots[slot] = found
 
 
 @dataclass
@@ -88,7 +92,8 @@ class Assigns(Instruction):
 
     def run(self, slots: Slots, state: State) -> None:
         for variable, slot in self.pairs:
-            variable.check()
+            if variable.storage is None:
+                variable.check()
             state[variable] = slots[slot]
 
 

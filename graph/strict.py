@@ -112,7 +112,7 @@ class _Machine:
         then = _Machine(dict(self.state), self.log)
 
         def make() -> dict[str, Any]:
-            return {name: _get(result) for name, result in zip(node.names, then._controlled(node, operands), strict=True)}
+            return dict(zip(node.names, then._controlled(node, operands), strict=True))
 
         return self._later(node, make)
 
@@ -144,7 +144,7 @@ class _Machine:
             return results
 
         together = _Promise(noted)
-        return [_Promise(lambda name=name: together.get()[name]) for name in node.names]  # type: ignore[misc]
+        return [_Promise(lambda name=name: _get(together.get()[name])) for name in node.names]  # type: ignore[misc]
 
     def _note(self, node: Node) -> None:
         if self.log is not None:

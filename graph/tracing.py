@@ -84,8 +84,10 @@ class Trace:
     @contextlib.contextmanager
     def open(self) -> Iterator[Trace]:
         """Makes this the current trace."""
-        own = (_current, self), (journal.devices, self.devices), (journal.scopes, self.scopes), (_after, ()), (whole, arithmetic)
-        tokens = [(variable, variable.set(value)) for variable, value in own]  # type: ignore[attr-defined]
+        own: list[tuple[contextvars.ContextVar[Any], Any]] = [
+            (_current, self), (journal.devices, self.devices), (journal.scopes, self.scopes), (_after, ()), (whole, arithmetic),
+        ]  # fmt: skip
+        tokens = [(variable, variable.set(value)) for variable, value in own]
         try:
             yield self
         finally:

@@ -18,14 +18,14 @@ from tensorexpr.errors import DefinitionError, user_location
 from tensorexpr.ir import Const, Expr, TensorType
 from tensorexpr.language import Tensor, compute, constant
 
-_UNARY = {"neg": operator.neg, "pos": operator.pos, "abs": language.abs, "invert": operator.invert}
-_BINARY = {
+_UNARY: dict[str, Callable[..., Any]] = {"neg": operator.neg, "pos": operator.pos, "abs": language.abs, "invert": operator.invert}
+_BINARY: dict[str, Callable[..., Any]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "truediv": operator.truediv, "floordiv": operator.floordiv,
     "mod": operator.mod, "pow": operator.pow, "and": operator.and_, "or": operator.or_, "xor": operator.xor,
     "lshift": operator.lshift, "rshift": operator.rshift,
 }  # fmt: skip
-_COMPARISONS = {"lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge}
-_FUNCTIONS: dict[str, Callable[..., Any]] = _UNARY | _BINARY | _COMPARISONS
+_COMPARISONS: dict[str, Callable[..., Any]] = {"lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge}
+_FUNCTIONS: dict[str, Callable[..., Any]] = {**_UNARY, **_BINARY, **_COMPARISONS}
 _UFUNCS = {
     "add": "add", "subtract": "sub", "multiply": "mul", "divide": "truediv", "true_divide": "truediv", "floor_divide": "floordiv",
     "remainder": "mod", "power": "pow", "bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor", "left_shift": "lshift",

@@ -29,10 +29,11 @@ class Variable:
 
     `value` is an array, a number, or a function without arguments that gives one; a Python float counts as float32. Shape, dtype, name
     (with the scope current at construction in front) and `trainable` are fixed. Raises `ArgumentError` for a value of another shape or
-    dtype than the variable's, and for any use of a variable that was deleted.
+    dtype than the variable's, and for any use of a variable that was deleted. `storage` is the array as compiled functions see it (on a
+    device, or None once deleted).
     """
 
-    __slots__ = ("__weakref__", "_array", "_deleted", "_trainable", "dtype", "name", "shape")
+    __slots__ = ("__weakref__", "_trainable", "dtype", "name", "shape", "storage")
 
     def __init__(
         self, value: Any | Callable[[], Any], *, name: str | None = None, trainable: bool = True, dtype: DType | str | None = None
@@ -50,12 +51,10 @@ class Variable:
         if dtype is None:
             dtype = dtypes.float32 if isinstance(initial, float) else dtypes.dtype(array.dtype)
         self.dtype: DType = dtypes.dtype(dtype)
-        self._array = np.array(array, self.dtype.numpy, order="C", copy=True)
-        self._array.flags.writeable = False
-        self.shape: tuple[int, ...] = self._array.shape
+        self.storage: Any = np.array(array, self.dtype.numpy, order="C", copy=True)
+        self.shape: tuple[int, ...] = self.storage.shape
         self.name = scoped("variable" if name is None else name)
         self._trainable = bool(trainable)
-        self._deleted = False
 
     @property
     def trainable(self) -> bool:
@@ -76,33 +75,25 @@ class Variable:
     def value(self) -> np.ndarray:
         """The array that it holds now, read-only. Later assignments do not change it."""
         self.check()
-        if not isinstance(self._array, np.ndarray):
-            self._array = on_host(self._array)
-            self._array.flags.writeable = False
-        return self._array
+        if not isinstance(self.storage, np.ndarray):
+            self.storage = on_host(self.storage)
+        self.storage.flags.writeable = False
+        return self.storage
 
     def check(self) -> None:
         """Raises `ArgumentError` if the variable was deleted."""
-        if self._deleted:
+        if self.storage is None:
             raise ArgumentError(
                 f"expected a variable that exists, got {self.name}, which was deleted", term=repr(self), location=user_location()
             )
 
     def delete(self) -> None:
         """Gives the array up; every later use is an error that names the variable."""
-        self._deleted = True
-        self._array = np.empty((0,), self.dtype.numpy)
-
-    def held(self) -> Any:
-        """The array that it holds now, which may lie on a device."""
-        self.check()
-        return self._array
+        self.storage = None
 
     def put(self, array: Any) -> None:
         """Makes `array`, of the right shape and dtype and nobody else's to write to, the value: how a function that ran commits."""
-        if isinstance(array, np.ndarray):
-            array.flags.writeable = False
-        self._array = array
+        self.storage = array
 
     # ----------------------------------------------------------------------------------------- read and assign
 
