@@ -170,7 +170,7 @@ class Context:
                 location=user_location(),
                 hint="compiled.context() makes one that does, context.declare(compiled) tells it",
             )
-        for symbol in dict.fromkeys(self._symbols.values()):
+        for symbol in {s.name: s for s in self._symbols.values()}.values():
             if symbol.initial is None or symbol.name in self or symbol.path in self:
                 continue
             shape = tuple(n for n in symbol.shape if isinstance(n, int))

@@ -14,8 +14,8 @@ States are values: primitives make new ones.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from tensorexpr.codegen.schedule.reductions import Group, Parts, groups_used, take_apart
 from tensorexpr.codegen.schedule.sorting import Ranges, ranges_of
@@ -232,9 +232,18 @@ class Facts:
     read_by: dict[str, tuple[Access, ...]] = field(default_factory=dict)
 
 
-@lru_cache(maxsize=16)
+_facts: WeakKeyDictionary[Program, Facts] = WeakKeyDictionary()
+
+
 def program_facts(program: Program) -> Facts:
-    """The facts of a program, remembered."""
+    """The facts of a program, remembered as long as the program is there."""
+    found = _facts.get(program)
+    if found is None:
+        found = _facts[program] = _facts_of(program)
+    return found
+
+
+def _facts_of(program: Program) -> Facts:
     definitions = {name: d for d in all_definitions(program) for name, _ in d.results}
     numbers = {name: k for k, d in enumerate(program.definitions) for name, _ in d.results}
     producers = {d.results[0][0]: reads(d) for d in program.definitions}
