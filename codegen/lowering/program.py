@@ -15,7 +15,7 @@ from tensorexpr.codegen.lowering.borders import cut_borders
 from tensorexpr.codegen.lowering.loops import Loops
 from tensorexpr.codegen.lowering.placing import Ahead, Home, Placing, all_axes, slot
 from tensorexpr.codegen.lowering.scope import Scope
-from tensorexpr.codegen.lowering.sorting import NO_KEY, Sorting, flat
+from tensorexpr.codegen.lowering.sorting import NO_KEY, Blocks, Sorting, flat, width_of
 from tensorexpr.codegen.lowering.sweeps import SweepLoops
 from tensorexpr.codegen.lowering.tasks import Names, Task
 from tensorexpr.codegen.lowering.tiles import cut_at_borders
@@ -270,9 +270,12 @@ class _Lowering(Placing):
             order_type.shape[-1],
             definition.where is not None,
         )
-        filled = self.over(offsets_type, names, lambda at: (Store(offsets.buffer, offsets.at(at), ZERO),))
+        blocks = self.blocks_of(definition, sorting) if at_root else None
+        filled: Block = ()
+        if blocks is None:
+            filled = self.over(offsets_type, names, lambda at: (Store(offsets.buffer, offsets.at(at), ZERO),))
         if sorting.partial:
-            filled += self.over(order_type, names, lambda at: (Store(kept.name, at, NO_KEY),))
+            filled += self.over(order_type, names, lambda at: (Store(kept.name, at, NO_KEY),), at_root)
         loops = Loops(
             stage,
             self.names,
@@ -286,12 +289,36 @@ class _Lowering(Placing):
         def finish(inner: Scope) -> Block:
             batch, at = (tuple(inner.resolve(Index(a.index)) for a in axes) for axes in (definition.batch, definition.axes))
             key = flat(tuple(self.read(inner.resolve(e)) for e in keys), definition.extents)
+            if blocks is not None:
+                return sorting.kept(flat(at, tuple(a.stop for a in definition.axes)), key)
             return sorting.counted(batch, flat(at, tuple(a.stop for a in definition.axes)), key)
 
         checks = loops.checks_of((*keys, Access(definition.name, keys, dtypes.int64)))
         task = Task(keys, finish, where=stage.parts.where, checks=checks, inside=self.inside, around=self.around)
         counted = loops.nest(stage.order, Scope(stage, all_axes(stage), names=names, outside=outside), task)
-        return (*filled, *counted, *sorting.sorted({*names, *self.program.sizes}))
+        taken = {*names, *self.program.sizes}
+        if blocks is None:
+            return (*filled, *counted, *sorting.sorted(taken))
+        if not stage.parts.groups:
+            counted = tuple(replace(s, kind="parallel") if isinstance(s, For) and s.kind == "serial" else s for s in counted)
+        return (*filled, *counted, *sorting.sorted_in_blocks(taken, blocks))
+
+    def blocks_of(self, definition: Segments, sorting: Sorting) -> Blocks | None:
+        """How the cores of a CPU sort the points of a plan together; None where one does it alone, or their number is open."""
+        points, extent, target = constant(sorting.points), constant(sorting.extent), self.state.target
+        if points is None or not extent or definition.batch or target.is_gpu:
+            return None
+        width = width_of(points, extent, target.cores, target.l2_bytes)
+        if width is None:
+            return None
+        count = -(-extent // width)
+        shapes = {"counts": (target.cores, count), "starts": (count + 1,)}
+        if width > 1:
+            shapes |= {"points": (points,), "sorted_keys": (points,)}
+        made = {word: self.names.fresh(f"{definition.name}_{word}") for word in shapes}
+        self.names.workspace += [Buffer(made[word], dtypes.int64, tuple(map(const, shape)), "workspace") for word, shape in shapes.items()]
+        places = made.get("points", ""), made.get("sorted_keys", "")
+        return Blocks(count, width, target.cores, made["counts"], made["starts"], *places)
 
     def over(self, type_: TensorType, names: frozenset[str], body: Callable[[tuple[Expr, ...]], Block], at_root: bool = False) -> Block:
         """Loops over all elements of a tensor; at the root those over many run on all cores of a CPU."""

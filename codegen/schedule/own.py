@@ -15,19 +15,18 @@ the text, whatever the data, and has the same bits on any number of cores.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 from tensorexpr import dtypes
 from tensorexpr.bounds import PROVED, check_access
 from tensorexpr.codegen.schedule.legality import refuse
 from tensorexpr.codegen.schedule.rfactor import Cut, length_of, outermost, with_parts
 from tensorexpr.codegen.schedule.state import State, all_definitions, program_facts
 from tensorexpr.ir import Access, Axis, Combiner, Define, Expr, Index, Reduce, Scatter, apply, const
+from tensorexpr.records import record, replace
 from tensorexpr.regions import Opaque, affine_of
 from tensorexpr.traversal import free_names, fresh_name, read_occurrences, substitute
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Rows:
     """The places that each iteration of the outermost axis of a scatter goes to: from `start` up to `stop`, over that axis."""
 
