@@ -1,0 +1,123 @@
+"""What traced functions refuse, in the words that users read."""
+
+import re
+
+import numpy as np
+import pytest
+
+import tensorexpr as te
+
+X = np.arange(4, dtype=np.float32)
+NAME = "org.nn.square"
+
+
+def square():
+    return te.function(lambda x: x * x, implements=NAME)
+
+
+def refused(error, message, run):
+    with pytest.raises(error, match=re.escape(message)):
+        run()
+
+
+def traced(body, *arguments):
+    return lambda: te.function(body).graph(*arguments)
+
+
+def test_names_of_composites():
+    message = "te.function: expected implements= and aliases= to be names such as org.semantic.op, got 'square'"
+    refused(te.DefinitionError, message, lambda: te.function(lambda x: x, implements="square"))
+    refused(te.DefinitionError, message, lambda: te.function(lambda x: x, implements=NAME, aliases=["square"]))
+
+
+def test_branches_and_loops():
+    refused(
+        te.DefinitionError,
+        "te.cond: expected both ways to give results of one form, got _ and None",
+        traced(lambda flag, x: te.cond(flag, lambda: x, lambda: None), np.True_, X),
+    )
+    refused(
+        te.DefinitionError,
+        "te.while_loop: expected the condition to give one scalar, got (_, _)",
+        traced(lambda: te.while_loop(lambda i: (i, i), lambda i: i, np.int64(0))),
+    )
+
+
+def test_derivatives():
+    refused(
+        te.DifferentiationError,
+        "te.gradients: expected to be called in a te.function, got a call outside of one",
+        lambda: te.gradients(X, X),
+    )
+
+
+def test_pairs():
+    step = te.function(lambda x: te.gradients(square()(x), x, head=np.ones(4, np.float32)))
+    forward = te.op(lambda x: ((te.compute((4,), lambda i: x[i] * x[i]),), ()))
+    for pair, message in (
+        ("no", f"{NAME}.forward: expected a pair (forward, backward) of functions, got 'no'"),
+        (
+            (forward, lambda *a: a),
+            f"{NAME}.backward: expected both passes of a pair to be ops or functions of te, or neither, got one of each",
+        ),
+        (
+            (lambda x: x, lambda *a: a),
+            f"{NAME}.forward: expected the forward pass of a pair to give (outputs, saved), got ndarray",
+        ),
+    ):
+        with te.register_replacement(NAME, "cpu", pair=lambda site, pair=pair: pair):
+            refused(te.ReplacementError, message, lambda: step(X))
+
+
+def test_checked_replacements():
+    caller = te.function(lambda x: square()(x))
+    with te.register_replacement(NAME, "cpu", lambda site: lambda x: x * x + 1, check=True):
+        message = f"{NAME}: expected output 0 at (0,) to be 0.0 as the body gives, got 1.0 from the replacement"
+        refused(te.ReplacementError, message, lambda: caller(X))
+
+
+def test_files(tmp_path):
+    path = tmp_path / "f.safetensors"
+    v = te.Variable(X, name="v")
+    te.save_function(path, te.function(lambda x: x * v), X)
+    message = "te.load_function: expected variables of f32[4], got f32[2]"
+    refused(te.ArgumentError, message, lambda: te.load_function(path, [te.Variable(X[:2])]))
+    other = te.Variable(X + 1)
+    assert te.load_function(path, [other])(X).tolist() == (X * (X + 1)).tolist()
+
+
+def test_values():
+    refused(te.ArgumentError, "te.print: expected a tensor, an array or a number, got a str", traced(lambda x: te.print("{}", "a"), X))
+    refused(
+        te.ArgumentError,
+        "te.control_dependencies: expected operations of the function that is traced, got 'x'",
+        traced(lambda x: te.control_dependencies(["x"]).__enter__(), X),
+    )
+    kept = []
+    te.function(lambda x: kept.append(x)).graph(X)
+    refused(
+        te.DefinitionError,
+        "<lambda>: expected tensors that are made from its arguments, got x, which belongs to another function",
+        traced(lambda y: y + kept[0], X),
+    )
+    refused(
+        te.DefinitionError,
+        "expected an operation on whole tensors that a traced function knows, got arctan2",
+        traced(lambda x: np.arctan2(x, x), X),
+    )
+    refused(te.DefinitionError, "expected shapes that broadcast, got (4) and (3)", traced(lambda x: x + np.ones(3, np.float32), X))
+
+
+def test_variables():
+    refused(
+        te.DefinitionError,
+        "te.Variable: expected an array as initial value, got the tensor x",
+        traced(lambda x: te.Variable(x), X),
+    )
+    v = te.Variable(X, name="v")
+    refused(
+        te.DefinitionError,
+        "expected a tensor, got the array of the variable v, which would stay as it is now for ever",
+        traced(lambda x: np.asarray(v), X),
+    )
+    refused(te.ArgumentError, "v: expected an array, got the tensor x", lambda: v.assign(te.placeholder((4,), name="x")))
