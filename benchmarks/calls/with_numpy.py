@@ -1,0 +1,24 @@
+"""Calls on NumPy arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from tensorexpr.benchmarks.calls.square import COUNT, square
+from tensorexpr.transforms import vjp
+
+
+def calls() -> dict[str, Callable[[], object]]:
+    """NumPy's own multiplication, the op, its gradient, and a call by way of the compiled function."""
+    x = np.linspace(0, 1, COUNT, dtype=np.float32)
+    y = np.empty_like(x)
+    pulled, compiled = vjp(square, wrt="x"), square.compile(x)
+    return {
+        "x * x": lambda: x * x,
+        "op": lambda: square(x),
+        "op into out": lambda: square(x, out=y),
+        "compiled function": lambda: compiled(x),
+        "vjp(op)": lambda: pulled(x, x),
+    }
