@@ -93,6 +93,12 @@ class Memo(Generic[Value]):
 _MEMOS: weakref.WeakSet[Memo] = weakref.WeakSet()
 
 
+def forget() -> None:
+    """Forgets all finished values of all tables: for processes that compile much that never comes again."""
+    for memo in list(_MEMOS):
+        memo.clear()
+
+
 def _reset_after_fork() -> None:
     for memo in list(_MEMOS):
         memo._after_fork()

@@ -2,20 +2,23 @@
 
 Scalars are NumPy scalars, so every operation means what `ops.evaluate` says; loops of every kind run serially. Each
 array is checked on every access, and what a nest leaves uninitialized is poisoned (NaN, or the dtype's least value), so
-that a stray read or a read before a write shows.
+that a stray read or a read before a write shows. Each statement and expression becomes a function once, and then runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, For, If, LoopNest, Store
+from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, For, If, LoopNest, Stmt, Store
 from tensorexpr.errors import InternalError, OutOfBoundsError
 from tensorexpr.ir import Access, Apply, Cast, Const, Expr, Index, Size
-from tensorexpr.ops import cast_value
+from tensorexpr.ops import scalar_cast, scalar_evaluate
+
+Env = dict[str, np.int64]
+Run = Callable[[Env], None]
 
 
 def run_nest(nest: LoopNest, arrays: Mapping[str, np.ndarray], sizes: Mapping[str, int] | None = None) -> dict[str, np.ndarray]:
@@ -44,64 +47,138 @@ class Machine:
             self.arrays[buffer.name] = self.poisoned(buffer) if writes or given is None else np.asarray(given)
 
     def poisoned(self, buffer: Buffer) -> np.ndarray:
-        shape = tuple(int(self.value(e, {})) for e in buffer.shape)
+        shape = tuple(int(self.value(e)({})) for e in buffer.shape)
         poison = np.nan if buffer.dtype.is_float else buffer.dtype.least
         return np.full(shape, poison, dtype=buffer.dtype.numpy)
 
-    def block(self, block: Block, env: dict[str, np.int64]) -> None:
-        for statement in block:
-            match statement:
-                case For():
-                    start, stop = int(self.value(statement.start, env)), int(self.value(statement.stop, env))
-                    for i in range(start, stop):
-                        self.visits[statement.index] = self.visits.get(statement.index, 0) + 1
-                        self.block(statement.body, {**env, statement.index: np.int64(i)})
-                case If():
-                    taken = statement.then if self.value(statement.condition, env) else statement.otherwise
-                    self.block(taken, env)
-                case Store():
-                    array, at = self.element(statement.buffer, statement.indices, env)
-                    array[at] = self.value(statement.value, env)
-                case Alloc():
-                    outer = self.arrays.get(statement.buffer.name)
-                    self.arrays[statement.buffer.name] = self.poisoned(statement.buffer)
-                    self.block(statement.body, env)
+    def block(self, block: Block, env: Env) -> None:
+        """Runs statements, with the indices around them in `env`."""
+        for run in self.compiled(block):
+            run(env)
+
+    # ------------------------------------------------------------------------------------- statements and values as functions
+
+    def compiled(self, block: Block) -> list[Run]:
+        """Each statement as a function of the indices around it."""
+        return [self.statement(statement) for statement in block]
+
+    def statement(self, statement: Stmt) -> Run:
+        match statement:
+            case For():
+                return self.loop(statement)
+            case If():
+                condition, then, otherwise = (
+                    self.value(statement.condition),
+                    self.compiled(statement.then),
+                    self.compiled(statement.otherwise),
+                )
+
+                def choose(env: Env) -> None:
+                    for run in then if condition(env) else otherwise:
+                        run(env)
+
+                return choose
+            case Store():
+                place, value = self.element(statement.buffer, statement.indices), self.value(statement.value)
+
+                def store(env: Env) -> None:
+                    array, at = place(env)
+                    array[at] = value(env)
+
+                return store
+            case Alloc():
+                buffer, body = statement.buffer, self.compiled(statement.body)
+
+                def allocate(env: Env) -> None:
+                    outer = self.arrays.get(buffer.name)
+                    self.arrays[buffer.name] = self.poisoned(buffer)
+                    for run in body:
+                        run(env)
                     if outer is not None:
-                        self.arrays[statement.buffer.name] = outer
-                case Check():
-                    index, extent = int(self.value(statement.index, env)), int(self.value(statement.extent, env))
-                    if not 0 <= index < extent:
-                        site = self.nest.checks[statement.check]
-                        raise OutOfBoundsError(
-                            f"expected an index of axis {site.axis} of {site.tensor} in 0 <= index < {extent}, got {index}",
-                            term=site.access,
-                            location=site.location,
-                            at=site.definition,
-                        )
+                        self.arrays[buffer.name] = outer
 
-    def element(self, name: str, indices: tuple[Expr, ...], env: dict[str, np.int64]) -> tuple[np.ndarray, tuple[int, ...]]:
-        array = self.arrays[name]
-        at = tuple(int(self.value(i, env)) for i in indices)
-        if len(at) != array.ndim or not all(0 <= i < n for i, n in zip(at, array.shape, strict=True)):
-            raise InternalError(f"expected an access inside {name} of shape {array.shape}, got indices {at}")
-        return array, at
+                return allocate
+            case Check():
+                return self.check(statement)
+        raise AssertionError(type(statement))
 
-    def value(self, expr: Expr, env: dict[str, np.int64]) -> Any:
+    def loop(self, loop: For) -> Run:
+        index, start, stop, body = loop.index, self.value(loop.start), self.value(loop.stop), self.compiled(loop.body)
+
+        def repeat(env: Env) -> None:
+            outer = env.get(index)
+            first, last = int(start(env)), int(stop(env))
+            if last > first:
+                self.visits[index] = self.visits.get(index, 0) + last - first
+            for i in range(first, last):
+                env[index] = np.int64(i)
+                for run in body:
+                    run(env)
+            if outer is None:
+                env.pop(index, None)
+            else:
+                env[index] = outer
+
+        return repeat
+
+    def check(self, check: Check) -> Run:
+        index_of, extent_of = self.value(check.index), self.value(check.extent)
+
+        def assure(env: Env) -> None:
+            index, extent = int(index_of(env)), int(extent_of(env))
+            if not 0 <= index < extent:
+                site = self.nest.checks[check.check]
+                raise OutOfBoundsError(
+                    f"expected an index of axis {site.axis} of {site.tensor} in 0 <= index < {extent}, got {index}",
+                    term=site.access,
+                    location=site.location,
+                    at=site.definition,
+                )
+
+        return assure
+
+    def element(self, name: str, indices: tuple[Expr, ...]) -> Callable[[Env], tuple[np.ndarray, tuple[int, ...]]]:
+        values = [self.value(i) for i in indices]
+
+        def place(env: Env) -> tuple[np.ndarray, tuple[int, ...]]:
+            array = self.arrays[name]
+            at = tuple([int(value(env)) for value in values])
+            if len(at) != array.ndim:
+                raise InternalError(f"expected an access inside {name} of shape {array.shape}, got indices {at}")
+            for i, n in zip(at, array.shape):
+                if not 0 <= i < n:
+                    raise InternalError(f"expected an access inside {name} of shape {array.shape}, got indices {at}")
+            return array, at
+
+        return place
+
+    def value(self, expr: Expr) -> Callable[[Env], Any]:
         match expr:
             case Const():
-                return expr.dtype.numpy.type(expr.value)
-            case Index():
-                return env[expr.name]
-            case Size():
-                return np.int64(self.sizes[expr.name])
+                constant = expr.dtype.numpy.type(expr.value)
+                return lambda env: constant
+            case Index(name):
+                return lambda env: env[name]
+            case Size(name):
+                return lambda env: np.int64(self.sizes[name])
             case Access():
-                array, at = self.element(expr.tensor, expr.indices, env)
-                return array[at]
+                place = self.element(expr.tensor, expr.indices)
+
+                def element(env: Env) -> Any:
+                    array, at = place(env)
+                    return array[at]
+
+                return element
             case Cast():
-                return cast_value(self.value(expr.arg, env), expr.dtype)
+                inner, cast = self.value(expr.arg), scalar_cast(expr.arg.dtype, expr.dtype)
+                return lambda env: cast(inner(env))
             case Apply() if expr.op.name == "where":
-                condition, taken, otherwise = expr.args
-                return self.value(taken if self.value(condition, env) else otherwise, env)
+                condition, taken, otherwise = map(self.value, expr.args)
+                return lambda env: taken(env) if condition(env) else otherwise(env)
             case Apply():
-                return expr.op.evaluate(*(self.value(a, env) for a in expr.args))
+                evaluate, first = scalar_evaluate(expr.op), self.value(expr.args[0])
+                if expr.op.arity == 1:
+                    return lambda env: evaluate(first(env))
+                second = self.value(expr.args[1])
+                return lambda env: evaluate(first(env), second(env))
         raise AssertionError(type(expr))

@@ -38,7 +38,7 @@ from tensorexpr.ir import (
     Size,
     TensorType,
 )
-from tensorexpr.ops import OPS, cast_value
+from tensorexpr.ops import OPS, cast_value, scalar_cast, scalar_evaluate
 from tensorexpr.text import print_expr, print_type
 from tensorexpr.traversal import size_names, walk
 
@@ -296,13 +296,13 @@ class _Machine:
             case Access():
                 return self.access(expr, name)
             case Cast(dtype, arg):
-                inner = self.compile(arg, name)
-                return lambda env: cast_value(inner(env), dtype)
+                inner, cast = self.compile(arg, name), scalar_cast(arg.dtype, dtype)
+                return lambda env: cast(inner(env))
             case Apply(op, args):
                 if op.name == "where":
                     condition, taken, otherwise = (self.compile(a, name) for a in args)
                     return lambda env: taken(env) if condition(env) else otherwise(env)
-                evaluate, first = op.evaluate, self.compile(args[0], name)
+                evaluate, first = scalar_evaluate(op), self.compile(args[0], name)
                 if op.arity == 1:
                     return lambda env: evaluate(first(env))
                 second = self.compile(args[1], name)
@@ -317,10 +317,11 @@ class _Machine:
 
         def element(env: Env) -> Any:
             array = self.tensors[tensor]
-            at = tuple(int(index(env)) for index in indices)
-            for axis, (i, length) in enumerate(zip(at, array.shape, strict=True)):
+            at = tuple([int(index(env)) for index in indices])
+            for i, length in zip(at, array.shape, strict=True):
                 if not 0 <= i < length:
-                    raise out_of_bounds(name, print_expr(expr), tensor, axis, i, length, expr.location)
+                    axis = next(axis for axis, (i, length) in enumerate(zip(at, array.shape, strict=True)) if not 0 <= i < length)
+                    raise out_of_bounds(name, print_expr(expr), tensor, axis, at[axis], array.shape[axis], expr.location)
             return array[at]
 
         return element
@@ -335,7 +336,7 @@ class _Machine:
         if not combiner.is_builtin:
             return self.fold(expr, visit, where, values, name)
         carried = accumulator(expr.dtype)
-        start, combine = _scalar(identity_of(combiner.name, carried), carried), OPS[_COMBINE[combiner.name]].evaluate
+        start, combine = _scalar(identity_of(combiner.name, carried), carried), scalar_evaluate(OPS[_COMBINE[combiner.name]])
 
         def total(env: Env) -> Any:
             result = start

@@ -13,7 +13,9 @@ list what is missing.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -216,3 +218,29 @@ def cast_value(value: Any, target: DType) -> Any:
         return np.where(wide >= float(high), np.array(high, target.numpy), raised).astype(target.numpy)[()]
     with np.errstate(all="ignore"):
         return source.astype(target.numpy)[()]
+
+
+_OPERATORS: dict[Any, Callable[..., Any]] = {
+    np.add: operator.add, np.subtract: operator.sub, np.multiply: operator.mul, np.divide: operator.truediv,
+    np.negative: operator.neg, np.abs: operator.abs, np.equal: operator.eq, np.not_equal: operator.ne, np.less: operator.lt,
+    np.less_equal: operator.le, np.greater: operator.gt, np.greater_equal: operator.ge, np.bitwise_and: operator.and_,
+    np.bitwise_or: operator.or_, np.bitwise_xor: operator.xor, np.invert: operator.invert,
+    _floordiv: operator.floordiv, _mod: operator.mod,
+}  # fmt: skip
+
+
+def scalar_evaluate(op: Op) -> Callable[..., Any]:
+    """`op.evaluate` for scalars alone: by Python's operator where there is one, in a tenth of the time of a function on arrays."""
+    return _OPERATORS.get(op.evaluate, op.evaluate)
+
+
+@cache
+def scalar_cast(source: DType, target: DType) -> Callable[[Any], Any]:
+    """`cast_value` for scalars of one dtype: by their types alone where no value of `source` is changed."""
+    if source is target:
+        return lambda value: value
+    plain = "?iuf"
+    kept = source.numpy.kind in plain and target.numpy.kind in plain and np.can_cast(source.numpy, target.numpy, "safe")
+    if kept and not target.is_bool:
+        return target.numpy.type
+    return lambda value: cast_value(value, target)

@@ -79,7 +79,7 @@ def guarded() -> Case:
 
 
 def grid_sample() -> Case:
-    x, grid = te.placeholder((2, 3, 5, 6), F64, name="X"), te.placeholder((2, 4, 4, 2), F64, name="G")
+    x, grid = te.placeholder((2, 2, 4, 6), F64, name="X"), te.placeholder((2, 3, 3, 2), F64, name="G")
 
     def body(n, c, h, w):
         top, left = te.floor(grid[n, h, w, 0]), te.floor(grid[n, h, w, 1])
@@ -87,12 +87,12 @@ def grid_sample() -> Case:
         row, column = te.cast(top, "int64"), te.cast(left, "int64")
 
         def at(i, j):
-            return te.where((i >= 0) & (i < 5) & (j >= 0) & (j < 6), x[n, c, i, j], 0.0)
+            return te.where((i >= 0) & (i < 4) & (j >= 0) & (j < 6), x[n, c, i, j], 0.0)
 
         upper = (1 - right) * at(row, column) + right * at(row, column + 1)
         return (1 - down) * upper + down * ((1 - right) * at(row + 1, column) + right * at(row + 1, column + 1))
 
-    return te.compute((2, 3, 4, 4), body, name="Y"), [x], {grid: RNG.integers(-8, 30, (2, 4, 4, 2)) / 4, x: numbers(2, 3, 5, 6)}
+    return te.compute((2, 2, 3, 3), body, name="Y"), [x], {grid: RNG.integers(-8, 30, (2, 3, 3, 2)) / 4, x: numbers(2, 2, 4, 6)}
 
 
 def ragged() -> Case:
@@ -221,11 +221,12 @@ def forms(tensors: te.Gradient | list[te.Tensor], kind: type) -> int:
 @each
 def test_gradients_are_exact_in_every_form_interpreted_and_compiled(make: Callable[[], Case]):
     y, wrt, arrays, head = with_head(make())
+    exact = [by_unit_vectors(y, tensor, arrays, arrays[head]) for tensor in wrt]
     for lowering in (None, "segments", "atomics"):
         gradient = te.gradient(y, wrt, head, lowering=lowering)
         compiled = te.build(list(gradient), list(arrays))(*arrays.values())
-        for tensor, found, run in zip(wrt, te.evaluate(list(gradient), arrays), compiled, strict=True):
-            np.testing.assert_array_equal(found, by_unit_vectors(y, tensor, arrays, arrays[head]))
+        for expected, found, run in zip(exact, te.evaluate(list(gradient), arrays), compiled, strict=True):
+            np.testing.assert_array_equal(found, expected)
             np.testing.assert_array_equal(run, found)
 
 
