@@ -73,7 +73,7 @@ class Signature:
 
 
 class Function:
-    """A traced function: see `function`. `composite` is what it implements, or None."""
+    """A traced function: see `function`. `composite` is what it implements, or None; `owner` what a method is bound to, or None."""
 
     __name__: str
 
@@ -81,7 +81,7 @@ class Function:
         self.python = function
         self.composite = composite
         self.kept = kept
-        self._owner: Any = None
+        self.owner: Any = None
         self._signatures: dict[Hashable, Signature] = {}
         self._methods: weakref.WeakKeyDictionary[Any, dict[Hashable, Signature]] = weakref.WeakKeyDictionary()
         self._lock = threading.RLock()
@@ -108,7 +108,7 @@ class Function:
             state = self._methods.setdefault(instance, {})
         # Made at every access, since it holds the instance, which is not to live longer for that.
         bound = object.__new__(Function)
-        vars(bound).update(self._as_method, _owner=instance, _signatures=state)
+        vars(bound).update(self._as_method, owner=instance, _signatures=state)
         return bound
 
     def around(self, wrapper: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Function:
@@ -157,7 +157,7 @@ class Function:
     # --------------------------------------------------------------------------------------------------- binding
 
     def _python(self, *arguments: Any, **keywords: Any) -> Any:
-        return self.python(*arguments, **keywords) if self._owner is None else self.python(self._owner, *arguments, **keywords)
+        return self.python(*arguments, **keywords) if self.owner is None else self.python(self.owner, *arguments, **keywords)
 
     def _bound(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> tuple[list[Any], Any, Hashable]:
         """The data of a call, how its arguments nest, and the key of its signature."""

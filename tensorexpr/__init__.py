@@ -141,6 +141,7 @@ if TYPE_CHECKING:  # what type checkers and editors see of the names in LATER
     from tensorexpr.graph.function import function
     from tensorexpr.graph.gradients import gradients
     from tensorexpr.graph.host import check, print
+    from tensorexpr.graph.methods import compile_method
     from tensorexpr.graph.module import Module
     from tensorexpr.graph.naming import name_scope
     from tensorexpr.graph.random import Generator
@@ -166,8 +167,8 @@ __all__ = [
     "trunc", "tune", "uint16", "uint32", "uint64", "uint8", "value_and_grad", "vjp", "where",
     "Generator", "ReplacementError", "check", "cond", "control_dependencies", "device", "function", "gradients", "list_composites", "print",
     "load_function", "register_replacement", "save_function", "while_loop",
-    "FailedCheckError", "Variable", "Context", "compile", "freeze", "training",
-    "Module", "load_state", "load_state_dict", "name_scope", "save_state", "state_dict", "summary",
+    "FailedCheckError", "Variable", "Context", "compile", "export", "freeze", "load", "training",
+    "Module", "compile_method", "load_state", "load_state_dict", "name_scope", "save_state", "state_dict", "summary",
 ]  # fmt: skip
 
 LATER: dict[str, str] = {  # public names that load their room on first use, and the room
@@ -186,9 +187,12 @@ LATER: dict[str, str] = {  # public names that load their room on first use, and
     "list_composites": "tensorexpr.graph.composites",
     "register_replacement": "tensorexpr.graph.replace",
     "Context": "tensorexpr.codegen.context",
+    "export": "tensorexpr.codegen.bundle",
+    "load": "tensorexpr_runtime",
     "compile": "tensorexpr.codegen.storage",
     "freeze": "tensorexpr.codegen.storage",
     "Module": "tensorexpr.graph.module",
+    "compile_method": "tensorexpr.graph.methods",
     "load_state": "tensorexpr.graph.state",
     "load_state_dict": "tensorexpr.graph.state",
     "name_scope": "tensorexpr.graph.naming",
