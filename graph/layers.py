@@ -16,6 +16,7 @@ import tensorexpr as te
 from tensorexpr import kernels
 from tensorexpr.errors import ArgumentError, user_location
 from tensorexpr.graph.module import Module
+from tensorexpr.graph.random import mixed, place_of, unit
 from tensorexpr.graph.variable import Variable
 
 
@@ -146,23 +147,12 @@ def dropout(x, key, *, p):
     """`y[i] = x[i] / (1 - p)` where `uniform(key, i) >= p`, else 0; `key` is a scalar integer. What is left out is never stored."""
 
     def value(*i: Any) -> Any:
-        place = te.cast(0, "int64")
-        for index, extent in zip(i, x.shape, strict=True):
-            place = place * extent + index
-        return te.where(uniform(key[()], place) >= p, x[i] * te.cast(1 / (1 - p), x.dtype), te.cast(0, x.dtype))
+        kept = uniform(key[()], place_of(i, x.shape)) >= p
+        return te.where(kept, x[i] * te.cast(1 / (1 - p), x.dtype), te.cast(0, x.dtype))
 
     return te.compute(x.shape, value)
 
 
 def uniform(key: Any, place: Any) -> Any:
-    """A float32 in [0, 1) that hangs on an integer key and an integer place alone: both mixed to 32 bits, of which 24 are taken."""
-    counter = _mixed(te.cast(place, "uint32") + te.cast(0x9E3779B9, "uint32"))
-    bits = _mixed(counter + _mixed(te.cast(key, "uint32")))
-    return te.cast(bits >> 8, "float32") * (1 / 2**24)
-
-
-def _mixed(v: Any) -> Any:
-    """The finalizer of MurmurHash3 (Appleby): a bijection of 32 bits in which every bit moves half of the others."""
-    v = (v ^ (v >> 16)) * te.cast(0x85EBCA6B, "uint32")
-    v = (v ^ (v >> 13)) * te.cast(0xC2B2AE35, "uint32")
-    return v ^ (v >> 16)
+    """A float32 in [0, 1) that hangs on an integer key and an integer place alone."""
+    return unit(mixed(mixed(te.cast(place, "uint32") + np.uint32(0x9E3779B9)) + mixed(te.cast(key, "uint32"))))

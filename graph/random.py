@@ -45,7 +45,7 @@ class Generator:
         return drawn(start if isinstance(start, Tensor) else constant(start), shape=shape, seed=self.seed)
 
 
-def _mixed(x: Any) -> Any:
+def mixed(x: Any) -> Any:
     """murmur3's finalizer: a bijection of 32 bits in which every bit of the result hangs on every bit of `x`."""
     x = (x ^ (x >> np.uint32(16))) * np.uint32(0x85EBCA6B)
     x = (x ^ (x >> np.uint32(13))) * np.uint32(0xC2B2AE35)
@@ -53,16 +53,16 @@ def _mixed(x: Any) -> Any:
 
 
 def _bits(start: Tensor, place: Any, seed: int) -> Any:
-    x = _mixed(start[()] + te.cast(place, "uint32") + np.uint32(0x9E3779B9))
-    return _mixed(_mixed(x ^ np.uint32(seed)) + np.uint32(seed >> 1 ^ 0x7F4A7C15))
+    x = mixed(start[()] + te.cast(place, "uint32") + np.uint32(0x9E3779B9))
+    return mixed(mixed(x ^ np.uint32(seed)) + np.uint32(seed >> 1 ^ 0x7F4A7C15))
 
 
-def _unit(bits: Any) -> Any:
+def unit(bits: Any) -> Any:
     """The upper 24 bits as a float32 from 0 up to 1."""
     return te.cast(bits >> np.uint32(8), "float32") * np.float32(2.0**-24)
 
 
-def _place(indices: tuple[Any, ...], shape: tuple[int, ...]) -> Any:
+def place_of(indices: tuple[Any, ...], shape: tuple[int, ...]) -> Any:
     place: Any = 0
     for index, extent in zip(indices, shape, strict=True):
         place = place * extent + index
@@ -71,7 +71,7 @@ def _place(indices: tuple[Any, ...], shape: tuple[int, ...]) -> Any:
 
 @op
 def _uniform(start: Any, *, shape: tuple[int, ...], seed: int) -> Any:
-    return compute(shape, lambda *i: _unit(_bits(start, _place(i, shape), seed)))
+    return compute(shape, lambda *i: unit(_bits(start, place_of(i, shape), seed)))
 
 
 @op
@@ -79,7 +79,7 @@ def _normal(start: Any, *, shape: tuple[int, ...], seed: int) -> Any:
     """Box and Muller's transform of two uniform numbers, the first one above 0."""
 
     def element(*i: Any) -> Any:
-        first, second = (_unit(_bits(start, _place(i, shape) * 2 + k, seed)) for k in (0, 1))
+        first, second = (unit(_bits(start, place_of(i, shape) * 2 + k, seed)) for k in (0, 1))
         return te.sqrt(np.float32(-2) * te.log(first + np.float32(2.0**-25))) * te.cos(np.float32(_TWO_PI) * second)
 
     return compute(shape, element)
