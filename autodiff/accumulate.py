@@ -17,6 +17,7 @@ from tensorexpr.autodiff.contributions import Contribution
 from tensorexpr.autodiff.derivatives import cast_to, is_number, plus
 from tensorexpr.autodiff.inversion import Gather
 from tensorexpr.autodiff.merging import merged
+from tensorexpr.autodiff.rows import by_places
 from tensorexpr.autodiff.segments import sorted_gathers, with_known_keys
 from tensorexpr.autodiff.unsorting import unsorted
 from tensorexpr.autodiff.workspace import Workspace, all_of, guarded
@@ -51,7 +52,7 @@ class Flow:
     """A contribution of the definition `consumer`, with its `gathers` (None: it is scattered).
 
     Those of an `inverse` are the pieces as they are before they are merged with others. `definition` is the consumer itself, or
-    the definition that was made of a reduction in it.
+    the definition that was made of a reduction in it; `read` the contribution as the program reads, where this is another (`rows`).
     """
 
     consumer: str
@@ -60,6 +61,7 @@ class Flow:
     lowering: str
     inverse: Inverse | None = None
     definition: str = ""
+    read: Contribution | None = None
 
 
 def axes_of(tensor: str, workspace: Workspace, definition: Definition | None, contributions: Sequence[Contribution]) -> tuple[Axis, ...]:
@@ -97,6 +99,9 @@ def flow(consumer: str, contribution: Contribution, target: tuple[Axis, ...], lo
         gathers = sorted_gathers(contribution, target, workspace, _gathers, lowering is not None)
     except DomainTooComplex:
         gathers = None
+    along = by_places(contribution, target, workspace) if gathers is None else None
+    if along is not None:
+        return replace(flow(consumer, along, target, lowering, workspace), read=contribution)
     return Flow(consumer, contribution if gathers is None else with_known_keys(contribution), gathers, "segments")
 
 

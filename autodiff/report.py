@@ -88,8 +88,9 @@ def rows_of(
         visited: list[Space] = []
         read: list[Space] = []
         for _, conditions, one in items:
-            own = reads_of(replace(one.contribution, guards=(*one.contribution.guards, *conditions)))
-            indices: dict[str, Expr] = {axis.index: Index(axis.index) for axis in one.contribution.axes}
+            reading = one.read or one.contribution
+            own = reads_of(replace(reading, guards=(*reading.guards, *conditions)))
+            indices: dict[str, Expr] = {axis.index: Index(axis.index) for axis in reading.axes}
             read += _as_written(own, one.definition, indices, around)
             # A visit for each read; of a loop that serves several reads those in which this one takes part.
             if one.gathers is None or conditions or any(map(is_settled_by_data, one.gathers)):

@@ -124,3 +124,41 @@ def test_inside_an_op():
     np.add.at(expected, IDS, head)
     found = te.vjp(embed)(table, IDS, *made, head)
     np.testing.assert_allclose(found[0] if isinstance(found, tuple) else found, expected, rtol=1e-12)
+
+
+ROWS = {"one after the other": [0, 2, 5, 5, 9], "overlapping": [0, 7, 2, 9, 4], "not all": [3, 3, 4, 4, 6]}
+
+
+@pytest.mark.parametrize("rows", ROWS)
+@pytest.mark.parametrize("depth", [None, 3])
+def test_rows_of_a_compressed_matrix_go_through_a_plan_of_all_columns(rows, depth):
+    p, cols = te.placeholder((5,), "int64", name="p"), te.placeholder((9,), "int32", name="cols")
+    v = te.placeholder((9,), "float64", name="v")
+    x = te.placeholder((6,) if depth is None else (6, depth), "float64", name="x")
+    offsets, order = te.placeholder((7,), "int64", name="offsets"), te.placeholder((9,), "int64", name="order")
+
+    def product_with(columns):
+        def row(i, *d):
+            return te.sum(lambda k: v[p[i] + k] * te.sin(x[columns[p[i] + k], *d]), p[i + 1] - p[i])
+
+        return te.compute((4, *x.shape[1:]), row if depth is not None else lambda i: row(i), name="y")
+
+    data = {p: np.array(ROWS[rows]), cols: RNG.integers(0, 6, 9).astype(np.int32), v: RNG.standard_normal(9)}
+    plan = te.evaluate(list(te.sort_plan(cols, 6)), {cols: data[cols]})
+    y, own = product_with(te.planned(cols, offsets, order)), product_with(cols)
+    head = te.placeholder(y.shape, "float64", name="h")
+    data |= {x: RNG.standard_normal(x.shape), offsets: plan[0], order: plan[1], head: RNG.standard_normal(y.shape)}
+    (gradient,), (expected,) = te.gradient(y, [x], head), te.gradient(own, [x], head)
+    assert "for k in range(offsets[" in str(simplify(program_of([gradient]))) and plans(gradient) == 0
+    (row,) = te.gradient(y, [x], head).report().rows
+    assert row.lowering == "segments" and row.iterations(p=data[p]) == row.reads(p=data[p])
+    np.testing.assert_allclose(te.evaluate(gradient, data), te.evaluate(expected, data), rtol=1e-12, atol=1e-12)
+    names = [item.name for item in program_of([gradient]).inputs]
+    inputs = [tensor for tensor in data if tensor.name in names]
+    np.testing.assert_allclose(te.build(gradient, inputs)(*(data[t] for t in inputs)), te.evaluate(expected, data), rtol=1e-12, atol=1e-12)
+    # The second derivative reads the sums by place, which are a scatter.
+    squares = te.compute((), lambda: te.sum(lambda *at: gradient[at] ** 2, gradient.shape))
+    again = te.compute((), lambda: te.sum(lambda *at: expected[at] ** 2, expected.shape))
+    np.testing.assert_allclose(
+        te.evaluate(te.gradient(squares, [head])[0], data), te.evaluate(te.gradient(again, [head])[0], data), rtol=1e-11, atol=1e-11
+    )
