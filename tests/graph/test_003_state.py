@@ -164,7 +164,8 @@ def test_paths_that_are_the_same_text_are_refused():
 
 @pytest.mark.parametrize("metadata", [{"step": 3}, {3: "step"}, {"tensorexpr.tied": "{}"}])
 def test_metadata_is_texts_by_name(metadata, tmp_path):
-    with pytest.raises(te.ArgumentError, match="metadata: expected texts by name, got "):
+    ((key, text),) = metadata.items()
+    with pytest.raises(te.ArgumentError, match=f"metadata: expected texts by name, got {text!r} for {key!r}"):
         te.save_state(layered(), tmp_path / "none.safetensors", metadata=metadata)
     assert not list(tmp_path.iterdir())
 
