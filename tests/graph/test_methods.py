@@ -134,9 +134,10 @@ def test_what_is_refused():
             te.compile_method(wrong, X)
     with pytest.raises(te.ArgumentError, match="foreign: expected variables of its module, got stranger, which the module does not hold"):
         te.compile_method(Odd().foreign, X[0])
-    with pytest.raises(
-        te.ArgumentError, match="printing: expected a method that computes, reads and assigns, to compile it apart from its"
-    ):
+    with pytest.raises(te.ArgumentError) as caught:
         te.compile_method(Odd().printing, X[0])
+    assert str(caught.value).splitlines()[0] == (
+        "printing: expected a method that computes, reads and assigns, to compile it apart from its module, got one that does more"
+    )
     with pytest.raises(te.ArgumentError, match=r"__call__: expected 1 arrays \(x\), got 2"):
         te.compile_method(net.__call__, X)(X, X)
