@@ -22,7 +22,9 @@ from tensorexpr import dtypes
 from tensorexpr.codegen.cuda import values as v
 from tensorexpr.codegen.cuda.bound import grid_of, settled
 from tensorexpr.codegen.cuda.expressions import RESERVED, Emitter, Surroundings, stored, wanted_names
+from tensorexpr.codegen.cuda.mma import WARP, Product, product_of
 from tensorexpr.codegen.cuda.packs import ALIGNMENT, Packed, packed
+from tensorexpr.codegen.cuda.products import write_product
 from tensorexpr.codegen.cuda.threads import Barrier, Team, idle_axes, is_lanes, team_of
 from tensorexpr.codegen.cuda.values import Value, memory_type
 from tensorexpr.codegen.nest import GRID, Alloc, Block, Buffer, Check, For, If, LoopNest, Stmt, Store
@@ -367,6 +369,10 @@ class _Kernel:
                     lines.append(f"{margin}if ({' + '.join(idle)} == 0) {{")
                 self.lanes(s, self.team, lines, margin + "  " if idle else margin)
                 lines += [f"{margin}}}"] if idle else []
+            case For() if self.team is not None and not self.in_lanes and (made := self.product(s)) is not None:
+                self.in_lanes = True
+                write_product(self, made, lines, margin)
+                self.in_lanes = False
             case For():
                 self.loop(s, lines, margin)
             case If():
@@ -381,12 +387,15 @@ class _Kernel:
             case Store():
                 emitter = self.emitter(wanted_names((*s.indices, s.value)), before)
                 place = emitter.place(s.buffer, s.indices)
-                value = emitter.value(s.value)
+                if isinstance(s.value, Access) and s.value.dtype.is_float and s.value.dtype.bits == 16:
+                    text = emitter.place(s.value.tensor, s.value.indices)  # as it is, without a way by float32
+                else:
+                    text = stored(emitter.value(s.value))
                 lines += [margin + line for line in before]
                 first = ""
                 if self.team is not None and not self.in_lanes and self.team.homes.get(s.buffer) != "uniform":
                     first = f"if ({self.team.first}) "
-                lines.append(f"{margin}{first}{place} = {stored(value)};")
+                lines.append(f"{margin}{first}{place} = {text};")
             case Alloc():
                 lines.append(f"{margin}{self.declaration(s.buffer)};")
                 self.block(s.body, lines, margin)
@@ -397,16 +406,33 @@ class _Kernel:
                 arguments = f"{index.text}, {extent.text}"
                 lines.append(f"{margin}if (te_outside({arguments})) {{ te_fail(error, {s.check}, {arguments}); return; }}")
 
+    def product(self, s: For) -> Product | None:
+        """What a loop is on tensor cores, if anything."""
+        if self.team is None or self.team.shape[0] % WARP or any(n > 1 for n in self.team.shape[1:]):
+            return None
+        shared = {name: self.extents(self.buffers[name]) for name, home in self.team.homes.items() if home == "shared"}
+        pitch = {name: tuple(prod(extents[k + 1 :]) for k in range(len(extents))) for name, extents in shared.items()}
+        found = product_of(s, self.team.homes, pitch)
+        return found if found is not None and int(found.lane.stop.value) == self.team.shape[0] else None  # type: ignore[attr-defined]
+
+    def fragment(self, name: str) -> str:
+        """A new name for what a lane holds of a buffer."""
+        return self.word(f"{name} fragment {self.temporaries}".replace(" ", "_"))
+
+    def extents(self, buffer: Buffer) -> list[int]:
+        """How long the axes of a local buffer are kept."""
+        extents = [int(extent.value) for extent in buffer.shape if isinstance(extent, Const)]
+        home = None if self.team is None else self.team.homes.get(buffer.name)
+        row = extents[-1] * buffer.dtype.itemsize if extents else 0
+        if home == "shared" and len(extents) > 1 and (row % BANKS == 0 or (buffer.dtype.itemsize == 2 and row % 32 == 0)):
+            extents[-1] += ALIGNMENT // buffer.dtype.itemsize  # threads that go down a column meet different banks
+        return extents[:-1] if home == "lane" else extents
+
     def declaration(self, buffer: Buffer) -> str:
         """A local buffer: an array of a thread or of the block."""
         self.buffers[buffer.name] = buffer
-        home = None if self.team is None else self.team.homes.get(buffer.name)
-        extents = [int(extent.value) for extent in buffer.shape if isinstance(extent, Const)]
-        extents = extents[:-1] if home == "lane" else extents
-        shared = "__shared__ __align__(16) " if home == "shared" else ""
-        if home == "shared" and len(extents) > 1 and extents[-1] * buffer.dtype.itemsize % BANKS == 0:
-            extents[-1] += ALIGNMENT // buffer.dtype.itemsize  # threads that go down a column meet different banks
-        shape = "".join(f"[{n}]" for n in extents)
+        shared = "__shared__ __align__(16) " if self.team is not None and self.team.homes.get(buffer.name) == "shared" else ""
+        shape = "".join(f"[{n}]" for n in self.extents(buffer))
         return f"{shared}{memory_type(buffer.dtype)} {self.word(buffer.name)}{shape}"
 
     def lanes(self, s: For, team: Team, lines: list[str], margin: str) -> None:

@@ -110,6 +110,44 @@ template <int N> TE_INLINE void te_copies_wait() {
 }
 #endif
 
+// --------------------------------------------------------------------------------------- products of matrices
+// All lanes of a warp together (compute capability 8 and later). Lane 4 r + c of a warp holds of the result, 16 rows and 8 columns,
+// rows r and r + 8 at columns 2 c and 2 c + 1; of the first operand the same rows, of the second column r, at 2 c and 2 c + 1 and at 8 more
+// along k. `te_matrices` loads what four (or two) matrices of 8 x 8 hold at 16 bits, lane n giving the address of row n % 8 of
+// matrix n / 8, and leaves them so spread; TRANSPOSED turns each around.
+
+#ifndef TE_HOST
+template <bool TRANSPOSED> TE_INLINE void te_matrices(uint32_t (&to)[4], const void *row) {
+  if (TRANSPOSED)
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(te_ptx_shared(row)) : "memory");
+  else
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(te_ptx_shared(row)) : "memory");
+}
+template <bool TRANSPOSED> TE_INLINE void te_matrices(uint32_t (&to)[2], const void *row) {
+  if (TRANSPOSED)
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
+                 : "=r"(to[0]), "=r"(to[1]) : "r"(te_ptx_shared(row)) : "memory");
+  else
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
+                 : "=r"(to[0]), "=r"(to[1]) : "r"(te_ptx_shared(row)) : "memory");
+}
+#define TE_MMA(name, types)                                                                                            \
+  TE_INLINE void name(float &c0, float &c1, float &c2, float &c3, const uint32_t (&a)[4], const uint32_t (&b)[2]) {    \
+    asm("mma.sync.aligned.m16n8k16.row.col.f32." types ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
+        : "+f"(c0), "+f"(c1), "+f"(c2), "+f"(c3)                                                                       \
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));                                           \
+  }
+TE_MMA(te_mma_bf16, "bf16.bf16")
+TE_MMA(te_mma_f16, "f16.f16")
+TE_INLINE void te_mma_f64(double &c0, double &c1, const double (&a)[1], const double (&b)[1]) {
+  asm("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%0, %1};" : "+d"(c0), "+d"(c1) : "d"(a[0]), "d"(b[0]));
+}
+#endif
+TE_INLINE uint32_t te_pair(te_bf16 low, te_bf16 high) { return (uint32_t)low.bits | (uint32_t)high.bits << 16; }
+TE_INLINE uint32_t te_pair(te_f16 low, te_f16 high) { return (uint32_t)low.bits | (uint32_t)high.bits << 16; }
+
 // ------------------------------------------------------------------------------------------------------ integers
 // Division rounds to minus infinity and gives 0 for a divisor of 0; shifts of any distance; powers wrap. Nothing traps.
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from math import ceil, prod
 
+from tensorexpr.codegen.schedule import auto_mma as mma
 from tensorexpr.codegen.schedule.legality import is_ordered
 from tensorexpr.codegen.schedule.reductions import Group
 from tensorexpr.codegen.schedule.schedule import Schedule
@@ -126,6 +127,21 @@ def _side(s: Schedule, name: str, axis: str, block: int, own: int) -> tuple[str,
         return outer, [neighbors], groups
     apart, threads = handle.split(groups, block // own)
     return outer, [apart, neighbors], threads
+
+
+def ranked_products(s: Schedule, name: str, shapes: Shapes) -> list[mma.Tile]:
+    """The tiles of a contraction on tensor cores that pay, behind the one that is asked for; none where it is no product of theirs."""
+    tiles = tiles_of(s, name, shapes)
+    if not tiles:
+        return []
+    found = mma.mma_tiles(s, name, tiles[0].row, tiles[0].column, tiles[0].step)
+    return s.decisions.ranked(f"{name}: tile of warps", found) if found else []
+
+
+def plan_product(s: Schedule, name: str, tile: mma.Tile, shapes: Shapes) -> None:
+    """A contraction on tensor cores (see `auto_mma`)."""
+    (group,) = s.state.stage(name).parts.groups
+    mma.plan_mma(s, name, tile, _operands(group, shapes))
 
 
 def plan_block(s: Schedule, name: str, tile: Tile, shapes: Shapes) -> None:

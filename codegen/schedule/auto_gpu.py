@@ -9,7 +9,8 @@ gets one of three forms:
 - rows: a block per point of the outer axes, its threads the lanes of a long reduction (or of the last axis of what is computed
   row by row), combined in a fixed order. This is for reductions that are long where points are few, or whose elements lie side
   by side along the reduction, and for what shares the rows of its reader;
-- tiles: a block per tile of two axes of a contraction, its operands in shared memory, step by step (see `auto_blocks`).
+- tiles: a block per tile of two axes of a contraction, its operands in shared memory, step by step (see `auto_blocks`; on tensor cores
+  where they multiply what is to be multiplied, see `auto_mma`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import prod
 
-from tensorexpr.codegen.schedule.auto_blocks import plan_block, ranked_tiles, tiles_of
+from tensorexpr.codegen.schedule.auto_blocks import plan_block, plan_product, ranked_products, ranked_tiles, tiles_of
 from tensorexpr.codegen.schedule.auto_parts import even_block
 from tensorexpr.codegen.schedule.independence import disjoint_axes
 from tensorexpr.codegen.schedule.legality import runs_in_lanes
@@ -63,7 +64,11 @@ def plan_gpu(s: Schedule, shapes: Shapes) -> None:
         hosted = [m.name for m in s.state.placed_in(name)]
         match definition:
             case Define() if tiles_of(s, name, shapes) and s.decisions.wanted(f"{name}: tiles of blocks"):
-                if not any(_done(s, plan_block, name, tile, shapes) for tile in ranked_tiles(s, name, shapes)):
+                products = ranked_products(s, name, shapes)
+                if products and not s.decisions.wanted(f"{name}: tensor cores"):
+                    products = []
+                tensor_cores = any(_done(s, plan_product, name, tile, shapes) for tile in products)
+                if not tensor_cores and not any(_done(s, plan_block, name, tile, shapes) for tile in ranked_tiles(s, name, shapes)):
                     _done(s, _points, name, shapes)
             case Define() if s.decisions.wanted(f"{name}: a block per point", bool(hosted) or _wants_rows(s, name, shapes)):
                 if not _done(s, _rows, name, hosted):

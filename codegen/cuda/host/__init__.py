@@ -36,7 +36,6 @@ _CHECKED = (
 )
 """What calls the checker at each access; only the compiler's part of it is used, not its run-time."""
 _RUNTIME = ("runtime.h", "runtime.cpp", "checker.cpp")
-_HEADERS = ("host.h",)
 _TEXT = "kernels.cpp"
 ORDERS = {"forward": 0, "backward": 1}
 """Orders in which the threads of a block run; any greater number is the seed of a permutation."""
@@ -125,13 +124,12 @@ class HostKernels:
         self.checked = checked
         self._text = "\n".join(source.text for source in sources)
         entries = "\n".join(f"TE_ENTRY({name})" for name in dict.fromkeys(n.kernel for source in sources for n in source.launches))
-        files = {name: (_HERE / name).read_text() for name in _HEADERS}
-        files["prelude.cuh"] = PRELUDE.read_text()
+        files = {file.name: file.read_text() for file in (_HERE / "host.h", PRELUDE, _HERE / "matrices.h")}
         includes = " ".join(f'#include "{name}"\n' for name in files)
         text = f"{includes}#line 1\n{self._text}\n{entries}\n"
         self._path = _compiled({**files, _TEXT: text}, _CHECKED if checked else _PLAIN)
         self._library = ctypes.CDLL(str(self._path))
-        self._waits = "_sync" in self._text or "te_ptx_" in self._text
+        self._waits = any(word in self._text for word in ("_sync", "te_m"))
         start, stop = ctypes.c_void_p(), ctypes.c_void_p()
         self._library.te_shared_extent(ctypes.byref(start), ctypes.byref(stop))
         self._shared = (start, stop)

@@ -1,20 +1,26 @@
 // Tensor cores where the schedule chooses them.
 // s['c'].split('i', 128, 'guard')
-// s['c'].split('i_i', 4, 'peel')
-// s['c'].split('i_i_o', 16, 'peel')
 // s['c'].split('j', 64, 'guard')
-// s['c'].split('j_i', 4, 'peel')
-// s['c'].split('k', 8, 'peel')
-// s['c'].reorder('i_o', 'j_o', 'k_o', 'k_i', 'i_i_o_o', 'i_i_i', 'j_i_i', 'i_i_o_i', 'j_i_o')
-// s['c'].fuse('i_i_o_i', 'j_i_o')
+// s['c'].split('i_i', 8, 'peel')
+// s['c'].split('i_i_o', 2, 'peel')
+// s['c'].split('i_i_o_o', 4, 'peel')
+// s['c'].split('j_i', 2, 'peel')
+// s['c'].split('j_i_o', 4, 'peel')
+// s['c'].split('j_i_o_o', 2, 'peel')
+// s['c'].split('k', 32, 'peel')
+// s['c'].reorder('i_o', 'j_o', 'k_o', 'k_i', 'i_i_o_o_i', 'i_i_o_i', 'j_i_o_o_i', 'j_i_i', 'i_i_o_o_o', 'j_i_o_o_o', 'i_i_i', 'j_i_o_i')
+// s['c'].fuse('i_i_o_o_o', 'j_i_o_o_o')
+// s['c'].fuse('i_i_o_o_o_j_i_o_o_o', 'i_i_i')
+// s['c'].fuse('i_i_o_o_o_j_i_o_o_o_i_i_i', 'j_i_o_i')
 // s['c'].unroll('k_i')
-// s['c'].unroll('i_i_o_o')
-// s['c'].unroll('i_i_i')
+// s['c'].unroll('i_i_o_o_i')
+// s['c'].unroll('i_i_o_i')
+// s['c'].unroll('j_i_o_o_i')
 // s['c'].unroll('j_i_i')
-// s['c'].vectorize('i_i_o_i_j_i_o')
+// s['c'].vectorize('i_i_o_o_o_j_i_o_o_o_i_i_i_j_i_o_i')
 // s['c'].fuse('i_o', 'j_o')
 // s['c'].parallel('i_o_j_o')
-// s['c'].cache('a', 'k_o', (1, 0))
+// s['c'].cache('a', 'k_o', (0, 1))
 // s['c'].cache('b', 'k_o', (0, 1))
 
 extern "C" __global__ void __launch_bounds__(256) k0_c(
@@ -22,33 +28,34 @@ extern "C" __global__ void __launch_bounds__(256) k0_c(
     const te_bf16 *__restrict__ b,
     te_bf16 *__restrict__ c) {
   const int i_o_j_o = (int)blockIdx.x;
-  float c_sum[2][4][4];
+  float c_sum[4][2][2][2];
   #pragma unroll
-  for (int i_i_o_o = 0; i_i_o_o < 2; ++i_i_o_o) {
+  for (int i_i_o_o_i = 0; i_i_o_o_i < 4; ++i_i_o_o_i) {
     #pragma unroll
-    for (int i_i_i = 0; i_i_i < 4; ++i_i_i) {
+    for (int i_i_o_i = 0; i_i_o_i < 2; ++i_i_o_i) {
       #pragma unroll
-      for (int j_i_i = 0; j_i_i < 4; ++j_i_i) {
-        {
-          const int i_i_o_i_j_i_o = (int)threadIdx.x;
-          c_sum[i_i_o_o][i_i_i][j_i_i] = 0.0f;
+      for (int j_i_o_o_i = 0; j_i_o_o_i < 2; ++j_i_o_o_i) {
+        #pragma unroll
+        for (int j_i_i = 0; j_i_i < 2; ++j_i_i) {
+          {
+            const int i_i_o_o_o_j_i_o_o_o_i_i_i_j_i_o_i = (int)threadIdx.x;
+            c_sum[i_i_o_o_i][i_i_o_i][j_i_o_o_i][j_i_i] = 0.0f;
+          }
         }
       }
     }
   }
-  te_bf16 a_next[1][8];
+  te_bf16 a_next[2][8];
   te_bf16 b_next[1][8];
   {
     const int lane = (int)threadIdx.x;
     #pragma unroll
-    for (int step = 0; step < 1; ++step) {
-      if (lane < 128) {
-        te_bf16 t0[8];
-        te_load(t0, &a[lane * 1024 + i_o_j_o / 16 * 131072]);
-        #pragma unroll
-        for (int part = 0; part < 8; ++part) {
-          a_next[step][part] = te_to_bf16(te_f32(t0[part]));
-        }
+    for (int step = 0; step < 2; ++step) {
+      te_bf16 t0[8];
+      te_load(t0, &a[lane * 8 + step * 65536 + i_o_j_o / 16 * 131072 + lane / 4 * 992]);
+      #pragma unroll
+      for (int part = 0; part < 8; ++part) {
+        a_next[step][part] = t0[part];
       }
     }
   }
@@ -56,29 +63,25 @@ extern "C" __global__ void __launch_bounds__(256) k0_c(
     const int lane_1 = (int)threadIdx.x;
     #pragma unroll
     for (int step_1 = 0; step_1 < 1; ++step_1) {
-      if (lane_1 < 64) {
-        te_bf16 t1[8];
-        te_load(t1, &b[lane_1 * 8 + lane_1 / 8 * 960 + i_o_j_o % 16 * 64]);
-        #pragma unroll
-        for (int part_1 = 0; part_1 < 8; ++part_1) {
-          b_next[step_1][part_1] = te_to_bf16(te_f32(t1[part_1]));
-        }
+      te_bf16 t1[8];
+      te_load(t1, &b[lane_1 * 8 + lane_1 / 8 * 960 + i_o_j_o % 16 * 64]);
+      #pragma unroll
+      for (int part_1 = 0; part_1 < 8; ++part_1) {
+        b_next[step_1][part_1] = t1[part_1];
       }
     }
   }
-  for (int k_o = 0; k_o < 128; ++k_o) {
-    __shared__ __align__(16) te_bf16 a_tile[8][136];
-    __shared__ __align__(16) te_bf16 b_tile[8][72];
+  for (int k_o = 0; k_o < 32; ++k_o) {
+    __shared__ __align__(16) te_bf16 a_tile[128][40];
+    __shared__ __align__(16) te_bf16 b_tile[32][72];
     __syncthreads();
     {
       const int lane = (int)threadIdx.x;
       #pragma unroll
-      for (int step = 0; step < 1; ++step) {
-        if (lane < 128) {
-          #pragma unroll
-          for (int part = 0; part < 8; ++part) {
-            a_tile[part][lane] = te_to_bf16(te_f32(a_next[step][part]));
-          }
+      for (int step = 0; step < 2; ++step) {
+        #pragma unroll
+        for (int part = 0; part < 8; ++part) {
+          a_tile[(lane + step * 256) / 4][part + lane % 4 * 8] = a_next[step][part];
         }
       }
     }
@@ -86,26 +89,22 @@ extern "C" __global__ void __launch_bounds__(256) k0_c(
       const int lane_1 = (int)threadIdx.x;
       #pragma unroll
       for (int step_1 = 0; step_1 < 1; ++step_1) {
-        if (lane_1 < 64) {
-          #pragma unroll
-          for (int part_1 = 0; part_1 < 8; ++part_1) {
-            b_tile[lane_1 / 8][part_1 + lane_1 % 8 * 8] = te_to_bf16(te_f32(b_next[step_1][part_1]));
-          }
+        #pragma unroll
+        for (int part_1 = 0; part_1 < 8; ++part_1) {
+          b_tile[lane_1 / 8][part_1 + lane_1 % 8 * 8] = b_next[step_1][part_1];
         }
       }
     }
-    if (k_o + 1 < 128) {
+    if (k_o + 1 < 32) {
       {
         const int lane = (int)threadIdx.x;
         #pragma unroll
-        for (int step = 0; step < 1; ++step) {
-          if (lane < 128) {
-            te_bf16 t2[8];
-            te_load(t2, &a[k_o * 8 + lane * 1024 + i_o_j_o / 16 * 131072 + 8]);
-            #pragma unroll
-            for (int part = 0; part < 8; ++part) {
-              a_next[step][part] = te_to_bf16(te_f32(t2[part]));
-            }
+        for (int step = 0; step < 2; ++step) {
+          te_bf16 t2[8];
+          te_load(t2, &a[k_o * 32 + lane * 8 + step * 65536 + i_o_j_o / 16 * 131072 + lane / 4 * 992 + 32]);
+          #pragma unroll
+          for (int part = 0; part < 8; ++part) {
+            a_next[step][part] = t2[part];
           }
         }
       }
@@ -113,44 +112,52 @@ extern "C" __global__ void __launch_bounds__(256) k0_c(
         const int lane_1 = (int)threadIdx.x;
         #pragma unroll
         for (int step_1 = 0; step_1 < 1; ++step_1) {
-          if (lane_1 < 64) {
-            te_bf16 t3[8];
-            te_load(t3, &b[k_o * 8192 + lane_1 * 8 + lane_1 / 8 * 960 + i_o_j_o % 16 * 64 + 8192]);
-            #pragma unroll
-            for (int part_1 = 0; part_1 < 8; ++part_1) {
-              b_next[step_1][part_1] = te_to_bf16(te_f32(t3[part_1]));
-            }
+          te_bf16 t3[8];
+          te_load(t3, &b[k_o * 32768 + lane_1 * 8 + lane_1 / 8 * 960 + i_o_j_o % 16 * 64 + 32768]);
+          #pragma unroll
+          for (int part_1 = 0; part_1 < 8; ++part_1) {
+            b_next[step_1][part_1] = t3[part_1];
           }
         }
       }
     }
     __syncthreads();
-    #pragma unroll
-    for (int k_i = 0; k_i < 8; ++k_i) {
+    {
+      const int i_i_o_o_o_j_i_o_o_o_i_i_i_j_i_o_i = (int)threadIdx.x;
       #pragma unroll
-      for (int i_i_o_o = 0; i_i_o_o < 2; ++i_i_o_o) {
+      for (int k_i = 0; k_i < 32; k_i += 16) {
+        uint32_t a_tile_fragment_4[4][4];
         #pragma unroll
-        for (int i_i_i = 0; i_i_i < 4; ++i_i_i) {
+        for (int i_i_o_o_i = 0; i_i_o_o_i < 4; ++i_i_o_o_i) {
+          te_matrices<false>(a_tile_fragment_4[i_i_o_o_i], &a_tile[i_i_o_o_o_j_i_o_o_o_i_i_i_j_i_o_i / 8 % 2 * 8 + i_i_o_o_i * 16 + (i_i_o_o_o_j_i_o_o_o_i_i_i_j_i_o_i / 32 * 32 + i_i_o_o_o_j_i_o_o_o_i_i_i_j_i_o_i % 8 * 4) / 4 + (i_i_o_o_o_j_i_o_o_o_i_i_i_j_i_o_i / 32 * 32 + i_i_o_o_o_j_i_o_o_o_i_i_i_j_i_o_i % 8 * 4) / 128 * 64 - (i_i_o_o_o_j_i_o_o_o_i_i_i_j_i_o_i / 32 * 32 + i_i_o_o_o_j_i_o_o_o_i_i_i_j_i_o_i % 8 * 4) / 32 * 8][k_i + i_i_o_o_o_j_i_o_o_o_i_i_i_j_i_o_i / 16 % 2 * 8]);
+        }
+        uint32_t b_tile_fragment_4[2][2];
+        #pragma unroll
+        for (int j_i_o_o_i = 0; j_i_o_o_i < 2; ++j_i_o_o_i) {
+          te_matrices<true>(b_tile_fragment_4[j_i_o_o_i], &b_tile[k_i + i_i_o_o_o_j_i_o_o_o_i_i_i_j_i_o_i % 16][j_i_o_o_i * 8 + i_i_o_o_o_j_i_o_o_o_i_i_i_j_i_o_i / 32 * 32 / 32 * 16 + i_i_o_o_o_j_i_o_o_o_i_i_i_j_i_o_i / 32 * 32 % 4 * 2 - i_i_o_o_o_j_i_o_o_o_i_i_i_j_i_o_i / 32 * 32 / 128 * 64]);
+        }
+        #pragma unroll
+        for (int i_i_o_o_i = 0; i_i_o_o_i < 4; ++i_i_o_o_i) {
           #pragma unroll
-          for (int j_i_i = 0; j_i_i < 4; ++j_i_i) {
-            {
-              const int i_i_o_i_j_i_o = (int)threadIdx.x;
-              c_sum[i_i_o_o][i_i_i][j_i_i] = c_sum[i_i_o_o][i_i_i][j_i_i] + te_round_bf16(te_f32(a_tile[k_i][i_i_i + i_i_o_o * 64 + i_i_o_i_j_i_o / 16 * 4]) * te_f32(b_tile[k_i][j_i_i + i_i_o_i_j_i_o % 16 * 4]));
-            }
+          for (int j_i_o_o_i = 0; j_i_o_o_i < 2; ++j_i_o_o_i) {
+            te_mma_bf16(c_sum[i_i_o_o_i][0][j_i_o_o_i][0], c_sum[i_i_o_o_i][0][j_i_o_o_i][1], c_sum[i_i_o_o_i][1][j_i_o_o_i][0], c_sum[i_i_o_o_i][1][j_i_o_o_i][1], a_tile_fragment_4[i_i_o_o_i], b_tile_fragment_4[j_i_o_o_i]);
           }
         }
       }
     }
   }
   #pragma unroll
-  for (int i_i_o_o = 0; i_i_o_o < 2; ++i_i_o_o) {
+  for (int i_i_o_o_i = 0; i_i_o_o_i < 4; ++i_i_o_o_i) {
     #pragma unroll
-    for (int i_i_i = 0; i_i_i < 4; ++i_i_i) {
+    for (int i_i_o_i = 0; i_i_o_i < 2; ++i_i_o_i) {
       #pragma unroll
-      for (int j_i_i = 0; j_i_i < 4; ++j_i_i) {
-        {
-          const int i_i_o_i_j_i_o = (int)threadIdx.x;
-          c[i_i_i * 1024 + i_i_o_i_j_i_o * 4 + i_i_o_o * 65536 + i_o_j_o * 64 + j_i_i + i_i_o_i_j_i_o / 16 * 4032 + i_o_j_o / 16 * 130048] = te_to_bf16(te_round_bf16(c_sum[i_i_o_o][i_i_i][j_i_i]));
+      for (int j_i_o_o_i = 0; j_i_o_o_i < 2; ++j_i_o_o_i) {
+        #pragma unroll
+        for (int j_i_i = 0; j_i_i < 2; ++j_i_i) {
+          {
+            const int i_i_o_o_o_j_i_o_o_o_i_i_i_j_i_o_i = (int)threadIdx.x;
+            c[i_i_o_i * 8192 + i_i_o_o_i * 16384 + i_i_o_o_o_j_i_o_o_o_i_i_i_j_i_o_i * 2 + i_o_j_o * 64 + j_i_i + j_i_o_o_i * 8 + i_i_o_o_o_j_i_o_o_o_i_i_i_j_i_o_i / 4 * 1016 + i_i_o_o_o_j_i_o_o_o_i_i_i_j_i_o_i / 128 * 65472 + i_o_j_o / 16 * 130048 - i_i_o_o_o_j_i_o_o_o_i_i_i_j_i_o_i / 32 * 8176] = te_to_bf16(te_round_bf16(c_sum[i_i_o_o_i][i_i_o_i][j_i_o_o_i][j_i_i]));
+          }
         }
       }
     }

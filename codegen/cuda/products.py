@@ -1,0 +1,104 @@
+"""The text of a product of matrices on tensor cores: operands into fragments, then one instruction for each tile of a warp."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from tensorexpr import dtypes
+from tensorexpr.codegen.cuda import values as v
+from tensorexpr.codegen.cuda.expressions import Emitter
+from tensorexpr.codegen.cuda.mma import Operand, Product
+from tensorexpr.codegen.cuda.values import Value
+from tensorexpr.codegen.nest import For
+from tensorexpr.ir import Access, Expr, Index
+
+
+class Kernel(Protocol):
+    """What writes a kernel: names, the indices in scope, and emitters of expressions."""
+
+    scope: dict[str, Value]
+
+    def word(self, name: str) -> str: ...
+
+    def fragment(self, name: str) -> str: ...
+
+    def emitter(self, names: frozenset[Expr], lines: list[str]) -> Emitter: ...
+
+
+def write_product(kernel: Kernel, made: Product, lines: list[str], margin: str) -> None:
+    """The lines of a product."""
+    k, kind = kernel.word(made.k.index), made.kind
+    length = int(made.k.stop.value)  # type: ignore[attr-defined]
+    kernel.scope[made.k.index] = Value(k, dtypes.int64, v.ATOM, True, 0, length - kind.depth)
+    lane = kernel.word(made.lane.index)
+    kernel.scope[made.lane.index] = Value(lane, dtypes.int64, v.ATOM, True, 0, int(made.lane.stop.value) - 1)  # type: ignore[attr-defined]
+    lines += [f"{margin}{{", f"{margin}  const int {lane} = (int)threadIdx.x;", f"{margin}  #pragma unroll"]
+    lines.append(f"{margin}  for (int {k} = 0; {k} < {length}; {k} += {kind.depth}) {{")
+    inner = margin + "    "
+    type_ = "double" if kind.operand is dtypes.float64 else "uint32_t"
+    names = []
+    for operand, registers, row, element in (
+        (made.a, kind.a_registers, made.a_row, made.a_element),
+        (made.b, kind.b_registers, made.b_row, made.b_element),
+    ):
+        name = kernel.fragment(operand.access.tensor)
+        sizes = "".join(f"[{_length(loop)}]" for loop in operand.loops)
+        lines.append(f"{inner}{type_} {name}{sizes}[{registers}];")
+        deepest = _loops(kernel, operand.loops, lines, inner)
+        place = name + "".join(f"[{kernel.word(loop.index)}]" for loop in operand.loops)
+        if operand.load:
+            transposed = "true" if operand.load == "columns" else "false"
+            at = _place(kernel, row(Index(made.k.index)), lines, deepest)
+            lines.append(f"{deepest}te_matrices<{transposed}>({place}, &{at});")
+        else:
+            _elements(kernel, made, operand, registers, element, place, lines, deepest)
+        _close(operand.loops, lines, inner)
+        names.append(place)
+    both = (*made.a.loops, *made.b.loops)
+    deepest = _loops(kernel, both, lines, inner)
+    targets = ", ".join(_place(kernel, access, lines, deepest) for access in made.accumulators())
+    lines.append(f"{deepest}{kind.word}({targets}, {', '.join(names)});")
+    _close(both, lines, inner)
+    lines += [f"{margin}  }}", f"{margin}}}"]
+
+
+def _elements(
+    kernel: Kernel,
+    made: Product,
+    operand: Operand,
+    registers: int,
+    element: Callable[[int, int, Expr], Access],
+    place: str,
+    lines: list[str],
+    margin: str,
+) -> None:
+    """The registers of an operand, element by element."""
+    for register in range(registers):
+        parts = [_place(kernel, element(register, part, Index(made.k.index)), lines, margin) for part in range(made.kind.together)]
+        lines.append(f"{margin}{place}[{register}] = {parts[0] if len(parts) == 1 else f'te_pair({parts[0]}, {parts[1]})'};")
+
+
+def _place(kernel: Kernel, access: Access, lines: list[str], margin: str) -> str:
+    before: list[str] = []
+    text = kernel.emitter(frozenset(), before).place(access.tensor, access.indices)
+    lines += [margin + line for line in before]
+    return text
+
+
+def _length(loop: For) -> int:
+    return int(loop.stop.value)  # type: ignore[attr-defined]
+
+
+def _loops(kernel: Kernel, loops: tuple[For, ...], lines: list[str], margin: str) -> str:
+    """Opens unrolled loops; gives the margin inside."""
+    for loop in loops:
+        name, length = kernel.word(loop.index), _length(loop)
+        kernel.scope[loop.index] = Value(name, dtypes.int64, v.ATOM, True, 0, length - 1)
+        lines += [f"{margin}#pragma unroll", f"{margin}for (int {name} = 0; {name} < {length}; ++{name}) {{"]
+        margin += "  "
+    return margin
+
+
+def _close(loops: tuple[For, ...], lines: list[str], margin: str) -> None:
+    lines += [f"{margin}{'  ' * depth}}}" for depth in reversed(range(len(loops)))]

@@ -1,0 +1,210 @@
+"""Contractions on tensor cores: fragments as the PTX ISA has them, the same results as the interpreter, and what the machine code is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tensorexpr import dtypes
+from tensorexpr.codegen.cuda import nvrtc
+from tensorexpr.codegen.cuda.emit import Launch, Source, emit
+from tensorexpr.codegen.cuda.host import HostKernels
+from tensorexpr.codegen.lowering import lower
+from tensorexpr.codegen.nest_verify import verify_nest
+from tensorexpr.codegen.schedule import Schedule, autoschedule
+from tensorexpr.codegen.schedule.decisions import Choices, Decisions
+from tensorexpr.codegen.target import H200
+from tensorexpr.errors import TargetError
+from tensorexpr.interpret import evaluate_program
+from tensorexpr.ir import Const
+from tensorexpr.parse import parse_program
+from tests.codegen.cuda.device import Program, needs_compiler
+from tests.codegen.cuda.test_blocks import batched, matmul
+from tests.generators import random_inputs
+
+SMALL = replace(H200, cores=1)
+"""A GPU for which small tensors are large."""
+TRANSPOSED = """
+A: bf16[32, 64] = input()
+B: bf16[32, 64] = input()
+C[i, j]: f32[64, 64] = sum(f32(A[k, i]) * f32(B[k, j]) for k in range(32))
+return C
+"""
+STRIDED = """
+X: f16[32, 130] = input()
+W: f16[32, 32, 3] = input()
+Y[k, o]: f16[32, 64] = sum(X[c, 2 * o + r] * W[k, c, r] for c in range(32) for r in range(3))
+return Y
+"""
+BIASED = """
+A: bf16[64, 64] = input()
+B: bf16[64, 64] = input()
+b: bf16[64] = input()
+C[i, j]: bf16[64, 64] = sum(A[i, k] * B[k, j] for k in range(64))
+D[i, j]: bf16[64, 64] = maximum(C[i, j] + b[j], 0.0)
+return D
+"""
+
+
+def planned(text: str, target=SMALL) -> Schedule:
+    return autoschedule(parse_program(text), target)
+
+
+def assert_means(s: Schedule) -> str:
+    """Runs a schedule in several orders of threads; gives its text."""
+    inputs, made = random_inputs(s.program, 7), Program(verify_nest(lower(s)))
+    inputs = {name: (np.round(a.astype(np.float32) * 2) / 2).astype(a.dtype) for name, a in inputs.items()}
+    (want,) = evaluate_program(s.program, inputs).values()
+    for order in (0, 1, 5):
+        (got,) = made(inputs, order=order).values()
+        np.testing.assert_array_equal(got.astype(np.float64), want.astype(np.float64))
+    return made.source.text
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("text", "word", "loads"),
+    [
+        (matmul(64, 64, 64, "bf16"), "te_mma_bf16(", ("te_matrices<false>(a", "te_matrices<true>(b")),
+        (matmul(60, 90, 96, "f16"), "te_mma_f16(", ("te_matrices<false>(a", "te_matrices<true>(b")),
+        (matmul(61, 31, 80, "f16", b="B[j, k]"), "te_mma_f16(", ("te_matrices<false>(a", "te_matrices<false>(b")),
+        (batched(2, 64, 30, 32).replace("f32[", "bf16["), "te_mma_bf16(", ("te_matrices<false>(a", "te_matrices<false>(b")),
+        (TRANSPOSED, "te_mma_bf16(", ("te_matrices<true>(a", "te_matrices<true>(b")),
+        (STRIDED, "te_mma_f16(", ("te_pair(",)),
+        (BIASED, "te_mma_bf16(", ("te_matrices<false>(a", "te_matrices<true>(b")),
+        (matmul(60, 64, 48, "f64"), "te_mma_f64(", ()),
+    ],
+    ids=["bf16", "f16 with ends", "f16 transposed", "batched", "both transposed", "strided", "with a bias", "f64"],
+)  # fmt: skip
+def test_results_are_those_of_the_interpreter(text, word, loads):
+    made = assert_means(planned(text))
+    lower_case = made.replace("A_tile", "a").replace("B_tile", "b")
+    assert word in made
+    for load in loads:
+        head, _, name = load.partition("(")
+        assert any(head in line and name in line for line in lower_case.splitlines()), load
+
+
+def test_products_that_are_none_stay_as_they_are():
+    for text in (matmul(64, 64, 64), matmul(64, 64, 64, "i32"), matmul(64, 64, 40, "bf16").replace("A[i, k] *", "(A[i, k] + 1.0) *")):
+        assert "te_mma" not in emit(verify_nest(lower(planned(text)))).text
+    plain = autoschedule(parse_program(matmul(64, 64, 64, "bf16")), SMALL, Decisions(Choices({"C: tensor cores": "no"})))
+    assert "te_mma" not in emit(verify_nest(lower(plain))).text
+
+
+def test_a_tile_of_warps_can_be_asked_for():
+    asked = Decisions(Choices({"C: tile of warps": "64 i, 64 j by 32 k"}))
+    s = autoschedule(parse_program(matmul(4096, 4096, 4096, "bf16")), H200, asked)
+    assert "split('i', 64, 'guard')" in s.as_python()
+
+
+# ----------------------------------------------------------------------------------------- layouts of fragments
+
+# The PTX ISA's tables (Warp Level Matrix Instructions, fragments): groupID = lane >> 2, threadID_in_group = lane % 4.
+M16N8K16 = {
+    "a": lambda lane, i: ((lane >> 2) + (8 if i in (2, 3, 6, 7) else 0), (lane % 4) * 2 + (i & 1) + (8 if i >= 4 else 0)),
+    "b": lambda lane, i: ((lane % 4) * 2 + (i & 1) + (8 if i >= 2 else 0), lane >> 2),
+    "c": lambda lane, i: ((lane >> 2) + (8 if i >= 2 else 0), (lane % 4) * 2 + (i & 1)),
+}
+M8N8K4 = {
+    "a": lambda lane, i: (lane >> 2, lane % 4),
+    "b": lambda lane, i: (lane % 4, lane >> 2),
+    "c": lambda lane, i: (lane >> 2, (lane % 4) * 2 + i),
+}
+LAYOUTS = """
+extern "C" __global__ void __launch_bounds__(32) wide(int64_t *__restrict__ y) {
+#ifdef TE_HOST
+  int n = (int)threadIdx.x;
+  for (int i = 0; i < 8; ++i) {
+    y[(n * 8 + i) * 2] = te_row_of_a(n, i / 2, true);
+    y[(n * 8 + i) * 2 + 1] = te_k_of_a(n, i / 2, i % 2, true);
+  }
+  y += 512;
+  for (int i = 0; i < 4; ++i) {
+    y[(n * 4 + i) * 2] = te_k_of_b(n, i / 2, i % 2, true);
+    y[(n * 4 + i) * 2 + 1] = te_column_of_b(n, i / 2, true);
+  }
+  y += 256;
+  for (int i = 0; i < 4; ++i) {
+    y[(n * 4 + i) * 2] = te_row_of_c(n, i, true);
+    y[(n * 4 + i) * 2 + 1] = te_column_of_c(n, i, true);
+  }
+  y += 256;
+  y[n * 2] = te_row_of_a(n, 0, false); y[n * 2 + 1] = te_k_of_a(n, 0, 0, false);
+  y += 64;
+  y[n * 2] = te_k_of_b(n, 0, 0, false); y[n * 2 + 1] = te_column_of_b(n, 0, false);
+  y += 64;
+  for (int i = 0; i < 2; ++i) { y[(n * 2 + i) * 2] = te_row_of_c(n, i, false); y[(n * 2 + i) * 2 + 1] = te_column_of_c(n, i, false); }
+#endif
+}
+
+extern "C" __global__ void __launch_bounds__(32) loaded(const uint16_t *__restrict__ x, int64_t *__restrict__ y) {
+  __shared__ __align__(16) uint16_t tile[32][8];
+  for (int k = 0; k < 8; ++k) tile[threadIdx.x][k] = x[threadIdx.x * 8 + k];
+  __syncwarp();
+  uint32_t straight[4], turned[2];
+  te_matrices<false>(straight, &tile[threadIdx.x][0]);
+  te_matrices<true>(turned, &tile[threadIdx.x % 16][0]);
+  for (int q = 0; q < 4; ++q) y[threadIdx.x * 6 + q] = straight[q];
+  for (int q = 0; q < 2; ++q) y[threadIdx.x * 6 + 4 + q] = turned[q];
+}
+"""
+
+
+def launched(name: str, *arrays: np.ndarray) -> None:
+    launch = Launch(name, (), (), False, (32, 1, 1), (Const(1, dtypes.int64),), False)
+    other = replace(launch, kernel="wide" if name == "loaded" else "loaded")
+    HostKernels(Source(LAYOUTS, (launch, other))).launch(launch, (1, 1, 1), [a.ctypes.data for a in arrays])
+
+
+@needs_compiler
+def test_fragments_lie_as_the_tables_say():
+    found = np.zeros(2 * (32 * 16 + 32 * 4), np.int64)
+    launched("wide", found)
+    at = 0
+    for tables, counts in ((M16N8K16, {"a": 8, "b": 4, "c": 4}), (M8N8K4, {"a": 1, "b": 1, "c": 2})):
+        for operand, count in counts.items():
+            want = [tables[operand](lane, i) for lane in range(32) for i in range(count)]
+            here = found[at : at + 64 * count].reshape(-1, 2)
+            np.testing.assert_array_equal(here, want, err_msg=operand)
+            at += 64 * count
+
+
+@needs_compiler
+def test_matrices_are_spread_as_the_tables_say():
+    x, y = np.arange(256, dtype=np.uint16), np.zeros((32, 6), np.int64)
+    launched("loaded", x, y)
+    matrices = x.reshape(4, 8, 8).astype(np.int64)
+    for lane in range(32):
+        row, column = lane // 4, 2 * (lane % 4)
+        straight = [matrices[q, row, column] | matrices[q, row, column + 1] << 16 for q in range(4)]
+        turned = [matrices[q, column, row] | matrices[q, column + 1, row] << 16 for q in range(2)]
+        assert list(y[lane]) == [*straight, *turned]
+
+
+# ---------------------------------------------------------------------------------------------------- machine code
+
+
+@pytest.mark.skipif(not nvrtc.available(), reason="no NVRTC to compile CUDA kernels")
+@pytest.mark.parametrize(
+    ("text", "instruction"),
+    [
+        (matmul(4096, 4096, 4096, "bf16"), "HMMA.16816.F32.BF16"),
+        (matmul(1024, 1024, 1024, "f16"), "HMMA.16816.F32"),
+        (matmul(1024, 1024, 1024, "f64"), "DMMA."),
+    ],
+    ids=["bf16", "f16", "f64"],
+)  # fmt: skip
+def test_tensor_cores_in_machine_code_without_spills(text, instruction):
+    source = emit(verify_nest(lower(planned(text, H200))))
+    made = nvrtc.compile_text(source.text, "sm_90")
+    (found,) = made.resources.values()
+    assert not found.spill_stores and not found.spill_loads and found.registers <= 128
+    assert "te_mma" in source.text and "mma.sync.aligned" in made.ptx
+    try:
+        code = made.sass()
+    except TargetError:
+        return
+    assert instruction in code and (instruction.startswith("D") or "LDSM.16" in code)
