@@ -8,11 +8,12 @@ tile that the registers hold, the model counts
               elements of a step lie apart: lines that the first level does not keep, pages, addresses that fall on one place of it
     copies    an operand copied into panels as wide as the tile costs per element, and its steps then cost no more than loads
     waste     lanes and rows computed beyond the extents
-    results   stores across lanes
+    results   stores across lanes, which cost most where they fall on one place of the first level
 
-and takes the least per product. Blocks follow from the caches: the panel of one block of lanes runs over as many rows as the
-second level holds; where a reduction is so long that a panel does not fit, its outer loop stands around more tiles, whose
-accumulators wait in the first level. Nothing here knows a kernel by name.
+and takes the least per product, unless the loops that the definition would have without a plan (`auto_loops`) cost less in the same
+cycles: lanes along a short or tested axis, or along the reduction, need no copy and store next to each other. Blocks follow from the
+caches: the panel of one block of lanes runs over as many rows as the second level holds; where a reduction is so long that a panel
+does not fit, its outer loop stands around more tiles, whose accumulators wait in the first level. Nothing here knows a kernel by name.
 """
 
 from __future__ import annotations
@@ -65,6 +66,12 @@ COPY_FAR = 2.0
 """How much dearer it is beyond the second level."""
 SCATTER = 20.0
 """Cycles for storing a vector of elements that lie apart."""
+MASKED = 1.0
+"""Loads that a mask costs: comparing and joining its conditions."""
+TOGETHER = 10.0
+"""Cycles for adding up the lanes of an accumulator."""
+DOUBT = 1.25
+"""How much cheaper loops without a plan must be: what they cost is known less well."""
 BORDERS = 1.02
 """What rows cost that conditions hang on, in parts of a whole: tiles at a border are computed by themselves."""
 
@@ -105,7 +112,7 @@ def plan_contraction(schedule: Schedule, name: str, shapes: dict[str, tuple[Expr
     if not model.is_contraction():
         return False
     plans = sorted((made for made in model.plans() if made.cost < inf), key=lambda made: made.cost)
-    if not plans or not schedule.decisions.wanted(f"{name}: planned as a contraction"):
+    if not plans or model.plain_cost() * DOUBT < plans[0].cost or not schedule.decisions.wanted(f"{name}: planned as a contraction"):
         return False
     for made in schedule.decisions.ranked(f"{name}: contraction", plans[:1], others=lambda: plans[1:]):
         before, known = schedule.state, dict(shapes)
@@ -228,6 +235,33 @@ class _Model:
                 memory += ALIASED * lines
         return max(rows * vectors / PORTS, loads * LOAD, float(LATENCY)) + OVERHEAD + HIDDEN * memory
 
+    def plain_cost(self) -> float:
+        """Cycles of a vector of products in the loops that the definition has without a plan, where plans know none like them."""
+        vector = next(iter(self.planner.vectors), None)
+        tile = None if vector is None else next(iter(self.planner.tiles(vector)), None)
+        if vector is None or tile is None or tile.classes:
+            return inf
+        reduced = vector in self.reduction
+        tested = bool(tested_axes(self.group, frozenset({vector})))
+        if not reduced and not tested and self.lengths[vector] >= self.lanes:
+            return inf
+        rows = dict(tile.rows)
+        vectors = -(-tile.lanes * tile.blocks // self.lanes)
+        products = prod(rows.values()) * vectors
+        loads = memory = 0.0
+        for r in self.reads:
+            along, bytes_ = abs(r.stride(vector)), r.access.dtype.itemsize
+            each = prod(count for axis, count in rows.items() if r.stride(axis))
+            if along > 1:
+                return inf
+            loads += each * vectors * (UNALIGNED + (MASKED if tested else 0.0)) if along else each
+            lines = each * (vectors * self.lanes if along else 1) * bytes_ / LINE_BYTES
+            memory += LINE_CYCLES * lines * self._is_far(each * (1 if reduced else vectors * self.lanes), r)
+        step = max(products / PORTS, loads * LOAD, float(LATENCY)) + OVERHEAD + HIDDEN * memory
+        waste = _rounded(self.lengths[vector], vectors * self.lanes) * prod(_rounded(self.lengths[a], n) for a, n in rows.items())
+        ends = TOGETHER / max(1.0, self.steps / self.lanes) if reduced else self._results(vector)
+        return step / products * waste + ends
+
     def _is_far(self, elements: int, r: Reach) -> float:
         """Whether what a tile reads of an operand over the reduction goes beyond the first level."""
         steps = prod(self.lengths[a] for a in self.reduction if r.stride(a))
@@ -235,7 +269,11 @@ class _Model:
 
     def _results(self, vector: str) -> float:
         """Cycles of storing the results, per vector of products."""
-        return (SCATTER if abs(self.planner.store.stride(vector)) != 1 else 2.0) / max(1, self.steps)
+        stride = abs(self.planner.store.stride(vector))
+        if stride == 1:
+            return 2.0 / max(1, self.steps)
+        on_one_place = stride * self.planner.dtype.itemsize % PAGE == 0 and min(self.lanes, self.lengths[vector]) > WAYS
+        return (SCATTER + (HIDDEN * ALIASED * self.lanes if on_one_place else 0.0)) / max(1, self.steps)
 
     def _copies(self, copied: tuple[Reach, ...], vector: str) -> float:
         """Cycles of the copies, per vector of products."""

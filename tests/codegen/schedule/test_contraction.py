@@ -100,3 +100,32 @@ def test_a_panel_beyond_the_extent_is_computed_and_not_stored():
     inputs = {"A": np.full((6, 9), np.inf, np.float32), "B": np.ones((9, 20), np.float32)}
     assert np.isinf(evaluate_program(program, inputs, {})["C"]).all()
     assert_means(s, inputs=inputs)
+
+
+FIRST_LAYER = """
+x: f32[32, 1, 8, 8] = input()
+w: f32[16, 1, 3, 3] = input()
+y[n, k, p, q]: f32[32, 16, 8, 8] = sum(
+    where(i + p >= 1 and i + p < 9 and j + q >= 1 and j + q < 9, x[n, 0, i + p - 1, j + q - 1], 0.0) * w[k, 0, i, j]
+    for i in range(3)
+    for j in range(3)
+)
+return y
+"""
+FEW_WEIGHTS = """
+x: f32[32, 1, 10, 10] = input()
+g: f32[32, 16, 8, 8] = input()
+w[k, i, j]: f32[16, 3, 3] = sum(g[n, k, p, q] * x[n, 0, p + i, q + j] for n in range(32) for p in range(8) for q in range(8))
+return w
+"""
+
+
+def test_a_short_reduction_is_not_planned_where_results_would_lie_a_page_apart():
+    """Sixteen results a page apart push each other out of the first level: with nine products each, storing them is what costs."""
+    found = lines(FIRST_LAYER)
+    assert "stage" not in found and "s['y'].vectorize('q')" in found
+
+
+def test_few_results_of_a_long_reduction_are_not_worth_a_copy_turned_around():
+    found = lines(FEW_WEIGHTS)
+    assert "stage" not in found and "s['w'].vectorize('q')" in found
