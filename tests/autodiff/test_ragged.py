@@ -1,5 +1,9 @@
 """Reductions and scatters whose bounds depend on data: every combiner, both modes, first and second order."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -158,3 +162,37 @@ def test_a_row_that_leaves_its_tensor_is_an_index_error(rows, got):
             te.evaluate(tensor, data)
         with pytest.raises(IndexError, match=f"expected an index of (v|v_bar|cols) from 0 to 8, got {got}"):
             te.build([tensor], list(data))(*data.values())
+
+
+_DIGEST = """
+import hashlib, numpy as np, tensorexpr as te
+n, nnz, m = 3000, 70000, 900
+p, cols = te.placeholder((n + 1,), "int64", name="p"), te.placeholder((nnz,), "int32", name="cols")
+v, x, h = te.placeholder((nnz,), name="v"), te.placeholder((m,), name="x"), te.placeholder((n,), name="h")
+y = te.compute((n,), lambda i: te.sum(lambda k: te.sin(v[p[i] + k]) * x[cols[p[i] + k]], p[i + 1] - p[i]))
+rng = np.random.default_rng(0)
+starts = np.sort(rng.integers(0, nnz + 1, n + 1))
+data = [starts, rng.integers(0, m, nnz).astype("i4"), *(rng.standard_normal(k).astype("f4") for k in (nnz, m, n))]
+f = te.build([*te.gradient(y, [v, x], h), *te.sort_plan(cols, m)], [p, cols, v, x, h])
+digests = []
+for overlapping in (False, True):
+    if overlapping:
+        data[0] = starts.copy()
+        data[0][::500] += 30
+        data[0] = np.minimum(data[0], nnz)
+    found = [b"".join(np.asarray(a).tobytes() for a in f(*data)) for _ in range(3)]
+    assert len(set(found)) == 1
+    digests.append(hashlib.sha256(found[0]).hexdigest())
+assert sum(k.body[0].kind == "parallel" for k in f.nest.kernels if hasattr(k.body[0], "kind")) >= 3
+print(digests)
+"""
+
+
+def test_the_same_bits_on_any_number_of_threads():
+    digests = set()
+    for threads in ("1", "2", "5"):
+        environment = {**os.environ, "TENSOREXPR_NUM_THREADS": threads}
+        done = subprocess.run([sys.executable, "-c", _DIGEST], env=environment, capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == 0, done.stderr
+        digests.add(done.stdout)
+    assert len(digests) == 1
