@@ -43,6 +43,11 @@ def around_tile(condition: Expr, stage: Stage, scope: Scope, tile: tuple[str, ..
     parents = stage.parents()
     if any(isinstance(parents.get(x), Fuse) for loop in tile for x in stage.ancestry(loop)):
         return None  # parts of a fused loop do not grow with it
+    parts = {x for loop in tile for x in stage.ancestry(loop)}
+    for split in stage.relations:
+        # In which form the blocks of a split run is decided further inside; in all of them its axis goes to its end, as in this one.
+        if isinstance(split, Split) and split.outer in parts and split.outer not in scope.variants:
+            scope = scope.with_variant(split, "shift")
     last: dict[str, Expr] = {}
     for loop in tile:
         extent = scope.extent(loop)
