@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -41,7 +40,7 @@ from tensorexpr.ir import (
     conjuncts,
     const,
 )
-from tensorexpr.records import record
+from tensorexpr.records import cached_property, record
 from tensorexpr.regions import Opaque, affine_of, bound_constraints, constraints_of, domain_of
 from tensorexpr.traversal import bottom_up, map_axes, size_names, walk
 

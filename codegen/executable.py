@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from functools import cache, cached_property
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
@@ -33,7 +33,7 @@ from tensorexpr.codegen.target import host_target
 from tensorexpr.codegen.tuning.lookup import record_for, scheduled
 from tensorexpr.errors import Location
 from tensorexpr.ir import Access, Const, Definition, Program, Scan, Scatter, Segments
-from tensorexpr.records import record
+from tensorexpr.records import cached_property, record
 from tensorexpr.simplify import simplify
 from tensorexpr.text import print_program
 from tensorexpr.traversal import expressions, walk

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from typing import Any
 
 from tensorexpr.autodiff import gradient, jvp
@@ -22,6 +21,7 @@ from tensorexpr.language import Tensor, compute, placeholder
 from tensorexpr.language import sum as sum_of
 from tensorexpr.op import Op, Spec
 from tensorexpr.op_trees import leaves, map_tree, rebuild
+from tensorexpr.records import cached_property
 from tensorexpr.traversal import fresh_name
 
 Mask = tuple[bool, ...]

@@ -7,6 +7,7 @@ with its last user.
 from __future__ import annotations
 
 import mmap
+import os
 import threading
 import weakref
 
@@ -14,6 +15,8 @@ import numpy as np
 
 _known: weakref.WeakValueDictionary[object, np.ndarray] = weakref.WeakValueDictionary()
 _lock = threading.Lock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 
 def is_frozen(array: np.ndarray) -> bool:

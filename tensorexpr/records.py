@@ -23,7 +23,7 @@ import dataclasses
 from collections.abc import Callable, Hashable, Mapping
 from operator import attrgetter
 from types import MemberDescriptorType
-from typing import Any, NamedTuple, NoReturn, TypeVar, dataclass_transform, overload
+from typing import Any, Generic, NamedTuple, NoReturn, TypeVar, dataclass_transform, overload
 
 Class = TypeVar("Class", bound=type)
 Record = TypeVar("Record")
@@ -263,3 +263,33 @@ def _getstate(self: object) -> tuple[Any, ...]:
 def _setstate(self: object, state: tuple[Any, ...]) -> None:
     for f, value in zip(fields(self), state, strict=True):
         object.__setattr__(self, f.name, value)
+
+
+# ---------------------------------------------------------------------------------------------------- values made on demand
+
+Value = TypeVar("Value")
+
+
+class cached_property(Generic[Value]):
+    """A property that is computed once for each instance and kept in its dictionary, as `functools.cached_property` of Python 3.12.
+
+    That of Python 3.11 has one lock for all instances of a class: compilations in several threads waited for each other, and a
+    child that was forked during one waited for ever. Threads that ask at once may compute the value twice.
+    """
+
+    def __init__(self, function: Callable[[Any], Value]) -> None:
+        self.function = function
+        self.__doc__ = function.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> cached_property[Value]: ...
+    @overload
+    def __get__(self, instance: object, owner: type | None = None) -> Value: ...
+    def __get__(self, instance: object | None, owner: type | None = None) -> Any:
+        if instance is None:
+            return self
+        # The first one stays, so that all who ask see one object.
+        return instance.__dict__.setdefault(self.name, self.function(instance))

@@ -6,8 +6,6 @@ without a GPU serves a machine with one.
 
 from __future__ import annotations
 
-from functools import cached_property
-
 from tensorexpr.codegen import disk
 from tensorexpr.codegen.cuda import nvrtc
 from tensorexpr.codegen.cuda.emit import PRELUDE, Source, emit
@@ -16,7 +14,7 @@ from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.codegen.nest_verify import verify_nest
 from tensorexpr.codegen.schedule import Schedule
 from tensorexpr.ir import Program
-from tensorexpr.records import as_dict
+from tensorexpr.records import as_dict, cached_property
 
 
 class GpuCode:

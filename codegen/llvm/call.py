@@ -12,6 +12,7 @@ The vectorcall protocol is PEP 590; the idea of checking arguments in generated 
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
 import sysconfig
 import threading
@@ -129,6 +130,8 @@ def _native_base() -> type | None:
 
 _native = _native_base()
 _linking = threading.Lock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_linking.acquire, after_in_parent=_linking.release, after_in_child=_linking.release)
 Callable: Any = object if _native is None else _native
 
 

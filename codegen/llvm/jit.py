@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import os
+import sys
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
@@ -23,6 +24,7 @@ from tensorexpr.codegen.llvm.machine import Machine
 from tensorexpr.errors import InternalError
 
 _libraries = itertools.count()
+_LIBRARIES = 64  # that one linker links
 
 # What LLVM calls of itself: for instructions that a machine lacks, and for copies.
 _IMPLIED = (
@@ -35,27 +37,60 @@ _IMPLIED = (
     *("__extendhfsf2", "__truncsfhf2"),  # float16 on x86 before F16C; in libgcc
 )
 
-# One compilation at a time: LLVM's wrapper has a global lock anyway. Held while the process forks, so that a child never
-# inherits a compiler in the middle of something.
+# One compilation at a time: LLVM's wrapper has a global lock anyway. Both are held while the process forks, so that a child never
+# inherits a compiler in the middle of something, or a lock that nobody will open. (The wrapper's is taken outside of ours, too:
+# where the last reference to linked code goes.)
 compiling = threading.RLock()
+
+
+def _before_fork() -> None:
+    compiling.acquire()
+    wrapper = sys.modules.get("llvmlite.binding.ffi")
+    if wrapper is not None:
+        wrapper.lib._lock.__enter__()
+
+
+def _after_fork() -> None:
+    wrapper = sys.modules.get("llvmlite.binding.ffi")
+    if wrapper is not None:
+        wrapper.lib._lock.__exit__(None, None, None)
+    compiling.release()
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=compiling.acquire, after_in_parent=compiling.release, after_in_child=compiling.release)
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
 
 
 @cache
-def _compiler(machine: Machine) -> tuple[Any, Any]:
-    """A target machine and a JIT for it, made once and kept."""
+def _compiler(machine: Machine) -> Any:
+    """A target machine, made once and kept."""
     from llvmlite import binding  # noqa: PLC0415
 
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
+    binding.initialize_native_asmparser()
     target = binding.Target.from_triple(machine.triple)
-    target_machine = target.create_target_machine(
-        cpu=machine.cpu, features=machine.features, opt=2, reloc="pic", codemodel="small", jit=True
-    )
-    # JITLink puts all parts of a library side by side; the older linker may put constants further from code than 2 GiB, where a
-    # process has much else mapped (PyTorch, JAX), and then ends it.
-    return target_machine, binding.create_lljit_compiler(target_machine, use_jit_link=True)
+    return target.create_target_machine(cpu=machine.cpu, features=machine.features, opt=2, reloc="pic", codemodel="small", jit=True)
+
+
+_linkers: dict[Machine, tuple[Any, int]] = {}
+
+
+def _linker(machine: Machine) -> Any:
+    """A linker of LLVM's for one library more, under the lock.
+
+    A linker keeps 10 KiB for every library that it ever linked, unloaded ones too, so it is replaced by a new one after some. It
+    goes, with all that it kept, when the last of its libraries does.
+    """
+    from llvmlite import binding  # noqa: PLC0415
+
+    linker, count = _linkers.get(machine, (None, _LIBRARIES))
+    if count >= _LIBRARIES:
+        # JITLink puts all parts of a library side by side; the older linker may put constants further from code than 2 GiB, where a
+        # process has much else mapped (PyTorch, JAX), and then ends it.
+        linker, count = binding.create_lljit_compiler(_compiler(machine), use_jit_link=True), 0
+    _linkers[machine] = linker, count + 1
+    return linker
 
 
 @cache
@@ -92,7 +127,7 @@ def object_code(ir: str, machine: Machine, passes: str) -> ObjectCode:
     with compiling:
         module = _optimized(ir, machine, passes)
         exports = tuple(f.name for f in module.functions if not f.is_declaration and f.linkage == binding.Linkage.external)
-        return ObjectCode(_compiler(machine)[0].emit_object(module), exports)
+        return ObjectCode(_compiler(machine).emit_object(module), exports)
 
 
 class NativeModule:
@@ -107,17 +142,18 @@ class NativeModule:
 
         with compiling:
             builder = binding.JITLibraryBuilder().add_object_img(code.image)
+            # Only what the code names: the linker keeps some memory for each symbol that was ever given to it.
             for name, address in {**_library_addresses(), **(imports or {})}.items():
-                builder.import_symbol(name, address)
+                if name.encode() in code.image:
+                    builder.import_symbol(name, address)
             for name in code.exports:
                 builder.export_symbol(name)
             # The tracker keeps the code alive; dropping it unloads the library.
             try:
-                self._tracker = builder.link(_compiler(machine)[1], f"tensorexpr{next(_libraries)}")
+                self._tracker = builder.link(_linker(machine), f"tensorexpr{next(_libraries)}")
             except RuntimeError as error:
                 raise InternalError(f"llvm: expected code that links, got {str(error).strip()}") from None
             self._addresses = {name: self._tracker[name] for name in code.exports}
-            self._compiler = _compiler(machine)
 
     @staticmethod
     def compiled(ir: str, machine: Machine, passes: str, imports: Mapping[str, int] | None = None) -> NativeModule:
@@ -143,13 +179,13 @@ class NativeModule:
 def assembly(ir: str, machine: Machine, passes: str) -> str:
     """What `object_code` makes of a text, as assembly text."""
     with compiling:
-        return str(_compiler(machine)[0].emit_assembly(_optimized(ir, machine, passes)))
+        return str(_compiler(machine).emit_assembly(_optimized(ir, machine, passes)))
 
 
 def _optimized(ir: str, machine: Machine, passes: str) -> Any:
     from llvmlite import binding  # noqa: PLC0415
 
-    target_machine, _ = _compiler(machine)
+    target_machine = _compiler(machine)
     try:
         module = binding.parse_assembly(ir)
         module.verify()
@@ -162,5 +198,11 @@ def _optimized(ir: str, machine: Machine, passes: str) -> Any:
     options.loop_vectorization = options.slp_vectorization = loops
     options.loop_interleaving = options.loop_unrolling = loops
     builder = binding.create_pass_builder(target_machine, options)
-    builder.getModulePassManager().run(module, builder)
+    manager = builder.getModulePassManager()
+    try:
+        manager.run(module, builder)
+    finally:
+        # Closing it does nothing: its class inherits the empty method in front of the one that frees (50 KiB for each compilation).
+        binding.newpassmanagers.NewPassManager._dispose(manager)
+        manager.detach()
     return module

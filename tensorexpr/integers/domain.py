@@ -9,7 +9,6 @@ constrained; ``is_empty`` and ``is_subset`` speak about all their values at once
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
 
 from tensorexpr.errors import DefinitionError
 from tensorexpr.integers import counting, difference, elimination, gist, inversion, loops, notation, projection, sampling
@@ -19,7 +18,7 @@ from tensorexpr.integers.loops import Bounds
 from tensorexpr.integers.optimum import Interval
 from tensorexpr.integers.system import System
 from tensorexpr.integers.union import Union
-from tensorexpr.records import record
+from tensorexpr.records import cached_property, record
 
 
 @record(slots=False)

@@ -55,6 +55,73 @@ def test_each_thread_has_its_own_arguments_and_errors():
     assert not wrong
 
 
+def test_eight_threads_thousands_of_calls_of_one_function():
+    x, w = te.placeholder((16, 12), "float64", name="x"), te.placeholder((12, 10), "float64", name="w")
+    y = te.compute((16, 10), lambda i, j: te.tanh(te.sum(lambda k: x[i, k] * w[k, j], 12)))
+    loss = te.compute((), lambda: te.sum(lambda i, j: y[i, j] ** 2, y.shape))
+    function = te.build([loss, *te.gradient(loss, [x, w])], [x, w])
+
+    def work(number):
+        rng = np.random.default_rng(number)
+        arrays = [(rng.standard_normal((16, 12)), rng.standard_normal((12, 10))) for _ in range(4)]
+        expected = [bits(function(*pair)) for pair in arrays]
+        for pair, result in zip(arrays, expected, strict=True):
+            t = np.tanh(pair[0] @ pair[1])
+            np.testing.assert_allclose(
+                np.frombuffer(result)[1:193].reshape(16, 12), (2 * t * (1 - t * t)) @ pair[1].T, rtol=1e-9, atol=1e-12
+            )
+        own = function(*arrays[0])
+        right = 0
+        for call in range(2000):
+            k = call % 4
+            results = function(*arrays[k], out=own) if call % 3 else function(*arrays[k])
+            right += bits(results) == expected[k]
+        return right
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(work, range(8))) == [2000] * 8
+
+
+def test_an_op_called_by_many_threads_at_once_is_traced_once():
+    traces = []
+
+    @te.op
+    def once(x):
+        traces.append(threading.get_ident())
+        return te.compute(x.shape, lambda i: te.exp(x[i]) * 1.2345)
+
+    barrier = threading.Barrier(8)
+
+    def work(number):
+        barrier.wait()
+        return once(np.full(31, float(number)))
+
+    with ThreadPoolExecutor(8) as pool:
+        results = list(pool.map(work, range(8)))
+    assert len(traces) == 1
+    for number, result in enumerate(results):
+        np.testing.assert_allclose(result, np.full(31, np.exp(number) * 1.2345))
+
+
+def test_different_ops_compile_side_by_side():
+    barrier = threading.Barrier(8)
+
+    def work(number):
+        @te.op
+        def power(x):
+            return te.compute(x.shape, lambda i: te.sum(lambda k: x[i] ** number + k, 3))
+
+        barrier.wait()
+        x = np.linspace(0.5, 1.5, 40 + number)
+        np.testing.assert_allclose(power(x), 3 * x**number + 3)
+        (gradient,) = te.vjp(power)(x, np.ones_like(x))
+        np.testing.assert_allclose(gradient, 3 * number * x ** (number - 1))
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(work, range(1, 9)))
+
+
 def test_compiling_from_many_threads():
     def make(n):
         x = te.placeholder((n % 4 + 20,), "float64", name="x")
