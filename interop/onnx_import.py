@@ -1,0 +1,184 @@
+"""ONNX models as functions: nodes become definitions, functions of the model and operators with a body become composites.
+
+Shapes are those of the model, all known. What hangs on constants alone (shapes, ranges) is computed while reading, by ONNX's own
+reference. Attributes that a function body refers to are those of its call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from onnx import FunctionProto, ModelProto, NodeProto, defs, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+from tensorexpr.dtypes import dtype
+from tensorexpr.errors import TargetError, user_location
+from tensorexpr.graph.function import Signature
+from tensorexpr.graph.ir import Call, Composite
+from tensorexpr.graph.loaded import Loaded
+from tensorexpr.graph.tracing import Trace, as_tensor, current
+from tensorexpr.graph.trees import HOLE
+from tensorexpr.interop.onnx_expressions import code_of
+from tensorexpr.interop.onnx_operators import NATIVE, OPERATORS
+from tensorexpr.ir import TensorType, const
+from tensorexpr.language import Tensor
+
+STANDARD = "ai.onnx"
+
+
+def from_onnx(model: ModelProto) -> Loaded:
+    """The function of a model: one array or tensor per input (in order), a tuple of results, or a single one bare.
+
+    Raises `TargetError` for inputs without a shape, and for operators that there is neither a row, a function nor a body for.
+    """
+    opsets = {entry.domain: entry.version for entry in model.opset_import}
+    reader = _Reader({(f.domain, f.name, f.overload): f for f in model.functions}, opsets)
+    graph = model.graph
+    values: dict[str, Any] = {item.name: numpy_helper.to_array(item) for item in graph.initializer}
+    trace = Trace(graph.name or "main", capturing=False)
+    with trace.open():
+        for item in graph.input:
+            if item.name not in values:
+                values[item.name] = trace.formal(_type_of(item), "x")
+        reader.run(graph.node, values, {})
+        trace.outputs = [as_tensor(values[item.name], item.name) for item in graph.output]
+    trace.captured()
+    tree: Any = HOLE if len(graph.output) == 1 else tuple(HOLE for _ in graph.output)
+    return Loaded(graph.name or "main", Signature(trace.graph(), tree), [])
+
+
+class _Reader:
+    """Runs nodes on tensors of the current trace; `functions` are those of the model."""
+
+    def __init__(self, functions: Mapping[tuple[str, str, str], FunctionProto], opsets: Mapping[str, int]) -> None:
+        self._functions, self._opsets = functions, opsets
+
+    def run(self, nodes: Sequence[NodeProto], values: dict[str, Any], attributes: Mapping[str, Any]) -> None:
+        """Adds the results of all nodes to `values`; `attributes` are those that a body's nodes may refer to."""
+        for node in nodes:
+            own = {a.name: _attribute(a, attributes) for a in node.attribute if not a.ref_attr_name or a.ref_attr_name in attributes}
+            inputs = [values[name] if name else None for name in node.input]
+            while inputs and inputs[-1] is None:
+                inputs.pop()
+            results = self._results(node, inputs, own)
+            values.update((name, result) for name, result in zip(node.output, results, strict=False) if name)
+
+    def _results(self, node: NodeProto, inputs: list[Any], attributes: dict[str, Any]) -> Sequence[Any]:
+        name, domain = node.op_type, node.domain
+        if name in ("Shape", "Size") and isinstance(inputs[0], Tensor):
+            shape = np.asarray(inputs[0].shape, np.int64)
+            if name == "Size":
+                return (np.prod(shape, dtype=np.int64),)
+            return (shape[attributes.get("start", 0) : attributes.get("end", len(shape))],)
+        local = self._functions.get((domain, name, node.overload))
+        if local is not None:
+            return self._composite(_composite_of(local, attributes), local, inputs, attributes)
+        if domain in ("", STANDARD):
+            if name == "CastLike" and isinstance(inputs[1], Tensor):
+                return (OPERATORS["Cast"](inputs[0], to=code_of(inputs[1].dtype)),)
+            if not any(isinstance(item, Tensor) for item in inputs):
+                return _folded(node, inputs, attributes)
+            if name in OPERATORS:
+                return (OPERATORS[name](*inputs, **attributes),)
+            body = self._body(node, inputs, attributes)
+            if body is not None or name in NATIVE:
+                composite = Composite(f"{STANDARD}.{name}", tuple(attributes.items()))
+                return self._composite(composite, body, inputs, attributes, NATIVE.get(name))
+        raise TargetError(
+            f"from_onnx: expected an operator that is known, a function of the model or one with a body, got {domain or STANDARD}.{name}",
+            location=user_location(),
+            hint="interop/onnx_operators.py has a row for each operator",
+        )
+
+    def _composite(
+        self, composite: Composite, body: FunctionProto | None, inputs: list[Any], attributes: Mapping[str, Any], native: Any = None
+    ) -> Sequence[Any]:
+        """A call of a composite, traced from its body, or by our own kernel."""
+        tensors = [as_tensor(item, composite.name) for item in inputs if item is not None]
+        inner = Trace(composite.op, capturing=False)
+        with inner.open():
+            given = iter([inner.formal(tensor.type, "x") for tensor in tensors])
+            formals = [None if item is None else next(given) for item in inputs]
+            if native is not None:
+                inner.outputs = [native(*formals, **attributes)]
+            else:
+                assert body is not None
+                values: dict[str, Any] = dict(zip(body.input, formals, strict=False))
+                values |= {name: None for name in body.input if name not in values}
+                known = {a.name: _attribute(a, {}) for a in body.attribute_proto} | dict(attributes)
+                self.run(body.node, values, known)
+                inner.outputs = [as_tensor(values[name], composite.name) for name in body.output if values.get(name) is not None]
+        inner.captured()
+        graph = inner.graph(composite=composite)
+        outer = current()
+        assert outer is not None
+        return outer.note(Call(composite.op, (), (), graph=graph), tensors, [("y", graph.types[name]) for name in graph.outputs]).results
+
+    def _body(self, node: NodeProto, inputs: list[Any], attributes: Mapping[str, Any]) -> FunctionProto | None:
+        """The body by which ONNX defines an operator; None where it has none."""
+        version = self._opsets.get("", self._opsets.get(STANDARD, defs.onnx_opset_version()))
+        schema = defs.get_schema(node.op_type, version, "")
+        plain = NodeProto()
+        plain.CopyFrom(node)
+        del plain.attribute[:]
+        plain.attribute.extend(helper.make_attribute(name, value) for name, value in attributes.items())
+        if schema.has_context_dependent_function:
+            types = [_type_proto(item) for item in inputs]
+            versions = [v for v in schema.context_dependent_function_opset_versions if v <= version]
+            text = schema.get_context_dependent_function_with_opset_version(
+                max(versions, default=version), plain.SerializeToString(), [t.SerializeToString() for t in types]
+            )
+        elif schema.has_function:
+            text = schema.function_body.SerializeToString()
+        else:
+            return None
+        body = FunctionProto()
+        body.ParseFromString(text)
+        for name, default in schema.attributes.items():
+            if name not in attributes and default.default_value.name:
+                body.attribute_proto.append(default.default_value)
+        return body
+
+
+def _composite_of(function: FunctionProto, attributes: Mapping[str, Any]) -> Composite:
+    about = {entry.key: entry.value for entry in function.metadata_props}
+    name = about.get("tensorexpr.name", f"{function.domain}.{function.name}")
+    aliases = tuple(filter(None, about.get("tensorexpr.aliases", "").split(",")))
+    return Composite(name, tuple(attributes.items()), function.doc_string, aliases, about.get("tensorexpr.role", ""))
+
+
+def _attribute(attribute: Any, outer: Mapping[str, Any]) -> Any:
+    if attribute.ref_attr_name:
+        return outer[attribute.ref_attr_name]
+    value = helper.get_attribute_value(attribute)
+    if isinstance(value, bytes):
+        return value.decode()
+    return tuple(value) if isinstance(value, (list, tuple)) or type(value).__name__.startswith("Repeated") else value
+
+
+def _folded(node: NodeProto, inputs: list[Any], attributes: Mapping[str, Any]) -> Sequence[Any]:
+    """The results of a node on constants, by ONNX's reference."""
+    plain = NodeProto()
+    plain.CopyFrom(node)
+    del plain.attribute[:]
+    plain.attribute.extend(helper.make_attribute(name, value) for name, value in attributes.items())
+    feeds = {name: item for name, item in zip(node.input, inputs, strict=False) if name}
+    return ReferenceEvaluator(plain).run(None, feeds)
+
+
+def _type_proto(item: Any) -> Any:
+    kind = item.dtype if isinstance(item, Tensor) else dtype(np.asarray(item).dtype)
+    return helper.make_tensor_type_proto(code_of(kind), list(item.shape))
+
+
+def _type_of(item: Any) -> TensorType:
+    tensor = item.type.tensor_type
+    shape = [d.dim_value for d in tensor.shape.dim if d.HasField("dim_value")]
+    if not tensor.HasField("shape") or len(shape) != len(tensor.shape.dim):
+        raise TargetError(
+            f"from_onnx: expected inputs whose shapes are known, got {item.name} without", location=user_location(),
+            hint="onnx.tools.update_model_dims fixes open dimensions",
+        )  # fmt: skip
+    return TensorType(tuple(map(const, shape)), dtype(helper.tensor_dtype_to_np_dtype(tensor.elem_type)))

@@ -1,0 +1,164 @@
+"""ONNX's operators on tensors: a row each, by kernels of the library or element by element.
+
+A row takes the inputs (tensors, or arrays where they are constants) and the attributes by name. `NATIVE` has those operators that ONNX
+itself defines by a function body, and that we have a kernel for; their other forms run from the body.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from onnx import helper
+
+from tensorexpr import kernels, language
+from tensorexpr.dtypes import dtype
+from tensorexpr.graph.values import elementwise
+from tensorexpr.language import Tensor, compute
+
+Row = Callable[..., Any]
+
+
+def _elements(function: Callable[..., Any]) -> Row:
+    def row(*inputs: Any) -> Any:
+        result = inputs[0]
+        if len(inputs) == 1:
+            return elementwise(function, result)
+        for other in inputs[1:]:
+            result = elementwise(function, result, other)
+        return result
+
+    return row
+
+
+def _choose(condition: Any, a: Any, b: Any) -> Any:
+    return elementwise(language.where, condition, a, b)
+
+
+def _cast(x: Any, *, to: int, **_: Any) -> Any:
+    target = dtype(helper.tensor_dtype_to_np_dtype(to))
+    return elementwise(lambda value: language.cast(value, target), x)
+
+
+def _equal(a: Any, b: Any) -> Any:
+    return a == b
+
+
+def _static(value: Any) -> list[int]:
+    return [int(v) for v in np.asarray(value).ravel()]
+
+
+def _reshape(x: Tensor, shape: Any, *, allowzero: int = 0) -> Any:
+    wanted = [x.shape[k] if n == 0 and not allowzero else n for k, n in enumerate(_static(shape))]
+    if -1 in wanted:
+        known = int(np.prod([n for n in wanted if n != -1]))
+        wanted[wanted.index(-1)] = int(np.prod([int(n) for n in x.shape])) // max(known, 1)  # type: ignore[arg-type]
+    return kernels.reshape(x, shape=tuple(wanted))
+
+
+def _expand(x: Tensor, shape: Any) -> Any:
+    wanted = np.broadcast_shapes(tuple(x.shape), tuple(_static(shape)))  # type: ignore[arg-type]
+    return kernels.broadcast_to(x, shape=tuple(int(n) for n in wanted))
+
+
+def _unsqueeze(x: Tensor, axes: Any) -> Any:
+    rank = x.ndim + len(_static(axes))
+    shape = list(x.shape)
+    for axis in sorted(a % rank for a in _static(axes)):
+        shape.insert(axis, 1)
+    return kernels.reshape(x, shape=tuple(shape))
+
+
+def _squeeze(x: Tensor, axes: Any = None) -> Any:
+    gone = {a % x.ndim for a in _static(axes)} if axes is not None else {k for k, n in enumerate(x.shape) if n == 1}
+    return kernels.reshape(x, shape=tuple(n for k, n in enumerate(x.shape) if k not in gone))
+
+
+def _transpose(x: Tensor, *, perm: Any = None) -> Any:
+    return kernels.permute(x, axes=tuple(perm) if perm is not None else tuple(reversed(range(x.ndim))))
+
+
+def _gather_nd(x: Tensor, places: Any, *, batch_dims: int = 0) -> Any:
+    at = places if isinstance(places, Tensor) else language.constant(np.asarray(places))
+    width, rest = int(at.shape[-1]), at.ndim - 1  # type: ignore[arg-type]
+
+    def element(*index: Any) -> Any:
+        own = [at[(*index[:rest], k)] for k in range(width)]
+        return x[tuple(own) + tuple(index[rest:])]
+
+    return compute((*at.shape[:-1], *x.shape[width:]), element)
+
+
+def _reduction(kernel: Row) -> Row:
+    def row(x: Tensor, axes: Any = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0) -> Any:
+        chosen = _static(axes) if axes is not None else []
+        if not chosen and noop_with_empty_axes:
+            return x
+        result = kernel(x, axis=tuple(a % x.ndim for a in chosen) if chosen else tuple(range(x.ndim)), keepdims=bool(keepdims))
+        return result
+
+    return row
+
+
+def _position(kernel: Row) -> Row:
+    def row(x: Tensor, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> Any:
+        found = kernel(x, axis=axis % x.ndim)
+        return _unsqueeze(found, [axis % x.ndim]) if keepdims else found
+
+    return row
+
+
+def _gemm(a: Tensor, b: Tensor, c: Any = None, *, alpha: float = 1.0, beta: float = 1.0, transA: int = 0, transB: int = 0) -> Any:
+    left, right = (kernels.transpose(x) if flip else x for x, flip in ((a, transA), (b, transB)))
+    product = elementwise(lambda v: v * alpha, kernels.matmul(left, right))
+    return product if c is None else elementwise(lambda p, q: p + beta * q, product, c)
+
+
+def _quotient(a: Any, b: Any) -> Any:
+    """ONNX's division: of integers it truncates toward zero."""
+    if a.dtype.is_float:
+        return a / b
+    return a // b + language.where((a % b != 0) & ((a < 0) != (b < 0)), 1, 0)
+
+
+def _reciprocal(x: Any) -> Any:
+    return 1 / x
+
+
+_ELEMENTWISE: dict[str, Callable[..., Any]] = {
+    "Add": operator.add, "Sum": operator.add, "Sub": operator.sub, "Mul": operator.mul, "Neg": operator.neg, "Abs": language.abs,
+    "Exp": language.exp, "Log": language.log, "Sqrt": language.sqrt, "Sin": language.sin, "Cos": language.cos, "Tan": language.tan,
+    "Sinh": language.sinh, "Cosh": language.cosh, "Tanh": language.tanh, "Asin": language.asin, "Acos": language.acos,
+    "Atan": language.atan, "Sigmoid": language.sigmoid, "Erf": language.erf, "Floor": language.floor, "Ceil": language.ceil,
+    "Round": language.round, "Sign": language.sign, "Pow": language.power, "Min": language.minimum, "Max": language.maximum,
+    "Equal": _equal, "Less": operator.lt, "LessOrEqual": operator.le, "Greater": operator.gt, "GreaterOrEqual": operator.ge,
+    "And": operator.and_, "Or": operator.or_, "Xor": operator.xor, "Not": operator.invert, "BitwiseAnd": operator.and_,
+    "BitwiseOr": operator.or_, "BitwiseXor": operator.xor, "BitwiseNot": operator.invert, "IsNaN": language.isnan,
+    "IsInf": language.isinf, "Reciprocal": _reciprocal, "Div": _quotient,
+}  # fmt: skip
+
+OPERATORS: dict[str, Row] = {name: _elements(function) for name, function in _ELEMENTWISE.items()} | {
+    "Identity": lambda x: x, "Where": _choose,
+    "Cast": _cast, "Reshape": _reshape, "Expand": _expand, "Unsqueeze": _unsqueeze, "Squeeze": _squeeze, "Transpose": _transpose,
+    "GatherND": _gather_nd, "Concat": lambda *tensors, axis: kernels.concatenate(tuple(map(_tensor, tensors)), axis=axis),
+    "Flatten": lambda x, axis=1: _reshape(x, [int(np.prod(x.shape[:axis])), -1]),
+    "Gather": lambda x, index, axis=0: kernels.take(x, index if isinstance(index, Tensor) else np.asarray(index), axis=axis),
+    "ReduceSum": _reduction(kernels.sum), "ReduceProd": _reduction(kernels.prod), "ReduceMax": _reduction(kernels.amax),
+    "ReduceMin": _reduction(kernels.amin), "ReduceMean": _reduction(kernels.mean), "ArgMax": _position(kernels.argmax),
+    "ArgMin": _position(kernels.argmin), "MatMul": kernels.matmul, "Gemm": _gemm,
+    "Mod": lambda a, b, fmod=0: kernels.fmod(a, b) if fmod else elementwise(operator.mod, a, b),
+}  # fmt: skip
+
+NATIVE: dict[str, Row] = {
+    "Softmax": lambda x, axis=-1: kernels.softmax(x, axis=axis), "LogSoftmax": lambda x, axis=-1: kernels.log_softmax(x, axis=axis),
+    "Relu": kernels.relu, "Gelu": lambda x, approximate="none": kernels.gelu(x, approximate=approximate), "Mish": kernels.mish,
+    "HardSwish": kernels.hardswish, "Softsign": kernels.softsign, "Elu": lambda x, alpha=1.0: kernels.elu(x, alpha=alpha),
+    "Celu": lambda x, alpha=1.0: kernels.celu(x, alpha=alpha),
+    "LeakyRelu": lambda x, alpha=0.01: kernels.leaky_relu(x, negative_slope=alpha),
+}  # fmt: skip
+
+
+def _tensor(value: Any) -> Tensor:
+    return value if isinstance(value, Tensor) else language.constant(np.asarray(value))

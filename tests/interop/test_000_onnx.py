@@ -1,0 +1,181 @@
+"""Part 000 of the checklists, lines 40 to 42: composites and ONNX."""
+
+import numpy as np
+import pytest
+
+import tensorexpr as te
+from tensorexpr import kernels
+
+onnx = pytest.importorskip("onnx")
+
+from onnx import TensorProto, helper, inliner  # noqa: E402
+from onnx.reference import ReferenceEvaluator  # noqa: E402
+
+from tensorexpr.interop import onnx_import  # noqa: E402
+from tensorexpr.interop.onnx import from_onnx, to_onnx  # noqa: E402
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(3, 4)).astype(np.float32)
+NAME = "org.nn.softmax"
+
+
+@te.function(implements=NAME, attrs={"axis": -1, "label": "rows", "scale": 1.5, "pads": (0, 1)}, aliases=["org.old.softmax"])
+def softmax(x):
+    """Softmax over the last axis."""
+    n, m = x.shape
+    top = te.compute((n,), lambda i: te.max(lambda j: x[i, j], m))
+    e = te.compute((n, m), lambda i, j: te.exp(x[i, j] - top[i]))
+    return te.compute((n, m), lambda i, j: e[i, j] / te.sum(lambda k: e[i, k], m))
+
+
+def evaluated(model, *arrays):
+    onnx.checker.check_model(model, full_check=True)
+    return ReferenceEvaluator(model).run(None, dict(zip((i.name for i in model.graph.input), arrays, strict=True)))
+
+
+def test_000_40_a_composite_goes_out_as_a_function_and_comes_back_as_a_composite():
+    f = te.function(lambda x: softmax(x * 2.0) + 1.0)
+    model = to_onnx(f, X)
+    (function,) = model.functions
+    assert (function.domain, function.name, function.doc_string) == ("org.nn", "softmax", "Softmax over the last axis.")
+    (node,) = (n for n in model.graph.node if n.domain)
+    attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+    assert attributes == {"axis": -1, "label": b"rows", "scale": 1.5, "pads": [0, 1]} and sorted(function.attribute) == sorted(attributes)
+    np.testing.assert_allclose(evaluated(model, X)[0], f(X), rtol=1e-6)
+    inlined = inliner.inline_local_functions(model)
+    assert not inlined.functions
+    np.testing.assert_allclose(evaluated(inlined, X)[0], f(X), rtol=1e-6)
+    again = from_onnx(onnx.load_from_string(model.SerializeToString()))
+    (listed,) = te.list_composites(again.graph)
+    assert (listed.name, listed.doc, listed.composite.aliases) == (NAME, "Softmax over the last axis.", ("org.old.softmax",))
+    assert listed.attrs == {"axis": -1, "label": "rows", "scale": 1.5, "pads": (0, 1)}
+    np.testing.assert_allclose(again(X), f(X), rtol=1e-6)
+    with te.register_replacement(NAME, "cpu", lambda site: lambda x: np.zeros_like(x)):
+        assert (again(X) == 1.0).all()
+
+
+def test_000_40_passes_of_a_derivative_go_out_under_their_roles():
+    step = te.function(lambda x: te.gradients(softmax(x), x, head=X))
+    model = to_onnx(step, X)
+    assert [f.name for f in model.functions] == ["softmax_forward", "softmax_backward"]
+    np.testing.assert_allclose(evaluated(model, X)[0], step(X), rtol=1e-5, atol=1e-6)
+    assert [one.role for one in te.list_composites(from_onnx(model).graph)] == ["forward", "backward"]
+
+
+def test_000_41_two_bodies_under_one_name_go_out_under_distinct_overloads():
+    a = te.function(lambda x: x + 1.0, implements="org.math.f")
+    b = te.function(lambda x: x * 3.0, implements="org.math.f")
+    f = te.function(lambda x: (a(x), b(x), a(x * 2.0)))
+    model = to_onnx(f, X)
+    assert [(g.name, g.overload) for g in model.functions] == [("f", ""), ("f", "1")]
+    assert [n.overload for n in model.graph.node if n.domain] == ["", "1", ""]
+    onnx.checker.check_model(model, full_check=True)
+    for own, wanted in zip(from_onnx(model)(X), f(X), strict=True):
+        np.testing.assert_allclose(own, wanted, rtol=1e-6)
+
+
+def one_node(op, inputs, outputs=1, opset=21, **attributes):
+    """A model of a single node of ONNX's own."""
+    given = [helper.make_tensor_value_info(f"x{k}", helper.np_dtype_to_tensor_dtype(x.dtype), x.shape) for k, x in enumerate(inputs)]
+    results = [helper.make_tensor_value_info(f"y{k}", TensorProto.UNDEFINED, None) for k in range(outputs)]
+    node = helper.make_node(op, [i.name for i in given], [f"y{k}" for k in range(outputs)], **attributes)
+    return helper.make_model(helper.make_graph([node], "one", given, results), opset_imports=[helper.make_opsetid("", opset)])
+
+
+WITH_BODY = [
+    ("Softmax", [X], {}), ("Softmax", [X], {"axis": 0}), ("LogSoftmax", [X], {}), ("Relu", [X], {}), ("Gelu", [X], {}),
+    ("Gelu", [X], {"approximate": "tanh"}), ("Mish", [X], {}), ("HardSwish", [X], {}), ("Softsign", [X], {}), ("Elu", [X], {"alpha": 0.5}),
+    ("Celu", [X], {"alpha": 2.0}), ("LeakyRelu", [X], {"alpha": 0.2}), ("LeakyRelu", [X], {}), ("Selu", [X], {}), ("HardSigmoid", [X], {}),
+    ("Softplus", [X], {}), ("ThresholdedRelu", [X], {"alpha": 0.3}), ("Shrink", [X], {"lambd": 0.2, "bias": 0.1}),
+    ("PRelu", [X, np.float32([0.1, 0.2, 0.3, 0.4])], {}), ("ReduceL2", [X], {"keepdims": 0}), ("ReduceSumSquare", [X], {}),
+    ("ReduceLogSumExp", [X], {}), ("LayerNormalization", [X, np.ones(4, np.float32), np.zeros(4, np.float32)], {}),
+    ("MeanVarianceNormalization", [RNG.normal(size=(2, 3, 2, 2)).astype(np.float32)], {}),
+    ("GroupNormalization", [RNG.normal(size=(2, 4, 3)).astype(np.float32), np.ones(4, np.float32), X[0]], {"num_groups": 2}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("native", [True, False], ids=["native", "body"])
+@pytest.mark.parametrize("op, inputs, attributes", WITH_BODY, ids=[f"{row[0]}-{k}" for k, row in enumerate(WITH_BODY)])
+def test_000_42_an_operator_with_a_function_body_comes_in_as_a_composite(op, inputs, attributes, native, monkeypatch):
+    if not native:
+        monkeypatch.setattr(onnx_import, "NATIVE", {})
+    model = one_node(op, inputs, **attributes)
+    f = from_onnx(model)
+    listed = te.list_composites(f.graph)[0]
+    assert listed.name == f"ai.onnx.{op}"
+    assert all(listed.attrs[name] == pytest.approx(value) for name, value in attributes.items())
+    wanted = ReferenceEvaluator(model).run(None, {f"x{k}": x for k, x in enumerate(inputs)})[0]
+    np.testing.assert_allclose(f(*inputs), wanted, rtol=2e-5, atol=2e-6)
+    with te.register_replacement(f"ai.onnx.{op}", "cpu", lambda site: lambda *arrays: np.full(wanted.shape, 2, np.float32)):
+        assert (f(*inputs) == 2).all()
+
+
+OPERATIONS = {
+    "matmul": (lambda x, y: kernels.matmul(x, kernels.transpose(y)), [X, X]),
+    "convolution": (
+        lambda x, w: kernels.conv2d(x, w, stride=2, padding=1),
+        [RNG.normal(size=(2, 3, 7, 6)).astype(np.float32), RNG.normal(size=(4, 3, 3, 3)).astype(np.float32)],
+    ),
+    "its gradient": (
+        lambda x, w: te.gradients(kernels.sum(kernels.conv1d(x, w, stride=2)), [x, w]),
+        [RNG.normal(size=(1, 2, 9)).astype(np.float32), RNG.normal(size=(3, 2, 3)).astype(np.float32)],
+    ),
+    "layer norm": (lambda x: kernels.layer_norm(x), [X]),
+    "gather": (lambda x, i: te.compute((2, 4), lambda a, b: x[i[a], b]), [X, np.array([2, 0])]),
+    "diagonal and triangle": (
+        lambda x: te.compute((3,), lambda i: x[i, i] + te.sum(lambda k: x[i, k], i + 1)), [X],
+    ),
+    "border": (lambda x: te.compute((3, 4), lambda i, j: x.read(i - 1, j, outside=0.5) + x.read(i + 1, j, outside="clamp")), [X]),
+    "integers": (
+        lambda a: te.compute((4,), lambda i: a[i] // 3 + a[i] % -3 + te.where(a[i] > 0, te.cast(i, "int64"), 7)),
+        [np.array([5, -5, 7, -7])],
+    ),
+    "winners": (lambda x: te.compute((3,), lambda i: te.argmax(lambda j: x[i, j], 4)), [X]),
+    "tests": (lambda x: te.compute((3,), lambda i: te.any(lambda j: x[i, j] > 1.0, 4) | te.all(lambda j: x[i, j] < 0.5, 4)), [X]),
+    "functions": (
+        lambda x: te.compute((3, 4), lambda i, j: te.expm1(x[i, j]) + te.log1p(te.abs(x[i, j])) + te.rsqrt(x[i, j] * x[i, j] + 1.0)),
+        [X],
+    ),
+    "scalar": (lambda x: kernels.sum(x) * 2.0, [X]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_index_notation_goes_out_and_comes_back(name):
+    body, inputs = OPERATIONS[name]
+    f = te.function(lambda *arrays: body(*arrays))
+    wanted = f(*inputs)
+    wanted = wanted if isinstance(wanted, (list, tuple)) else [wanted]
+    model = to_onnx(f, *inputs)
+    for own, true in zip(evaluated(model, *inputs), wanted, strict=True):
+        assert own.dtype == true.dtype and own.shape == true.shape
+        np.testing.assert_allclose(own, true, rtol=2e-5, atol=1e-5)
+    again = from_onnx(model)(*inputs)
+    for own, true in zip(again if isinstance(again, tuple) else [again], wanted, strict=True):
+        np.testing.assert_allclose(own, true, rtol=2e-5, atol=1e-5)
+
+
+def test_variables_go_out_as_initializers():
+    w = te.Variable(X, name="w")
+    f = te.function(lambda x: x * w)
+    model = to_onnx(f, X)
+    assert len(model.graph.initializer) == 1
+    np.testing.assert_allclose(evaluated(model, X)[0], X * X, rtol=1e-6)
+
+
+def test_what_onnx_cannot_say_is_refused():
+    w = te.Variable(X, name="w")
+    for body, what in (
+        (lambda x: w.assign(x), "one with effects"),
+        (lambda x: te.scan(lambda t, s: te.compute((), lambda: s[()] + x[0, t]), te.constant(np.float32(0)), 4), "a scan"),
+        (lambda x: te.while_loop(lambda n: n < 3, lambda n: n + 1, np.int64(0)), "a while"),
+        (lambda x: te.compute((), lambda: te.atan2(x[0, 0], x[1, 1])), "the operation atan2"),
+    ):
+        with pytest.raises(te.TargetError, match=f"to_onnx: expected a graph that ONNX's operators can say, got {what}"):
+            to_onnx(te.function(body), X)
+    with pytest.raises(te.TargetError, match=r"from_onnx: expected an operator that is known, .* got ai\.onnx\.Det"):
+        from_onnx(one_node("Det", [X[:, :3]]))
+    model = one_node("Relu", [X])
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "n"
+    with pytest.raises(te.TargetError, match="from_onnx: expected inputs whose shapes are known, got x0 without"):
+        from_onnx(model)
