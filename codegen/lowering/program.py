@@ -12,6 +12,7 @@ from tensorexpr import dtypes
 from tensorexpr.codegen.lowering.accumulators import COMBINE
 from tensorexpr.codegen.lowering.arithmetic import ONE, ZERO, add, constant, floordiv, mul, sub
 from tensorexpr.codegen.lowering.borders import cut_borders
+from tensorexpr.codegen.lowering.digits import Digits, digits_of, sorted_by_digits, without_keys
 from tensorexpr.codegen.lowering.loops import Loops
 from tensorexpr.codegen.lowering.placing import Ahead, Home, Placing, all_axes, slot
 from tensorexpr.codegen.lowering.scope import Scope
@@ -271,10 +272,14 @@ class _Lowering(Placing):
             definition.where is not None,
         )
         blocks = self.blocks_of(definition, sorting) if at_root else None
+        digits = self.digits_of(definition, sorting) if at_root else None
+        together = blocks is not None or digits is not None
         filled: Block = ()
-        if blocks is None:
+        if not together:
             filled = self.over(offsets_type, names, lambda at: (Store(offsets.buffer, offsets.at(at), ZERO),))
-        if sorting.partial:
+        if digits is not None:
+            filled += without_keys(sorting, {*names, *self.program.sizes})
+        elif sorting.partial:
             filled += self.over(order_type, names, lambda at: (Store(kept.name, at, NO_KEY),), at_root)
         loops = Loops(
             stage,
@@ -289,7 +294,7 @@ class _Lowering(Placing):
         def finish(inner: Scope) -> Block:
             batch, at = (tuple(inner.resolve(Index(a.index)) for a in axes) for axes in (definition.batch, definition.axes))
             key = flat(tuple(self.read(inner.resolve(e)) for e in keys), definition.extents)
-            if blocks is not None:
+            if together:
                 return sorting.kept(flat(at, tuple(a.stop for a in definition.axes)), key)
             return sorting.counted(batch, flat(at, tuple(a.stop for a in definition.axes)), key)
 
@@ -297,11 +302,32 @@ class _Lowering(Placing):
         task = Task(keys, finish, where=stage.parts.where, checks=checks, inside=self.inside, around=self.around)
         counted = loops.nest(stage.order, Scope(stage, all_axes(stage), names=names, outside=outside), task)
         taken = {*names, *self.program.sizes}
-        if blocks is None:
+        if not together:
             return (*filled, *counted, *sorting.sorted(taken))
         if not stage.parts.groups:
             counted = tuple(replace(s, kind="parallel") if isinstance(s, For) and s.kind == "serial" else s for s in counted)
-        return (*filled, *counted, *sorting.sorted_in_blocks(taken, blocks))
+        if blocks is not None:
+            return (*filled, *counted, *sorting.sorted_in_blocks(taken, blocks))
+        assert digits is not None
+        points, extent = int(sorting.points.value), int(sorting.extent.value)  # type: ignore[attr-defined]
+        return (*filled, *counted, *sorted_by_digits(sorting, digits, points, extent, taken))
+
+    def digits_of(self, definition: Segments, sorting: Sorting) -> Digits | None:
+        """How the threads of a GPU sort the points of a plan together; None where one does it alone, or their number is open."""
+        points, extent = constant(sorting.points), constant(sorting.extent)
+        if points is None or not extent or definition.batch or not self.state.target.is_gpu:
+            return None
+        sizes = digits_of(points, extent)
+        if sizes is None:
+            return None
+        passes, base, chunks = sizes
+        shapes = {"sorted_keys": (points,), "other_keys": (points,), "points": (points,), "counts": (chunks, base), "starts": (base + 1,)}
+        if passes == 1:
+            del shapes["other_keys"], shapes["points"]
+        made = {word: self.names.fresh(f"{definition.name}_{word}") for word in shapes}
+        self.names.workspace += [Buffer(made[word], dtypes.int64, tuple(map(const, shape)), "workspace") for word, shape in shapes.items()]
+        keys = made["sorted_keys"], made.get("other_keys", "")
+        return Digits(passes, base, chunks, keys, made.get("points", ""), made["counts"], made["starts"])
 
     def blocks_of(self, definition: Segments, sorting: Sorting) -> Blocks | None:
         """How the cores of a CPU sort the points of a plan together; None where one does it alone, or their number is open."""

@@ -4,47 +4,92 @@
 // s['table_bar'].parallel('p_d')
 
 extern "C" __global__ void __launch_bounds__(256) k0_table_offsets_table_order(
+    int64_t *__restrict__ table_offsets_keys) {
+  const int p = (int)(blockIdx.x * 256u + threadIdx.x);
+  if (p >= 5000) return;
+  table_offsets_keys[p] = -1;
+}
+
+extern "C" __global__ void __launch_bounds__(256) k1_table_offsets_table_order(
     const int64_t *__restrict__ ids,
-    int64_t *__restrict__ table_offsets,
-    int64_t *__restrict__ table_order,
     int64_t *__restrict__ table_offsets_keys,
     te_error *__restrict__ error) {
-  for (int x0 = 0; x0 < 3; ++x0) {
-    __syncthreads();
-    {
-      const int lane = (int)threadIdx.x;
-      table_offsets[lane + x0 * 256] = 0;
-    }
+  const int i = (int)(blockIdx.x * 256u + threadIdx.x);
+  if (i >= 5000) return;
+  if (te_outside(ids[i], 1000)) { te_fail(error, 0, ids[i], 1000); return; }
+  table_offsets_keys[i] = ids[i];
+}
+
+extern "C" __global__ void __launch_bounds__(256) k2_table_offsets_table_order(
+    const int64_t *__restrict__ table_offsets_keys,
+    int64_t *__restrict__ table_offsets_counts) {
+  const int c = (int)(blockIdx.x * 256u + threadIdx.x);
+  if (c >= 32) return;
+  for (int d = 0; d < 1024; ++d) {
+    table_offsets_counts[c * 1024 + d] = 0;
   }
-  __syncthreads();
-  for (int x0 = 768; x0 < 1001; ++x0) {
-    if (threadIdx.x == 0) table_offsets[x0] = 0;
-  }
-  __syncthreads();
-  for (int i = 0; i < 5000; ++i) {
-    if (te_outside(ids[i], 1000)) { te_fail(error, 0, ids[i], 1000); return; }
-    __syncthreads();
-    if (threadIdx.x == 0) table_offsets_keys[i] = ids[i];
-    __syncthreads();
-    if (table_offsets_keys[i] < 999) {
-      if (threadIdx.x == 0) table_offsets[(int)(int64_t)((uint64_t)table_offsets_keys[i] + (uint64_t)2)] = (int64_t)((uint64_t)table_offsets[(int)(int64_t)((uint64_t)table_offsets_keys[i] + (uint64_t)2)] + (uint64_t)1);
-    }
-  }
-  __syncthreads();
-  for (int v = 2; v < 1001; ++v) {
-    __syncthreads();
-    if (threadIdx.x == 0) table_offsets[v] = (int64_t)((uint64_t)table_offsets[v] + (uint64_t)table_offsets[v - 1]);
-  }
-  __syncthreads();
-  for (int p = 0; p < 5000; ++p) {
-    __syncthreads();
-    if (threadIdx.x == 0) table_order[(int)table_offsets[(int)(int64_t)((uint64_t)table_offsets_keys[p] + (uint64_t)1)]] = p;
-    __syncthreads();
-    if (threadIdx.x == 0) table_offsets[(int)(int64_t)((uint64_t)table_offsets_keys[p] + (uint64_t)1)] = (int64_t)((uint64_t)table_offsets[(int)(int64_t)((uint64_t)table_offsets_keys[p] + (uint64_t)1)] + (uint64_t)1);
+  for (int p = c * 157; p < te_minimum(5000, c * 157 + 157); ++p) {
+    table_offsets_counts[c * 1024 + (int)(table_offsets_keys[p] < 0 ? 1000ll : table_offsets_keys[p])] = (int64_t)((uint64_t)table_offsets_counts[c * 1024 + (int)(table_offsets_keys[p] < 0 ? 1000ll : table_offsets_keys[p])] + (uint64_t)1);
   }
 }
 
-extern "C" __global__ void __launch_bounds__(256) k1_table_bar(
+extern "C" __global__ void __launch_bounds__(256) k3_table_offsets_table_order(
+    int64_t *__restrict__ table_offsets_counts,
+    int64_t *__restrict__ table_offsets_starts) {
+  const int d = (int)(blockIdx.x * 256u + threadIdx.x);
+  if (d >= 1024) return;
+  table_offsets_starts[d + 1] = 0;
+  for (int c = 0; c < 32; ++c) {
+    table_offsets_starts[d + 1] = (int64_t)((uint64_t)table_offsets_starts[d + 1] + (uint64_t)table_offsets_counts[c * 1024 + d]);
+    table_offsets_counts[c * 1024 + d] = (int64_t)((uint64_t)table_offsets_starts[d + 1] - (uint64_t)table_offsets_counts[c * 1024 + d]);
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(1) k4_table_offsets_table_order(
+    int64_t *__restrict__ table_offsets_starts) {
+  table_offsets_starts[0] = 0;
+  for (int d = 0; d < 1024; ++d) {
+    table_offsets_starts[d + 1] = (int64_t)((uint64_t)table_offsets_starts[d + 1] + (uint64_t)table_offsets_starts[d]);
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(256) k5_table_offsets_table_order(
+    int64_t *__restrict__ table_order,
+    const int64_t *__restrict__ table_offsets_keys,
+    int64_t *__restrict__ table_offsets_sorted_keys,
+    int64_t *__restrict__ table_offsets_counts,
+    const int64_t *__restrict__ table_offsets_starts) {
+  const int c = (int)(blockIdx.x * 256u + threadIdx.x);
+  if (c >= 32) return;
+  for (int p = c * 157; p < te_minimum(5000, c * 157 + 157); ++p) {
+    table_offsets_sorted_keys[(int)(int64_t)((uint64_t)table_offsets_starts[(int)(table_offsets_keys[p] < 0 ? 1000ll : table_offsets_keys[p])] + (uint64_t)table_offsets_counts[c * 1024 + (int)(table_offsets_keys[p] < 0 ? 1000ll : table_offsets_keys[p])])] = table_offsets_keys[p] < 0 ? 1000ll : table_offsets_keys[p];
+    table_order[(int)(int64_t)((uint64_t)table_offsets_starts[(int)(table_offsets_keys[p] < 0 ? 1000ll : table_offsets_keys[p])] + (uint64_t)table_offsets_counts[c * 1024 + (int)(table_offsets_keys[p] < 0 ? 1000ll : table_offsets_keys[p])])] = p;
+    table_offsets_counts[c * 1024 + (int)(table_offsets_keys[p] < 0 ? 1000ll : table_offsets_keys[p])] = (int64_t)((uint64_t)table_offsets_counts[c * 1024 + (int)(table_offsets_keys[p] < 0 ? 1000ll : table_offsets_keys[p])] + (uint64_t)1);
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(256) k6_table_offsets_table_order(
+    int64_t *__restrict__ table_offsets,
+    const int64_t *__restrict__ table_offsets_sorted_keys) {
+  const int v = (int)(blockIdx.x * 256u + threadIdx.x);
+  if (v >= 1001) return;
+  int64_t low;
+  int64_t high;
+  low = 0;
+  high = 5000;
+  for (int step = 0; step < 13; ++step) {
+    if (low < high) {
+      if (table_offsets_sorted_keys[(int)te_floordiv<int64_t>((int64_t)((uint64_t)low + (uint64_t)high), 2ll)] < v) {
+        low = (int64_t)((uint64_t)te_floordiv<int64_t>((int64_t)((uint64_t)low + (uint64_t)high), 2ll) + (uint64_t)1);
+      } else {
+        high = te_floordiv<int64_t>((int64_t)((uint64_t)low + (uint64_t)high), 2ll);
+      }
+    }
+  }
+  table_offsets[v] = low;
+}
+
+extern "C" __global__ void __launch_bounds__(256) k7_table_bar(
     const float *__restrict__ g,
     float *__restrict__ table_bar,
     const int64_t *__restrict__ table_offsets,
