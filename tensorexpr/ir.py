@@ -285,7 +285,7 @@ class Scatter(Node):
     """`name[indices] = combine(name[indices], value)` for every point of `axes` where `where` holds.
 
     Elements start from the identity of `combine` (sum, prod, max, min). `lowering` is "segments" (contributions combine
-    in row-major order of the axes: the same bits on every run) or "atomics" (in any order).
+    in row-major order of the axes, by default schedules perhaps in parts: the same bits on every run) or "atomics" (in any order).
     """
 
     name: str

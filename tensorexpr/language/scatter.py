@@ -35,9 +35,9 @@ def scatter(
 
     `body` takes one index per extent and returns `(indices, value)`, where `indices` is a tuple with one index per axis of the
     result (or the index itself where there is one axis). Values that meet are combined by `combine`: "sum", "prod", "max" or
-    "min", in row-major order of the points, so the bits are the same on every run. Elements that receive nothing hold 0 for a
-    sum, 1 for a product, the dtype's least value for a maximum and its greatest for a minimum. `where` says which points
-    send.
+    "min", in row-major order of the points (compiled, perhaps in parts of them), so the bits are the same on every run. Elements
+    that receive nothing hold 0 for a sum, 1 for a product, the dtype's least value for a maximum and its greatest for a minimum.
+    `where` says which points send.
 
     Raises `DefinitionError` for an index that can leave the result; data-dependent ones are checked as it runs.
     """
