@@ -14,8 +14,11 @@ from __future__ import annotations
 
 import heapq
 import random
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import count
 from math import inf, sqrt
 from typing import Protocol
@@ -124,9 +127,31 @@ def search(
 ) -> Found:
     """Looks for choices that are faster than the model's for `budget` seconds; `first` are tried before all others.
 
-    An interrupt from the keyboard ends the search early, with what was found so far.
+    An interrupt from the keyboard ends the search after the trial that runs, with what was found so far; a second one ends the trial, too.
     """
     return _Search(bench, budget, first, clock, tell, seed).run()
+
+
+@contextmanager
+def _interrupts(note: Callable[[], None]) -> Iterator[None]:
+    """Has `note` called at the first interrupt from the keyboard, where this is the thread that is told; the next are as they were.
+
+    An exception may come anywhere: in the middle of what is told to another process, or where exceptions are passed over.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or before is None:
+        yield
+        return
+
+    def first(number: int, frame: object) -> None:
+        signal.signal(signal.SIGINT, before)
+        note()
+
+    signal.signal(signal.SIGINT, first)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 class _Search:
@@ -145,6 +170,7 @@ class _Search:
         self.began = clock()
         self.tried: dict[Choices, Trial] = {}
         self.gains: dict[str, float] = {}
+        self.stopped = False
 
     def run(self) -> Found:
         self._say(inf, inf, "the model's own schedule")
@@ -154,12 +180,17 @@ class _Search:
         found = Found(self.baseline, self.baseline, self.baseline.seconds, self.baseline.seconds)
         if self.baseline.outcome == OK:
             try:
-                found.exhausted = self._walk()
+                with _interrupts(self._stop):
+                    found.exhausted = self._walk()
             except KeyboardInterrupt:
-                found.interrupted = True
+                self.stopped = True
+            found.interrupted = self.stopped
             self._finish(found)
         found.trials, found.elapsed = list(self.tried.values()), self.elapsed
         return found
+
+    def _stop(self) -> None:
+        self.stopped = True
 
     @property
     def elapsed(self) -> float:
@@ -174,7 +205,7 @@ class _Search:
     def _walk(self) -> bool:
         """Tries one after the other until the time is up; says whether there was nothing left to try."""
         for choices in self._proposals():
-            if self.elapsed >= self.budget * (1 - FINAL_SHARE):
+            if self.stopped or self.elapsed >= self.budget * (1 - FINAL_SHARE):
                 return False
             self._try(choices)
         return True

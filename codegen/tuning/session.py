@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Protocol
@@ -137,7 +137,7 @@ def tune_program(
         baseline_seconds=found.baseline_seconds,
         reassociated=reassociate and found.improved,
         tried=len(found.trials),
-        date=time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime()),
+        date=datetime.now(UTC).isoformat(timespec="microseconds"),  # of two records the younger is kept: sessions may be short
     )
     if path is not None:
         records.write(path, (record,))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import signal
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
@@ -147,19 +149,32 @@ def test_the_budget_ends_it_and_some_of_it_is_left_for_the_end():
     assert len(bench.duels[-1]) > 1 and bench.duels[-1][0] == Choices()
 
 
-def test_an_interrupt_keeps_the_best_so_far():
+@pytest.mark.parametrize("times", [1, 2])
+def test_an_interrupt_keeps_the_best_so_far(times):
+    """The first one lets the trial end that runs, so no answer is lost; the second does not."""
     bench = Numbers(additive({"8 i, 48 j": 0.3}))
-    plain = bench.trial
+    plain, ended = bench.trial, []
 
     def interrupted(choices: Choices, limit: float) -> Trial:
         if len(bench.asked) == 4:
-            raise KeyboardInterrupt
-        return plain(choices, limit)
+            for _ in range(times):
+                signal.raise_signal(signal.SIGINT)
+        ended.append(plain(choices, limit))
+        return ended[-1]
 
     bench.trial = interrupted
+    before = signal.getsignal(signal.SIGINT)
     found = search(bench, 1000.0, clock=bench.clock)
     assert found.interrupted and found.best.choices == Choices({"C: tile": "8 i, 48 j"})
-    assert bench.clock.now < 2.0
+    assert bench.clock.now < 2.0 and len(ended) == 6 - times and signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_search_in_another_thread_leaves_signals_alone():
+    bench, found = Numbers(additive({"8 i, 48 j": 0.3})), []
+    thread = threading.Thread(target=lambda: found.append(search(bench, 3.0, clock=bench.clock)))
+    thread.start()
+    thread.join()
+    assert found[0].improved and not found[0].interrupted
 
 
 def test_a_finalist_that_fails_in_the_end_does_not_take_the_others_along():

@@ -125,7 +125,18 @@ def test_sums_in_another_order_ask_for_leave(bench, file):
     kept = te.tune(c, inputs, budget=4.0)
     assert not kept.improved and kept.outcomes[OTHER_BITS] >= 1
     allowed = te.tune(c, inputs, budget=4.0, reassociate=True)
-    assert allowed.improved and "vectorize('i" in allowed.schedule.as_python()
+    assert allowed.improved and read(file)[0].reassociated and "vectorize('i" in allowed.schedule.as_python()
+    assert "sums in another order" in te.build(c, inputs).schedule.origin
+    again = te.tune(c, inputs, budget=0.2)  # without leave, what was found with it is no start
+    assert not again.improved
+
+
+def test_the_later_of_two_sessions_within_a_second_is_kept(bench, file):
+    c, inputs = product(20, 70, 100)
+    for faster in (copies_are_faster, lambda calls: 1e-3) * 2:
+        bench(faster)
+        found = te.tune(c, inputs, budget=0.5)
+        assert read(file) == [found.record]
 
 
 def test_ops_are_tuned_by_specs_or_arrays(bench, file):
