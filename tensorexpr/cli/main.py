@@ -43,7 +43,9 @@ def _parser() -> argparse.ArgumentParser:
     tuned.add_argument("--json", action="store_true", help="one JSON object instead of text")
 
     bench = commands.add_parser("bench", help="time workloads, training steps or calls beside their peers, or the derivation of gradients")
-    bench.add_argument("what", nargs="?", choices=("speed", "training", "interop", "derivation"), default="speed", help="default: speed")
+    bench.add_argument(
+        "what", nargs="?", choices=("speed", "training", "interop", "threads", "derivation"), default="speed", help="default: speed"
+    )
     bench.add_argument("--filter", action="append", default=[], metavar="PART", help="workloads with this in their name (may be repeated)")
     bench.add_argument("--threads", action="append", type=_threads, metavar="N", help="how many, or 'all' (may be repeated; default: 1)")
     bench.add_argument("--peers", metavar="A,B,..", help="peers to measure beside (default: all that are installed)")
@@ -171,6 +173,8 @@ def main(arguments: list[str] | None = None) -> int:
             case "bench":
                 if options.what == "derivation":
                     return importlib.import_module("tensorexpr.benchmarks.derivation").main(options.json)
+                if options.what == "threads":
+                    return importlib.import_module("tensorexpr.benchmarks.threads").main(options.json)
                 if options.what == "interop":
                     return importlib.import_module("tensorexpr.benchmarks.interop").main(options.json, options.rounds)
                 return _bench(options)
