@@ -9,7 +9,9 @@ schedule, nest) and native code, and no tensor of the language: what it was buil
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -233,6 +235,12 @@ class CompiledFunction(Callable):
             inputs = tuple(Symbol(p.name, "input", p.dtype, extents_of(p.shape), p.name) for p in self.signature.inputs)
             self._symbols = (*inputs, *(Symbol(p.name, "output", p.dtype, extents_of(p.shape), p.name) for p in self.signature.outputs))
         return self._symbols
+
+    def export(self, path: str | os.PathLike[str], *, cpus: Sequence[str] = ("host",)) -> Path:
+        """Writes the function to a bundle, under its own name: see `te.export`."""
+        from tensorexpr.codegen.bundle.export import export  # noqa: PLC0415 -- bundles hold compiled functions
+
+        return export(path, cpus=cpus, **{self.name: self})
 
     def workspace_bytes(self, **sizes: int) -> int:
         """Bytes of memory for activations that a run needs, with these sizes where extents are open."""

@@ -16,11 +16,12 @@ LADDER = (
     "benchmarks",
 )  # fmt: skip
 STRANGERS = [("autodiff", "codegen"), ("codegen", "autodiff"), ("language", "autodiff"), ("integers", "dtypes")]
-LAZY = {  # what may be imported inside a function: how a node or a schedule prints, and the derivative of a scan's body, a derivative again
+LAZY = {  # what may be imported inside a function: how a node or a schedule prints, a derivative inside of one, a bundle of the function
     ("tensorexpr.ir", "tensorexpr.text"),
     ("tensorexpr.codegen.nest", "tensorexpr.codegen.nest_text"),
     ("tensorexpr.codegen.schedule.schedule", "tensorexpr.codegen.lowering"),
     ("tensorexpr.autodiff.scans", "tensorexpr.autodiff.reverse"),
+    ("tensorexpr.codegen.function", "tensorexpr.codegen.bundle.export"),
 }
 
 

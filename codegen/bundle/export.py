@@ -1,0 +1,217 @@
+"""`te.export`: compiled functions to a folder of files, written whole or not at all."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tensorexpr.codegen.bundle.elf_shared import Input, shared_object
+from tensorexpr.codegen.bundle.entries import Code, entries_text
+from tensorexpr.codegen.bundle.header import c_name, header_text
+from tensorexpr.codegen.bundle.table import FILE, FORMAT, VERSION, function_table, table_file
+from tensorexpr.codegen.bundle.tensors import tensors_file
+from tensorexpr.codegen.bundle.variants import Variant, detection_text, variants_of
+from tensorexpr.codegen.function import CompiledFunction
+from tensorexpr.codegen.llvm import Interface, Machine, nest_code
+from tensorexpr.codegen.llvm.jit import object_code
+from tensorexpr.codegen.llvm.pool_text import LIMIT, pool_text
+from tensorexpr.codegen.lowering import lower
+from tensorexpr.codegen.nest import LoopNest
+from tensorexpr.codegen.nest_verify import verify_nest
+from tensorexpr.codegen.tuning.lookup import ANALYTIC, scheduled
+from tensorexpr.errors import ArgumentError, TargetError, user_location
+
+_CONSTANTS = "constants.safetensors"
+_LIBRARIES = {
+    **dict.fromkeys(("memset", "memcpy", "memmove", "memcmp", "bcmp"), "libc.so.6"),
+    **dict.fromkeys(("pthread_create", "pthread_join", "pthread_sigmask", "syscall"), "libc.so.6"),
+    **dict.fromkeys(("sched_yield", "sched_getcpu", "sched_getaffinity", "sched_setaffinity"), "libc.so.6"),
+    **{f"{name}{end}": "libm.so.6" for name in ("fma", "floor", "ceil", "trunc", "roundeven", "rint", "sqrt") for end in ("", "f")},
+    **dict.fromkeys(("__extendhfsf2", "__truncsfhf2"), "libgcc_s.so.1"),
+}
+_THREADS = f"""define void @te_bundle_threads(i32 %count) nounwind {{
+  %least = call i32 @llvm.smax.i32(i32 %count, i32 1)
+  %most = call i32 @llvm.smin.i32(i32 %least, i32 {LIMIT + 1})
+  %workers = sub i32 %most, 1
+  call void @te_pool_set(i32 %workers)
+  ret void
+}}
+"""
+
+
+def export(path: str | os.PathLike[str], /, *, cpus: Sequence[str] = ("host",), **functions: CompiledFunction) -> Path:
+    """Writes compiled functions to a bundle, a folder that runs without the compiler: `te.export("model", forward=f, backward=g)`.
+
+    They share their constants. `cpus` names what code is made for, in the order in which it is tried when the bundle is loaded: "host"
+    (this machine, with the very code that runs here) and the levels x86-64-v4, -v3, -v2. The folder is there whole or not at
+    all; a bundle at `path` is replaced, anything else is refused. Gives the path.
+
+    Raises `ArgumentError` for what is no compiled function and a name that is no identifier, `TargetError` for CPUs that are
+    unknown and for functions of a GPU.
+    """
+    place = Path(path)
+    if not functions:
+        raise ArgumentError("export: expected functions by name, got none", location=user_location(), hint="te.export(path, forward=f)")
+    for name, function in functions.items():
+        if not isinstance(function, CompiledFunction):
+            raise ArgumentError(
+                f"export: expected compiled functions, got a {type(function).__name__} for {name}", location=user_location()
+            )
+        if not function.target == "cpu":
+            raise TargetError(f"export: expected functions for the cpu, got one for {function.target}: {name}", location=user_location())
+    if place.exists() and not (place.is_dir() and (not any(place.iterdir()) or (place / FILE).is_file())):
+        raise ArgumentError(f"export: expected a new path or a bundle to replace, got {place}", location=user_location())
+    _write(place, _files(c_name(place.name.split(".")[0]), functions, variants_of(cpus)))
+    return place
+
+
+def _files(prefix: str, functions: Mapping[str, CompiledFunction], variants: Sequence[Variant]) -> dict[str, list[Any]]:
+    """The contents of the files of a bundle, in parts."""
+    nests = {name: [_nest(function, variant) for variant in variants] for name, function in functions.items()}
+    names, arrays = _named_constants(nests)
+    head, offsets, ordered = tensors_file(arrays)
+    inputs: list[Input] = []
+    codes: dict[str, list[Code]] = {name: [] for name in functions}
+    tables = {}
+    for name, function in functions.items():
+        symbol = f"{prefix}_{c_name(name)}"
+        said = []
+        for number, (variant, nest) in enumerate(zip(variants, nests[name], strict=True)):
+            interface = Interface.of(nest)
+            own = f"{symbol}.v{number}"
+            inputs.append(Input(nest_code(nest, variant.machine).image, {interface.entry: own}))
+            codes[name].append(Code(own, interface, tuple(offsets[names[name, c]] for c in interface.constants)))
+            said.append((interface, nest.checks))
+        used = dict.fromkeys(names[name, c.name] for nest in nests[name] for c in nest.constants)
+        tables[name] = function_table(function, symbol, said, [name for name in used if name is not None])
+    library = f"lib{prefix}.so"
+    image = _library(prefix, library, inputs, [(tables[name]["symbol"], codes[name]) for name in functions], variants)
+    data = [np.ascontiguousarray(array).reshape(-1).view(np.uint8).data for array in ordered]
+    files: dict[str, list[Any]] = {library: [image], _CONSTANTS: [head, *data]}
+    files[f"{prefix}.h"] = [header_text(prefix, tables, len(head), sum(part.nbytes for part in data)).encode()]
+    table = {
+        "format": FORMAT,
+        "version": VERSION,
+        "made_by": f"tensorexpr {version('tensorexpr')}",
+        "name": prefix,
+        "platform": variants[0].machine.triple,
+        "library": library,
+        "files": {name: _described(parts) for name, parts in files.items()},
+        "variants": [{"name": v.name, "needs": list(v.needs)} for v in variants],
+        "constants_file": {"name": _CONSTANTS, "offset": len(head)},
+        "constants": [_constant(name, array, offsets[name]) for name, array in arrays.items()],
+        "functions": tables,
+    }
+    return {**files, FILE: [table_file(table)]}
+
+
+def _nest(function: CompiledFunction, variant: Variant) -> LoopNest:
+    """The loops of a function for a variant: those that run here on the host, and wherever the user made the schedule."""
+    own = variant.name.startswith("host") or not function.schedule.origin.startswith((ANALYTIC, "tuned"))
+    return function.nest if own else verify_nest(lower(scheduled(function.program, variant.target)))
+
+
+def _named_constants(nests: Mapping[str, Sequence[LoopNest]]) -> tuple[dict[tuple[str, str], str], dict[str, np.ndarray]]:
+    """The name in the bundle of every constant of a function, and the arrays by these names: equal data is one."""
+    names: dict[tuple[str, str], str] = {}
+    arrays: dict[str, np.ndarray] = {}
+    known: dict[bytes, str] = {}
+    for function, several in nests.items():
+        for constant in (c for nest in several for c in nest.constants):
+            name = known.get(constant.content)
+            if name is None:
+                name = constant.name if constant.name not in arrays else f"{function}.{constant.name}"
+                while name in arrays:
+                    name += "_"
+                known[constant.content], arrays[name] = name, constant.data
+            names[function, constant.name] = name
+    return names, arrays
+
+
+def _constant(name: str, array: np.ndarray, offset: int) -> dict[str, Any]:
+    shape = list(array.shape)
+    return {"name": name, "kind": "constant", "dtype": array.dtype.name, "shape": shape, "offset": offset, "size": array.nbytes}
+
+
+def _library(
+    prefix: str, soname: str, inputs: Sequence[Input], functions: Sequence[tuple[str, Sequence[Code]]], variants: Sequence[Variant]
+) -> bytes:
+    """The shared object of all code of a bundle."""
+    triple = variants[0].machine.triple
+    plain = Machine(triple, "x86-64", "", 128)
+    renamed = {
+        "te_bundle_variant": f"{prefix}_variant",
+        "te_bundle_threads": f"{prefix}_threads",
+        "te_pool_reset": f"{prefix}_after_fork",
+    }
+    texts = (pool_text(plain) + _THREADS, detection_text(triple, variants), entries_text(triple, functions))
+    own = [Input(object_code(text, plain, "none").image, renamed) for text in texts]
+    exports = [*renamed.values(), *(name for function, _ in functions for name in (function, f"{function}_workspace"))]
+    return shared_object([*inputs, *own], exports, soname, _LIBRARIES, ["te_pool_stop"])
+
+
+def _described(parts: Sequence[Any]) -> dict[str, Any]:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part)
+    return {"bytes": sum(len(part) for part in parts), "sha256": digest.hexdigest()}
+
+
+# ------------------------------------------------------------------------------------------------------------ writing
+
+
+def _write(place: Path, files: Mapping[str, Sequence[Any]]) -> None:
+    """Writes the files to a folder beside the place, and moves it there whole."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    made = Path(tempfile.mkdtemp(prefix=f".{place.name}-", dir=place.parent))
+    try:
+        for name, parts in files.items():
+            with open(made / name, "wb") as file:
+                for part in parts:
+                    file.write(part)
+                file.flush()
+                os.fsync(file.fileno())
+        made.chmod(0o777 & ~_umask())
+        _move(made, place)
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def _move(made: Path, place: Path) -> None:
+    """Gives the folder its name; what had it gets that of the folder."""
+    if not place.exists():
+        os.rename(made, place)
+    elif not _exchanged(made, place):
+        beside = made.with_name(made.name + ".old")
+        os.rename(place, beside)
+        try:
+            os.rename(made, place)
+        except OSError:
+            os.rename(beside, place)
+            raise
+        os.rename(beside, made)
+
+
+def _exchanged(made: Path, place: Path) -> bool:
+    """Whether the system could give two folders each other's names in one step (Linux)."""
+    with suppress(AttributeError, OSError):
+        renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
+        here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+        return bool(renameat2(here, os.fsencode(made), here, os.fsencode(place), exchange) == 0)
+    return False
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,62 @@
+"""The C header of a bundle."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+
+def c_name(text: str) -> str:
+    """A text as a C identifier."""
+    made = re.sub(r"\W", "_", text, flags=re.ASCII)
+    return f"_{made}" if not made or made[0].isdigit() else made
+
+
+def header_text(prefix: str, functions: Mapping[str, Any], constants_offset: int, constants_bytes: int) -> str:
+    """Declarations of the entry points, and where each pointer stands."""
+    upper = prefix.upper()
+    lines = [
+        f"/* The functions of the bundle {prefix}: link with lib{prefix}.so, or load that with dlopen.",
+        "",
+        "   placeholders: a pointer for each input and output, at the place that the enumeration gives; elements row-major without gaps.",
+        f"   constants:    the contents of constants.safetensors from byte {upper}_CONSTANTS_OFFSET on (map the file read-only).",
+        "   sizes:        the open extents, at the places that the enumeration gives.",
+        "   workspace:    as many bytes as NAME_workspace(sizes) says, at a multiple of 64; null where that is 0.",
+        "   error:        two integers, written where an index is out of bounds: the index, and the extent.",
+        "   The result is 0; k > 0 where check k - 1 of the table failed; -1 where the code is for other CPUs.",
+        "   Any number of threads may be inside at once, each with a workspace of its own. */",
+        f"#ifndef {upper}_H",
+        f"#define {upper}_H",
+        "#include <stdint.h>",
+        "#ifdef __cplusplus",
+        'extern "C" {',
+        "#endif",
+        f"#define {upper}_CONSTANTS_OFFSET {constants_offset}",
+        f"#define {upper}_CONSTANTS_BYTES {constants_bytes}",
+        "",
+        f"int32_t {prefix}_variant(void);            /* the number of the code for this CPU in the table, -1: none */",
+        f"void {prefix}_threads(int32_t count);      /* how many threads work on a call (1 until this is called) */",
+        f"void {prefix}_after_fork(void);            /* to be called in the child after a fork */",
+    ]
+    for table in functions.values():
+        name = table["symbol"]
+        lines += ["", f"/* {_signature(table)} */"]
+        places = [f"{name}_{c_name(p['name'])}".upper() for p in table["placeholders"]]
+        lines.append(f"enum {{ {', '.join([*places, f'{name}_placeholders'.upper()])} }};")
+        if table["sizes"]:
+            lines.append(f"enum {{ {', '.join(f'{name}_size_{c_name(s)}'.upper() for s in table['sizes'])} }};")
+        lines.append(
+            f"int64_t {name}(const void *constants, void *const *placeholders, const int64_t *sizes, void *workspace, int64_t *error);"
+        )
+        lines.append(f"int64_t {name}_workspace(const int64_t *sizes);")
+    lines += ["", "#ifdef __cplusplus", "}", "#endif", "#endif", ""]
+    return "\n".join(lines)
+
+
+def _signature(table: Mapping[str, Any]) -> str:
+    def text(kind: str) -> str:
+        found = [p for p in table["placeholders"] if p["kind"] == kind]
+        return ", ".join(f"{p['path']}: {p['dtype']}[{', '.join(p['extents'])}]" for p in found)
+
+    return f"{text('input')} -> {text('output')}".replace("*/", "* /")

@@ -1,0 +1,77 @@
+"""The table of a bundle: what is in it, in JSON, with a digest of itself in its first line and one of every other file.
+
+The digest is that of all bytes behind the first line, and the first line is compared as a whole, so a flip of any byte is noticed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any
+
+from tensorexpr.codegen.arguments import Parameter, size_sources
+from tensorexpr.codegen.context import Symbol
+from tensorexpr.codegen.function import CompiledFunction
+from tensorexpr.codegen.llvm import Interface
+from tensorexpr.codegen.llvm.abi import plain
+from tensorexpr.codegen.nest import CheckSite
+from tensorexpr.ir import Const
+from tensorexpr.text import print_expr
+
+FORMAT, VERSION, FILE = "tensorexpr bundle", 1, "bundle.json"
+
+
+def table_file(table: Mapping[str, Any]) -> bytes:
+    """The contents of the file."""
+    body = json.dumps(table, indent=1).removeprefix("{\n").encode() + b"\n"
+    return f'{{"sha256": "{hashlib.sha256(body).hexdigest()}",\n'.encode() + body
+
+
+def function_table(
+    function: CompiledFunction,
+    symbol: str,
+    variants: Sequence[tuple[Interface, Sequence[CheckSite]]],
+    constants: Sequence[str],
+) -> dict[str, Any]:
+    """A function: how it is called, its placeholders and constants, and per variant its activations and what failed checks say."""
+    signature = function.signature
+    parameters = [*signature.inputs, *signature.outputs]
+    placeholders = [_placeholder(k, s, p) for k, (s, p) in enumerate(zip(function.placeholders, parameters, strict=True))]
+    return {
+        "symbol": symbol,
+        "mode": function.mode,
+        "single": signature.single,
+        "updates": list(function.updates),
+        "sizes": list(signature.sizes),
+        "size_sources": [[s.name, s.position, s.axis, s.scale, [list(r) for r in s.rest], s.constant] for s in size_sources(signature)],
+        "placeholders": placeholders,
+        "constants": list(constants),
+        "activations": [_activations(interface) for interface, _ in variants],
+        "checks": [[_check(site) for site in checks] for _, checks in variants],
+    }
+
+
+def _placeholder(slot: int, symbol: Symbol, parameter: Parameter) -> dict[str, Any]:
+    fixed = all(isinstance(e, Const) for e in parameter.shape)
+    return {
+        "name": symbol.name,
+        "path": symbol.path,
+        "kind": symbol.kind,
+        "dtype": parameter.dtype.name,
+        "shape": [plain(e) for e in parameter.shape],
+        "extents": [print_expr(e) for e in parameter.shape],
+        "slot": slot,
+        "offset": 8 * slot,
+        "size": prod(int(e.value) for e in parameter.shape if isinstance(e, Const)) * parameter.dtype.itemsize if fixed else None,
+    }
+
+
+def _activations(interface: Interface) -> dict[str, Any]:
+    """Bytes of workspace of known size, and bytes per element and extents of each further buffer."""
+    return {"size": interface.workspace, "alignment": 64, "open": [[size, list(extents)] for size, extents in interface.buffers]}
+
+
+def _check(site: CheckSite) -> dict[str, Any]:
+    return {"definition": site.definition, "tensor": site.tensor, "axis": site.axis, "access": site.access}

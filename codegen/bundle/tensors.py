@@ -1,0 +1,34 @@
+"""Constants as a file in the format safetensors: a header in JSON, then the data, to be mapped into memory as it is.
+
+Tensors stand in the order of their element sizes, the widest first, and the data begins at a multiple of 64, so each is aligned
+without gaps (the format allows none). Equal data stands there once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import numpy as np
+
+_ALIGN = 64
+_NAMES = {
+    "bool": "BOOL", "int8": "I8", "int16": "I16", "int32": "I32", "int64": "I64", "uint8": "U8", "uint16": "U16", "uint32": "U32",
+    "uint64": "U64", "float16": "F16", "bfloat16": "BF16", "float32": "F32", "float64": "F64",
+}  # fmt: skip
+
+
+def tensors_file(arrays: Mapping[str, np.ndarray]) -> tuple[bytes, dict[str, int], list[np.ndarray]]:
+    """The header of a file of these arrays, where each begins in the data, and the arrays in the order of the data."""
+    ordered = sorted(arrays, key=lambda name: -arrays[name].dtype.itemsize)
+    table: dict[str, object] = {"__metadata__": {"format": "tensorexpr constants"}}
+    offsets: dict[str, int] = {}
+    at = 0
+    for name in ordered:
+        array = arrays[name]
+        offsets[name] = at
+        table[name] = {"dtype": _NAMES[array.dtype.name], "shape": list(array.shape), "data_offsets": [at, at + array.nbytes]}
+        at += array.nbytes
+    text = json.dumps(table, separators=(",", ":")).encode()
+    text += b" " * (-(len(text) + 8) % _ALIGN)
+    return len(text).to_bytes(8, "little") + text, offsets, [arrays[name] for name in ordered]

@@ -1,0 +1,16 @@
+"""Runs bundles that tensorexpr's compiler exported (`te.export`), with NumPy alone: no compiler, no LLVM.
+
+    import tensorexpr_runtime
+    bundle = tensorexpr_runtime.load("model")
+    y = bundle.forward(x, w)                 # arrays in the order of the placeholders, or by name
+
+A bundle is a folder: a shared object with the code, constants in the format safetensors (mapped read-only, so processes
+share them), and a table in JSON that says what there is. Everything is checked by digest before any of it is used;
+`BundleError` says what is wrong. Nothing is unpickled or evaluated.
+"""
+
+from tensorexpr_runtime.bundle import Bundle, load
+from tensorexpr_runtime.errors import ArgumentError, BundleError, OutOfBoundsError
+from tensorexpr_runtime.function import BundleFunction
+
+__all__ = ["ArgumentError", "Bundle", "BundleError", "BundleFunction", "OutOfBoundsError", "load"]

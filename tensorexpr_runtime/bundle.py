@@ -1,0 +1,101 @@
+"""A bundle in this process: its table, its code, its constants."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tensorexpr_runtime.errors import BundleError
+from tensorexpr_runtime.files import array_type, check_file, mapped, read_table
+from tensorexpr_runtime.function import BundleFunction
+
+_THREADS = "TENSOREXPR_NUM_THREADS"
+
+
+class Bundle:
+    """The functions of a bundle, by name: `bundle.forward(x)` or `bundle["forward"](x)`.
+
+    `table` is all that the bundle says of itself, `constants` its constants by name, read-only and not copied, `variant` the
+    name of the code that was chosen for this CPU.
+    """
+
+    def __init__(self, folder: Path, verify: bool) -> None:
+        self.folder = folder
+        self.table = table = read_table(folder)
+        self._check_machine()
+        constants_file = table["constants_file"]["name"]
+        for name, said in table["files"].items():
+            if verify or name != constants_file:
+                check_file(folder, name, said)
+            elif not (folder / name).is_file() or (folder / name).stat().st_size != said["bytes"]:
+                raise BundleError(f"{folder / name}: expected a file of {said['bytes']} bytes, got another one")
+        self._library = ctypes.CDLL(os.fspath((folder / table["library"]).resolve()))
+        prefix = table["name"]
+        number = getattr(self._library, f"{prefix}_variant")()
+        if number < 0:
+            needs = "; ".join(f"{v['name']}: {', '.join(v['needs'])}" for v in table["variants"])
+            raise BundleError(f"{folder}: expected a CPU with the features of one of its variants ({needs}), got one without")
+        self.variant: str = table["variants"][number]["name"]
+        self._data = mapped(folder / constants_file, table["constants_file"]["offset"])
+        self.constants: dict[str, np.ndarray] = {c["name"]: self._constant(c) for c in table["constants"]}
+        self._set_threads = getattr(self._library, f"{prefix}_threads")
+        self._set_threads.argtypes, self._set_threads.restype = [ctypes.c_int32], None
+        self.threads(_default_threads())
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=getattr(self._library, f"{prefix}_after_fork"))
+        self._functions = {n: BundleFunction(n, t, self._library, number, self._data) for n, t in table["functions"].items()}
+
+    def _check_machine(self) -> None:
+        wanted = self.table["platform"]
+        if not sys.platform.startswith("linux") or platform.machine().lower() not in ("x86_64", "amd64") or not wanted.startswith("x86_64"):
+            raise BundleError(f"{self.folder}: expected a machine like {wanted}, got {sys.platform} on {platform.machine()}")
+
+    def _constant(self, row: dict[str, Any]) -> np.ndarray:
+        array = self._data[row["offset"] : row["offset"] + row["size"]].view(array_type(row["dtype"])).reshape(row["shape"])
+        return array.view(np.ndarray)
+
+    def threads(self, count: int) -> None:
+        """Uses `count` threads for a call from now on (at first TENSOREXPR_NUM_THREADS, else the CPUs that this process may use)."""
+        self._set_threads(count)
+
+    def __getitem__(self, name: str) -> BundleFunction:
+        try:
+            return self._functions[name]
+        except KeyError:
+            raise BundleError(f"{self.folder}: expected a function among {', '.join(self._functions)}, got {name}") from None
+
+    def __getattr__(self, name: str) -> BundleFunction:
+        functions: dict[str, BundleFunction] = self.__dict__.get("_functions", {})
+        if name not in functions:
+            raise AttributeError(f"the bundle {self.__dict__.get('folder')} has no function {name!r}")
+        return functions[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._functions)
+
+    def __repr__(self) -> str:
+        return f"<bundle {self.folder} for {self.variant}: {', '.join(map(repr, self._functions.values()))}>"
+
+
+def load(path: str | os.PathLike[str], *, verify: bool = True) -> Bundle:
+    """The bundle in a folder. With `verify=False` the contents of the constants, which may be large, are taken on trust.
+
+    Raises `BundleError` that says why where it is damaged, cut off, none at all, of another version, or for other machines.
+    """
+    return Bundle(Path(path), verify)
+
+
+def _default_threads() -> int:
+    text = os.environ.get(_THREADS, "").strip()
+    if text:
+        if not text.isdecimal() or int(text) < 1:
+            raise BundleError(f"{_THREADS}: expected a positive integer, got {text!r}")
+        return int(text)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

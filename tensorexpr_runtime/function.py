@@ -1,0 +1,188 @@
+"""Functions of a bundle: arrays in, arrays out, through one C entry point.
+
+The entry takes the constants, a pointer for each placeholder, sizes, memory for activations, and a place for errors. The lock of
+the interpreter is given up while it runs, and nothing is shared between calls but read-only data.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from tensorexpr_runtime.errors import ArgumentError, BundleError, OutOfBoundsError
+from tensorexpr_runtime.files import array_type
+
+_ALIGNMENT = 64
+_READY = 0x0001 | 0x0100  # NumPy's flags: contiguous and aligned
+
+
+class BundleFunction:
+    """A function of a bundle: `f(*arrays, out=None, workspace=None, **arrays_by_name)`.
+
+    `placeholders` are its rows of the table: the inputs in calling order, then the outputs. Gives an array if it was compiled from
+    one tensor, else a tuple. `out`, of the same form, is computed into; `workspace` is memory for activations.
+    """
+
+    def __init__(self, name: str, table: Mapping[str, Any], library: ctypes.CDLL, variant: int, constants: np.ndarray) -> None:
+        self.name = name
+        self.placeholders: tuple[dict[str, Any], ...] = tuple(table["placeholders"])
+        self.inputs = tuple(p for p in self.placeholders if p["kind"] == "input")
+        self.outputs = tuple(p for p in self.placeholders if p["kind"] == "output")
+        self.sizes: tuple[str, ...] = tuple(table["sizes"])
+        self.updates: tuple[str, ...] = tuple(table["updates"])
+        self._table = table
+        self._types = {p["name"]: array_type(p["dtype"]) for p in self.placeholders}
+        self._checks = table["checks"][variant]
+        self._constants = constants
+        self._entry = getattr(library, table["symbol"])
+        self._entry.argtypes, self._entry.restype = [ctypes.c_void_p] * 5, ctypes.c_int64
+        self._size = getattr(library, f"{table['symbol']}_workspace")
+        self._size.argtypes, self._size.restype = [ctypes.c_void_p], ctypes.c_int64
+
+    def __call__(self, *arrays: Any, out: Any = None, workspace: np.ndarray | None = None, **named: Any) -> Any:
+        inputs = [self._input(p, a) for p, a in zip(self.inputs, self._bound(arrays, named), strict=True)]
+        sizes = self._sizes([a.shape for a in inputs])
+        results, targets = self._results(out, sizes, inputs)
+        values = (ctypes.c_int64 * len(self.sizes))(*(sizes[n] for n in self.sizes))
+        block = self._workspace(self._size(values), workspace)
+        pointers = (ctypes.c_void_p * len(self.placeholders))(*(a.ctypes.data for a in (*inputs, *results)))
+        error = (ctypes.c_int64 * 2)()
+        start = 0 if block is None else -(-block.ctypes.data // _ALIGNMENT) * _ALIGNMENT
+        status = self._entry(self._constants.ctypes.data, pointers, values, start, error)
+        if status:
+            raise self._failure(status, error[0], error[1])
+        for target, result in zip(targets, results, strict=True):
+            if target is not result:
+                np.copyto(target, result)
+        return targets[0] if self._table["single"] else tuple(targets)
+
+    def workspace_bytes(self, **sizes: int) -> int:
+        """Bytes of memory for activations that a call needs, with these sizes where extents are open."""
+        if sorted(sizes) != sorted(self.sizes):
+            raise ArgumentError(f"{self.name}: expected the sizes {', '.join(self.sizes) or 'none'}, got {', '.join(sizes) or 'none'}")
+        return int(self._size((ctypes.c_int64 * len(self.sizes))(*(sizes[n] for n in self.sizes))))
+
+    def __repr__(self) -> str:
+        def text(rows: Sequence[Mapping[str, Any]]) -> str:
+            return ", ".join(f"{p['path']}: {p['dtype']}[{', '.join(p['extents'])}]" for p in rows)
+
+        return f"{self.name}({text(self.inputs)}) -> {text(self.outputs)}"
+
+    # ------------------------------------------------------------------------------------------------------ arguments
+
+    def _bound(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+        """An array for each input."""
+        rest = dict(named)
+        found = list(arrays)
+        for p in self.inputs[len(arrays) :]:
+            names = [n for n in dict.fromkeys((p["path"], p["name"])) if n in rest]
+            if len(names) != 1:
+                got = "none" if not names else "two"
+                raise ArgumentError(f"{self.name}: expected an array for the placeholder {p['path']}, got {got}")
+            found.append(rest.pop(names[0]))
+        if rest or len(found) > len(self.inputs):
+            known = ", ".join(p["path"] for p in self.inputs) or "none"
+            got = f"{len(found)} arrays" if not rest else ", ".join(rest)
+            raise ArgumentError(f"{self.name}: expected the placeholders {known}, got {got}")
+        return found
+
+    def _input(self, row: Mapping[str, Any], value: Any) -> np.ndarray:
+        wanted = self._types[row["name"]]
+        array = np.asarray(value, wanted) if isinstance(value, bool | int | float) and not row["shape"] else np.asarray(value)
+        if array.dtype != wanted:
+            raise ArgumentError(f"{self.name}: argument {row['path']}: expected dtype {row['dtype']}, got {array.dtype}")
+        if array.ndim != len(row["shape"]):
+            raise ArgumentError(f"{self.name}: argument {row['path']}: expected {len(row['shape'])} axes, got {array.ndim}")
+        return array if array.flags.num & _READY == _READY and array.dtype.isnative else np.array(array, wanted, order="C")
+
+    def _sizes(self, shapes: Sequence[tuple[int, ...]]) -> dict[str, int]:
+        """The sizes that the shapes of the inputs tell, all extents compared with them."""
+        sizes: dict[str, int] = {}
+        for name, position, axis, scale, rest, constant in self._table["size_sources"]:
+            value = shapes[position][axis] - constant - sum(c * sizes[n] for n, c in rest)
+            if value % scale or value // scale < 0:
+                row, extent = self.inputs[position], shapes[position][axis]
+                wanted = row["extents"][axis]
+                raise ArgumentError(f"{self.name}: argument {row['path']}: expected an extent of the form {wanted}, got {extent}")
+            sizes[name] = value // scale
+        for row, shape in zip(self.inputs, shapes, strict=True):
+            expected = tuple(extent_value(e, sizes) for e in row["shape"])
+            if expected != shape:
+                raise ArgumentError(f"{self.name}: argument {row['path']}: expected shape {list(expected)}, got {list(shape)}")
+        return sizes
+
+    def _results(self, out: Any, sizes: Mapping[str, int], inputs: Sequence[np.ndarray]) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """Arrays to compute into, and arrays to give."""
+        shapes = [tuple(extent_value(e, sizes) for e in p["shape"]) for p in self.outputs]
+        types = [self._types[p["name"]] for p in self.outputs]
+        if out is None:
+            made = [np.empty(shape, type_) for shape, type_ in zip(shapes, types, strict=True)]
+            return made, made
+        targets = [out] if self._table["single"] else list(out)
+        if len(targets) != len(self.outputs):
+            raise ArgumentError(f"{self.name}: out: expected {len(self.outputs)} arrays, got {len(targets)}")
+        for k, (row, shape, type_, target) in enumerate(zip(self.outputs, shapes, types, targets, strict=True)):
+            fits = isinstance(target, np.ndarray) and target.dtype == type_ and target.shape == shape and target.flags.writeable
+            if not fits:
+                got = f"{target.dtype}{list(target.shape)}" if isinstance(target, np.ndarray) else f"a {type(target).__name__}"
+                raise ArgumentError(f"{self.name}: out {row['path']}: expected a writeable array {row['dtype']}{list(shape)}, got {got}")
+            if any(np.may_share_memory(target, other) for other in (*inputs, *targets[:k])):
+                raise ArgumentError(f"{self.name}: out {row['path']}: expected memory of its own, got an array that overlaps another one")
+        direct = [
+            t if t.flags.num & _READY == _READY and t.dtype.isnative else np.empty(shape, type_)
+            for t, shape, type_ in zip(targets, shapes, types, strict=True)
+        ]
+        return direct, targets
+
+    def _workspace(self, size: int, given: np.ndarray | None) -> np.ndarray | None:
+        if size < 0:
+            raise BundleError(f"{self.name}: expected a CPU that the bundle has code for, got another one")
+        if given is None:
+            return np.empty(size + _ALIGNMENT, np.uint8) if size else None
+        if not given.flags.c_contiguous or not given.flags.writeable or given.nbytes < size + -given.ctypes.data % _ALIGNMENT:
+            raise ArgumentError(
+                f"{self.name}: workspace: expected {size} writeable bytes at a multiple of {_ALIGNMENT}, got {given.nbytes} bytes"
+            )
+        return given
+
+    def _failure(self, status: int, index: int, extent: int) -> Exception:
+        if status < 0:
+            return BundleError(f"{self.name}: expected a CPU that the bundle has code for, got another one")
+        site = self._checks[status - 1]
+        where = f"  in:   {site['access']}\n  at:   axis {site['axis']} of {site['tensor']}"
+        wanted = (
+            f"an index of {site['tensor']} from 0 to {extent - 1}" if extent else f"no access to {site['tensor']}, which has no elements"
+        )
+        return OutOfBoundsError(f"{site['definition']}: expected {wanted}, got {'' if extent else 'index '}{index}\n{where}")
+
+
+def extent_value(extent: Any, sizes: Mapping[str, int]) -> int:
+    """The value of an extent: a number, the name of a size, or an operation and its operands."""
+    if isinstance(extent, int):
+        return extent
+    if isinstance(extent, str):
+        return sizes[extent]
+    name, *operands = extent
+    values = [extent_value(item, sizes) for item in operands]
+    match name:
+        case "neg":
+            return -values[0]
+        case "add":
+            return sum(values)
+        case "sub":
+            return values[0] - values[1]
+        case "mul":
+            return prod(values)
+        case "floordiv":
+            return values[0] // values[1] if values[1] else 0
+        case "mod":
+            return values[0] % values[1] if values[1] else 0
+        case "minimum":
+            return min(values)
+        case "maximum":
+            return max(values)
+    raise BundleError(f"expected an operation on extents that is known, got {name!r}")

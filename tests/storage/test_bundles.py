@@ -1,0 +1,291 @@
+"""Bundles that are damaged, foreign or half there are refused; what is exported is whole; each CPU finds its code."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tensorexpr as te
+import tensorexpr_runtime
+from tensorexpr.codegen.bundle import export as export_function
+from tensorexpr.codegen.bundle import variants
+from tensorexpr.codegen.bundle.table import table_file
+from tensorexpr.codegen.bundle.variants import LEVELS, detection_text, variants_of
+from tensorexpr.codegen.cuda.host import compiler
+from tensorexpr.codegen.llvm import host, load
+from tensorexpr.records import replace
+from tensorexpr_runtime import ArgumentError, BundleError, OutOfBoundsError
+from tests.messages import said
+from tests.storage.models import dense, floats
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    x, w, y = dense(te.dim("n"))
+    ids = te.placeholder((3,), "int64", name="ids")
+    rows = te.compute((3, 4), lambda t, j: w[ids[t], j] + te.constant(np.ones(4, np.float32), name="c")[j], name="rows")
+    pair = te.compile([rows, te.compute((), lambda: w[0, 0], name="first")], [w, ids])
+    return te.export(tmp_path_factory.mktemp("bundles") / "model", f=te.compile(y, [x, w]), rows=pair)
+
+
+def damaged(bundle: Path, to: Path, name: str, data: bytes) -> str:
+    """What is said of a copy of the bundle in which a file has other contents."""
+    shutil.copytree(bundle, to, dirs_exist_ok=True)
+    (to / name).write_bytes(data)
+    with pytest.raises(BundleError) as caught:
+        tensorexpr_runtime.load(to)
+    return str(caught.value)
+
+
+def test_every_flipped_byte_of_the_table_is_noticed(bundle: Path, tmp_path: Path):
+    data = (bundle / "bundle.json").read_bytes()
+    shutil.copytree(bundle, tmp_path / "copy")
+    places = range(len(data)) if len(data) < 6000 else sorted(random.Random(0).sample(range(len(data)), 4000) + list(range(200)))
+    for at in places:
+        (tmp_path / "copy" / "bundle.json").write_bytes(data[:at] + bytes([data[at] ^ 1 << at % 8]) + data[at + 1 :])
+        with pytest.raises(BundleError):
+            tensorexpr_runtime.load(tmp_path / "copy")
+
+
+def test_every_file_is_checked(bundle: Path, tmp_path: Path):
+    for name in ("libmodel.so", "constants.safetensors", "model.h"):
+        data = (bundle / name).read_bytes()
+        for at in random.Random(1).sample(range(len(data)), 30):
+            text = damaged(bundle, tmp_path / name, name, data[:at] + bytes([data[at] ^ 0x40]) + data[at + 1 :])
+            assert f"{name}: expected the contents that were written, got others: the file is damaged" in text
+        text = damaged(bundle, tmp_path / name, name, data[:-1])
+        assert f"{name}: expected {len(data)} bytes, got {len(data) - 1}" in text
+        (tmp_path / name / name).unlink()
+        with pytest.raises(BundleError, match=f"expected a file of {len(data)} bytes, got none that can be read"):
+            tensorexpr_runtime.load(tmp_path / name)
+
+
+def test_constants_may_be_taken_on_trust(bundle: Path, tmp_path: Path):
+    shutil.copytree(bundle, tmp_path / "copy")
+    path = tmp_path / "copy" / "constants.safetensors"
+    data = path.read_bytes()
+    path.write_bytes(data[:-1] + b"\x40")
+    assert tensorexpr_runtime.load(tmp_path / "copy", verify=False).constants["c"][-1] != 1
+    path.write_bytes(data[:-1])
+    with pytest.raises(BundleError, match=f"expected a file of {len(data)} bytes, got another one"):
+        tensorexpr_runtime.load(tmp_path / "copy", verify=False)
+
+
+def test_foreign_and_cut_off_tables_are_refused(bundle: Path, tmp_path: Path):
+    data = (bundle / "bundle.json").read_bytes()
+    assert "expected the table of a bundle, got another file" in damaged(bundle, tmp_path / "a", "bundle.json", b"{}")
+    for cut in (0, 5, 60, 78, 79, 200, len(data) - 1):
+        damaged(bundle, tmp_path / "b", "bundle.json", data[:cut])
+    assert "got others: the file is damaged or cut off" in damaged(bundle, tmp_path / "b", "bundle.json", data[:-1])
+    table = json.loads(data)
+    del table["sha256"]
+    text = damaged(bundle, tmp_path / "c", "bundle.json", table_file({**table, "version": 2}))
+    assert "expected 'tensorexpr bundle', version 1, got 'tensorexpr bundle', version 2: made by tensorexpr" in text
+    text = damaged(bundle, tmp_path / "c", "bundle.json", table_file({**table, "platform": "aarch64-unknown-linux-gnu"}))
+    assert "expected a machine like aarch64-unknown-linux-gnu, got linux on" in text
+    outside = {**table, "files": {**table["files"], "../x": {"bytes": 0, "sha256": ""}}}
+    assert "expected files in the folder, got '../x'" in damaged(bundle, tmp_path / "c", "bundle.json", table_file(outside))
+    with pytest.raises(BundleError, match=r"expected a bundle, got no bundle.json that can be read"):
+        tensorexpr_runtime.load(tmp_path / "nowhere")
+
+
+def test_arguments_of_bundle_functions(bundle: Path):
+    loaded = tensorexpr_runtime.load(bundle)
+    f, rows = loaded.f, loaded["rows"]
+    x, w = floats(5, 6), floats(6, 4)
+    np.testing.assert_array_equal(f(x, w), f(x=x, **{"layers.0.w": w}))
+    np.testing.assert_array_equal(f(x, w), f(np.asfortranarray(x), layers_0_w=np.repeat(w, 2, 1)[:, ::2]))
+    out = np.empty((5, 4), np.float32)
+    assert f(x, w, out=out) is out and np.array_equal(out, f(x, w))
+    apart = np.empty((5, 8), np.float32)[:, ::2]
+    assert f(x, w, out=apart) is apart and np.array_equal(apart, out)
+    memory = np.empty(f.workspace_bytes(n=5) + 64, np.uint8)
+    np.testing.assert_array_equal(f(x, w, workspace=memory), out)
+    found, first = rows(w, np.array([0, 5, 2]))
+    np.testing.assert_array_equal(found, w[[0, 5, 2]] + 1)
+    assert first == w[0, 0] and list(loaded) == ["f", "rows"] and "f(x: float32[n, 6]" in repr(loaded)
+    cases = (
+        ("f: expected an array for the placeholder layers.0.w, got none", lambda: f(x)),
+        ("f: expected an array for the placeholder layers.0.w, got two", lambda: f(x, layers_0_w=w, **{"layers.0.w": w})),
+        ("f: expected the placeholders x, layers.0.w, got v", lambda: f(x, w, v=w)),
+        ("f: expected the placeholders x, layers.0.w, got 3 arrays", lambda: f(x, w, w)),
+        ("f: argument x: expected dtype float32, got float64", lambda: f(x.astype(float), w)),
+        ("f: argument x: expected 2 axes, got 1", lambda: f(x[0], w)),
+        ("f: argument layers.0.w: expected shape [6, 4], got [4, 6]", lambda: f(x, w.T)),
+        ("f: out y: expected a writeable array float32[5, 4], got float32[4, 5]", lambda: f(x, w, out=out.T)),
+        ("f: out y: expected memory of its own, got an array that overlaps another one", lambda: f(x, w, out=x[:, :4])),
+        ("rows: out: expected 2 arrays, got 1", lambda: rows(w, np.arange(3), out=[out])),
+        ("f: expected the sizes n, got m", lambda: f.workspace_bytes(m=3)),
+    )
+    for message, use in cases:
+        with pytest.raises(ArgumentError) as caught:
+            use()
+        assert str(caught.value) == message
+    with pytest.raises(BundleError, match="expected a function among f, rows, got g"):
+        loaded["g"]
+    with pytest.raises(AttributeError, match="has no function 'g'"):
+        loaded.g  # noqa: B018
+
+
+def test_indices_out_of_bounds_come_through(bundle: Path):
+    rows = tensorexpr_runtime.load(bundle).rows
+    w = floats(6, 4)
+    for index in (6, -1):
+        with pytest.raises(IndexError) as caught:
+            rows(w, np.array([0, index, 1]))
+        assert type(caught.value) is OutOfBoundsError
+        lines = str(caught.value).splitlines()
+        assert lines[0] == f"rows: expected an index of layers_0_w from 0 to 5, got {index}"
+        assert lines[1:] == ["  in:   layers_0_w[ids[t], j]", "  at:   axis 0 of layers_0_w"]
+
+
+def test_what_cannot_be_exported_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    f = te.compile(dense()[2])
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "mine").write_text("mine")
+    known = "host, x86-64-v4, x86-64-v3, x86-64-v2"
+    taken = f"export: expected a new path or a bundle to replace, got {tmp_path}"
+    cases = (
+        (te.ArgumentError, "export: expected functions by name, got none", "a", {}),
+        (te.ArgumentError, "export: expected compiled functions, got a int for f", "a", {"f": 3}),
+        (te.TargetError, f"export: expected CPUs among {known}, got 'z80'", "a", {"f": f, "cpus": ["z80"]}),
+        (te.TargetError, "export: expected at least one CPU to make code for, got none", "a", {"f": f, "cpus": []}),
+        (te.ArgumentError, f"{taken}/file", "file", {"f": f}),
+        (te.ArgumentError, f"{taken}/folder", "folder", {"f": f}),
+    )
+    for kind, message, name, arguments in cases:
+        assert said(kind, lambda: te.export(tmp_path / name, **arguments))[0] == message  # noqa: B023
+    other = replace(host(), triple="aarch64-unknown-linux-gnu")
+    with monkeypatch.context() as patch:
+        patch.setattr(variants, "host", lambda: other)
+        message = f"export: expected a Linux machine of the architecture x86-64, got {other.triple}"
+        assert said(te.TargetError, lambda: te.export(tmp_path / "a", f=f))[0] == message
+    if compiler() is not None:
+        with monkeypatch.context() as patch:
+            patch.setenv("TENSOREXPR_CUDA", "host")
+            gpu = te.compile(dense()[2], target="cuda")
+        message = "export: expected functions for the cpu, got one for cuda: f"
+        assert said(te.TargetError, lambda: te.export(tmp_path / "a", f=gpu))[0] == message
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "folder"]
+    te.export(tmp_path / "model", f=f)
+    before = {p.name: p.read_bytes() for p in (tmp_path / "model").iterdir()}
+    real, calls = os.fsync, []
+
+    def failing(handle: int) -> None:
+        calls.append(handle)
+        if len(calls) == 3:
+            raise OSError("the disk is full")
+        real(handle)
+
+    monkeypatch.setattr(os, "fsync", failing)
+    with pytest.raises(OSError, match="the disk is full"):
+        te.export(tmp_path / "model", g=f)
+    monkeypatch.undo()
+    assert {p.name: p.read_bytes() for p in (tmp_path / "model").iterdir()} == before
+    te.export(tmp_path / "model", g=f)
+    assert list(tensorexpr_runtime.load(tmp_path / "model")) == ["g"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "folder", "model"]
+    f.export(tmp_path / "short")
+    assert list(tensorexpr_runtime.load(tmp_path / "short")) == ["y"]
+
+
+def test_equal_exports_have_equal_bytes(tmp_path: Path):
+    for name in ("a", "b"):
+        te.export(tmp_path / name / "model", f=te.compile(dense()[2]))
+    for path in sorted((tmp_path / "a" / "model").iterdir()):
+        assert path.read_bytes() == (tmp_path / "b" / "model" / path.name).read_bytes()
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_each_level_runs_on_a_cpu_that_has_it(level: str, tmp_path: Path):
+    x, w, y = dense(te.dim("n"))
+    f = te.compile(y, [x, w])
+    te.export(tmp_path / "model", f=f, cpus=[level])
+    try:
+        loaded = tensorexpr_runtime.load(tmp_path / "model")
+    except BundleError as error:
+        assert f"expected a CPU with the features of one of its variants ({level}: " in str(error)
+        assert not {f"+{name}" for name in LEVELS[level][0]} <= set(host().features.split(","))
+        return
+    a, b = floats(9, 6), floats(6, 4)
+    np.testing.assert_allclose(loaded.f(a, b), f(a, b), rtol=1e-5, atol=1e-6)
+    assert loaded.variant == level
+
+
+def test_the_code_sees_the_features_that_llvm_sees():
+    """One variant after the other that needs a single feature: detected where LLVM reports it, passed over where not."""
+    (whole,) = variants_of(["host"])
+    reported = {f[1:]: f[0] == "+" for f in host().features.split(",")}
+    for name in variants._BITS:
+        single = variants.Variant(name, whole.machine, whole.target, (name,))
+        module = load(detection_text(whole.machine.triple, [single]), passes="none")
+        found = ctypes.CFUNCTYPE(ctypes.c_int32)(module.address("te_bundle_variant"))()
+        assert (found == 0) == reported.get(name, False), name
+
+
+def test_a_fork_works_on(bundle: Path):
+    code = f"""
+import os, sys
+import numpy as np
+sys.path.insert(0, {str(ROOT)!r})
+import tensorexpr_runtime
+b = tensorexpr_runtime.load({str(bundle)!r})
+b.threads(2)
+x, w = np.ones((5000, 6), np.float32), np.ones((6, 4), np.float32)
+wanted = b.f(x, w)
+child = os.fork()
+if not child:
+    os._exit(0 if np.array_equal(b.f(x, w), wanted) else 1)
+print(os.waitpid(child, 0)[1])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0 and done.stdout.strip() == "0", done.stderr
+
+
+def test_the_loader_imports_nothing_of_the_compiler():
+    for path in sorted((ROOT / "tensorexpr_runtime").glob("*.py")):
+        for line in path.read_text().splitlines():
+            words = line.split()
+            if words[:1] in (["import"], ["from"]):
+                root = words[1].split(".")[0]
+                assert root in ("tensorexpr_runtime", "numpy", "ml_dtypes") or root in sys.stdlib_module_names, f"{path.name}: {line}"
+    assert export_function is te.export
+    for wrong in ("0", "x"):
+        code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import tensorexpr_runtime.bundle as b; b._default_threads()"
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "TENSOREXPR_NUM_THREADS": wrong}, check=False
+        )
+        assert f"TENSOREXPR_NUM_THREADS: expected a positive integer, got '{wrong}'" in done.stderr
+
+
+def test_every_dtype_and_a_workspace_of_open_size(tmp_path: Path):
+    n = te.dim("n")
+    x = te.placeholder((n, 8), "bfloat16", name="x")
+    table = te.constant(np.arange(8, dtype=np.int16), name="table")
+    flags = te.constant(np.arange(8) % 2 == 0, name="flags")
+    s = te.compute((n, 8), lambda i, j: te.sum(lambda k: te.cast(x[i, k], "float64") * te.cast(table[j], "float64"), 8), name="s")
+    total = te.compute((8,), lambda j: te.sum(lambda i: s[i, j] * s[i, 7 - j], n), name="total")
+    y = te.compute((n, 8), lambda i, j: te.cast(te.where(flags[j], s[i, j], total[j]), "bfloat16"), name="y")
+    f = te.compile(y, [x])
+    te.export(tmp_path / "model", f=f)
+    loaded = tensorexpr_runtime.load(tmp_path / "model")
+    a = floats(6, 8).astype(y.dtype.numpy)
+    assert np.array_equal(loaded.f(a).view(np.uint16), f(a).view(np.uint16))
+    assert loaded.f.workspace_bytes(n=6) == f.workspace_bytes(n=6)
+    small = np.empty(0, np.uint8)
+    if f.workspace_bytes(n=6):
+        with pytest.raises(ArgumentError, match=r"f: workspace: expected .* writeable bytes at a multiple of 64, got 0 bytes"):
+            loaded.f(a, workspace=small)
+    assert {c["dtype"] for c in loaded.table["constants"]} <= {"int16", "bool", "float64"}
