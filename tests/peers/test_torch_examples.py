@@ -1,0 +1,47 @@
+"""The examples that need torch, and the page about it. Skipped by name where PyTorch is not installed."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed (make test-peers installs it)")
+
+from tensorexpr.examples import attention_torch, correlation_torch  # noqa: E402
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(autouse=True)
+def threads():
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+def test_attention_learns_where_to_look(capsys):
+    assert attention_torch.main([]) == 0
+    said = capsys.readouterr().out
+    assert float(re.search(r"differ by at most (\S+)", said)[1]) < 1e-12
+    assert float(re.search(r"([\d.]+) % of the answers are right", said)[1]) > 99
+    assert sorted(map(int, re.findall(r"head \d looks (\d) places back", said))) == [2, 5]
+
+
+def test_correlation_finds_the_motion(capsys):
+    assert correlation_torch.main([]) == 0
+    said = capsys.readouterr().out
+    assert float(re.search(r"differ by at most (\S+)", said)[1]) < 1e-12
+    assert float(re.search(r"off by ([\d.]+) pixels", said)[1]) < 0.1
+
+
+def test_the_page_about_torch_runs():
+    text = (ROOT / "docs" / "interop.md").read_text()
+    section = text.split("## PyTorch\n")[1].split("\n## ")[0]
+    blocks = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+    assert len(blocks) == 4
+    namespace = {"__name__": "page"}
+    for block in blocks:
+        exec(compile(block, str(ROOT / "docs" / "interop.md"), "exec"), namespace)
+    assert namespace["x"].grad is not None and namespace["w"].grad is not None
