@@ -24,8 +24,8 @@ TIERS = ("substitute", "reshape", "lattice", "residues", "pieces")
 """How reads are turned around, from the simplest; a read is named after the hardest of its components."""
 MOST_TERMS = 128
 """A read that would become more gathers than these is sorted."""
-MOST_STEPS = 40_000
-"""Steps of the solver for one component, about a quarter of a second and twelve times what any kernel of the library needs; a
+MOST_STEPS = 30_000
+"""Steps of the solver for one component, about a fifth of a second and nine times what any kernel of the library needs; a
 read that would take more is sorted. Steps are counted, not timed (`integers.effort`): the same read always gives the same code."""
 
 
