@@ -236,11 +236,22 @@ def scalar_evaluate(op: Op) -> Callable[..., Any]:
 
 @cache
 def scalar_cast(source: DType, target: DType) -> Callable[[Any], Any]:
-    """`cast_value` for scalars of one dtype: by their types alone where no value of `source` is changed."""
+    """`cast_value` for scalars of one dtype, in a fraction of the time."""
     if source is target:
         return lambda value: value
-    plain = "?iuf"
-    kept = source.numpy.kind in plain and target.numpy.kind in plain and np.can_cast(source.numpy, target.numpy, "safe")
-    if kept and not target.is_bool:
-        return target.numpy.type
+    number = target.numpy.type
+    if source.is_float and target.is_integer:
+        least, greatest = number(int(target.least)), number(int(target.greatest))
+        low, high = float(least), float(greatest)
+
+        def cut(value: Any) -> Any:
+            wide = float(value)
+            if low < wide < high:
+                return number(int(wide))
+            return least if wide <= low else greatest if wide >= high else number(0)
+
+        return cut
+    native = source.numpy.kind in "biuf" and target.numpy.kind in "iuf"
+    if native and (target.is_float or np.can_cast(source.numpy, target.numpy, "safe")):
+        return number
     return lambda value: cast_value(value, target)

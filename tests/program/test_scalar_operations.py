@@ -12,7 +12,7 @@ def values(dtype):
     if dtype.is_bool:
         return [np.False_, np.True_]
     if dtype.is_float:
-        special = [0.0, -0.0, 1.0, -1.5, 2.75, 1e-3, -65503.0, 1e30, np.inf, -np.inf, np.nan]
+        special = [0.0, -0.0, 1.0, -1.5, 2.75, 1e-3, -65503.0, 126.9, 127.5, -0.5, -128.5, 2.0**31, 2.0**63, 1e30, np.inf, -np.inf, np.nan]
         with np.errstate(all="ignore"):
             return list(np.array(special).astype(dtype.numpy))
     kinds = np.iinfo(dtype.numpy)
