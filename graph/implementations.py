@@ -14,7 +14,7 @@ import numpy as np
 
 from tensorexpr.dtypes import dtype
 from tensorexpr.errors import ReplacementError, user_location
-from tensorexpr.graph.ir import Backward, Call, Graph, Native, Node, Typed, unused
+from tensorexpr.graph.ir import Backward, Call, Composite, Graph, Native, Node, Typed, unused
 from tensorexpr.graph.strict import run_strict
 from tensorexpr.graph.tracing import Trace, as_tensor
 from tensorexpr.ir import TensorType, const
@@ -39,54 +39,38 @@ class Implementation:
 
     def forward(self, node: Call, count: int) -> Node:
         """In place of a call: only the first `count` results, which are the function's own."""
-        results = node.results[:count]
-        wanted = [type_ for _, type_ in results]
         body = replace(self.graph, outputs=self.graph.outputs[:count])
-        return self._placed(
-            node, results, wanted, _tuple_of, [i.type for i in self.graph.inputs], node.operands, lambda *a: run_strict(body, a)
-        )
+        return self._placed(node, body, node.results[:count], len(node.operands), _tuple_of)
 
     def backward(self, node: Call, parts: Backward) -> Node:
         """In place of a backward pass beside the body's own forward pass: nothing is saved for it."""
-        behind = parts.inputs + parts.outputs + len(parts.heads)
-        types = [i.type for i in self.graph.inputs]
 
         def grouped(function: Callable[..., Any]) -> Callable[..., tuple[Any, ...]]:
-            return lambda *arrays: _tuple_of(function)(*_groups(arrays[:behind], parts), ())
+            return lambda *arrays: _tuple(function(*_groups(arrays, parts), ()))
 
-        inner = self.graph
-        return self._placed(
-            node, node.results, [type_ for _, type_ in node.results], grouped, types, node.operands, lambda *a: run_strict(inner, a), behind
-        )  # fmt: skip
+        return self._placed(node, self.graph, node.results, parts.saved_at, grouped)
 
-    def _placed(
-        self, node: Call, results: Sequence[Typed], wanted: Sequence[TensorType], shape: Callable[..., Any],
-        types: Sequence[TensorType], operands: tuple[str, ...], body: Callable[..., Any], taken: int | None = None,
-    ) -> Node:  # fmt: skip
-        composite = self.graph.composite
-        assert composite is not None
-        inner = traceable(self.function)
-        taken = len(types) if taken is None else taken
-        if inner is not None and not self.entry.check:
-            graph = traced(composite.full_name, shape(inner), types[:taken])
-            got = [graph.types[name] for name in graph.outputs]
-            refuse(composite.full_name, wanted, got, self.site)
-            return replace(node, graph=graph, results=tuple(results), operands=operands[:taken])
-        call = shape(self.function)
-        trial = call(*(np.zeros(_shape(type_), type_.dtype.numpy) for type_ in types[:taken]))
-        refuse(composite.full_name, wanted, list(map(_type_of, trial)), self.site)
+    def _placed(self, node: Call, body: Graph, results: tuple[Typed, ...], taken: int, shaped: Callable[..., Any]) -> Node:
+        """A node with `results` that takes the first operands of the call; `shaped` makes a function of these of the tool's."""
+        composite = _composite(node)
+        wanted = [type_ for _, type_ in results]
+        types = [given.type for given in self.graph.inputs[:taken]]
+        inner = None if self.entry.check else traceable(self.function)
+        if inner is not None:
+            graph = traced(composite.full_name, shaped(inner), types)
+            refuse(composite.full_name, wanted, [graph.types[name] for name in graph.outputs], self.site)
+            return replace(node, graph=graph, results=results, operands=node.operands[:taken])
+        call = shaped(self.function)
+        refuse(composite.full_name, wanted, list(map(_type_of, call(*_trial(types)))), self.site)
         if self.entry.check:
-            call = checked(composite.full_name, call, body, self.entry.tolerance, taken)
-            taken = len(types)
-        return Native(
-            node.id, operands[:taken], tuple(results), node.device, node.scope, node.after, node.location,
-            composite=composite, function=call,
-        )  # fmt: skip
+            own = call
+            call = checked(composite.full_name, lambda *a: own(*a[:taken]), lambda *a: run_strict(body, a), self.entry.tolerance)
+        return native(node, node.operands if self.entry.check else node.operands[:taken], results, call)
 
 
 @dataclass
 class Pair:
-    """A forward and a backward pass given by a tool, in place of both."""
+    """A forward and a backward pass given by a tool, in place of both. Checked ones are called with arrays, whatever they are."""
 
     site: Any
     entry: Any
@@ -94,31 +78,19 @@ class Pair:
 
     def forward(self, node: Call, taken: set[str]) -> tuple[list[Node], list[str]]:
         """In place of the forward call; also the names of what the tool saves."""
-        name = node.graph.composite.full_name if node.graph.composite is not None else ""
+        name = _composite(node).full_name
         forward, _ = self._both(name)
-        types = [i.type for i in node.graph.inputs]
+        types = [given.type for given in node.graph.inputs]
         count = len(self.site.outputs)
-        inner = traceable(forward)
+        inner = None if self.entry.check else traceable(forward)
         if inner is not None:
-            made: list[int] = []
-
-            def both(*tensors: Any) -> tuple[Any, ...]:
-                outputs, saved = self._split(name, inner(*tensors))
-                made.append(len(saved))
-                return (*outputs, *saved)
-
-            graph = traced(name, both, types)
+            graph = traced(name, lambda *tensors: sum(self._split(name, inner(*tensors)), ()), types)
             got = [graph.types[n] for n in graph.outputs]
-            refuse(name, self.site.outputs, got[: len(got) - made[-1]], self.site)
-            saved_types = got[count:]
-            saved = [unused(f"{node.id}_saved", taken) for _ in saved_types]
-            results = (*node.results[:count], *zip(saved, saved_types, strict=True))
-            return [replace(node, graph=graph, results=results)], saved
-        outputs, kept = self._split(name, forward(*(np.zeros(_shape(t), t.dtype.numpy) for t in types)))
+            refuse(name, self.site.outputs, got[:count], self.site)
+            saved = [unused(f"{node.id}_saved", taken) for _ in got[count:]]
+            return [replace(node, graph=graph, results=(*node.results[:count], *zip(saved, got[count:], strict=True)))], saved
+        outputs, _ = self._split(name, forward(*_trial(types)))
         refuse(name, self.site.outputs, list(map(_type_of, outputs)), self.site)
-        hold = unused(f"{node.id}_saved", taken)
-        composite = node.graph.composite
-        assert composite is not None
 
         def run(*arrays: Any) -> tuple[Any, ...]:
             outputs, saved = self._split(name, forward(*arrays))
@@ -127,29 +99,25 @@ class Pair:
         call: Callable[..., Any] = run
         if self.entry.check:
             body = replace(node.graph, outputs=node.graph.outputs[:count])
-            call = checked(name, run, lambda *a: run_strict(body, a), self.entry.tolerance, len(types))
-        del kept
-        native = Native(
-            node.id, node.operands, (*node.results[:count], (hold, self.site.outputs[0])), node.device, node.scope, node.after,
-            node.location, composite=composite, function=call,
-        )  # fmt: skip
-        return [native], [hold]
+            call = checked(name, run, lambda *a: run_strict(body, a), self.entry.tolerance)
+        hold = unused(f"{node.id}_saved", taken)
+        return [native(node, node.operands, (*node.results[:count], (hold, self.site.outputs[0])), call)], [hold]
 
     def backward(self, node: Call, parts: Backward, saved: list[str], forward: Call) -> Node:
         """In place of the backward call: inputs, outputs, heads, and what the tool saved."""
-        name = node.graph.composite.full_name if node.graph.composite is not None else ""
+        name = _composite(node).full_name
         own_forward, function = self._both(name)
-        behind = parts.inputs + parts.outputs + len(parts.heads)
+        behind = parts.saved_at
         operands = (*node.operands[:behind], *saved)
         wanted = [type_ for _, type_ in node.results]
-        inner = traceable(function)
-        if (inner is None) != (traceable(own_forward) is None):
+        if (traceable(function) is None) != (traceable(own_forward) is None):
             raise ReplacementError(
                 f"{name}: expected both passes of a pair to be ops or functions of te, or neither, got one of each",
                 location=user_location(),
             )
+        inner = None if self.entry.check else traceable(function)
         if inner is not None:
-            types = [i.type for i in node.graph.inputs[:behind]] + self._saved_types(own_forward, forward, len(saved))
+            types = [given.type for given in node.graph.inputs[:behind]] + self._saved_types(own_forward, forward)
             graph = traced(name, lambda *tensors: inner(*_groups(tensors[:behind], parts), tuple(tensors[behind:])), types)
             refuse(name, wanted, [graph.types[n] for n in graph.outputs], self.site)
             return replace(node, graph=graph, operands=operands)
@@ -159,11 +127,14 @@ class Pair:
             refuse(name, wanted, list(map(_type_of, found)), self.site)
             return found
 
-        composite = node.graph.composite
-        assert composite is not None
-        return Native(
-            node.id, operands, node.results, node.device, node.scope, node.after, node.location, composite=composite, function=run
-        )
+        places = [forward.names.index(operand) for operand in node.operands[behind:]]
+
+        def body(*arrays: Any) -> list[Any]:
+            """The gradients of the body, from what its own forward pass gives."""
+            given = run_strict(forward.graph, arrays[: parts.inputs])
+            return run_strict(node.graph, [*arrays[:behind], *(given[place] for place in places)])
+
+        return native(node, operands, node.results, checked(name, run, body, self.entry.tolerance) if self.entry.check else run)
 
     def _both(self, name: str) -> tuple[Any, Any]:
         if not isinstance(self.functions, tuple) or len(self.functions) != 2 or not all(map(callable, self.functions)):
@@ -180,11 +151,11 @@ class Pair:
             )
         return _tuple(given[0]), tuple(given[1])
 
-    def _saved_types(self, forward: Any, node: Call, count: int) -> list[TensorType]:
+    def _saved_types(self, forward: Any, node: Call) -> list[TensorType]:
         inner = traceable(forward)
         assert inner is not None
-        graph = traced("saved", lambda *t: tuple(self._split("saved", inner(*t))[1]), [i.type for i in node.graph.inputs])
-        return [graph.types[name] for name in graph.outputs][:count]
+        graph = traced("saved", lambda *tensors: self._split("saved", inner(*tensors))[1], [i.type for i in node.graph.inputs])
+        return [graph.types[name] for name in graph.outputs]
 
 
 class _Held:
@@ -192,6 +163,22 @@ class _Held:
 
     def __init__(self, saved: tuple[Any, ...]) -> None:
         self.saved = saved
+
+
+def native(node: Call, operands: tuple[str, ...], results: tuple[Typed, ...], function: Callable[..., Any]) -> Native:
+    """A node in the place of a call that a tool computes."""
+    return Native(
+        node.id, operands, results, node.device, node.scope, node.after, node.location, composite=_composite(node), function=function
+    )
+
+
+def _composite(node: Call) -> Composite:
+    assert node.graph.composite is not None
+    return node.graph.composite
+
+
+def _trial(types: Sequence[TensorType]) -> list[np.ndarray]:
+    return [np.zeros(tuple(e.value for e in type_.shape), type_.dtype.numpy) for type_ in types]  # type: ignore[attr-defined]
 
 
 def traced(name: str, function: Callable[..., Any], types: Sequence[TensorType]) -> Graph:
@@ -216,11 +203,11 @@ def refuse(name: str, wanted: Sequence[TensorType], got: Sequence[Any], site: An
         )
 
 
-def checked(name: str, call: Callable[..., Any], body: Callable[..., Any], tolerance: float, taken: int) -> Callable[..., Any]:
+def checked(name: str, call: Callable[..., Any], body: Callable[..., Any], tolerance: float) -> Callable[..., Any]:
     """The replacement, compared with the body at every run: the body is the ground truth."""
 
     def run(*arrays: Any) -> tuple[Any, ...]:
-        found = call(*arrays[:taken])
+        found = call(*arrays)
         for k, (own, true) in enumerate(zip(found, body(*arrays), strict=False)):
             a, b = np.asarray(own), np.asarray(true)
             exact = b.dtype.kind in "iub"
@@ -252,10 +239,6 @@ def _tuple(value: Any) -> tuple[Any, ...]:
 
 def _tuple_of(function: Callable[..., Any]) -> Callable[..., tuple[Any, ...]]:
     return lambda *arguments: _tuple(function(*arguments))
-
-
-def _shape(type_: TensorType) -> tuple[int, ...]:
-    return tuple(e.value for e in type_.shape)  # type: ignore[attr-defined]
 
 
 def _type_of(value: Any) -> str:

@@ -246,6 +246,11 @@ class Backward:
     heads: tuple[int, ...]
     wanted: tuple[int, ...]
 
+    @property
+    def saved_at(self) -> int:
+        """Where what was saved begins."""
+        return self.inputs + self.outputs + len(self.heads)
+
 
 # ---------------------------------------------------------------------------------------------------------- renaming
 

@@ -237,10 +237,9 @@ def belongs(back: Call, forward: Call) -> bool:
     a, b = back.graph.composite, forward.graph.composite
     if parts is None or a is None or b is None or a.name != b.name or a.role != "backward" or b.role != "forward":
         return False
-    behind = parts.inputs + parts.outputs + len(parts.heads)
     given = set(forward.names)
     outputs = back.operands[parts.inputs : parts.inputs + parts.outputs]
-    return back.operands[: parts.inputs] == forward.operands and given.issuperset((*outputs, *back.operands[behind:]))
+    return back.operands[: parts.inputs] == forward.operands and given.issuperset((*outputs, *back.operands[parts.saved_at :]))
 
 
 def _pure(graph: Graph) -> bool:

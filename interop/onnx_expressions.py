@@ -180,18 +180,18 @@ class Definitions:
         if whole and len({k for k, _, _ in direct}) == len(direct):
             order = sorted(range(len(direct)), key=lambda axis: direct[axis][0])
             name = expr.tensor if order == list(range(len(order))) else nodes.add("Transpose", [expr.tensor], perm=order)
-            dims = [1] * (max(k for k, _, _ in direct) + 1)
+            extents = [1] * (max(k for k, _, _ in direct) + 1)
             for axis in order:
-                dims[direct[axis][0]] = shape[axis]
-            kept = tuple(shape[axis] for axis in order)
-            return Term(name if kept == tuple(dims) else nodes.add("Reshape", [name, self._shape(dims)]), tuple(dims))
+                extents[direct[axis][0]] = shape[axis]
+            kept = [shape[axis] for axis in order]
+            return Term(name if kept == extents else nodes.add("Reshape", [name, self._shape(extents)]), tuple(extents))
         terms = [self._term(index, scope) for index in expr.indices]
         rank = max(max(len(term.dims) for term in terms), 1)
         terms = [self._lifted(term, rank) for term in terms]
         dims = _broadcast([term.dims for term in terms], rank)
         columns = []
         for term, extent in zip(terms, shape, strict=True):
-            held = nodes.add("Max", [nodes.add("Min", [term.name, nodes.constant(np.int64(extent - 1))]), nodes.constant(np.int64(0))])
+            held = nodes.add("Max", [nodes.add("Min", [term.name, nodes.constant(np.asarray(extent - 1))]), nodes.constant(np.asarray(0))])
             columns.append(nodes.add("Expand", [nodes.add("Unsqueeze", [held, self._shape([rank])]), self._shape((*dims, 1))]))
         return Term(nodes.add("GatherND", [expr.tensor, nodes.add("Concat", columns, axis=rank)]), dims)
 

@@ -119,7 +119,7 @@ class _Reader:
     def _body(self, node: NodeProto, inputs: list[Any], attributes: Mapping[str, Any]) -> FunctionProto | None:
         """The body by which ONNX defines an operator; None where it has none."""
         version = self._opsets.get("", self._opsets.get(STANDARD, defs.onnx_opset_version()))
-        schema = defs.get_schema(node.op_type, version, "")
+        schema: Any = defs.get_schema(node.op_type, version, "")
         plain = NodeProto()
         plain.CopyFrom(node)
         del plain.attribute[:]
@@ -165,7 +165,8 @@ def _folded(node: NodeProto, inputs: list[Any], attributes: Mapping[str, Any]) -
     del plain.attribute[:]
     plain.attribute.extend(helper.make_attribute(name, value) for name, value in attributes.items())
     feeds = {name: item for name, item in zip(node.input, inputs, strict=False) if name}
-    return ReferenceEvaluator(plain).run(None, feeds)
+    results: Any = ReferenceEvaluator(plain).run(None, feeds)
+    return list(results)
 
 
 def _type_proto(item: Any) -> Any:

@@ -6,6 +6,7 @@ itself defines by a function body, and that we have a kernel for; their other fo
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -46,6 +47,10 @@ def _equal(a: Any, b: Any) -> Any:
     return a == b
 
 
+def _extents(x: Tensor) -> list[int]:
+    return [extent for extent in x.shape if isinstance(extent, int)]
+
+
 def _static(value: Any) -> list[int]:
     return [int(v) for v in np.asarray(value).ravel()]
 
@@ -53,13 +58,13 @@ def _static(value: Any) -> list[int]:
 def _reshape(x: Tensor, shape: Any, *, allowzero: int = 0) -> Any:
     wanted = [x.shape[k] if n == 0 and not allowzero else n for k, n in enumerate(_static(shape))]
     if -1 in wanted:
-        known = int(np.prod([n for n in wanted if n != -1]))
-        wanted[wanted.index(-1)] = int(np.prod([int(n) for n in x.shape])) // max(known, 1)  # type: ignore[arg-type]
+        known = math.prod(n for n in wanted if n != -1)
+        wanted[wanted.index(-1)] = math.prod(_extents(x)) // max(known, 1)
     return kernels.reshape(x, shape=tuple(wanted))
 
 
 def _expand(x: Tensor, shape: Any) -> Any:
-    wanted = np.broadcast_shapes(tuple(x.shape), tuple(_static(shape)))  # type: ignore[arg-type]
+    wanted = np.broadcast_shapes(tuple(_extents(x)), tuple(_static(shape)))
     return kernels.broadcast_to(x, shape=tuple(int(n) for n in wanted))
 
 
@@ -82,7 +87,7 @@ def _transpose(x: Tensor, *, perm: Any = None) -> Any:
 
 def _gather_nd(x: Tensor, places: Any, *, batch_dims: int = 0) -> Any:
     at = places if isinstance(places, Tensor) else language.constant(np.asarray(places))
-    width, rest = int(at.shape[-1]), at.ndim - 1  # type: ignore[arg-type]
+    width, rest = _extents(at)[-1], at.ndim - 1
 
     def element(*index: Any) -> Any:
         own = [at[(*index[:rest], k)] for k in range(width)]
@@ -143,7 +148,7 @@ OPERATORS: dict[str, Row] = {name: _elements(function) for name, function in _EL
     "Identity": lambda x: x, "Where": _choose,
     "Cast": _cast, "Reshape": _reshape, "Expand": _expand, "Unsqueeze": _unsqueeze, "Squeeze": _squeeze, "Transpose": _transpose,
     "GatherND": _gather_nd, "Concat": lambda *tensors, axis: kernels.concatenate(tuple(map(_tensor, tensors)), axis=axis),
-    "Flatten": lambda x, axis=1: _reshape(x, [int(np.prod(x.shape[:axis])), -1]),
+    "Flatten": lambda x, axis=1: _reshape(x, [math.prod(_extents(x)[:axis]), -1]),
     "Gather": lambda x, index, axis=0: kernels.take(x, index if isinstance(index, Tensor) else np.asarray(index), axis=axis),
     "ReduceSum": _reduction(kernels.sum), "ReduceProd": _reduction(kernels.prod), "ReduceMax": _reduction(kernels.amax),
     "ReduceMin": _reduction(kernels.amin), "ReduceMean": _reduction(kernels.mean), "ArgMax": _position(kernels.argmax),

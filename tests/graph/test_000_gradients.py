@@ -308,8 +308,15 @@ def test_gradients_of_a_pair_are_compared_with_the_body_in_checking_mode():
     ):
         step_of(annotated())(LOGITS, LABELS)
     tool = Native_()
-    with te.register_replacement(NAME, "cpu", pair=tool.pair, check=True):
-        agrees(step_of(annotated())(LOGITS, LABELS))
+    for pair in (tool.pair, lambda site: (fused_forward, fused_backward)):
+        with te.register_replacement(NAME, "cpu", pair=pair, check=True):
+            agrees(step_of(annotated())(LOGITS, LABELS))
+    wrong = lambda *a: (tool.backward(*a)[0] + 1,)  # noqa: E731
+    with (
+        te.register_replacement(NAME, "cpu", pair=lambda site: (tool.forward, wrong), check=True),
+        pytest.raises(te.ReplacementError, match=r"softmax_cross_entropy\.backward: expected output 0 at \(0, 0\) to be"),
+    ):
+        step_of(annotated())(LOGITS, LABELS)
 
 
 def test_gradients_say_what_they_expect():
