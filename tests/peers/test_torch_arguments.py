@@ -10,8 +10,7 @@ import pytest
 
 import tensorexpr as te
 from tensorexpr.codegen.cuda.host import compiler
-from tensorexpr.interop.torch import as_torch
-from tests.peers.torch_cases import CASES, mixed, torch
+from tests.peers.torch_cases import CASES, as_torch, mixed, torch
 
 assert_close = functools.partial(torch.testing.assert_close, rtol=1e-9, atol=1e-9)
 

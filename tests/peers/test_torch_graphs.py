@@ -8,8 +8,7 @@ import io
 import pytest
 
 import tensorexpr as te
-from tensorexpr.interop.torch import as_torch
-from tests.peers.torch_cases import CASES, mixed, moments, torch
+from tests.peers.torch_cases import CASES, as_torch, mixed, moments, torch
 
 assert_close = functools.partial(torch.testing.assert_close, rtol=1e-9, atol=1e-9)
 

@@ -12,6 +12,10 @@ import tensorexpr as te
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed (make test-peers installs it)")
 
+from tensorexpr.interop.torch import as_torch  # noqa: E402
+
+__all__ = ["CASES", "Case", "as_torch", "mixed", "moments", "torch"]
+
 
 @dataclass(frozen=True)
 class Case:
