@@ -229,9 +229,10 @@ class _Model:
             else:
                 lines = each if between >= LINE_BYTES else 1 + each * between / LINE_BYTES
             memory += LINE_CYCLES * lines * self._is_far(vectors * self.lanes if along else each * self.lanes, r)
-            if apart >= PAGE // 2 and self.lengths[inner] > PAGES:
+            visits = prod(self.lengths[a] for a in self.reduction if r.stride(a))  # outer axes of the reduction go on where inner ones end
+            if apart >= PAGE // 2 and visits > PAGES:
                 memory += WALK * (each if between >= PAGE else 1)
-            if apart >= LINE_BYTES and apart % PAGE == 0 and self.lengths[inner] > WAYS:
+            if apart >= LINE_BYTES and apart % PAGE == 0 and visits > WAYS:
                 memory += ALIASED * lines
         return max(rows * vectors / PORTS, loads * LOAD, float(LATENCY)) + OVERHEAD + HIDDEN * memory
 

@@ -129,3 +129,16 @@ def test_a_short_reduction_is_not_planned_where_results_would_lie_a_page_apart()
 def test_few_results_of_a_long_reduction_are_not_worth_a_copy_turned_around():
     found = lines(FEW_WEIGHTS)
     assert "stage" not in found and "s['w'].vectorize('q')" in found
+
+
+def test_a_reduction_over_two_axes_has_panels_as_over_one():
+    """The weights of a dense layer: rows are summed over a batch and its positions, each a memory page from the next."""
+    text = """
+x: f32[16, 64, 512] = input()
+g: f32[16, 64, 128] = input()
+w[o, k]: f32[128, 512] = sum(g[b, t, o] * x[b, t, k] for b in range(16) for t in range(64))
+return w
+"""
+    assert "s['w'].stage('x', ((2, 32), 0, 1))" in lines(text)
+    flat = text.replace("16, 64, ", "1024, ").replace("b, t, ", "t, ").replace("b in range(16) for t in range(64)", "t in range(1024)")
+    assert "s['w'].stage('x', ((1, 32), 0))" in lines(flat)
