@@ -8,4 +8,4 @@ trap 'rm -rf "$scratch"' EXIT
 "$bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --target "$scratch" .
 rm -rf build
 cd "$scratch"
-MYPYPATH="$scratch" "$OLDPWD/$bin/mypy" --config-file "$OLDPWD/pyproject.toml" -p tensorexpr
+MYPYPATH="$scratch" "$OLDPWD/$bin/mypy" --config-file "$OLDPWD/pyproject.toml" -p tensorexpr -p tensorexpr_runtime

@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from tensorexpr.errors import InternalError
 
@@ -79,7 +80,7 @@ def read_object(image: bytes) -> Object:
                 place, word, addend = struct.unpack_from("<QQq", image, at)
                 found.append(Relocation(place, word & 0xFFFFFFFF, word >> 32, addend))
         elif kind == _SYMTAB:
-            symbols = tuple(_symbol(image, at, lambda at, link=link: text(link, at)) for at in range(offset, offset + length, 24))
+            symbols = tuple(_symbol(image, at, partial(text, link)) for at in range(offset, offset + length, 24))
     sections = {}
     for number, (name_at, kind, flags, _, offset, length, _, _, align, _) in enumerate(headers):
         name = text(names_at, name_at) if number else ""
