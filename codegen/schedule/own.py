@@ -20,6 +20,7 @@ from tensorexpr.bounds import PROVED, check_access
 from tensorexpr.codegen.schedule.legality import refuse
 from tensorexpr.codegen.schedule.rfactor import Cut, length_of, outermost, with_parts
 from tensorexpr.codegen.schedule.state import State, all_definitions, program_facts
+from tensorexpr.integers import Affine
 from tensorexpr.ir import Access, Axis, Combiner, Define, Expr, Index, Reduce, Scatter, apply, const
 from tensorexpr.records import record, replace
 from tensorexpr.regions import Opaque, affine_of
@@ -46,7 +47,8 @@ def rows_of(scatter: Scatter, shapes: dict[str, tuple[Expr, ...]]) -> Rows | Non
             continue
         for inner in scatter.axes[1:]:
             hidden = {n for e in (inner.start, inner.stop, *opaque.expressions.values()) for n in free_names(e)}
-            others = set(form.names()) - {inner.index, first.index, *opaque.expressions}
+            rest = set((form - Affine.of(inner.index) * form.coefficient(inner.index)).names())  # with what stands in quotients
+            others = rest - {first.index, *opaque.expressions}
             if form.coefficient(inner.index) < 1 or hidden - {first.index} or others & {a.index for a in scatter.axes}:
                 continue
             start, stop = (substitute(index, {inner.index: bound}) for bound in (inner.start, inner.stop))

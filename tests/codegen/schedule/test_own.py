@@ -20,6 +20,7 @@ v: f64[30] = input()
 S: f64[30] = scatter({p[i] + k: v[p[i] + k] * f64(i + 1) for i in range(7) for k in range(p[i + 1] - p[i])})
 return S
 """
+ZIGZAG = ROWS.replace("{p[i] + k:", "{p[i] + k % 2:")
 GUARDED = """
 p: i64[8] = input()
 v: f64[30] = input()
@@ -160,6 +161,8 @@ def test_by_default_rows_own_and_tables_with_many_points_are_in_parts(columns, p
          "expected a scatter outside of scans to own the elements of its rows, got S"),
         (TABLE.format("f32", "sum"), "s['S'].own(s['S'].split('t', 4)[0])",
          "expected places that follow each other from one that data gives for each t, got others"),
+        (ZIGZAG, "s['S'].own(s['S'].split('i', 4)[0])",
+         "expected places that follow each other from one that data gives for each i, got others"),
         (ROWS, "s['S'].own('i')", "expected places that follow each other from one that data gives for each i, got others"),
         (ROWS, "s['S'].own(s['S'].split('i', 4)[1])", "expected i or the outer loop of its one split to take a scatter apart, got i_i"),
         (ROWS, "s['S'].rfactor('k')", "expected i or the outer loop of its one split to take a scatter apart, got k"),
