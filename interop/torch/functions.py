@@ -1,11 +1,13 @@
 """What autograd, forward mode and the transforms of torch.func see: an operator with its derivatives, which are operators again.
 
-Two of a kind. `Recorded` is the short way of eager mode: what it needs of its inputs is kept while it runs. `Transformed` is
+Two of a kind. `Recorded` is the short way of eager mode; once the gradient has been compiled, it keeps those inputs alone that the
+gradient reads, so that memory of the others is free as soon as nobody else holds it. `Transformed` is
 written in the form that torch.func asks for, which takes three times as long to enter; forward mode and batches are there too.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -13,7 +15,7 @@ import torch
 Grads = tuple[torch.Tensor | None, ...]
 
 
-def _keep(ctx: Any, operator: Any, tensors: tuple[torch.Tensor, ...], outputs: tuple[torch.Tensor, ...]) -> None:
+def _keep(ctx: Any, operator: Any, tensors: Sequence[torch.Tensor], outputs: tuple[torch.Tensor, ...]) -> None:
     ctx.operator = operator
     ctx.floating = tuple([output.is_floating_point() for output in outputs])
     if False in ctx.floating:
@@ -22,7 +24,7 @@ def _keep(ctx: Any, operator: Any, tensors: tuple[torch.Tensor, ...], outputs: t
     ctx.save_for_backward(*tensors)
 
 
-def _pull_back(ctx: Any, heads: Grads) -> Grads:
+def _pull_back(ctx: Any, inputs: Sequence[torch.Tensor], heads: Grads) -> Grads:
     """The gradients of the inputs that want one, for those heads that are there; computed by one operator."""
     _, *rest = ctx.needs_input_grad
     wanted = tuple(rest)
@@ -30,7 +32,7 @@ def _pull_back(ctx: Any, heads: Grads) -> Grads:
     if True not in given or True not in wanted:
         return (None,) * (1 + len(wanted))
     present = heads if False not in given else [head for head, there in zip(heads, given, strict=True) if there]
-    found = ctx.operator.vjp(wanted, given).call((*ctx.saved_tensors, *present))
+    found = ctx.operator.vjp(wanted, given).call((*inputs, *present))
     if False not in wanted:
         return (None, *found)
     several = iter(found)
@@ -43,12 +45,26 @@ class Recorded(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, operator: Any, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
         outputs: tuple[torch.Tensor, ...] = operator.execute(tensors)
-        _keep(ctx, operator, tensors, outputs)
+        ctx.read = operator.read_by_gradient(ctx.needs_input_grad[1:], tensors) if operator.spares else None
+        if ctx.read is None:
+            _keep(ctx, operator, tensors, outputs)
+        else:
+            _keep(ctx, operator, [tensor for tensor, read in zip(tensors, ctx.read, strict=True) if read], outputs)
+            ctx.spared = [(t.shape, t.dtype, t.device) for t, read in zip(tensors, ctx.read, strict=True) if not read]
         return outputs
 
     @staticmethod
     def backward(ctx: Any, *heads: torch.Tensor | None) -> Grads:
-        return _pull_back(ctx, heads)
+        inputs = ctx.saved_tensors
+        if ctx.read is not None:
+            kept, spared = iter(inputs), iter(ctx.spared)
+            inputs = [next(kept) if read else _standing_in(*next(spared)) for read in ctx.read]
+        return _pull_back(ctx, inputs, heads)
+
+
+def _standing_in(shape: Any, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """A tensor of one element's memory for one that nobody reads."""
+    return torch.empty((), dtype=dtype, device=device).expand(shape)
 
 
 class Transformed(torch.autograd.Function):
@@ -67,7 +83,7 @@ class Transformed(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *heads: torch.Tensor | None) -> Grads:
-        return _pull_back(ctx, heads)
+        return _pull_back(ctx, ctx.saved_tensors, heads)
 
     @staticmethod
     def jvp(ctx: Any, _: None, *tangents: torch.Tensor | None) -> Grads:

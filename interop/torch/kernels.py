@@ -24,12 +24,15 @@ Tensors = Sequence[torch.Tensor]
 Kernel = Callable[[Tensors], tuple[torch.Tensor, ...]]
 
 
-def kernel_of(function: CompiledFunction, layout: Layout, device: torch.device) -> Kernel:
-    """A compiled function as a function of tensors of one signature, which is not checked again."""
+def kernel_of(function: CompiledFunction, layout: Layout, device: torch.device, read: Sequence[bool]) -> Kernel:
+    """A compiled function as a function of tensors of one signature, which is not checked again. Only inputs in `read` are looked at."""
     models = [_model(shape, TO_TORCH[dtype(type_)], device) for shape, type_ in layout.outputs]
-    if isinstance(function, GpuFunction):
-        return _gpu_kernel(function, layout, models, device)
-    return _cpu_kernel(function, layout, models)
+    make = _gpu_kernel if isinstance(function, GpuFunction) else _cpu_kernel
+    kernel = make(function, layout, models, device)
+    if all(read):
+        return kernel
+    nothing = torch.empty(1, dtype=torch.uint8, device=device)
+    return lambda tensors: kernel([tensor if used else nothing for tensor, used in zip(tensors, read, strict=True)])
 
 
 def _model(shape: tuple[int, ...], type_: torch.dtype, device: torch.device) -> torch.Tensor:
@@ -39,7 +42,7 @@ def _model(shape: tuple[int, ...], type_: torch.dtype, device: torch.device) -> 
     return model if torch.empty_like(model).is_contiguous() else torch.empty(shape, dtype=type_, device=device)
 
 
-def _cpu_kernel(function: CompiledFunction, layout: Layout, models: Sequence[torch.Tensor]) -> Kernel:
+def _cpu_kernel(function: CompiledFunction, layout: Layout, models: Sequence[torch.Tensor], device: torch.device) -> Kernel:
     enter, like = function.entry(layout), torch.empty_like
     space = layout.workspace + ALIGNMENT if layout.workspace else 0
 
@@ -54,7 +57,7 @@ def _cpu_kernel(function: CompiledFunction, layout: Layout, models: Sequence[tor
         results = tuple([like(model) for model in models])
         places = [result.data_ptr() for result in results]
         if space:
-            block = torch.empty(space, dtype=torch.uint8, device="cpu")
+            block = torch.empty(space, dtype=torch.uint8, device=device)
             enter(addresses, places, block.data_ptr())
         else:
             enter(addresses, places)
@@ -63,7 +66,7 @@ def _cpu_kernel(function: CompiledFunction, layout: Layout, models: Sequence[tor
     return run
 
 
-def _gpu_kernel(function: GpuFunction, layout: Layout, models: Sequence[torch.Tensor], device: torch.device) -> Kernel:
+def _gpu_kernel(function: CompiledFunction, layout: Layout, models: Sequence[torch.Tensor], device: torch.device) -> Kernel:
     enter = function.entry(layout)
 
     def run(tensors: Tensors) -> tuple[torch.Tensor, ...]:

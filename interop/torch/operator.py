@@ -29,8 +29,9 @@ from tensorexpr.interop.torch.dtypes import FROM_TORCH, TO_TORCH
 from tensorexpr.interop.torch.functions import Recorded, Transformed, batched_by_autograd, is_many
 from tensorexpr.interop.torch.kernels import Kernel, kernel_of, on_stream
 from tensorexpr.interop.torch.symbolic import Pattern, extent_value, fits, patterns_of, promised
-from tensorexpr.language import Tensor, dim
+from tensorexpr.language import Tensor, dim, program_of
 from tensorexpr.op import Spec
+from tensorexpr.traversal import reads
 
 _SIGNATURES_KEPT = 1024
 _TARGETS = {"cpu": "cpu", "cuda": "cuda"}
@@ -53,10 +54,13 @@ class TorchOperator:
     """A flat operator on torch tensors. `target` is what it is compiled for where that is not the tensors' device.
 
     `forms` says how the op nests its results, by their number: None for one that is bare, () for a plain tuple, else a tree.
+    `spares` has signatures of which a gradient, compiled by now, reads some inputs only.
     """
 
-    def __init__(self, operator: Operator, target: str | None = None) -> None:
+    def __init__(self, operator: Operator, target: str | None = None, gradient_of: tuple[TorchOperator, Mask] | None = None) -> None:
         self.operator = operator
+        self._gradient_of = gradient_of
+        self.spares: dict[tuple[Any, ...], Mask] = {}
         self.names = operator.names
         self.target = target
         self._kernels: Memo[Kernel] = Memo(_SIGNATURES_KEPT)
@@ -76,7 +80,8 @@ class TorchOperator:
         with self._lock:
             found = self._derived.get(key)
             if found is None:
-                found = self._derived[key] = TorchOperator(make(), self.target)
+                source = (self, key[1]) if key[0] == "vjp" and all(key[2]) else None
+                found = self._derived[key] = TorchOperator(make(), self.target, source)
             return found
 
     def vjp(self, wanted: Mask, heads: Mask) -> TorchOperator:
@@ -91,6 +96,10 @@ class TorchOperator:
     def batched(self, mask: Mask) -> TorchOperator:
         """The operator with one more axis in front of the inputs in `mask` and of all outputs."""
         return self._made(("batched", mask), lambda: self.operator.batched(mask))
+
+    def read_by_gradient(self, wanted: Mask, tensors: Sequence[torch.Tensor]) -> Mask | None:
+        """Which inputs the gradient of those that are wanted reads; None where it reads all, or is not compiled yet."""
+        return self.spares.get((wanted, *_signature(tensors)))
 
     @property
     def derived(self) -> tuple[TorchOperator, ...]:
@@ -239,7 +248,13 @@ class TorchOperator:
             )
             layout = function.layout(shapes)
         self._functions[function] = None
-        return kernel_of(function, layout, device)
+        read = _read(outline)
+        if self._gradient_of is not None:
+            source, wanted = self._gradient_of
+            given = len(source.names)
+            if not all(read[:given]):
+                source.spares[(wanted, *_signature(tensors[:given]))] = read[:given]
+        return kernel_of(function, layout, device, read)
 
     def _open_function(self, shapes: Any, types: tuple[Any, ...], target: str, device: torch.device) -> CompiledFunction | None:
         """The function with open extents that a graph was made for, where there is one for these shapes."""
@@ -271,3 +286,14 @@ class TorchOperator:
 
     def _error(self, name: str, message: str, *, hint: str | None = None) -> ArgumentError:
         return ArgumentError(f"{self.operator.name}: argument {name}: {message}", location=user_location(), hint=hint)
+
+
+def _signature(tensors: Sequence[torch.Tensor]) -> list[Any]:
+    return [part for tensor in tensors for part in (tensor.shape, tensor.dtype)]
+
+
+def _read(outline: Outline) -> Mask:
+    """Which inputs the outputs are computed from."""
+    program = program_of(list(outline.outputs), outline.inputs)
+    used = {name for definition in program.definitions for name in reads(definition)} | set(program.outputs)
+    return tuple(given.name in used for given in program.inputs)

@@ -210,3 +210,32 @@ def test_ops_and_their_transforms_take_torch_tensors():
     assert_close(value, (x**3).sum())
     assert_close(torch.autograd.grad(gradient.sum(), x)[0], 6 * x)
     assert_close(te.jvp(energy)(x, x), 3 * (x**3).sum())
+
+
+def test_only_what_the_gradient_reads_is_kept():
+    @te.op
+    def product(x, w, b):
+        return te.compute(x.shape, lambda i: x[i] * w[i] + b[i])
+
+    function = as_torch(product)
+    x, w, b = (torch.randn(5, dtype=torch.float64, requires_grad=True) for _ in range(3))
+
+    def kept(*tensors):
+        saved = function(*tensors).grad_fn.saved_tensors
+        return [next(name for name, t in zip("xwb", tensors) if t.data_ptr() == s.data_ptr()) for s in saved]
+
+    assert kept(x, w, b) == ["x", "w", "b"]
+    for _ in range(2):
+        found = torch.autograd.grad(function(x, w, b).square().sum(), (x, w, b), create_graph=True)
+        expected = torch.autograd.grad((x * w + b).square().sum(), (x, w, b), create_graph=True)
+        assert_close(found, expected)
+        assert_close(*(torch.autograd.grad(sum(g.sin().sum() for g in grads), (x, w)) for grads in (found, expected)))
+        assert kept(x, w, b) == ["x", "w"]
+    function(x, w.detach(), b).sum().backward()
+    assert kept(x, w.detach(), b) == ["w"]
+    # What is not kept may be changed.
+    changed = b.detach().clone().requires_grad_()
+    y = function(x, w, changed)
+    changed.data.add_(1)
+    assert_close(torch.autograd.grad(y.sum(), (x, w, changed)), (w, x, torch.ones_like(b)))
+    assert torch.autograd.gradcheck(function, (x, w, b)) and torch.autograd.gradgradcheck(function, (x, w, b))
