@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 import os
-import tempfile
+import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -48,9 +48,9 @@ def write_tensors(file: Path, tensors: Mapping[str, np.ndarray], metadata: Mappi
         end += array.nbytes
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-len(text) % _ALIGNMENT)
-    handle, beside = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+    beside = file.with_name(f".{file.name}.{secrets.token_hex(6)}")
     try:
-        with os.fdopen(handle, "wb") as target:
+        with open(beside, "xb") as target:  # with the permissions of any new file, which tempfile would not give
             target.write(len(text).to_bytes(_LENGTH, "little") + text)
             for name in order:
                 target.write(tensors[name].tobytes())
@@ -58,7 +58,7 @@ def write_tensors(file: Path, tensors: Mapping[str, np.ndarray], metadata: Mappi
             os.fsync(target.fileno())
         os.replace(beside, file)
     except BaseException:
-        os.unlink(beside)
+        beside.unlink(missing_ok=True)
         raise
 
 

@@ -80,6 +80,14 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_beside(tmp_path):
     assert file.read_bytes() == before and [path.name for path in tmp_path.iterdir()] == [file.name]
 
 
+def test_a_file_has_the_permissions_of_any_new_file(tmp_path):
+    (tmp_path / "plain").write_bytes(b"")
+    write_tensors(tmp_path / "new.safetensors", {"a": np.ones(3)}, {})
+    assert (tmp_path / "new.safetensors").stat().st_mode == (tmp_path / "plain").stat().st_mode
+    with pytest.raises(FileNotFoundError, match="missing"):
+        write_tensors(tmp_path / "missing" / "new.safetensors", {"a": np.ones(3)}, {})
+
+
 def whole(header, body):
     text = json.dumps(header).encode() if isinstance(header, dict) else header
     return len(text).to_bytes(8, "little") + text + body
