@@ -46,6 +46,7 @@ from tensorexpr.errors import (
     FailedCheckError,
     GradientCheckError,
     InternalError,
+    InvalidNameError,
     OutOfBoundsError,
     ReplacementError,
     ScheduleError,
@@ -168,7 +169,7 @@ __all__ = [
     "Generator", "ReplacementError", "check", "cond", "control_dependencies", "device", "function", "gradients", "list_composites", "print",
     "load_function", "register_replacement", "save_function", "while_loop",
     "FailedCheckError", "Variable", "Context", "compile", "export", "freeze", "load", "training",
-    "Module", "compile_method", "load_state", "load_state_dict", "name_scope", "save_state", "state_dict", "summary",
+    "InvalidNameError", "Module", "compile_method", "load_state", "load_state_dict", "name_scope", "save_state", "state_dict", "summary",
 ]  # fmt: skip
 
 LATER: dict[str, str] = {  # public names that load their room on first use, and the room
