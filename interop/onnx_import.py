@@ -7,6 +7,7 @@ reference. Attributes that a function body refers to are those of its call.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,15 +29,17 @@ from tensorexpr.language import Tensor
 STANDARD = "ai.onnx"
 
 
-def from_onnx(model: ModelProto) -> Loaded:
+def from_onnx(model: ModelProto, constants: Mapping[str, Any] | None = None) -> Loaded:
     """The function of a model: one array or tensor per input (in order), a tuple of results, or a single one bare.
 
+    `constants` fixes inputs by name, which shapes and axes may hang on; they are no arguments then.
     Raises `TargetError` for inputs without a shape, and for operators that there is neither a row, a function nor a body for.
     """
     opsets = {entry.domain: entry.version for entry in model.opset_import}
     reader = _Reader({(f.domain, f.name, f.overload): f for f in model.functions}, opsets)
     graph = model.graph
     values: dict[str, Any] = {item.name: numpy_helper.to_array(item) for item in graph.initializer}
+    values |= {name: np.asarray(value) for name, value in (constants or {}).items()}
     trace = Trace(graph.name or "main", capturing=False)
     with trace.open():
         for item in graph.input:
@@ -59,7 +62,7 @@ class _Reader:
         """Adds the results of all nodes to `values`; `attributes` are those that a body's nodes may refer to."""
         for node in nodes:
             own = {a.name: _attribute(a, attributes) for a in node.attribute if not a.ref_attr_name or a.ref_attr_name in attributes}
-            inputs = [values[name] if name else None for name in node.input]
+            inputs = [values.get(name) if name else None for name in node.input]
             while inputs and inputs[-1] is None:
                 inputs.pop()
             results = self._results(node, inputs, own)
@@ -81,7 +84,8 @@ class _Reader:
             if not any(isinstance(item, Tensor) for item in inputs):
                 return _folded(node, inputs, attributes)
             if name in OPERATORS:
-                return (OPERATORS[name](*inputs, **attributes),)
+                result = OPERATORS[name](*inputs, **attributes)
+                return result if isinstance(result, tuple) else (result,)
             body = self._body(node, inputs, attributes)
             if body is not None or name in NATIVE:
                 composite = Composite(f"{STANDARD}.{name}", tuple(attributes.items()))
@@ -95,30 +99,39 @@ class _Reader:
     def _composite(
         self, composite: Composite, body: FunctionProto | None, inputs: list[Any], attributes: Mapping[str, Any], native: Any = None
     ) -> Sequence[Any]:
-        """A call of a composite, traced from its body, or by our own kernel."""
-        tensors = [as_tensor(item, composite.name) for item in inputs if item is not None]
+        """A call of a composite, traced from its body, or by our own kernel.
+
+        What is given as integers (axes, sizes) says what the body is: it becomes attributes, under the names of the body's inputs.
+        """
+        names = body.input if body is not None else [f"input_{k}" for k in range(len(inputs))]
+        fixed = {name: item for name, item in zip(names, inputs, strict=False) if _says_what(item)}
+        composite = replace(composite, attributes=(*composite.attributes, *((k, _plain(v)) for k, v in fixed.items())))
+        tensors = [as_tensor(item, composite.name) for item in inputs if item is not None and not _says_what(item)]
         inner = Trace(composite.op, capturing=False)
         with inner.open():
             given = iter([inner.formal(tensor.type, "x") for tensor in tensors])
-            formals = [None if item is None else next(given) for item in inputs]
+            formals = [item if item is None or _says_what(item) else next(given) for item in inputs]
             if native is not None:
-                inner.outputs = [native(*formals, **attributes)]
+                results = [native(*formals, **attributes)]
             else:
                 assert body is not None
-                values: dict[str, Any] = dict(zip(body.input, formals, strict=False))
-                values |= {name: None for name in body.input if name not in values}
-                known = {a.name: _attribute(a, {}) for a in body.attribute_proto} | dict(attributes)
-                self.run(body.node, values, known)
-                inner.outputs = [as_tensor(values[name], composite.name) for name in body.output if values.get(name) is not None]
+                values: dict[str, Any] = dict.fromkeys(body.input) | dict(zip(body.input, formals, strict=False))
+                self.run(body.node, values, {a.name: _attribute(a, {}) for a in body.attribute_proto} | dict(attributes))
+                results = [values.get(name) for name in body.output]
+            inner.outputs = [as_tensor(result, composite.name) for result in results if result is not None]
         inner.captured()
         graph = inner.graph(composite=composite)
         outer = current()
         assert outer is not None
-        return outer.note(Call(composite.op, (), (), graph=graph), tensors, [("y", graph.types[name]) for name in graph.outputs]).results
+        types = [("y", graph.types[name]) for name in graph.outputs]
+        found = iter(outer.note(Call(composite.op, (), (), graph=graph), tensors, types).results)
+        return [None if result is None else next(found) for result in results]
 
     def _body(self, node: NodeProto, inputs: list[Any], attributes: Mapping[str, Any]) -> FunctionProto | None:
         """The body by which ONNX defines an operator; None where it has none."""
         version = self._opsets.get("", self._opsets.get(STANDARD, defs.onnx_opset_version()))
+        if not defs.has(node.op_type, version, ""):
+            return None
         schema: Any = defs.get_schema(node.op_type, version, "")
         plain = NodeProto()
         plain.CopyFrom(node)
@@ -140,6 +153,14 @@ class _Reader:
             if name not in attributes and default.default_value.name:
                 body.attribute_proto.append(default.default_value)
         return body
+
+
+def _says_what(item: Any) -> bool:
+    return isinstance(item, np.ndarray) and item.dtype.kind in "iu" and item.ndim <= 1
+
+
+def _plain(array: np.ndarray) -> Any:
+    return tuple(array.tolist()) if array.ndim else array.item()
 
 
 def _composite_of(function: FunctionProto, attributes: Mapping[str, Any]) -> Composite:

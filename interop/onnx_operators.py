@@ -6,6 +6,7 @@ itself defines by a function body, and that we have a kernel for; their other fo
 
 from __future__ import annotations
 
+import itertools
 import math
 import operator
 from collections.abc import Callable
@@ -96,6 +97,47 @@ def _gather_nd(x: Tensor, places: Any, *, batch_dims: int = 0) -> Any:
     return compute((*at.shape[:-1], *x.shape[width:]), element)
 
 
+def _slice(x: Tensor, starts: Any, ends: Any, axes: Any = None, steps: Any = None) -> Any:
+    chosen = _static(axes) if axes is not None else list(range(len(_static(starts))))
+    strides = _static(steps) if steps is not None else [1] * len(chosen)
+    ranges = [range(extent) for extent in _extents(x)]
+    for axis, start, end, step in zip(chosen, _static(starts), _static(ends), strides, strict=True):
+        ranges[axis] = ranges[axis][start:end:step]
+    return compute(tuple(map(len, ranges)), lambda *i: x[tuple(r.start + r.step * k for r, k in zip(ranges, i, strict=True))])
+
+
+def _pad(x: Tensor, pads: Any, value: Any = None, axes: Any = None, *, mode: str = "constant") -> Any:
+    chosen = [a % x.ndim for a in _static(axes)] if axes is not None else list(range(x.ndim))
+    both, before, shape = _static(pads), [0] * x.ndim, _extents(x)
+    for k, axis in enumerate(chosen):
+        before[axis] = both[k]
+        shape[axis] += both[k] + both[k + len(chosen)]
+    fill = 0 if value is None else np.asarray(value).ravel()[0].item()
+    outside = {"constant": fill, "edge": "clamp", "reflect": "reflect", "wrap": "wrap"}[mode]
+    return compute(tuple(shape), lambda *i: x.read(*(k - b for k, b in zip(i, before, strict=True)), outside=outside))
+
+
+def _split(x: Tensor, sizes: Any = None, *, axis: int = 0, num_outputs: int = 0) -> Any:
+    extent = _extents(x)[axis]
+    widths = _static(sizes) if sizes is not None else []
+    if not widths:
+        width = -(-extent // num_outputs)
+        widths = [min(width, extent - start) for start in range(0, extent, width)]
+    ends = list(itertools.accumulate(widths))
+    return tuple(_slice(x, [end - width], [end], [axis]) for width, end in zip(widths, ends, strict=True))
+
+
+def _conv(x: Tensor, w: Tensor, b: Any = None, **attributes: Any) -> Any:
+    rank = x.ndim - 2
+    pads = list(attributes.get("pads", [0] * 2 * rank))
+    if any(pads):
+        x = _pad(x, pads, axes=range(2, x.ndim))
+    kernel = (kernels.conv1d, kernels.conv2d, kernels.conv3d)[rank - 1]
+    stride, dilation = (tuple(attributes.get(name, [1] * rank)) for name in ("strides", "dilations"))
+    given = {"stride": stride[0] if rank == 1 else stride, "dilation": dilation[0] if rank == 1 else dilation}
+    return kernel(x, w, *(() if b is None else (b,)), **given, groups=attributes.get("group", 1))
+
+
 def _reduction(kernel: Row) -> Row:
     def row(x: Tensor, axes: Any = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0) -> Any:
         chosen = _static(axes) if axes is not None else []
@@ -145,7 +187,8 @@ _ELEMENTWISE: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 OPERATORS: dict[str, Row] = {name: _elements(function) for name, function in _ELEMENTWISE.items()} | {
-    "Identity": lambda x: x, "Where": _choose,
+    "Identity": lambda x: x, "Where": _choose, "Slice": _slice, "Pad": _pad, "Split": _split, "Conv": _conv,
+    "GatherElements": lambda x, index, axis=0: kernels.gather(x, _tensor(index), axis=axis),
     "Cast": _cast, "Reshape": _reshape, "Expand": _expand, "Unsqueeze": _unsqueeze, "Squeeze": _squeeze, "Transpose": _transpose,
     "GatherND": _gather_nd, "Concat": lambda *tensors, axis: kernels.concatenate(tuple(map(_tensor, tensors)), axis=axis),
     "Flatten": lambda x, axis=1: _reshape(x, [math.prod(_extents(x)[:axis]), -1]),

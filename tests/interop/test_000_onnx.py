@@ -155,6 +155,41 @@ def test_index_notation_goes_out_and_comes_back(name):
         np.testing.assert_allclose(own, true, rtol=2e-5, atol=1e-5)
 
 
+def test_inputs_that_shapes_hang_on_are_fixed_by_name():
+    axes = np.array([1])
+    model = one_node("ReduceL1", [X, axes], keepdims=0)
+    f = from_onnx(model, constants={"x1": axes})
+    (listed,) = te.list_composites(f.graph)
+    assert listed.attrs == {"keepdims": 0, "axes": (1,)}
+    np.testing.assert_allclose(f(X), np.abs(X).sum(1), rtol=1e-6)
+
+
+SHAPES = [
+    ("Slice", [X, np.array([2, 0]), np.array([-4, 9]), np.array([0, 1]), np.array([-1, 2])], {}, X[2:-4:-1, 0:9:2]),
+    ("Pad", [X, np.array([1, 0, 0, 2])], {"mode": "edge"}, np.pad(X, ((1, 0), (0, 2)), mode="edge")),
+    ("Pad", [X, np.array([1, 2]), np.float32(7), np.array([1])], {}, np.pad(X, ((0, 0), (1, 2)), constant_values=7)),
+    ("Split", [X, np.array([1, 3])], {"axis": 1}, X[:, :1]),
+    ("GatherElements", [X, np.array([[0, 3], [1, 1], [2, 0]])], {"axis": 1}, np.take_along_axis(X, np.array([[0, 3], [1, 1], [2, 0]]), 1)),
+    ("Mod", [X, X[::-1] + 2], {"fmod": 1}, np.fmod(X, X[::-1] + 2)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("op, inputs, attributes, wanted", SHAPES, ids=[f"{row[0]}-{k}" for k, row in enumerate(SHAPES)])
+def test_operators_on_shapes(op, inputs, attributes, wanted):
+    constants = {f"x{k}": array for k, array in enumerate(inputs) if k and op != "Mod"}
+    model = one_node(op, inputs, outputs=2 if op == "Split" else 1, **attributes)
+    found = from_onnx(model, constants)(*(array for k, array in enumerate(inputs) if f"x{k}" not in constants))
+    np.testing.assert_allclose(found[0] if op == "Split" else found, wanted, rtol=1e-6)
+
+
+def test_convolutions_come_in():
+    x, w, b = RNG.normal(size=(1, 4, 6, 7)), RNG.normal(size=(6, 2, 3, 2)), RNG.normal(size=6)
+    arrays = [array.astype(np.float32) for array in (x, w, b)]
+    model = one_node("Conv", arrays, strides=[2, 1], pads=[1, 0, 0, 1], group=2, dilations=[1, 2])
+    wanted = ReferenceEvaluator(model).run(None, {f"x{k}": array for k, array in enumerate(arrays)})[0]
+    np.testing.assert_allclose(from_onnx(model)(*arrays), wanted, rtol=1e-4, atol=1e-5)
+
+
 def test_variables_go_out_as_initializers():
     w = te.Variable(X, name="w")
     f = te.function(lambda x: x * w)
@@ -175,6 +210,8 @@ def test_what_onnx_cannot_say_is_refused():
             to_onnx(te.function(body), X)
     with pytest.raises(te.TargetError, match=r"from_onnx: expected an operator that is known, .* got ai\.onnx\.Det"):
         from_onnx(one_node("Det", [X[:, :3]]))
+    with pytest.raises(te.TargetError, match=r"got ai\.onnx\.NeverHeardOf"):
+        from_onnx(one_node("NeverHeardOf", [X]))
     model = one_node("Relu", [X])
     model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "n"
     with pytest.raises(te.TargetError, match="from_onnx: expected inputs whose shapes are known, got x0 without"):
