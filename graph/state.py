@@ -129,7 +129,8 @@ def _load(module: Module, entries: dict[str, np.ndarray], tied: Mapping[str, str
     if reasons:
         hint = "strict=False keeps what is missing, and lets what is unexpected wait for variables made later" if strict else None
         raise _error(f"{module.name}: expected an entry that fits each of its variables, got {reasons}", hint)
-    ties = [(_holder(module, path), variables[other]) for path, other in tied.items() if variables.get(path) is not variables.get(other)]
+    there = [(path, other) for path, other in tied.items() if path in variables and other in variables]
+    ties = [(_holder(module, path), variables[other]) for path, other in there if variables[path] is not variables[other]]
     for path, entry in entries.items():
         if path in variables:
             variables[path].put(np.array(entry, order="C"))

@@ -148,6 +148,17 @@ def test_tied_again_only_where_something_can_be_set(tmp_path):
     assert other.a.value[0] == 5
 
 
+def test_a_tie_whose_variables_are_not_there_yet_waits_by_value(tmp_path):
+    shared = variable(3, start=1)
+    te.save_state(holding(w=shared, inner=holding(w=shared), v=shared), tmp_path / "tied.safetensors")
+    model = Lazy(Lazy())
+    model.v = variable(3)
+    loaded = te.load_state(model, tmp_path / "tied.safetensors", strict=False)
+    assert loaded.waiting == ("w", "inner.w") and np.array_equal(model.v.value, shared.value)
+    model()
+    assert np.array_equal(model.w.value, shared.value) and np.array_equal(model.inner.w.value, shared.value)
+
+
 def test_two_different_entries_for_one_variable_are_refused():
     model = tied(True)
     state = te.state_dict(model)
