@@ -123,7 +123,8 @@ def executable_of_schedule(schedule: Schedule) -> Built:
 def _key(program: Program) -> tuple[object, ...]:
     """What tells programs apart, without the program and the data of its constants."""
     constants = tuple((c.name, c.content) for c in program.constants)
-    return (program.inputs, constants, program.definitions, program.outputs, program.sizes, _lines(program))
+    inputs = tuple((i.name, i.type) for i in program.inputs)  # without what initialises them
+    return (inputs, constants, program.definitions, program.outputs, program.sizes, _lines(program))
 
 
 def _built(key: Hashable, program: Program, text: Callable[[], str], make: Callable[[], Stages]) -> Built:

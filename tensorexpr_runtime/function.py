@@ -139,8 +139,6 @@ class BundleFunction:
         return direct, targets
 
     def _workspace(self, size: int, given: np.ndarray | None) -> np.ndarray | None:
-        if size < 0:
-            raise BundleError(f"{self.name}: expected a CPU that the bundle has code for, got another one")
         if given is None:
             return np.empty(size + _ALIGNMENT, np.uint8) if size else None
         if not given.flags.c_contiguous or not given.flags.writeable or given.nbytes < size + -given.ctypes.data % _ALIGNMENT:
@@ -150,8 +148,6 @@ class BundleFunction:
         return given
 
     def _failure(self, status: int, index: int, extent: int) -> Exception:
-        if status < 0:
-            return BundleError(f"{self.name}: expected a CPU that the bundle has code for, got another one")
         site = self._checks[status - 1]
         where = f"  in:   {site['access']}\n  at:   axis {site['axis']} of {site['tensor']}"
         wanted = (

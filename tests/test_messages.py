@@ -12,7 +12,8 @@ import pytest
 from tensorexpr import errors
 
 ROOT = Path(__file__).resolve().parent.parent
-FILES = sorted(file for room in ("tensorexpr", "autodiff", "codegen", "kernels", "graph") for file in (ROOT / room).rglob("*.py"))
+ROOMS = ("tensorexpr", "tensorexpr_runtime", "autodiff", "codegen", "kernels", "graph")
+FILES = sorted(file for room in ROOMS for file in (ROOT / room).rglob("*.py"))
 CLASSES = {name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, errors.TensorExprError)}
 BUILDERS = re.compile(r"(_|\w+_)?error|refuse|fail")
 """Functions that make errors; their first text that is a sentence is the message, what follows is the hint."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
 import json
 import os
+import platform
 import random
 import shutil
 import subprocess
@@ -24,6 +26,8 @@ from tensorexpr.codegen.cuda.host import compiler
 from tensorexpr.codegen.llvm import host, load
 from tensorexpr.records import replace
 from tensorexpr_runtime import ArgumentError, BundleError, OutOfBoundsError
+from tensorexpr_runtime.files import array_type
+from tensorexpr_runtime.function import extent_value
 from tests.messages import said
 from tests.storage.models import dense, floats
 
@@ -67,7 +71,7 @@ def test_every_file_is_checked(bundle: Path, tmp_path: Path):
         text = damaged(bundle, tmp_path / name, name, data[:-1])
         assert f"{name}: expected {len(data)} bytes, got {len(data) - 1}" in text
         (tmp_path / name / name).unlink()
-        with pytest.raises(BundleError, match=f"expected a file of {len(data)} bytes, got none that can be read"):
+        with pytest.raises(BundleError, match=f"expected a file of {len(data)} bytes, got none that can be read: No such file"):
             tensorexpr_runtime.load(tmp_path / name)
 
 
@@ -87,16 +91,17 @@ def test_foreign_and_cut_off_tables_are_refused(bundle: Path, tmp_path: Path):
     assert "expected the table of a bundle, got another file" in damaged(bundle, tmp_path / "a", "bundle.json", b"{}")
     for cut in (0, 5, 60, 78, 79, 200, len(data) - 1):
         damaged(bundle, tmp_path / "b", "bundle.json", data[:cut])
-    assert "got others: the file is damaged or cut off" in damaged(bundle, tmp_path / "b", "bundle.json", data[:-1])
+    text = damaged(bundle, tmp_path / "b", "bundle.json", data[:-1])
+    assert "bundle.json: expected the contents that were written, got others: the file is damaged or cut off" in text
     table = json.loads(data)
     del table["sha256"]
     text = damaged(bundle, tmp_path / "c", "bundle.json", table_file({**table, "version": 2}))
     assert "expected 'tensorexpr bundle', version 1, got 'tensorexpr bundle', version 2: made by tensorexpr" in text
     text = damaged(bundle, tmp_path / "c", "bundle.json", table_file({**table, "platform": "aarch64-unknown-linux-gnu"}))
-    assert "expected a machine like aarch64-unknown-linux-gnu, got linux on" in text
+    assert f"expected a machine like aarch64-unknown-linux-gnu, got {sys.platform} on {platform.machine()}" in text
     outside = {**table, "files": {**table["files"], "../x": {"bytes": 0, "sha256": ""}}}
     assert "expected files in the folder, got '../x'" in damaged(bundle, tmp_path / "c", "bundle.json", table_file(outside))
-    with pytest.raises(BundleError, match=r"expected a bundle, got no bundle.json that can be read"):
+    with pytest.raises(BundleError, match=r"expected a bundle, got no bundle\.json that can be read: No such file"):
         tensorexpr_runtime.load(tmp_path / "nowhere")
 
 
@@ -206,6 +211,29 @@ def test_equal_exports_have_equal_bytes(tmp_path: Path):
         te.export(tmp_path / name / "model", f=te.compile(dense()[2]))
     for path in sorted((tmp_path / "a" / "model").iterdir()):
         assert path.read_bytes() == (tmp_path / "b" / "model" / path.name).read_bytes()
+
+
+def test_a_cpu_without_what_the_code_needs_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    if "+fma4" in host().features.split(","):
+        pytest.skip("this CPU has fma4, which later ones have not")
+    (here,) = variants_of(["host"])
+    missing = variants.Variant("bulldozer", here.machine, here.target, ("avx", "fma4"))
+    monkeypatch.setattr(importlib.import_module("tensorexpr.codegen.bundle.export"), "variants_of", lambda cpus: (missing,))
+    te.export(tmp_path / "model", f=te.compile(dense()[2]))
+    with pytest.raises(BundleError) as caught:
+        tensorexpr_runtime.load(tmp_path / "model")
+    wanted = "expected a CPU with the features of one of its variants (bulldozer: avx, fma4), got one without"
+    assert str(caught.value) == f"{tmp_path / 'model'}: {wanted}"
+
+
+def test_tables_that_say_what_the_loader_does_not_know(monkeypatch: pytest.MonkeyPatch):
+    assert extent_value(["add", "n", ["mul", 2, ["floordiv", "m", 3]]], {"n": 1, "m": 7}) == 5
+    assert [extent_value([name, -7, 2], {}) for name in ("mod", "floordiv", "minimum", "maximum", "sub")] == [1, -4, -7, 2, -9]
+    with pytest.raises(BundleError, match="expected an operation on extents that is known, got 'pow'"):
+        extent_value(["pow", 2, 3], {})
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+    with pytest.raises(BundleError, match="bfloat16: expected the package ml_dtypes, which NumPy takes it from, got none installed"):
+        array_type("bfloat16")
 
 
 @pytest.mark.parametrize("level", LEVELS)
