@@ -395,3 +395,39 @@ def test_second_derivatives_through_branches_are_right():
         first, second = run(np.False_, x)
         np.testing.assert_allclose(first, 2 * x)
         np.testing.assert_allclose(second, 4 * x)
+
+
+def test_gradients_through_a_function_that_was_loaded(tmp_path):
+    w = te.Variable(np.float32(2), name="w")
+    f = annotated()
+
+    @te.function
+    def scaled(logits, labels):
+        z = te.cond(te.compute((), lambda: logits[0, 0] < 100.0), lambda: logits * w, lambda: logits)
+        _, z = te.while_loop(lambda i, a: i < 2, lambda i, a: (i + 1, a * w), (np.int64(0), z))
+        return f(z, labels)
+
+    te.save_function(tmp_path / "f.safetensors", scaled, LOGITS, LABELS)
+    loaded = te.load_function(tmp_path / "f.safetensors")
+
+    def step_through(function, variable):
+        @te.function
+        def step(logits, labels):
+            loss = function(logits, labels)
+            return loss, *te.gradients(loss, [logits, variable])
+
+        return step
+
+    own, other = step_through(scaled, w), step_through(loaded, loaded.variables["w"])
+    for a, b in zip(own(LOGITS, LABELS), other(LOGITS, LABELS), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
+    tool = Native_()
+    with te.register_replacement(NAME, "cpu", pair=tool.pair):
+        other(LOGITS, LABELS)
+    assert tool.forwards > 0 and tool.backwards == [(2, 1, 1, "what the tool likes")]
+    # A differentiated step is a function like any other: it can be saved, with its passes.
+    te.save_function(tmp_path / "step.safetensors", own, LOGITS, LABELS)
+    again = te.load_function(tmp_path / "step.safetensors")
+    for a, b in zip(own(LOGITS, LABELS), again(LOGITS, LABELS), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
+    assert [(one.name, one.role) for one in te.list_composites(again.graph)] == [(NAME, "forward"), (NAME, "backward")]
