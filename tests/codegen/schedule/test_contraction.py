@@ -74,8 +74,8 @@ def test_a_long_reduction_has_tiles_inside_of_its_first_loop():
 @pytest.mark.parametrize(
     "text",
     [
-        product(70, 45, 50),
-        product(70, 45, 50, a="A[k, i]"),
+        product(52, 26, 50),
+        product(52, 26, 50, a="A[k, i]"),
         product(70, 45, 50, b="B[j, k]"),
         product(67, 33, 100, a="A[k, i]", b="B[j, k]"),
         WEIGHTS_GRADIENT,
