@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import functools
+import gc
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -245,3 +248,31 @@ def test_indices_out_of_bounds():
 def test_tensors_that_the_body_is_not_written_for():
     with pytest.raises(te.DefinitionError, match=r"y\[i0\]: expected an index in range\(2\) on axis 0, got i0 from 0 to 2"):
         as_torch(added)(torch.ones(3), torch.ones(2))
+
+
+def test_ops_that_are_dropped_are_gone():
+    def used():
+        op = te.op(lambda x: te.compute(x.shape, lambda i: te.sin(x[i])))
+        function, x = as_torch(op), torch.ones(3, requires_grad=True)
+        torch.autograd.grad((function(x) + op(x)).sum(), x)
+        torch.func.vmap(function)(torch.ones(2, 3))
+        return weakref.ref(op), weakref.ref(function), weakref.ref(function.operator(x))
+
+    left = used()
+    gc.collect()
+    assert [reference() for reference in left] == [None, None, None]
+
+
+def test_modules_with_the_function_are_copied():
+    class Layer(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.function, self.w = as_torch(double), torch.nn.Parameter(torch.ones(2))
+
+        def forward(self):
+            return self.function(self.w)
+
+    layer = Layer()
+    copied = copy.deepcopy(layer)
+    copied().sum().backward()
+    assert layer.w.grad is None and copied.w.grad.tolist() == [2, 2]
