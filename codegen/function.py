@@ -164,7 +164,7 @@ class CompiledFunction(Callable):
         pointers += outputs
         failure = self._native(pointers, layout.sizes, -(-workspace // ALIGNMENT) * ALIGNMENT)
         if failure is not None:
-            raise self._out_of_bounds(*failure)
+            raise self.failure(*failure)
 
     def entry(self, layout: Layout) -> Entry:
         """`enter` for one layout, made ready: `entry(inputs, outputs, workspace=0)`, with fewer steps per call."""
@@ -174,11 +174,17 @@ class CompiledFunction(Callable):
             ordered = inputs if order is None else [inputs[k] for k in order]
             failure = run([*ordered, *outputs], -(-workspace // ALIGNMENT) * ALIGNMENT)
             if failure is not None:
-                raise self._out_of_bounds(*failure)
+                raise self.failure(*failure)
 
         return enter
 
-    def _out_of_bounds(self, check: int, index: int, extent: int) -> OutOfBoundsError:
+    @property
+    def checks(self) -> tuple[CheckSite, ...]:
+        """What may fail as the code runs, by the numbers that the entry point gives."""
+        return self._checks
+
+    def failure(self, check: int, index: int, extent: int) -> OutOfBoundsError:
+        """The error of a check that failed at an index, for an axis of this extent."""
         site = self._checks[check]
         return OutOfBoundsError(
             f"{site.definition}: expected an index of {site.tensor} from 0 to {extent - 1}, got {index}"

@@ -209,7 +209,7 @@ class GpuFunction(CompiledFunction):
         if report is not None:
             check, index, extent = (int(n) for n in device.read(report))
             if check:
-                raise self._out_of_bounds(check - 1, index, extent)
+                raise self.failure(check - 1, index, extent)
 
     def entry(self, layout: Layout) -> Entry:
         """Launches for one layout: see `CompiledFunction`."""

@@ -21,9 +21,8 @@ from tensorexpr.codegen.function import CompiledFunction
 from tensorexpr.codegen.llvm import NativeModule, host
 from tensorexpr.errors import TargetError, user_location
 from tensorexpr.interop.jax.handler_text import RECORD, SIZES, SYMBOLS, TARGET, TYPE, handler_text
-from tensorexpr.ir import Access, Program, Scan, Scatter, Segments
+from tensorexpr.ir import Program
 from tensorexpr.text import print_program
-from tensorexpr.traversal import expressions, walk
 
 _WORDS = len(RECORD)
 _OLDEST = (0, 10)  # whose FFI keeps states for executables
@@ -146,20 +145,12 @@ def handlers() -> _Handlers:
 
 def kernel_of(function: CompiledFunction, program: Program) -> Kernel:
     """The kernel of a compiled function of constant extents; `program` is what it was compiled from."""
-    messages = _messages(function) if _reads_by_data(program) else []
+    messages = _messages(function)
     made = hashlib.blake2b(print_program(program).encode(), digest_size=8)
     for part in (*(c.data.tobytes() for c in program.constants), *messages):
         made.update(part + b"\0")
     number = int.from_bytes(made.digest(), "little", signed=True)
     return handlers().kernel(number, function, messages)
-
-
-def _reads_by_data(program: Program) -> bool:
-    """Whether an index may leave its tensor as the kernel runs."""
-    accesses = (node for definition in program.definitions for e in expressions(definition) for node in walk(e) if isinstance(node, Access))
-    if any(isinstance(inner, Access) for node in accesses for index in node.indices for inner in walk(index)):
-        return True
-    return any(isinstance(definition, Scatter | Segments | Scan) for definition in program.definitions)
 
 
 class _Hole(int):
@@ -180,8 +171,8 @@ class _Last(int):
 def _messages(function: CompiledFunction) -> list[bytes]:
     """What the checks of a function say, as formats of the C library: two per check (see `handler_text`)."""
     found = []
-    for check in range(len(function.nest.checks)):
+    for check in range(len(function.checks)):
         for extent in (_Hole(1), 0):
-            text = str(function._out_of_bounds(check, _Hole(0), extent)).replace("%", "%%")
+            text = str(function.failure(check, _Hole(0), extent)).replace("%", "%%")
             found.append(text.replace("\1", "%1$lld").replace("\2", "%2$lld").encode())
     return found
