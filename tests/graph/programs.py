@@ -122,6 +122,6 @@ def run(statement, values, variables, decorate):
 def drawn(seed, depth=2, effects=True, floating=False):
     """A program, its variables' first values, and arguments."""
     rng = np.random.default_rng(seed)
-    program = Source(rng).block(depth, 2, effects, floating)
+    program = Source(rng).block(depth, 2, effects=effects, floating=floating)
     starts = [rng.normal(size=SIZE) for _ in range(3)]
     return program, starts, [rng.normal(size=SIZE) for _ in range(2)]

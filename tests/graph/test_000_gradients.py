@@ -431,3 +431,19 @@ def test_gradients_through_a_function_that_was_loaded(tmp_path):
     for a, b in zip(own(LOGITS, LABELS), again(LOGITS, LABELS), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-6)
     assert [(one.name, one.role) for one in te.list_composites(again.graph)] == [(NAME, "forward"), (NAME, "backward")]
+
+
+def test_an_assignment_passes_no_derivative_on():
+    w = te.Variable(np.float32(3), name="w")
+
+    @te.function
+    def f(x):
+        before = w * 2.0
+        w.assign(x * 10.0)
+        loss = before + w * w
+        return te.gradients(loss, [x, w])
+
+    for run in (f, f.strict):
+        w.assign(3.0)
+        x_bar, w_bar = run(np.float32(1))
+        assert x_bar == 0 and w_bar == 2 + 2 * 10
