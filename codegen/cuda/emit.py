@@ -23,7 +23,7 @@ from tensorexpr.codegen.cuda import values as v
 from tensorexpr.codegen.cuda.bound import grid_of, settled
 from tensorexpr.codegen.cuda.expressions import RESERVED, Emitter, Surroundings, stored, wanted_names
 from tensorexpr.codegen.cuda.mma import WARP, Product, product_of
-from tensorexpr.codegen.cuda.packs import ALIGNMENT, Packed, packed
+from tensorexpr.codegen.cuda.packs import ALIGNMENT, Packed, copied, packed
 from tensorexpr.codegen.cuda.products import write_product
 from tensorexpr.codegen.cuda.threads import Barrier, Team, idle_axes, is_lanes, team_of
 from tensorexpr.codegen.cuda.values import Value, memory_type
@@ -200,6 +200,7 @@ class _Kernel:
         self.temporaries = 0
         self.team: Team | None = None
         self.in_lanes = False
+        self.copies = False
 
     def word(self, name: str) -> str:
         """An identifier of C++ for a name of the nest, the same each time."""
@@ -360,6 +361,8 @@ class _Kernel:
         before: list[str] = []
         match s:
             case Barrier():
+                if self.copies and not s.warp:
+                    lines.append(f"{margin}te_copies_wait_all();")
                 lines.append(f"{margin}{'__syncwarp' if s.warp else '__syncthreads'}();")
             case For() if self.team is not None and self.in_lanes and s.kind in THREADS_OF:
                 self.lanes(s, self.team, lines, margin)
@@ -474,6 +477,14 @@ class _Kernel:
             place = self.emitter(frozenset(), lines).place(one.buffer, one.first)
             lines.append(f"{margin}te_store(&{place}, {one.name});")
 
+    def copy(self, store: Store, source: Access, lines: list[str], margin: str) -> None:
+        """Sixteen bytes to shared memory, which arrive by themselves: every barrier waits for them first."""
+        self.copies = True
+        before: list[str] = []
+        emitter = self.emitter(wanted_names((*store.indices, *source.indices)), before)
+        to, from_ = emitter.place(store.buffer, store.indices), emitter.place(source.tensor, source.indices)
+        lines += [*(margin + line for line in before), f"{margin}te_copy_async<{ALIGNMENT}>(&{to}, &{from_});"]
+
     def loop(self, s: For, lines: list[str], margin: str) -> None:
         before: list[str] = []
         emitter = self.emitter(frozenset(), before)
@@ -484,6 +495,12 @@ class _Kernel:
         narrow = start.narrow and stop.narrow and v.fits(low, None if high is None else high + 1)
         name = self.word(s.index)
         self.scope[s.index] = Value(name, dtypes.int64, v.ATOM, narrow, low, high)
+        if s.kind == "vectorize" and self.team is not None and self.in_lanes:
+            rows = {name: self.extents(self.buffers[name])[-1] for name, home in self.team.homes.items() if home == "shared"}
+            copy = copied(s, self.buffers, {name: n for name, n in rows.items()})
+            if copy is not None:
+                self.copy(*copy, lines, margin)
+                return
         found = packed(s, self.buffers, iter(self.temporary, None)) if s.kind == "vectorize" else None
         if found is not None:
             self.pack(s, found, lines, margin)

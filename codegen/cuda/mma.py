@@ -228,11 +228,13 @@ def _factors(store: Store) -> tuple[Access, Access] | None:
 
 def _points(access: Access, lengths: Mapping[str, int | None]) -> tuple[list[str], list[np.ndarray] | None]:
     """The loops that an access hangs on and its indices at all points of them; None where they are more than sums and quotients."""
-    names = list(dict.fromkeys(n for i in access.indices for n in free_names(i)))
+    # An index of loops further out alone (the stage of a tile) is the same at all points.
+    inner = [i if any(n in lengths for n in free_names(i)) else const(0) for i in access.indices]
+    names = list(dict.fromkeys(n for i in inner for n in free_names(i)))
     if any(n not in lengths for n in names):
         return names, None
     axes = dict(zip(names, np.ix_(*(np.arange(lengths[n] or 0) for n in names)), strict=True))
-    values = [_value(i, axes) for i in access.indices]
+    values = [_value(i, axes) for i in inner]
     shape = tuple(lengths[n] or 0 for n in names)
     return names, None if any(v is None for v in values) else [np.broadcast_to(v, shape) for v in values]  # type: ignore[arg-type]
 
@@ -273,7 +275,8 @@ def _load(made: Product, access: Access, lengths: Mapping[str, int | None], pitc
     first = access is made.a.access
     distance = pitch[access.tensor]
     names, values = _points(access, lengths)
-    if values is None:
+    outside = [d for i, d in zip(access.indices, distance, strict=True) if not any(n in lengths for n in free_names(i))]
+    if values is None or any(d % 8 for d in outside):
         return ""
     place = sum(v * d for v, d in zip(values, distance, strict=True))
     k = names.index(made.k.index)

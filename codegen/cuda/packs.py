@@ -11,10 +11,11 @@ from collections.abc import Iterator
 
 from tensorexpr.codegen.cuda.expressions import row_major
 from tensorexpr.codegen.nest import Buffer, For, Store
+from tensorexpr.integers import Affine
 from tensorexpr.ir import Access, Apply, Const, Expr, Index, const
 from tensorexpr.records import record, replace
 from tensorexpr.regions import affine_of
-from tensorexpr.traversal import bottom_up, children, walk
+from tensorexpr.traversal import bottom_up, children, free_names, walk
 
 ALIGNMENT = 16
 """Bytes of the widest access, of which every argument's address is a multiple."""
@@ -87,6 +88,26 @@ def _always(e: Expr) -> Iterator[Access]:
         yield from _always(child)
 
 
+def copied(loop: For, buffers: dict[str, Buffer], shared: dict[str, int]) -> tuple[Store, Access] | None:
+    """The first store of a loop that copies neighbors to shared memory as they are, and what it reads: bytes enough for one
+    asynchronous copy. `shared` gives how far apart the rows of a buffer lie."""
+    lanes = int(loop.stop.value)  # type: ignore[attr-defined]
+    (store,) = loop.body if len(loop.body) == 1 else (None,)
+    if not isinstance(store, Store) or store.buffer not in shared or not isinstance(store.value, Access):
+        return None
+    if not isinstance(loop.start, Const) or loop.start.value != 0 or lanes * store.value.dtype.itemsize != ALIGNMENT:
+        return None
+    last, value = affine_of(store.indices[-1]), store.value
+    if last is None or not _from_aligned(last, loop.index, lanes) or shared[store.buffer] % lanes:
+        return None
+    if any(loop.index in free_names(i) for i in store.indices[:-1]) or not _neighbors(
+        value.tensor, value.indices, loop.index, lanes, buffers
+    ):
+        return None
+    first = replace(value, indices=_first(value.indices, loop.index))
+    return Store(store.buffer, _first(store.indices, loop.index), first), first
+
+
 def _neighbors(name: str, indices: tuple[Expr, ...], lane: str, lanes: int, buffers: dict[str, Buffer]) -> bool:
     """Whether the lanes ask for neighboring elements from an aligned place on."""
     buffer = buffers[name]
@@ -94,7 +115,12 @@ def _neighbors(name: str, indices: tuple[Expr, ...], lane: str, lanes: int, buff
         return False
     position = row_major(indices, buffer.shape)
     form = None if position is None else affine_of(position)
-    if form is None or form.coefficient(lane) != 1 or form.constant % lanes:
+    return form is not None and _from_aligned(form, lane, lanes)
+
+
+def _from_aligned(form: Affine, lane: str, lanes: int) -> bool:
+    """Whether a position goes along with the lane from a multiple of the lanes on."""
+    if form.coefficient(lane) != 1 or form.constant % lanes:
         return False
     for atom, factor in form.terms:
         if atom == lane:

@@ -21,7 +21,8 @@ from math import prod
 
 from tensorexpr.codegen.cuda.bound import chain
 from tensorexpr.codegen.nest import THREADS, Alloc, Block, Buffer, Check, For, If, Stmt, Store
-from tensorexpr.ir import Access, Const, Expr, Index, const
+from tensorexpr.ir import Access, Apply, Const, Expr, Index, const
+from tensorexpr.regions import affine_of
 from tensorexpr.traversal import bottom_up, fresh_name, walk
 
 WARP = 32
@@ -54,13 +55,26 @@ class Team:
 @dataclass(frozen=True, slots=True)
 class _Touch:
     """An access: which buffer, a write or a read, and by whom: "lane" for the element of the thread's own lane, "first" for
-    the first thread, "" for what may be any thread's; whether by threads of the first warp alone, and whether these have met since."""
+    the first thread, "" for what may be any thread's; whether by threads of the first warp alone, and whether these have met since;
+    and of a buffer with a stage for an iteration and one for the next, whose: the loop, how many iterations on, and how many there are."""
 
     buffer: str
     write: bool
     who: str
     warp: bool
     met: bool = False
+    stage: tuple[str, int, int] | None = None
+
+    def later(self, loop: str) -> _Touch:
+        """The same as the next iteration of a loop sees it."""
+        if self.stage is None or self.stage[0] != loop:
+            return self
+        _, number, count = self.stage
+        return replace(self, stage=(loop, (number - 1) % count, count))
+
+    def behind(self, loop: str) -> _Touch:
+        """The same as what is behind a loop sees it."""
+        return replace(self, stage=None) if self.stage is not None and self.stage[0] == loop else self
 
 
 def team_of(body: Block) -> Team | None:
@@ -279,7 +293,19 @@ def _touches(s: Stmt, homes: dict[str, str], threads: int) -> Iterator[_Touch]:
         else:
             # Elements of other buffers are not told apart from loop to loop.
             own = homes.get(name) == "shared" and _is_own(indices, lane, threads)
-            yield _Touch(name, write, "lane" if own else "", _in_first_warp(lane))
+            stage = _stage(indices[0]) if homes.get(name) == "shared" and len(indices) > 1 else None
+            yield _Touch(name, write, "lane" if own else "", _in_first_warp(lane), stage=stage)
+
+
+def _stage(index: Expr) -> tuple[str, int, int] | None:
+    """The stage that `(k + n) % count` is: the loop, n and the count."""
+    if not isinstance(index, Apply) or index.op.name != "mod" or not isinstance(index.args[1], Const):
+        return None
+    form, count = affine_of(index.args[0]), int(index.args[1].value)
+    if form is None or len(form.terms) != 1 or count < 2:
+        return None
+    ((name, factor),) = form.terms
+    return (name, form.constant % count, count) if isinstance(name, str) and factor == 1 else None
 
 
 def _in_first_warp(lane: For) -> bool:
@@ -288,6 +314,8 @@ def _in_first_warp(lane: For) -> bool:
 
 def _conflict(now: _Touch, before: _Touch) -> bool:
     if now.warp and before.met:
+        return False
+    if now.stage is not None and before.stage is not None and now.stage[0] == before.stage[0] and now.stage != before.stage:
         return False
     return now.buffer == before.buffer and (now.write or before.write) and (now.who != before.who or now.who == "")
 
@@ -308,7 +336,9 @@ def _with_barriers(
             case If():
                 # The condition is read by all before either branch, and may be written in them.
                 asked = frozenset(t for t in _touches(If(s.condition, ()), homes, threads) if t.buffer in tracked)
-                since, before = _waited(asked, since)
+                # What fills the next stage waits outside: where it does not run, what reads this one would have to.
+                ahead = frozenset(t for t in _touches(s, homes, threads) if t.buffer in tracked and t.write and t.stage is not None)
+                since, before = _waited(asked | ahead, since)
                 found += before
                 then, after_then = _with_barriers(s.then, since | asked, homes, threads, tracked)
                 otherwise, after_else = _with_barriers(s.otherwise, since | asked, homes, threads, tracked)
@@ -341,6 +371,7 @@ def _loop_with_barriers(
     entry = since
     while True:
         body, after = _with_barriers(s.body, entry, homes, threads, tracked)
-        if after <= entry:
-            return [*before, replace(s, body=body)], entry | after
-        entry |= after
+        carried = frozenset(t.later(s.index) for t in after)
+        if carried <= entry:
+            return [*before, replace(s, body=body)], frozenset(t.behind(s.index) for t in entry | after)
+        entry |= carried

@@ -11,7 +11,8 @@ their bounds are constants; what the loops outside add is where the box begins. 
 and so do all where the box would be large. Elements beyond the ends of the tensor are zeros that nothing reads.
 
 Where loops inside have as many lanes as a block of a GPU has threads, all of them copy, several elements each (`PACK` bytes side by
-side where these are aligned); and the elements for the next iteration are loaded, into registers, before the work on this one.
+side where these are aligned); and the elements for the next iteration are loaded before the work on this one: into a second tile where
+whole packs of them lie in it as they do in the tensor (a GPU copies these by itself), else into registers.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ TEAM = 32
 """Lanes from which on a loop is run by the threads of a block."""
 LARGEST = 24 << 10
 """Bytes of one tile."""
+STAGES = 2
+"""Tiles of one tensor: one is worked on, one is filled."""
 PACK = 16
 """Bytes that a thread loads at once."""
 MOST_POINTS = 1 << 14
@@ -86,7 +89,7 @@ def with_tiles(loop: For, sources: tuple[Source, ...], fresh: Callable[[str], st
         box = _box(body, source)
         sizes = tuple(dict.fromkeys(n.name for r in _reads(body, source.buffer, {}, True) for n in walk(r.access) if isinstance(n, Size)))
         if box is not None:
-            made.append(_Tile(source, box, sizes, lanes, fresh))
+            made.append(_Tile(source, box, sizes, lanes, fresh, loop.index))
     if not made:
         return (loop,)
     body = _without_ends(body, frozenset(t.source.buffer for t in made))
@@ -100,25 +103,28 @@ def with_tiles(loop: For, sources: tuple[Source, ...], fresh: Callable[[str], st
     ahead = If(apply("lt", later, loop.stop), tuple(s for t in made for s in t.loaded({loop.index: later})))
     body = (*(s for t in made for s in t.stored()), ahead, *body)
     for tile in reversed(made):
-        body = (Alloc(tile.buffer, body),)
+        body = body if tile.staged else (Alloc(tile.buffer, body),)
     first = tuple(s for t in made for s in t.loaded({loop.index: loop.start}))
     some = constant(loop.start), constant(loop.stop)
     if some[0] is None or some[1] is None or some[0] >= some[1]:
         first = (If(apply("lt", loop.start, loop.stop), first),)
     block: Block = (*first, replace(loop, body=body))
     for tile in reversed(made):
-        block = (Alloc(tile.registers, block),)
+        block = (Alloc(tile.buffer if tile.staged else tile.registers, block),)
     return block
 
 
 class _Tile:
     """A tile of one tensor: its buffer and the statements that fill it."""
 
-    def __init__(self, source: Source, box: _Box, sizes: tuple[str, ...], lanes: int, fresh: Callable[[str], str]) -> None:
-        self.source, self.box, self.sizes, self.lanes = source, box, sizes, lanes
-        extents = tuple(const(box.extents[axis]) for axis in source.order)
-        self.buffer = Buffer(fresh(f"{source.buffer}_tile"), box.dtype, extents, "local")
+    def __init__(self, source: Source, box: _Box, sizes: tuple[str, ...], lanes: int, fresh: Callable[[str], str], loop: str) -> None:
+        self.source, self.box, self.sizes, self.lanes, self.loop = source, box, sizes, lanes, loop
         self.pack = self._pack()
+        size = prod(box.extents) * box.dtype.itemsize
+        straight = source.order[-1] == len(source.order) - 1 and self.pack * box.dtype.itemsize == PACK
+        self.staged = straight and lanes >= TEAM and STAGES * size <= LARGEST
+        extents = tuple(const(n) for n in ([STAGES] if self.staged else []) + [box.extents[axis] for axis in source.order])
+        self.buffer = Buffer(fresh(f"{source.buffer}_tile"), box.dtype, extents, "local")
         self.count = prod(box.extents) // self.pack
         self.steps = -(-self.count // lanes)
         shape = (const(self.steps), const(self.pack), const(lanes))
@@ -160,21 +166,31 @@ class _Tile:
             return (store,)
         return (If(inside, (store,), (Store(buffer.name, places, Const(0, buffer.dtype)),)),)
 
+    def stage(self, iteration: Expr) -> tuple[Expr, ...]:
+        """Which of the tiles an iteration works on."""
+        return (apply("mod", iteration, const(STAGES)),) if self.staged else ()
+
     def loaded(self, moved: dict[str, Expr]) -> Block:
-        """The elements of an iteration in registers: so many of each thread."""
+        """The elements of an iteration in its tile, or in registers: so many of each thread."""
         part = Index(self.names[2])
-        value, inside = self.element(self._places(part), moved)
-        step, lane = Index(self.names[0]), Index(self.names[1])
-        stores: Block = (Store(self.registers.name, (step, part, lane), value),)
+        at = self._places(part)
+        value, inside = self.element(at, moved)
+        name = self.buffer.name if self.staged else self.registers.name
+        places: tuple[Expr, ...] = (Index(self.names[0]), part, Index(self.names[1]))
+        if self.staged:
+            places = (*self.stage(moved[self.loop]), *(at[axis] for axis in self.source.order))
+        stores: Block = (Store(name, places, value),)
         block = self._parts(stores)
         if inside is not None:
             # A pack lies inside or outside as a whole: it is aligned, and so are the ends.
             whole = bottom_up(inside, lambda n: ZERO if n == part else n)
-            block = (If(whole, block, self._parts((Store(self.registers.name, (step, part, lane), Const(0, value.dtype)),))),)
+            block = (If(whole, block, self._parts((Store(name, places, Const(0, value.dtype)),))),)
         return self._by_all(block)
 
     def stored(self) -> Block:
         """The tile, from the registers."""
+        if self.staged:
+            return ()
         part = Index(self.names[2])
         at = self._places(part)
         value = Access(self.registers.name, (Index(self.names[0]), part, Index(self.names[1])), self.box.dtype)
@@ -369,7 +385,8 @@ def _redirected(block: Block, tile: _Tile) -> Block:
     def visit(n: Expr) -> Expr:
         if not isinstance(n, Access) or n.tensor != tile.source.buffer:
             return n
-        return Access(tile.buffer.name, tuple(place(axis, n.indices[axis]) for axis in tile.source.order), n.dtype)
+        places = (place(axis, n.indices[axis]) for axis in tile.source.order)
+        return Access(tile.buffer.name, (*tile.stage(Index(tile.loop)), *places), n.dtype)
 
     return tuple(_mapped(s, lambda e: bottom_up(e, visit)) for s in block)
 

@@ -16,7 +16,7 @@ from tensorexpr.codegen.nest_verify import verify_nest
 from tensorexpr.codegen.schedule import Schedule, autoschedule
 from tensorexpr.codegen.schedule.decisions import Choices, Decisions
 from tensorexpr.codegen.target import H200
-from tensorexpr.errors import TargetError
+from tensorexpr.errors import InternalError, TargetError
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.ir import Const
 from tensorexpr.parse import parse_program
@@ -208,3 +208,31 @@ def test_tensor_cores_in_machine_code_without_spills(text, instruction):
     except TargetError:
         return
     assert instruction in code and (instruction.startswith("D") or "LDSM.16" in code)
+
+
+# ------------------------------------------------------------------------------------------- asynchronous copies
+
+
+def test_operands_come_by_themselves_while_the_step_before_is_worked_on():
+    text = emit(verify_nest(lower(planned(matmul(1024, 1024, 1024, "bf16"), H200)))).text
+    steps = text[text.index("for (int k_o") :]
+    assert text.count("__syncthreads();") == 2 and steps.count("__syncthreads();") == 1
+    assert (
+        steps.index("te_copies_wait_all();")
+        < steps.index("__syncthreads();")
+        < steps.index("te_copy_async<16>")
+        < steps.index("te_mma_bf16(")
+    )
+    assert "a_tile[2][" in text.replace("A_tile", "a_tile") and "te_load" not in text
+
+
+@needs_compiler
+@pytest.mark.parametrize("line", ["te_copies_wait_all();", "__syncthreads();"])
+def test_waits_and_barriers_cannot_be_taken_out(line):
+    s = planned(matmul(64, 64, 96, "bf16"))
+    inputs, made = random_inputs(s.program, 7), Program(verify_nest(lower(s)))
+    head, tail = made.source.text.split("for (int k_o", 1)
+    made.source = replace(made.source, text=f"{head}for (int k_o{tail.replace(line, '', 1)}")
+    for order in (0, 1, 5):
+        with pytest.raises(InternalError, match="of shared memory"):
+            made(inputs, order=order)

@@ -37,7 +37,7 @@ extern "C" __global__ void __launch_bounds__(256) k0_c(
     }
   }
   float a_next[1][4];
-  float b_next[1][4];
+  __shared__ __align__(16) float b_tile[2][8][68];
   {
     const int lane = (int)threadIdx.x;
     #pragma unroll
@@ -55,18 +55,15 @@ extern "C" __global__ void __launch_bounds__(256) k0_c(
     #pragma unroll
     for (int step_1 = 0; step_1 < 1; ++step_1) {
       if (lane_1 < 128) {
-        float t1[4];
-        te_load(t1, &b[lane_1 * 4 + lane_1 / 16 * 960 + i_o_j_o % 16 * 64]);
-        #pragma unroll
-        for (int part_1 = 0; part_1 < 4; ++part_1) {
-          b_next[step_1][part_1] = t1[part_1];
-        }
+        te_copy_async<16>(&b_tile[0][lane_1 / 16][lane_1 % 16 * 4], &b[lane_1 * 4 + lane_1 / 16 * 960 + i_o_j_o % 16 * 64]);
       }
     }
   }
+  te_copies_wait_all();
+  __syncthreads();
   for (int k_o = 0; k_o < 128; ++k_o) {
     __shared__ __align__(16) float a_tile[8][132];
-    __shared__ __align__(16) float b_tile[8][68];
+    te_copies_wait_all();
     __syncthreads();
     {
       const int lane = (int)threadIdx.x;
@@ -78,28 +75,16 @@ extern "C" __global__ void __launch_bounds__(256) k0_c(
         }
       }
     }
-    {
-      const int lane_1 = (int)threadIdx.x;
-      #pragma unroll
-      for (int step_1 = 0; step_1 < 1; ++step_1) {
-        if (lane_1 < 128) {
-          #pragma unroll
-          for (int part_1 = 0; part_1 < 4; ++part_1) {
-            b_tile[lane_1 / 16][part_1 + lane_1 % 16 * 4] = b_next[step_1][part_1];
-          }
-        }
-      }
-    }
     if (k_o + 1 < 128) {
       {
         const int lane = (int)threadIdx.x;
         #pragma unroll
         for (int step = 0; step < 1; ++step) {
-          float t2[4];
-          te_load(t2, &a[k_o * 8 + lane * 4 + i_o_j_o / 16 * 131072 + lane / 2 * 1016 + 8]);
+          float t1[4];
+          te_load(t1, &a[k_o * 8 + lane * 4 + i_o_j_o / 16 * 131072 + lane / 2 * 1016 + 8]);
           #pragma unroll
           for (int part = 0; part < 4; ++part) {
-            a_next[step][part] = t2[part];
+            a_next[step][part] = t1[part];
           }
         }
       }
@@ -108,16 +93,12 @@ extern "C" __global__ void __launch_bounds__(256) k0_c(
         #pragma unroll
         for (int step_1 = 0; step_1 < 1; ++step_1) {
           if (lane_1 < 128) {
-            float t3[4];
-            te_load(t3, &b[k_o * 8192 + lane_1 * 4 + lane_1 / 16 * 960 + i_o_j_o % 16 * 64 + 8192]);
-            #pragma unroll
-            for (int part_1 = 0; part_1 < 4; ++part_1) {
-              b_next[step_1][part_1] = t3[part_1];
-            }
+            te_copy_async<16>(&b_tile[(k_o + 1) % 2][lane_1 / 16][lane_1 % 16 * 4], &b[k_o * 8192 + lane_1 * 4 + lane_1 / 16 * 960 + i_o_j_o % 16 * 64 + 8192]);
           }
         }
       }
     }
+    te_copies_wait_all();
     __syncthreads();
     #pragma unroll
     for (int k_i = 0; k_i < 8; ++k_i) {
@@ -129,7 +110,7 @@ extern "C" __global__ void __launch_bounds__(256) k0_c(
           for (int j_i_i = 0; j_i_i < 4; ++j_i_i) {
             {
               const int i_i_o_i_j_i_o = (int)threadIdx.x;
-              c_sum[i_i_o_o][i_i_i][j_i_i] = c_sum[i_i_o_o][i_i_i][j_i_i] + a_tile[k_i][i_i_i + i_i_o_o * 64 + i_i_o_i_j_i_o / 16 * 4] * b_tile[k_i][j_i_i + i_i_o_i_j_i_o % 16 * 4];
+              c_sum[i_i_o_o][i_i_i][j_i_i] = c_sum[i_i_o_o][i_i_i][j_i_i] + a_tile[k_i][i_i_i + i_i_o_o * 64 + i_i_o_i_j_i_o / 16 * 4] * b_tile[k_o % 2][k_i][j_i_i + i_i_o_i_j_i_o % 16 * 4];
             }
           }
         }

@@ -45,102 +45,62 @@ extern "C" __global__ void __launch_bounds__(256) k0_c(
       }
     }
   }
-  te_bf16 a_next[2][8];
-  te_bf16 b_next[1][8];
+  __shared__ __align__(16) te_bf16 a_tile[2][128][40];
+  __shared__ __align__(16) te_bf16 b_tile[2][32][72];
   {
     const int lane = (int)threadIdx.x;
     #pragma unroll
     for (int step = 0; step < 2; ++step) {
-      te_bf16 t0[8];
-      te_load(t0, &a[lane * 8 + step * 65536 + i_o_j_o / 16 * 131072 + lane / 4 * 992]);
-      #pragma unroll
-      for (int part = 0; part < 8; ++part) {
-        a_next[step][part] = t0[part];
-      }
+      te_copy_async<16>(&a_tile[0][(lane + step * 256) / 4][lane % 4 * 8], &a[lane * 8 + step * 65536 + i_o_j_o / 16 * 131072 + lane / 4 * 992]);
     }
   }
   {
     const int lane_1 = (int)threadIdx.x;
     #pragma unroll
     for (int step_1 = 0; step_1 < 1; ++step_1) {
-      te_bf16 t1[8];
-      te_load(t1, &b[lane_1 * 8 + lane_1 / 8 * 960 + i_o_j_o % 16 * 64]);
-      #pragma unroll
-      for (int part_1 = 0; part_1 < 8; ++part_1) {
-        b_next[step_1][part_1] = t1[part_1];
-      }
+      te_copy_async<16>(&b_tile[0][lane_1 / 8][lane_1 % 8 * 8], &b[lane_1 * 8 + lane_1 / 8 * 960 + i_o_j_o % 16 * 64]);
     }
   }
+  te_copies_wait_all();
+  __syncthreads();
   for (int k_o = 0; k_o < 32; ++k_o) {
-    __shared__ __align__(16) te_bf16 a_tile[128][40];
-    __shared__ __align__(16) te_bf16 b_tile[32][72];
+    te_copies_wait_all();
     __syncthreads();
-    {
-      const int lane = (int)threadIdx.x;
-      #pragma unroll
-      for (int step = 0; step < 2; ++step) {
-        #pragma unroll
-        for (int part = 0; part < 8; ++part) {
-          a_tile[(lane + step * 256) / 4][part + lane % 4 * 8] = a_next[step][part];
-        }
-      }
-    }
-    {
-      const int lane_1 = (int)threadIdx.x;
-      #pragma unroll
-      for (int step_1 = 0; step_1 < 1; ++step_1) {
-        #pragma unroll
-        for (int part_1 = 0; part_1 < 8; ++part_1) {
-          b_tile[lane_1 / 8][part_1 + lane_1 % 8 * 8] = b_next[step_1][part_1];
-        }
-      }
-    }
     if (k_o + 1 < 32) {
       {
         const int lane = (int)threadIdx.x;
         #pragma unroll
         for (int step = 0; step < 2; ++step) {
-          te_bf16 t2[8];
-          te_load(t2, &a[k_o * 32 + lane * 8 + step * 65536 + i_o_j_o / 16 * 131072 + lane / 4 * 992 + 32]);
-          #pragma unroll
-          for (int part = 0; part < 8; ++part) {
-            a_next[step][part] = t2[part];
-          }
+          te_copy_async<16>(&a_tile[(k_o + 1) % 2][(lane + step * 256) / 4][lane % 4 * 8], &a[k_o * 32 + lane * 8 + step * 65536 + i_o_j_o / 16 * 131072 + lane / 4 * 992 + 32]);
         }
       }
       {
         const int lane_1 = (int)threadIdx.x;
         #pragma unroll
         for (int step_1 = 0; step_1 < 1; ++step_1) {
-          te_bf16 t3[8];
-          te_load(t3, &b[k_o * 32768 + lane_1 * 8 + lane_1 / 8 * 960 + i_o_j_o % 16 * 64 + 32768]);
-          #pragma unroll
-          for (int part_1 = 0; part_1 < 8; ++part_1) {
-            b_next[step_1][part_1] = t3[part_1];
-          }
+          te_copy_async<16>(&b_tile[(k_o + 1) % 2][lane_1 / 8][lane_1 % 8 * 8], &b[k_o * 32768 + lane_1 * 8 + lane_1 / 8 * 960 + i_o_j_o % 16 * 64 + 32768]);
         }
       }
     }
-    __syncthreads();
     {
       const int i_i_o_o_o_j_i_o_o_o_i_i_i_j_i_o_i = (int)threadIdx.x;
       #pragma unroll
       for (int k_i = 0; k_i < 32; k_i += 16) {
-        uint32_t a_tile_fragment_4[4][4];
+        uint32_t a_tile_fragment_0[4][4];
         #pragma unroll
         for (int i_i_o_o_i = 0; i_i_o_o_i < 4; ++i_i_o_o_i) {
-          te_matrices<false>(a_tile_fragment_4[i_i_o_o_i], &a_tile[i_i_o_o_o_j_i_o_o_o_i_i_i_j_i_o_i / 8 % 2 * 8 + i_i_o_o_i * 16 + (i_i_o_o_o_j_i_o_o_o_i_i_i_j_i_o_i / 32 * 32 + i_i_o_o_o_j_i_o_o_o_i_i_i_j_i_o_i % 8 * 4) / 4 + (i_i_o_o_o_j_i_o_o_o_i_i_i_j_i_o_i / 32 * 32 + i_i_o_o_o_j_i_o_o_o_i_i_i_j_i_o_i % 8 * 4) / 128 * 64 - (i_i_o_o_o_j_i_o_o_o_i_i_i_j_i_o_i / 32 * 32 + i_i_o_o_o_j_i_o_o_o_i_i_i_j_i_o_i % 8 * 4) / 32 * 8][k_i + i_i_o_o_o_j_i_o_o_o_i_i_i_j_i_o_i / 16 % 2 * 8]);
+          te_matrices<false>(a_tile_fragment_0[i_i_o_o_i], &a_tile[k_o % 2][i_i_o_o_o_j_i_o_o_o_i_i_i_j_i_o_i / 8 % 2 * 8 + i_i_o_o_i * 16 + (i_i_o_o_o_j_i_o_o_o_i_i_i_j_i_o_i / 32 * 32 + i_i_o_o_o_j_i_o_o_o_i_i_i_j_i_o_i % 8 * 4) / 4 + (i_i_o_o_o_j_i_o_o_o_i_i_i_j_i_o_i / 32 * 32 + i_i_o_o_o_j_i_o_o_o_i_i_i_j_i_o_i % 8 * 4) / 128 * 64 - (i_i_o_o_o_j_i_o_o_o_i_i_i_j_i_o_i / 32 * 32 + i_i_o_o_o_j_i_o_o_o_i_i_i_j_i_o_i % 8 * 4) / 32 * 8][k_i + i_i_o_o_o_j_i_o_o_o_i_i_i_j_i_o_i / 16 % 2 * 8]);
         }
-        uint32_t b_tile_fragment_4[2][2];
+        uint32_t b_tile_fragment_0[2][2];
         #pragma unroll
         for (int j_i_o_o_i = 0; j_i_o_o_i < 2; ++j_i_o_o_i) {
-          te_matrices<true>(b_tile_fragment_4[j_i_o_o_i], &b_tile[k_i + i_i_o_o_o_j_i_o_o_o_i_i_i_j_i_o_i % 16][j_i_o_o_i * 8 + i_i_o_o_o_j_i_o_o_o_i_i_i_j_i_o_i / 32 * 32 / 32 * 16 + i_i_o_o_o_j_i_o_o_o_i_i_i_j_i_o_i / 32 * 32 % 4 * 2 - i_i_o_o_o_j_i_o_o_o_i_i_i_j_i_o_i / 32 * 32 / 128 * 64]);
+          te_matrices<true>(b_tile_fragment_0[j_i_o_o_i], &b_tile[k_o % 2][k_i + i_i_o_o_o_j_i_o_o_o_i_i_i_j_i_o_i % 16][j_i_o_o_i * 8 + i_i_o_o_o_j_i_o_o_o_i_i_i_j_i_o_i / 32 * 32 / 32 * 16 + i_i_o_o_o_j_i_o_o_o_i_i_i_j_i_o_i / 32 * 32 % 4 * 2 - i_i_o_o_o_j_i_o_o_o_i_i_i_j_i_o_i / 32 * 32 / 128 * 64]);
         }
         #pragma unroll
         for (int i_i_o_o_i = 0; i_i_o_o_i < 4; ++i_i_o_o_i) {
           #pragma unroll
           for (int j_i_o_o_i = 0; j_i_o_o_i < 2; ++j_i_o_o_i) {
-            te_mma_bf16(c_sum[i_i_o_o_i][0][j_i_o_o_i][0], c_sum[i_i_o_o_i][0][j_i_o_o_i][1], c_sum[i_i_o_o_i][1][j_i_o_o_i][0], c_sum[i_i_o_o_i][1][j_i_o_o_i][1], a_tile_fragment_4[i_i_o_o_i], b_tile_fragment_4[j_i_o_o_i]);
+            te_mma_bf16(c_sum[i_i_o_o_i][0][j_i_o_o_i][0], c_sum[i_i_o_o_i][0][j_i_o_o_i][1], c_sum[i_i_o_o_i][1][j_i_o_o_i][0], c_sum[i_i_o_o_i][1][j_i_o_o_i][1], a_tile_fragment_0[i_i_o_o_i], b_tile_fragment_0[j_i_o_o_i]);
           }
         }
       }

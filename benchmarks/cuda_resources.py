@@ -1,0 +1,111 @@
+"""What the assembler makes of the GPU benchmark's kernels, where there is no GPU to time them on: registers, spills, shared memory, and
+counts of the machine's instructions that tell how a kernel works.
+
+    python -m tensorexpr.benchmarks.cuda_resources FILE.json [--arch sm_90]
+
+These are evidence of what was compiled, not of how fast it runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import tensorexpr as te
+from tensorexpr import kernels
+from tensorexpr.codegen.cuda import nvrtc
+from tensorexpr.codegen.cuda.build import GpuCode
+from tensorexpr.codegen.schedule import autoschedule
+from tensorexpr.codegen.target import H200
+from tensorexpr.simplify import simplify
+
+COUNTED = {
+    "tensor cores": ("HMMA", "DMMA"),
+    "multiply-adds": ("FFMA", "DFMA"),
+    "ldmatrix": ("LDSM",),
+    "asynchronous copies": ("LDGSTS",),
+    "16 bytes from memory": ("LDG.E.128",),
+    "16 bytes to memory": ("STG.E.128",),
+    "shared reads": ("LDS",),
+    "barriers": ("BAR.SYNC",),
+    "atomics": ("ATOMG", "RED.E"),
+    "spills": ("LDL", "STL"),
+}
+"""What is counted, by how its instructions begin."""
+
+
+def _gemm(n: int, dtype: str) -> tuple[list[te.Tensor], list[te.Tensor]]:
+    a, b = te.placeholder((n, n), dtype, name="a"), te.placeholder((n, n), dtype, name="b")
+    return [te.compute((n, n), lambda i, j: te.sum(lambda k: a[i, k] * b[k, j], n), name="c")], [a, b]
+
+
+def _with_gradient(make, *shapes: tuple[int, ...]) -> tuple[list[te.Tensor], list[te.Tensor]]:
+    inputs = [te.placeholder(shape, name=f"x{k}") for k, shape in enumerate(shapes)]
+    y = make(*inputs)
+    head = te.placeholder(y.shape, name="head")
+    return [y, *te.gradient(y, inputs, head)], [*inputs, head]
+
+
+def _embedding() -> tuple[list[te.Tensor], list[te.Tensor]]:
+    table, ids = te.placeholder((50000, 256), name="table"), te.placeholder((1 << 18,), "int64", name="ids")
+    head = te.placeholder((1 << 18, 256), name="head")
+    y = te.compute((1 << 18, 256), lambda i, d: table[ids[i], d], name="y")
+    return list(te.gradient(y, [table], head)), [table, ids, head]
+
+
+WORKLOADS = {
+    "gemm 4096 float32": lambda: _gemm(4096, "float32"),
+    "gemm 4096 bfloat16": lambda: _gemm(4096, "bfloat16"),
+    "gemm 4096 float16": lambda: _gemm(4096, "float16"),
+    "gemm 2048 float64": lambda: _gemm(2048, "float64"),
+    "softmax 16384x8192 and gradient": lambda: _with_gradient(kernels.softmax, (16384, 8192)),
+    "conv 3x3 32x256x56x56 and gradients": lambda: _with_gradient(kernels.conv2d, (32, 256, 58, 58), (256, 256, 3, 3)),
+    "max-pool 2x2 and gradient": lambda: _with_gradient(lambda x: kernels.max_pool2d(x, kernel_size=2), (32, 64, 112, 112)),
+    "embedding gradient": _embedding,
+}
+
+
+def listing(arch: str) -> list[dict[str, object]]:
+    """A row for every kernel of every workload."""
+    rows: list[dict[str, object]] = []
+    for name, make in WORKLOADS.items():
+        outputs, inputs = make()
+        program = simplify(te.program_of(outputs, inputs))
+        code = GpuCode(program, autoschedule(program, H200))
+        made = code.compiled(arch)
+        parts = re.split(r"\n\s*Function : (\w+)\n", made.sass())
+        text = dict(zip(parts[1::2], parts[2::2], strict=True))
+        for launch in code.source.launches:
+            words = re.findall(r"^\s*/\*[0-9a-f]+\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)", text[launch.kernel], re.MULTILINE)
+            counts = {what: sum(w.startswith(begins) for w in words) for what, begins in COUNTED.items()}
+            resources = asdict(made.resources[launch.kernel])
+            rows.append({"workload": name, "kernel": launch.kernel, "threads": launch.threads, **resources, "instructions": counts})
+    return rows
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Writes the listing."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--arch", default="sm_90")
+    options = parser.parse_args(arguments)
+    rows = listing(options.arch)
+    document = {
+        "about": "compiled, not run: no GPU was there",
+        "arch": options.arch,
+        "nvrtc": ".".join(map(str, nvrtc.version())),
+        "rows": rows,
+    }
+    options.file.write_text(json.dumps(document, indent=1) + "\n")
+    for row in rows:
+        counts = ", ".join(f"{n} {what}" for what, n in row["instructions"].items() if n)  # type: ignore[attr-defined]
+        print(f"{row['workload']}: {row['kernel']}: {row['registers']} registers, {row['shared']} bytes shared; {counts}")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

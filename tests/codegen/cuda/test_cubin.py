@@ -1,0 +1,34 @@
+"""What the assembler says of parameters is what a launch packs: eight bytes each, one behind the other."""
+
+import pytest
+
+from tensorexpr.codegen.cuda import nvrtc
+from tensorexpr.codegen.cuda.cubin import parameters_of
+from tensorexpr.codegen.cuda.emit import emit
+from tensorexpr.codegen.lowering import lower
+from tensorexpr.codegen.nest_verify import verify_nest
+from tensorexpr.codegen.schedule import autoschedule
+from tensorexpr.codegen.target import H200
+from tensorexpr.parse import parse_program
+from tests.codegen.schedule.test_primitives import SIZES
+
+pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="no NVRTC to compile CUDA kernels")
+PROGRAMS = {
+    "sizes": SIZES,
+    "checks": "x: f32[9] = input()\nids: i64[700] = input()\ny[i]: f32[700] = x[ids[i]]\nreturn y\n",
+    "segments": """
+ids: i32[1000] = input()
+offsets, order = segments[50](i64(ids[t]) for t in range(1000))
+return offsets, order
+""",
+}
+
+
+@pytest.mark.parametrize("name", list(PROGRAMS))
+def test_parameters_are_eight_bytes_each_as_they_are_packed(name):
+    source = emit(verify_nest(lower(autoschedule(parse_program(PROGRAMS[name]), H200))))
+    found = parameters_of(nvrtc.compile_text(source.text, "sm_90").cubin)
+    assert set(found) == {launch.kernel for launch in source.launches}
+    for launch in source.launches:
+        count = len(launch.buffers) + len(launch.scalars) + launch.reports
+        assert found[launch.kernel] == tuple((8 * k, 8) for k in range(count))
