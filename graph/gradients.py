@@ -19,7 +19,8 @@ def gradients(loss: Any, wrt: Any, head: Any = None) -> Any:
 
     `loss` is a tensor or a list of them, `head` what their elements are weighted with (a scalar needs none). `wrt` are variables,
     values (arguments, results of calls) and tensors of the trace. The gradient by a variable is that by all its reads in this function
-    and in what it calls; an assignment passes no derivative on (a read behind it is a read of the variable, whatever was assigned). What the loss does not depend on has gradient zero; the order is that of `wrt`.
+    and in what it calls; an assignment passes no derivative on (a read behind it is a read of the variable, whatever was assigned).
+    What the loss does not depend on has gradient zero; the order is that of `wrt`.
 
     Raises `DifferentiationError` outside of a trace, for what is not floating, and for a head that is missing or misshapen.
     """
