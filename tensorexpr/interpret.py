@@ -169,6 +169,7 @@ class _Machine:
     def __init__(self, sizes: Mapping[str, int], tensors: dict[str, np.ndarray]) -> None:
         self.sizes = {name: np.int64(value) for name, value in sizes.items()}
         self.tensors = tensors
+        self._thunks: dict[tuple[int, str], tuple[Expr, Thunk]] = {}
 
     def run(self, definition: Definition, env: Env | None = None) -> None:
         match definition:
@@ -285,6 +286,12 @@ class _Machine:
 
     def compile(self, expr: Expr, name: str) -> Thunk:
         """The function from the environment to the value of `expr`, which stands in the definition called `name`."""
+        kept = self._thunks.get((id(expr), name))  # the steps of a scan ask for the same ones again and again
+        if kept is None:
+            kept = self._thunks[id(expr), name] = (expr, self._made(expr, name))  # who is kept keeps its identity
+        return kept[1]
+
+    def _made(self, expr: Expr, name: str) -> Thunk:
         match expr:
             case Const(value, dtype):
                 scalar = _scalar(value, dtype)
