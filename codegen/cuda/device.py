@@ -2,7 +2,10 @@
 
 A device takes the caller's arrays as they are where it can (anything with `__cuda_array_interface__` or DLPack on the GPU, without a
 copy), makes arrays for results and workspace, and launches. CuPy holds the arrays and the stream; the launch itself is the driver's
-`cuLaunchKernel`, since all arguments are eight bytes wide and are packed once per call.
+`cuLaunchKernel`: all arguments are eight bytes wide and go as one block.
+
+A call with `out` whose function needs no workspace and has no check allocates nothing and waits for nothing, so that it can stand in the
+capture of a CUDA graph; else workspace and results come from CuPy's pool, and a check waits for what it reports.
 
 `TENSOREXPR_CUDA=host` chooses the CPU, for tests and for looking into a kernel without a GPU; arrays are then NumPy's.
 """
@@ -25,6 +28,8 @@ from tensorexpr.codegen.cuda.packs import ALIGNMENT
 from tensorexpr.errors import InternalError, TargetError, user_location
 
 _CHOICE = "TENSOREXPR_CUDA"
+_BLOCK, _SIZE, _END = 1, 2, 0
+"""The driver's words for a block of arguments, its size, and the end of what is said of them."""
 _INSTALL = "pip install 'tensorexpr[cuda]' (CUDA 13) or 'tensorexpr[cuda12]'"
 
 
@@ -177,11 +182,12 @@ class _CupyKernels:
         self._functions = {name: self._module.get_function(name) for name in compiled.resources}
 
     def launch(self, launch: Launch, blocks: tuple[int, int, int], arguments: Sequence[int]) -> None:
+        # One block of arguments, eight bytes each, as the parameter table of the cubin has them.
         values = (ctypes.c_int64 * len(arguments))(*arguments)
-        first = ctypes.addressof(values)
-        pointers = (ctypes.c_void_p * len(arguments))(*range(first, first + 8 * len(arguments), 8))
+        size = ctypes.c_size_t(ctypes.sizeof(values))
+        packed = (ctypes.c_void_p * 5)(_BLOCK, ctypes.addressof(values), _SIZE, ctypes.addressof(size), _END)
         function, stream = ctypes.c_void_p(self._functions[launch.kernel].ptr), ctypes.c_void_p(self._stream().ptr)
-        status = self._driver.cuLaunchKernel(function, *blocks, *launch.threads, 0, stream, pointers, None)
+        status = self._driver.cuLaunchKernel(function, *blocks, *launch.threads, 0, stream, None, packed)
         if status:
             text = ctypes.c_char_p()
             self._driver.cuGetErrorString(status, ctypes.byref(text))

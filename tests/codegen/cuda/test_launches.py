@@ -1,0 +1,93 @@
+"""Launches without a GPU: what the driver is given, and that a call which may stand in a graph asks the device for nothing else."""
+
+from __future__ import annotations
+
+import ctypes
+import types
+
+import numpy as np
+import pytest
+
+import tensorexpr as te
+from tensorexpr.codegen.cuda import device
+from tensorexpr.codegen.cuda.device import HostDevice, _CupyKernels
+from tensorexpr.codegen.cuda.emit import Launch
+from tensorexpr.codegen.cuda.nvrtc import Compiled, Resources
+from tensorexpr.ir import const
+from tests.codegen.cuda.device import needs_compiler
+
+
+class Driver:
+    """Notes what it is given."""
+
+    def __init__(self, status: int = 0) -> None:
+        self.status, self.launches = status, []
+
+    def cuLaunchKernel(self, function, *rest):
+        *numbers, shared, stream, pointers, packed = rest
+        size = ctypes.c_size_t.from_address(packed[3]).value
+        values = list((ctypes.c_int64 * (size // 8)).from_address(packed[1]))
+        marks = (packed[0], packed[2], packed[4])
+        self.launches.append((function.value, tuple(numbers), shared, stream.value, pointers, marks, values))
+        return self.status
+
+    def cuGetErrorString(self, status, text):
+        text._obj.value = b"too many resources"
+
+
+def kernels(driver: Driver) -> _CupyKernels:
+    module = types.SimpleNamespace(load=lambda cubin: None, get_function=lambda name: types.SimpleNamespace(ptr=77))
+    cuda = types.SimpleNamespace(
+        get_current_stream=lambda: types.SimpleNamespace(ptr=5), function=types.SimpleNamespace(Module=lambda: module)
+    )
+    compiled = Compiled("sm_90", b"", "", "", {"k": Resources(1, 0, 0, 0, 0)})
+    return _CupyKernels(types.SimpleNamespace(cuda=cuda), driver, compiled)
+
+
+def test_arguments_go_as_one_block_to_the_callers_stream():
+    driver = Driver()
+    launch = Launch("k", ("a",), ("n",), False, (16, 4, 1), (const(3), const(2), const(1)), False)
+    kernels(driver).launch(launch, (3, 2, 1), [1 << 40, -7])
+    assert driver.launches == [(77, (3, 2, 1, 16, 4, 1), 0, 5, None, (1, 2, None), [1 << 40, -7])]
+
+
+def test_a_launch_that_fails_says_which():
+    launch = Launch("k", (), (), False, (16, 4, 1), (const(3),), False)
+    with pytest.raises(te.TensorExprError, match="the launch of k with 3 x 2 x 1 blocks failed: too many resources"):
+        kernels(Driver(1)).launch(launch, (3, 2, 1), [1])
+
+
+class Counting(HostDevice):
+    """Notes what it is asked for but addresses and launches."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def empty(self, shape, dtype):
+        self.asked.append("empty")
+        return super().empty(shape, dtype)
+
+    def read(self, array):
+        self.asked.append("read")
+        return super().read(array)
+
+    def clear(self, array):
+        self.asked.append("clear")
+        super().clear(array)
+
+
+@needs_compiler
+def test_a_call_with_out_allocates_nothing_and_waits_for_nothing(monkeypatch):
+    counting = Counting()
+    monkeypatch.setenv("TENSOREXPR_CUDA", "host")
+    monkeypatch.setattr(device, "_host", lambda: counting)
+    x, ids = te.placeholder((64, 8), name="x"), te.placeholder((5,), "int64", name="ids")
+    plain = te.build(te.compute((64,), lambda i: te.sum(lambda j: x[i, j], 8), name="y"), [x], target="cuda")
+    a, out = counting.upload(np.ones((64, 8), np.float32)), counting.empty((64,), np.dtype(np.float32))
+    counting.asked.clear()
+    assert plain(a, out=out) is out and counting.asked == [] and (out == 8).all()
+    checked = te.build(te.compute((5, 8), lambda i, j: x[ids[i], j], name="z"), [x, ids], target="cuda")
+    result, wanted = counting.empty((5, 8), np.dtype(np.float32)), counting.upload(np.arange(5))
+    counting.asked.clear()
+    checked(a, wanted, out=result)
+    assert "read" in counting.asked
