@@ -235,6 +235,12 @@ class CompiledFunction(Callable):
         return self
 
     @property
+    def places(self) -> tuple[int, ...]:
+        """For each parameter of the entry point its place among the placeholders."""
+        count, total = len(self.signature.inputs), len(self.signature.inputs) + len(self.signature.outputs)
+        return (*(range(count) if self._order is None else self._order), *range(count, total))
+
+    @property
     def placeholders(self) -> tuple[Symbol, ...]:
         """What is bound at run time: the inputs, then the outputs (without those that are new values of inputs)."""
         if self._symbols is None:

@@ -19,11 +19,13 @@ from tensorexpr.errors import InternalError
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """A function for one variant: the symbol of its entry, its interface, and where each of its constants begins."""
+    """A function for one variant: the symbol of its entry, its interface, where each of its constants begins, and for each of its
+    parameters the place among the placeholders."""
 
     symbol: str
     interface: Interface
     constants: tuple[int, ...]
+    places: tuple[int, ...]
 
 
 def entries_text(triple: str, functions: Sequence[tuple[str, Sequence[Code]]]) -> str:
@@ -48,9 +50,9 @@ def _entry(name: str, codes: Sequence[Code]) -> str:
     for number, code in enumerate(codes):
         count = code.interface.parameters
         lines += [f"variant{number}:", f"  %b{number} = alloca [{max(1, count + len(code.constants))} x ptr], align 16"]
-        for k in range(count):
+        for k, place in enumerate(code.places):
             lines += [
-                f"  %p{number}.{k} = getelementptr ptr, ptr %placeholders, i64 {k}",
+                f"  %p{number}.{k} = getelementptr ptr, ptr %placeholders, i64 {place}",
                 f"  %v{number}.{k} = load ptr, ptr %p{number}.{k}, align 8",
                 f"  %s{number}.{k} = getelementptr ptr, ptr %b{number}, i64 {k}",
                 f"  store ptr %v{number}.{k}, ptr %s{number}.{k}, align 8",

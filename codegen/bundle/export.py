@@ -90,7 +90,7 @@ def _files(prefix: str, functions: Mapping[str, CompiledFunction], variants: Seq
             interface = Interface.of(nest)
             own = f"{symbol}.v{number}"
             inputs.append(Input(nest_code(nest, variant.machine).image, {interface.entry: own}))
-            codes[name].append(Code(own, interface, tuple(offsets[names[name, c]] for c in interface.constants)))
+            codes[name].append(Code(own, interface, tuple(offsets[names[name, c]] for c in interface.constants), function.places))
             said.append((interface, nest.checks))
         used = dict.fromkeys(names[name, c.name] for nest in nests[name] for c in nest.constants)
         tables[name] = function_table(function, symbol, said, [name for name in used if name is not None])

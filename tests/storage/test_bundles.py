@@ -317,3 +317,25 @@ def test_every_dtype_and_a_workspace_of_open_size(tmp_path: Path):
         with pytest.raises(ArgumentError, match=r"f: workspace: expected .* writeable bytes at a multiple of 64, got 0 bytes"):
             loaded.f(a, workspace=small)
     assert {c["dtype"] for c in loaded.table["constants"]} <= {"int16", "bool", "float64"}
+
+
+def test_a_schedule_with_other_arguments_and_a_training_step(tmp_path: Path):
+    x, w, y = dense()
+    schedule = te.schedule(y)
+    schedule[y].split("j", 2)
+    built = te.build(schedule, [w, x])
+    target = te.placeholder((5, 4), name="target")
+    loss = te.compute((), lambda: te.sum(lambda i, j: (y[i, j] - target[i, j]) * (y[i, j] - target[i, j]), (5, 4)), name="loss")
+    slope = te.gradient(loss, [w])[0]
+    new = te.compute((6, 4), lambda k, j: w[k, j] - 0.1 * slope[k, j], name="new")
+    step = te.compile(loss, [x, w, target], mode="training", updates={w: new})
+    te.export(tmp_path / "model", built=built, step=step, cpus=("host", "x86-64-v2"))
+    loaded = tensorexpr_runtime.load(tmp_path / "model")
+    a, b, t = floats(5, 6), floats(6, 4), floats(5, 4)
+    np.testing.assert_array_equal(loaded.built(b, a), built(b, a))
+    np.testing.assert_array_equal(loaded.built(x=a, layers_0_w=b), built(b, a))
+    context = te.Context({"layers.0.w": b.copy()})
+    wanted = step.run(context, x=a, target=t)
+    found, weights = loaded.step(a, b, t)
+    assert found == wanted and loaded.step.updates == ("layers_0_w",) and loaded.table["functions"]["step"]["mode"] == "training"
+    np.testing.assert_array_equal(weights, context["layers.0.w"])
