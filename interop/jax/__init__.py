@@ -83,7 +83,8 @@ class JaxFunction:
 
 
 def _wide() -> bool:
-    return bool(jax.config.jax_enable_x64)
+    config: Any = jax.config  # its switches are attributes that it makes at run time
+    return bool(config.jax_enable_x64)
 
 
 class _Form:

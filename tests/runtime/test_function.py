@@ -225,7 +225,7 @@ def test_equal_programs_share_their_code():
     assert one is not two and one._executable is two._executable
     schedule = one.schedule
     assert te.build(schedule).__call__ and te.build(schedule)._executable is te.build(schedule)._executable
-    assert executable_of(te.build(*matmul_graph(7, 8, 10)).program) .executable is not one._executable
+    assert executable_of(te.build(*matmul_graph(7, 8, 10)).program).executable is not one._executable
 
 
 def test_a_schedule_can_be_built():
