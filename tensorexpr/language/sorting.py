@@ -58,7 +58,8 @@ def planned(ids: Tensor, offsets: Tensor, order: Tensor) -> Tensor:
 
     These are what `te.sort_plan(ids, extent, batch)` gives, computed before. Only reads `W[planned[...], ...]` whose loops run over
     all of `ids`, or along rows of a flat one (`W[planned[p[i] + k], ...]`), of a tensor with that extent, use them. That they belong to
-    `ids` is not checked: with others the gradient is wrong, but no element outside of a tensor is touched, as what stands in them is checked as it runs (`IndexError`).
+    `ids` is not checked: with others the gradient is wrong, but no element outside of a tensor is touched, as what stands in them is
+    checked as it runs (`IndexError`).
 
     Raises `DefinitionError` for what is no integer tensor, and for shapes that do not fit those of `ids`.
     """
