@@ -14,29 +14,50 @@ from tensorexpr.codegen.schedule import Schedule
 from tensorexpr.codegen.schedule import schedule as plain_schedule
 from tensorexpr.codegen.target import H200, Gpu, Target, host_target
 from tensorexpr.codegen.tuning.lookup import scheduled
-from tensorexpr.errors import DefinitionError, TargetError, user_location
+from tensorexpr.errors import ArgumentError, DefinitionError, TargetError, user_location
 from tensorexpr.ir import Program
 from tensorexpr.language import Tensor, names_of, program_of
+from tensorexpr.records import replace
 from tensorexpr.simplify import simplify
 
 TARGETS = ("cpu", "cuda")
+PRECISIONS = ("float32", "tf32")
 _LONGEST = 60  # characters of a wrong argument that an error shows
 
 
-def build(outputs: Tensor | Sequence[Tensor] | Schedule, inputs: Sequence[Tensor] | None = None, target: str = "cpu") -> CompiledFunction:
+def build(
+    outputs: Tensor | Sequence[Tensor] | Schedule,
+    inputs: Sequence[Tensor] | None = None,
+    target: str = "cpu",
+    *,
+    precision: str = "float32",
+) -> CompiledFunction:
     """Compiles tensors as a function of the placeholders `inputs`, in this order; or a schedule of them.
 
     One tensor (or a schedule of one) gives a function that returns an array, a list or tuple of tensors one that returns a
     tuple. Without `inputs` the arguments are the placeholders in order
-    of appearance. Raises `TargetError` for a target that is unknown or not there, `DefinitionError` for what is not a
-    tensor and for placeholders that the outputs need and `inputs` lacks (a computed tensor among `inputs` is taken as given).
+    of appearance.
+
+    `precision="tf32"` lets a GPU round the factors of sums of products of float32 to ten bits of fraction, for its tensor cores;
+    sums stay float32, and so does everything else. On the CPU it changes nothing. Without it, float32 is float32.
+
+    Raises `TargetError` for a target that is unknown or not there and a schedule for another one (or precision), `ArgumentError` for a
+    precision that is none, `DefinitionError` for what is not a tensor and for placeholders that the outputs need and `inputs` lacks
+    (a computed tensor among `inputs` is taken as given).
     """
     check_target(target)
+    check_precision(precision)
     if isinstance(outputs, Schedule):
         program = outputs.program
         signature = signature_of(program, outputs.single)
         order = None if inputs is None else _order(program, inputs)
         if isinstance(outputs.target, Gpu):
+            if precision not in ("float32", outputs.target.precision):
+                raise TargetError(
+                    f"te.build: expected a schedule for the precision {precision!r}, got one for {outputs.target.precision!r}",
+                    location=user_location(),
+                    hint=f"te.autoschedule(..., precision={precision!r})",
+                )
             return GpuFunction(GpuCode(program, outputs), current_device(), signature, order)
         if target != "cpu":
             raise TargetError(
@@ -45,7 +66,8 @@ def build(outputs: Tensor | Sequence[Tensor] | Schedule, inputs: Sequence[Tensor
                 hint=f"te.schedule(..., target={target!r})",
             )
         return CompiledFunction(executable_of_schedule(outputs), signature, order)
-    return build_program(program_from(outputs, inputs, "te.build"), single=isinstance(outputs, Tensor), target=target)
+    program = program_from(outputs, inputs, "te.build")
+    return build_program(program, single=isinstance(outputs, Tensor), target=target, precision=precision)
 
 
 def program_from(outputs: Tensor | Sequence[Tensor], inputs: Sequence[Tensor] | None, what: str) -> Program:
@@ -93,22 +115,29 @@ def _order(program: Program, inputs: Sequence[Tensor]) -> tuple[int, ...]:
     return tuple(given.index(name) for name in wanted)
 
 
-def schedule(outputs: Tensor | Sequence[Tensor], target: str = "cpu", inputs: Sequence[Tensor] | None = None) -> Schedule:
+def schedule(
+    outputs: Tensor | Sequence[Tensor], target: str = "cpu", inputs: Sequence[Tensor] | None = None, *, precision: str = "float32"
+) -> Schedule:
     """The plain schedule of tensors: every definition by itself, loops in the order in which it is written.
 
-    `print(s)` is the loop nest. Nothing is inlined, so every tensor that was named has a stage. Raises as `build` does.
+    `print(s)` is the loop nest. Nothing is inlined, so every tensor that was named has a stage. `precision` is that of `build`,
+    which is what a GPU may do with the loops. Raises as `build` does.
     """
     check_target(target)
+    check_precision(precision)
     program = simplify(program_from(outputs, inputs, "te.schedule"), inline=False)
-    return Schedule(plain_schedule(program, machine_of(target)).state, _names(outputs, inputs), isinstance(outputs, Tensor))
+    return Schedule(plain_schedule(program, machine_of(target, precision)).state, _names(outputs, inputs), isinstance(outputs, Tensor))
 
 
-def autoschedule(outputs: Tensor | Sequence[Tensor], target: str = "cpu", inputs: Sequence[Tensor] | None = None) -> Schedule:
+def autoschedule(
+    outputs: Tensor | Sequence[Tensor], target: str = "cpu", inputs: Sequence[Tensor] | None = None, *, precision: str = "float32"
+) -> Schedule:
     """The schedule that `build` uses by default: from an analysis of the program alone, or as tuned where there is a record of it
-    (`te.tune`); `origin` says which. Raises as `build` does.
+    (`te.tune`); `origin` says which. `precision` is that of `build`. Raises as `build` does.
     """
     check_target(target)
-    found = scheduled(simplify(program_from(outputs, inputs, "te.autoschedule")), machine_of(target))
+    check_precision(precision)
+    found = scheduled(simplify(program_from(outputs, inputs, "te.autoschedule")), machine_of(target, precision))
     return Schedule(found.state, _names(outputs, inputs), isinstance(outputs, Tensor), found.origin)
 
 
@@ -116,22 +145,28 @@ def _names(outputs: Tensor | Sequence[Tensor], inputs: Sequence[Tensor] | None) 
     return names_of([outputs] if isinstance(outputs, Tensor) else outputs, inputs)
 
 
-def build_program(program: Program, *, single: bool = False, target: str = "cpu") -> CompiledFunction:
+def build_program(program: Program, *, single: bool = False, target: str = "cpu", precision: str = "float32") -> CompiledFunction:
     """Compiles a program as a function of its inputs; it returns a tuple unless it is to return its `single` output bare."""
     check_target(target)
     signature = signature_of(program, single)
     if target == "cuda":
         device, simplified = current_device(), simplify(program)
-        return GpuFunction(GpuCode(simplified, scheduled(simplified, machine_of(target))), device, signature)
+        return GpuFunction(GpuCode(simplified, scheduled(simplified, machine_of(target, precision))), device, signature)
     return CompiledFunction(executable_of(program), signature)
 
 
-def machine_of(target: str) -> Target:
-    """What schedules for a target are made for: this CPU, or a GPU whether there is one or not."""
-    return H200 if target == "cuda" else host_target()
+def machine_of(target: str, precision: str = "float32") -> Target:
+    """What schedules for a target are made for: this CPU, or a GPU whether there is one or not. CPUs compute in full precision."""
+    return replace(H200, precision=precision) if target == "cuda" else host_target()
 
 
 def check_target(target: object) -> None:
     """Raises `TargetError` for what is no target."""
     if not isinstance(target, str) or target not in TARGETS:
         raise TargetError(f"expected a target, one of {', '.join(TARGETS)}, got {target!r}", location=user_location())
+
+
+def check_precision(precision: object) -> None:
+    """Raises `ArgumentError` for what is no precision of products."""
+    if not isinstance(precision, str) or precision not in PRECISIONS:
+        raise ArgumentError(f"expected a precision, one of {', '.join(PRECISIONS)}, got {precision!r}", location=user_location())

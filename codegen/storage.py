@@ -14,7 +14,7 @@ import numpy as np
 
 from tensorexpr import data
 from tensorexpr.codegen.arguments import shape_text, signature_of
-from tensorexpr.codegen.compile import build_program, check_target, machine_of, program_from
+from tensorexpr.codegen.compile import build_program, check_precision, check_target, machine_of, program_from
 from tensorexpr.codegen.context import Context, symbol_of, symbols_of
 from tensorexpr.codegen.cuda.build import GpuCode
 from tensorexpr.codegen.cuda.device import current_device
@@ -42,16 +42,18 @@ def compile(
     target: str = "cpu",
     mode: str = "inference",
     updates: Mapping[Tensor, Tensor] | None = None,
+    precision: str = "float32",
 ) -> CompiledFunction:
     """Compiles a program, or tensors as a function of `inputs` as `te.build` does, for runs in contexts.
 
     No array is needed and none is made: placeholders are types. What hangs on constants alone is computed now. `mode`
     is what `te.training()` asks for. `updates` maps placeholders to tensors: in mode "training" a run computes them too, and then
-    stores them in the context's arrays of the placeholders; in mode "inference" they are left out.
+    stores them in the context's arrays of the placeholders; in mode "inference" they are left out. `precision` is that of `te.build`.
 
     Raises as `te.build` does, and `ArgumentError` for a mode that is none, `DefinitionError` for updates that do not fit.
     """
     check_target(target)
+    check_precision(precision)
     if mode not in MODES:
         raise ArgumentError(f"te.compile: expected a mode, one of {', '.join(MODES)}, got {mode!r}", location=user_location())
     bare = isinstance(what, Tensor)
@@ -68,7 +70,7 @@ def compile(
     for path, name in names.items():
         if path not in known:
             raise DefinitionError(f"te.compile: expected updates of inputs of the program, got one of {name}", location=user_location())
-    made = _compiled(program, target, mode, bare and not new)
+    made = _compiled(program, target, mode, bare and not new, precision)
     made.mode = mode
     return made.updated(tuple(known[path] for path in names), bare) if new else made
 
@@ -90,7 +92,7 @@ def _checked_updates(updates: Mapping[Tensor, Tensor]) -> dict[Tensor, Tensor]:
     return dict(updates)
 
 
-def _compiled(program: Program, target: str, mode: str, single: bool) -> CompiledFunction:
+def _compiled(program: Program, target: str, mode: str, single: bool, precision: str) -> CompiledFunction:
     flag = {i.name: np.asarray(mode == "training") for i in program.inputs if i.path == MODE_PATH}
     program = with_literals(with_constants(program, {name: data.frozen(array) for name, array in flag.items()}))
 
@@ -107,14 +109,15 @@ def _compiled(program: Program, target: str, mode: str, single: bool) -> Compile
 
     if target == "cuda":
         device = current_device()
-        return GpuFunction(_gpu_code(program), device, signature, symbols=symbols, again=lambda: _gpu_code(again()))
+        code = _gpu_code(program, precision)
+        return GpuFunction(code, device, signature, symbols=symbols, again=lambda: _gpu_code(again(), precision))
     built = executable_of(program)
     return CompiledFunction(built._replace(look=Look(lambda: stages_of(again()))), signature, symbols=symbols)
 
 
-def _gpu_code(program: Program) -> GpuCode:
+def _gpu_code(program: Program, precision: str) -> GpuCode:
     simplified = simplify(program)
-    return GpuCode(simplified, scheduled(simplified, machine_of("cuda")))
+    return GpuCode(simplified, scheduled(simplified, machine_of("cuda", precision)))
 
 
 def freeze(

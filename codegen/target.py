@@ -57,12 +57,14 @@ class Target:
 @record
 class Gpu(Target):
     """A GPU: `cores` are its multiprocessors. A loop over lanes is run by the threads of a block, `threads` by default; a block has
-    `shared_bytes` of memory without asking, and a thread up to 255 registers of 32 bits. `arch` is what its code is compiled for."""
+    `shared_bytes` of memory without asking, and a thread up to 255 registers of 32 bits. `arch` is what its code is compiled for;
+    with `precision` "tf32", not "float32", sums of products may round their factors of float32 for tensor cores."""
 
     kind: str = "gpu"
     threads: int = 256
     shared_bytes: int = 48 << 10
     arch: str = "sm_90"
+    precision: str = "float32"
 
     def lanes(self, dtype: DType) -> int:
         """Threads of a block, whatever they work on."""

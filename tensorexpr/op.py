@@ -381,11 +381,11 @@ class Op(Entered):
         inputs = [_placeholders(name, tree) for name, tree in self._named(specs)]
         return list(leaves(inputs)), self.compose(inputs, static)
 
-    def _make(self, specs: Sequence[Any], static: Mapping[str, Any], target: str = "cpu") -> _Ready:
+    def _make(self, specs: Sequence[Any], static: Mapping[str, Any], target: str = "cpu", precision: str = "float32") -> _Ready:
         inputs, result = self._traced(specs, static)
         if isinstance(result, Tensor):
-            return _Ready(build(result, inputs, target), None)
-        function = build(list(leaves(result)), inputs, target)
+            return _Ready(build(result, inputs, target, precision=precision), None)
+        function = build(list(leaves(result)), inputs, target, precision=precision)
         return _Ready(function, None if all(isinstance(item, Tensor) for item in result) else map_tree(lambda _: None, result))
 
     def trace(self, *specs: Any, dynamic: Mapping[str | int, Any] | None = None, **static: Any) -> Program:
@@ -397,9 +397,17 @@ class Op(Entered):
         inputs, result = self._traced(*self._specs(specs, dynamic, static))
         return program_of(list(leaves(result)), inputs)
 
-    def compile(self, *specs: Any, target: str = "cpu", dynamic: Mapping[str | int, Any] | None = None, **static: Any) -> CompiledFunction:
-        """The op compiled for arguments like `specs` (see `trace`); nested arguments and results are flattened."""
-        return self._make(*self._specs(specs, dynamic, static), target=target).function
+    def compile(
+        self,
+        *specs: Any,
+        target: str = "cpu",
+        precision: str = "float32",
+        dynamic: Mapping[str | int, Any] | None = None,
+        **static: Any,
+    ) -> CompiledFunction:
+        """The op compiled for arguments like `specs` (see `trace`); nested arguments and results are flattened. `precision` is that
+        of `te.build`."""
+        return self._make(*self._specs(specs, dynamic, static), target=target, precision=precision).function
 
     def _specs(
         self, specs: Sequence[Any], dynamic: Mapping[str | int, Any] | None, static: Mapping[str, Any]

@@ -415,7 +415,7 @@ class _Kernel:
             return None
         shared = {name: self.extents(self.buffers[name]) for name, home in self.team.homes.items() if home == "shared"}
         pitch = {name: tuple(prod(extents[k + 1 :]) for k in range(len(extents))) for name, extents in shared.items()}
-        found = product_of(s, self.team.homes, pitch)
+        found = product_of(s, self.team.homes, pitch, self.nest.precision)
         return found if found is not None and int(found.lane.stop.value) == self.team.shape[0] else None  # type: ignore[attr-defined]
 
     def fragment(self, name: str) -> str:
@@ -427,7 +427,8 @@ class _Kernel:
         extents = [int(extent.value) for extent in buffer.shape if isinstance(extent, Const)]
         home = None if self.team is None else self.team.homes.get(buffer.name)
         row = extents[-1] * buffer.dtype.itemsize if extents else 0
-        if home == "shared" and len(extents) > 1 and (row % BANKS == 0 or (buffer.dtype.itemsize == 2 and row % 32 == 0)):
+        cores = buffer.dtype.itemsize == 2 or (buffer.dtype is dtypes.float32 and self.nest.precision == "tf32")
+        if home == "shared" and len(extents) > 1 and (row % BANKS == 0 or (cores and row % 32 == 0)):
             extents[-1] += ALIGNMENT // buffer.dtype.itemsize  # threads that go down a column meet different banks
         return extents[:-1] if home == "lane" else extents
 

@@ -9,8 +9,9 @@ operand of row `8 rh + r` or column `2 c + ch` is the access at that `rh`, `ch` 
 evaluating the indices at all points of the loops.
 
 Products of 16-bit floats are added up as they are, without a rounding between: the liberty of a fused multiply-add. float64 goes by
-`mma.m8n8k4`, without `rh`. Operands of 16 bits come from shared memory by `ldmatrix` where they lie side by side along k (or, transposed,
-along rows or columns), else element by element.
+`mma.m8n8k4`, without `rh`. float32 goes by `mma.m16n8k8` only where a nest says that its `precision` is "tf32": the instruction wants
+factors of ten bits of fraction, so each is rounded to the nearest, away from zero in the middle. Operands of 16 bits come from shared
+memory by `ldmatrix` where they lie side by side along k (or, transposed, along rows or columns), else element by element.
 """
 
 from __future__ import annotations
@@ -34,22 +35,25 @@ ROWS = 8
 @dataclass(frozen=True, slots=True)
 class Kind:
     """An instruction: its wrapper in the prelude, the dtype of its operands, points of the sum, elements of k in a register of an
-    operand, registers of either operand and whether a lane has a second row (`rh`)."""
+    operand, the function that makes such a register ("": it is the element), registers of either operand and whether a lane has a
+    second row (`rh`)."""
 
     word: str
     operand: DType
     depth: int
     together: int
+    packs: str
     a_registers: int
     b_registers: int
     halves: bool
 
 
 KINDS = (
-    Kind("te_mma_bf16", dtypes.bfloat16, 16, 2, 4, 2, True),
-    Kind("te_mma_f16", dtypes.float16, 16, 2, 4, 2, True),
-    Kind("te_mma_f64", dtypes.float64, 4, 1, 1, 1, False),
+    Kind("te_mma_bf16", dtypes.bfloat16, 16, 2, "te_pair", 4, 2, True),
+    Kind("te_mma_f16", dtypes.float16, 16, 2, "te_pair", 4, 2, True),
+    Kind("te_mma_f64", dtypes.float64, 4, 1, "", 1, 1, False),
 )
+KIND_TF32 = Kind("te_mma_tf32", dtypes.float32, 8, 1, "te_tf32", 4, 2, True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +81,7 @@ class Product:
 
     def a_element(self, register: int, part: int, start: Expr) -> Access:
         """What a lane holds of the first operand in one part of a register, k from `start`."""
-        moved: dict[str, Expr] = {self.k.index: _sum(start, self._k(), const(part + (register // 2 * 8 if self.kind.halves else 0)))}
+        moved: dict[str, Expr] = {self.k.index: _sum(start, self._k(), const(part + register // 2 * 4 * self.kind.together))}
         if self.row is not None:
             moved[self.row.index] = const(register % 2)
         return _moved(self.a.access, moved)
@@ -87,7 +91,7 @@ class Product:
         lane = Index(self.lane.index)
         row = apply("mod", apply("floordiv", lane, const(4)), const(ROWS))
         moved = {
-            self.k.index: _sum(start, self._k(), const(part + register * 8)),
+            self.k.index: _sum(start, self._k(), const(part + register * 4 * self.kind.together)),
             self.lane.index: _sum(_warp(lane), apply("floordiv", row, const(2))),
             self.column.index: apply("mod", row, const(2)),
         }
@@ -156,9 +160,9 @@ def _moved(access: Access, moved: Mapping[str, Expr]) -> Access:
 # ---------------------------------------------------------------------------------------------------------------- matching
 
 
-def product_of(loop: For, homes: Mapping[str, str], pitch: Mapping[str, tuple[int, ...]]) -> Product | None:
+def product_of(loop: For, homes: Mapping[str, str], pitch: Mapping[str, tuple[int, ...]], precision: str) -> Product | None:
     """The product that a loop over k is, if it is one. `homes` says where local buffers are kept, `pitch` how far apart the elements
-    of shared ones lie along each axis."""
+    of shared ones lie along each axis, `precision` whether factors of float32 may be rounded."""
     chain = [loop]
     while len(chain[-1].body) == 1 and isinstance(chain[-1].body[0], For):
         chain.append(chain[-1].body[0])
@@ -170,7 +174,8 @@ def product_of(loop: For, homes: Mapping[str, str], pitch: Mapping[str, tuple[in
     if factors is None or homes.get(store.buffer) != "lane" or not all(homes.get(f.tensor) == "shared" for f in factors):
         return None
     lengths = {f.index: _length(f) for f in chain}
-    kind = next((found for found in KINDS if found.operand is factors[0].dtype is factors[1].dtype), None)
+    kinds = (*KINDS, KIND_TF32) if precision == "tf32" else KINDS
+    kind = next((found for found in kinds if found.operand is factors[0].dtype is factors[1].dtype), None)
     if kind is None or None in lengths.values() or lengths[k.index] % kind.depth or lengths[lane.index] % WARP:  # type: ignore[operator]
         return None
     own = {f.index for f in unrolled}
@@ -269,7 +274,7 @@ def _is_constant(access: Access, lane: For, lengths: Mapping[str, int | None], c
 
 def _load(made: Product, access: Access, lengths: Mapping[str, int | None], pitch: Mapping[str, tuple[int, ...]]) -> str:
     """How ldmatrix may load an operand."""
-    if not made.kind.halves:
+    if made.kind.operand.bits != 16:
         return ""
     # Eight neighbors from a multiple of eight: along k, or along the rows (columns) of the tile.
     first = access is made.a.access

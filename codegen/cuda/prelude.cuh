@@ -118,7 +118,8 @@ template <int N> TE_INLINE void te_copies_wait() {
 // --------------------------------------------------------------------------------------- products of matrices
 // All lanes of a warp together (compute capability 8 and later). Lane 4 r + c of a warp holds of the result, 16 rows and 8 columns,
 // rows r and r + 8 at columns 2 c and 2 c + 1; of the first operand the same rows, of the second column r, at 2 c and 2 c + 1 and at 8 more
-// along k. `te_matrices` loads what four (or two) matrices of 8 x 8 hold at 16 bits, lane n giving the address of row n % 8 of
+// along k. In float32, of the first operand column c and four more along k, of the second the same of column r: one to a register, rounded
+// to the ten bits of fraction of TF32. `te_matrices` loads what four (or two) matrices of 8 x 8 hold at 16 bits, lane n giving the address of row n % 8 of
 // matrix n / 8, and leaves them so spread; TRANSPOSED turns each around.
 
 #ifndef TE_HOST
@@ -146,6 +147,16 @@ template <bool TRANSPOSED> TE_INLINE void te_matrices(uint32_t (&to)[2], const v
   }
 TE_MMA(te_mma_bf16, "bf16.bf16")
 TE_MMA(te_mma_f16, "f16.f16")
+TE_INLINE uint32_t te_tf32(float x) {
+  uint32_t bits;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
+  return bits;
+}
+TE_INLINE void te_mma_tf32(float &c0, float &c1, float &c2, float &c3, const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(c0), "+f"(c1), "+f"(c2), "+f"(c3)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
 TE_INLINE void te_mma_f64(double &c0, double &c1, const double (&a)[1], const double (&b)[1]) {
   asm("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%0, %1};" : "+d"(c0), "+d"(c1) : "d"(a[0]), "d"(b[0]));
 }

@@ -76,7 +76,8 @@ def _elements(
     """The registers of an operand, element by element."""
     for register in range(registers):
         parts = [_place(kernel, element(register, part, Index(made.k.index)), lines, margin) for part in range(made.kind.together)]
-        lines.append(f"{margin}{place}[{register}] = {parts[0] if len(parts) == 1 else f'te_pair({parts[0]}, {parts[1]})'};")
+        packed = f"{made.kind.packs}({', '.join(parts)})" if made.kind.packs else parts[0]
+        lines.append(f"{margin}{place}[{register}] = {packed};")
 
 
 def _place(kernel: Kernel, access: Access, lines: list[str], margin: str) -> str:

@@ -27,6 +27,7 @@ from tensorexpr.codegen.schedule.fetching import distances
 from tensorexpr.codegen.schedule.placement import Part, parts_of
 from tensorexpr.codegen.schedule.primitives import streamable
 from tensorexpr.codegen.schedule.state import Stage, State
+from tensorexpr.codegen.target import Gpu
 from tensorexpr.dtypes import accumulator
 from tensorexpr.interpret import identity_of
 from tensorexpr.ir import (
@@ -127,6 +128,7 @@ class _Lowering(Placing):
             tuple(self.names.checks),
             tuple(n for n in outputs if n in streamed),
             tuple(distances(self.state).items()),
+            self.state.target.precision if isinstance(self.state.target, Gpu) else "float32",
         )
 
     def specialized(self, kernel: Kernel) -> Kernel:

@@ -16,6 +16,7 @@ from tensorexpr import dtypes
 from tensorexpr.codegen.schedule.legality import is_ordered
 from tensorexpr.codegen.schedule.schedule import Schedule
 from tensorexpr.codegen.schedule.strides import Reach
+from tensorexpr.codegen.target import Gpu
 from tensorexpr.ir import Access, Apply, Cast, Expr
 from tensorexpr.regions import affine_of
 from tensorexpr.traversal import free_names
@@ -23,10 +24,10 @@ from tensorexpr.traversal import free_names
 WARPS = (2, 4)
 """Warps of a block along rows and columns."""
 TILES = ((128, 128), (128, 64), (64, 64), (32, 64), (32, 32))
-"""Rows and columns of a tile of 16-bit floats."""
+"""Rows and columns of a tile of floats of 16 bits, or of 32."""
 TILES_F64 = ((64, 64), (32, 64), (32, 32))
 DEPTHS = (32, 16)
-"""Points of a step along k, in 16 bits; a half of them in 64."""
+"""Points of a step along k, in 16 bits; a half of them in 32 and in 64."""
 MOST_WASTE = 1.5
 
 
@@ -46,14 +47,16 @@ class Tile:
         return f"{self.rows} {self.row}, {self.columns} {self.column} by {self.depth} {self.step}"
 
 
-def multiplies(value: Expr) -> dtypes.DType | None:
-    """The dtype of the factors where a value is a product that tensor cores make: of 16-bit floats (added up in float32) or float64."""
+def multiplies(value: Expr, precision: str) -> dtypes.DType | None:
+    """The dtype of the factors where a value is a product that tensor cores make: of 16-bit floats (added up in float32) or float64;
+    of float32 where "tf32" was asked for."""
     value = value.arg if isinstance(value, Cast) and value.dtype is dtypes.float32 else value
     if not isinstance(value, Apply) or value.op.name != "mul":
         return None
     factors = [x.arg if isinstance(x, Cast) and x.dtype is dtypes.float32 else x for x in value.args]
     a, b = (x.dtype if isinstance(x, Access) else None for x in factors)
-    return a if a is b and a in (dtypes.float16, dtypes.bfloat16, dtypes.float64) else None
+    made = (dtypes.float16, dtypes.bfloat16, dtypes.float64, *([dtypes.float32] if precision == "tf32" else []))
+    return a if a is b and a in made else None
 
 
 def mma_tiles(s: Schedule, name: str, row: str, column: str, step: str) -> list[Tile]:
@@ -61,12 +64,13 @@ def mma_tiles(s: Schedule, name: str, row: str, column: str, step: str) -> list[
     stage = s.state.stage(name)
     (group,) = stage.parts.groups
     values = [v for m in group.members for v in m.values]
-    dtype = multiplies(values[0]) if len(values) == 1 and group.members[0].combiner.name == "sum" else None
+    precision = s.target.precision if isinstance(s.target, Gpu) else "float32"
+    dtype = multiplies(values[0], precision) if len(values) == 1 and group.members[0].combiner.name == "sum" else None
     if dtype is None or group.where or group.guard or is_ordered(group):
         return []
     wide = dtype is not dtypes.float64
     lengths = {a.index: stage.extent(a.index) or 0 for a in (*stage.parts.axes, *group.axes)}
-    depth = next((d for d in ((n if wide else n // 2) for n in DEPTHS) if lengths[step] % d == 0 and lengths[step] > d), None)
+    depth = next((d for d in ((n if dtype.bits == 16 else n // 2) for n in DEPTHS) if lengths[step] % d == 0 and lengths[step] > d), None)
     if depth is None:
         return []
     others = prod(lengths[a.index] for a in stage.parts.axes if a.index not in (row, column))

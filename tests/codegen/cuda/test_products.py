@@ -26,6 +26,7 @@ from tests.generators import random_inputs
 
 SMALL = replace(H200, cores=1)
 """A GPU for which small tensors are large."""
+SMALL_TF32 = replace(SMALL, precision="tf32")
 TRANSPOSED = """
 A: bf16[32, 64] = input()
 B: bf16[32, 64] = input()
@@ -87,6 +88,33 @@ def test_results_are_those_of_the_interpreter(text, word, loads):
         assert any(head in line and name in line for line in lower_case.splitlines()), load
 
 
+@needs_compiler
+@pytest.mark.parametrize(
+    "text",
+    [
+        matmul(64, 64, 32),
+        matmul(60, 90, 48),
+        matmul(61, 31, 40, b="B[j, k]"),
+        batched(2, 64, 30, 32),
+        TRANSPOSED.replace("bf16", "f32"),
+        STRIDED.replace("f16", "f32"),
+        BIASED.replace("bf16", "f32"),
+    ],
+    ids=["f32", "with ends", "transposed", "batched", "both transposed", "strided", "with a bias"],
+)
+def test_tf32_of_numbers_that_need_no_rounding_is_exact(text):
+    made = assert_means(planned(text, SMALL_TF32))
+    assert "te_mma_tf32(" in made and "te_tf32(" in made and "te_matrices" not in made
+    assert "tf32" not in emit(verify_nest(lower(planned(text)))).text
+
+
+@needs_compiler
+@pytest.mark.parametrize("seed", range(4))
+def test_tf32_at_random_lengths(seed):
+    m, n, k = (int(x) for x in np.random.default_rng(seed).integers((104, 56, 2), (129, 65, 9)))
+    assert "te_mma_tf32(" in assert_means(planned(matmul(m, n, 8 * k, b="B[j, k]" if seed % 2 else "B[k, j]"), SMALL_TF32))
+
+
 def test_products_that_are_none_stay_as_they_are():
     for text in (matmul(64, 64, 64), matmul(64, 64, 64, "i32"), matmul(64, 64, 40, "bf16").replace("A[i, k] *", "(A[i, k] + 1.0) *")):
         assert "te_mma" not in emit(verify_nest(lower(planned(text)))).text
@@ -113,17 +141,21 @@ M8N8K4 = {
     "b": lambda lane, i: (lane % 4, lane >> 2),
     "c": lambda lane, i: (lane >> 2, (lane % 4) * 2 + i),
 }
+M16N8K8 = {
+    "a": lambda lane, i: ((lane >> 2) + (8 if i in (1, 3) else 0), lane % 4 + (4 if i >= 2 else 0)),
+    "b": lambda lane, i: (lane % 4 + (4 if i == 1 else 0), lane >> 2),
+}
 LAYOUTS = """
 extern "C" __global__ void __launch_bounds__(32) wide(int64_t *__restrict__ y) {
 #ifdef TE_HOST
   int n = (int)threadIdx.x;
   for (int i = 0; i < 8; ++i) {
     y[(n * 8 + i) * 2] = te_row_of_a(n, i / 2, true);
-    y[(n * 8 + i) * 2 + 1] = te_k_of_a(n, i / 2, i % 2, true);
+    y[(n * 8 + i) * 2 + 1] = te_k_of_a(n, i / 2, i % 2, 2);
   }
   y += 512;
   for (int i = 0; i < 4; ++i) {
-    y[(n * 4 + i) * 2] = te_k_of_b(n, i / 2, i % 2, true);
+    y[(n * 4 + i) * 2] = te_k_of_b(n, i / 2, i % 2, 2);
     y[(n * 4 + i) * 2 + 1] = te_column_of_b(n, i / 2, true);
   }
   y += 256;
@@ -132,11 +164,15 @@ extern "C" __global__ void __launch_bounds__(32) wide(int64_t *__restrict__ y) {
     y[(n * 4 + i) * 2 + 1] = te_column_of_c(n, i, true);
   }
   y += 256;
-  y[n * 2] = te_row_of_a(n, 0, false); y[n * 2 + 1] = te_k_of_a(n, 0, 0, false);
+  y[n * 2] = te_row_of_a(n, 0, false); y[n * 2 + 1] = te_k_of_a(n, 0, 0, 1);
   y += 64;
-  y[n * 2] = te_k_of_b(n, 0, 0, false); y[n * 2 + 1] = te_column_of_b(n, 0, false);
+  y[n * 2] = te_k_of_b(n, 0, 0, 1); y[n * 2 + 1] = te_column_of_b(n, 0, false);
   y += 64;
   for (int i = 0; i < 2; ++i) { y[(n * 2 + i) * 2] = te_row_of_c(n, i, false); y[(n * 2 + i) * 2 + 1] = te_column_of_c(n, i, false); }
+  y += 128;
+  for (int i = 0; i < 4; ++i) { y[(n * 4 + i) * 2] = te_row_of_a(n, i, true); y[(n * 4 + i) * 2 + 1] = te_k_of_a(n, i, 0, 1); }
+  y += 256;
+  for (int i = 0; i < 2; ++i) { y[(n * 2 + i) * 2] = te_k_of_b(n, i, 0, 1); y[(n * 2 + i) * 2 + 1] = te_column_of_b(n, i, true); }
 #endif
 }
 
@@ -150,21 +186,25 @@ extern "C" __global__ void __launch_bounds__(32) loaded(const uint16_t *__restri
   for (int q = 0; q < 4; ++q) y[threadIdx.x * 6 + q] = straight[q];
   for (int q = 0; q < 2; ++q) y[threadIdx.x * 6 + 4 + q] = turned[q];
 }
+
+extern "C" __global__ void __launch_bounds__(32) near(const float *__restrict__ x, uint32_t *__restrict__ y) {
+  y[threadIdx.x] = te_tf32(x[threadIdx.x]);
+}
 """
 
 
 def launched(name: str, *arrays: np.ndarray) -> None:
     launch = Launch(name, (), (), False, (32, 1, 1), (Const(1, dtypes.int64),), False)
-    other = replace(launch, kernel="wide" if name == "loaded" else "loaded")
-    HostKernels(Source(LAYOUTS, (launch, other))).launch(launch, (1, 1, 1), [a.ctypes.data for a in arrays])
+    others = (replace(launch, kernel=other) for other in ("wide", "loaded", "near") if other != name)
+    HostKernels(Source(LAYOUTS, (launch, *others))).launch(launch, (1, 1, 1), [a.ctypes.data for a in arrays])
 
 
 @needs_compiler
 def test_fragments_lie_as_the_tables_say():
-    found = np.zeros(2 * (32 * 16 + 32 * 4), np.int64)
+    found = np.zeros(2 * 32 * (16 + 4 + 6), np.int64)
     launched("wide", found)
     at = 0
-    for tables, counts in ((M16N8K16, {"a": 8, "b": 4, "c": 4}), (M8N8K4, {"a": 1, "b": 1, "c": 2})):
+    for tables, counts in ((M16N8K16, {"a": 8, "b": 4, "c": 4}), (M8N8K4, {"a": 1, "b": 1, "c": 2}), (M16N8K8, {"a": 4, "b": 2})):
         for operand, count in counts.items():
             want = [tables[operand](lane, i) for lane in range(32) for i in range(count)]
             here = found[at : at + 64 * count].reshape(-1, 2)
@@ -182,6 +222,31 @@ def test_matrices_are_spread_as_the_tables_say():
         straight = [matrices[q, row, column] | matrices[q, row, column + 1] << 16 for q in range(4)]
         turned = [matrices[q, column, row] | matrices[q, column + 1, row] << 16 for q in range(2)]
         assert list(y[lane]) == [*straight, *turned]
+
+
+@needs_compiler
+def test_tf32_is_the_nearest_and_away_from_zero_in_the_middle():
+    ulp = 2.0**-10
+    pairs = [
+        (1.0, 1.0),
+        (1 + 0.5 * ulp, 1 + ulp),
+        (-1 - 0.5 * ulp, -1 - ulp),
+        (1 + 0.5 * ulp - 2.0**-23, 1.0),
+        (1 + 1.5 * ulp, 1 + 2 * ulp),
+        (2 - 2.0**-23, 2.0),
+        (-0.0, -0.0),
+        (np.inf, np.inf),
+        (-np.inf, -np.inf),
+        (float(np.finfo(np.float32).max), np.inf),
+        (3 * 2.0**-137, 2.0**-135),
+        (2.0**-149, 0.0),
+    ]
+    x, y = np.zeros(32, np.float32), np.zeros(32, np.uint32)
+    x[: len(pairs)], x[-1] = [given for given, _ in pairs], np.nan
+    launched("near", x, y)
+    want = np.asarray([found for _, found in pairs], np.float32)
+    np.testing.assert_array_equal(y[: len(pairs)], want.view(np.uint32))
+    assert np.isnan(y.view(np.float32)[-1]) and not (y[:-1] & 0x1FFF).any()
 
 
 # ---------------------------------------------------------------------------------------------------- machine code
@@ -208,6 +273,22 @@ def test_tensor_cores_in_machine_code_without_spills(text, instruction):
     except TargetError:
         return
     assert instruction in code and (instruction.startswith("D") or "LDSM.16" in code)
+
+
+@pytest.mark.skipif(not nvrtc.available(), reason="no NVRTC to compile CUDA kernels")
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+def test_tf32_in_machine_code_without_spills(arch):
+    texts = [emit(verify_nest(lower(planned(matmul(2048, 2048, 1024), replace(H200, precision=p))))).text for p in ("float32", "tf32")]
+    full, made = (nvrtc.compile_text(text, arch) for text in texts)
+    (found,) = made.resources.values()
+    assert not found.spill_stores and not found.spill_loads and found.registers <= 128
+    assert "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32" in made.ptx and "cvt.rna.tf32.f32" in made.ptx
+    assert "tf32" not in texts[0] + full.ptx and "mma.sync" not in full.ptx and ".ftz" not in full.ptx + made.ptx
+    try:
+        code = [compiled.sass() for compiled in (full, made)]
+    except TargetError:
+        return
+    assert "HMMA.1688.F32.TF32" in code[1] and "HMMA" not in code[0]
 
 
 # ------------------------------------------------------------------------------------------- asynchronous copies
