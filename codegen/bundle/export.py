@@ -34,7 +34,7 @@ from tensorexpr.errors import ArgumentError, TargetError, user_location
 _CONSTANTS = "constants.safetensors"
 _LIBRARIES = {
     **dict.fromkeys(("memset", "memcpy", "memmove", "memcmp", "bcmp"), "libc.so.6"),
-    **dict.fromkeys(("pthread_create", "pthread_join", "pthread_sigmask", "syscall"), "libc.so.6"),
+    **dict.fromkeys(("pthread_create", "pthread_join", "pthread_sigmask", "syscall", "clock_gettime"), "libc.so.6"),
     **dict.fromkeys(("sched_yield", "sched_getcpu", "sched_getaffinity", "sched_setaffinity"), "libc.so.6"),
     **{f"{name}{end}": "libm.so.6" for name in ("fma", "floor", "ceil", "trunc", "roundeven", "rint", "sqrt") for end in ("", "f")},
     **dict.fromkeys(("__extendhfsf2", "__truncsfhf2"), "libgcc_s.so.1"),

@@ -19,6 +19,7 @@ from tensorexpr.codegen.llvm.builder import Builder, Module, Value, literal
 from tensorexpr.codegen.llvm.emit_memory import Binding
 from tensorexpr.codegen.llvm.emit_statements import Statements, expressions, statements
 from tensorexpr.codegen.llvm.machine import Machine
+from tensorexpr.codegen.llvm.pool_text import SITE
 from tensorexpr.codegen.nest import Buffer, Check, For, Kernel, LoopNest
 from tensorexpr.dtypes import DType
 from tensorexpr.ir import Expr, Index
@@ -222,8 +223,9 @@ class _ModuleEmitter:
         else:
             ratio = b.op("fdiv", literal(_CHUNK_WORK, "double"), b.intrinsic("maxnum", work, 1.0))
             grain = b.intrinsic("smax", b.emit(f"call i64 @llvm.fptosi.sat.i64.f64({ratio.typed})", "i64"), 1)
-        self.module.declare("te_parallel_for", "void (ptr, ptr, i64, i64)")
-        b.line(f"call void @te_parallel_for(ptr @{symbol}.part, ptr {environment}, {count.typed}, {grain.typed})")
+        self.module.declare("te_parallel_for", "void (ptr, ptr, i64, i64, ptr)")
+        self.module.functions.append(f"@{symbol}.site = internal global {SITE} zeroinitializer, align 64")
+        b.line(f"call void @te_parallel_for(ptr @{symbol}.part, ptr {environment}, {count.typed}, {grain.typed}, ptr @{symbol}.site)")
         self._leave_on_failure(b)
 
     def _part(self, symbol: str, types: list[str]) -> str:

@@ -7,6 +7,11 @@ worker that comes late finds the word closed and costs nobody anything. Workers 
 a futex. The order of the three sequentially consistent steps (caller: open, bump `wake`, look for sleepers; worker: read
 `wake`, count as sleeper, look at the word again) makes a lost wake-up impossible.
 
+Whether a short loop gains by other hands hangs on the machine and on where its data lies, so it is tried: each loop in the code has a
+place of its own for what was found (`SITE`), where two calls alone and two together are timed, once the workers run, and the faster
+way is taken from then on, until the number of iterations is another or some thousand calls have passed. Longer loops are not tried
+alone, those without such a place neither.
+
 A worker that wakes on its caller's CPU (where the system puts it when it shares no cache with an idle one) could only take
 turns with it, so it steps aside: it asks for all of its CPUs but that one, is moved, and asks for all of them again.
 """
@@ -24,16 +29,20 @@ SYMBOLS = (
     "sched_getaffinity",
     "sched_setaffinity",
     "syscall",
+    "clock_gettime",
 )
+SITE = "[4 x i64]"  # what a loop knows: for which iterations, calls since, nanoseconds alone, nanoseconds together
 LIMIT = 256  # workers
 _SPINS = 3000  # pauses before a worker goes to sleep
 _FUTEX = {"x86_64": 202, "aarch64": 98}
 _PAUSE = {"x86_64": "call void @llvm.x86.sse2.pause()", "aarch64": "call void @llvm.aarch64.hint(i32 1)"}
 _OPEN = 1 << 16
+_LONG = 50_000  # nanoseconds together from which on a loop is never tried alone
+_PERIOD = 4096  # calls after which it is tried again
 
 
 def pool_text(machine: Machine) -> str:
-    """The module of the pool: te_parallel_for(function, environment, count, grain) and te_pool_{set,stop,reset,started}.
+    """The module of the pool: te_parallel_for(function, environment, count, grain, site) and te_pool_{set,stop,reset,started}.
 
     Where there is no futex that we know of (not Linux, or another architecture) every loop runs on its caller.
     """
@@ -41,10 +50,14 @@ def pool_text(machine: Machine) -> str:
     if not machine.is_linux or number is None:
         return _SERIAL
     pause = _PAUSE[machine.architecture]
-    return _POOL.replace("FUTEX", str(number)).replace("PAUSE", pause).replace("SPINS", str(_SPINS)).replace("OPEN", str(_OPEN))
+    words = {"FUTEX": number, "PAUSE": pause, "SPINS": _SPINS, "OPEN": _OPEN, "LONG": _LONG, "LAST": _PERIOD - 1, "MOST": 2**63 - 1}
+    text = _POOL + _TRIED
+    for word, value in words.items():
+        text = text.replace(word, str(value))
+    return text
 
 
-_SERIAL = """define void @te_parallel_for(ptr %function, ptr %environment, i64 %count, i64 %grain) nounwind {
+_SERIAL = """define void @te_parallel_for(ptr %function, ptr %environment, i64 %count, i64 %grain, ptr %site) nounwind {
 entry:
   %some = icmp sgt i64 %count, 0
   br i1 %some, label %go, label %exit
@@ -91,6 +104,7 @@ declare i32 @sched_getcpu()
 declare i32 @sched_getaffinity(i32, i64, ptr)
 declare i32 @sched_setaffinity(i32, i64, ptr)
 declare i64 @syscall(i64, ...)
+declare i32 @clock_gettime(i32, ptr)
 
 define internal void @take_chunks(ptr %function, ptr %environment, i64 %count, i64 %chunk) nounwind {
 entry:
@@ -235,16 +249,9 @@ exit:
   ret void
 }
 
-define void @te_parallel_for(ptr %function, ptr %environment, i64 %count, i64 %grain) nounwind {
+define internal void @together(ptr %function, ptr %environment, i64 %count, i64 %grain) nounwind noinline {
 entry:
-  %some = icmp sgt i64 %count, 0
-  br i1 %some, label %size, label %exit
-size:
-  %small = icmp sle i64 %count, %grain
-  %want = load atomic i32, ptr @wanted monotonic, align 4
-  %single = icmp eq i32 %want, 0
-  %alone = or i1 %small, %single
-  br i1 %alone, label %serial, label %try
+  br label %try
 try:
   %exchange = cmpxchg ptr @lock, i32 0, i32 1 acquire monotonic, align 4
   %mine = extractvalue { i32, i1 } %exchange, 1
@@ -392,5 +399,93 @@ define i32 @te_pool_started() nounwind {
 entry:
   %have = load atomic i32, ptr @started monotonic, align 4
   ret i32 %have
+}
+"""
+
+_TRIED = """
+define internal i64 @nanoseconds() nounwind {
+entry:
+  %time = alloca [2 x i64], align 8
+  %told = call i32 @clock_gettime(i32 1, ptr %time)
+  %seconds = load i64, ptr %time, align 8
+  %at = getelementptr i64, ptr %time, i64 1
+  %rest = load i64, ptr %at, align 8
+  %whole = mul i64 %seconds, 1000000000
+  %all = add i64 %whole, %rest
+  ret i64 %all
+}
+
+define void @te_parallel_for(ptr %function, ptr %environment, i64 %count, i64 %grain, ptr %site) nounwind {
+entry:
+  %some = icmp sgt i64 %count, 0
+  br i1 %some, label %size, label %exit
+size:
+  %small = icmp sle i64 %count, %grain
+  %want = load atomic i32, ptr @wanted monotonic, align 4
+  %single = icmp eq i32 %want, 0
+  %alone = or i1 %small, %single
+  br i1 %alone, label %serial, label %several
+several:
+  %untried = icmp eq ptr %site, null
+  br i1 %untried, label %shared, label %ask
+serial:
+  call void %function(ptr %environment, i64 0, i64 %count)
+  ret void
+ask:
+  %mixed = mul i64 %count, 1000003
+  %key = xor i64 %mixed, %grain
+  %calls.at = getelementptr i64, ptr %site, i64 1
+  %alone.at = getelementptr i64, ptr %site, i64 2
+  %together.at = getelementptr i64, ptr %site, i64 3
+  %known = load atomic i64, ptr %site monotonic, align 8
+  %calls = load atomic i64, ptr %calls.at monotonic, align 8
+  %same = icmp eq i64 %known, %key
+  %turn = select i1 %same, i64 %calls, i64 0
+  %following = add i64 %turn, 1
+  %next = and i64 %following, LAST
+  store atomic i64 %key, ptr %site monotonic, align 8
+  store atomic i64 %next, ptr %calls.at monotonic, align 8
+  switch i64 %turn, label %decide [ i64 0, label %shared
+                                    i64 1, label %timed.together
+                                    i64 2, label %timed.alone
+                                    i64 3, label %timed.together
+                                    i64 4, label %timed.alone ]
+decide:
+  %a = load atomic i64, ptr %alone.at monotonic, align 8
+  %t = load atomic i64, ptr %together.at monotonic, align 8
+  %faster = icmp sle i64 %a, %t
+  br i1 %faster, label %serial, label %shared
+shared:
+  call void @together(ptr %function, ptr %environment, i64 %count, i64 %grain)
+  ret void
+timed.alone:
+  %a.begin = call i64 @nanoseconds()
+  call void %function(ptr %environment, i64 0, i64 %count)
+  %a.end = call i64 @nanoseconds()
+  %a.took = sub i64 %a.end, %a.begin
+  %a.before = load atomic i64, ptr %alone.at monotonic, align 8
+  %a.least = call i64 @llvm.smin.i64(i64 %a.took, i64 %a.before)
+  store atomic i64 %a.least, ptr %alone.at monotonic, align 8
+  ret void
+timed.together:
+  %t.begin = call i64 @nanoseconds()
+  call void @together(ptr %function, ptr %environment, i64 %count, i64 %grain)
+  %t.end = call i64 @nanoseconds()
+  %t.took = sub i64 %t.end, %t.begin
+  %first = icmp eq i64 %turn, 1
+  %t.before = load atomic i64, ptr %together.at monotonic, align 8
+  %t.known = select i1 %first, i64 MOST, i64 %t.before
+  %t.least = call i64 @llvm.smin.i64(i64 %t.took, i64 %t.known)
+  store atomic i64 %t.least, ptr %together.at monotonic, align 8
+  br i1 %first, label %forget, label %exit
+forget:
+  store atomic i64 MOST, ptr %alone.at monotonic, align 8
+  %long = icmp sgt i64 %t.took, LONG
+  br i1 %long, label %settle, label %exit
+settle:
+  store atomic i64 5, ptr %calls.at monotonic, align 8
+  br label %exit
+exit:
+  ret void
 }
 """

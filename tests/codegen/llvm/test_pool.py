@@ -24,6 +24,8 @@ from tensorexpr.ir import Index, Size, apply
 from tests.codegen.llvm.nests import buffer, loop, nest, read, write
 
 _ROWS = 20_000
+_ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
+_PART = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 
 
 @pytest.fixture(autouse=True)
@@ -136,20 +138,56 @@ def test_fork_while_the_pool_is_busy(doubled: NativeFunction) -> None:
 
 def test_a_parallel_loop_inside_a_parallel_loop_runs_serially() -> None:
     """Through the pool's C entry: the inner call finds the lock taken and takes all of its range itself."""
-    parallel = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(pool().parallel_for)
-    part = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+    parallel = _ENTRY(pool().parallel_for)
+    part = _PART
     set_threads(2)
     seen: list[tuple[int, int]] = []
     inner = part(lambda _, begin, end: seen.append((begin, end)))
-    outer = part(lambda _, begin, end: parallel(ctypes.cast(inner, ctypes.c_void_p), None, 10, 1))
-    parallel(ctypes.cast(outer, ctypes.c_void_p), None, 4, 1)
+    outer = part(lambda _, begin, end: parallel(ctypes.cast(inner, ctypes.c_void_p), None, 10, 1, None))
+    parallel(ctypes.cast(outer, ctypes.c_void_p), None, 4, 1, None)
     assert seen == [(0, 10)] * 4
     chunks: list[tuple[int, int]] = []
     collect = part(lambda _, begin, end: chunks.append((begin, end)))
-    parallel(ctypes.cast(collect, ctypes.c_void_p), None, 1000, 1)
+    parallel(ctypes.cast(collect, ctypes.c_void_p), None, 1000, 1, None)
     assert sorted(b for b, _ in chunks) == sorted([0, *sorted(e for _, e in chunks)[:-1]])
-    parallel(ctypes.cast(collect, ctypes.c_void_p), None, 0, 1)
+    parallel(ctypes.cast(collect, ctypes.c_void_p), None, 0, 1, None)
     assert max(e for _, e in chunks) == 1000
+
+
+@pytest.mark.skipif(not host().is_linux, reason="the pool of other systems has no workers")
+def test_loops_go_the_way_that_was_faster() -> None:
+    """Through the pool's C entry, with what a loop knows in sight: for which iterations, calls since, nanoseconds alone and together."""
+    set_threads(2)
+    parallel = _ENTRY(pool().parallel_for)
+    site = (ctypes.c_int64 * 4)()
+    seen: list[tuple[int, int]] = []
+
+    def ways(calls: int, count: int = 64, seconds: float = 0.0) -> list[str]:
+        """How each of some calls went, each of which must take every iteration once."""
+        found = []
+        part = _PART(lambda _, begin, end: (seen.append((begin, end)), time.sleep(seconds))[0])
+        for _ in range(calls):
+            seen.clear()
+            parallel(ctypes.cast(part, ctypes.c_void_p), None, count, 1, site)
+            assert sorted(i for begin, end in seen for i in range(begin, end)) == list(range(count))
+            found.append("alone" if seen == [(0, count)] else "together")
+        return found
+
+    assert ways(2, seconds=0.001) == ["together", "together"]
+    key, calls, alone, together = site
+    assert (calls, alone) == (5, 2**63 - 1) and together > 1_000_000  # long: not tried alone
+    assert ways(3) == ["together"] * 3
+    site[2], site[3] = 10, 20
+    assert ways(3) == ["alone"] * 3
+    site[2], site[3] = 20, 10
+    assert ways(3) == ["together"] * 3
+    site[1], site[3] = 2, 2**63 - 1
+    assert ways(3) == ["alone", "together", "alone"] and 0 < site[2] < 2**63 - 1 and 0 < site[3] < 2**63 - 1
+    assert (site[0], site[1]) == (key, 5)
+    site[1], site[2], site[3] = 4095, 20, 10
+    assert ways(1) == ["together"] and site[1] == 0  # to be tried again
+    site[1], site[2], site[3] = 7, 10, 20
+    assert ways(1, count=65) == ["together"] and site[0] != key and site[1] == 1  # another loop
 
 
 _PROGRAM = """
@@ -182,9 +220,9 @@ def test_a_wrong_environment_is_refused(monkeypatch: pytest.MonkeyPatch) -> None
 def test_the_serial_pool_of_other_systems() -> None:
     other = Machine("x86_64-apple-darwin", host().cpu, host().features, host().vector_bits)
     module = NativeModule.compiled(pool_text(other), host(), "none")
-    parallel = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(module.address("te_parallel_for"))
+    parallel = _ENTRY(module.address("te_parallel_for"))
     seen: list[tuple[int, int]] = []
-    part = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(lambda _, begin, end: seen.append((begin, end)))
-    parallel(ctypes.cast(part, ctypes.c_void_p), None, 7, 1)
-    parallel(ctypes.cast(part, ctypes.c_void_p), None, 0, 1)
+    part = _PART(lambda _, begin, end: seen.append((begin, end)))
+    parallel(ctypes.cast(part, ctypes.c_void_p), None, 7, 1, None)
+    parallel(ctypes.cast(part, ctypes.c_void_p), None, 0, 1, None)
     assert seen == [(0, 7)]
