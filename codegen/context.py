@@ -94,6 +94,12 @@ class Context:
         self._block: Any = None
         if workspace is not None:
             self._block = _writable_bytes(workspace)
+        if not isinstance(bindings, Mapping | None):
+            raise ArgumentError(
+                f"context: expected arrays by name, got a {type(bindings).__name__}",
+                location=user_location(),
+                hint='te.Context({"w": array}), or te.Context() and context["w"] = array',
+            )
         for name, array in (bindings or {}).items():
             self.bind(name, array)
 
@@ -193,7 +199,7 @@ class Context:
     def _bind(self, name: str, array: Any) -> None:
         if not isinstance(name, str):
             raise ArgumentError(f"context: expected names of placeholders, got {name!r}", location=user_location())
-        array = viewed(array)
+        array = viewed(name, array)
         self._check(name, array)
         self._arrays[self._key(name)] = array
 
@@ -269,7 +275,7 @@ class Context:
             for name in dict.fromkeys((symbol.path, symbol.name)):
                 if name in given:
                     used.add(name)
-                    found.append(viewed(given[name]))
+                    found.append(viewed(name, given[name]))
                 if name in self._arrays:
                     found.append(self._arrays[name])
             if len(found) > 1:
@@ -313,11 +319,18 @@ class Context:
         return self._block
 
 
-def viewed(value: Any) -> Any:
+def viewed(name: str, value: Any) -> Any:
     """An array of another library in this machine's memory (a tensor of PyTorch's) as one of NumPy's, on the same memory."""
     if isinstance(value, np.ndarray | np.generic) or not hasattr(value, "__array__") or hasattr(value, "__cuda_array_interface__"):
         return value
-    return np.asarray(value)
+    try:
+        return np.asarray(value)
+    except (RuntimeError, TypeError, ValueError) as error:
+        # Tensors without memory, of another device, that record gradients: their library says which.
+        raise ArgumentError(
+            f"context: expected an array in this machine's memory for {name}, got a {type(value).__name__}: {error}",
+            location=user_location(),
+        ) from error
 
 
 def _start(block: np.ndarray) -> int:

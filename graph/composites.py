@@ -10,10 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tensorexpr.errors import DefinitionError, Location, user_location
+from tensorexpr.errors import ArgumentError, DefinitionError, Location, user_location
 from tensorexpr.graph.compile import lowered_graph
 from tensorexpr.graph.ir import Call, Composite, Graph, walk_graphs
 from tensorexpr.ir import TensorType
+from tensorexpr.op_rules import article
 
 
 def composite_of(implements: Any, attrs: Mapping[str, Any] | None, aliases: Sequence[str], doc: str) -> Composite:
@@ -66,6 +67,12 @@ class Listed:
 
 def list_composites(program: Graph) -> list[Listed]:
     """Every call of a composite in a graph and in all that it runs, in program order, outer ones first."""
+    if not isinstance(program, Graph):
+        raise ArgumentError(
+            f"te.list_composites: expected a graph, got {article(program)}",
+            location=user_location(),
+            hint="f.graph(*arguments) is the graph of a te.function",
+        )
     return list(_listed(program, (program.name,)))
 
 

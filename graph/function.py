@@ -181,7 +181,7 @@ class Function:
                 bound = self.__signature__.bind(*arguments, **keywords)
             except TypeError as error:
                 raise ArgumentError(
-                    f"{self.__name__}: expected arguments that fit its parameters, got {error}",
+                    f"{self.__name__}: expected arguments that fit its parameters, got {str(error).removeprefix('got ')}",
                     term=f"{self.__name__}{self.__signature__}",
                     location=user_location(),
                 ) from None

@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 
 from tensorexpr.dtypes import dtype
-from tensorexpr.errors import ReplacementError, user_location
+from tensorexpr.errors import DefinitionError, ReplacementError, user_location
 from tensorexpr.graph.ir import Backward, Call, Composite, Graph, Native, Node, Typed, unused
 from tensorexpr.graph.strict import run_strict
 from tensorexpr.graph.tracing import Trace, as_tensor
 from tensorexpr.ir import TensorType, const
 from tensorexpr.language import Tensor
 from tensorexpr.op import Op
+from tensorexpr.op_rules import article
 from tensorexpr.text import print_type
 
 
@@ -53,6 +54,12 @@ class Implementation:
     def _placed(self, node: Call, body: Graph, results: tuple[Typed, ...], taken: int, shaped: Callable[..., Any]) -> Node:
         """A node with `results` that takes the first operands of the call; `shaped` makes a function of these of the tool's."""
         composite = _composite(node)
+        if not callable(self.function):
+            raise ReplacementError(
+                f"{composite.full_name}: expected a function from the tool, or None to decline, got {article(self.function)}",
+                term=f"{composite.full_name} on {self.site.target}",
+                location=user_location(),
+            )
         wanted = [type_ for _, type_ in results]
         types = [given.type for given in self.graph.inputs[:taken]]
         inner = None if self.entry.check else traceable(self.function)
@@ -245,4 +252,9 @@ def _type_of(value: Any) -> str:
     if isinstance(value, Tensor):
         return print_type(value.type)
     array = np.asarray(value)
-    return print_type(TensorType(tuple(map(const, array.shape)), dtype(array.dtype)))
+    if array.dtype.hasobject:
+        return article(value)
+    try:
+        return print_type(TensorType(tuple(map(const, array.shape)), dtype(array.dtype)))
+    except DefinitionError:
+        return f"{array.dtype}{list(array.shape)}"

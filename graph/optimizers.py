@@ -22,6 +22,7 @@ from tensorexpr.graph.rates import Rate, as_rate
 from tensorexpr.graph.variable import Variable
 from tensorexpr.kernels.normalization import carrier
 from tensorexpr.language import Tensor
+from tensorexpr.op_rules import article
 
 Scalars = dict[str, Any]
 
@@ -46,7 +47,7 @@ class Optimizer(Module):
         name: str | None = None,
     ) -> None:
         super().__init__(name)
-        self._trained = _Trained(tuple(variables))
+        self._trained = _Trained(variables)
         self.rate = as_rate(rate)
         self._clip_norm = _positive("clip_norm", clip_norm)
         self._clip_value = _positive("clip_value", clip_value)
@@ -199,7 +200,14 @@ class AdamW(Adam):
 class _Trained:
     """The variables that an optimizer changes: they are their modules', not its own, so no walk is to find them in it."""
 
-    def __init__(self, variables: tuple[Variable, ...]) -> None:
+    def __init__(self, given: Iterable[Variable]) -> None:
+        if not isinstance(given, Iterable):
+            raise ArgumentError(
+                f"variables: expected a list of variables, got {article(given)}",
+                location=user_location(),
+                hint="module.trainable_variables is one",
+            )
+        variables = tuple(given)
         for position, variable in enumerate(variables):
             if not isinstance(variable, Variable) or not variable.dtype.is_float:
                 raise ArgumentError(f"variables: expected floating variables, got {variable!r}", location=user_location())

@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any
 
+from tensorexpr.codegen.compile import check_target
 from tensorexpr.errors import ArgumentError, user_location
 from tensorexpr.graph.effects import graph_effects
 from tensorexpr.graph.implementations import Implementation, Pair
@@ -139,7 +140,8 @@ def register_replacement(
 
     A `te.op` or `te.function` is compiled with the rest of the program, other callables are called with arrays. With `check` what is
     computed is compared with the body at every run, and the first difference beyond the relative `tolerance` raises `ReplacementError`.
-    `ReplacementError` is also raised when a program is compiled, for results that differ in number, shape or dtype from the body's.
+    `ReplacementError` is also raised when a program is compiled, for results that differ in number, shape or dtype from the body's;
+    `TargetError` for a target that there is not.
     """
     offers = {kind: offer for kind, offer in (("forward", forward), ("backward", backward), ("pair", pair)) if offer is not None}
     if not offers or not all(callable(offer) for offer in offers.values()):
@@ -148,6 +150,7 @@ def register_replacement(
             location=user_location(),
             hint="forward=lambda site: implementation, or None to decline",
         )
+    check_target(target)
     entry = Replacement(name, target, offers, check, tolerance)
     registry.add(entry)
     return entry

@@ -41,6 +41,7 @@ from tensorexpr.graph.tensor_files import read_tensors, write_tensors
 from tensorexpr.graph.trees import HOLE
 from tensorexpr.graph.variable import Variable
 from tensorexpr.ir import Constant, Input, Program, TensorType, const
+from tensorexpr.op_rules import article
 from tensorexpr.parse import parse_program
 from tensorexpr.text import print_program
 
@@ -53,6 +54,12 @@ _COMMON = {field.name for field in fields(Node)}
 
 def save_function(path: Any, function: Function | Loaded, *arguments: Any, **keywords: Any) -> None:
     """Writes a function, traced for arguments like these, to a file. Raises `ArgumentError` for attributes that no text holds."""
+    if not isinstance(function, Function | Loaded):
+        raise ArgumentError(
+            f"te.save_function: expected a te.function, got {article(function)}",
+            location=user_location(),
+            hint="decorate the function with @te.function",
+        )
     signature = function.signature(*arguments, **keywords)
     writer = _Writer()
     about = {

@@ -23,6 +23,7 @@ from tensorexpr.errors import ArgumentError, user_location
 from tensorexpr.graph.module import Module, Path, dotted, is_variable
 from tensorexpr.graph.tensor_files import read_tensors, write_tensors
 from tensorexpr.graph.variable import Variable
+from tensorexpr.op_rules import article
 
 _TIED = "tensorexpr.tied"
 
@@ -39,6 +40,8 @@ def load_state_dict(module: Module, state: Mapping[str, Any], strict: bool = Tru
     Entries must have the variable's shape and dtype. `strict`: every variable has an entry and every entry a variable. Otherwise variables
     without an entry keep their values, and entries without a variable wait for one that is made later; the result says which.
     """
+    if not isinstance(state, Mapping):
+        raise _error(f"te.load_state_dict: expected values by path, got {article(state)}", "te.state_dict(module) gives some")
     return _load(module, {path: np.asarray(value) for path, value in state.items()}, {}, strict, {})
 
 

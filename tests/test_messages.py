@@ -12,7 +12,7 @@ import pytest
 from tensorexpr import errors
 
 ROOT = Path(__file__).resolve().parent.parent
-ROOMS = ("tensorexpr", "tensorexpr_runtime", "autodiff", "codegen", "kernels", "graph")
+ROOMS = ("tensorexpr", "tensorexpr_runtime", "autodiff", "codegen", "kernels", "graph", "interop")
 FILES = sorted(file for room in ROOMS for file in (ROOT / room).rglob("*.py"))
 CLASSES = {name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, errors.TensorExprError)}
 BUILDERS = re.compile(r"(_|\w+_)?error|refuse|fail")

@@ -25,8 +25,8 @@ import numpy as np
 
 from tensorexpr.codegen.memo import Memo
 from tensorexpr.dtypes import dtype
-from tensorexpr.errors import ArgumentError, DefinitionError, user_location
-from tensorexpr.interop.jax.primitive import Call, Types, primitive, types_of
+from tensorexpr.errors import ArgumentError, user_location
+from tensorexpr.interop.jax.primitive import Call, Types, check_dtype, primitive, types_of
 from tensorexpr.interop.operators import Operator, leaf_names
 from tensorexpr.language import Tensor, cast, compute
 from tensorexpr.op import Op
@@ -142,7 +142,7 @@ def _as_jax(op: str, name: str, leaf: Any) -> Any:
     if isinstance(leaf, jax.Array):
         array = leaf
     elif isinstance(leaf, np.ndarray | np.generic | float) and not isinstance(leaf, np.ma.MaskedArray):
-        _known(op, name, np.asarray(leaf).dtype)
+        check_dtype(op, name, np.asarray(leaf).dtype)
         array = jax.numpy.asarray(leaf)
     else:
         raise ArgumentError(
@@ -152,15 +152,8 @@ def _as_jax(op: str, name: str, leaf: Any) -> Any:
         )
     if jax.dtypes.issubdtype(array.dtype, jax.dtypes.extended):
         raise ArgumentError(f"{op}: argument {name}: expected an array of numbers, got {array.dtype}", location=user_location())
-    _known(op, name, np.dtype(array.dtype))
+    check_dtype(op, name, np.dtype(array.dtype))
     return array
-
-
-def _known(op: str, name: str, type_: np.dtype) -> None:
-    try:
-        dtype(type_)
-    except DefinitionError as error:
-        raise ArgumentError(f"{op}: argument {name}: {error.message}", location=user_location(), hint=error.hint) from None
 
 
 def as_jax(operation: Any) -> JaxFunction:

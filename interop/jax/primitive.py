@@ -24,7 +24,7 @@ from jax.interpreters import ad, batching, mlir
 from tensorexpr.codegen.compile import build_program
 from tensorexpr.codegen.memo import Memo
 from tensorexpr.dtypes import dtype
-from tensorexpr.errors import DifferentiationError, TargetError, user_location
+from tensorexpr.errors import ArgumentError, DefinitionError, DifferentiationError, TargetError, user_location
 from tensorexpr.interop.jax.handler import Kernel, kernel_of
 from tensorexpr.interop.jax.handler_text import ATTRIBUTE, TARGET
 from tensorexpr.interop.operators import Operator
@@ -108,9 +108,19 @@ class Call:
         return self._jitted.get((), lambda: jax.jit(lambda *given: primitive.bind(*given, call=self)))(*arguments)
 
 
+def check_dtype(operator: str, name: str, type_: np.dtype) -> None:
+    """Raises `ArgumentError` for an argument of a dtype that the language does not have."""
+    try:
+        dtype(type_)
+    except DefinitionError as error:
+        raise ArgumentError(f"{operator}: argument {name}: {error.message}", location=user_location(), hint=error.hint) from None
+
+
 def types_of(avals: Sequence[Any], call: Call) -> Types:
-    """The types of arguments. Raises `TargetError` for extents that JAX leaves open."""
+    """The types of arguments. Raises `ArgumentError` for dtypes that the language does not have, `TargetError` for extents that JAX leaves
+    open."""
     for name, aval in zip(call.operator.names, avals, strict=True):
+        check_dtype(call.operator.name, name, np.dtype(aval.dtype))
         if not all(isinstance(extent, int) for extent in aval.shape):
             raise TargetError(
                 f"{call.operator.name}: argument {name}: expected constant extents, got ({', '.join(map(str, aval.shape))})",

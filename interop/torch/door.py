@@ -136,7 +136,14 @@ def as_torch(operation: Op, *, autocast: torch.dtype | bool | None = None, targe
         raise DefinitionError(
             f"as_torch: expected a te.op, got {article(operation)}", location=user_location(), hint="decorate the function with @te.op"
         )
-    return _function(Door(operation, target, autocast))
+    if not (autocast is None or isinstance(autocast, bool) or (isinstance(autocast, torch.dtype) and autocast.is_floating_point)):
+        raise ArgumentError(
+            f"as_torch: argument autocast: expected None, a truth value or a floating dtype of torch, got {autocast!r}",
+            location=user_location(),
+        )
+    if target not in (None, "cpu", "cuda"):
+        raise ArgumentError(f"as_torch: argument target: expected None, 'cpu' or 'cuda', got {target!r}", location=user_location())
+    return _function(Door(operation, target, None if autocast is False else autocast))
 
 
 def _function(door: Door) -> Callable[..., Any]:

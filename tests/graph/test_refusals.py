@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import tensorexpr as te
+from tensorexpr.graph import optimizers
 
 X = np.arange(4, dtype=np.float32)
 NAME = "org.nn.square"
@@ -121,3 +122,33 @@ def test_variables():
         traced(lambda x: np.asarray(v), X),
     )
     refused(te.ArgumentError, "v: expected an array, got the tensor x", lambda: v.assign(te.placeholder((4,), name="x")))
+
+
+def test_calls_that_do_not_fit_the_parameters():
+    f = te.function(lambda x: x)
+    refused(te.ArgumentError, "expected arguments that fit its parameters, got an unexpected keyword argument 'z'", lambda: f(X, z=X))
+
+
+def test_replacements_that_are_none():
+    called = square()
+    f = te.function(lambda x: called(x))
+    message = f"{NAME}: expected a replacement that gives f32[4], got "
+    for result, got in ((None, "None"), (X.astype(complex), "complex128[4]"), ("x", "<U1[]")):
+        with te.register_replacement(NAME, "cpu", lambda site, result=result: lambda x: result):
+            refused(te.ReplacementError, message + got, lambda: f.compiled(X))
+    with te.register_replacement(NAME, "cpu", lambda site: 3):
+        refused(te.ReplacementError, f"{NAME}: expected a function from the tool, or None to decline, got an int", lambda: f.compiled(X))
+    refused(te.TargetError, "got 'tpu'", lambda: te.register_replacement(NAME, "tpu", lambda site: None))
+    np.testing.assert_array_equal(f(X), X * X)
+
+
+def test_what_is_given_in_the_place_of_something_else(tmp_path):
+    f, module = te.function(square()), te.Module(name="model")
+    module.w = te.Variable(X, name="w")
+    refused(te.ArgumentError, "te.list_composites: expected a graph, got a Function", lambda: te.list_composites(f))
+    refused(
+        te.ArgumentError, "te.save_function: expected a te.function, got a function", lambda: te.save_function(tmp_path / "f", lambda x: x)
+    )
+    refused(te.ArgumentError, "te.load_state_dict: expected values by path, got a list", lambda: te.load_state_dict(module, [X]))
+    refused(te.ArgumentError, "variables: expected a list of variables, got a Module", lambda: optimizers.SGD(module, 0.1))
+    assert not list(tmp_path.iterdir())

@@ -208,7 +208,8 @@ def test_what_onnx_cannot_say_is_refused():
     ):
         with pytest.raises(te.TargetError, match=f"to_onnx: expected a graph that ONNX's operators can say, got {what}"):
             to_onnx(te.function(body), X)
-    with pytest.raises(te.TargetError, match=r"from_onnx: expected an operator that is known, .* got ai\.onnx\.Det"):
+    message = r"from_onnx: expected an operator that is known, a function of the model or one with a body, got ai\.onnx\.Det"
+    with pytest.raises(te.TargetError, match=message):
         from_onnx(one_node("Det", [X[:, :3]]))
     with pytest.raises(te.TargetError, match=r"got ai\.onnx\.NeverHeardOf"):
         from_onnx(one_node("NeverHeardOf", [X]))

@@ -16,7 +16,7 @@ jax = pytest.importorskip("jax", reason="JAX is not installed (make test-peers i
 
 from tensorexpr.interop.jax import as_jax, handler  # noqa: E402
 from tensorexpr.interop.jax.handler import handlers  # noqa: E402
-from tensorexpr.interop.jax.handler_text import CODES, LAYOUT, MAJOR, MINOR, SIZES, TARGET  # noqa: E402
+from tensorexpr.interop.jax.handler_text import CODES, LAYOUT, MAJOR, MINOR, RECORD, SIZES, TARGET  # noqa: E402
 
 # ---------------------------------------------------------------------------------------------------- layouts
 
@@ -159,19 +159,41 @@ def test_equal_kernels_share_a_record():
     assert once == before + 1 and handlers().open == once
 
 
+NUMBERS = "tensorexpr: expected the numbers of arguments and results of the kernel, got other ones"
+ELSEWHERE = "tensorexpr: expected a kernel that this process has compiled, got a program made elsewhere: trace and lower it here first"
+
+
 def test_programs_made_elsewhere_are_refused():
+    handlers()  # known to JAX, whatever ran before
     x = jax.numpy.ones((5, 7))
     call = jax.ffi.ffi_call(TARGET, jax.ShapeDtypeStruct(x.shape, x.dtype))
-    with pytest.raises(jax.errors.JaxRuntimeError, match="expected a kernel that this process has compiled, got a program made elsewhere"):
+    with pytest.raises(jax.errors.JaxRuntimeError, match=ELSEWHERE):
         call(x, kernel=np.int64(1))
     with pytest.raises(jax.errors.JaxRuntimeError, match="expected a kernel that this process has compiled"):
         call(x)
     function = jax.jit(as_jax(scaled(7.5)))
     expected = function(x)
     number = int(re.search(r"kernel = (-?\d+)", function.lower(x).as_text())[1])
-    with pytest.raises(jax.errors.JaxRuntimeError, match="expected the numbers of arguments and results of the kernel, got other ones"):
+    with pytest.raises(jax.errors.JaxRuntimeError, match=NUMBERS):
         call(x, x, kernel=np.int64(number))
     np.testing.assert_array_equal(call(x, kernel=np.int64(number)), expected)
+
+
+def test_a_workspace_that_no_memory_is_left_for_is_an_error():
+    x = jax.numpy.ones((5, 7))
+    function = jax.jit(as_jax(scaled(8.5)))
+    number = int(re.search(r"kernel = (-?\d+)", function.lower(x).as_text())[1])
+    compiled = function.lower(x).compile()
+    record, _ = handlers()._open_records[number]
+    size = record[RECORD.index("workspace")]
+    record[RECORD.index("workspace")] = 2**62
+    message = "tensorexpr: expected memory for a workspace of %lld bytes, got none"
+    try:
+        with pytest.raises(jax.errors.JaxRuntimeError, match=message.replace("%lld", str(2**62))):
+            compiled(x)
+    finally:
+        record[RECORD.index("workspace")] = size
+    assert compiled(x).shape == x.shape
 
 
 def test_an_old_jax_is_refused(monkeypatch):

@@ -418,6 +418,22 @@ def test_arguments_that_do_not_fit():
         as_jax(3)
 
 
+@pytest.mark.parametrize("wide", [True, False])
+def test_dtypes_that_the_language_does_not_have_are_refused_by_name(wide):
+    jax.config.update("jax_enable_x64", wide)
+
+    @te.op
+    def both(a, b):
+        return te.compute(a.shape, lambda i: a[i] * b[i])
+
+    f, x = as_jax(both), jnp.ones(3)
+    for _ in range(2):  # the second time by the short way of plain arrays
+        for call in (f, jax.jit(f), both):
+            with pytest.raises(te.ArgumentError, match=r"both: argument b: expected a dtype of the language, got .*complex64"):
+                call(x, jnp.ones(3, "complex64"))
+        assert (f(x, x) == x).all()
+
+
 def test_errors_name_the_users_line():
     with pytest.raises(te.ArgumentError) as error:
         jax.jit(lambda x: as_jax(softmax)("x"))(1.0)

@@ -129,6 +129,16 @@ def test_autocast():
         assert half(torch.tensor([1, 2]), torch.tensor([1, 2])).dtype == torch.int64
 
 
+def test_options_that_there_are_not():
+    message = r"as_torch: argument autocast: expected None, a truth value or a floating dtype of torch, got torch\.int32"
+    with pytest.raises(te.ArgumentError, match=message):
+        as_torch(mixed, autocast=torch.int32)
+    with pytest.raises(te.ArgumentError, match="as_torch: argument target: expected None, 'cpu' or 'cuda', got 'tpu'"):
+        as_torch(mixed, target="tpu")
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert as_torch(mixed, autocast=False)(torch.ones(3), torch.ones(2, 3)).dtype == torch.float32
+
+
 def test_eight_threads():
     function = as_torch(mixed)
     x, w = CASES["mixed"].tensors(requires_grad=True)

@@ -1,4 +1,7 @@
-"""Nothing is left of what was compiled, run and dropped: no objects, no code, next to no memory (10,000 times: `cycles.py`)."""
+"""Nothing is left of what was compiled, run and dropped: no objects, no code, next to no memory.
+
+`cycles.py` runs as many cycles as it is asked for; the longest run so far was of 3,000.
+"""
 
 from __future__ import annotations
 

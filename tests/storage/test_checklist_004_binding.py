@@ -116,6 +116,17 @@ def test_004_08_a_binding_that_does_not_fit_is_named():
     lines = said(te.ArgumentError, lambda: context.bind("layers.0.w", floats(6, 4)))
     assert lines[0] == "context: expected layers.0.w to be bound once, got another array for it"
     assert said(te.ArgumentError, lambda: context["v"])[0] == "context: expected the name of an array that is bound (layers.0.w), got v"
+    assert said(te.ArgumentError, lambda: te.Context([floats(2)]))[0] == "context: expected arrays by name, got a list"
+
+    class Elsewhere:
+        """An array of another library that has no memory here."""
+
+        def __array__(self, *_, **__):
+            raise TypeError("it is on the moon")
+
+    message = "context: expected an array in this machine's memory for x, got a Elsewhere: it is on the moon"
+    assert said(te.ArgumentError, lambda: context.bind("x", Elsewhere()))[0] == message
+    assert said(te.ArgumentError, lambda: f.run(context, x=Elsewhere()))[0] == message
     assert said(te.ArgumentError, lambda: f.run({}, x=floats(5, 6)))[0] == "y: expected a te.Context to run in, got a dict"
     late = te.Context({"v": floats(2)})
     assert said(te.ArgumentError, lambda: late.declare(f))[0].endswith("(x, layers.0.w, y), got v")
