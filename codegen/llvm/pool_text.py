@@ -9,8 +9,9 @@ a futex. The order of the three sequentially consistent steps (caller: open, bum
 
 Whether a short loop gains by other hands hangs on the machine and on where its data lies, so it is tried: each loop in the code has a
 place of its own for what was found (`SITE`), where two calls alone and two together are timed, once the workers run, and the faster
-way is taken from then on, until the number of iterations is another or some thousand calls have passed. Longer loops are not tried
-alone, those without such a place neither.
+way is taken from then on, until the number of iterations is another or some thousand calls have passed. Calls together are timed on:
+where the workers sleep between them, as they did not while they were tried, the mean rises, and the loop goes alone. Longer loops are
+not tried alone, those without such a place neither.
 
 A worker that wakes on its caller's CPU (where the system puts it when it shares no cache with an idle one) could only take
 turns with it, so it steps aside: it asks for all of its CPUs but that one, is moved, and asks for all of them again.
@@ -454,7 +455,17 @@ decide:
   %a = load atomic i64, ptr %alone.at monotonic, align 8
   %t = load atomic i64, ptr %together.at monotonic, align 8
   %faster = icmp sle i64 %a, %t
-  br i1 %faster, label %serial, label %shared
+  br i1 %faster, label %serial, label %followed
+followed:
+  %f.begin = call i64 @nanoseconds()
+  call void @together(ptr %function, ptr %environment, i64 %count, i64 %grain)
+  %f.end = call i64 @nanoseconds()
+  %f.took = sub i64 %f.end, %f.begin
+  %f.more = sub i64 %f.took, %t
+  %f.eighth = ashr i64 %f.more, 3
+  %f.mean = add i64 %t, %f.eighth
+  store atomic i64 %f.mean, ptr %together.at monotonic, align 8
+  ret void
 shared:
   call void @together(ptr %function, ptr %environment, i64 %count, i64 %grain)
   ret void

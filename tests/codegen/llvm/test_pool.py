@@ -179,12 +179,14 @@ def test_loops_go_the_way_that_was_faster() -> None:
     assert ways(3) == ["together"] * 3
     site[2], site[3] = 10, 20
     assert ways(3) == ["alone"] * 3
-    site[2], site[3] = 20, 10
-    assert ways(3) == ["together"] * 3
+    site[2], site[3] = 100_000_000, 10
+    assert ways(3) == ["together"] * 3 and 10 < site[3] < 100_000_000
+    site[2], site[3] = 1000, 10
+    assert ways(2, seconds=0.001) == ["together", "alone"]  # together it took longer than it did when it was tried
     site[1], site[3] = 2, 2**63 - 1
     assert ways(3) == ["alone", "together", "alone"] and 0 < site[2] < 2**63 - 1 and 0 < site[3] < 2**63 - 1
     assert (site[0], site[1]) == (key, 5)
-    site[1], site[2], site[3] = 4095, 20, 10
+    site[1], site[2], site[3] = 4095, 100_000_000, 10
     assert ways(1) == ["together"] and site[1] == 0  # to be tried again
     site[1], site[2], site[3] = 7, 10, 20
     assert ways(1, count=65) == ["together"] and site[0] != key and site[1] == 1  # another loop
