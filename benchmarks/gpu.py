@@ -1,219 +1,175 @@
-"""`python -m tensorexpr.benchmarks.gpu FOLDER`: the workloads on a GPU beside PyTorch, `torch.compile`, JAX and CuPy.
+"""`python -m tensorexpr.benchmarks.gpu FOLDER`: the workloads on a GPU beside PyTorch, `torch.compile`, JAX, CuPy and Triton.
 
-One process, candidates in turns, device time by CUDA's events between two synchronizations; each result is compared with float64 before
-it is timed. What fails is written down and the rest goes on: a GPU minute is dear. JSON and a table are written after every workload,
-so that a run that is cut off leaves what it has. With TENSOREXPR_CUDA=host and `--tiny` the same runs on a CPU, as a test of this file.
+One process, candidates in turns, device time by CUDA's events between two synchronizations; our results are compared with float64
+before they are timed. A GPU minute is dear, so: what fails is written down by name and the rest goes on; the most telling workloads and
+the peers that need no long compilation come first, the peers that do (`torch.compile`, JAX) in a second turn; nothing takes more than its
+share of the time; JSON and a table are written before and after every row, and `--resume` goes on where a run was cut off or where an
+error left the GPU's context unusable (status 75: start again). With TENSOREXPR_CUDA=host and `--tiny` the same runs on a CPU, as a test.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import datetime
 import functools
 import importlib
 import json
+import os
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import tensorexpr as te
-from tensorexpr import kernels
-from tensorexpr.benchmarks import operations, peers, workloads
-from tensorexpr.benchmarks.spec import Spec
+from tensorexpr.benchmarks import gpu_peers, gpu_workloads, peers
+from tensorexpr.benchmarks.gpu_peers import Clock
+from tensorexpr.benchmarks.gpu_workloads import Workload
 from tensorexpr.codegen.cuda.device import Device, current_device
 
-PEERS = ("torch", "torch.compile", "jax", "cupy")
+TURNS = (("torch", "deterministic", "cupy", "triton"), ("torch.compile", "jax"))
+"""Peers by turn: the second turn's compile for seconds."""
+AGAIN = 75
+"""The status that says that the run is to be started again with `--resume`."""
 SAMPLE = 0.01
 """Seconds of calls in one sample."""
 ROUNDS = 7
+PATIENCE = 25.0
+"""Seconds for making one candidate, for the reference, and for the rounds of a row together."""
+
+Row = dict[str, Any]
 
 
-def large(tiny: bool) -> Iterator[Spec]:
-    """Workloads of the size of a GPU."""
-    for side in (9, 10) if tiny else (4096, 8192):
-        yield Spec(f"gemm {side}", "contraction", "matmul", operations.matmul, ((side, side), (side, side)), 2.0 * side**3, 12.0 * side**2)
-    n, c, size = (2, 4, 6) if tiny else (32, 256, 56)
-    work, moved = 2.0 * n * size * size * c * c * 9, 4.0 * (2 * n * c * size * size + 9 * c * c)
-    shapes: tuple[tuple[int, ...], ...] = ((n, c, size, size), (c, c, 3, 3))
-    yield Spec(f"conv 3x3 {n}x{c}x{size}x{size}", "contraction", "conv2d", kernels.conv2d, shapes, work, moved, {"padding": 1})
-    row = (5, 40) if tiny else (16384, 8192)
-    elements = float(np.prod(row))
-    yield Spec(f"softmax {row[0]}x{row[1]}", "memory", "softmax", kernels.softmax, (row,), 5 * elements, 8 * elements)
-    weights = (row[1:], row[1:])
-    yield Spec(f"layer norm {row[0]}x{row[1]}", "memory", "layer_norm", kernels.layer_norm, (row, *weights), 8 * elements, 8 * elements)
-    for inner in (4,) if tiny else (64, 128):
-        length = 16 if tiny else 16384
-        work, moved = 4.0 * length * length * inner, 16.0 * length * inner
-        op, shapes = kernels.scaled_dot_product_attention, ((1, length, inner),) * 3
-        yield Spec(f"attention {length}x{inner}", "fused", "attention", op, shapes, work, moved, {"is_causal": False})
-    for points in (12,) if tiny else (100_000,):
-        shapes = ((points, 3), (points, 3), (points, 1))
-        op = kernels.gaussian_product
-        yield Spec(f"Gaussian product {points}", "fused", "gaussian_product", op, shapes, 30.0 * points**2, 32.0 * points)
-    length = 64 if tiny else 1 << 28
-    yield Spec(f"copy {length}", "memory", "copy", copy, ((length,),), float(length), 8.0 * length, differentiable=False)
-
-
-@te.op
-def copy(x):
-    """x again."""
-    return te.compute(x.shape, lambda i: x[i])
-
-
-class Clock:
-    """Seconds that calls take on a device."""
-
-    def __init__(self, device: Device) -> None:
-        self._cupy = None if device.arch is None else importlib.import_module("cupy")
-
-    def seconds(self, call: Callable[[], Any], repeats: int) -> float:
-        """Of one call, over so many in a row."""
-        if self._cupy is None:
-            start = time.perf_counter()
-            for _ in range(repeats):
-                call()
-            return (time.perf_counter() - start) / repeats
-        cuda = self._cupy.cuda
-        before, after = cuda.Event(), cuda.Event()
-        self._cupy.cuda.runtime.deviceSynchronize()
-        before.record()
-        for _ in range(repeats):
-            call()
-        after.record()
-        self._cupy.cuda.runtime.deviceSynchronize()
-        return float(cuda.get_elapsed_time(before, after)) * 1e-3 / repeats
-
-
-def ours(spec: Spec, arrays: Sequence[Any], head: Any | None) -> tuple[Callable[[], Any], te.CompiledFunction]:
+def ours(load: Workload, arrays: Sequence[Any], head: Any | None) -> tuple[Callable[[], Any], te.CompiledFunction]:
     """A call of the compiled operation, or of it and its gradients, and the function."""
-    inputs = spec.placeholders()
+    spec, inputs = load.spec, load.spec.placeholders()
     output = spec.op(*inputs, **spec.static)
+    options = {} if load.precision is None else {"precision": load.precision}
     if head is None:
-        function = te.build([output], inputs, target="cuda")
+        function = te.build([output], inputs, target="cuda", **options)
         return functools.partial(function, *arrays), function
-    given = te.placeholder(head.shape, "float32", name="head")
+    given = te.placeholder(output.shape, output.dtype.name, name="head")
     gradients = te.gradient(output, [t for t in inputs if t.dtype.is_float], given)
-    function = te.build([output, *gradients], [*inputs, given], target="cuda")
+    function = te.build([output, *gradients], [*inputs, given], target="cuda", **options)
     return functools.partial(function, *arrays, head), function
 
 
-def torch_candidate(spec: Spec, arrays: Sequence[np.ndarray], head: np.ndarray | None, compiled: bool) -> Callable[[], Any] | None:
-    """PyTorch on its GPU, or on the CPU where it has none."""
-    import torch  # noqa: PLC0415
-
-    functions = {**peers.module("torch").FUNCTIONS, "copy": torch.clone}
-    if spec.key not in functions or spec.key.endswith("_nhwc"):
-        return None
-    where = "cuda" if torch.cuda.is_available() else "cpu"
-    given = [torch.from_numpy(a).to(where) for a in arrays]
-    function: Callable[..., Any] = functools.partial(functions[spec.key], **spec.static)
-    if compiled:
-        function = torch.compile(function, dynamic=False)
-    if head is None:
-
-        def forward() -> Any:
-            with torch.no_grad():
-                return (function(*given),)
-
-        return forward
-    floating = [t.requires_grad_() for t in given if t.is_floating_point()]
-    seed = torch.from_numpy(head).to(where)
-
-    def both() -> Any:
-        output = function(*given)
-        return (output.detach(), *torch.autograd.grad(output, floating, seed))
-
-    return both
-
-
-def cupy_candidate(spec: Spec, arrays: Sequence[Any], head: Any | None) -> Callable[[], Any] | None:
-    """CuPy's own functions by NumPy's names, forward."""
-    functions = {**peers.module("numpy").FUNCTIONS, "copy": lambda x: x.copy()}
-    if head is not None or spec.key not in functions:
-        return None
-    function = functools.partial(functions[spec.key], **spec.static)
-    return lambda: (function(*arrays),)
-
-
-def reference(spec: Spec, arrays: Sequence[np.ndarray], head: np.ndarray | None) -> list[np.ndarray] | None:
-    """Results in float64, by PyTorch where it has the operation."""
-    wide = [a.astype(np.float64) if a.dtype.kind == "f" else a for a in arrays]
-    call = torch_candidate(spec, wide, None if head is None else head.astype(np.float64), compiled=False)
-    return None if call is None else [np.asarray(t.detach().cpu()) for t in call()]
-
-
-def error_of(results: Sequence[np.ndarray], wanted: Sequence[np.ndarray]) -> float:
-    """The largest difference, relative to the largest magnitude of each result."""
-    worst = 0.0
-    for found, expected in zip(results, wanted, strict=True):
-        scale = float(np.abs(expected).max(initial=0.0)) or 1.0
-        worst = max(worst, float(np.abs(found.astype(np.float64) - expected).max(initial=0.0)) / scale)
-    return worst
-
-
-def measure(spec: Spec, gradient: bool, device: Device, clock: Clock, wanted: Sequence[str], check: bool) -> dict[str, Any]:
+def measure(load: Workload, gradient: bool, device: Device, clock: Clock, wanted: Sequence[str], check: bool) -> Row:
     """One row: milliseconds of every candidate, the error of ours, what it reaches, what its kernels take."""
-    arrays = spec.draw()
-    head = spec.head() if gradient else None
+    spec = load.spec
+    arrays, head = spec.draw(), spec.head() if gradient else None
     there = [device.upload(a) for a in arrays]
-    call, function = ours(spec, there, None if head is None else device.upload(head))
-    row: dict[str, Any] = {"name": spec.name, "direction": "gradient" if gradient else "forward", "problems": {}}
-    results = [device.read(r) for r in call()]
-    expected = reference(spec, arrays, head) if check else None
-    if expected is not None:
-        row["error"] = error_of(results, expected)
-        if not row["error"] < 10 * spec.tolerance:
-            row["problems"]["tensorexpr"] = f"wrong: relative error {row['error']:.2g}"
+    seed = None if head is None else device.upload(head)
+    row: Row = {"name": spec.name, "direction": "gradient" if gradient else "forward", "problems": {}, "tried": list(wanted)}
+    with gpu_peers.limited(PATIENCE):
+        began = time.perf_counter()
+        call, function = ours(load, there, seed)
+        row["compile"] = time.perf_counter() - began
+        results = call()
+        clock.synchronize()
+    if check:
+        try:
+            with gpu_peers.limited(PATIENCE):
+                row["error"] = gpu_peers.error(load, arrays, head, results, device)
+                if not row["error"] < 10 * spec.tolerance:
+                    row["problems"]["tensorexpr"] = f"wrong: relative error {row['error']:.2g}"
+        except Exception as problem:  # of any library
+            row["problems"]["float64"] = _said(problem)
+            gpu_peers.free()
+    del results
     resources = getattr(function, "resources", {})
     row["kernels"] = {name: {"registers": r.registers, "spills": r.spill_stores, "shared": r.shared} for name, r in resources.items()}
     candidates: dict[str, Callable[[], Any]] = {"tensorexpr": call}
-    makers: dict[str, Callable[[], Any]] = {
-        "torch": lambda: torch_candidate(spec, arrays, head, compiled=False),
-        "torch.compile": lambda: torch_candidate(spec, arrays, head, compiled=True),
-        "jax": lambda: None if spec.key == "copy" else peers.maker("jax", spec, arrays, head),
-        "cupy": lambda: None if device.arch is None else cupy_candidate(spec, there, head),
-    }
-    for name in wanted:
+    for name in () if load.alone else wanted:
         try:
-            made = makers[name]()
-            made = made() if name == "jax" and made is not None else made
-            if made is not None:
-                made()
-                candidates[name] = made
+            with gpu_peers.limited(PATIENCE):
+                made = gpu_peers.candidate(name, load, arrays, head, there, device)
+                if made is not None:
+                    made()
+                    clock.synchronize()
+                    candidates[name] = made
         except Exception as problem:  # of any library
-            row["problems"][name] = f"{type(problem).__name__}: {str(problem)[:200]}"
-    samples: dict[str, list[float]] = {name: [] for name in candidates}
-    repeats = {name: max(1, int(SAMPLE / max(clock.seconds(c, 1), 1e-7))) for name, c in candidates.items()}
-    for _ in range(ROUNDS):
-        for name, candidate in candidates.items():
-            samples[name].append(clock.seconds(candidate, repeats[name]))
-    row["ms"] = {name: 1e3 * float(np.median(taken)) for name, taken in samples.items()}
-    own = row["ms"]["tensorexpr"] * 1e-3
-    row["gflops"], row["gbs"] = spec.work(gradient) / own * 1e-9, spec.moved(gradient) / own * 1e-9
-    others = {name: ms for name, ms in row["ms"].items() if name != "tensorexpr"}
-    row["ratio"] = min(others.values()) / row["ms"]["tensorexpr"] if others else None
+            row["problems"][name] = _said(problem)
+            gpu_peers.free()
+    row["ms"] = {name: 1e3 * seconds for name, seconds in _timed(candidates, clock).items()}
     return row
 
 
-def table(rows: Sequence[dict[str, Any]]) -> str:
+def _timed(candidates: dict[str, Callable[[], Any]], clock: Clock) -> dict[str, float]:
+    """Medians of samples taken in turns."""
+    began = time.monotonic()
+    samples = {name: [clock.seconds(call, 1)] for name, call in candidates.items()}
+    repeats = {name: max(1, int(SAMPLE / max(taken[0], 1e-7))) for name, taken in samples.items()}
+    for number in range(ROUNDS):
+        if time.monotonic() - began > PATIENCE / 4:
+            break
+        for name, candidate in candidates.items():
+            if number == 0:
+                samples[name] = []
+            samples[name].append(clock.seconds(candidate, repeats[name]))
+    return {name: float(np.median(taken)) for name, taken in samples.items()}
+
+
+def _said(problem: Exception) -> str:
+    return f"{type(problem).__name__}: {str(problem)[:300]}"
+
+
+def overheads(device: Device, clock: Clock, wanted: Sequence[str]) -> dict[str, float | str]:
+    """Microseconds of the host for one call that adds 16 numbers, results given where that can be said, without waiting for the GPU."""
+    load = next(load for load in gpu_workloads.all_of(True) if load.spec.name == "add of 16")
+    arrays = load.spec.draw()
+    there, out = [device.upload(a) for a in arrays], device.upload(arrays[0])
+    function = ours(load, there, None)[1]
+    calls: dict[str, Callable[[], Any]] = {"tensorexpr": functools.partial(function, *there, out=(out,))}
+    found: dict[str, float | str] = {}
+    for name in ("tensorexpr", *wanted):
+        try:
+            call = calls[name] if name in calls else gpu_peers.candidate(name, load, arrays, None, there, device)
+            if call is None:
+                continue
+            taken = []
+            for _ in range(ROUNDS):
+                clock.synchronize()
+                start = time.perf_counter()
+                for _ in range(200):
+                    call()
+                taken.append((time.perf_counter() - start) / 200)
+            found[name] = 1e6 * float(np.median(taken))
+        except Exception as problem:  # of any library
+            found[name] = _said(problem)
+    return found
+
+
+def finished(row: Row, load: Workload) -> None:
+    """Fills in what follows from the times: what is reached, and the ratio to the fastest peer."""
+    own, gradient = row["ms"]["tensorexpr"] * 1e-3, row["direction"] == "gradient"
+    row["gflops"], row["gbs"] = load.spec.work(gradient) / own * 1e-9, load.spec.moved(gradient) / own * 1e-9
+    others = [ms for name, ms in row["ms"].items() if name not in ("tensorexpr", "deterministic")]
+    row["ratio"] = min(others) / row["ms"]["tensorexpr"] if others else None
+
+
+def table(rows: Sequence[Row], overhead: dict[str, float | str] | None = None) -> str:
     """The rows as text: the ratio is that of the fastest peer's time to ours."""
-    lines = [f"{'workload':32} {'':9} {'ours ms':>10} {'ratio':>6} {'GFLOP/s':>9} {'GB/s':>8} {'error':>8}  others"]
+    lines = [f"{'workload':36} {'':9} {'ours ms':>10} {'ratio':>6} {'GFLOP/s':>9} {'GB/s':>8} {'copy':>5} {'error':>8}  others"]
     for row in rows:
-        if "ms" not in row:
-            lines.append(f"{row['name']:32} {row['direction']:9} failed: {row['problems'].get('tensorexpr', '')[:90]}")
+        if "of_copy" not in row:
+            lines.append(f"{row['name']:36} {row['direction']:9} failed: {row['problems'].get('tensorexpr', '')[:90]}")
             continue
         others = " ".join(f"{n}={ms:.3g}" for n, ms in row["ms"].items() if n != "tensorexpr")
-        ratio = "-" if row["ratio"] is None else f"{row['ratio']:.2f}"
+        failed = "".join(f" {n}: {text[:40]}" for n, text in row["problems"].items()).replace("\n", " ")
+        ratio, share = ("-" if row[key] is None else f"{row[key]:.2f}" for key in ("ratio", "of_copy"))
         error = f"{row['error']:.1e}" if "error" in row else "-"
-        own = row["ms"]["tensorexpr"]
         lines.append(
-            f"{row['name']:32} {row['direction']:9} {own:10.4g} {ratio:>6} {row['gflops']:9.1f} {row['gbs']:8.1f} {error:>8}  {others}"
+            f"{row['name']:36} {row['direction']:9} {row['ms']['tensorexpr']:10.4g} {ratio:>6} {row['gflops']:9.1f} {row['gbs']:8.1f} "
+            f"{share:>5} {error:>8}  {others}{' |' if failed else ''}{failed}"
         )
+    if overhead:
+        values = ", ".join(f"{n} {v:.2f}" if isinstance(v, float) else f"{n} failed" for n, v in overhead.items())
+        lines.append(f"microseconds of the host per call: {values}")
     return "\n".join(lines) + "\n"
 
 
@@ -228,37 +184,111 @@ def machine(device: Device) -> dict[str, Any]:
     return about
 
 
+class Record:
+    """The rows so far, on disk after every change."""
+
+    def __init__(self, folder: Path, device: Device, resume: bool) -> None:
+        self._folder = folder
+        self.document: dict[str, Any] = {"machine": machine(device), "overhead_us": {}, "rows": []}
+        if resume and (folder / "gpu.json").exists():
+            self.document |= json.loads((folder / "gpu.json").read_text())
+        self.rows: list[Row] = self.document["rows"]
+
+    def row(self, name: str, direction: str) -> Row | None:
+        """What there is of a workload."""
+        return next((row for row in self.rows if (row["name"], row["direction"]) == (name, direction)), None)
+
+    def bandwidth(self) -> float:
+        """GB/s of the fastest copy by anyone."""
+        copies = [row for row in self.rows if row["name"].startswith("copy") and "gbs" in row]
+        return max((row["gbs"] * row["ms"]["tensorexpr"] / min(row["ms"].values()) for row in copies), default=0.0)
+
+    def write(self) -> None:
+        """Both files, each in one step."""
+        texts = {"gpu.json": json.dumps(self.document, indent=1) + "\n", "gpu.txt": table(self.rows, self.document["overhead_us"])}
+        for name, text in texts.items():
+            part = self._folder / f"{name}.part"
+            part.write_text(text)
+            part.replace(self._folder / name)
+
+
+def work(record: Record, load: Workload, gradient: bool, device: Device, clock: Clock, wanted: Sequence[str], check: bool) -> bool:
+    """Measures a row, or more peers for one that is there; False where the GPU's context is lost."""
+    name, direction = load.spec.name, "gradient" if gradient else "forward"
+    old = record.row(name, direction)
+    if old is None:
+        row: Row = {"name": name, "direction": direction, "problems": {"tensorexpr": "the process ended"}, "tried": list(wanted)}
+        record.rows.append(row)
+    else:
+        row = old
+        wanted = [peer for peer in wanted if peer not in row["tried"]]
+        if not wanted or "of_copy" not in row:
+            return True
+        row["tried"] += wanted
+    record.write()
+    usable = True
+    try:
+        found = measure(load, gradient, device, clock, wanted, check and old is None)
+        if old is None:
+            row.clear()
+            row.update(found)
+        else:
+            row["ms"] |= {peer: ms for peer, ms in found["ms"].items() if peer != "tensorexpr"}
+            row["problems"] |= found["problems"]
+        finished(row, load)
+        bandwidth = record.bandwidth()
+        row["of_copy"] = row["gbs"] / bandwidth if bandwidth and load.spec.group == "memory" else None
+    except Exception as problem:
+        traceback.print_exc()
+        row["problems"]["tensorexpr"] = _said(problem)
+        try:
+            clock.synchronize()
+        except Exception:  # an error of the GPU stays: nothing runs in this process any more
+            usable = False
+    if usable:
+        with contextlib.suppress(Exception):
+            gpu_peers.free()
+    record.write()
+    print(table([row]).splitlines()[1], flush=True)
+    return usable
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the workloads; gives the number of those that failed or are wrong."""
+    """Runs the workloads: 0, or 1 where some failed or are wrong, or `AGAIN`."""
     parser = argparse.ArgumentParser(prog="tensorexpr.benchmarks.gpu")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--tiny", action="store_true", help="small arrays: a test of this program")
     parser.add_argument("--filter", action="append", default=[], help="part of a name of a workload")
-    parser.add_argument("--peers", default=",".join(PEERS))
-    parser.add_argument("--seconds", type=float, default=420.0, help="no workload starts after that")
+    parser.add_argument("--peers", default=",".join(peer for turn in TURNS for peer in turn))
+    parser.add_argument("--seconds", type=float, default=400.0, help="no workload starts after that")
+    parser.add_argument("--resume", action="store_true", help="keep the rows that the folder has")
     options = parser.parse_args(arguments)
     options.folder.mkdir(parents=True, exist_ok=True)
+    for name, value in gpu_peers.ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
     device = current_device()
-    clock, began, rows = Clock(device), time.monotonic(), []
-    specs = [*large(options.tiny), *workloads.specs(options.tiny)]
-    specs = [s for s in specs if not options.filter or any(f in s.name for f in options.filter)]
-    wanted = [p for p in options.peers.split(",") if p and (p == "cupy" or p not in peers.missing([p]))]
-    for spec in specs:
-        for gradient in (False, True) if spec.differentiable else (False,):
-            if time.monotonic() - began > options.seconds:
-                break
-            try:
-                row = measure(spec, gradient, device, clock, wanted, check="torch" in wanted)
-            except Exception as problem:
-                traceback.print_exc()
-                text = f"{type(problem).__name__}: {str(problem)[:500]}"
-                row = {"name": spec.name, "direction": "gradient" if gradient else "forward", "problems": {"tensorexpr": text}}
-            rows.append(row)
-            print(table([row]).splitlines()[1], flush=True)
-            document = {"machine": machine(device), "rows": rows}
-            (options.folder / "gpu.json").write_text(json.dumps(document, indent=1) + "\n")
-            (options.folder / "gpu.txt").write_text(table(rows))
-    return sum(1 for row in rows if "tensorexpr" in row["problems"])
+    clock, began = Clock(device), time.monotonic()
+    record = Record(options.folder, device, options.resume)
+    loads = [load for load in gpu_workloads.all_of(options.tiny) if not options.filter or any(f in load.spec.name for f in options.filter)]
+    asked = [p for p in options.peers.split(",") if p and gpu_peers.installed(p)]
+    if not record.document["overhead_us"] and not options.filter:
+        try:
+            record.document["overhead_us"] = overheads(device, clock, [p for p in asked if p in TURNS[0]])
+        except Exception as problem:
+            record.document["overhead_us"] = {"tensorexpr": _said(problem)}
+    for turn in TURNS:
+        for load in loads:
+            for gradient in (False, True) if load.spec.differentiable else (False,):
+                if time.monotonic() - began > options.seconds:
+                    return 1 if _failed(record.rows) else 0
+                wanted = [peer for peer in turn if peer in asked]
+                if not work(record, load, gradient, device, clock, wanted, gpu_peers.installed("torch")):
+                    return AGAIN
+    return 1 if _failed(record.rows) else 0
+
+
+def _failed(rows: Sequence[Row]) -> bool:
+    return any("tensorexpr" in row["problems"] for row in rows)
 
 
 if __name__ == "__main__":

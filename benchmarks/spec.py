@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ GROUPS = ("contraction", "memory", "fused", "small")
 class Spec:
     """One workload.
 
-    `arrays` are shapes (normal float32), pairs (shape, high) of int64 in range(high), or arrays. `op` with its `static` arguments
+    `arrays` are shapes (normal, of `dtype`), pairs (shape, high) of int64 in range(high), or arrays. `op` with its `static` arguments
     is ours; `key` is the name of the same mathematics in the tables of the peers, which get the same `static` arguments.
     `operations` and `bytes` are the least that a perfect forward executes and moves. `group` says what bounds it: "contraction"
     (arithmetic), "memory", "fused" (what array frameworks must materialize), "small" (calls).
@@ -33,6 +34,7 @@ class Spec:
     static: dict[str, Any] = field(default_factory=dict)
     differentiable: bool = True
     tolerance: float = 1e-4
+    dtype: str = "float32"
 
     def draw(self) -> list[np.ndarray]:
         """The arrays, the same on every call."""
@@ -44,12 +46,24 @@ class Spec:
             elif len(item) == 2 and isinstance(item[0], tuple):
                 made.append(rng.integers(0, item[1], item[0]))
             else:
-                made.append(rng.standard_normal(item, np.float32))
+                made.append(_of_type(rng.standard_normal(item, np.float32), self.dtype))
         return made
+
+    def shapes(self) -> list[tuple[tuple[int, ...], str]]:
+        """Shape and type of each array, without drawing it."""
+        described: list[tuple[tuple[int, ...], str]] = []
+        for item in self.arrays:
+            if isinstance(item, np.ndarray):
+                described.append((item.shape, item.dtype.name))
+            elif len(item) == 2 and isinstance(item[0], tuple):
+                described.append((item[0], "int64"))
+            else:
+                described.append((item, self.dtype))
+        return described
 
     def placeholders(self) -> list[te.Tensor]:
         """One input for each array."""
-        return [te.placeholder(a.shape, a.dtype.name, name=f"x{k}") for k, a in enumerate(self.draw())]
+        return [te.placeholder(shape, dtype, name=f"x{k}") for k, (shape, dtype) in enumerate(self.shapes())]
 
     def output_shape(self) -> tuple[int, ...]:
         """The shape of the result."""
@@ -57,7 +71,7 @@ class Spec:
 
     def head(self) -> np.ndarray:
         """What the gradient is given for the result, the same on every call."""
-        return np.random.default_rng(1).standard_normal(self.output_shape(), np.float32)
+        return _of_type(np.random.default_rng(1).standard_normal(self.output_shape(), np.float32), self.dtype)
 
     def work(self, gradient: bool) -> float:
         """Floating-point operations; a gradient of a contraction has two more of its size, that of anything else as many again."""
@@ -67,5 +81,9 @@ class Spec:
         """Bytes; with the gradient also the head, and a gradient of each floating input."""
         if not gradient:
             return self.bytes
-        inputs = sum(a.nbytes for a in self.draw() if a.dtype.kind == "f")
-        return self.bytes + 4.0 * float(np.prod(self.output_shape())) + inputs
+        inputs = sum(te.dtype(dtype).bits // 8 * prod(shape) for shape, dtype in self.shapes() if te.dtype(dtype).is_float)
+        return self.bytes + te.dtype(self.dtype).bits / 8 * prod(self.output_shape()) + inputs
+
+
+def _of_type(array: np.ndarray, dtype: str) -> np.ndarray:
+    return array if array.dtype.name == dtype else array.astype(te.dtype(dtype).numpy)

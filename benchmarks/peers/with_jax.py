@@ -111,6 +111,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "softmax": lambda x: jax.nn.softmax(x, -1),
     "logsumexp": lambda x, axis: jax.nn.logsumexp(x, axis),
     "layer_norm": _layer_norm,
+    "rms_norm": lambda x, g: x * lax.rsqrt((x * x).mean(1, keepdims=True) + jnp.finfo(x.dtype).eps) * g,
     "scale_gelu": lambda x, a, b: jax.nn.gelu(a * x + b, approximate=True),
     "attention": _attention,
     "gaussian_product": lambda x, y, b: jnp.exp(-((x[:, None] - y) ** 2).sum(-1)) @ b,
@@ -146,7 +147,7 @@ def candidate(key: str, static: dict[str, Any], arrays: Sequence[np.ndarray], he
     if head is None:
         forward = jax.jit(function)
         return lambda: jax.block_until_ready(forward(*given))
-    floating = tuple(k for k, a in enumerate(arrays) if a.dtype.kind == "f")
+    floating = tuple(k for k, a in enumerate(arrays) if jnp.issubdtype(a.dtype, jnp.floating))
 
     @jax.jit
     def both(seed: Any, *inputs: Any) -> Any:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 LAYOUTS = {"conv2d_nhwc": ((0, 3, 1, 2), (3, 2, 0, 1)), "conv_transpose2d_nhwc": ((0, 3, 1, 2), (2, 3, 0, 1))}
 """The axes of torch's tensors among those of the arrays, where they differ; the result is turned as the first of them."""
@@ -45,6 +46,24 @@ def _bilateral(x: Any, radius: int = 4) -> Any:
     return value / total
 
 
+PAIRS = 1 << 28
+"""As many pairs of points as are held at once."""
+
+
+def _gaussian_product(x: Any, y: Any, b: Any) -> Any:
+    """In parts of the rows where all pairs are more than memory is meant for; the gradient computes each part anew."""
+
+    def part(some: Any) -> Any:
+        return torch.exp(-((some[:, None] - y) ** 2).sum(-1)) @ b
+
+    rows = max(1, PAIRS // len(y))
+    if len(x) <= rows:
+        return part(x)
+    if not torch.is_grad_enabled():
+        return torch.cat([part(some) for some in x.split(rows)])
+    return torch.cat([checkpoint(part, some, use_reentrant=False) for some in x.split(rows)])
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "matmul": torch.matmul,
     "matmul_at": lambda a, b: a.T @ b,
@@ -57,14 +76,16 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "softmax": lambda x: torch.softmax(x, -1),
     "logsumexp": lambda x, axis: torch.logsumexp(x, axis),
     "layer_norm": lambda x, g, b: F.layer_norm(x, x.shape[1:], g, b),
+    "rms_norm": lambda x, g: F.rms_norm(x, x.shape[1:], g),
     "scale_gelu": lambda x, a, b: F.gelu(a * x + b, approximate="tanh"),
     # Its fast path wants a batch of heads.
     "attention": lambda q, k, v, is_causal: F.scaled_dot_product_attention(q[None], k[None], v[None], is_causal=is_causal)[0],
-    "gaussian_product": lambda x, y, b: torch.exp(-((x[:, None] - y) ** 2).sum(-1)) @ b,
+    "gaussian_product": _gaussian_product,
     "max_pool2d": F.max_pool2d,
     "avg_pool2d": F.avg_pool2d,
     "interpolate": F.interpolate,
     "embedding": F.embedding,
+    "grid_sample": lambda x, grid: F.grid_sample(x, grid, align_corners=False),
     "heat": _heat,
     "cumsum": lambda x, axis: torch.cumsum(x, axis),
     "correlation": _correlation,
