@@ -173,7 +173,7 @@ def test_triton_is_a_peer_where_it_is_installed(monkeypatch):
     for load in (load for load in gpu_workloads.all_of(True) if load.spec.name in wanted):
         arrays, head = load.spec.draw(), load.spec.head()
         made = gpu_peers.candidate("triton", load, arrays, head, arrays, device)
-        assert gpu_peers.error(load, arrays, head, [t.numpy() for t in made()], device) < 1e-5
+        assert gpu_peers.error(load, arrays, head, [t.cpu().numpy() for t in made()], device) < 1e-5
 
 
 def test_one_call_lays_out_the_packages_and_runs_tests_and_workloads(tmp_path):
