@@ -80,8 +80,14 @@ class CompiledMethod:
     def freeze(self, predicate: Callable[[str, Variable], bool] = lambda path, variable: True) -> CompiledMethod:
         """The method with constants for the variables for which `predicate(path, variable)` holds, of the values that they have now.
 
-        Raises `ArgumentError` for a method that assigns to variables.
+        Raises `ArgumentError` for a method that assigns to variables, and for what is no predicate.
         """
+        if not callable(predicate):
+            raise ArgumentError(
+                f"{self._method.name}: expected a function of path and variable, to freeze by, got {predicate!r}",
+                location=user_location(),
+                hint='lambda path, variable: path.startswith("encoder.")',
+            )
         if self.updates:
             raise ArgumentError(
                 f"{self._method.name}: expected a method that assigns to no variable, to freeze, got one that assigns to "

@@ -129,9 +129,11 @@ class SGD(Optimizer):
         weight_decay: float = 0.0,
         **options: Any,
     ) -> None:
+        if not 0 <= momentum < 1:
+            raise ArgumentError(f"momentum: expected a number from 0 to below 1, got {momentum}", location=user_location())
         if nesterov and not momentum:
             raise ArgumentError("nesterov: expected a momentum above 0, got 0", location=user_location())
-        self.momentum, self.nesterov, self.weight_decay = momentum, nesterov, weight_decay
+        self.momentum, self.nesterov, self.weight_decay = momentum, nesterov, _not_negative("weight_decay", weight_decay)
         if momentum:
             self.slots = ("velocity",)
         super().__init__(variables, rate, **options)
@@ -164,7 +166,7 @@ class Adam(Optimizer):
         for beta in betas:
             if not 0 <= beta < 1:
                 raise ArgumentError(f"betas: expected two numbers from 0 to below 1, got {betas}", location=user_location())
-        self.betas, self.eps, self.weight_decay = betas, eps, weight_decay
+        self.betas, self.eps, self.weight_decay = betas, eps, _not_negative("weight_decay", weight_decay)
         super().__init__(variables, rate, **options)
 
     def scalars(self, step: Any) -> Scalars:
@@ -208,6 +210,12 @@ class _Trained:
                 hint="module.trainable_variables is one",
             )
         variables = tuple(given)
+        if not variables:
+            raise ArgumentError(
+                "variables: expected at least one variable, got none",
+                location=user_location(),
+                hint="variables that are made at the first call are there only after it",
+            )
         for position, variable in enumerate(variables):
             if not isinstance(variable, Variable) or not variable.dtype.is_float:
                 raise ArgumentError(f"variables: expected floating variables, got {variable!r}", location=user_location())
@@ -242,4 +250,10 @@ def _wide(variable: Variable) -> str:
 def _positive(what: str, value: float | None) -> float | None:
     if value is not None and not value > 0:
         raise ArgumentError(f"{what}: expected a number above 0, got {value}", location=user_location())
+    return value
+
+
+def _not_negative(what: str, value: float) -> float:
+    if not value >= 0:
+        raise ArgumentError(f"{what}: expected a number of at least 0, got {value}", location=user_location())
     return value

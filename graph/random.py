@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tensorexpr import language as te
+from tensorexpr.errors import ArgumentError, user_location
 from tensorexpr.graph.tracing import current
 from tensorexpr.graph.variable import Variable
 from tensorexpr.language import Tensor, compute, constant
@@ -25,6 +26,8 @@ class Generator:
     """A source of random numbers: `te.Generator(seed)`. `state` is the variable that counts what was drawn."""
 
     def __init__(self, seed: int, *, name: str = "generator") -> None:
+        if not isinstance(seed, int | np.integer):
+            raise ArgumentError(f"te.Generator: expected an integer as seed, got {seed!r}", location=user_location())
         self.seed = int(seed) & 0xFFFFFFFF
         self.state = Variable(np.uint32(0), name=name, trainable=False)
 

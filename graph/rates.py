@@ -87,6 +87,8 @@ def as_rate(value: Any) -> Rate:
     if isinstance(value, Rate):
         return value
     if isinstance(value, (int, float)) and not isinstance(value, bool):
+        if not value >= 0:
+            raise ArgumentError(f"rate: expected a number of at least 0, got {value}", location=user_location())
         return Constant(float(value))
     raise ArgumentError(
         f"rate: expected a number or a rate, got a {type(value).__name__}",

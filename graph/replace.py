@@ -141,8 +141,10 @@ def register_replacement(
     A `te.op` or `te.function` is compiled with the rest of the program, other callables are called with arrays. With `check` what is
     computed is compared with the body at every run, and the first difference beyond the relative `tolerance` raises `ReplacementError`.
     `ReplacementError` is also raised when a program is compiled, for results that differ in number, shape or dtype from the body's;
-    `TargetError` for a target that there is not.
+    `TargetError` for a target that there is not. Where there are a `pair` and other offers, the pair is asked first.
     """
+    if not isinstance(name, str) or not name:
+        raise ArgumentError(f"te.register_replacement: expected the name of a composite, got {name!r}", location=user_location())
     offers = {kind: offer for kind, offer in (("forward", forward), ("backward", backward), ("pair", pair)) if offer is not None}
     if not offers or not all(callable(offer) for offer in offers.values()):
         raise ArgumentError(

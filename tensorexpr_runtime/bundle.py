@@ -63,6 +63,8 @@ class Bundle:
 
     def threads(self, count: int) -> None:
         """Uses `count` threads for a call from now on (at first TENSOREXPR_NUM_THREADS, else the CPUs that this process may use)."""
+        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+            raise BundleError(f"{self.folder}: expected a positive number of threads, got {count!r}")
         self._set_threads(count)
 
     def __getitem__(self, name: str) -> BundleFunction:

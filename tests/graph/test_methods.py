@@ -69,6 +69,8 @@ def test_freezing_makes_constants_of_some_or_all():
     compiled = te.compile_method(net.__call__, X)
     before = net(X)
     some = compiled.freeze(lambda path, variable: path.startswith("layers.0"))
+    with pytest.raises(te.ArgumentError, match=r"expected a function of path and variable, to freeze by, got 'layers.0'"):
+        compiled.freeze("layers.0")
     every = some.freeze()
     assert some.frozen == ("layers.0.bias", "layers.0.weight") and sorted(some.variables) == ["layers.1.bias", "layers.1.weight"]
     assert every.variables == {} and sorted(every.frozen) == PATHS

@@ -152,3 +152,9 @@ def test_what_is_given_in_the_place_of_something_else(tmp_path):
     refused(te.ArgumentError, "te.load_state_dict: expected values by path, got a list", lambda: te.load_state_dict(module, [X]))
     refused(te.ArgumentError, "variables: expected a list of variables, got a Module", lambda: optimizers.SGD(module, 0.1))
     assert not list(tmp_path.iterdir())
+
+
+def test_seeds_and_names():
+    refused(te.ArgumentError, "te.Generator: expected an integer as seed, got 'a'", lambda: te.Generator("a"))
+    message = "te.register_replacement: expected the name of a composite, got ''"
+    refused(te.ArgumentError, message, lambda: te.register_replacement("", forward=lambda site: None))

@@ -263,6 +263,12 @@ def test_the_code_sees_the_features_that_llvm_sees():
         assert (found == 0) == reported.get(name, False), name
 
 
+def test_threads_are_a_positive_number(bundle: Path):
+    for wrong in (0, "x", True):
+        with pytest.raises(tensorexpr_runtime.BundleError, match=f"expected a positive number of threads, got {wrong!r}"):
+            tensorexpr_runtime.load(bundle).threads(wrong)  # type: ignore[arg-type]
+
+
 def test_a_fork_works_on(bundle: Path):
     code = f"""
 import os, sys
