@@ -13,7 +13,7 @@ test: $(VENV)/.test
 	$(BIN)/python -m pytest -n 2 --dist worksteal tests
 
 test-peers: $(VENV)/.peers
-	$(BIN)/python -m pytest -n 2 --dist worksteal tests/peers
+	$(BIN)/python -m pytest -n 2 --dist worksteal tests/peers tests/benchmarks/test_gpu.py
 
 # The CUDA backend without a GPU: every kernel of the library on the CPU, all accesses checked, and through NVIDIA's compiler.
 test-nvrtc: $(VENV)/.nvrtc

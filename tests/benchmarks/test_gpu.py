@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,8 @@ from tensorexpr.benchmarks import gpu, gpu_peers, gpu_workloads
 from tensorexpr.codegen.cuda.host import compiler
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="no C++ compiler to run CUDA kernels on the CPU")
+torch = pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
+jax = pytest.mark.skipif(find_spec("jax") is None, reason="JAX is not installed")
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "gpu.sh"
 
 
@@ -51,6 +54,14 @@ def test_the_table_has_the_workloads_that_are_meant_to_be_measured():
     assert len({load.spec.name for load in tiny}) == len(tiny) and len(loads) == len(gpu_workloads.all_of(False))
 
 
+def test_without_peers_there_are_times_alone(tmp_path, capsys):
+    status, rows, _ = run(tmp_path, "copy", "gemm 9^3 fp32")
+    assert status == 0 and [set(row["ms"]) for row in rows.values()] == [{"tensorexpr"}] * 3
+    capsys.readouterr()
+
+
+@torch
+@jax
 def test_workloads_run_and_are_written_down(tmp_path, capsys):
     names = (
         "gemm 9^3 fp32",
@@ -89,6 +100,7 @@ def test_tf32_is_asked_for(monkeypatch):
     assert asked == [{"precision": "tf32"}, {}]
 
 
+@torch
 def test_a_failure_is_written_down_and_the_rest_goes_on(tmp_path, monkeypatch, capsys):
     right, peer = gpu.ours, gpu_peers.candidate
 
@@ -130,13 +142,20 @@ def test_a_run_goes_on_behind_an_error_that_stays(tmp_path, monkeypatch, capsys)
     )
     status, rows, _ = run(tmp_path, "copy", "gemm 16^3 fp32", options=["--resume"])
     assert status == 1 and len(rows) == 3 and "ms" not in rows["copy 2^6", "forward"] and "ms" in rows["gemm 16^3 fp32", "gradient"]
-    status, rows, _ = run(tmp_path, "gemm 16^3 fp32", peers="torch", options=["--resume", "--seconds", "-1"])
+    capsys.readouterr()
+
+
+@torch
+def test_peers_that_were_not_tried_come_with_the_next_run(tmp_path, capsys):
+    run(tmp_path, "copy", "gemm 16^3 fp32")
+    _, rows, _ = run(tmp_path, "gemm 16^3 fp32", peers="torch", options=["--resume", "--seconds", "-1"])
     assert len(rows) == 3 and "torch" not in rows["gemm 16^3 fp32", "forward"]["ms"]  # no time: nothing is started
-    status, rows, _ = run(tmp_path, "gemm 16^3 fp32", peers="torch", options=["--resume"])
+    _, rows, _ = run(tmp_path, "gemm 16^3 fp32", peers="torch", options=["--resume"])
     assert len(rows) == 3 and "torch" in rows["gemm 16^3 fp32", "forward"]["ms"]  # a peer that was not tried yet
     capsys.readouterr()
 
 
+@torch
 def test_wrong_results_are_told_from_right_ones():
     device = gpu.current_device()
     loads = {load.spec.name: load for load in gpu_workloads.all_of(True)}
@@ -158,6 +177,7 @@ def test_what_takes_too_long_is_given_up():
     assert time.monotonic() - began < 4
 
 
+@torch
 def test_the_cost_of_a_call():
     device = gpu.current_device()
     found = gpu.overheads(device, gpu_peers.Clock(device), ["torch", "cupy"])
