@@ -32,7 +32,7 @@ from tensorexpr.codegen.schedule import Schedule
 from tensorexpr.codegen.target import host_target
 from tensorexpr.codegen.tuning.lookup import record_for, scheduled
 from tensorexpr.errors import Location
-from tensorexpr.ir import Access, Const, Definition, Program, Scan, Scatter, Segments
+from tensorexpr.ir import Access, Const, Definition, Program, Scan, Scatter, Segments, integer
 from tensorexpr.records import cached_property, record
 from tensorexpr.simplify import simplify
 from tensorexpr.text import print_program
@@ -203,7 +203,7 @@ def _work(body: Block) -> float:
         match statement:
             case For():
                 known = isinstance(statement.start, Const) and isinstance(statement.stop, Const)
-                trips = max(0, statement.stop.value - statement.start.value) if known else float("inf")  # type: ignore[attr-defined]
+                trips = max(0, integer(statement.stop) - integer(statement.start)) if known else float("inf")
                 total += trips * _work(statement.body) if trips else 0
             case If():
                 total += max(_work(statement.then), _work(statement.otherwise))

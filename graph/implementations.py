@@ -17,7 +17,7 @@ from tensorexpr.errors import DefinitionError, ReplacementError, user_location
 from tensorexpr.graph.ir import Backward, Call, Composite, Graph, Native, Node, Typed, unused
 from tensorexpr.graph.strict import run_strict
 from tensorexpr.graph.tracing import Trace, as_tensor
-from tensorexpr.ir import TensorType, const
+from tensorexpr.ir import TensorType, const, integer
 from tensorexpr.language import Tensor
 from tensorexpr.op import Op
 from tensorexpr.op_rules import article
@@ -185,7 +185,7 @@ def _composite(node: Call) -> Composite:
 
 
 def _trial(types: Sequence[TensorType]) -> list[np.ndarray]:
-    return [np.zeros(tuple(e.value for e in type_.shape), type_.dtype.numpy) for type_ in types]  # type: ignore[attr-defined]
+    return [np.zeros(tuple(integer(e) for e in type_.shape), type_.dtype.numpy) for type_ in types]
 
 
 def traced(name: str, function: Callable[..., Any], types: Sequence[TensorType]) -> Graph:

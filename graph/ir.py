@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from tensorexpr.errors import Location
-from tensorexpr.ir import Constant, Define, Definition, Input, TensorType
+from tensorexpr.ir import Constant, Define, Definition, Input, TensorType, integer
 from tensorexpr.language.renaming import ProgramRenaming, local_names
 from tensorexpr.text import print_definition, print_type
 from tensorexpr.traversal import reads
@@ -384,4 +384,4 @@ def node_text(node: Node) -> str:
 
 def resized(array: np.ndarray, type_: TensorType) -> bool:
     """Whether an array has a type."""
-    return tuple(e.value for e in type_.shape) == array.shape and array.dtype == type_.dtype.numpy  # type: ignore[attr-defined]
+    return tuple(integer(e) for e in type_.shape) == array.shape and array.dtype == type_.dtype.numpy

@@ -40,7 +40,7 @@ from tensorexpr.graph.loaded import Loaded
 from tensorexpr.graph.tensor_files import read_tensors, write_tensors
 from tensorexpr.graph.trees import HOLE
 from tensorexpr.graph.variable import Variable
-from tensorexpr.ir import Constant, Input, Program, TensorType, const
+from tensorexpr.ir import Constant, Input, Program, TensorType, const, integer
 from tensorexpr.op_rules import article
 from tensorexpr.parse import parse_program
 from tensorexpr.text import print_program
@@ -235,7 +235,7 @@ class _Reader:
 
 
 def _type_data(type_: TensorType) -> list[Any]:
-    return [type_.dtype.name, [e.value for e in type_.shape]]  # type: ignore[attr-defined]
+    return [type_.dtype.name, [integer(e) for e in type_.shape]]
 
 
 def _type(data: list[Any]) -> TensorType:

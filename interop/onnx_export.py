@@ -11,7 +11,7 @@ from tensorexpr.graph.inline import inline
 from tensorexpr.graph.ir import Call, Composite, Compute, Graph, Read, names_in
 from tensorexpr.graph.prune import prune
 from tensorexpr.interop.onnx_expressions import Definitions, Nodes, code_of, unsupported
-from tensorexpr.ir import TensorType
+from tensorexpr.ir import TensorType, integer
 
 OPSET = 21
 IR_VERSION = 10
@@ -122,7 +122,7 @@ def _flat(graph: Graph) -> Graph:
 
 
 def _shape(type_: TensorType) -> tuple[int, ...]:
-    return tuple(e.value for e in type_.shape)  # type: ignore[attr-defined]
+    return tuple(integer(e) for e in type_.shape)
 
 
 def _value(name: str, type_: TensorType) -> Any:

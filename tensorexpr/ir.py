@@ -22,7 +22,7 @@ import numpy as np
 
 from tensorexpr import dtypes
 from tensorexpr.dtypes import DType
-from tensorexpr.errors import Location
+from tensorexpr.errors import InternalError, Location
 from tensorexpr.ops import OPS, Op, result_dtype
 from tensorexpr.records import field, fields, record
 
@@ -139,6 +139,13 @@ class Const(Expr):
         if self.dtype.is_float:
             return (struct.pack("<d", self.value), self.dtype)
         return (self.value, self.dtype)
+
+
+def integer(expr: Expr) -> int:
+    """The integer that a constant extent or bound is. Raises `InternalError` for anything else: who asks has proved it constant."""
+    if not isinstance(expr, Const):
+        raise InternalError(f"expected a constant, got {type(expr).__name__}")
+    return int(expr.value)
 
 
 @record(eq=False)

@@ -30,7 +30,7 @@ from tensorexpr.codegen.cuda.values import Value, memory_type
 from tensorexpr.codegen.nest import GRID, Alloc, Block, Buffer, Check, For, If, LoopNest, Stmt, Store
 from tensorexpr.codegen.nest import THREADS as THREADS_OF
 from tensorexpr.errors import InternalError
-from tensorexpr.ir import Access, Const, Expr, Index, Size, apply
+from tensorexpr.ir import Access, Const, Expr, Index, Size, apply, integer
 from tensorexpr.traversal import walk
 
 THREADS = 256
@@ -416,7 +416,7 @@ class _Kernel:
         shared = {name: self.extents(self.buffers[name]) for name, home in self.team.homes.items() if home == "shared"}
         pitch = {name: tuple(prod(extents[k + 1 :]) for k in range(len(extents))) for name, extents in shared.items()}
         found = product_of(s, self.team.homes, pitch, self.nest.precision)
-        return found if found is not None and int(found.lane.stop.value) == self.team.shape[0] else None  # type: ignore[attr-defined]
+        return found if found is not None and integer(found.lane.stop) == self.team.shape[0] else None
 
     def fragment(self, name: str) -> str:
         """A new name for what a lane holds of a buffer."""
@@ -441,7 +441,7 @@ class _Kernel:
 
     def lanes(self, s: For, team: Team, lines: list[str], margin: str) -> None:
         """A loop over lanes, which are the threads of the block: those beyond the last leave it out, or each runs several."""
-        start, stop = int(s.start.value), int(s.stop.value)  # type: ignore[attr-defined]
+        start, stop = integer(s.start), integer(s.stop)
         name, axis = self.word(s.index), THREADS_OF.index(s.kind) if s.kind in THREADS_OF else 0
         threads = team.shape[axis]
         self.scope[s.index] = Value(name, dtypes.int64, v.ATOM, True, start, stop - 1)
@@ -459,7 +459,7 @@ class _Kernel:
 
     def pack(self, s: For, made: Packed, lines: list[str], margin: str) -> None:
         """A loop over neighboring elements with their loads before and their stores after it."""
-        lanes = int(s.stop.value)  # type: ignore[attr-defined]
+        lanes = integer(s.stop)
         for one in (*made.loads, *made.stores):
             dtype = self.buffers[one.buffer].dtype
             self.words[one.name] = one.name

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from tensorexpr.codegen.cuda.expressions import row_major
 from tensorexpr.codegen.nest import Buffer, For, Store
 from tensorexpr.integers import Affine
-from tensorexpr.ir import Access, Apply, Const, Expr, Index, const
+from tensorexpr.ir import Access, Apply, Const, Expr, Index, const, integer
 from tensorexpr.records import record, replace
 from tensorexpr.regions import affine_of
 from tensorexpr.traversal import bottom_up, children, free_names, walk
@@ -42,7 +42,7 @@ class Packed:
 
 def packed(loop: For, buffers: dict[str, Buffer], fresh: Iterator[str]) -> Packed | None:
     """The loop with packs; None where nothing in it can be one."""
-    lanes = int(loop.stop.value)  # type: ignore[attr-defined]
+    lanes = integer(loop.stop)
     if not isinstance(loop.start, Const) or loop.start.value != 0 or lanes not in (2, 4, 8, 16):
         return None
     stores = [s for s in loop.body if isinstance(s, Store)]
@@ -91,7 +91,7 @@ def _always(e: Expr) -> Iterator[Access]:
 def copied(loop: For, buffers: dict[str, Buffer], shared: dict[str, int]) -> tuple[Store, Access] | None:
     """The first store of a loop that copies neighbors to shared memory as they are, and what it reads: bytes enough for one
     asynchronous copy. `shared` gives how far apart the rows of a buffer lie."""
-    lanes = int(loop.stop.value)  # type: ignore[attr-defined]
+    lanes = integer(loop.stop)
     (store,) = loop.body if len(loop.body) == 1 else (None,)
     if not isinstance(store, Store) or store.buffer not in shared or not isinstance(store.value, Access):
         return None

@@ -11,7 +11,7 @@ from tensorexpr.codegen.cuda.expressions import Emitter
 from tensorexpr.codegen.cuda.mma import Operand, Product
 from tensorexpr.codegen.cuda.values import Value
 from tensorexpr.codegen.nest import For
-from tensorexpr.ir import Access, Expr, Index
+from tensorexpr.ir import Access, Expr, Index, integer
 
 
 class Kernel(Protocol):
@@ -29,10 +29,10 @@ class Kernel(Protocol):
 def write_product(kernel: Kernel, made: Product, lines: list[str], margin: str) -> None:
     """The lines of a product."""
     k, kind = kernel.word(made.k.index), made.kind
-    length = int(made.k.stop.value)  # type: ignore[attr-defined]
+    length = integer(made.k.stop)
     kernel.scope[made.k.index] = Value(k, dtypes.int64, v.ATOM, True, 0, length - kind.depth)
     lane = kernel.word(made.lane.index)
-    kernel.scope[made.lane.index] = Value(lane, dtypes.int64, v.ATOM, True, 0, int(made.lane.stop.value) - 1)  # type: ignore[attr-defined]
+    kernel.scope[made.lane.index] = Value(lane, dtypes.int64, v.ATOM, True, 0, integer(made.lane.stop) - 1)
     lines += [f"{margin}{{", f"{margin}  const int {lane} = (int)threadIdx.x;", f"{margin}  #pragma unroll"]
     lines.append(f"{margin}  for (int {k} = 0; {k} < {length}; {k} += {kind.depth}) {{")
     inner = margin + "    "
@@ -88,7 +88,7 @@ def _place(kernel: Kernel, access: Access, lines: list[str], margin: str) -> str
 
 
 def _length(loop: For) -> int:
-    return int(loop.stop.value)  # type: ignore[attr-defined]
+    return integer(loop.stop)
 
 
 def _loops(kernel: Kernel, loops: tuple[For, ...], lines: list[str], margin: str) -> str:

@@ -21,7 +21,7 @@ from math import prod
 
 from tensorexpr.codegen.cuda.bound import chain
 from tensorexpr.codegen.nest import THREADS, Alloc, Block, Buffer, Check, For, If, Stmt, Store
-from tensorexpr.ir import Access, Apply, Const, Expr, Index, const
+from tensorexpr.ir import Access, Apply, Const, Expr, Index, const, integer
 from tensorexpr.regions import affine_of
 from tensorexpr.traversal import bottom_up, fresh_name, walk
 
@@ -116,7 +116,7 @@ def shared_bytes(body: Block, homes: dict[str, str]) -> int:
         if homes.get(b.name) == "shared":
             elements = 1
             for extent in b.shape:
-                elements *= int(extent.value)  # type: ignore[attr-defined]
+                elements *= integer(extent)
             total += elements * b.dtype.itemsize
     return total
 
@@ -133,7 +133,7 @@ def idle_axes(s: For, team: Team) -> list[int]:
 
 
 def _lanes(s: For) -> int:
-    return int(s.stop.value) - int(s.start.value)  # type: ignore[attr-defined]
+    return integer(s.stop) - integer(s.start)
 
 
 def _lane_loops(block: Block) -> Iterator[For]:

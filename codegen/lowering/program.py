@@ -45,6 +45,7 @@ from tensorexpr.ir import (
     TensorType,
     apply,
     const,
+    integer,
     product,
 )
 from tensorexpr.records import replace
@@ -311,7 +312,7 @@ class _Lowering(Placing):
         if blocks is not None:
             return (*filled, *counted, *sorting.sorted_in_blocks(taken, blocks))
         assert digits is not None
-        points, extent = int(sorting.points.value), int(sorting.extent.value)  # type: ignore[attr-defined]
+        points, extent = integer(sorting.points), integer(sorting.extent)
         return (*filled, *counted, *sorted_by_digits(sorting, digits, points, extent, taken))
 
     def digits_of(self, definition: Segments, sorting: Sorting) -> Digits | None:

@@ -73,7 +73,7 @@ class Reductions(ABC):
         """A reduction that starts here, and then the walk without its loops."""
         mine = [x for x in loops if self.belongs(x, group)]
         tile = tuple(x for x in loops if x not in mine and not scope.knows(x) and set(self.stage.axes_of(x)) & set(group.depends))
-        tile = tuple(x for x in tile if self.stage.group_of(x) is None or self.stage.group_of(x).number != group.number)  # type: ignore[union-attr]
+        tile = tuple(x for x in tile if not self.stage.reduces(x, group))
         own = tuple(x for x in loops if x in mine or x in tile)
         rest = tuple(x for x in loops if x not in mine)
         buffers, results = self.allocated(group, tile, scope)

@@ -79,7 +79,7 @@ def _block(s: Schedule, name: str) -> None:
 def _reorder_reduction(s: Schedule, name: str) -> None:
     stage = s.state.stage(name)
     for group in stage.parts.groups:
-        loops = [x for x in stage.order if (g := stage.group_of(x)) is not None and g.number == group.number and stage.kind(x) == SERIAL]
+        loops = [x for x in stage.order if stage.reduces(x, group) and stage.kind(x) == SERIAL]
         if is_ordered(group) or not 1 < len(loops) <= MOST_PERMUTED:
             continue
         chosen = s.decisions.choose(f"{name}: order of {' '.join(loops)}", [AS_IT_IS], others=partial(_other_orders, loops))

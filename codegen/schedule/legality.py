@@ -286,7 +286,7 @@ def _check_vector(state: State, stage: Stage, loop: str) -> None:
         if not runs_in_lanes(group):
             names = "/".join(m.combiner.name for m in group.members)
             raise refuse(stage, f"expected a reduction that commutes to vectorize {loop}, got {names}", loop)
-        mine = [x for x in stage.order if stage.group_of(x) is not None and stage.group_of(x).number == group.number]  # type: ignore[union-attr]
+        mine = [x for x in stage.order if stage.reduces(x, group)]
         if mine[-1] != loop:
             raise refuse(stage, f"expected the innermost loop of the reduction to vectorize, got {loop} outside of {mine[-1]}", loop)
         return

@@ -43,7 +43,7 @@ def plain_inside(stage: Stage, loops: list[str], inner: frozenset[str], lengths:
     """The loops with those of each reduction in their places: axes that conditions on `inner` hang on, and short ones, outermost."""
     order = list(loops)
     for group in stage.parts.groups:
-        mine = [x for x in loops if (found := stage.group_of(x)) is not None and found.number == group.number]
+        mine = [x for x in loops if stage.reduces(x, group)]
         tested = tested_axes(group, inner)
         if is_ordered(group) or not tested or any(g.scope == group.number for g in stage.parts.groups):
             continue
@@ -68,7 +68,8 @@ def short_inside(stage: Stage, loops: list[str], again: tuple[str, ...], tile_by
     """
     data = [x for x in loops if stage.group_of(x) is None]
     own = [x for x in loops if x not in data]
-    if len(own) < 2 or loops != [*data, *own] or len({stage.group_of(x).number for x in own}) > 1:  # type: ignore[union-attr]
+    group = stage.group_of(own[0]) if own else None
+    if len(own) < 2 or loops != [*data, *own] or group is None or not all(stage.reduces(x, group) for x in own):
         return loops
     inside = prod(lengths[a] for a in dict.fromkeys(a for x in own[1:] for a in stage.axes_of(x)))
     moved: list[str] = []

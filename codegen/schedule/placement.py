@@ -37,7 +37,7 @@ def settled_axes(stage: Stage, loop: str) -> tuple[str, ...]:
 
 def part_of(state: State, name: str) -> Part:
     """The part of a placed definition that one iteration of its loop computes."""
-    return parts_of(state, state.stage(name).place.stage)[name]  # type: ignore[union-attr]
+    return parts_of(state, state.stage(name).site.stage)[name]
 
 
 def parts_of(state: State, root: str) -> dict[str, Part]:
@@ -58,7 +58,7 @@ def _parts_of(state: State, root: str) -> dict[str, Part]:
     result: dict[str, Part] = {}
     for member in reversed(members):
         made = definition_named(state.program, member.name)
-        loop = member.place.loop  # type: ignore[union-attr]
+        loop = member.site.loop
         if loop not in settled:
             settled[loop] = set(settled_axes(consumer, loop))
         if not requests[member.name]:
@@ -166,9 +166,9 @@ def check_placement(state: State, name: str) -> State:
             if facts.numbers[reader] < facts.numbers[place.stage]:
                 raise refuse(f"expected every other reader after {place.stage}, got {reader} before it")
         elif reader != place.stage:
-            other = state.stage(reader).place
-            if consumer.order.index(other.loop) < at:  # type: ignore[union-attr]
-                raise refuse(f"expected its readers in the same loop or deeper, got {reader} in {other.loop}")  # type: ignore[union-attr]
+            other = state.stage(reader).site
+            if consumer.order.index(other.loop) < at:
+                raise refuse(f"expected its readers in the same loop or deeper, got {reader} in {other.loop}")
     part = parts_of(state, place.stage)[name]
     whole = {a.index for a, p in zip(stage.parts.axes, part.points, strict=True) if p is None}
     for loop in stage.order:
@@ -182,7 +182,7 @@ def check_placement(state: State, name: str) -> State:
 
 def _check_stored(state: State, name: str, part: Part, consumer: Stage, refuse: Callable[..., ScheduleError]) -> None:
     """A tensor kept whole needs every element made exactly once."""
-    place = state.stage(name).place
+    place = state.stage(name).site
     made = definition_named(state.program, name)
     extents = {a.index: a.stop for a in consumer.parts.axes}
     used = [p.name for p in part.points if isinstance(p, Index)]
@@ -190,7 +190,7 @@ def _check_stored(state: State, name: str, part: Part, consumer: Stage, refuse: 
         p is None or (isinstance(p, Index) and extents.get(p.name) == extent)
         for p, extent in zip(part.points, made.results[0][1].shape, strict=True)
     )
-    opened = {a for x in consumer.order[: consumer.order.index(place.loop) + 1] for a in consumer.axes_of(x)}  # type: ignore[union-attr]
+    opened = {a for x in consumer.order[: consumer.order.index(place.loop) + 1] for a in consumer.axes_of(x)}
     if not aligned or len(set(used)) != len(used) or opened != set(used):
         raise refuse(
             f"expected iterations that make each element of {name} once, since it is kept whole: an output, read elsewhere or large",

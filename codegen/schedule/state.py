@@ -138,6 +138,18 @@ class Stage:
         """The reduction group that a loop belongs to; None for a data loop."""
         return self.parts.group_of(self.axes_of(loop)[0])
 
+    def reduces(self, loop: str, group: Group) -> bool:
+        """Whether a loop runs over an axis of this reduction group."""
+        found = self.group_of(loop)
+        return found is not None and found.number == group.number
+
+    @property
+    def site(self) -> Place:
+        """The loop of another definition that this one is computed in; an `InternalError` where it has none."""
+        if self.place is None:
+            raise InternalError(f"expected {self.name} to be placed in a loop of another definition")
+        return self.place
+
     def axis(self, name: str) -> Axis:
         """The original axis of this name."""
         for axes in (self.parts.axes, *(g.axes for g in self.parts.groups)):

@@ -13,7 +13,7 @@ from tensorexpr import dtypes
 from tensorexpr.codegen.llvm import NativeFunction, compile_nest
 from tensorexpr.codegen.nest import Block, Buffer, For, Kernel, LoopNest, Store
 from tensorexpr.dtypes import DType
-from tensorexpr.ir import Access, Const, Expr, Index, Size, apply, const
+from tensorexpr.ir import Access, Const, Expr, Index, Size, apply, const, integer
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _LIBC.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
@@ -179,4 +179,4 @@ FLOATS = (dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64)
 
 def shape_of(array: Buffer) -> int:
     """The number of elements of a buffer of constant shape."""
-    return prod(int(e.value) for e in array.shape)  # type: ignore[union-attr,attr-defined]
+    return prod(integer(e) for e in array.shape)
