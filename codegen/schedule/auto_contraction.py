@@ -316,7 +316,7 @@ def _apply(schedule: Schedule, name: str, chosen: Plan, model: _Model) -> None:
     stage = schedule.state.stage(name)
     tile = [x for x in (copied, lane) if x is not None]
     rest = [x for x in stage.order if x not in (*tile, *around, columns, blocks)]
-    rest = plain_inside(stage, rest, frozenset((chosen.vector, chosen.row)), lengths)
+    rest = plain_inside(stage, rest, frozenset(a.index for a in planner.data), lengths)
     data = [x for x in rest if stage.group_of(x) is None]
     reduced = [x for x in rest if x not in data]
     lane_reads = [r for r in model.reads if r.stride(chosen.vector)]
