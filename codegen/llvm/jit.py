@@ -37,6 +37,8 @@ _IMPLIED = (
     *("__extendhfsf2", "__truncsfhf2"),  # float16 on x86 before F16C; in libgcc
 )
 
+_LOADER = ("dlopen", "dlsym", "getenv")  # what launches on a GPU find the driver with
+
 # One compilation at a time: LLVM's wrapper has a global lock anyway. Both are held while the process forks, so that a child never
 # inherits a compiler in the middle of something, or a lock that nobody will open. (The wrapper's is taken outside of ours, too:
 # where the last reference to linked code goes.)
@@ -101,7 +103,7 @@ def _library_addresses() -> dict[str, int]:
         with suppress(OSError):
             libraries.append(ctypes.CDLL(name))
     found: dict[str, int] = {}
-    for name in (*_IMPLIED, *pool_text.SYMBOLS, *memory_text.SYMBOLS):
+    for name in (*_IMPLIED, *_LOADER, *pool_text.SYMBOLS, *memory_text.SYMBOLS):
         function = next((f for f in (getattr(library, name, None) for library in libraries) if f is not None), None)
         if function is not None:
             found[name] = ctypes.cast(function, ctypes.c_void_p).value or 0
