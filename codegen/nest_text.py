@@ -25,11 +25,12 @@ def print_nest(nest: LoopNest) -> str:
     for b in nest.parameters:
         remark = "  # written past the caches" if b.name in nest.streams else "  # written" if b.name in nest.writes else ""
         remark = f"  # fetched {ahead[b.name]} elements ahead" if b.name in ahead else remark
+        remark += _atomic(b, nest)
         lines.append(_declaration(b) + remark)
     for constant in nest.constants:
         shape = ", ".join(str(n) for n in constant.data.shape)
         lines.append(f"{constant.name}: constant({constant.type.dtype.short}[{shape or '()'}])")
-    lines += [_declaration(b) for b in nest.workspace]
+    lines += [_declaration(b) + _atomic(b, nest) for b in nest.workspace]
     for number, kernel in enumerate(nest.kernels):
         lines += ["", *print_kernel(kernel, number)]
     return "\n".join(lines) + "\n"
@@ -46,6 +47,10 @@ def print_block(block: Block, indent: int = 0) -> Iterator[str]:
         yield " " * indent + "pass"
     for statement in block:
         yield from _statement(statement, indent)
+
+
+def _atomic(buffer: Buffer, nest: LoopNest) -> str:
+    return "  # updates in one piece" if buffer.name in nest.atomics else ""
 
 
 def _declaration(buffer: Buffer) -> str:

@@ -44,6 +44,9 @@ class _Checker:
         for name, distance in nest.ahead:
             if name not in {b.name for b in nest.parameters} or distance < 1:
                 self.fail(f"expected a parameter to fetch some elements ahead, got {name}")
+        for name in nest.atomics:
+            if name not in self.buffers or name in self.read_only:
+                self.fail(f"expected updates in one piece of a buffer that is written, got {name}")
         for name in nest.streams:
             if name not in nest.writes:
                 self.fail(f"expected an output to be written past the caches, got {name}")

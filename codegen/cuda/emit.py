@@ -30,13 +30,15 @@ from tensorexpr.codegen.cuda.values import Value, memory_type
 from tensorexpr.codegen.nest import GRID, Alloc, Block, Buffer, Check, For, If, LoopNest, Stmt, Store
 from tensorexpr.codegen.nest import THREADS as THREADS_OF
 from tensorexpr.errors import InternalError
-from tensorexpr.ir import Access, Const, Expr, Index, Size, apply, integer
+from tensorexpr.ir import Access, Apply, Const, Expr, Index, Size, apply, integer
 from tensorexpr.traversal import walk
 
 THREADS = 256
 """Threads of a block."""
 BANKS = 128
 """Bytes of one row of the banks of shared memory."""
+ATOMICS = ("add", "mul", "maximum", "minimum")
+"""Updates of an element in one piece, as the prelude has them."""
 PRELUDE = Path(__file__).with_name("prelude.cuh")
 
 
@@ -387,6 +389,12 @@ class _Kernel:
                     lines.append(f"{margin}}} else {{")
                     self.block(s.otherwise, lines, margin + "  ")
                 lines.append(f"{margin}}}")
+            case Store() if (update := self.update(s)) is not None:
+                word, added = update
+                emitter = self.emitter(wanted_names((*s.indices, added)), before)
+                place, text = emitter.place(s.buffer, s.indices), emitter.value(added).text
+                lines += [margin + line for line in before]
+                lines.append(f"{margin}te_atomic_{word}<{memory_type(added.dtype)}>(&{place}, {text});")
             case Store():
                 emitter = self.emitter(wanted_names((*s.indices, s.value)), before)
                 place = emitter.place(s.buffer, s.indices)
@@ -408,6 +416,14 @@ class _Kernel:
                 lines += [margin + line for line in before]
                 arguments = f"{index.text}, {extent.text}"
                 lines.append(f"{margin}if (te_outside({arguments})) {{ te_fail(error, {s.check}, {arguments}); return; }}")
+
+    def update(self, s: Store) -> tuple[str, Expr] | None:
+        """How a store updates its element in one piece, and with what; None for one that need not or that only sets it."""
+        if s.buffer not in self.nest.atomics or not isinstance(s.value, Apply) or s.value.op.name not in ATOMICS:
+            return None
+        own = Access(s.buffer, s.indices, s.value.dtype)
+        others = [a for a in s.value.args if a != own]
+        return (s.value.op.name, others[0]) if len(others) == 1 else None
 
     def product(self, s: For) -> Product | None:
         """What a loop is on tensor cores, if anything."""

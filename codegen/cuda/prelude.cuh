@@ -14,9 +14,11 @@ typedef unsigned short uint16_t;
 typedef unsigned int uint32_t;
 typedef unsigned long long uint64_t;
 #define TE_INLINE __device__ __forceinline__
+#define TE_SPECIAL template <> __device__ __forceinline__
 TE_INLINE float te_float_of_bits(uint32_t bits) { return __uint_as_float(bits); }
 TE_INLINE uint32_t te_bits_of_float(float x) { return __float_as_uint(x); }
 TE_INLINE double te_double_of_bits(uint64_t bits) { return __longlong_as_double((long long)bits); }
+TE_INLINE uint64_t te_bits_of_double(double x) { return (uint64_t)__double_as_longlong(x); }
 #endif
 
 #define TE_INF_F32 te_float_of_bits(0x7f800000u)
@@ -254,6 +256,62 @@ template <class T, class F> TE_INLINE T te_saturate(F x, T least, T greatest) {
   if (x >= F(greatest)) return greatest;
   return T(x);
 }
+
+// ---------------------------------------------------------------------------------------------------- atomics
+// Updates of an element by many threads, each in one piece, in any order. Where the machine has the instruction it is used; else what
+// was seen is exchanged for what follows from it until nobody has come between, and nothing is written that changes nothing.
+
+template <class T> struct te_word { typedef unsigned int type; };  // the integer that holds the bits of a T
+template <> struct te_word<double> { typedef unsigned long long type; };
+template <> struct te_word<int64_t> { typedef unsigned long long type; };
+template <> struct te_word<uint64_t> { typedef unsigned long long type; };
+template <class T> TE_INLINE typename te_word<T>::type te_bits(T x) { return (typename te_word<T>::type)x; }
+TE_SPECIAL unsigned int te_bits<float>(float x) { return te_bits_of_float(x); }
+TE_SPECIAL unsigned long long te_bits<double>(double x) { return te_bits_of_double(x); }
+template <class T> TE_INLINE T te_of_bits(typename te_word<T>::type bits) { return (T)bits; }
+TE_SPECIAL float te_of_bits<float>(unsigned int bits) { return te_float_of_bits(bits); }
+TE_SPECIAL double te_of_bits<double>(unsigned long long bits) { return te_double_of_bits(bits); }
+// Sums and products of integers wrap.
+template <class T> TE_INLINE T te_plus(T x, T y) { return (T)((typename te_word<T>::type)x + (typename te_word<T>::type)y); }
+TE_SPECIAL float te_plus<float>(float x, float y) { return x + y; }
+TE_SPECIAL double te_plus<double>(double x, double y) { return x + y; }
+template <class T> TE_INLINE T te_times(T x, T y) { return (T)((typename te_word<T>::type)x * (typename te_word<T>::type)y); }
+TE_SPECIAL float te_times<float>(float x, float y) { return x * y; }
+TE_SPECIAL double te_times<double>(double x, double y) { return x * y; }
+
+#define TE_ATOMIC(name, combine)                                                                                       \
+  template <class T> TE_INLINE void name(T *place, T value) {                                                          \
+    typedef typename te_word<T>::type word;                                                                            \
+    word *at = reinterpret_cast<word *>(place), seen = atomicCAS(at, (word)0, (word)0);                                \
+    for (;;) {                                                                                                         \
+      const word next = te_bits<T>(combine(te_of_bits<T>(seen), value));                                               \
+      const word found = next == seen ? seen : atomicCAS(at, seen, next);                                              \
+      if (found == seen) return;                                                                                       \
+      seen = found;                                                                                                    \
+    }                                                                                                                  \
+  }
+TE_ATOMIC(te_atomic_add, te_plus)
+TE_ATOMIC(te_atomic_mul, te_times)
+TE_ATOMIC(te_atomic_maximum, te_maximum)
+TE_ATOMIC(te_atomic_minimum, te_minimum)
+#ifndef TE_HOST
+#define TE_NATIVE(name, function, type, word)                                                                          \
+  TE_SPECIAL void name<type>(type *place, type value) { function((word *)place, (word)value); }
+TE_NATIVE(te_atomic_add, atomicAdd, float, float)
+TE_NATIVE(te_atomic_add, atomicAdd, double, double)
+TE_NATIVE(te_atomic_add, atomicAdd, int32_t, int)
+TE_NATIVE(te_atomic_add, atomicAdd, uint32_t, unsigned int)
+TE_NATIVE(te_atomic_add, atomicAdd, int64_t, unsigned long long)
+TE_NATIVE(te_atomic_add, atomicAdd, uint64_t, unsigned long long)
+TE_NATIVE(te_atomic_maximum, atomicMax, int32_t, int)
+TE_NATIVE(te_atomic_maximum, atomicMax, uint32_t, unsigned int)
+TE_NATIVE(te_atomic_maximum, atomicMax, int64_t, long long)
+TE_NATIVE(te_atomic_maximum, atomicMax, uint64_t, unsigned long long)
+TE_NATIVE(te_atomic_minimum, atomicMin, int32_t, int)
+TE_NATIVE(te_atomic_minimum, atomicMin, uint32_t, unsigned int)
+TE_NATIVE(te_atomic_minimum, atomicMin, int64_t, long long)
+TE_NATIVE(te_atomic_minimum, atomicMin, uint64_t, unsigned long long)
+#endif
 
 // -------------------------------------------------------------------------------------------------------- checks
 // The first check that fails is what the call reports; the thread that found it leaves.

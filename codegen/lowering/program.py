@@ -16,7 +16,7 @@ from tensorexpr.codegen.lowering.digits import Digits, digits_of, sorted_by_digi
 from tensorexpr.codegen.lowering.loops import Loops
 from tensorexpr.codegen.lowering.placing import Ahead, Home, Placing, all_axes, slot
 from tensorexpr.codegen.lowering.scope import Scope
-from tensorexpr.codegen.lowering.sorting import NO_KEY, Blocks, Sorting, flat, width_of
+from tensorexpr.codegen.lowering.sorting import NO_KEY, Blocks, Sorting, flat, unflattened, width_of
 from tensorexpr.codegen.lowering.sweeps import SweepLoops
 from tensorexpr.codegen.lowering.tasks import Names, Task
 from tensorexpr.codegen.lowering.tiles import cut_at_borders
@@ -24,6 +24,7 @@ from tensorexpr.codegen.lowering.unswitch import unswitched
 from tensorexpr.codegen.nest import GRID, THREADS, Block, Buffer, For, If, Kernel, LoopNest, Stmt, Store
 from tensorexpr.codegen.nest_verify import touched
 from tensorexpr.codegen.schedule.fetching import distances
+from tensorexpr.codegen.schedule.independence import is_atomic
 from tensorexpr.codegen.schedule.placement import Part, parts_of
 from tensorexpr.codegen.schedule.primitives import streamable
 from tensorexpr.codegen.schedule.state import Stage, State
@@ -79,6 +80,7 @@ class _Lowering(Placing):
         self.rings = last_entries(program)
         self.homes: dict[str, Home] = {n: Home(n, ring=n in self.rings) for n in self.types}
         self.kernels: list[Kernel] = []
+        self.atomics: list[str] = []
         self.definitions = {n: d for d in program.definitions for n, _ in d.results}
         self.placed: dict[tuple[str, str], list[str]] = {}
         self.parts: dict[str, Part] = {}
@@ -130,6 +132,7 @@ class _Lowering(Placing):
             tuple(n for n in outputs if n in streamed),
             tuple(distances(self.state).items()),
             self.state.target.precision if isinstance(self.state.target, Gpu) else "float32",
+            tuple(n for n in self.atomics if n in used),
         )
 
     def specialized(self, kernel: Kernel) -> Kernel:
@@ -229,12 +232,17 @@ class _Lowering(Placing):
         target = self.homes[definition.name]
         type_ = definition.type
         kept = accumulator(type_.dtype)
+        atomic = is_atomic(definition, self.state.target)
+        if atomic and not kept.is_float and kept.bits < 32:
+            kept = dtypes.int32  # no updates of less than 32 bits are one piece; rounded at the end it is the same
         home = target
         if kept is not type_.dtype:
             wide = Buffer(self.names.fresh(f"{definition.name}_wide"), kept, type_.shape, "workspace")
             self.names.workspace.append(wide)
             home = Home(wide.name)
-        start = Const(identity_of(definition.combine, kept), kept)
+        if atomic:
+            self.atomics.append(home.buffer)
+        start = Const(kept.numpy.type(identity_of(definition.combine, type_.dtype)), kept)
         filled = self.over(type_, names, lambda at: (Store(home.buffer, home.at(at), start),), at_root)
         loops = self.loops(stage, definition, at_root, names)
         scope = Scope(stage, all_axes(stage), names=names, outside=outside)
@@ -350,8 +358,11 @@ class _Lowering(Placing):
         return Blocks(count, width, target.cores, made["counts"], made["starts"], *places)
 
     def over(self, type_: TensorType, names: frozenset[str], body: Callable[[tuple[Expr, ...]], Block], at_root: bool = False) -> Block:
-        """Loops over all elements of a tensor; at the root those over many run on all cores of a CPU."""
+        """Loops over all elements of a tensor; on a GPU a thread for each, at the root of a CPU those over many on all cores."""
         taken, indices = set(names) | set(self.program.sizes), []
+        if self.state.target.is_gpu and type_.shape:
+            at = Index(fresh_name("x", taken))
+            return (For(at.name, ZERO, product(type_.shape), body(unflattened(at, type_.shape)), "parallel"),)
         for axis in range(len(type_.shape)):
             indices.append(fresh_name(f"x{axis}", taken))
         if not indices:
@@ -370,14 +381,7 @@ class _Lowering(Placing):
         for index, extent in zip(reversed(outer), reversed(type_.shape[:-1]), strict=True):
             block = (For(index, ZERO, extent, block),)
         elements, first = constant(product(type_.shape)), block[0]
-        if (
-            isinstance(first, For)
-            and at_root
-            and elements is not None
-            and elements >= MANY_ELEMENTS
-            and self.state.target.cores > 1
-            and not self.state.target.is_gpu
-        ):
+        if isinstance(first, For) and at_root and elements is not None and elements >= MANY_ELEMENTS and self.state.target.cores > 1:
             block = (replace(first, kind="parallel"), *block[1:])
         return block
 
@@ -402,7 +406,11 @@ class _Lowering(Placing):
         length = constant(definition.length)
         if length == 0:
             return ()
-        if length is None:
+        if length is None and self.state.target.is_gpu:
+            # Around what is launched there are loops of the host, no conditions.
+            once = fresh_name(f"{step}_first", {*names, step})
+            first = (For(once, ZERO, apply("minimum", definition.length, ONE), first),)
+        elif length is None:
             first = (If(apply("gt", definition.length, ZERO), first),)
         if length == 1:
             return first
@@ -444,9 +452,9 @@ class _Lowering(Placing):
                 case Define():
                     block.extend(self.define(inner, names, outside, True))
                 case Scatter():
-                    block.extend(self.scatter(inner, names, outside, False))
+                    block.extend(self.scatter(inner, names, outside, self.state.target.is_gpu))
                 case Segments():
-                    block.extend(self.segments(inner, names, outside, False))
+                    block.extend(self.segments(inner, names, outside, self.state.target.is_gpu))
                 case Scan():
                     block.extend(self.scan(inner, names, outside))
         for following, home, (_, type_) in zip(definition.nexts, after, definition.states, strict=True):

@@ -191,6 +191,16 @@ def flat(indices: tuple[Expr, ...], extents: tuple[Expr, ...]) -> Expr:
     return result
 
 
+def unflattened(position: Expr, extents: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    """The indices of a row-major position in a shape."""
+    found: list[Expr] = []
+    for at, extent in enumerate(extents):
+        stride = product(extents[at + 1 :])
+        index = position if stride == ONE else apply("floordiv", position, stride)
+        found.append(index if at == 0 else apply("mod", index, extent))
+    return tuple(found)
+
+
 def _times(index: Expr, stride: Expr) -> Expr:
     return mul(index, stride) if constant(stride) is not None else apply("mul", index, stride)
 

@@ -19,8 +19,8 @@ from collections.abc import Callable
 from math import prod
 
 from tensorexpr.codegen.schedule.auto_blocks import plan_block, plan_product, ranked_products, ranked_tiles, tiles_of
+from tensorexpr.codegen.schedule.auto_gpu_scatters import own_rows, plan_gpu_scatter
 from tensorexpr.codegen.schedule.auto_parts import even_block
-from tensorexpr.codegen.schedule.independence import disjoint_axes
 from tensorexpr.codegen.schedule.legality import runs_in_lanes
 from tensorexpr.codegen.schedule.reductions import Group
 from tensorexpr.codegen.schedule.schedule import Schedule
@@ -51,6 +51,7 @@ FEW_PARTS = 4
 
 def plan_gpu(s: Schedule, shapes: Shapes) -> None:
     """Gives every definition the loops of a GPU."""
+    own_rows(s)
     for name in s.stages:
         if s.state.stage(name).place is None and not s.state.placed_in(name):
             parts = _parts_of_columns(s, name, shapes)
@@ -78,7 +79,7 @@ def plan_gpu(s: Schedule, shapes: Shapes) -> None:
             case Scan():
                 _done(s, _swept, name)
             case Scatter():
-                _done(s, _scattered, definition)
+                _done(s, plan_gpu_scatter, definition)
 
 
 def _done(s: Schedule, way: Callable[..., None], *arguments: object) -> bool:
@@ -302,14 +303,3 @@ def _swept(s: Schedule, name: str) -> None:
     rest = [x for x in stage.order if x not in data]
     s[name].reorder(*data, *rest)
     s[name].parallel(_fused(s, name, data))
-
-
-def _scattered(s: Schedule, scatter: Scatter) -> None:
-    """A thread per point of the axes along which no two points meet."""
-    apart = [a.index for a in scatter.axes if a.index in disjoint_axes(scatter)]
-    stage = s.state.stage(scatter.name)
-    if not apart:
-        return
-    rest = [x for x in stage.order if x not in apart]
-    s[scatter.name].reorder(*apart, *rest)
-    s[scatter.name].parallel(_fused(s, scatter.name, apart))

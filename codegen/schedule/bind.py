@@ -60,7 +60,7 @@ def check_bound(state: State, stage: Stage, loop: str, axis: str, refuse: Refuse
                 raise refuse(
                     stage, f"expected iterations that touch different elements to bind to {axis}, got blocks that overlap", loop, hint
                 )
-    if may_collide(definition_named(state.program, stage.name), stage.axes_of(loop), stage.owners):
+    if may_collide(definition_named(state.program, stage.name), stage.axes_of(loop), state.target, stage.owners):
         raise refuse(stage, f"expected iterations that touch different elements to bind to {axis}, got {loop}: two may touch one", loop)
     (_check_block if axis in GRID else _check_thread)(stage, loop, axis, refuse)
 

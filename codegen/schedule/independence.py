@@ -4,19 +4,33 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from tensorexpr.codegen.target import Target
 from tensorexpr.ir import Definition, Scatter, Segments
 from tensorexpr.regions import affine_of
 from tensorexpr.traversal import size_names
 
 
-def may_collide(definition: Definition, axes: tuple[str, ...], owners: tuple[str, ...] = ()) -> bool:
-    """Whether iterations of a loop over these axes may touch one element; those of `owners` are known not to."""
+def may_collide(definition: Definition, axes: tuple[str, ...], target: Target, owners: tuple[str, ...] = ()) -> bool:
+    """Whether iterations of a loop over these axes may touch one element in a way that matters; those of `owners` are known not to."""
     match definition:
         case Scatter():
-            return not set(axes) <= disjoint_axes(definition) | set(owners)
+            return not set(axes) <= free_axes(definition, target) | set(owners)
         case Segments():
             return not set(axes) <= {axis.index for axis in definition.batch}
     return False
+
+
+def free_axes(scatter: Scatter, target: Target) -> frozenset[str]:
+    """Axes whose iterations may run side by side and in any order: the disjoint ones, and all of a scatter in any order where a GPU
+    adds to elements in one piece."""
+    if is_atomic(scatter, target):
+        return frozenset(axis.index for axis in scatter.axes)
+    return disjoint_axes(scatter)
+
+
+def is_atomic(scatter: Scatter, target: Target) -> bool:
+    """Whether what a scatter adds is added in one piece each, as seen by all threads."""
+    return scatter.lowering == "atomics" and target.is_gpu
 
 
 @lru_cache(maxsize=1024)

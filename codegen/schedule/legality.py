@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from tensorexpr.codegen.nest import GRID, THREADS
 from tensorexpr.codegen.schedule.bind import check_bound
-from tensorexpr.codegen.schedule.independence import disjoint_axes, may_collide
+from tensorexpr.codegen.schedule.independence import free_axes, may_collide
 from tensorexpr.codegen.schedule.reductions import Group, Member
 from tensorexpr.codegen.schedule.state import Split, Stage, State, all_uses, definition_named
 from tensorexpr.codegen.schedule.tensorize import check_tensorized
@@ -236,7 +236,7 @@ def _check_scatter(state: State, stage: Stage) -> None:
     definition = definition_named(state.program, stage.name)
     if not isinstance(definition, Scatter):
         return
-    free = disjoint_axes(definition) | set(stage.owners)
+    free = free_axes(definition, state.target) | set(stage.owners)
     held = [loop for loop in stage.order if stage.group_of(loop) is None and not set(stage.axes_of(loop)) <= free]
     wanted = list(dict.fromkeys(x for axis in definition.axes for x in stage.leaves(axis.index) if x in held))
     if held != wanted:
@@ -269,7 +269,7 @@ def _check_parallel(state: State, stage: Stage, loop: str) -> None:
                 stage, f"expected a loop outside of the reduction over {group.indices[0]} to run in parallel, got {loop} inside", loop
             )
     definition = definition_named(state.program, stage.name)
-    if may_collide(definition, stage.axes_of(loop), stage.owners):
+    if may_collide(definition, stage.axes_of(loop), state.target, stage.owners):
         raise refuse(stage, f"expected iterations that touch different elements to run in parallel, got {loop}: two may touch one", loop)
 
 
@@ -291,5 +291,5 @@ def _check_vector(state: State, stage: Stage, loop: str) -> None:
             raise refuse(stage, f"expected the innermost loop of the reduction to vectorize, got {loop} outside of {mine[-1]}", loop)
         return
     definition = definition_named(state.program, stage.name)
-    if may_collide(definition, stage.axes_of(loop), stage.owners):
+    if may_collide(definition, stage.axes_of(loop), state.target, stage.owners):
         raise refuse(stage, f"expected iterations that touch different elements to vectorize, got {loop}: two may touch one", loop)

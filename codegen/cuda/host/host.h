@@ -9,6 +9,7 @@
 
 #define TE_HOST 1
 #define TE_INLINE static inline
+#define TE_SPECIAL template <> inline
 #define __global__ __attribute__((visibility("default")))
 #define __device__
 #define __forceinline__ inline
@@ -58,6 +59,9 @@ template <class T> static inline T te_host_shuffled(unsigned mask, T value, int 
 static inline unsigned long long atomicCAS(unsigned long long *address, unsigned long long compare, unsigned long long value) {
   return te_host_exchange(address, 8, compare, value);
 }
+static inline unsigned atomicCAS(unsigned *address, unsigned compare, unsigned value) {
+  return (unsigned)te_host_exchange(address, 4, compare, value);
+}
 
 // An addition that no other thread comes between.
 template <class T> __attribute__((no_sanitize("thread"))) static inline T atomicAdd(T *address, T value) {
@@ -75,6 +79,7 @@ template <int N> static inline void te_copies_wait() { te_host_copies_wait(N); }
 static inline float te_float_of_bits(uint32_t bits) { float x; std::memcpy(&x, &bits, 4); return x; }
 static inline uint32_t te_bits_of_float(float x) { uint32_t bits; std::memcpy(&bits, &x, 4); return bits; }
 static inline double te_double_of_bits(uint64_t bits) { double x; std::memcpy(&x, &bits, 8); return x; }
+static inline uint64_t te_bits_of_double(double x) { uint64_t bits; std::memcpy(&bits, &x, 8); return bits; }
 
 // float16 by arithmetic on bits: exact one way, to nearest even the other.
 static inline float te_ptx_f32_of_f16(uint16_t h) {

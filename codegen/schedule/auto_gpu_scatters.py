@@ -1,0 +1,57 @@
+"""The loops of a scatter on a GPU: who adds, and in which order.
+
+- In any order ("atomics"): a thread per point, each update in one piece.
+- In the order of the text: a thread per point of the axes along which no two points meet, which runs the others one after the other. Rows
+  of places that follow each other, as those of a compressed matrix, have a thread each where the data keeps them apart (`own`).
+"""
+
+from __future__ import annotations
+
+from tensorexpr.codegen.schedule.independence import free_axes, is_atomic
+from tensorexpr.codegen.schedule.own import rows_of
+from tensorexpr.codegen.schedule.schedule import Schedule
+from tensorexpr.errors import ScheduleError
+from tensorexpr.ir import Access, Expr, Scatter
+from tensorexpr.traversal import free_names, walk
+
+LEAST_ROWS = 32
+"""Rows from which on each is a thread's own."""
+
+
+def own_rows(s: Schedule) -> None:
+    """Gives every row of a scatter that may own its elements a block of its own."""
+    shapes = {name: type_.shape for name, type_ in s.state.program.types.items()}
+    for definition in s.state.program.definitions:
+        if not isinstance(definition, Scatter) or is_atomic(definition, s.target) or rows_of(definition, shapes) is None:
+            continue
+        before, first = s.state, definition.axes[0].index
+        extent = s.state.stage(definition.name).extent(first)
+        if extent is not None and extent < LEAST_ROWS:
+            continue
+        try:
+            s[definition.name].own(s[definition.name].split(first, 1)[0])
+        except ScheduleError:
+            s.state = before
+
+
+def plan_gpu_scatter(s: Schedule, scatter: Scatter) -> None:
+    """rewrite: [i, j, k...] --> [i_j: parallel, k...]: a thread per point of the axes that may run side by side."""
+    stage = s.state.stage(scatter.name)
+    free = free_axes(scatter, s.target) | set(stage.owners)
+    inner = {axis.index for axis in scatter.axes}
+    uneven = {a.index for a in scatter.axes if any(_hangs(e, inner) for e in (a.start, a.stop))}
+    data = [x for x in stage.order if stage.group_of(x) is None]
+    outer = [x for x in data if set(stage.axes_of(x)) <= free and not set(stage.axes_of(x)) & uneven]
+    if not outer:
+        return
+    handle = s[scatter.name]
+    handle.reorder(*outer, *(x for x in stage.order if x not in outer))
+    loop = outer[0]
+    for x in outer[1:]:
+        loop = handle.fuse(loop, x)
+    handle.parallel(loop)
+
+
+def _hangs(bound: Expr, inner: set[str]) -> bool:
+    """Whether a bound of an axis hangs on other axes or on data."""
+    return any(isinstance(n, Access) for n in walk(bound)) or bool(inner & set(free_names(bound)))
