@@ -1,7 +1,7 @@
 // A driver of CUDA without a GPU, for tests of what talks to the driver: devices, contexts, memory, modules and launches of those of its
 // functions that we call. Memory of a device is memory of this process; a cubin is a text that names two libraries, the run-time of
 // codegen/cuda/host and kernels compiled for this CPU, which a launch runs at once. FAKE_CUDA_DEVICES (1) and FAKE_CUDA_CAPABILITY (90)
-// say what is there. Calls that a real driver would refuse are refused: memory that is none, contexts that are not there.
+// say what is there, FAKE_CUDA_LAUNCH what launches give in place of being run. Calls that a real driver would refuse are refused: memory that is none, contexts that are not there.
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -97,6 +97,10 @@ API cuCtxGetDevice(int *device) {
 }
 API cuCtxGetId(Context *context, uint64_t *id) { *id = context->id; return context->alive ? kFine : kBadContext; }
 
+// A stream is null or a context.
+API cuStreamGetCtx(void *stream, Context **context) { *context = stream ? (Context *)stream : current(); return *context ? kFine : kBadContext; }
+API cuCtxSynchronize() { Locked l(lock); ++counts[3]; return current() ? kFine : kBadContext; }
+
 API cuMemAlloc_v2(uintptr_t *at, std::size_t bytes) {
   Locked l(lock);
   if (!current()) return kBadContext;
@@ -150,6 +154,11 @@ API cuPointerGetAttribute(void *data, int attribute, uintptr_t at) {
   else return kInvalidValue;
   return kFine;
 }
+API cuStreamGetCtx(void *stream, Context **context) {  // a stream is its context here, none that of whoever asks
+  *context = stream ? (Context *)stream : current();
+  return *context && (*context)->alive ? kFine : kBadContext;
+}
+API cuCtxSynchronize() { Locked l(lock); ++counts[3]; return current() ? kFine : kBadContext; }
 API cuStreamSynchronize(void *) { Locked l(lock); ++counts[3]; return kFine; }
 API cuEventCreate(void **event, unsigned) { *event = (void *)&counts; return kFine; }
 API cuEventRecord(void *, void *) { return kFine; }
@@ -181,6 +190,7 @@ API cuLaunchKernel(Function *function, unsigned x, unsigned y, unsigned z, unsig
                    void **parameters, void **extra) {
   Locked l(lock);
   if (!current() || current() != function->module->context) return kBadContext;
+  if (number("FAKE_CUDA_LAUNCH", 0)) return number("FAKE_CUDA_LAUNCH", 0);
   if (!x || !y || !z || !a || !b || !c || y > 65535 || z > 65535 || shared || parameters || !extra) return kInvalidValue;
   if (extra[0] != (void *)1 || extra[2] != (void *)2 || extra[4]) return kInvalidValue;
   const std::size_t count = *(std::size_t *)extra[3] / 8;
