@@ -97,10 +97,6 @@ API cuCtxGetDevice(int *device) {
 }
 API cuCtxGetId(Context *context, uint64_t *id) { *id = context->id; return context->alive ? kFine : kBadContext; }
 
-// A stream is null or a context.
-API cuStreamGetCtx(void *stream, Context **context) { *context = stream ? (Context *)stream : current(); return *context ? kFine : kBadContext; }
-API cuCtxSynchronize() { Locked l(lock); ++counts[3]; return current() ? kFine : kBadContext; }
-
 API cuMemAlloc_v2(uintptr_t *at, std::size_t bytes) {
   Locked l(lock);
   if (!current()) return kBadContext;
