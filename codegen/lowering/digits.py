@@ -10,139 +10,231 @@ Each pass keeps the order of what it finds, so the result is the one order that 
 neither on keys nor on how they collide: no thread does more than its chunk, its digit or its bisection. Points without a key get the
 key behind the last one, and zeros in their places at the end. So do points whose key a check has refused: what is launched behind the
 check runs all the same, and must stay inside of its buffers.
+
+A digit is some bits of the key. Where the number of points is open, so is that of the chunks; where the number of keys is, the passes after
+the first are a loop, from one of two buffers into the other. Each point of a batch has chunks, digits and offsets of its own, side by side
+with those of the others.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tensorexpr import dtypes
-from tensorexpr.codegen.lowering.arithmetic import ONE, ZERO, add, mul
-from tensorexpr.codegen.lowering.sorting import NO_KEY, Sorting
+from tensorexpr.codegen.lowering.arithmetic import ONE, ZERO, add, constant, floordiv, sub
+from tensorexpr.codegen.lowering.sorting import NO_KEY, Sorting, unflattened
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, Store
-from tensorexpr.ir import Access, Expr, Index, apply, const
+from tensorexpr.ir import Access, Expr, Index, apply, const, product
 from tensorexpr.records import record
 from tensorexpr.traversal import fresh_name
 
 MANY_POINTS = 1 << 9
 """Points from which on many threads sort."""
-MOST_DIGITS = 1 << 10
-"""Values of a digit."""
+MOST_BITS = 10
+"""Bits of a digit."""
 CHUNKS = (32, 1 << 12)
-"""Chunks of points, at least and at most."""
+"""Chunks of points, of all plans of a batch together, at least and at most."""
+LEAST_CHUNK = 64
+"""Points of a chunk where there are enough."""
+MOST_PLACES = 48
+"""Halvings of an open number of points until one is left."""
 
 
 @record
 class Digits:
-    """A sort by `passes` digits of `base` values, in `chunks`. Its buffers, by what they hold: two for `keys` and one for `points` in
-    the order of all passes but the last (which writes the plan's own), `counts` and `starts`."""
+    """A sort by `passes` digits of `bits` bits, in `chunks`. Its buffers by what they hold: `keys` and `points` behind each pass (in one of
+    two slots in turns; where the number of passes is known the last leaves its points in the plan itself), `counts` and `starts`."""
 
-    passes: int
-    base: int
-    chunks: int
-    keys: tuple[str, str]
+    passes: Expr
+    bits: int
+    chunks: Expr
+    keys: str
     points: str
     counts: str
     starts: str
 
+    @property
+    def slots(self) -> int:
+        """How many slots the keys have."""
+        return 1 if self.passes == ONE else 2
 
-def digits_of(points: int, extent: int) -> tuple[int, int, int] | None:
-    """Passes, values of a digit and chunks for so many points and keys; None where one thread sorts as well."""
-    if points < MANY_POINTS:
+    def shapes(self, sorting: Sorting) -> dict[str, tuple[Expr, ...]]:
+        """The shape of every buffer that is needed."""
+        batch = tuple(axis.stop for axis in sorting.batch)
+        base = const(1 << self.bits)
+        slots = const(self.slots)
+        found = {self.keys: (slots, *batch, sorting.points), self.points: (slots, *batch, sorting.points)}
+        if self.passes == ONE:
+            del found[self.points]
+        return {**found, self.counts: (*batch, self.chunks, base), self.starts: (*batch, const((1 << self.bits) + 1))}
+
+
+def digits_of(sorting: Sorting) -> tuple[Expr, int, Expr] | None:
+    """Passes, bits of a digit and chunks for a plan; None where one thread sorts as well."""
+    points, extent = constant(sorting.points), constant(sorting.extent)
+    if extent == 0 or (points is not None and points < MANY_POINTS):
         return None
-    passes = 1
-    while MOST_DIGITS**passes < extent + 1:
-        passes += 1
-    base = 1
-    while base**passes < extent + 1:
-        base *= 2
+    bits = MOST_BITS
+    passes: Expr = ONE
+    if extent is None:
+        for k in range(1, -(-63 // MOST_BITS)):
+            more = apply("ge", sorting.extent, const(1 << MOST_BITS * k))
+            passes = apply("add", passes, apply("where", more, ONE, ZERO))
+    else:
+        count = -(-extent.bit_length() // MOST_BITS)  # keys up to the extent itself, which is that of points without one
+        passes, bits = const(count), -(-extent.bit_length() // count)
+    batch = product(tuple(axis.stop for axis in sorting.batch))
     least, most = CHUNKS
-    return passes, base, max(least, min(most, points // max(base, 64)))
+    size = max(1 << bits, LEAST_CHUNK)
+    if points is not None:
+        known = constant(batch)
+        return passes, bits, const(max(least if known == 1 else 1, min(points // size, most // max(1, known or least))))
+    several = constant(batch) != 1
+    upper = const(max(1, most // (constant(batch) or least))) if several else const(most)
+    return passes, bits, apply("maximum", ONE if several else const(least), apply("minimum", upper, floordiv(sorting.points, size)))
 
 
 def without_keys(sorting: Sorting, taken: set[str]) -> Block:
     """No point has a key yet."""
     p = Index(fresh_name("p", taken))
-    return (For(p.name, ZERO, sorting.points, (Store(*sorting.keys((p,)), NO_KEY),), "parallel"),)
+    *batch, at = unflattened(p, (*(axis.stop for axis in sorting.batch), sorting.points))
+    return (For(p.name, ZERO, _times(sorting, sorting.points), (Store(*sorting.keys((*batch, at)), NO_KEY),), "parallel"),)
 
 
-def sorted_by_digits(sorting: Sorting, plan: Digits, points: int, extent: int, taken: set[str]) -> Block:
-    """The points in order of their keys, which are kept by then. There is no batch."""
-    block: Block = ()
-    for number in range(plan.passes):
-        block += _Pass(sorting, plan, points, extent, number, taken).block()
-    return (*block, *_offsets(sorting, plan, points, extent, taken))
+def sorted_by_digits(sorting: Sorting, plan: Digits, taken: set[str], fresh: Callable[[str], str]) -> Block:
+    """The points in order of their keys, which are kept by then; no index is in `taken`, buffers have `fresh` names."""
+    block = _Pass(sorting, plan, ZERO, taken, fresh).block()
+    count = constant(plan.passes)
+    if count is not None:
+        for known in range(1, count):
+            block += _Pass(sorting, plan, const(known), taken, fresh).block()
+        return (*block, *_offsets(sorting, plan, taken, fresh))
+    number = Index(fresh_name("digit", taken))
+    again = For(number.name, ONE, plan.passes, _Pass(sorting, plan, number, taken, fresh).block())
+    p = Index(fresh_name("p", taken))
+    *batch, at = unflattened(p, (*(axis.stop for axis in sorting.batch), sorting.points))
+    found = Access(plan.points, (_last(plan), *batch, at), dtypes.int64)
+    copied = For(p.name, ZERO, _times(sorting, sorting.points), (Store(*sorting.order((*batch, at)), found),), "parallel")
+    return (*block, again, copied, *_offsets(sorting, plan, taken, fresh))
+
+
+def _times(sorting: Sorting, extent: Expr) -> Expr:
+    """So many for each point of the batch."""
+    return product((*(axis.stop for axis in sorting.batch), extent))
+
+
+def _last(plan: Digits) -> Expr:
+    """The slot that the last pass has written."""
+    before = sub(plan.passes, ONE)
+    count = constant(before)
+    return const(count % 2) if count is not None else apply("mod", before, const(2))
 
 
 class _Pass:
-    """One digit."""
+    """One digit: the one of the least weight at number 0, or any of the others."""
 
-    def __init__(self, sorting: Sorting, plan: Digits, points: int, extent: int, number: int, taken: set[str]) -> None:
-        self.sorting, self.plan, self.number = sorting, plan, number
-        self.c, self.d, self.p = (Index(fresh_name(name, taken)) for name in ("c", "d", "p"))
-        chunk = const(-(-points // plan.chunks))
-        self.mine = (mul(self.c, chunk), apply("minimum", const(points), mul(add(self.c, ONE), chunk)))
-        if number:
-            # Of the two buffers for keys a pass writes the one that the last did not.
-            self.key: Expr = Access(plan.keys[(number - 1) % 2], (self.p,), dtypes.int64)
-            self.point: Expr = Access(self._order(number - 1), (self.p,), dtypes.int64)
-        else:
-            name, indices = sorting.keys((self.p,))
+    def __init__(self, sorting: Sorting, plan: Digits, number: Expr, taken: set[str], fresh: Callable[[str], str]) -> None:
+        self.sorting, self.plan, self.fresh = sorting, plan, fresh
+        self.base = const(1 << plan.bits)
+        self.q, self.c, self.d, self.p = (Index(fresh_name(name, taken)) for name in ("q", "c", "d", "p"))
+        *batch, chunk = unflattened(self.q, (*(axis.stop for axis in sorting.batch), plan.chunks))
+        self.batch, self.chunk = tuple(batch), chunk
+        points = sorting.points
+        length: Expr = apply("floordiv", apply("add", points, apply("sub", plan.chunks, ONE)), plan.chunks)
+        whole, parts = constant(points), constant(plan.chunks)
+        if whole is not None and parts is not None:
+            length = const(-(-whole // parts))
+        first = apply("mul", chunk, length)
+        self.mine = apply("minimum", points, first), apply("minimum", points, apply("add", first, length))
+        known = constant(number)
+        self.to: Expr = const(known % 2) if known is not None else apply("mod", number, const(2))
+        from_: Expr = const(1 - known % 2) if known is not None else apply("sub", ONE, self.to)
+        if known == 0:
+            name, indices = sorting.keys((*self.batch, self.p))
             kept = Access(name, indices, dtypes.int64)
-            self.key = apply("where", apply("lt", kept, ZERO), const(extent), kept)
-            self.point = self.p
-        digit = self.key if number == 0 else apply("floordiv", self.key, const(plan.base**number))
-        self.digit = digit if number == plan.passes - 1 else apply("mod", digit, const(plan.base))
-
-    def _order(self, number: int) -> str:
-        """Where a pass leaves the points, so that the last leaves them in the plan and each reads what it does not write."""
-        mine = self.sorting.order((ZERO,))[0]
-        return mine if (self.plan.passes - 1 - number) % 2 == 0 else self.plan.points
+            self.key: Expr = apply("where", apply("lt", kept, ZERO), sorting.extent, kept)
+            self.point: Expr = self.p
+        else:
+            self.key = Access(plan.keys, (from_, *self.batch, self.p), dtypes.int64)
+            self.point = Access(plan.points, (from_, *self.batch, self.p), dtypes.int64)
+        shift = const(plan.bits * known) if known is not None else apply("mul", number, const(plan.bits))
+        digit = self.key if known == 0 else apply("shift_right", self.key, shift)
+        self.digit = digit if plan.passes == ONE else apply("and", digit, const((1 << plan.bits) - 1))
+        self.is_last = add(number, ONE) == plan.passes
 
     def block(self) -> Block:
-        plan, c, d = self.plan, self.c, self.d
-        own, count = (Access(plan.counts, (c, at), dtypes.int64) for at in (self.digit, d))
-        end, begin = (Access(plan.starts, (at,), dtypes.int64) for at in (add(d, ONE), d))
-        place = apply("add", Access(plan.starts, (self.digit,), dtypes.int64), own)
-        base = const(plan.base)
+        """Its launches."""
+        plan, p = self.plan, self.p
+        own = Access(plan.counts, (*self.batch, self.chunk, self.digit), dtypes.int64)
         one_more = Store(plan.counts, own.indices, apply("add", own, ONE))
-        before: Block = (
-            Store(plan.starts, end.indices, apply("add", end, count)),
-            Store(plan.counts, count.indices, apply("sub", end, count)),
-        )
-        moved: Block = (
-            Store(plan.keys[self.number % 2], (place,), self.key),
-            Store(self._order(self.number), (place,), self.point),
-            one_more,
-        )
-        counted: Block = (For(d.name, ZERO, base, (Store(plan.counts, count.indices, ZERO),)), For(self.p.name, *self.mine, (one_more,)))
+        place = apply("add", Access(plan.starts, (*self.batch, self.digit), dtypes.int64), own)
+        there = self.sorting.order((*self.batch, place)) if self.is_last else (plan.points, (self.to, *self.batch, place))
+        moved: Block = (Store(plan.keys, (self.to, *self.batch, place), self.key), Store(*there, self.point), one_more)
+        d = self.d
+        cleared = For(d.name, ZERO, self.base, (Store(plan.counts, (*self.batch, self.chunk, d), ZERO),))
         return (
-            self._chunks(counted),
-            For(d.name, ZERO, base, (Store(plan.starts, end.indices, ZERO), For(c.name, ZERO, const(plan.chunks), before)), "parallel"),
-            Store(plan.starts, (ZERO,), ZERO),
-            For(d.name, ZERO, base, (Store(plan.starts, end.indices, apply("add", end, begin)),)),
-            self._chunks((For(self.p.name, *self.mine, moved),)),
+            self._chunks((cleared, For(p.name, *self.mine, (one_more,)))),
+            self._totals(),
+            *self._starts(),
+            self._chunks((For(p.name, *self.mine, moved),)),
         )
 
     def _chunks(self, body: Block) -> For:
-        return For(self.c.name, ZERO, const(self.plan.chunks), body, "parallel")
+        return For(self.q.name, ZERO, _times(self.sorting, self.plan.chunks), body, "parallel")
+
+    def _totals(self) -> For:
+        """For each digit how many each chunk finds before its own, and how many there are."""
+        plan, c = self.plan, self.c
+        *batch, digit = unflattened(self.q, (*(axis.stop for axis in self.sorting.batch), self.base))
+        count, end = Access(plan.counts, (*batch, c, digit), dtypes.int64), (*batch, add(digit, ONE))
+        total = Buffer(self.fresh("total"), dtypes.int64, (), "local")
+        here = Access(total.name, (), dtypes.int64)
+        now = Buffer(self.fresh("now"), dtypes.int64, (), "local")
+        step: Block = (
+            Store(now.name, (), count),
+            Store(plan.counts, count.indices, here),
+            Store(total.name, (), apply("add", here, Access(now.name, (), dtypes.int64))),
+        )
+        body: Block = (Store(total.name, (), ZERO), For(c.name, ZERO, plan.chunks, (Alloc(now, step),)), Store(plan.starts, end, here))
+        return For(self.q.name, ZERO, _times(self.sorting, self.base), (Alloc(total, body),), "parallel")
+
+    def _starts(self) -> Block:
+        """Where each digit begins."""
+        plan, d = self.plan, self.d
+        axes = tuple(axis.stop for axis in self.sorting.batch)
+        batch = unflattened(self.q, axes) if axes else ()
+        end = Access(plan.starts, (*batch, add(d, ONE)), dtypes.int64)
+        total = Buffer(self.fresh("total"), dtypes.int64, (), "local")
+        here = Access(total.name, (), dtypes.int64)
+        step: Block = (Store(total.name, (), apply("add", here, end)), Store(plan.starts, end.indices, here))
+        body: Block = (
+            Alloc(total, (Store(total.name, (), ZERO), Store(plan.starts, (*batch, ZERO), ZERO), For(d.name, ZERO, self.base, step))),
+        )
+        return (For(self.q.name, ZERO, product(axes), body, "parallel"),) if axes else body
 
 
-def _offsets(sorting: Sorting, plan: Digits, points: int, extent: int, taken: set[str]) -> Block:
+def _offsets(sorting: Sorting, plan: Digits, taken: set[str], fresh: Callable[[str], str]) -> Block:
     """Where each key begins, and zeros for the points behind the last."""
     v, p, step = (Index(fresh_name(name, taken)) for name in ("v", "p", "step"))
-    low, high = (Buffer(fresh_name(name, taken), dtypes.int64, (), "local") for name in ("low", "high"))
+    low, high = (Buffer(fresh(name), dtypes.int64, (), "local") for name in ("low", "high"))
     first, last = (Access(b.name, (), dtypes.int64) for b in (low, high))
     middle = apply("floordiv", apply("add", first, last), const(2))
-    key = Access(plan.keys[(plan.passes - 1) % 2], (middle,), dtypes.int64)
-    halved: Block = (If(apply("lt", key, v), (Store(low.name, (), apply("add", middle, ONE)),), (Store(high.name, (), middle),)),)
+    axes, points = tuple(axis.stop for axis in sorting.batch), constant(sorting.points)
+    values = add(sorting.extent, ONE)
+    *batch, wanted = unflattened(v, (*axes, values))
+    key = Access(plan.keys, (_last(plan), *batch, middle), dtypes.int64)
+    halved: Block = (If(apply("lt", key, wanted), (Store(low.name, (), apply("add", middle, ONE)),), (Store(high.name, (), middle),)),)
+    halvings = const(MOST_PLACES if points is None else points.bit_length())
     body: Block = (
         Store(low.name, (), ZERO),
-        Store(high.name, (), const(points)),
-        For(step.name, ZERO, const(points.bit_length()), (If(apply("lt", first, last), halved),)),
-        Store(*sorting.offsets((v,)), first),
+        Store(high.name, (), sorting.points),
+        For(step.name, ZERO, halvings, (If(apply("lt", first, last), halved),)),
+        Store(*sorting.offsets((*batch, wanted)), first),
     )
-    found: Block = (For(v.name, ZERO, const(extent + 1), (Alloc(low, (Alloc(high, body),)),), "parallel"),)
+    found: Block = (For(v.name, ZERO, _times(sorting, values), (Alloc(low, (Alloc(high, body),)),), "parallel"),)
     if sorting.partial:
-        end, indices = sorting.offsets((const(extent),))
-        behind = apply("ge", p, Access(end, indices, dtypes.int64))
-        found += (For(p.name, ZERO, const(points), (If(behind, (Store(*sorting.order((p,)), ZERO),)),), "parallel"),)
+        *batch, at = unflattened(p, (*axes, sorting.points))
+        behind = apply("ge", at, Access(*sorting.offsets((*batch, sorting.extent)), dtypes.int64))
+        zeros = If(behind, (Store(*sorting.order((*batch, at)), ZERO),))
+        found += (For(p.name, ZERO, _times(sorting, sorting.points), (zeros,), "parallel"),)
     return found

@@ -46,7 +46,6 @@ from tensorexpr.ir import (
     TensorType,
     apply,
     const,
-    integer,
     product,
 )
 from tensorexpr.records import replace
@@ -306,7 +305,7 @@ class _Lowering(Placing):
             batch, at = (tuple(inner.resolve(Index(a.index)) for a in axes) for axes in (definition.batch, definition.axes))
             key = flat(tuple(self.read(inner.resolve(e)) for e in keys), definition.extents)
             if together:
-                return sorting.kept(flat(at, tuple(a.stop for a in definition.axes)), key)
+                return sorting.kept(batch, flat(at, tuple(a.stop for a in definition.axes)), key)
             return sorting.counted(batch, flat(at, tuple(a.stop for a in definition.axes)), key)
 
         checks = loops.checks_of((*keys, Access(definition.name, keys, dtypes.int64)))
@@ -320,25 +319,17 @@ class _Lowering(Placing):
         if blocks is not None:
             return (*filled, *counted, *sorting.sorted_in_blocks(taken, blocks))
         assert digits is not None
-        points, extent = integer(sorting.points), integer(sorting.extent)
-        return (*filled, *counted, *sorted_by_digits(sorting, digits, points, extent, taken))
+        return (*filled, *counted, *sorted_by_digits(sorting, digits, taken, self.names.fresh))
 
     def digits_of(self, definition: Segments, sorting: Sorting) -> Digits | None:
-        """How the threads of a GPU sort the points of a plan together; None where one does it alone, or their number is open."""
-        points, extent = constant(sorting.points), constant(sorting.extent)
-        if points is None or not extent or definition.batch or not self.state.target.is_gpu:
-            return None
-        sizes = digits_of(points, extent)
+        """How the threads of a GPU sort the points of a plan together; None where one does it alone."""
+        sizes = digits_of(sorting) if self.state.target.is_gpu else None
         if sizes is None:
             return None
-        passes, base, chunks = sizes
-        shapes = {"sorted_keys": (points,), "other_keys": (points,), "points": (points,), "counts": (chunks, base), "starts": (base + 1,)}
-        if passes == 1:
-            del shapes["other_keys"], shapes["points"]
-        made = {word: self.names.fresh(f"{definition.name}_{word}") for word in shapes}
-        self.names.workspace += [Buffer(made[word], dtypes.int64, tuple(map(const, shape)), "workspace") for word, shape in shapes.items()]
-        keys = made["sorted_keys"], made.get("other_keys", "")
-        return Digits(passes, base, chunks, keys, made.get("points", ""), made["counts"], made["starts"])
+        made = (self.names.fresh(f"{definition.name}_{word}") for word in ("sorted_keys", "points", "counts", "starts"))
+        digits = Digits(*sizes, *made)
+        self.names.workspace += [Buffer(name, dtypes.int64, shape, "workspace") for name, shape in digits.shapes(sorting).items()]
+        return digits
 
     def blocks_of(self, definition: Segments, sorting: Sorting) -> Blocks | None:
         """How the cores of a CPU sort the points of a plan together; None where one does it alone, or their number is open."""

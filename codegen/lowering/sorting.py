@@ -62,9 +62,9 @@ class Sorting:
         count = Store(*target, apply("add", _read(target), ONE))
         return (Store(*place, key), If(apply("lt", kept, sub(self.extent, ONE)), (count,)))
 
-    def kept(self, position: Expr, key: Expr) -> Block:
+    def kept(self, batch: tuple[Expr, ...], position: Expr, key: Expr) -> Block:
         """Keeps the key of a point."""
-        return (Store(*self.keys((position,)), key),)
+        return (Store(*self.keys((*batch, position)), key),)
 
     def sorted_in_blocks(self, taken: set[str], blocks: Blocks) -> Block:
         """The points in order, sorted by blocks of keys first; keys are kept by then. There is no batch."""

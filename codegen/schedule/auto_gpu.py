@@ -19,7 +19,7 @@ from collections.abc import Callable
 from math import prod
 
 from tensorexpr.codegen.schedule.auto_blocks import plan_block, plan_product, ranked_products, ranked_tiles, tiles_of
-from tensorexpr.codegen.schedule.auto_gpu_scatters import own_rows, plan_gpu_scatter
+from tensorexpr.codegen.schedule.auto_gpu_scatters import own_rows, plan_gpu_scatter, plan_gpu_segments
 from tensorexpr.codegen.schedule.auto_parts import even_block
 from tensorexpr.codegen.schedule.legality import runs_in_lanes
 from tensorexpr.codegen.schedule.reductions import Group
@@ -28,7 +28,7 @@ from tensorexpr.codegen.schedule.state import Stage, definition_named
 from tensorexpr.codegen.schedule.strides import reaches
 from tensorexpr.codegen.schedule.work import group_work, lengths
 from tensorexpr.errors import ScheduleError
-from tensorexpr.ir import Access, Define, Expr, Scan, Scatter
+from tensorexpr.ir import Access, Define, Expr, Scan, Scatter, Segments
 from tensorexpr.traversal import free_names, walk
 
 Shapes = dict[str, tuple[Expr, ...]]
@@ -80,6 +80,8 @@ def plan_gpu(s: Schedule, shapes: Shapes) -> None:
                 _done(s, _swept, name)
             case Scatter():
                 _done(s, plan_gpu_scatter, definition)
+            case Segments():
+                _done(s, plan_gpu_segments, name)
 
 
 def _done(s: Schedule, way: Callable[..., None], *arguments: object) -> bool:

@@ -55,3 +55,13 @@ def plan_gpu_scatter(s: Schedule, scatter: Scatter) -> None:
 def _hangs(bound: Expr, inner: set[str]) -> bool:
     """Whether a bound of an axis hangs on other axes or on data."""
     return any(isinstance(n, Access) for n in walk(bound)) or bool(inner & set(free_names(bound)))
+
+
+def plan_gpu_segments(s: Schedule, name: str) -> None:
+    """rewrite: [b, i, j] --> [b_i_j]: the keys of a plan, a thread for each; how they are sorted is no matter of its loops."""
+    stage = s.state.stage(name)
+    if stage.parts.groups:
+        return
+    loop, *rest = stage.order
+    for x in rest:
+        loop = s[name].fuse(loop, x)

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from tensorexpr.codegen.cuda.emit import emit
-from tensorexpr.codegen.lowering import digits, lower
+from tensorexpr.codegen.lowering import digits, lower, sorting
 from tensorexpr.codegen.nest_verify import verify_nest
 from tensorexpr.codegen.schedule import autoschedule
 from tensorexpr.codegen.target import H200
 from tensorexpr.interpret import evaluate_program
+from tensorexpr.ir import const
 from tensorexpr.parse import parse_program
 from tests.codegen.cuda.device import Program, compiled_together, needs_compiler
 from tests.codegen.lowering.test_sorting import FLAT, KEYS, PAIRS, SOME, SUMS
@@ -20,7 +21,8 @@ from tests.codegen.lowering.test_sorting import FLAT, KEYS, PAIRS, SOME, SUMS
 def eager(monkeypatch):
     """Few points count as many, and digits have few values."""
     monkeypatch.setattr(digits, "MANY_POINTS", 8)
-    monkeypatch.setattr(digits, "MOST_DIGITS", 8)
+    monkeypatch.setattr(digits, "MOST_BITS", 3)
+    monkeypatch.setattr(digits, "LEAST_CHUNK", 1)
     monkeypatch.setattr(digits, "CHUNKS", (3, 7))
 
 
@@ -62,8 +64,56 @@ def test_many_points_are_sorted_by_many_threads():
     threads = [launch.iterations[0].value if launch.cut else 1 for launch in source.launches]
     # Two digits: the sums of their counts alone are the work of one thread.
     assert sum(n == 1 for n in threads) == 2 and min(n for n in threads if n > 1) >= 256
-    assert digits.digits_of(100000, 50000) == (2, 256, 390)
+    assert sizes(100000, 50000) == (const(2), 8, const(390))
+
+
+def sizes(points: int, extent: int):
+    nothing = lambda at: ("", at)  # noqa: E731
+    return digits.digits_of(sorting.Sorting((), nothing, nothing, nothing, const(extent), const(points), False))
 
 
 def test_few_points_are_sorted_by_one():
-    assert digits.digits_of(100, 50) is None and digits.digits_of(1 << 20, 1000) == (1, 1024, 1024)
+    assert sizes(100, 50) is None and sizes(1 << 20, 1000) == (const(1), 10, const(1024))
+
+
+BATCH = """
+ids: i32[3, 200] = input()
+offsets, order = segments[{0}](i64(ids[b, t]) for b in batch(3) for t in range(200) if ids[b, t] % 5 > 0)
+return offsets, order
+"""
+OPEN = """
+sizes(n, m)
+x: f32[m] = input()
+ids: i32[n] = input()
+offsets, order = segments[m](i64(ids[t]) for t in range(n))
+return offsets, order
+"""
+OPEN_BATCH = """
+sizes(n, b, m)
+x: f32[m] = input()
+ids: i32[b, n] = input()
+offsets, order = segments[m](i64(ids[r, t]) for r in batch(b) for t in range(n) if ids[r, t] >= 3)
+return offsets, order
+"""
+
+
+@needs_compiler
+def test_batches_and_open_sizes(eager):
+    texts = {"batch": BATCH.format(50), "open": OPEN, "open_batch": OPEN_BATCH}
+    programs = {name: parse_program(text) for name, text in texts.items()}
+    made = {name: Program(verify_nest(lower(autoschedule(p, H200))), f"{name}_") for name, p in programs.items()}
+    compiled_together(list(made.values()))
+    rng = np.random.default_rng(3)
+    for name, run in made.items():
+        serial = [launch for launch in run.source.launches if not launch.cut]
+        assert len(serial) <= 2, name
+        for n, b, m in ((1, 1, 1), (40, 2, 5), (200, 3, 50), (0, 2, 4), (150, 3, 5000)):
+            given = {"n": n, "b": b, "m": m} if name != "batch" else {}
+            shape = {"batch": (3, 200), "open": (n,), "open_batch": (b, n)}[name]
+            arrays = {"ids": rng.integers(0, 50 if name == "batch" else m, shape).astype(np.int32), "x": np.zeros(m, np.float32)}
+            arrays = {i.name: arrays[i.name] for i in programs[name].inputs}
+            of_program = {k: v for k, v in given.items() if k in programs[name].sizes}
+            want = evaluate_program(programs[name], arrays, of_program)
+            got = run(arrays, of_program, order=n % 3)
+            for output, parameter in zip(programs[name].outputs, run.nest.writes, strict=True):
+                np.testing.assert_array_equal(got[parameter], want[output], err_msg=f"{name} {n} {b} {m} {output}")

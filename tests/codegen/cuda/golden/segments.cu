@@ -23,33 +23,40 @@ extern "C" __global__ void __launch_bounds__(256) k1_table_offsets_table_order(
 extern "C" __global__ void __launch_bounds__(256) k2_table_offsets_table_order(
     const int64_t *__restrict__ table_offsets_keys,
     int64_t *__restrict__ table_offsets_counts) {
-  const int c = (int)(blockIdx.x * 256u + threadIdx.x);
-  if (c >= 32) return;
+  const int q = (int)(blockIdx.x * 256u + threadIdx.x);
+  if (q >= 32) return;
   for (int d = 0; d < 1024; ++d) {
-    table_offsets_counts[c * 1024 + d] = 0;
+    table_offsets_counts[q * 1024 + d] = 0;
   }
-  for (int p = c * 157; p < te_minimum(5000, c * 157 + 157); ++p) {
-    table_offsets_counts[c * 1024 + (int)(table_offsets_keys[p] < 0 ? 1000ll : table_offsets_keys[p])] = (int64_t)((uint64_t)table_offsets_counts[c * 1024 + (int)(table_offsets_keys[p] < 0 ? 1000ll : table_offsets_keys[p])] + (uint64_t)1);
+  for (int p = q * 157; p < te_minimum(5000, q * 157 + 157); ++p) {
+    table_offsets_counts[q * 1024 + (int)(table_offsets_keys[p] < 0 ? 1000ll : table_offsets_keys[p])] = (int64_t)((uint64_t)table_offsets_counts[q * 1024 + (int)(table_offsets_keys[p] < 0 ? 1000ll : table_offsets_keys[p])] + (uint64_t)1);
   }
 }
 
 extern "C" __global__ void __launch_bounds__(256) k3_table_offsets_table_order(
     int64_t *__restrict__ table_offsets_counts,
     int64_t *__restrict__ table_offsets_starts) {
-  const int d = (int)(blockIdx.x * 256u + threadIdx.x);
-  if (d >= 1024) return;
-  table_offsets_starts[d + 1] = 0;
+  const int q = (int)(blockIdx.x * 256u + threadIdx.x);
+  if (q >= 1024) return;
+  int64_t total;
+  total = 0;
   for (int c = 0; c < 32; ++c) {
-    table_offsets_starts[d + 1] = (int64_t)((uint64_t)table_offsets_starts[d + 1] + (uint64_t)table_offsets_counts[c * 1024 + d]);
-    table_offsets_counts[c * 1024 + d] = (int64_t)((uint64_t)table_offsets_starts[d + 1] - (uint64_t)table_offsets_counts[c * 1024 + d]);
+    int64_t now;
+    now = table_offsets_counts[c * 1024 + q];
+    table_offsets_counts[c * 1024 + q] = total;
+    total = (int64_t)((uint64_t)total + (uint64_t)now);
   }
+  table_offsets_starts[q + 1] = total;
 }
 
 extern "C" __global__ void __launch_bounds__(1) k4_table_offsets_table_order(
     int64_t *__restrict__ table_offsets_starts) {
+  int64_t total_1;
+  total_1 = 0;
   table_offsets_starts[0] = 0;
   for (int d = 0; d < 1024; ++d) {
-    table_offsets_starts[d + 1] = (int64_t)((uint64_t)table_offsets_starts[d + 1] + (uint64_t)table_offsets_starts[d]);
+    total_1 = (int64_t)((uint64_t)total_1 + (uint64_t)table_offsets_starts[d + 1]);
+    table_offsets_starts[d + 1] = total_1;
   }
 }
 
@@ -59,12 +66,12 @@ extern "C" __global__ void __launch_bounds__(256) k5_table_offsets_table_order(
     int64_t *__restrict__ table_offsets_sorted_keys,
     int64_t *__restrict__ table_offsets_counts,
     const int64_t *__restrict__ table_offsets_starts) {
-  const int c = (int)(blockIdx.x * 256u + threadIdx.x);
-  if (c >= 32) return;
-  for (int p = c * 157; p < te_minimum(5000, c * 157 + 157); ++p) {
-    table_offsets_sorted_keys[(int)(int64_t)((uint64_t)table_offsets_starts[(int)(table_offsets_keys[p] < 0 ? 1000ll : table_offsets_keys[p])] + (uint64_t)table_offsets_counts[c * 1024 + (int)(table_offsets_keys[p] < 0 ? 1000ll : table_offsets_keys[p])])] = table_offsets_keys[p] < 0 ? 1000ll : table_offsets_keys[p];
-    table_order[(int)(int64_t)((uint64_t)table_offsets_starts[(int)(table_offsets_keys[p] < 0 ? 1000ll : table_offsets_keys[p])] + (uint64_t)table_offsets_counts[c * 1024 + (int)(table_offsets_keys[p] < 0 ? 1000ll : table_offsets_keys[p])])] = p;
-    table_offsets_counts[c * 1024 + (int)(table_offsets_keys[p] < 0 ? 1000ll : table_offsets_keys[p])] = (int64_t)((uint64_t)table_offsets_counts[c * 1024 + (int)(table_offsets_keys[p] < 0 ? 1000ll : table_offsets_keys[p])] + (uint64_t)1);
+  const int q = (int)(blockIdx.x * 256u + threadIdx.x);
+  if (q >= 32) return;
+  for (int p = q * 157; p < te_minimum(5000, q * 157 + 157); ++p) {
+    table_offsets_sorted_keys[(int)(int64_t)((uint64_t)table_offsets_starts[(int)(table_offsets_keys[p] < 0 ? 1000ll : table_offsets_keys[p])] + (uint64_t)table_offsets_counts[q * 1024 + (int)(table_offsets_keys[p] < 0 ? 1000ll : table_offsets_keys[p])])] = table_offsets_keys[p] < 0 ? 1000ll : table_offsets_keys[p];
+    table_order[(int)(int64_t)((uint64_t)table_offsets_starts[(int)(table_offsets_keys[p] < 0 ? 1000ll : table_offsets_keys[p])] + (uint64_t)table_offsets_counts[q * 1024 + (int)(table_offsets_keys[p] < 0 ? 1000ll : table_offsets_keys[p])])] = p;
+    table_offsets_counts[q * 1024 + (int)(table_offsets_keys[p] < 0 ? 1000ll : table_offsets_keys[p])] = (int64_t)((uint64_t)table_offsets_counts[q * 1024 + (int)(table_offsets_keys[p] < 0 ? 1000ll : table_offsets_keys[p])] + (uint64_t)1);
   }
 }
 
