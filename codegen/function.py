@@ -41,6 +41,19 @@ class Entry(Protocol):
     def __call__(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int = 0) -> None: ...
 
 
+def out_of_bounds(site: CheckSite, index: int, extent: int) -> OutOfBoundsError:
+    """The error of a check that failed at an index, for an axis of this extent."""
+    return OutOfBoundsError(
+        f"{site.definition}: expected an index of {site.tensor} from 0 to {extent - 1}, got {index}"
+        if extent
+        else f"{site.definition}: expected no access to {site.tensor}, which has no elements, got index {index}",
+        term=site.access,
+        location=site.location,
+        at=f"axis {site.axis} of {site.tensor}",
+        hint="clip the index, or read with outside=...",
+    )
+
+
 @native_calls
 class CompiledFunction(Callable):
     """A compiled function of arrays: `f(*arrays, out=None)`.
@@ -185,16 +198,7 @@ class CompiledFunction(Callable):
 
     def failure(self, check: int, index: int, extent: int) -> OutOfBoundsError:
         """The error of a check that failed at an index, for an axis of this extent."""
-        site = self._checks[check]
-        return OutOfBoundsError(
-            f"{site.definition}: expected an index of {site.tensor} from 0 to {extent - 1}, got {index}"
-            if extent
-            else f"{site.definition}: expected no access to {site.tensor}, which has no elements, got index {index}",
-            term=site.access,
-            location=site.location,
-            at=f"axis {site.axis} of {site.tensor}",
-            hint="clip the index, or read with outside=...",
-        )
+        return out_of_bounds(self._checks[check], index, extent)
 
     # ------------------------------------------------------------------------------------------------ runs in a context
 
@@ -248,11 +252,11 @@ class CompiledFunction(Callable):
             self._symbols = (*inputs, *(Symbol(p.name, "output", p.dtype, extents_of(p.shape), p.name) for p in self.signature.outputs))
         return self._symbols
 
-    def export(self, path: str | os.PathLike[str], *, cpus: Sequence[str] = ("host",)) -> Path:
+    def export(self, path: str | os.PathLike[str], *, cpus: Sequence[str] | None = None, gpus: Sequence[str] | None = None) -> Path:
         """Writes the function to a bundle, under its own name: see `te.export`."""
         from tensorexpr.codegen.bundle.export import export  # noqa: PLC0415 -- bundles hold compiled functions
 
-        return export(path, cpus=cpus, **{self.name: self})
+        return export(path, cpus=cpus, gpus=gpus, **{self.name: self})
 
     def workspace_bytes(self, **sizes: int) -> int:
         """Bytes of memory for activations that a run needs, with these sizes where extents are open."""

@@ -230,6 +230,16 @@ class GpuFunction(CompiledFunction):
     # --------------------------------------------------------------------------------------------- a look inside
 
     @property
+    def code(self) -> GpuCode:
+        """The stages on the way to kernels."""
+        return self._code()
+
+    @property
+    def architecture(self) -> str | None:
+        """The GPU that the kernels were compiled for, as NVRTC names it; None where they run on a CPU."""
+        return self._device.arch
+
+    @property
     def program(self) -> Program:
         """The program that was compiled, simplified."""
         return self._code().program

@@ -4,13 +4,14 @@
     bundle = tensorexpr_runtime.load("model")
     y = bundle.forward(x, w)                 # arrays in the order of the placeholders, or by name
 
-A bundle is a folder: a shared object with the code, constants in the format safetensors (mapped read-only, so processes
-share them), and a table in JSON that says what there is. Everything is checked by digest before any of it is used;
-`BundleError` says what is wrong. Nothing is unpickled or evaluated.
+A bundle is a folder: a shared object with the code for CPUs and GPUs (for which the driver is needed, and nothing else), constants in
+the format safetensors (mapped read-only, so processes share them), and a table in JSON that says what there is. Everything is checked
+by digest before any of it is used; `BundleError` says what is wrong. Nothing is unpickled or evaluated.
 """
 
 from tensorexpr_runtime.bundle import Bundle, load
+from tensorexpr_runtime.device_array import DeviceArray, on_gpu
 from tensorexpr_runtime.errors import ArgumentError, BundleError, OutOfBoundsError
 from tensorexpr_runtime.function import BundleFunction
 
-__all__ = ["ArgumentError", "Bundle", "BundleError", "BundleFunction", "OutOfBoundsError", "load"]
+__all__ = ["ArgumentError", "Bundle", "BundleError", "BundleFunction", "DeviceArray", "OutOfBoundsError", "load", "on_gpu"]

@@ -12,9 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from tensorexpr_runtime.cuda import driver
 from tensorexpr_runtime.errors import BundleError
 from tensorexpr_runtime.files import array_type, check_file, mapped, read_table
 from tensorexpr_runtime.function import BundleFunction
+from tensorexpr_runtime.gpu import Gpus
 
 _THREADS = "TENSOREXPR_NUM_THREADS"
 
@@ -23,7 +25,7 @@ class Bundle:
     """The functions of a bundle, by name: `bundle.forward(x)` or `bundle["forward"](x)`.
 
     `table` is all that the bundle says of itself, `constants` its constants by name, read-only and not copied, `variant` the
-    name of the code that was chosen for this CPU.
+    name of the code that was chosen for this CPU (None: there is none for CPUs), `gpus` the GPUs that it has code for.
     """
 
     def __init__(self, folder: Path, verify: bool) -> None:
@@ -36,21 +38,31 @@ class Bundle:
                 check_file(folder, name, said)
             elif not (folder / name).is_file() or (folder / name).stat().st_size != said["bytes"]:
                 raise BundleError(f"{folder / name}: expected a file of {said['bytes']} bytes, got another one")
+        self._set_threads: Any = None
         self._library = ctypes.CDLL(os.fspath((folder / table["library"]).resolve()))
-        prefix = table["name"]
-        number = getattr(self._library, f"{prefix}_variant")()
-        if number < 0:
-            needs = "; ".join(f"{v['name']}: {', '.join(v['needs'])}" for v in table["variants"])
-            raise BundleError(f"{folder}: expected a CPU with the features of one of its variants ({needs}), got one without")
-        self.variant: str = table["variants"][number]["name"]
         self._data = mapped(folder / constants_file, table["constants_file"]["offset"])
+        number = self._chosen() if table["variants"] else None
+        self.variant: str | None = None if number is None else table["variants"][number]["name"]
+        self.gpus: tuple[str, ...] = tuple(table["gpus"])
+        gpus = Gpus(folder, table, self._library, self._data) if self.gpus else None
+        if number is None:
+            driver()
         self.constants: dict[str, np.ndarray] = {c["name"]: self._constant(c) for c in table["constants"]}
+        self._functions = {n: BundleFunction(n, t, self._library, number, self._data, gpus) for n, t in table["functions"].items()}
+
+    def _chosen(self) -> int:
+        """The number of the code for this CPU, with its threads made ready."""
+        prefix = self.table["name"]
+        number = int(getattr(self._library, f"{prefix}_variant")())
+        if number < 0:
+            needs = "; ".join(f"{v['name']}: {', '.join(v['needs'])}" for v in self.table["variants"])
+            raise BundleError(f"{self.folder}: expected a CPU with the features of one of its variants ({needs}), got one without")
         self._set_threads = getattr(self._library, f"{prefix}_threads")
         self._set_threads.argtypes, self._set_threads.restype = [ctypes.c_int32], None
         self.threads(_default_threads())
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=getattr(self._library, f"{prefix}_after_fork"))
-        self._functions = {n: BundleFunction(n, t, self._library, number, self._data) for n, t in table["functions"].items()}
+        return number
 
     def _check_machine(self) -> None:
         wanted = self.table["platform"]
@@ -65,7 +77,8 @@ class Bundle:
         """Uses `count` threads for a call from now on (at first TENSOREXPR_NUM_THREADS, else the CPUs that this process may use)."""
         if not isinstance(count, int) or isinstance(count, bool) or count < 1:
             raise BundleError(f"{self.folder}: expected a positive number of threads, got {count!r}")
-        self._set_threads(count)
+        if self._set_threads is not None:
+            self._set_threads(count)
 
     def __getitem__(self, name: str) -> BundleFunction:
         try:
@@ -83,13 +96,15 @@ class Bundle:
         return iter(self._functions)
 
     def __repr__(self) -> str:
-        return f"<bundle {self.folder} for {self.variant}: {', '.join(map(repr, self._functions.values()))}>"
+        places = ", ".join([*([] if self.variant is None else [self.variant]), *self.gpus])
+        return f"<bundle {self.folder} for {places}: {', '.join(map(repr, self._functions.values()))}>"
 
 
 def load(path: str | os.PathLike[str], *, verify: bool = True) -> Bundle:
     """The bundle in a folder. With `verify=False` the contents of the constants, which may be large, are taken on trust.
 
-    Raises `BundleError` that says why where it is damaged, cut off, none at all, of another version, or for other machines.
+    A GPU is looked for when arrays on one are given, or now where the bundle has no code for CPUs. Raises `BundleError` that says
+    why where it is damaged, cut off, none at all, of another version, or for other machines.
     """
     return Bundle(Path(path), verify)
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from tensorexpr_runtime.errors import BundleError
 
-FILE, FORMAT, VERSION = "bundle.json", "tensorexpr bundle", 1
+FILE, FORMAT, VERSION = "bundle.json", "tensorexpr bundle", 2
 _START, _END = b'{"sha256": "', b'",\n'
 
 

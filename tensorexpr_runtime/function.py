@@ -1,7 +1,8 @@
 """Functions of a bundle: arrays in, arrays out, through one C entry point.
 
 The entry takes the constants, a pointer for each placeholder, sizes, memory for activations, and a place for errors. The lock of
-the interpreter is given up while it runs, and nothing is shared between calls but read-only data.
+the interpreter is given up while it runs, and nothing is shared between calls but read-only data. Arrays in this machine's memory
+are worked on by its CPU, arrays on a GPU there (`gpu`).
 """
 
 from __future__ import annotations
@@ -13,21 +14,27 @@ from typing import Any
 
 import numpy as np
 
+from tensorexpr_runtime.cuda import driver
+from tensorexpr_runtime.device_array import DeviceArray, is_device_array, view
 from tensorexpr_runtime.errors import ArgumentError, BundleError, OutOfBoundsError
 from tensorexpr_runtime.files import array_type
+from tensorexpr_runtime.gpu import GpuEntry, Gpus
 
 _ALIGNMENT = 64
 _READY = 0x0001 | 0x0100  # NumPy's flags: contiguous and aligned
 
 
 class BundleFunction:
-    """A function of a bundle: `f(*arrays, out=None, workspace=None, **arrays_by_name)`.
+    """A function of a bundle: `f(*arrays, out=None, workspace=None, stream=None, **arrays_by_name)`.
 
     `placeholders` are its rows of the table: the inputs in calling order, then the outputs. Gives an array if it was compiled from
-    one tensor, else a tuple. `out`, of the same form, is computed into; `workspace` is memory for activations.
+    one tensor, else a tuple. `out`, of the same form, is computed into; `workspace` is memory for activations. Arrays on a GPU
+    (anything with DLPack or `__cuda_array_interface__`) are worked on there, on `stream`, and so are the results (`DeviceArray`).
     """
 
-    def __init__(self, name: str, table: Mapping[str, Any], library: ctypes.CDLL, variant: int, constants: np.ndarray) -> None:
+    def __init__(
+        self, name: str, table: Mapping[str, Any], library: ctypes.CDLL, variant: int | None, constants: np.ndarray, gpus: Gpus | None
+    ) -> None:
         self.name = name
         self.placeholders: tuple[dict[str, Any], ...] = tuple(table["placeholders"])
         self.inputs = tuple(p for p in self.placeholders if p["kind"] == "input")
@@ -36,25 +43,32 @@ class BundleFunction:
         self.updates: tuple[str, ...] = tuple(table["updates"])
         self._table = table
         self._types = {p["name"]: array_type(p["dtype"]) for p in self.placeholders}
-        self._checks = table["checks"][variant]
         self._constants = constants
-        self._entry = getattr(library, table["symbol"])
-        self._entry.argtypes, self._entry.restype = [ctypes.c_void_p] * 5, ctypes.c_int64
-        self._size = getattr(library, f"{table['symbol']}_workspace")
-        self._size.argtypes, self._size.restype = [ctypes.c_void_p], ctypes.c_int64
+        self._gpu = None if gpus is None else GpuEntry(name, table, library, gpus)
+        self._checks: Sequence[Mapping[str, Any]] = () if variant is None else table["checks"][variant]
+        self._on_cpu = variant is not None
+        if self._on_cpu:
+            self._entry = getattr(library, table["symbol"])
+            self._entry.argtypes, self._entry.restype = [ctypes.c_void_p] * 5, ctypes.c_int64
+            self._size = getattr(library, f"{table['symbol']}_workspace")
+            self._size.argtypes, self._size.restype = [ctypes.c_void_p], ctypes.c_int64
 
-    def __call__(self, *arrays: Any, out: Any = None, workspace: np.ndarray | None = None, **named: Any) -> Any:
-        inputs = [self._input(p, a) for p, a in zip(self.inputs, self._bound(arrays, named), strict=True)]
+    def __call__(self, *arrays: Any, out: Any = None, workspace: Any = None, stream: Any = None, **named: Any) -> Any:
+        bound = self._bound(arrays, named)
+        given = [] if out is None else [out] if self._table["single"] else list(out)
+        if stream is not None or any(is_device_array(a) for a in (*bound, *given)) or not self._on_cpu:
+            return self._call_gpu(bound, out, workspace, stream)
+        inputs = [self._input(p, a) for p, a in zip(self.inputs, bound, strict=True)]
         sizes = self._sizes([a.shape for a in inputs])
         results, targets = self._results(out, sizes, inputs)
-        values = (ctypes.c_int64 * len(self.sizes))(*(sizes[n] for n in self.sizes))
+        values = self._values(sizes)
         block = self._workspace(self._size(values), workspace)
         pointers = (ctypes.c_void_p * len(self.placeholders))(*(a.ctypes.data for a in (*inputs, *results)))
         error = (ctypes.c_int64 * 2)()
         start = 0 if block is None else -(-block.ctypes.data // _ALIGNMENT) * _ALIGNMENT
         status = self._entry(self._constants.ctypes.data, pointers, values, start, error)
         if status:
-            raise self._failure(status, error[0], error[1])
+            raise self._failure(self._checks, status, error[0], error[1])
         for target, result in zip(targets, results, strict=True):
             if target is not result:
                 np.copyto(target, result)
@@ -64,13 +78,77 @@ class BundleFunction:
         """Bytes of memory for activations that a call needs, with these sizes where extents are open."""
         if sorted(sizes) != sorted(self.sizes):
             raise ArgumentError(f"{self.name}: expected the sizes {', '.join(self.sizes) or 'none'}, got {', '.join(sizes) or 'none'}")
-        return int(self._size((ctypes.c_int64 * len(self.sizes))(*(sizes[n] for n in self.sizes))))
+        if not self._on_cpu:
+            return self.gpu_workspace_bytes(**sizes)
+        return int(self._size(self._values(sizes)))
+
+    def gpu_workspace_bytes(self, **sizes: int) -> int:
+        """As `workspace_bytes`, on a GPU."""
+        return self._on_gpu().size(self._values(sizes))
+
+    def _values(self, sizes: Mapping[str, int]) -> Any:
+        return (ctypes.c_int64 * len(self.sizes))(*(sizes[n] for n in self.sizes))
 
     def __repr__(self) -> str:
         def text(rows: Sequence[Mapping[str, Any]]) -> str:
             return ", ".join(f"{p['path']}: {p['dtype']}[{', '.join(p['extents'])}]" for p in rows)
 
         return f"{self.name}({text(self.inputs)}) -> {text(self.outputs)}"
+
+    # ---------------------------------------------------------------------------------------------------------- a GPU
+
+    def _on_gpu(self) -> GpuEntry:
+        if self._gpu is None:
+            raise ArgumentError(f"{self.name}: expected arrays in this machine's memory, got a GPU's: the bundle has no code for GPUs")
+        return self._gpu
+
+    def _call_gpu(self, bound: Sequence[Any], out: Any, workspace: Any, stream: Any) -> Any:
+        entry = self._on_gpu()
+        device, number, placed = entry.place(self.inputs, bound, stream)
+        found = driver()
+        with found.on(device):
+            inputs = [
+                DeviceArray.copied(np.asarray(value, self._types[p["name"]]), device, number) if array is None else array
+                for p, value, array in zip(self.inputs, bound, placed, strict=True)
+            ]
+            for p, array in zip(self.inputs, inputs, strict=True):
+                self._fits(p, array)
+            sizes = self._sizes([a.shape for a in inputs])
+            shapes = [tuple(extent_value(e, sizes) for e in p["shape"]) for p in self.outputs]
+            types = [self._types[p["name"]] for p in self.outputs]
+            if out is None:
+                results: Sequence[Any] = [DeviceArray.empty(shape, t, device, number) for shape, t in zip(shapes, types, strict=True)]
+                targets = results
+            else:
+                results = self._targets(out, shapes, device, number, inputs)
+                targets = [out] if self._table["single"] else list(out)
+            status, index, extent = entry.run(device, number, inputs, results, self._values(sizes), workspace)
+        if status:
+            raise self._failure(entry.checks, status, index, extent)
+        return targets[0] if self._table["single"] else tuple(targets)
+
+    def _targets(
+        self, out: Any, shapes: Sequence[tuple[int, ...]], device: int, stream: int, inputs: Sequence[DeviceArray]
+    ) -> list[DeviceArray]:
+        """The caller's arrays for results, as they lie on the GPU."""
+        given = self._given(out)
+        found: list[DeviceArray] = []
+        for row, shape, value in zip(self.outputs, shapes, given, strict=True):
+            label = f"{self.name}: out {row['path']}"
+            array = view(value, stream) if is_device_array(value) else None
+            if (
+                array is None
+                or array.shape != shape
+                or array.dtype != self._types[row["name"]]
+                or (array.nbytes and array.device != device)
+            ):
+                got = f"a {type(value).__name__}" if array is None else repr(array)
+                raise ArgumentError(f"{label}: expected an array {row['dtype']}{list(shape)} on cuda:{device}, got {got}")
+            for other in (*inputs, *found):
+                if array.address < other.address + other.nbytes and other.address < array.address + array.nbytes:
+                    raise ArgumentError(f"{label}: expected memory of its own, got an array that overlaps another one")
+            found.append(array)
+        return found
 
     # ------------------------------------------------------------------------------------------------------ arguments
 
@@ -93,11 +171,15 @@ class BundleFunction:
     def _input(self, row: Mapping[str, Any], value: Any) -> np.ndarray:
         wanted = self._types[row["name"]]
         array = np.asarray(value, wanted) if isinstance(value, bool | int | float) and not row["shape"] else np.asarray(value)
-        if array.dtype != wanted:
-            raise ArgumentError(f"{self.name}: argument {row['path']}: expected dtype {row['dtype']}, got {array.dtype}")
-        if array.ndim != len(row["shape"]):
-            raise ArgumentError(f"{self.name}: argument {row['path']}: expected {len(row['shape'])} axes, got {array.ndim}")
+        self._fits(row, array)
         return array if array.flags.num & _READY == _READY and array.dtype.isnative else np.array(array, wanted, order="C")
+
+    def _fits(self, row: Mapping[str, Any], array: Any) -> None:
+        """Raises `ArgumentError` for an array of another type or rank."""
+        if array.dtype != self._types[row["name"]]:
+            raise ArgumentError(f"{self.name}: argument {row['path']}: expected dtype {row['dtype']}, got {array.dtype}")
+        if len(array.shape) != len(row["shape"]):
+            raise ArgumentError(f"{self.name}: argument {row['path']}: expected {len(row['shape'])} axes, got {len(array.shape)}")
 
     def _sizes(self, shapes: Sequence[tuple[int, ...]]) -> dict[str, int]:
         """The sizes that the shapes of the inputs tell, all extents compared with them."""
@@ -122,9 +204,7 @@ class BundleFunction:
         if out is None:
             made = [np.empty(shape, type_) for shape, type_ in zip(shapes, types, strict=True)]
             return made, made
-        targets = [out] if self._table["single"] else list(out)
-        if len(targets) != len(self.outputs):
-            raise ArgumentError(f"{self.name}: out: expected {len(self.outputs)} arrays, got {len(targets)}")
+        targets = self._given(out)
         for k, (row, shape, type_, target) in enumerate(zip(self.outputs, shapes, types, targets, strict=True)):
             fits = isinstance(target, np.ndarray) and target.dtype == type_ and target.shape == shape and target.flags.writeable
             if not fits:
@@ -138,6 +218,13 @@ class BundleFunction:
         ]
         return direct, targets
 
+    def _given(self, out: Any) -> list[Any]:
+        """The caller's arrays for results, one per output."""
+        targets = [out] if self._table["single"] else list(out)
+        if len(targets) != len(self.outputs):
+            raise ArgumentError(f"{self.name}: out: expected {len(self.outputs)} arrays, got {len(targets)}")
+        return targets
+
     def _workspace(self, size: int, given: np.ndarray | None) -> np.ndarray | None:
         if given is None:
             return np.empty(size + _ALIGNMENT, np.uint8) if size else None
@@ -147,8 +234,8 @@ class BundleFunction:
             )
         return given
 
-    def _failure(self, status: int, index: int, extent: int) -> Exception:
-        site = self._checks[status - 1]
+    def _failure(self, checks: Sequence[Mapping[str, Any]], status: int, index: int, extent: int) -> Exception:
+        site = checks[status - 1]
         where = f"  in:   {site['access']}\n  at:   axis {site['axis']} of {site['tensor']}"
         wanted = (
             f"an index of {site['tensor']} from 0 to {extent - 1}" if extent else f"no access to {site['tensor']}, which has no elements"

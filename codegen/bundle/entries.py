@@ -48,26 +48,33 @@ def _entry(name: str, codes: Sequence[Code]) -> str:
         *_switch(len(codes)),
     ]
     for number, code in enumerate(codes):
-        count = code.interface.parameters
-        lines += [f"variant{number}:", f"  %b{number} = alloca [{max(1, count + len(code.constants))} x ptr], align 16"]
-        for k, place in enumerate(code.places):
-            lines += [
-                f"  %p{number}.{k} = getelementptr ptr, ptr %placeholders, i64 {place}",
-                f"  %v{number}.{k} = load ptr, ptr %p{number}.{k}, align 8",
-                f"  %s{number}.{k} = getelementptr ptr, ptr %b{number}, i64 {k}",
-                f"  store ptr %v{number}.{k}, ptr %s{number}.{k}, align 8",
-            ]
-        for k, offset in enumerate(code.constants):
-            lines += [
-                f"  %c{number}.{k} = getelementptr i8, ptr %constants, i64 {offset}",
-                f"  %d{number}.{k} = getelementptr ptr, ptr %b{number}, i64 {count + k}",
-                f"  store ptr %c{number}.{k}, ptr %d{number}.{k}, align 8",
-            ]
+        lines += [f"variant{number}:", *gathered(f"{number}", code.places, code.constants)]
         lines += [
             f"  %r{number} = call i64 @{code.symbol}(ptr %b{number}, ptr %sizes, ptr %workspace, ptr %error)",
             f"  ret i64 %r{number}",
         ]
     return "\n".join([*lines, "none:", "  ret i64 -1", "}"])
+
+
+def gathered(name: str, places: Sequence[int], constants: Sequence[int]) -> list[str]:
+    """Lines that make the array of pointers `%bNAME` that a nest takes: of `%placeholders` those at the places of its parameters, then
+    its constants, which begin at these offsets of `%constants`."""
+    count = len(places)
+    lines = [f"  %b{name} = alloca [{max(1, count + len(constants))} x ptr], align 16"]
+    for k, place in enumerate(places):
+        lines += [
+            f"  %p{name}.{k} = getelementptr ptr, ptr %placeholders, i64 {place}",
+            f"  %v{name}.{k} = load ptr, ptr %p{name}.{k}, align 8",
+            f"  %s{name}.{k} = getelementptr ptr, ptr %b{name}, i64 {k}",
+            f"  store ptr %v{name}.{k}, ptr %s{name}.{k}, align 8",
+        ]
+    for k, offset in enumerate(constants):
+        lines += [
+            f"  %c{name}.{k} = getelementptr i8, ptr %constants, i64 {offset}",
+            f"  %d{name}.{k} = getelementptr ptr, ptr %b{name}, i64 {count + k}",
+            f"  store ptr %c{name}.{k}, ptr %d{name}.{k}, align 8",
+        ]
+    return lines
 
 
 def _workspace(name: str, codes: Sequence[Code]) -> str:

@@ -17,12 +17,15 @@ import numpy as np
 
 from tensorexpr.codegen.bundle.elf_shared import Input, shared_object
 from tensorexpr.codegen.bundle.entries import Code, entries_text
+from tensorexpr.codegen.bundle.gpus import GpuEntry, GpuPart, architectures, gpu_part, gpu_text
+from tensorexpr.codegen.bundle.gpus import exports as gpu_exports
 from tensorexpr.codegen.bundle.header import c_name, header_text
 from tensorexpr.codegen.bundle.table import FILE, FORMAT, VERSION, function_table, table_file
 from tensorexpr.codegen.bundle.tensors import tensors_file
 from tensorexpr.codegen.bundle.variants import Variant, detection_text, variants_of
 from tensorexpr.codegen.function import CompiledFunction
-from tensorexpr.codegen.llvm import Interface, Machine, nest_code
+from tensorexpr.codegen.gpu_function import GpuFunction
+from tensorexpr.codegen.llvm import Interface, Machine, host, nest_code
 from tensorexpr.codegen.llvm.jit import object_code
 from tensorexpr.codegen.llvm.pool_text import LIMIT, pool_text
 from tensorexpr.codegen.lowering import lower
@@ -30,14 +33,18 @@ from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.codegen.nest_verify import verify_nest
 from tensorexpr.codegen.tuning.lookup import ANALYTIC, scheduled
 from tensorexpr.errors import ArgumentError, TargetError, user_location
+from tensorexpr.ir import Constant
 
 _CONSTANTS = "constants.safetensors"
+_DEVICE_ALIGNMENT = 16  # bytes, of every argument of a kernel on a GPU
 _LIBRARIES = {
     **dict.fromkeys(("memset", "memcpy", "memmove", "memcmp", "bcmp"), "libc.so.6"),
     **dict.fromkeys(("pthread_create", "pthread_join", "pthread_sigmask", "syscall", "clock_gettime"), "libc.so.6"),
     **dict.fromkeys(("sched_yield", "sched_getcpu", "sched_getaffinity", "sched_setaffinity"), "libc.so.6"),
     **{f"{name}{end}": "libm.so.6" for name in ("fma", "floor", "ceil", "trunc", "roundeven", "rint", "sqrt") for end in ("", "f")},
     **dict.fromkeys(("__extendhfsf2", "__truncsfhf2"), "libgcc_s.so.1"),
+    **dict.fromkeys(("dlopen", "dlsym"), "libdl.so.2"),  # where they are before glibc 2.34; the library is there after it, too
+    **dict.fromkeys(("getenv", "malloc", "free"), "libc.so.6"),
 }
 _THREADS = f"""define void @te_bundle_threads(i32 %count) nounwind {{
   %least = call i32 @llvm.smax.i32(i32 %count, i32 1)
@@ -49,15 +56,26 @@ _THREADS = f"""define void @te_bundle_threads(i32 %count) nounwind {{
 """
 
 
-def export(path: str | os.PathLike[str], /, *, cpus: Sequence[str] = ("host",), **functions: CompiledFunction) -> Path:
+def export(
+    path: str | os.PathLike[str],
+    /,
+    *,
+    cpus: Sequence[str] | None = None,
+    gpus: Sequence[str] | None = None,
+    **functions: CompiledFunction,
+) -> Path:
     """Writes compiled functions to a bundle, a folder that runs without the compiler: `te.export("model", forward=f, backward=g)`.
 
-    They share their constants. `cpus` names what code is made for, in the order in which it is tried when the bundle is loaded: "host"
-    (this machine, with the very code that runs here) and the levels x86-64-v4, -v3, -v2. The folder is there whole or not at
-    all; a bundle at `path` is replaced, anything else is refused. Gives the path.
+    They share their constants, and each has code for all of `cpus` and `gpus`, whatever it was compiled for. `cpus` names what code
+    is made for, in the order in which it is tried when the bundle is loaded: "host" (this machine, with the very code that runs here) and
+    the levels x86-64-v4, -v3, -v2; by default the host, where some function is for the CPU. `gpus` names architectures, such as "sm_80"
+    and "sm_90" (or "sm_90a", for that one alone), for which NVRTC makes code here, GPU or not; by default that of this machine's GPU,
+    where some function is for it.
 
-    Raises `ArgumentError` for what is no compiled function and a name that is no identifier, `TargetError` for CPUs that are
-    unknown and for functions of a GPU.
+    The folder is there whole or not at all; a bundle at `path` is replaced, anything else is refused. Gives the path.
+
+    Raises `ArgumentError` for what is no compiled function and a name that is no identifier, `TargetError` for CPUs and GPUs that
+    are unknown, and where NVRTC is not installed.
     """
     place = Path(path)
     if not functions:
@@ -67,21 +85,42 @@ def export(path: str | os.PathLike[str], /, *, cpus: Sequence[str] = ("host",), 
             raise ArgumentError(
                 f"export: expected compiled functions, got a {type(function).__name__} for {name}", location=user_location()
             )
-        if not function.target == "cpu":
-            raise TargetError(f"export: expected functions for the cpu, got one for {function.target}: {name}", location=user_location())
     if place.exists() and not (place.is_dir() and (not any(place.iterdir()) or (place / FILE).is_file())):
         raise ArgumentError(f"export: expected a new path or a bundle to replace, got {place}", location=user_location())
-    _write(place, _files(c_name(place.name.split(".")[0]), functions, variants_of(cpus)))
+    if cpus is None:
+        cpus = [] if all(isinstance(f, GpuFunction) for f in functions.values()) else ["host"]
+    if gpus is None:
+        gpus = [_architecture(name, f) for name, f in functions.items() if isinstance(f, GpuFunction)]
+    if not cpus and not gpus:
+        raise TargetError("export: expected at least one CPU or GPU to make code for, got none", location=user_location())
+    _write(place, _files(c_name(place.name.split(".")[0]), functions, variants_of(cpus), architectures(gpus)))
     return place
 
 
-def _files(prefix: str, functions: Mapping[str, CompiledFunction], variants: Sequence[Variant]) -> dict[str, list[Any]]:
+def _architecture(name: str, function: GpuFunction) -> str:
+    """The architecture of the GPU that a function was compiled for."""
+    found = function.architecture
+    if found is None:
+        raise TargetError(
+            f"export: expected the GPUs to make code for, got none: here the kernels of {name} run on a CPU",
+            location=user_location(),
+            hint="te.export(path, gpus=['sm_90'], ...)",
+        )
+    return found
+
+
+def _files(
+    prefix: str, functions: Mapping[str, CompiledFunction], variants: Sequence[Variant], gpus: Sequence[str]
+) -> dict[str, list[Any]]:
     """The contents of the files of a bundle, in parts."""
     nests = {name: [_nest(function, variant) for variant in variants] for name, function in functions.items()}
-    names, arrays = _named_constants(nests)
-    head, offsets, ordered = tensors_file(arrays)
+    parts = {name: gpu_part(function, gpus) for name, function in functions.items()} if gpus else {}
+    needed = {name: [c for nest in nests[name] for c in nest.constants] + _constants_of(parts.get(name)) for name in functions}
+    names, arrays = _named_constants(needed)
+    head, offsets, data = tensors_file(arrays, _DEVICE_ALIGNMENT if gpus else 1)
     inputs: list[Input] = []
     codes: dict[str, list[Code]] = {name: [] for name in functions}
+    entries: list[GpuEntry] = []
     tables = {}
     for name, function in functions.items():
         symbol = f"{prefix}_{c_name(name)}"
@@ -92,22 +131,28 @@ def _files(prefix: str, functions: Mapping[str, CompiledFunction], variants: Seq
             inputs.append(Input(nest_code(nest, variant.machine).image, {interface.entry: own}))
             codes[name].append(Code(own, interface, tuple(offsets[names[name, c]] for c in interface.constants), function.places))
             said.append((interface, nest.checks))
-        used = dict.fromkeys(names[name, c.name] for nest in nests[name] for c in nest.constants)
-        tables[name] = function_table(function, symbol, said, [name for name in used if name is not None])
+        part = parts.get(name)
+        if part is not None:
+            entries.append(GpuEntry(symbol, part, tuple(offsets[names[name, c]] for c in part.plan.constants), function.places))
+        used = dict.fromkeys(names[name, c.name] for c in needed[name])
+        tables[name] = function_table(function, symbol, said, part, list(used))
     library = f"lib{prefix}.so"
-    image = _library(prefix, library, inputs, [(tables[name]["symbol"], codes[name]) for name in functions], variants)
-    data = [np.ascontiguousarray(array).reshape(-1).view(np.uint8).data for array in ordered]
+    image = _library(prefix, library, inputs, [(tables[name]["symbol"], codes[name]) for name in functions], variants, entries)
+    for name, part in parts.items():
+        for row in tables[name]["gpu"]["images"]:
+            row["offset"] = image.index(part.images[row["name"]])
     files: dict[str, list[Any]] = {library: [image], _CONSTANTS: [head, *data]}
-    files[f"{prefix}.h"] = [header_text(prefix, tables, len(head), sum(part.nbytes for part in data)).encode()]
+    files[f"{prefix}.h"] = [header_text(prefix, tables, len(head), sum(len(part) for part in data), bool(variants), gpus).encode()]
     table = {
         "format": FORMAT,
         "version": VERSION,
         "made_by": f"tensorexpr {version('tensorexpr')}",
         "name": prefix,
-        "platform": variants[0].machine.triple,
+        "platform": host().triple,
         "library": library,
         "files": {name: _described(parts) for name, parts in files.items()},
         "variants": [{"name": v.name, "needs": list(v.needs)} for v in variants],
+        "gpus": list(gpus),
         "constants_file": {"name": _CONSTANTS, "offset": len(head)},
         "constants": [_constant(name, array, offsets[name]) for name, array in arrays.items()],
         "functions": tables,
@@ -117,17 +162,22 @@ def _files(prefix: str, functions: Mapping[str, CompiledFunction], variants: Seq
 
 def _nest(function: CompiledFunction, variant: Variant) -> LoopNest:
     """The loops of a function for a variant: those that run here on the host, and wherever the user made the schedule."""
-    own = variant.name.startswith("host") or not function.schedule.origin.startswith((ANALYTIC, "tuned"))
+    given = not function.schedule.origin.startswith((ANALYTIC, "tuned"))
+    own = function.target == "cpu" and (variant.name.startswith("host") or given)
     return function.nest if own else verify_nest(lower(scheduled(function.program, variant.target)))
 
 
-def _named_constants(nests: Mapping[str, Sequence[LoopNest]]) -> tuple[dict[tuple[str, str], str], dict[str, np.ndarray]]:
+def _constants_of(part: GpuPart | None) -> list[Constant]:
+    return [] if part is None else list(part.constants)
+
+
+def _named_constants(needed: Mapping[str, Sequence[Constant]]) -> tuple[dict[tuple[str, str], str], dict[str, np.ndarray]]:
     """The name in the bundle of every constant of a function, and the arrays by these names: equal data is one."""
     names: dict[tuple[str, str], str] = {}
     arrays: dict[str, np.ndarray] = {}
     known: dict[bytes, str] = {}
-    for function, several in nests.items():
-        for constant in (c for nest in several for c in nest.constants):
+    for function, several in needed.items():
+        for constant in several:
             name = known.get(constant.content)
             if name is None:
                 name = constant.name if constant.name not in arrays else f"{function}.{constant.name}"
@@ -144,20 +194,32 @@ def _constant(name: str, array: np.ndarray, offset: int) -> dict[str, Any]:
 
 
 def _library(
-    prefix: str, soname: str, inputs: Sequence[Input], functions: Sequence[tuple[str, Sequence[Code]]], variants: Sequence[Variant]
+    prefix: str,
+    soname: str,
+    inputs: Sequence[Input],
+    functions: Sequence[tuple[str, Sequence[Code]]],
+    variants: Sequence[Variant],
+    entries: Sequence[GpuEntry],
 ) -> bytes:
     """The shared object of all code of a bundle."""
-    triple = variants[0].machine.triple
+    triple = host().triple
     plain = Machine(triple, "x86-64", "", 128)
-    renamed = {
-        "te_bundle_variant": f"{prefix}_variant",
-        "te_bundle_threads": f"{prefix}_threads",
-        "te_pool_reset": f"{prefix}_after_fork",
-    }
-    texts = (pool_text(plain) + _THREADS, detection_text(triple, variants), entries_text(triple, functions))
+    renamed: dict[str, str] = {}
+    texts: list[str] = []
+    exports: list[str] = []
+    if variants:
+        renamed = {
+            "te_bundle_variant": f"{prefix}_variant",
+            "te_bundle_threads": f"{prefix}_threads",
+            "te_pool_reset": f"{prefix}_after_fork",
+        }
+        texts += [pool_text(plain) + _THREADS, detection_text(triple, variants), entries_text(triple, functions)]
+        exports += [*renamed.values(), *(name for function, _ in functions for name in (function, f"{function}_workspace"))]
+    if entries:
+        texts.append(gpu_text(triple, prefix, entries))
+        exports += gpu_exports(prefix, [entry.symbol for entry in entries])
     own = [Input(object_code(text, plain, "none").image, renamed) for text in texts]
-    exports = [*renamed.values(), *(name for function, _ in functions for name in (function, f"{function}_workspace"))]
-    return shared_object([*inputs, *own], exports, soname, _LIBRARIES, ["te_pool_stop"])
+    return shared_object([*inputs, *own], exports, soname, _LIBRARIES, ["te_pool_stop"] if variants else [])
 
 
 def _described(parts: Sequence[Any]) -> dict[str, Any]:

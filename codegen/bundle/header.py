@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+_ARGUMENTS = "const void *constants, void *const *placeholders, const int64_t *sizes, void *workspace, int64_t *error"
 
 
 def c_name(text: str) -> str:
@@ -13,7 +15,9 @@ def c_name(text: str) -> str:
     return f"_{made}" if not made or made[0].isdigit() else made
 
 
-def header_text(prefix: str, functions: Mapping[str, Any], constants_offset: int, constants_bytes: int) -> str:
+def header_text(
+    prefix: str, functions: Mapping[str, Any], constants_offset: int, constants_bytes: int, on_cpus: bool, gpus: Sequence[str]
+) -> str:
     """Declarations of the entry points, and where each pointer stands."""
     upper = prefix.upper()
     lines = [
@@ -25,7 +29,12 @@ def header_text(prefix: str, functions: Mapping[str, Any], constants_offset: int
         "   workspace:    as many bytes as NAME_workspace(sizes) says, at a multiple of 64; null where that is 0.",
         "   error:        two integers, written where an index is out of bounds: the index, and the extent.",
         "   The result is 0; k > 0 where check k - 1 of the table failed; -1 where the code is for other CPUs.",
-        "   Any number of threads may be inside at once, each with a workspace of its own. */",
+        "   Any number of threads may be inside at once, each with a workspace of its own.",
+    ]
+    if gpus:
+        lines += ["", *_gpu_words(prefix, gpus)]
+    lines[-1] += " */"
+    lines += [
         f"#ifndef {upper}_H",
         f"#define {upper}_H",
         "#include <stdint.h>",
@@ -35,10 +44,15 @@ def header_text(prefix: str, functions: Mapping[str, Any], constants_offset: int
         f"#define {upper}_CONSTANTS_OFFSET {constants_offset}",
         f"#define {upper}_CONSTANTS_BYTES {constants_bytes}",
         "",
-        f"int32_t {prefix}_variant(void);            /* the number of the code for this CPU in the table, -1: none */",
-        f"void {prefix}_threads(int32_t count);      /* how many threads work on a call (1 until this is called) */",
-        f"void {prefix}_after_fork(void);            /* to be called in the child after a fork */",
     ]
+    if on_cpus:
+        lines += [
+            f"int32_t {prefix}_variant(void);            /* the number of the code for this CPU in the table, -1: none */",
+            f"void {prefix}_threads(int32_t count);      /* how many threads work on a call (1 until this is called) */",
+            f"void {prefix}_after_fork(void);            /* to be called in the child after a fork */",
+        ]
+    if gpus:
+        lines.append(f"int64_t {prefix}_cuda_load(void);          /* loads the code for the GPU now, not with the first call */")
     for table in functions.values():
         name = table["symbol"]
         lines += ["", f"/* {_signature(table)} */"]
@@ -46,12 +60,23 @@ def header_text(prefix: str, functions: Mapping[str, Any], constants_offset: int
         lines.append(f"enum {{ {', '.join([*places, f'{name}_placeholders'.upper()])} }};")
         if table["sizes"]:
             lines.append(f"enum {{ {', '.join(f'{name}_size_{c_name(s)}'.upper() for s in table['sizes'])} }};")
-        lines.append(
-            f"int64_t {name}(const void *constants, void *const *placeholders, const int64_t *sizes, void *workspace, int64_t *error);"
-        )
-        lines.append(f"int64_t {name}_workspace(const int64_t *sizes);")
+        if on_cpus:
+            lines += [f"int64_t {name}({_ARGUMENTS});", f"int64_t {name}_workspace(const int64_t *sizes);"]
+        if gpus:
+            lines += [f"int64_t {name}_cuda({_ARGUMENTS}, void *stream);", f"int64_t {name}_cuda_workspace(const int64_t *sizes);"]
     lines += ["", "#ifdef __cplusplus", "}", "#endif", "#endif", ""]
     return "\n".join(lines)
+
+
+def _gpu_words(prefix: str, gpus: Sequence[str]) -> list[str]:
+    """What is to be known of entry points for GPUs."""
+    return [
+        f"   NAME_cuda is the same on a GPU ({', '.join(gpus)}): the pointers in placeholders, and those to constants (a copy of them) and",
+        "   to workspace, are the device's, at multiples of 16, the workspace at one of 256. It works in the current context (where there",
+        "   is none, in the primary one of device 0), launches on the stream (a CUstream or cudaStream_t), and waits only where it looks",
+        "   for an index out of bounds. Below 0: -1 no code for this GPU; -2 no libcuda.so.1 (TENSOREXPR_CUDA_DRIVER names another one);",
+        "   -3 a driver that is too old; -4 no memory; -1000 - r where the driver said r.",
+    ]
 
 
 def _signature(table: Mapping[str, Any]) -> str:

@@ -12,6 +12,7 @@ from math import prod
 from typing import Any
 
 from tensorexpr.codegen.arguments import Parameter, size_sources
+from tensorexpr.codegen.bundle.gpus import GpuPart
 from tensorexpr.codegen.context import Symbol
 from tensorexpr.codegen.function import CompiledFunction
 from tensorexpr.codegen.llvm import Interface
@@ -20,7 +21,7 @@ from tensorexpr.codegen.nest import CheckSite
 from tensorexpr.ir import Const
 from tensorexpr.text import print_expr
 
-FORMAT, VERSION, FILE = "tensorexpr bundle", 1, "bundle.json"
+FORMAT, VERSION, FILE = "tensorexpr bundle", 2, "bundle.json"
 
 
 def table_file(table: Mapping[str, Any]) -> bytes:
@@ -33,9 +34,11 @@ def function_table(
     function: CompiledFunction,
     symbol: str,
     variants: Sequence[tuple[Interface, Sequence[CheckSite]]],
+    gpu: GpuPart | None,
     constants: Sequence[str],
 ) -> dict[str, Any]:
-    """A function: how it is called, its placeholders and constants, and per variant its activations and what failed checks say."""
+    """A function: how it is called, its placeholders and constants, per variant its activations and what failed checks say, and
+    for GPUs that and its kernels: grids and threads, parameters, code."""
     signature = function.signature
     parameters = [*signature.inputs, *signature.outputs]
     placeholders = [_placeholder(k, s, p) for k, (s, p) in enumerate(zip(function.placeholders, parameters, strict=True))]
@@ -50,6 +53,7 @@ def function_table(
         "constants": list(constants),
         "activations": [_activations(interface) for interface, _ in variants],
         "checks": [[_check(site) for site in checks] for _, checks in variants],
+        "gpu": None if gpu is None else {**gpu.as_data(), "checks": [_check(site) for site in gpu.checks]},
     }
 
 

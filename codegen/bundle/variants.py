@@ -76,8 +76,6 @@ def variants_of(names: Sequence[str]) -> tuple[Variant, ...]:
         else:
             known = ", ".join(("host", *LEVELS))
             raise TargetError(f"export: expected CPUs among {known}, got {name!r}", location=user_location())
-    if not found:
-        raise TargetError("export: expected at least one CPU to make code for, got none", location=user_location())
     return tuple(found)
 
 

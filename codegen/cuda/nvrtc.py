@@ -105,6 +105,15 @@ def version() -> tuple[int, int]:
     return major.value, minor.value
 
 
+def architectures() -> tuple[int, ...]:
+    """The capabilities, ten times the first number plus the second, that NVRTC makes code for."""
+    library, count = _library(), ctypes.c_int()
+    _done(library.nvrtcGetNumSupportedArchs(ctypes.byref(count)))
+    numbers = (ctypes.c_int * count.value)()
+    _done(library.nvrtcGetSupportedArchs(numbers))
+    return tuple(numbers)
+
+
 def _done(status: int) -> None:
     if status:
         library = _library()
