@@ -5,16 +5,25 @@
 As written every vector is a gather (or a scatter). Instead whole rows are loaded along the side on which they lie, the
 square is turned around in registers, and whole rows are stored: per 128 bits by unpacking pairs of rows, and then by
 halving, which takes log2(n) shuffles per row.
+
+Results of a tile that lie across its lanes are stored likewise, whatever they are computed from and however many rows there are:
+
+    for a in unroll(range(14)): for b in vectorize(range(32)): Y[b, a + p] = S[a, b] + bias[b]
+
+Vectors of results are turned around by squares, rows that are missing are filled up, and 14 elements are stored at a time.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from tensorexpr.codegen.llvm.builder import Builder, Value, literal
+from tensorexpr.codegen.llvm.builder import Builder, Value, literal, mangle
+from tensorexpr.codegen.llvm.emit_casts import to_memory
 from tensorexpr.codegen.llvm.emit_memory import masked_load, put
 from tensorexpr.codegen.nest import For, If, Store
-from tensorexpr.ir import Access, Const, Expr
+from tensorexpr.ir import Access, Const, Expr, conjunction
 from tensorexpr.regions import affine_of
 from tensorexpr.traversal import free_names, walk
 
@@ -22,6 +31,8 @@ if TYPE_CHECKING:
     from tensorexpr.codegen.llvm.emit_statements import Statements
 
 SIDES = (4, 8, 16)
+LEAST_ROWS = 4
+"""Rows of a tile from which on its results are turned around: fewer are stored element by element in as many cycles."""
 Shuffle = tuple[int, int, tuple[int, ...]]
 """Two registers by number, and the elements taken from both (those of the second count on from those of the first)."""
 
@@ -117,6 +128,92 @@ def moved(emitter: Statements, s: For, side: int) -> bool:
     for k, column in enumerate(turn(b, loaded, target.dtype.bits)):
         _row(emitter, store.buffer, store.indices, rows[1], rows[0], k if columns[0] == 1 else side - 1 - k, columns[1], side, column)
     return True
+
+
+def stored(emitter: Statements, s: For, start: Value, rows: int) -> bool:
+    """Emits an unrolled loop over the results of a tile in lanes that go across the rows of a buffer as squares that are turned
+    around, if it is one; says whether it was."""
+    conditions: list[Expr] = []
+    body = s.body
+    inner: For | None = None
+    while len(body) == 1 and not isinstance(body[0], Store):
+        match body[0]:
+            case If() if not body[0].otherwise:
+                conditions.append(body[0].condition)
+                body = body[0].then
+            case For() if inner is None and body[0].kind == "vectorize":
+                inner = body[0]
+                body = inner.body
+            case _:
+                return False
+    store = body[0] if len(body) == 1 else None
+    if rows < LEAST_ROWS or inner is None or not isinstance(store, Store) or emitter.lanes > 1 or emitter.mask is not None:
+        return False
+    target = emitter.buffers[store.buffer]
+    first, lanes = inner.start, inner.stop
+    side = emitter.machine.vector_bits // target.dtype.bits
+    if not isinstance(first, Const) or first.value != 0 or not isinstance(lanes, Const) or side not in SIDES or int(lanes.value) % side:
+        return False
+    if target.lanes > 1 or target.memory == "local" or target.streamed or target.element in ("i1", "i8", "i16", "half", "bfloat"):
+        return False
+    if along(store.indices, s.index, inner.index) != 1 or not any(inner.index in free_names(i) for i in store.indices):
+        return False
+    if any(isinstance(n, Access) and n.tensor == store.buffer for e in (store.value, *store.indices, *conditions) for n in walk(e)):
+        return False
+    condition = conjunction(tuple(conditions)) if conditions else None
+    for piece in range(0, int(lanes.value), side):
+        for row in range(0, rows, side):
+            _turned_results(
+                emitter, store, condition, (s.index, emitter.b.add(start, row), min(side, rows - row)), (inner.index, piece), side
+            )
+    return True
+
+
+def _turned_results(
+    emitter: Statements, store: Store, condition: Expr | None, rows: tuple[str, Value, int], lanes: tuple[str, int], side: int
+) -> None:
+    """Stores a square of results: `rows` are an index, where it begins and how many there are, `lanes` an index and where it begins."""
+    b, binding = emitter.b, emitter.buffers[store.buffer]
+    (row, first, count), (lane, start) = rows, lanes
+    values = []
+    for k in range(count):
+        with emitter.bound(row, b.add(first, k)), _in_lanes(emitter, lane, literal(start, "i64"), side):
+            if condition is None:
+                value = emitter.expr(store.value)
+            else:
+                with emitter.masked(b.vector(emitter.expr(condition), side)):
+                    value = emitter.expr(store.value)
+            values.append(to_memory(b, b.vector(value, side), binding.dtype))
+    values += [Value("poison", values[0].type, side)] * (side - count)
+    there = literal(True, "i1")
+    if count < side:
+        there = Value(f"<{', '.join(f'i1 {str(k < count).lower()}' for k in range(side))}>", "i1", side)
+    for k, column in enumerate(turn(b, values, binding.dtype.bits)):
+        with emitter.bound(lane, literal(start + k, "i64")):
+            mask = b.vector(there, side)
+            if condition is not None:
+                with _in_lanes(emitter, row, first, side):
+                    mask = b.op("and", mask, b.vector(emitter.expr(condition), side))
+            with emitter.bound(row, first):
+                offset = emitter.offset(binding, store.indices)
+            pointer = b.emit(f"getelementptr {binding.element}, ptr {binding.pointer}, i64 {offset.text}", "ptr").text
+            if count == side and condition is None:
+                put(b, binding, pointer, offset, column)
+                continue
+            arguments = f"{column.typed}, ptr align {binding.align} {pointer}, {mask.typed}"
+            b.line(f"call void @llvm.masked.store.{mangle(column)}.p0({arguments})")
+
+
+@contextmanager
+def _in_lanes(emitter: Statements, index: str, start: Value, side: int) -> Iterator[None]:
+    """Inside, an index goes through as many values as there are lanes."""
+    high = None if start.high is None else start.high + side - 1
+    emitter.lanes = side
+    try:
+        with emitter.bound(index, Value(start.text, "i64", side, 1, start.const, start.low, high, start.multiple)):
+            yield
+    finally:
+        emitter.lanes = 1
 
 
 def _mask(emitter: Statements, condition: Expr, index: str, sign: int, side: int) -> Value:

@@ -218,7 +218,7 @@ class Statements(Expressions):
             self.serial(s, start, stop)
 
     def _unrolled(self, s: For, start: Value, extent: int) -> None:
-        if emit_squares.moved(self, s, extent):
+        if emit_squares.moved(self, s, extent) or emit_squares.stored(self, s, start, extent):
             return
         for step in range(extent):
             with self.bound(s.index, self.b.add(start, step)):

@@ -6,7 +6,8 @@
             0.0) * w[s, c]                                 for c: for n_i in unroll(8): acc[n_i] += 0.0 * w[s, c]
 
 The innermost loop of a convolution runs without masks and branches then. Of the points of unrolled and vectorized loops
-inside, the one at which a comparison is hardest to meet stands for all.
+inside, the one at which a comparison is hardest to meet stands for all. Tests that change along the loop, but are the same for all
+that is copied out in an iteration, are made once at its beginning.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ FALSE = Const(False, TRUE.dtype)
 
 MOST_POINTS = 64
 """Points of loops inside up to which each is looked at."""
+MANY = 16
+"""Copies of a body from which on it is worth standing twice."""
 FEW = 4
 """A test stays inside where it is open at one point of so many, or fewer."""
 
@@ -81,14 +84,40 @@ def _loop(s: For, around: Ranges) -> Block:
                     found[part] = test
     needed = tuple(dict.fromkeys(c for c in found.values() if c != TRUE))
     if not found:
-        return (s,)
-    fast = replace(s, body=assumed(s.body, frozenset(found)))
+        return (_with_tests_in_front(s),)
+    fast = _with_tests_in_front(replace(s, body=assumed(s.body, frozenset(found))))
     if not needed:
         return (fast,)
     # Where tests are the same at all points inside, it is known in the other case that together they do not hold.
     same = all(any(part == test or _same(part, test) for test in needed) for part in found)
     slow = refuted(s.body, frozenset(found)) if same else s.body
-    return (If(conjunction(needed), (fast,), (replace(s, body=slow),) if slow else ()),)
+    return (If(conjunction(needed), (fast,), (_with_tests_in_front(replace(s, body=slow)),) if slow else ()),)
+
+
+def _with_tests_in_front(s: For) -> For:
+    """The loop with what its iterations test at each of many points alike tested once: the body twice."""
+    if prod(_copies(s.body)) < MANY:
+        return s
+    found: dict[Expr, Expr] = {}
+    for condition, inner, _ in conditions_in(s.body, {}):
+        for part in conjuncts(condition):
+            test = None if reads_data(part) or set(free_names(part)) & set(inner) else hardest(part, {})
+            if test is not None and not isinstance(test, Const):
+                found[part] = test
+    if not found:
+        return s
+    known = frozenset(found)
+    holds = If(conjunction(tuple(dict.fromkeys(found.values()))), assumed(s.body, known), refuted(s.body, known))
+    return replace(s, body=(holds,))
+
+
+def _copies(body: Block) -> Iterator[int]:
+    """How many copies are made of what a loop has inside, by the loops that are copied out."""
+    for s in body:
+        if isinstance(s, For) and s.kind == "unroll":
+            start, stop = constant(s.start), constant(s.stop)
+            yield 1 if start is None or stop is None else stop - start
+            yield from _copies(s.body)
 
 
 def conditions_in(body: Block, inner: Ranges) -> Iterator[tuple[Expr, Ranges, frozenset[str]]]:

@@ -7,8 +7,11 @@ tile that the registers hold, the model counts
     step      the slowest of multiplications, loads and the latency of an accumulator, plus what memory adds to it where the
               elements of a step lie apart: lines that the first level does not keep, pages, addresses that fall on one place of it
     copies    an operand copied into panels as wide as the tile costs per element, and its steps then cost no more than loads
+    window    where a short axis of the reduction goes over the places that the rows stand at (taps of a convolution), it runs
+              innermost, and what several of its steps read of the rows is loaded once for all of them
     waste     lanes and rows computed beyond the extents
-    results   stores across lanes, which cost most where they fall on one place of the first level
+    results   stores across lanes: squares of them are turned around in registers where rows lie side by side, else single
+              elements are stored, which costs most where they fall on one place of the first level
 
 and takes the least per product, unless the loops that the definition would have without a plan (`auto_loops`) cost less in the same
 cycles: lanes along a short or tested axis, or along the reduction, need no copy and store next to each other. Blocks follow from the
@@ -48,8 +51,8 @@ LOAD = 0.65
 LATENCY = 4
 UNALIGNED = 1.7
 """Loads of a vector that may cross a line, in loads of one that does not."""
-OVERHEAD = 1.0
-"""Cycles of a step beside: counting, and what does not start at once."""
+BESIDE = 0.2
+"""Cycles that each load of a step costs beside what is multiplied meanwhile: it waits for lines, and others wait for it."""
 HIDDEN = 0.15
 """The part of what memory costs that is not hidden behind arithmetic."""
 WAYS = 8
@@ -68,6 +71,10 @@ SCATTER = 20.0
 """Cycles for storing a vector of elements that lie apart."""
 MASKED = 1.0
 """Loads that a mask costs: comparing and joining its conditions."""
+TURNED = 6.0
+"""Cycles for turning around and storing one row of a square of results."""
+MOST_UNROLLED = 64
+"""Multiplications of all steps of a window, which are written out one after the other."""
 TOGETHER = 10.0
 """Cycles for adding up the lanes of an accumulator."""
 DOUBT = 1.25
@@ -87,6 +94,8 @@ class Plan:
     vectors: int
     copied: tuple[Reach, ...]
     """The reads of operands that are copied into panels as wide, or high, as the tile."""
+    window: str | None = None
+    """The axis of the reduction that runs innermost, over places that rows share."""
 
     @property
     def packed(self) -> tuple[str, ...]:
@@ -95,7 +104,8 @@ class Plan:
 
     def __str__(self) -> str:
         copied = "".join(f", {r.access.tensor} copied" for r in self.copied)
-        return f"{self.rows} {self.row}, {self.vectors} vectors of {self.vector}{copied}"
+        window = f", over {self.window}" if self.window is not None else ""
+        return f"{self.rows} {self.row}, {self.vectors} vectors of {self.vector}{copied}{window}"
 
 
 def plan_contraction(schedule: Schedule, name: str, shapes: dict[str, tuple[Expr, ...]]) -> bool:
@@ -174,7 +184,6 @@ class _Model:
         width, height = self.lengths[vector.index], self.lengths[row.index]
         borders = BORDERS if tested_axes(self.group, frozenset({row.index})) else 1.0
         near = 1 + 1e-4 * sum(abs(r.stride(row.index)).bit_length() for r in self.reads)
-        results = self._results(vector.index)
         choices = [(copied, self._copies(copied, vector.index)) for copied in self._choices(vector.index, row.index)]
         for vectors in range(1, MOST_VECTORS + 1):
             if vectors > 1 and (vectors - 1) * self.lanes >= width:
@@ -183,9 +192,11 @@ class _Model:
                 if rows * vectors + vectors + 1 > self.target.registers:
                     break
                 waste = _rounded(width, vectors * self.lanes) * _rounded(height, rows) * borders * near
+                results = self._results(vector.index, row.index, rows)
                 for copied, copies in choices:
-                    step = self._step(vector.index, vectors, row.index, rows, copied)
-                    yield Plan(step / (rows * vectors) * waste + results + copies, vector.index, row.index, rows, vectors, copied)
+                    window = self._window(vectors, row.index, rows, copied)
+                    step = self._step(vector.index, vectors, row.index, rows, copied, window)
+                    yield Plan(step / (rows * vectors) * waste + results + copies, vector.index, row.index, rows, vectors, copied, window)
 
     def _choices(self, vector: str, row: str) -> Iterator[tuple[Reach, ...]]:
         """The reads that may be copied together: those of lanes, those of rows, both or none."""
@@ -202,12 +213,55 @@ class _Model:
 
     # ---------------------------------------------------------------------------------------------------------- cycles
 
-    def _step(self, vector: str, vectors: int, row: str, rows: int, copied: tuple[Reach, ...]) -> float:
+    def _window(self, vectors: int, row: str, rows: int, copied: tuple[Reach, ...]) -> str | None:
+        """The short axis of the reduction whose steps share most of what they read of the rows; None where none do."""
+        found: list[tuple[float, str]] = []
+        held = rows * vectors + rows + 2 * vectors  # accumulators, what steps share, and vectors of two steps
+        for a in self.reduction if len(self.reduction) > 1 and held <= self.target.registers else ():
+            if 1 < self.lengths[a] <= MOST_UNROLLED // (rows * vectors):
+                moving = [r for r in self.reads if r not in copied and r.stride(row) and r.stride(a)]
+                shared = sum(self._places(r, row, rows, a) / rows for r in moving)
+                if shared < len(moving):
+                    found.append((shared / len(moving), a))
+        return min(found)[1] if found else None
+
+    def _places(self, r: Reach, row: str, rows: int, window: str | None) -> float:
+        """How many places a read has along the rows in a step, those that steps of a window share counted once."""
+        if window is None or not r.stride(row) or not r.stride(window):
+            return rows if r.stride(row) else 1
+        steps = self.lengths[window]
+        return len({r.stride(row) * i + r.stride(window) * k for i in range(rows) for k in range(steps)}) / steps
+
+    def _lines(self, r: Reach, row: str, rows: int, inner: list[str]) -> float:
+        """Lines that a step touches of a read along the rows, where those of the innermost axes are touched once for all their steps."""
+        per_line = LINE_BYTES // r.access.dtype.itemsize
+        counts = {a: min(self.lengths[a], per_line) for a in inner if r.stride(a)}
+        places: dict[int, int] = {}
+        for stride, count in ((r.stride(row), rows), *((r.stride(a), n) for a, n in counts.items())):
+            places[abs(stride)] = places.get(abs(stride), 1) + count - 1
+        lines, span = 1.0, 0
+        for stride, count in sorted(places.items()):
+            if stride < per_line:
+                span += stride * (count - 1)
+                lines = 1 + span / per_line
+            else:
+                lines *= count
+        return lines / prod(counts.values())
+
+    def order(self, row: str, window: str | None, copied: tuple[Reach, ...]) -> list[str]:
+        """The axes of the reduction, outermost first: a window innermost, the others as the rows lie in memory."""
+        if window is None:
+            return self.reduction
+        moving = [r for r in self.reads if r not in copied and r.stride(row) and r.stride(window)]
+        far = {a: max(abs(r.stride(a)) for r in moving) for a in self.reduction}
+        return [*sorted((a for a in self.reduction if a != window), key=lambda a: -far[a]), window]
+
+    def _step(self, vector: str, vectors: int, row: str, rows: int, copied: tuple[Reach, ...], window: str | None) -> float:
         """Cycles of one step of the reduction for a whole tile."""
         loads, memory = 0.0, 0.0
         inner = self.reduction[-1]
         for r in self.reads:
-            each = rows if r.stride(row) else 1
+            each = self._places(r, row, rows, window if r not in copied else None)
             along, bytes_ = r.stride(vector), r.access.dtype.itemsize
             if r in copied:
                 width = vectors * self.lanes if along else each
@@ -220,8 +274,15 @@ class _Model:
                 return inf
             loads += each * vectors * UNALIGNED if along else each
             apart, between = abs(r.stride(inner)) * bytes_, abs(r.stride(row)) * bytes_
+            order, going, together = self.reduction, len(self.reduction) - 1, 1
+            if window is not None:  # `going` is the innermost axis whose steps lie far apart: it goes on after all steps inside of it
+                order = self.order(row, window, copied)
+                going = next((k for k in range(len(order) - 1, -1, -1) if abs(r.stride(order[k])) * bytes_ >= PAGE // 2), len(order) - 1)
+                apart, together = abs(r.stride(order[going])) * bytes_, prod(self.lengths[a] for a in order[going + 1 :])
             if along:
                 lines = each * vectors * 1.2
+            elif window is not None:
+                lines = self._lines(r, row, rows, order[-2:])
             elif apart < LINE_BYTES:
                 lines = each * apart / LINE_BYTES
                 if each > WAYS and between % PAGE == 0:
@@ -229,12 +290,14 @@ class _Model:
             else:
                 lines = each if between >= LINE_BYTES else 1 + each * between / LINE_BYTES
             memory += LINE_CYCLES * lines * self._is_far(vectors * self.lanes if along else each * self.lanes, r)
-            visits = prod(self.lengths[a] for a in self.reduction if r.stride(a))  # outer axes of the reduction go on where inner ones end
+            visits = prod(
+                self.lengths[a] for a in order[: going + 1] if r.stride(a)
+            )  # outer axes of the reduction go on where inner ones end
             if apart >= PAGE // 2 and visits > PAGES:
-                memory += WALK * (each if between >= PAGE else 1)
+                memory += WALK * (each if between >= PAGE else 1) / together
             if apart >= LINE_BYTES and apart % PAGE == 0 and visits > WAYS:
                 memory += ALIASED * lines
-        return max(rows * vectors / PORTS, loads * LOAD, float(LATENCY)) + OVERHEAD + HIDDEN * memory
+        return max(rows * vectors / PORTS, loads * LOAD, float(LATENCY)) + BESIDE * loads + HIDDEN * memory
 
     def plain_cost(self) -> float:
         """Cycles of a vector of products in the loops that the definition has without a plan, where plans know none like them."""
@@ -258,23 +321,27 @@ class _Model:
             loads += each * vectors * (UNALIGNED + (MASKED if tested else 0.0)) if along else each
             lines = each * (vectors * self.lanes if along else 1) * bytes_ / LINE_BYTES
             memory += LINE_CYCLES * lines * self._is_far(each * (1 if reduced else vectors * self.lanes), r)
-        step = max(products / PORTS, loads * LOAD, float(LATENCY)) + OVERHEAD + HIDDEN * memory
+        step = max(products / PORTS, loads * LOAD, float(LATENCY)) + BESIDE * loads + HIDDEN * memory
         waste = _rounded(self.lengths[vector], vectors * self.lanes) * prod(_rounded(self.lengths[a], n) for a, n in rows.items())
-        ends = TOGETHER / max(1.0, self.steps / self.lanes) if reduced else self._results(vector)
+        ends = TOGETHER / max(1.0, self.steps / self.lanes) if reduced else self._results(vector, None, 1)
         return step / products * waste + ends
 
-    def _is_far(self, elements: int, r: Reach) -> float:
+    def _is_far(self, elements: float, r: Reach) -> float:
         """Whether what a tile reads of an operand over the reduction goes beyond the first level."""
         steps = prod(self.lengths[a] for a in self.reduction if r.stride(a))
         return 1.0 if steps * elements * r.access.dtype.itemsize > self.target.l1_bytes // 2 else 0.0
 
-    def _results(self, vector: str) -> float:
+    def _results(self, vector: str, row: str | None, rows: int) -> float:
         """Cycles of storing the results, per vector of products."""
         stride = abs(self.planner.store.stride(vector))
         if stride == 1:
             return 2.0 / max(1, self.steps)
         on_one_place = stride * self.planner.dtype.itemsize % PAGE == 0 and min(self.lanes, self.lengths[vector]) > WAYS
-        return (SCATTER + (HIDDEN * ALIASED * self.lanes if on_one_place else 0.0)) / max(1, self.steps)
+        cost = SCATTER + (HIDDEN * ALIASED * self.lanes if on_one_place else 0.0)
+        if row is not None and self.planner.store.stride(row) == 1:
+            line = TURNED + (HIDDEN * ALIASED if on_one_place else 0.0)
+            cost = min(cost, line * self.lanes * -(-rows // self.lanes) / rows)
+        return cost / max(1, self.steps)
 
     def _copies(self, copied: tuple[Reach, ...], vector: str) -> float:
         """Cycles of the copies, per vector of products."""
@@ -294,7 +361,8 @@ class _Model:
             axis, block = (chosen.vector, chosen.vectors * self.lanes) if r.stride(chosen.vector) else (chosen.row, chosen.rows)
             place = _place(r.access, axis)
             assert place is not None
-            moved = [max((self.reduction.index(a) for a in self.reduction if a in free_names(i)), default=-1) for i in r.access.indices]
+            order = self.order(chosen.row, chosen.window, chosen.copied)
+            moved = [max((order.index(a) for a in order if a in free_names(i)), default=-1) for i in r.access.indices]
             rest = [k for k in range(len(moved)) if k != place]
             outer = [k for k in rest if moved[k] < 0]
             inner = sorted((k for k in rest if moved[k] >= 0), key=lambda k: moved[k])
@@ -316,9 +384,13 @@ def _apply(schedule: Schedule, name: str, chosen: Plan, model: _Model) -> None:
     stage = schedule.state.stage(name)
     tile = [x for x in (copied, lane) if x is not None]
     rest = [x for x in stage.order if x not in (*tile, *around, columns, blocks)]
-    rest = plain_inside(stage, rest, frozenset(a.index for a in planner.data), lengths)
     data = [x for x in rest if stage.group_of(x) is None]
     reduced = [x for x in rest if x not in data]
+    if chosen.window is None:
+        reduced = [x for x in plain_inside(stage, rest, frozenset(a.index for a in planner.data), lengths) if x not in data]
+    else:
+        order = model.order(chosen.row, chosen.window, chosen.copied)
+        reduced.sort(key=lambda x: max((order.index(a) for a in stage.axes_of(x) if a in order), default=-1))
     lane_reads = [r for r in model.reads if r.stride(chosen.vector)]
     batch = [x for x in data if any(r.stride(a) for a in stage.axes_of(x) for r in lane_reads)]
     others = [x for x in data if x not in batch]
@@ -347,6 +419,8 @@ def _apply(schedule: Schedule, name: str, chosen: Plan, model: _Model) -> None:
     handle.reorder(*(x for x in outer if x is not None), *around, *reduced[: len(held) and 1], *held, *reduced[len(held) and 1 :], *tile)
     if copied is not None:
         handle.unroll(copied)
+    if chosen.window is not None:
+        handle.unroll(*(x for x in reduced[-1:] if chosen.window in stage.axes_of(x)))
     if lane is not None:
         handle.vectorize(lane)
 

@@ -16,7 +16,7 @@ from tensorexpr.codegen.schedule.tensorize import check_tensorized
 from tensorexpr.codegen.schedule.windows import window
 from tensorexpr.dtypes import accumulator
 from tensorexpr.errors import ScheduleError
-from tensorexpr.ir import Axis, Index, Scatter, apply, const
+from tensorexpr.ir import Axis, Const, Expr, Index, Scatter, apply, const
 from tensorexpr.text import print_expr
 from tensorexpr.traversal import free_names, substitute
 
@@ -221,14 +221,23 @@ def _begins_before(stage: Stage, group: Group, name: str) -> bool:
 
 
 def _in_classes(stage: Stage, axis: Axis, first: int) -> list[Axis]:
-    """The axis as it is in each residue class whose loop is copied out before loop number `first`."""
+    """The axis as it is in each residue class whose loop stands before loop number `first`: the place in a block is known by then, as a
+    number where that loop is copied out."""
     found = [axis]
     for split in stage.relations:
-        if not isinstance(split, Split) or split.factor > COPIED or stage.kind(split.inner) != "unroll" or split.inner not in stage.order:
+        if not isinstance(split, Split) or split.parent not in {*free_names(axis.start), *free_names(axis.stop)}:
             continue
-        if stage.order.index(split.inner) < first and split.parent in {*free_names(axis.start), *free_names(axis.stop)}:
-            places = [apply("add", apply("mul", Index(split.parent), const(split.factor)), const(n)) for n in range(split.factor)]
-            found = [Axis(a.index, *(substitute(e, {split.parent: place}) for e in (a.start, a.stop))) for a in found for place in places]
+        loops = stage.loops_of(split.inner)
+        if not loops or any(stage.order.index(x) >= first for x in loops):
+            continue
+        if split.factor <= COPIED and stage.kind(split.inner) == "unroll":
+            places: list[Expr] = [const(n) for n in range(split.factor)]
+        elif split.tail in ("guard", "stride") or divides(stage, split):
+            places = [Index(split.inner)]
+        else:
+            continue
+        values = [apply("add", apply("mul", Index(split.parent), const(split.factor)), place) for place in places]
+        found = [Axis(a.index, *(substitute(e, {split.parent: value}) for e in (a.start, a.stop))) for a in found for value in values]
     return found
 
 
@@ -275,9 +284,27 @@ def _check_parallel(state: State, stage: Stage, loop: str) -> None:
 
 def _check_copies(stage: Stage, loop: str, kind: str) -> None:
     extent, most = stage.extent(loop), MOST_LANES if kind == "vectorize" else MOST_COPIES
+    if extent is None and kind == "unroll":
+        extent = _extent_of_window(stage, loop)
     if extent is None or extent > most:
         found = "an extent known only when it runs" if extent is None else str(extent)
         raise refuse(stage, f"expected a constant extent of at most {most} to {kind} {loop}, got {found}", loop, "split it first")
+
+
+def _extent_of_window(stage: Stage, loop: str) -> int | None:
+    """The constant number of iterations of a loop of a reduction whose bounds depend on data loops inside of it, if it is one."""
+    group = stage.group_of(loop)
+    axis = next((a for a in group.axes if a.index == loop), None) if group is not None else None
+    if axis is None:
+        return None
+    first = stage.order.index(loop)
+    inner = frozenset(a for x in stage.order[first + 1 :] if stage.group_of(x) is None for a in stage.axes_of(x))
+    most = 0
+    for found in (window(a, inner) for a in _in_classes(stage, axis, first)):
+        if found is None or not isinstance(found.axis.start, Const) or not isinstance(found.axis.stop, Const):
+            return None
+        most = max(most, int(found.axis.stop.value) - int(found.axis.start.value))
+    return most
 
 
 def _check_vector(state: State, stage: Stage, loop: str) -> None:

@@ -9,7 +9,7 @@ from tensorexpr import dtypes
 from tensorexpr.codegen.llvm import emit, host
 from tensorexpr.codegen.llvm.emit_squares import turned
 from tensorexpr.codegen.nest import If
-from tensorexpr.ir import Expr, Index, apply, const
+from tensorexpr.ir import Const, Expr, Index, apply, const
 from tests.codegen.llvm.nests import buffer, loop, nest, read, run, write
 
 i, j = Index("i"), Index("j")
@@ -77,3 +77,25 @@ def test_what_is_no_square_copy_stays_as_it_is() -> None:
     for value, want in ((read(x, i, j), data), (apply("add", read(x, j, i), read(x, i, j)), data + data.T)):
         made = nest([x, y], [y], (loop("i", 8, loop("j", 8, write(y, [i, j], value), kind="vectorize"), kind="unroll"),))
         assert np.array_equal(run(made, {"X": data})["Y"], want)
+
+
+@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.float64], ids=str)
+@pytest.mark.parametrize("rows", [4, 14, 16, 21])
+@pytest.mark.parametrize("ends", ["", "lanes", "rows", "both"])
+def test_results_across_the_lanes_are_stored_as_squares(dtype: dtypes.DType, rows: int, ends: str) -> None:
+    """Rows i of a tile lie side by side, lanes j far apart; conditions leave out some of either. The pages around are protected."""
+    wide, high = (27 if ends in ("lanes", "both") else 32), (rows - 1 if ends in ("rows", "both") else rows)
+    x, bias = buffer("X", dtype, rows, 32), buffer("B", dtype, wide)
+    y = buffer("Y", dtype, wide, 3 + high)
+    conditions = [*([apply("lt", j, const(wide))] if wide < 32 else []), *([apply("lt", i, const(high))] if high < rows else [])]
+    body = write(y, [j, apply("add", i, const(3))], apply("add", read(x, i, j), read(bias, j)))
+    for condition in conditions:
+        body = If(condition, (body,))
+    fill = loop("a", wide, loop("b", 3 + high, write(y, [Index("a"), Index("b")], Const(0.0, dtype))))
+    made = nest([x, bias, y], [y], (fill, loop("i", rows, loop("j", 32, body, kind="vectorize"), kind="unroll")))
+    text = emit(made, host())
+    assert "scatter" not in text or host().vector_bits // dtype.bits < 4
+    data, extra = np.arange(rows * 32).reshape(rows, 32).astype(dtype.numpy), np.arange(wide).astype(dtype.numpy)
+    for before in (False, True):
+        got = run(made, {"X": data, "B": extra}, before=before)["Y"]
+        assert np.array_equal(got[:, 3:], (data[:high, :wide] + extra).T) and not got[:, :3].any()

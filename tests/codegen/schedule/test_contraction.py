@@ -1,9 +1,13 @@
 """Contractions in the default schedule: copies in panels, tiles that fill the registers, blocks that fit the caches."""
 
+import re
+
 import numpy as np
 import pytest
 
-from tensorexpr.codegen.schedule import autoschedule, schedule
+from tensorexpr.codegen.llvm import emit, host
+from tensorexpr.codegen.lowering import lower
+from tensorexpr.codegen.schedule import auto_contraction, autoschedule, schedule
 from tensorexpr.codegen.target import Target
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.parse import parse_program
@@ -23,10 +27,38 @@ return C
 
 
 WEIGHTS_GRADIENT = """
-x: f32[4, 12, 40] = input()
-g: f32[4, 32, 38] = input()
-w[k, c, i]: f32[32, 12, 3] = sum(g[n, k, z] * x[n, c, z + i] for n in range(4) for z in range(38))
+x: f32[4, 7, 20] = input()
+g: f32[4, 32, 18] = input()
+w[k, c, i]: f32[32, 7, 3] = sum(g[n, k, z] * x[n, c, z + i] for n in range(4) for z in range(18))
 return w
+"""
+
+
+def taps(dilation: int, x: str = "x[n, c, {}, {}]") -> str:
+    """A convolution with a border, or with `x` of other axes one with channels last."""
+    y, z = f"y + r * {dilation}", f"z + s * {dilation}"
+    inside = f"{y} >= {dilation} and {z} >= {dilation} and {z} < {24 + dilation}"
+    return f"""
+x: f32[{"1, 4, 8, 24" if x.startswith("x[n, c") else "1, 8, 24, 4"}] = input()
+w: f32[16, 4, 3, 3] = input()
+C[n, k, y, z]: f32[1, 16, 2, 24] = sum(
+    where({inside}, {x.format(f"{y} - {dilation}", f"{z} - {dilation}")}, 0.0) * w[k, c, r, s]
+    for c in range(4) for r in range(3) for s in range(3)
+)
+return C
+"""
+
+
+TAPS_GRADIENT = """
+g: f32[1, 4, 3, 24] = input()
+w: f32[4, 16, 3, 3] = input()
+C[n, c, p, q]: f32[1, 16, 3, 24] = sum(
+    g[n, k, p - r + 1, q - s + 1] * w[k, c, r, s]
+    for k in range(4)
+    for r in range(maximum(p - 1, 0), minimum(p + 2, 3))
+    for s in range(maximum(q - 22, 0), minimum(q + 2, 3))
+)
+return C
 """
 
 
@@ -63,7 +95,8 @@ def test_tiles_fit_the_registers_of_the_machine():
     assert rows * vectors + vectors + 1 <= 16 and rows * vectors >= 8
 
 
-def test_a_long_reduction_has_tiles_inside_of_its_first_loop():
+def test_a_long_reduction_has_tiles_inside_of_its_first_loop(monkeypatch):
+    monkeypatch.setattr(auto_contraction, "LEAST_WORK", 1 << 12)
     small = Target("test", vector_bits=512, registers=32, cores=2, l1_bytes=4 << 10, l2_bytes=16 << 10)
     s = autoschedule(parse_program(WEIGHTS_GRADIENT), small)
     loops = s["w"].loops
@@ -74,15 +107,19 @@ def test_a_long_reduction_has_tiles_inside_of_its_first_loop():
 @pytest.mark.parametrize(
     "text",
     [
-        product(52, 26, 50),
-        product(52, 26, 50, a="A[k, i]"),
-        product(70, 45, 50, b="B[j, k]"),
-        product(67, 33, 100, a="A[k, i]", b="B[j, k]"),
+        product(15, 26, 50),
+        product(15, 26, 50, a="A[k, i]"),
+        product(16, 33, 50, b="B[j, k]"),
+        product(15, 33, 68, a="A[k, i]", b="B[j, k]"),
         WEIGHTS_GRADIENT,
+        taps(1),
+        taps(2, "x[n, {}, {}, c]"),
+        TAPS_GRADIENT,
     ],
 )
 @pytest.mark.parametrize("cache", [1, 64])
-def test_values_of_contractions(text, cache):
+def test_values_of_contractions(text, cache, monkeypatch):
+    monkeypatch.setattr(auto_contraction, "LEAST_WORK", 1 << 12)
     target = Target("test", vector_bits=512, registers=32, cores=2, l1_bytes=cache << 10, l2_bytes=cache << 11)
     assert_means(autoschedule(parse_program(text), target))
 
@@ -120,10 +157,31 @@ return w
 """
 
 
-def test_a_short_reduction_is_not_planned_where_results_would_lie_a_page_apart():
-    """Sixteen results a page apart push each other out of the first level: with nine products each, storing them is what costs."""
+def test_results_across_the_lanes_are_turned_around_where_rows_lie_side_by_side():
+    """Lanes are channels, rows pixels, of which the results lie side by side: no scatter, and of a plan without such rows only scatters."""
     found = lines(FIRST_LAYER)
-    assert "stage" not in found and "s['y'].vectorize('q')" in found
+    assert "s['y'].stage('w', " in found and "s['y'].unroll('q')" in found and "s['y'].vectorize('k')" in found
+    assert "scatter" not in emit(lower(autoschedule(parse_program(FIRST_LAYER), SERVER)), host())
+
+
+@pytest.mark.parametrize(
+    ("text", "order", "panel"),
+    [
+        (taps(1), ["c", "r", "s"], "((0, 16), 1, 2, 3)"),
+        (taps(2, "x[n, {}, {}, c]"), ["r", "c", "s"], "((0, 16), 2, 1, 3)"),
+        (TAPS_GRADIENT, ["k", "r", "s"], "((1, 16), 0, 2, 3)"),
+    ],
+)
+def test_taps_along_the_rows_run_innermost_and_share_what_they_read(text, order, panel, monkeypatch):
+    """The other axes as the rows lie in memory, panels in that order, too; and a border tests nothing once per point."""
+    monkeypatch.setattr(auto_contraction, "LEAST_WORK", 1 << 12)
+    s = autoschedule(parse_program(text), SERVER)
+    loops = s["C"].loops
+    assert [x for x in loops if x in order] == order
+    assert f"s['C'].stage('w', {panel})" in s.as_python() and "s['C'].unroll('s')" in s.as_python()
+    assert "where" not in text or re.search(r"if [^\n]*\br\b[^\n]*:\n *for s in unroll", str(lower(s))), (
+        "one test for all that is copied out"
+    )
 
 
 def test_few_results_of_a_long_reduction_are_not_worth_a_copy_turned_around():
@@ -139,6 +197,6 @@ g: f32[16, 64, 128] = input()
 w[o, k]: f32[128, 512] = sum(g[b, t, o] * x[b, t, k] for b in range(16) for t in range(64))
 return w
 """
-    assert "s['w'].stage('x', ((2, 32), 0, 1))" in lines(text)
+    assert "s['w'].stage('x', ((2, 64), 0, 1))" in lines(text)
     flat = text.replace("16, 64, ", "1024, ").replace("b, t, ", "t, ").replace("b in range(16) for t in range(64)", "t in range(1024)")
-    assert "s['w'].stage('x', ((1, 32), 0))" in lines(flat)
+    assert "s['w'].stage('x', ((1, 64), 0))" in lines(flat)
