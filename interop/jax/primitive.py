@@ -21,10 +21,10 @@ from jax.core import ShapedArray
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
-from tensorexpr.codegen.compile import build_program
 from tensorexpr.codegen.memo import Memo
 from tensorexpr.dtypes import dtype
 from tensorexpr.errors import ArgumentError, DefinitionError, DifferentiationError, TargetError, user_location
+from tensorexpr.interop.jax import cuda
 from tensorexpr.interop.jax.handler import Kernel, kernel_of
 from tensorexpr.interop.jax.handler_text import ATTRIBUTE, TARGET
 from tensorexpr.interop.operators import Operator
@@ -100,8 +100,12 @@ class Call:
         return [(tuple(int(e.value) for e in t.shape if isinstance(e, Const)), t.dtype.numpy) for t in found]
 
     def kernel(self, types: Types) -> Kernel:
-        """The compiled kernel for arguments of these types."""
-        return self._kernels.get(types, lambda: kernel_of(build_program(self.program(types)), self.program(types)))
+        """The compiled kernel for arguments of these types on the CPU."""
+        return self._kernels.get(types, lambda: kernel_of(self.program(types)))
+
+    def cuda_kernel(self, types: Types) -> Kernel:
+        """The compiled kernel for arguments of these types on the GPUs of JAX."""
+        return self._kernels.get(("cuda", types), lambda: cuda.kernel_of(self.program(types), self.operator.name))
 
     def run(self, *arguments: Any) -> Any:
         """The results as arrays of JAX, compiled for the call alone."""
@@ -194,7 +198,14 @@ def _batch(arguments: Sequence[Any], axes: Sequence[Any], *, call: Call) -> tupl
 
 
 def _lower(context: Any, *operands: Any, call: Call) -> Any:
-    kernel = call.kernel(types_of(context.avals_in, call))
+    return _called(context, operands, call.kernel(types_of(context.avals_in, call)))
+
+
+def _lower_cuda(context: Any, *operands: Any, call: Call) -> Any:
+    return _called(context, operands, call.cuda_kernel(types_of(context.avals_in, call)))
+
+
+def _called(context: Any, operands: Sequence[Any], kernel: Kernel) -> Any:
     context.module_context.add_keepalive(kernel)
     return jax.ffi.ffi_lowering(TARGET)(context, *operands, **{ATTRIBUTE: np.int64(kernel.number)})
 
@@ -202,7 +213,7 @@ def _lower(context: Any, *operands: Any, call: Call) -> Any:
 def _refuse(context: Any, *operands: Any, call: Call) -> Any:
     platforms = ", ".join(context.module_context.platforms)
     raise TargetError(
-        f"{call.operator.name}: expected arrays of JAX on the cpu, got a program for {platforms}",
+        f"{call.operator.name}: expected arrays of JAX on the cpu or on GPUs of CUDA, got a program for {platforms}",
         location=user_location(),
         hint="jax.device_put(array, jax.devices('cpu')[0])",
     )
@@ -213,3 +224,4 @@ ad.primitive_transposes[primitive] = _transpose
 batching.primitive_batchers[primitive] = _batch
 mlir.register_lowering(primitive, _refuse)
 mlir.register_lowering(primitive, _lower, platform="cpu")
+mlir.register_lowering(primitive, _lower_cuda, platform=cuda.PLATFORM)

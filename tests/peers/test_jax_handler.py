@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import re
 import weakref
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,72 +14,17 @@ import tensorexpr as te
 jax = pytest.importorskip("jax", reason="JAX is not installed (make test-peers installs it)")
 
 from tensorexpr.interop.jax import as_jax, handler  # noqa: E402
+from tensorexpr.interop.jax.abi import CODES, DTYPES, LAYOUT, MAJOR, MINOR, SIZES  # noqa: E402
 from tensorexpr.interop.jax.handler import handlers  # noqa: E402
-from tensorexpr.interop.jax.handler_text import CODES, LAYOUT, MAJOR, MINOR, RECORD, SIZES, TARGET  # noqa: E402
+from tensorexpr.interop.jax.handler_text import TARGET  # noqa: E402
+from tests.peers.xla import Header  # noqa: E402
 
 # ---------------------------------------------------------------------------------------------------- layouts
 
 
-BASIC = {"size_t": 8, "int64_t": 8, "int32_t": 4, "uint32_t": 4, "int": 4, "double": 8, "XLA_FFI_Handler_Traits": 4}
-
-
-class Header:
-    """The structs of a C header: offsets and sizes by the rules of C on a machine of 64 bits."""
-
-    def __init__(self, text: str) -> None:
-        text = re.sub(r"/\*.*?\*/|//[^\n]*", "", text, flags=re.S)
-        self.values = {name: int(value) for name, value in re.findall(r"\b(XLA_FFI_\w+)\s*=\s*(\d+)", text)}
-        self.version = tuple(int(re.search(rf"#define XLA_FFI_API_{part} (\d+)", text)[1]) for part in ("MAJOR", "MINOR"))
-        self.enums = set(re.findall(r"typedef enum[^{]*\{[^}]*\}\s*(\w+);", text))
-        text = re.sub(r"_XLA_FFI_API_STRUCT_FIELD\((\w+)\)", r"void* \1", text)
-        self.structs = {name: self._fields(body) for name, body in re.findall(r"struct (\w+) \{(.*?)\n\}", text, flags=re.S)}
-
-    @staticmethod
-    def _fields(body: str) -> list[tuple[str, str]]:
-        body = re.sub(r"void \(\*(\w+)\)\([^)]*\)", r"void* \1", body)
-        found = []
-        for statement in body.split(";"):
-            match = re.fullmatch(r"\s*(?:const )?(?:struct )?([\w ]+?)\s*(\**)\s*(\w+)\s*", statement)
-            if match:
-                found.append((match[3], "*" if match[2] else match[1]))
-        return found
-
-    def size(self, kind: str) -> tuple[int, int]:
-        """Size and alignment of a type."""
-        if kind == "*":
-            return 8, 8
-        if kind in self.enums:
-            return 4, 4
-        if kind in BASIC:
-            return BASIC[kind], BASIC[kind]
-        end, alignment = 0, 1
-        for _, inner in self.structs[kind]:
-            size, own = self.size(inner)
-            end = -(-end // own) * own + size
-            alignment = max(alignment, own)
-        return -(-end // alignment) * alignment, alignment
-
-    def offset(self, path: str) -> int:
-        """Where a field lies: "struct.field", "struct.field.field"."""
-        kind, *names = path.split(".")
-        total = 0
-        for name in names:
-            at = 0
-            for field, inner in self.structs[kind]:
-                size, alignment = self.size(inner)
-                at = -(-at // alignment) * alignment
-                if field == name:
-                    total, kind = total + at, inner
-                    break
-                at += size
-            else:
-                raise AssertionError(f"no field {name} in {kind}")
-        return total
-
-
 @pytest.fixture(scope="module")
 def header():
-    return Header((Path(jax.ffi.include_dir()) / "xla" / "ffi" / "api" / "c_api.h").read_text())
+    return Header.shipped()
 
 
 def test_layouts_are_those_of_the_header_that_jaxlib_ships(header):
@@ -95,6 +39,8 @@ def test_layouts_are_those_of_the_header_that_jaxlib_ships(header):
 
 def test_numbers_are_those_of_the_header(header):
     assert {name: header.values[f"XLA_FFI_Error_Code_{name}"] for name in CODES} == CODES
+    assert {name: header.values[f"XLA_FFI_DataType_{xla}"] for name, (xla, _) in DTYPES.items()} == {n: c for n, (_, c) in DTYPES.items()}
+    assert {LAYOUT[path] for path in LAYOUT if path.endswith("_Args.ctx")} == {LAYOUT["XLA_FFI_State_Get_Args.ctx"]}
     assert header.version[0] == MAJOR and header.version[1] >= MINOR
     assert header.values["XLA_FFI_Extension_Metadata"] == 1 and header.values["XLA_FFI_ExecutionStage_INSTANTIATE"] == 0
 
@@ -185,14 +131,14 @@ def test_a_workspace_that_no_memory_is_left_for_is_an_error():
     number = int(re.search(r"kernel = (-?\d+)", function.lower(x).as_text())[1])
     compiled = function.lower(x).compile()
     record, _ = handlers()._open_records[number]
-    size = record[RECORD.index("workspace")]
-    record[RECORD.index("workspace")] = 2**62
+    size = record[handlers().record.index("workspace")]
+    record[handlers().record.index("workspace")] = 2**62
     message = "tensorexpr: expected memory for a workspace of %lld bytes, got none"
     try:
         with pytest.raises(jax.errors.JaxRuntimeError, match=message.replace("%lld", str(2**62))):
             compiled(x)
     finally:
-        record[RECORD.index("workspace")] = size
+        record[handlers().record.index("workspace")] = size
     assert compiled(x).shape == x.shape
 
 
@@ -200,4 +146,4 @@ def test_an_old_jax_is_refused(monkeypatch):
     monkeypatch.setattr(jax, "__version_info__", (0, 4, 38))
     monkeypatch.setattr(jax, "__version__", "0.4.38")
     with pytest.raises(te.TargetError, match=r"tensorexpr.interop.jax: expected jax 0.10 or newer, got 0.4.38"):
-        handler._Handlers()
+        handler.Handlers("cpu", "", (), {}, {}, register=False)
