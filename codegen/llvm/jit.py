@@ -75,6 +75,18 @@ def _compiler(machine: Machine) -> Any:
     return target.create_target_machine(cpu=machine.cpu, features=machine.features, opt=2, reloc="pic", codemodel="small", jit=True)
 
 
+@cache
+def _pass_builder(machine: Machine, passes: str) -> Any:
+    """What makes the passes of a name, made once and kept: it leaves 1.5 KiB behind when it goes. Used under the lock."""
+    from llvmlite import binding  # noqa: PLC0415
+
+    loops = passes == "loops"
+    options = binding.PipelineTuningOptions(speed_level=2 if loops else 1)
+    options.loop_vectorization = options.slp_vectorization = loops
+    options.loop_interleaving = options.loop_unrolling = loops
+    return binding.create_pass_builder(_compiler(machine), options)
+
+
 _linkers: dict[Machine, tuple[Any, int]] = {}
 
 
@@ -187,7 +199,6 @@ def assembly(ir: str, machine: Machine, passes: str) -> str:
 def _optimized(ir: str, machine: Machine, passes: str) -> Any:
     from llvmlite import binding  # noqa: PLC0415
 
-    target_machine = _compiler(machine)
     try:
         module = binding.parse_assembly(ir)
         module.verify()
@@ -195,11 +206,7 @@ def _optimized(ir: str, machine: Machine, passes: str) -> Any:
         raise InternalError(f"llvm: expected valid IR, got {str(error).strip()}") from None
     if passes == "none":
         return module
-    loops = passes == "loops"
-    options = binding.PipelineTuningOptions(speed_level=2 if loops else 1)
-    options.loop_vectorization = options.slp_vectorization = loops
-    options.loop_interleaving = options.loop_unrolling = loops
-    builder = binding.create_pass_builder(target_machine, options)
+    builder = _pass_builder(machine, passes)
     manager = builder.getModulePassManager()
     try:
         manager.run(module, builder)
