@@ -204,7 +204,8 @@ class Context:
         self._arrays[self._key(name)] = array
 
     def _check(self, name: str, array: Any) -> None:
-        if not hasattr(array, "shape") or not hasattr(array, "dtype"):
+        described = _described(array)
+        if described is None:
             raise ArgumentError(
                 f"context: expected an array for {name}, got a {type(array).__name__}",
                 location=user_location(),
@@ -212,20 +213,17 @@ class Context:
             )
         if not self._symbols:
             return
+        shape, dtype = described
         symbol = self._symbols.get(name)
         if symbol is None:
             known = ", ".join(dict.fromkeys(s.path for s in self._symbols.values()))
             raise ArgumentError(f"context: expected the name of a placeholder ({known}), got {name}", location=user_location())
-        if array.dtype != symbol.dtype.numpy:
-            raise ArgumentError(
-                f"context: {name}: expected dtype {symbol.dtype.name}, got {array.dtype}", term=symbol, location=user_location()
-            )
-        fits = len(array.shape) == len(symbol.shape) and all(
-            isinstance(n, str) or n == m for n, m in zip(symbol.shape, array.shape, strict=True)
-        )
+        if dtype not in (symbol.dtype.numpy, symbol.dtype.name):
+            raise ArgumentError(f"context: {name}: expected dtype {symbol.dtype.name}, got {dtype}", term=symbol, location=user_location())
+        fits = len(shape) == len(symbol.shape) and all(isinstance(n, str) or n == m for n, m in zip(symbol.shape, shape, strict=True))
         if not fits:
             raise ArgumentError(
-                f"context: {name}: expected shape {shape_text(symbol.shape)}, got {shape_text(array.shape)}",  # type: ignore[arg-type]
+                f"context: {name}: expected shape {shape_text(symbol.shape)}, got {shape_text(shape)}",  # type: ignore[arg-type]
                 term=symbol,
                 location=user_location(),
             )
@@ -321,16 +319,26 @@ class Context:
 
 def viewed(name: str, value: Any) -> Any:
     """An array of another library in this machine's memory (a tensor of PyTorch's) as one of NumPy's, on the same memory."""
-    if isinstance(value, np.ndarray | np.generic) or not hasattr(value, "__array__") or hasattr(value, "__cuda_array_interface__"):
+    if isinstance(value, np.ndarray | np.generic):
         return value
     try:
-        return np.asarray(value)
+        there = hasattr(value, "__cuda_array_interface__") or not hasattr(value, "__array__")
+        return value if there else np.asarray(value)
     except (RuntimeError, TypeError, ValueError) as error:
         # Tensors without memory, of another device, that record gradients: their library says which.
         raise ArgumentError(
             f"context: expected an array in this machine's memory for {name}, got a {type(value).__name__}: {error}",
             location=user_location(),
         ) from error
+
+
+def _described(array: Any) -> tuple[tuple[int, ...], Any] | None:
+    """The shape of an array and its type, as NumPy has it or (for the types of other libraries) by name; None for what is no array."""
+    shape, dtype = getattr(array, "shape", None), getattr(array, "dtype", None)
+    if shape is not None and dtype is not None:
+        return tuple(shape), dtype if isinstance(dtype, np.dtype) else str(dtype).rpartition(".")[2]
+    interface = getattr(array, "__cuda_array_interface__", None)
+    return None if interface is None else (tuple(interface["shape"]), np.dtype(interface["typestr"]))
 
 
 def _start(block: np.ndarray) -> int:

@@ -252,7 +252,9 @@ class CompiledFunction(Callable):
             self._symbols = (*inputs, *(Symbol(p.name, "output", p.dtype, extents_of(p.shape), p.name) for p in self.signature.outputs))
         return self._symbols
 
-    def export(self, path: str | os.PathLike[str], *, cpus: Sequence[str] | None = None, gpus: Sequence[str] | None = None) -> Path:
+    def export(
+        self, path: str | os.PathLike[str], *, cpus: Sequence[str] | str | None = None, gpus: Sequence[str] | str | None = None
+    ) -> Path:
         """Writes the function to a bundle, under its own name: see `te.export`."""
         from tensorexpr.codegen.bundle.export import export  # noqa: PLC0415 -- bundles hold compiled functions
 

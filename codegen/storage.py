@@ -147,7 +147,11 @@ def freeze(
 
 def _data(item: Input, array: Any) -> np.ndarray:
     """The contents of an array for an input, read-only, one array for equal contents."""
-    host = np.asarray(array.get() if hasattr(array, "__cuda_array_interface__") else array)
+    if hasattr(array, "__cuda_array_interface__"):
+        device = current_device()
+        host = device.read(device.array(array))
+    else:
+        host = np.asarray(array)
     extents = [int(e.value) if isinstance(e, Const) else n for e, n in zip(item.type.shape, host.shape, strict=False)]
     if host.dtype != item.type.dtype.numpy or extents != list(host.shape) or len(item.type.shape) != host.ndim:
         raise ArgumentError(

@@ -170,7 +170,10 @@ class BundleFunction:
 
     def _input(self, row: Mapping[str, Any], value: Any) -> np.ndarray:
         wanted = self._types[row["name"]]
-        array = np.asarray(value, wanted) if isinstance(value, bool | int | float) and not row["shape"] else np.asarray(value)
+        try:
+            array = np.asarray(value, wanted) if isinstance(value, bool | int | float) and not row["shape"] else np.asarray(value)
+        except (RuntimeError, TypeError, ValueError) as error:  # from its library: a tensor that records gradients, say
+            raise ArgumentError(f"{self.name}: argument {row['path']}: expected an array, got a {type(value).__name__}: {error}") from None
         self._fits(row, array)
         return array if array.flags.num & _READY == _READY and array.dtype.isnative else np.array(array, wanted, order="C")
 

@@ -80,7 +80,7 @@ class GpuEntry:
                 raise ArgumentError(f"{label}: expected an array on a GPU, as the other ones are, got a {type(value).__name__}")
             try:
                 array = view(value, number)
-            except ArgumentError as error:
+            except (ArgumentError, BufferError) as error:  # the latter from its library: a tensor that records gradients, say
                 raise ArgumentError(f"{label}: {error}") from None
             if array.nbytes:
                 if first is not None and first[1] != array.device:

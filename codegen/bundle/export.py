@@ -60,8 +60,8 @@ def export(
     path: str | os.PathLike[str],
     /,
     *,
-    cpus: Sequence[str] | None = None,
-    gpus: Sequence[str] | None = None,
+    cpus: Sequence[str] | str | None = None,
+    gpus: Sequence[str] | str | None = None,
     **functions: CompiledFunction,
 ) -> Path:
     """Writes compiled functions to a bundle, a folder that runs without the compiler: `te.export("model", forward=f, backward=g)`.
@@ -91,6 +91,7 @@ def export(
         cpus = [] if all(isinstance(f, GpuFunction) for f in functions.values()) else ["host"]
     if gpus is None:
         gpus = [_architecture(name, f) for name, f in functions.items() if isinstance(f, GpuFunction)]
+    cpus, gpus = [cpus] if isinstance(cpus, str) else cpus, [gpus] if isinstance(gpus, str) else gpus
     if not cpus and not gpus:
         raise TargetError("export: expected at least one CPU or GPU to make code for, got none", location=user_location())
     _write(place, _files(c_name(place.name.split(".")[0]), functions, variants_of(cpus), architectures(gpus)))

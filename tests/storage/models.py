@@ -41,6 +41,21 @@ def close(found: object, wanted: object) -> None:
     np.testing.assert_allclose(np.asarray(found, np.float64), np.asarray(wanted, np.float64), rtol=2e-5, atol=2e-6)
 
 
+class OnDevice:
+    """An array on a GPU (here: on the CPU that stands in for one) as libraries hand theirs over, PyTorch's words for dtypes included."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.shape, self.dtype = array.shape, f"torch.{array.dtype.name}"
+        self.__cuda_array_interface__ = {**array.__array_interface__, "version": 3, "stream": None}
+
+
+class Bare:
+    """The same with the interface alone."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.__cuda_array_interface__ = {**array.__array_interface__, "version": 3, "stream": None}
+
+
 def is_gone(reference: weakref.ref) -> bool:
     gc.collect()
     return reference() is None

@@ -54,7 +54,7 @@ def damaged(bundle: Path, to: Path, name: str, data: bytes) -> str:
 def test_every_flipped_byte_of_the_table_is_noticed(bundle: Path, tmp_path: Path):
     data = (bundle / "bundle.json").read_bytes()
     shutil.copytree(bundle, tmp_path / "copy")
-    places = range(len(data)) if len(data) < 6000 else sorted(random.Random(0).sample(range(len(data)), 4000) + list(range(200)))
+    places = [*range(100), *random.Random(0).sample(range(100, len(data)), 700)]  # all of what says and surrounds the digest
     for at in places:
         (tmp_path / "copy" / "bundle.json").write_bytes(data[:at] + bytes([data[at] ^ 1 << at % 8]) + data[at + 1 :])
         with pytest.raises(BundleError):

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import tensorexpr as te
+from tensorexpr.codegen import executable
 from tensorexpr.codegen.llvm import set_threads
 from tensorexpr.codegen.nest import Buffer, Kernel, LoopNest, Store
 from tensorexpr.codegen.nest_verify import verify_nest
@@ -19,7 +20,9 @@ from tensorexpr.ir import Axis, Const, Constant, Define, Input, Program, const
 from tensorexpr.language import program_of
 from tensorexpr.verify import verify
 from tests.messages import said
-from tests.storage.models import close, dense, dense_program, expected, floats
+from tests.storage.models import Bare, OnDevice, close, dense, dense_program, expected, floats, target
+
+__all__ = ["target"]
 
 
 def test_004_01_two_kinds_of_storage_and_nothing_else_holds_state():
@@ -162,13 +165,49 @@ def test_004_10_memory_from_outside_is_not_copied():
     np.testing.assert_array_equal(f.run(context, x=torch.ones(5, 6)), 0)
 
 
-def test_004_11_no_address_is_in_the_code():
-    f = te.compile(dense()[2])
-    entry = f._native.address
-    for _ in range(3):
-        a, w = floats(5, 6), floats(6, 4)
-        close(f.run(te.Context({"layers.0.w": w}), x=a), expected(a, w))
-    assert f._native.address == entry
+@pytest.mark.parametrize("kind", [OnDevice, Bare])
+def test_004_10_neither_is_memory_of_a_gpu(kind: type, target: str):
+    """On a CPU that stands in for the GPU; the target "cpu" refuses such arrays by name."""
+    f = te.compile(dense()[2], target=target)
+    a, w = floats(5, 6), floats(6, 4)
+    context = f.context({"layers.0.w": kind(w)})
+    if target == "cpu":
+        lines = said(te.ArgumentError, lambda: f.run(context, x=a))
+        assert lines[0] == f"y: argument layers_0_w: expected a NumPy array, got a {kind.__name__}"
+        return
+    close(f.run(context, x=kind(a)), expected(a, w))
+    frozen = te.freeze(dense_program(), context)
+    w *= 2
+    close(f.run(context, x=a), expected(a, w))
+    assert np.array_equal(2 * frozen.constants[0].data, w)
+    message = "context: layers.0.w: expected dtype float32, got float64"
+    assert said(te.ArgumentError, lambda: f.context({"layers.0.w": kind(w.astype(float))}))[0] == message
+    message = "context: layers.0.w: expected shape [6, 4], got [5, 6]"
+    assert said(te.ArgumentError, lambda: f.context({"layers.0.w": kind(a)}))[0] == message
+
+
+def test_004_10_a_tensor_that_its_library_does_not_hand_over_is_named():
+    class Recording:
+        @property
+        def __cuda_array_interface__(self) -> object:
+            raise RuntimeError("it requires grad")
+
+    message = "context: expected an array in this machine's memory for w, got a Recording: it requires grad"
+    assert said(te.ArgumentError, lambda: te.Context({"w": Recording()}))[0] == message
+
+
+def test_004_11_no_address_is_in_the_code(monkeypatch: pytest.MonkeyPatch):
+    """Arrays and workspace lie elsewhere each time, and nothing is compiled for that."""
+    x, y = long_program()
+    table = te.constant(floats(64), name="table")
+    f = te.compile(te.compute((64, 64), lambda i, j: y[i, j] + table[j], name="z"), [x])
+    monkeypatch.setattr(executable, "nest_code", lambda nest: pytest.fail("compiled again"))
+    arrays = [floats(64, 64) for _ in range(3)]
+    blocks = [np.zeros(f.workspace_bytes() + 64, np.uint8) for _ in range(3)]
+    assert len({a.ctypes.data for a in (*arrays, *blocks)}) == 6
+    for a, block in zip(arrays, blocks, strict=True):
+        s = a.astype(float) @ a
+        np.testing.assert_allclose(f.run(te.Context(workspace=block), x=a), s @ s.T + table.data, rtol=1e-3, atol=1e-2)
 
 
 def test_004_12_two_contexts_are_two_models():

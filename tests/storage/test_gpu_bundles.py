@@ -346,7 +346,7 @@ def test_what_no_code_is_made_for_is_refused(tmp_path: Path, monkeypatch: pytest
         assert not (tmp_path / "a").exists()
         return lines[0]
 
-    assert refused(f, gpus=["H200"]) == "expected architectures of GPUs such as sm_90, got 'H200'"
+    assert refused(f, gpus="H200") == "expected architectures of GPUs such as sm_90, got 'H200'"
     with monkeypatch.context() as patch:
         patch.setattr(nvrtc, "architectures", lambda: (80, 90))
         assert refused(f, gpus=["sm_70"]) == "export: expected GPUs that NVRTC makes code for (sm_80, sm_90), got 'sm_70'"
