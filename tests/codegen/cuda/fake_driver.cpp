@@ -1,6 +1,6 @@
 // A driver of CUDA without a GPU, for tests of what talks to the driver: devices, contexts, memory, modules and launches of those of its
 // functions that we call. Memory of a device is memory of this process; a cubin is a text that names two libraries, the run-time of
-// codegen/cuda/host and kernels compiled for this CPU, which a launch runs at once. FAKE_CUDA_DEVICES (1) and FAKE_CUDA_CAPABILITY (90)
+// codegen/cuda/host and kernels compiled for this CPU, which a launch runs at once; or "fake notes", whose launches are only noted. FAKE_CUDA_DEVICES (1) and FAKE_CUDA_CAPABILITY (90)
 // say what is there, FAKE_CUDA_LAUNCH what launches give in place of being run. Calls that a real driver would refuse are refused: memory that is none, contexts that are not there.
 #include <cstdint>
 #include <cstdlib>
@@ -21,7 +21,7 @@ enum { kFine = 0, kInvalidValue = 1, kNoMemory = 2, kNoDevice = 100, kBadDevice 
 
 struct Context { int device; uint64_t id; bool alive; };
 struct Module { Context *context; void *library, *runtime; };
-struct Function { Module *module; void *enter; };
+struct Function { Module *module; void *enter; std::string name; };
 struct Block { std::size_t bytes; int device; };
 
 std::recursive_mutex lock;
@@ -30,6 +30,7 @@ std::map<uintptr_t, Block> blocks;
 uint64_t contexts = 0;
 long counts[4];  // launches, modules that are loaded, blocks ever allocated, times that somebody waited
 thread_local std::vector<Context *> stack;
+std::string notes;  // a line per launch: the kernel, blocks, threads, arguments
 
 int number(const char *name, int usual) {
   const char *text = std::getenv(name);
@@ -50,6 +51,13 @@ const Block *block(uintptr_t at, std::size_t bytes) {
 typedef std::lock_guard<std::recursive_mutex> Locked;
 
 API fake_count(int which) { Locked l(lock); return (int)(which < 4 ? counts[which] : (long)blocks.size()); }
+API fake_notes(char *text, std::size_t bytes) {  // gives how many bytes there were, and forgets them
+  Locked l(lock);
+  const std::size_t count = notes.size();
+  if (count < bytes) std::memcpy(text, notes.c_str(), count + 1);
+  notes.clear();
+  return (int)count;
+}
 API fake_reset(int device) {  // the primary context goes, and all in it
   Locked l(lock);
   if (device < (int)primary.size() && primary[device]) { primary[device]->alive = false; primary[device] = nullptr; }
@@ -165,6 +173,11 @@ API cuModuleLoadData(Module **module, const char *image) {
   Locked l(lock);
   const char *magic = "fake cubin\n";
   if (!current()) return kBadContext;
+  if (!std::strcmp(image, "fake notes")) {
+    *module = new Module{current(), nullptr, nullptr};
+    ++counts[1];
+    return kFine;
+  }
   if (std::strncmp(image, magic, std::strlen(magic))) return kBadImage;
   std::string text = image + std::strlen(magic);
   const std::size_t line = text.find('\n');
@@ -177,9 +190,9 @@ API cuModuleLoadData(Module **module, const char *image) {
 }
 API cuModuleUnload(Module *module) { Locked l(lock); --counts[1]; delete module; return kFine; }
 API cuModuleGetFunction(Function **function, Module *module, const char *name) {
-  void *enter = dlsym(module->library, (std::string("te_enter_") + name).c_str());
-  if (!enter) return kNotFound;
-  *function = new Function{module, enter};
+  void *enter = module->library ? dlsym(module->library, (std::string("te_enter_") + name).c_str()) : nullptr;
+  if (!enter && module->library) return kNotFound;
+  *function = new Function{module, enter, name};
   return kFine;
 }
 API cuLaunchKernel(Function *function, unsigned x, unsigned y, unsigned z, unsigned a, unsigned b, unsigned c, unsigned shared, void *,
@@ -190,6 +203,13 @@ API cuLaunchKernel(Function *function, unsigned x, unsigned y, unsigned z, unsig
   if (!x || !y || !z || !a || !b || !c || y > 65535 || z > 65535 || shared || parameters || !extra) return kInvalidValue;
   if (extra[0] != (void *)1 || extra[2] != (void *)2 || extra[4]) return kInvalidValue;
   const std::size_t count = *(std::size_t *)extra[3] / 8;
+  if (!function->enter) {
+    notes += function->name;
+    for (unsigned n : {x, y, z, a, b, c}) notes += " " + std::to_string(n);
+    for (std::size_t k = 0; k < count; ++k) notes += " " + std::to_string(((int64_t *)extra[1])[k]);
+    notes += "\n";
+    return kFine;
+  }
   std::vector<void *> pointers;
   for (std::size_t k = 0; k < count; ++k) pointers.push_back((uint64_t *)extra[1] + k);
   te_grid grid = {{x, y, z}, {a, b, c}, 0, 0, 1, 0, nullptr, nullptr};

@@ -5,20 +5,27 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Sequence
+from math import prod
 
 import numpy as np
 import pytest
 
 import tensorexpr as te
+from tensorexpr.codegen.cuda.emit import Launch, emit
 from tensorexpr.codegen.cuda.launch_text import driver_text, launcher_text
 from tensorexpr.codegen.cuda.plan import Plan, planned
-from tensorexpr.codegen.cuda.run import value
+from tensorexpr.codegen.cuda.run import run_plan, value
 from tensorexpr.codegen.gpu_function import GpuFunction
 from tensorexpr.codegen.llvm import host, load
 from tensorexpr.codegen.llvm.arithmetic import Arithmetic
+from tensorexpr.codegen.lowering import lower
+from tensorexpr.codegen.nest_verify import verify_nest
+from tensorexpr.codegen.schedule import autoschedule
 from tensorexpr.errors import InternalError, TargetError
 from tensorexpr.ir import Expr, Index, apply, const
 from tests.codegen.cuda.driver import cubin, driver, fake, needs_compiler
+from tests.codegen.cuda.test_laws import TEAMS
+from tests.generators import random_program, random_sizes
 
 pytestmark = needs_compiler
 assert fake  # a fixture
@@ -191,6 +198,48 @@ def test_what_is_missing_has_a_number(fake: ctypes.CDLL, monkeypatch: pytest.Mon
         assert native.read(None, None, 24, None) == result
     with pytest.raises(TargetError, match="expected architectures of GPUs such as sm_90, got 'gfx90a'"):
         launcher_text("f", Plan.of(function.nest, function._code().source), {"gfx90a": b""})
+
+
+def test_random_programs_launch_what_the_host_launches(fake: ctypes.CDLL):
+    """The same kernels on the same grids with the same arguments, in the same order, as `run_plan` hands to a device."""
+    given, texts = [], [f'target triple = "{host().triple}"', driver_text()]
+    for seed in range(30):
+        program = random_program(seed)
+        nest = verify_nest(lower(autoschedule(program, TEAMS)))
+        source = emit(nest)
+        plan = Plan.of(nest, source)
+        given.append((random_sizes(program, seed), nest, source, plan))
+        texts.append(launcher_text(f"f{seed}", plan, {"sm_90": b"fake notes\0"}))
+    module = load("\n".join(texts), passes="none")
+    launched = 0
+    for seed, (sizes, nest, source, plan) in enumerate(given):
+        assert ctypes.CFUNCTYPE(ctypes.c_int64)(module.address(f"f{seed}_load"))() == 0
+        names = (*plan.parameters, *plan.constants)
+        buffers, at = {name: 4096 * (k + 1) for k, name in enumerate(names)}, 1 << 30
+        for buffer in nest.workspace:
+            buffers[buffer.name] = at
+            at += -(-prod(value(e, sizes) for e in buffer.shape) * buffer.dtype.itemsize // 256) * 256
+        assert plan.workspace_bytes(sizes) == at - (1 << 30)
+        wanted: list[str] = []
+
+        class Noting:
+            def launch(self, launch: Launch, blocks: tuple[int, int, int], arguments: Sequence[int], wanted: list[str] = wanted) -> None:
+                wanted.append(" ".join(map(str, (launch.kernel, *blocks, *launch.threads, *arguments))))
+
+        report = _allocated(24)
+        run_plan(source.plan, Noting(), buffers, sizes, report)
+        enter = ctypes.CFUNCTYPE(ctypes.c_int64, *_NUMBERS)(module.address(f"f{seed}"))
+        pointers, extents = (
+            (ctypes.c_void_p * len(names))(*(buffers[n] for n in names)),
+            (ctypes.c_int64 * len(sizes))(*(sizes[n] for n in plan.sizes)),
+        )
+        assert enter(pointers, extents, 1 << 30, report, None) == 0
+        text = ctypes.create_string_buffer(1 << 20)
+        assert fake.fake_notes(text, ctypes.c_size_t(len(text))) < len(text)
+        assert text.value.decode().splitlines() == wanted, f"{seed}:\n{nest}"
+        fake.cuMemFree_v2(ctypes.c_void_p(report))
+        launched += len(wanted)
+    assert launched > 30
 
 
 def test_expressions_of_a_plan_are_worked_out_as_the_host_does():
