@@ -10,7 +10,8 @@ Results of a tile that lie across its lanes are stored likewise, whatever they a
 
     for a in unroll(range(14)): for b in vectorize(range(32)): Y[b, a + p] = S[a, b] + bias[b]
 
-Vectors of results are turned around by squares, rows that are missing are filled up, and 14 elements are stored at a time.
+Vectors of results are turned around by squares, rows that are missing are filled up, and 14 elements are stored at a time. Rows
+of residue classes, which are stored next to each other, make one row.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING
 from tensorexpr.codegen.llvm.builder import Builder, Value, literal, mangle
 from tensorexpr.codegen.llvm.emit_casts import to_memory
 from tensorexpr.codegen.llvm.emit_memory import masked_load, put
+from tensorexpr.codegen.lowering.joining import follows
 from tensorexpr.codegen.nest import For, If, Store
 from tensorexpr.ir import Access, Const, Expr, conjunction
 from tensorexpr.regions import affine_of
@@ -132,7 +134,7 @@ def moved(emitter: Statements, s: For, side: int) -> bool:
 
 def stored(emitter: Statements, s: For, start: Value, rows: int) -> bool:
     """Emits an unrolled loop over the results of a tile in lanes that go across the rows of a buffer as squares that are turned
-    around, if it is one; says whether it was."""
+    around, if it is one; says whether it was. Stores side by side, of residue classes, are one row."""
     conditions: list[Expr] = []
     body = s.body
     inner: For | None = None
@@ -146,56 +148,71 @@ def stored(emitter: Statements, s: For, start: Value, rows: int) -> bool:
                 body = inner.body
             case _:
                 return False
-    store = body[0] if len(body) == 1 else None
-    if rows < LEAST_ROWS or inner is None or not isinstance(store, Store) or emitter.lanes > 1 or emitter.mask is not None:
+    stores = tuple(x for x in body if isinstance(x, Store))
+    if not stores or len(stores) < len(body) or inner is None or emitter.lanes > 1 or emitter.mask is not None:
         return False
-    target = emitter.buffers[store.buffer]
+    name, indices = stores[0].buffer, stores[0].indices
+    target = emitter.buffers[name]
     first, lanes = inner.start, inner.stop
     side = emitter.machine.vector_bits // target.dtype.bits
     if not isinstance(first, Const) or first.value != 0 or not isinstance(lanes, Const) or side not in SIDES or int(lanes.value) % side:
         return False
     if target.lanes > 1 or target.memory == "local" or target.streamed or target.element in ("i1", "i8", "i16", "half", "bfloat"):
         return False
-    if along(store.indices, s.index, inner.index) != 1 or not any(inner.index in free_names(i) for i in store.indices):
+    classes = len(stores)
+    if rows * classes < LEAST_ROWS or along(indices, s.index, inner.index, (classes,)) != classes:
         return False
-    if any(isinstance(n, Access) and n.tensor == store.buffer for e in (store.value, *store.indices, *conditions) for n in walk(e)):
+    if not any(inner.index in free_names(i) for i in indices) or not all(map(follows, stores, stores[1:])):
+        return False
+    if classes > 1 and any(s.index in free_names(c) for c in conditions):
+        return False
+    exprs = (*(e for x in stores for e in (x.value, *x.indices)), *conditions)
+    if any(isinstance(n, Access) and n.tensor == name for e in exprs for n in walk(e)):
         return False
     condition = conjunction(tuple(conditions)) if conditions else None
     for piece in range(0, int(lanes.value), side):
-        for row in range(0, rows, side):
-            _turned_results(
-                emitter, store, condition, (s.index, emitter.b.add(start, row), min(side, rows - row)), (inner.index, piece), side
-            )
+        for row in range(0, rows * classes, side):
+            count = min(side, rows * classes - row)
+            _turned_results(emitter, stores, condition, (s.index, start, range(row, row + count)), (inner.index, piece), side)
     return True
 
 
 def _turned_results(
-    emitter: Statements, store: Store, condition: Expr | None, rows: tuple[str, Value, int], lanes: tuple[str, int], side: int
+    emitter: Statements,
+    stores: tuple[Store, ...],
+    condition: Expr | None,
+    rows: tuple[str, Value, range],
+    lanes: tuple[str, int],
+    side: int,
 ) -> None:
-    """Stores a square of results: `rows` are an index, where it begins and how many there are, `lanes` an index and where it begins."""
-    b, binding = emitter.b, emitter.buffers[store.buffer]
-    (row, first, count), (lane, start) = rows, lanes
+    """Stores a square of results. `rows` are an index, where it begins, and the numbers of rows, those of all stores in turn; `lanes`
+    are an index and where it begins."""
+    b, binding, classes = emitter.b, emitter.buffers[stores[0].buffer], len(stores)
+    (row, first, numbers), (lane, start) = rows, lanes
     values = []
-    for k in range(count):
-        with emitter.bound(row, b.add(first, k)), _in_lanes(emitter, lane, literal(start, "i64"), side):
+    for k in numbers:
+        with emitter.bound(row, b.add(first, k // classes)), _in_lanes(emitter, lane, literal(start, "i64"), side):
+            value = stores[k % classes].value
             if condition is None:
-                value = emitter.expr(store.value)
+                found = emitter.expr(value)
             else:
                 with emitter.masked(b.vector(emitter.expr(condition), side)):
-                    value = emitter.expr(store.value)
-            values.append(to_memory(b, b.vector(value, side), binding.dtype))
+                    found = emitter.expr(value)
+            values.append(to_memory(b, b.vector(found, side), binding.dtype))
+    count = len(values)
     values += [Value("poison", values[0].type, side)] * (side - count)
     there = literal(True, "i1")
     if count < side:
         there = Value(f"<{', '.join(f'i1 {str(k < count).lower()}' for k in range(side))}>", "i1", side)
+    begin = b.add(first, numbers.start // classes)
     for k, column in enumerate(turn(b, values, binding.dtype.bits)):
         with emitter.bound(lane, literal(start + k, "i64")):
             mask = b.vector(there, side)
             if condition is not None:
-                with _in_lanes(emitter, row, first, side):
+                with _in_lanes(emitter, row, begin, side):
                     mask = b.op("and", mask, b.vector(emitter.expr(condition), side))
-            with emitter.bound(row, first):
-                offset = emitter.offset(binding, store.indices)
+            with emitter.bound(row, begin):
+                offset = emitter.offset(binding, stores[numbers.start % classes].indices)
             pointer = b.emit(f"getelementptr {binding.element}, ptr {binding.pointer}, i64 {offset.text}", "ptr").text
             if count == side and condition is None:
                 put(b, binding, pointer, offset, column)
@@ -257,12 +274,12 @@ def _row(
     return value
 
 
-def along(indices: tuple[Expr, ...], index: str, other: str) -> int:
-    """1 or -1 where neighbors in `index` are neighbors in memory in that direction whatever `other` is; 0 otherwise."""
+def along(indices: tuple[Expr, ...], index: str, other: str, steps: tuple[int, ...] = (1, -1)) -> int:
+    """How far apart neighbors in `index` are in memory whatever `other` is, if as far as one of `steps` says; 0 otherwise."""
     if not indices or any(isinstance(n, Access) for i in indices for n in walk(i)):
         return 0
     last = affine_of(indices[-1])
     if last is None or last.has_division() or other in last.names() or index in {n for i in indices[:-1] for n in free_names(i)}:
         return 0
     factor = last.coefficient(index)
-    return factor if factor in (1, -1) else 0
+    return factor if factor in steps else 0

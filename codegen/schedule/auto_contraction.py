@@ -73,6 +73,8 @@ MASKED = 1.0
 """Loads that a mask costs: comparing and joining its conditions."""
 TURNED = 6.0
 """Cycles for turning around and storing one row of a square of results."""
+AWAY = 2.0
+"""Cycles of an accumulator that waits in memory until those of the other residue classes are there, with which it is stored."""
 MOST_UNROLLED = 64
 """Multiplications of all steps of a window, which are written out one after the other."""
 TOGETHER = 10.0
@@ -192,7 +194,7 @@ class _Model:
                 if rows * vectors + vectors + 1 > self.target.registers:
                     break
                 waste = _rounded(width, vectors * self.lanes) * _rounded(height, rows) * borders * near
-                results = self._results(vector.index, row.index, rows)
+                results = self._results(vector.index, vectors, row.index, rows)
                 for copied, copies in choices:
                     window = self._window(vectors, row.index, rows, copied)
                     step = self._step(vector.index, vectors, row.index, rows, copied, window)
@@ -323,7 +325,7 @@ class _Model:
             memory += LINE_CYCLES * lines * self._is_far(each * (1 if reduced else vectors * self.lanes), r)
         step = max(products / PORTS, loads * LOAD, float(LATENCY)) + BESIDE * loads + HIDDEN * memory
         waste = _rounded(self.lengths[vector], vectors * self.lanes) * prod(_rounded(self.lengths[a], n) for a, n in rows.items())
-        ends = TOGETHER / max(1.0, self.steps / self.lanes) if reduced else self._results(vector, None, 1)
+        ends = TOGETHER / max(1.0, self.steps / self.lanes) if reduced else self._results(vector, vectors, None, 1)
         return step / products * waste + ends
 
     def _is_far(self, elements: float, r: Reach) -> float:
@@ -331,16 +333,23 @@ class _Model:
         steps = prod(self.lengths[a] for a in self.reduction if r.stride(a))
         return 1.0 if steps * elements * r.access.dtype.itemsize > self.target.l1_bytes // 2 else 0.0
 
-    def _results(self, vector: str, row: str | None, rows: int) -> float:
+    def _results(self, vector: str, vectors: int, row: str | None, rows: int) -> float:
         """Cycles of storing the results, per vector of products."""
         stride = abs(self.planner.store.stride(vector))
         if stride == 1:
             return 2.0 / max(1, self.steps)
-        on_one_place = stride * self.planner.dtype.itemsize % PAGE == 0 and min(self.lanes, self.lengths[vector]) > WAYS
-        cost = SCATTER + (HIDDEN * ALIASED * self.lanes if on_one_place else 0.0)
-        if row is not None and self.planner.store.stride(row) == 1:
+        bytes_ = self.planner.dtype.itemsize
+        on_one_place = stride * bytes_ % PAGE == 0 and min(self.lanes, self.lengths[vector]) > WAYS
+        classes = 1 if row is None else self.planner.counts.get(row, 1)
+        beside = row is not None and self.planner.store.stride(row) == classes
+        # Lines of which each tile stores a single element go to memory and come back in between.
+        far = not beside and self.points * prod(self.planner.counts.values()) * bytes_ > self.target.l2_bytes
+        cost = SCATTER + (HIDDEN * ALIASED * self.lanes if on_one_place or far else 0.0)
+        if beside:
             line = TURNED + (HIDDEN * ALIASED if on_one_place else 0.0)
-            cost = min(cost, line * self.lanes * -(-rows // self.lanes) / rows)
+            cost = min(cost, line * self.lanes * -(-rows * classes // self.lanes) / (rows * classes))
+        if classes > 1 and rows * vectors * classes > self.target.registers:
+            cost += AWAY
         return cost / max(1, self.steps)
 
     def _copies(self, copied: tuple[Reach, ...], vector: str) -> float:

@@ -99,3 +99,21 @@ def test_results_across_the_lanes_are_stored_as_squares(dtype: dtypes.DType, row
     for before in (False, True):
         got = run(made, {"X": data, "B": extra}, before=before)["Y"]
         assert np.array_equal(got[:, 3:], (data[:high, :wide] + extra).T) and not got[:, :3].any()
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("ends", [False, True])
+def test_results_of_residue_classes_are_rows_together(classes: int, ends: bool) -> None:
+    """A store for each class, side by side: 3 * i, 3 * i + 1, 3 * i + 2."""
+    rows, wide = 7, 30 if ends else 32
+    made = [buffer(f"X{k}", dtypes.float32, rows, 32) for k in range(classes)]
+    y = buffer("Y", dtypes.float32, wide, rows * classes)
+    place = apply("mul", i, const(classes))
+    stores = tuple(write(y, [j, apply("add", place, const(k))], read(x, i, j)) for k, x in enumerate(made))
+    body = (If(apply("lt", j, const(wide)), stores),) if ends else stores
+    text = nest([*made, y], [y], (loop("i", rows, loop("j", 32, *body, kind="vectorize"), kind="unroll"),))
+    assert "scatter" not in emit(text, host()) or host().vector_bits < 128
+    data = np.arange(classes * rows * 32, dtype=np.float32).reshape(classes, rows, 32)
+    for before in (False, True):
+        got = run(text, {f"X{k}": data[k] for k in range(classes)}, before=before)["Y"]
+        assert np.array_equal(got, data.transpose(2, 1, 0).reshape(32, rows * classes)[:wide])
