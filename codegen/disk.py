@@ -3,7 +3,9 @@
 One file per entry, named by the key: a digest of everything that the code depends on (see `compile`). A file carries a digest
 of its own contents, is written beside its place and moved there whole, and is read only from a folder that belongs to this
 user. What is damaged, foreign, or not to be read counts as not there and is made anew; what cannot be written is not kept.
-The folder is bounded in size: entries not used for longest go first (reading marks an entry as used).
+The folder is bounded in size: entries not used for longest go first (reading marks an entry as used). Its files are counted at the
+first save of a process, and again once the process has added a sixteenth of the bound or thinks that it is reached: other processes
+add, too, so that the folder may be larger by so much for each of them.
 
 TENSOREXPR_CACHE_DIR names the folder (empty: nothing is kept), TENSOREXPR_CACHE_SIZE its bound in MiB. The log
 `tensorexpr.cache` tells hits and misses.
@@ -30,6 +32,9 @@ _DEFAULT_SIZE = 512
 _MAGIC = b"tensorexpr object 1\n"
 _SUFFIX = ".teo"
 _KEPT_SHARE = 0.8  # of the bound, after entries had to go
+_UNSEEN_SHARE = 1 / 16  # of the bound, that a process adds without looking at what others did
+
+_fill: dict[Path, tuple[int, int]] = {}  # of a folder: its bytes when its files were counted, and those added since
 
 
 class Entry(NamedTuple):
@@ -129,9 +134,21 @@ def save(key: str, entry: Entry) -> None:
             with suppress(OSError):
                 os.unlink(temporary)
             raise
-        _shrink(place, limit)
+        _added(place, len(body), limit)
     except OSError as error:
         log.debug("%s: not kept: %s", place, error)
+
+
+def _added(place: Path, size: int, limit: int) -> None:
+    """Notes so many bytes more in the folder; makes room where there may be too many.
+
+    Without a lock, which a fork could take along: threads that save at once may lose a note, and files are counted that much later.
+    """
+    known, added = _fill.get(place, (0, limit))
+    added += size
+    if added > limit * _UNSEEN_SHARE or known + added > limit:
+        known, added = _shrink(place, limit), 0
+    _fill[place] = known, added
 
 
 def usage() -> Usage:
@@ -180,14 +197,14 @@ def _files(place: Path) -> list[tuple[int, int, str]]:
     return found
 
 
-def _shrink(place: Path, limit: int) -> None:
+def _shrink(place: Path, limit: int) -> int:
+    """Removes entries where the folder holds more than its bound; gives the bytes that are left."""
     files = _files(place)
     total = sum(size for _, size, _ in files)
-    if total <= limit:
-        return
-    for _, size, path in sorted(files):
+    for _, size, path in sorted(files) if total > limit else ():
         if total <= limit * _KEPT_SHARE:
             break
         with suppress(OSError):
             os.unlink(path)
             total -= size
+    return total
