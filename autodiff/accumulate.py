@@ -38,6 +38,7 @@ from tensorexpr.ir import (
     const,
 )
 from tensorexpr.records import record, replace
+from tensorexpr.simplify import simplify_expr
 from tensorexpr.traversal import bound_names, free_names, fresh_name, rename_bound, substitute
 
 SUM = Combiner("sum")
@@ -135,7 +136,7 @@ def accumulate(
     if len(scattered) == 1 == len(flows) and not seeds and carried is type_.dtype:
         return workspace.add(_scatter(scattered[0], name, type_))
     terms = [cast_to(seed, carried) for seed in seeds]
-    terms += _terms([one for one in flows if one.gathers is not None], target, carried)
+    terms += _terms([one for one in flows if one.gathers is not None], target, carried, workspace)
     wide = TensorType(type_.shape, carried)
     for one in scattered:
         part = workspace.new_name(name, "_scattered")
@@ -154,10 +155,10 @@ def _added(terms: Sequence[Expr]) -> Expr:
     return reduce(plus, terms)
 
 
-def _terms(flows: Sequence[Flow], target: tuple[Axis, ...], carried: dtypes.DType) -> list[Expr]:
+def _terms(flows: Sequence[Flow], target: tuple[Axis, ...], carried: dtypes.DType, workspace: Workspace) -> list[Expr]:
     """One term for each distinct combination of loops and guards, in order of first occurrence."""
     grouped: dict[tuple[tuple[Axis, ...], tuple[Expr, ...], tuple[Expr, ...]], list[Expr]] = {}
-    for gather, value in _gathered(flows, target, carried):
+    for gather, value in _gathered(flows, target, carried, workspace):
         grouped.setdefault((gather.axes, gather.outer, gather.inner), []).append(cast_to(value, carried))
     terms = []
     for (axes, outer, inner), values in grouped.items():
@@ -170,15 +171,23 @@ def _terms(flows: Sequence[Flow], target: tuple[Axis, ...], carried: dtypes.DTyp
     return terms
 
 
-def _gathered(flows: Sequence[Flow], target: tuple[Axis, ...], carried: dtypes.DType) -> list[tuple[Gather, Expr]]:
+def _gathered(flows: Sequence[Flow], target: tuple[Axis, ...], carried: dtypes.DType, workspace: Workspace) -> list[tuple[Gather, Expr]]:
     """The gathers of all flows, those with an inverse merged, each with the value to be summed over its loops."""
     found = merged([(one.contribution, one.inverse) for one in flows if one.inverse is not None], target, carried)
     names = {axis.index for axis in target}
     for one in flows:
-        for gather in one.gathers or () if one.inverse is None else ():
-            taken = names | {axis.index for axis in gather.axes}
-            found.append((gather, substitute(rename_bound(one.contribution.value, taken), gather.values)))
+        if one.inverse is None and one.gathers:
+            value = _selected(one.contribution, workspace)
+            for gather in one.gathers:
+                taken = names | {axis.index for axis in gather.axes}
+                found.append((gather, substitute(rename_bound(value, taken), gather.values)))
     return found
+
+
+def _selected(c: Contribution, workspace: Workspace) -> Expr:
+    """The value of a contribution as a formula over its own indices, in which what an index does not select is not multiplied
+    (`rules_float.select_product`): it is to say so before its indices become data, as gathers without plans do after."""
+    return simplify_expr(c.value, (*workspace.steps, *c.axes), c.guards, signed_zeros=False, derived=True)
 
 
 def _scatter(one: Flow, name: str, type_: TensorType) -> Scatter:

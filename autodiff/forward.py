@@ -6,12 +6,13 @@ the sum over its factors, `where` the tangent of the branch taken. The derivativ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from tensorexpr.autodiff.accumulate import SUM
 from tensorexpr.autodiff.contributions import ExpressionAdjoint
 from tensorexpr.autodiff.derivatives import DERIVATIVES, cast_to, plus, widened, widened_operation
 from tensorexpr.autodiff.folds import expand_reduction
+from tensorexpr.autodiff.overrides import Override, inside
 from tensorexpr.autodiff.products import leave_one_out
 from tensorexpr.autodiff.reverse import active_tensors
 from tensorexpr.autodiff.scans import recalled, renamed_scan
@@ -40,28 +41,26 @@ from tensorexpr.ir import (
 from tensorexpr.records import replace
 from tensorexpr.traversal import bottom_up, negate
 
-Rule = Callable[[Mapping[str, str], Workspace], str]
-"""The tangent of a tensor by a rule of its own, from the tangents of those inputs that have one."""
-
 
 class Forward:
     """The tangents of tensors: `names` maps each tensor that changes to the tensor of its tangent."""
 
-    def __init__(self, workspace: Workspace, tangents: Mapping[str, str]) -> None:
+    def __init__(self, workspace: Workspace, tangents: Mapping[str, str], rules: Mapping[str, Override] | None = None) -> None:
         self.workspace = workspace
         self.names = dict(tangents)
+        self.rules: Mapping[str, Override] = {} if rules is None else rules
 
-    def run(self, definitions: Iterable[Definition], rules: Mapping[str, tuple[tuple[str, ...], Rule]] | None = None) -> None:
+    def run(self, definitions: Iterable[Definition]) -> None:
         """Adds the tangents of all definitions that change, in order."""
-        rules = {} if rules is None else rules
         for definition in definitions:
-            custom = next((name for name, _ in definition.results if name in rules), None)
+            custom = next((name for name, _ in definition.results if name in self.rules), None)
             if custom is not None:
-                inputs, rule = rules[custom]
-                if custom not in self.names and any(name in self.names for name in inputs):
-                    self.names[custom] = rule(self.names, self.workspace)
+                override = self.rules[custom]
+                if custom not in self.names and any(name in self.names for name in override.inputs):
+                    found = override.rule(self.names, self.workspace, override)
+                    self.names[custom] = self.workspace.rounded(found, self.workspace.adjoint_type(custom).dtype, "_wide")
                 continue
-            active = active_tensors([definition], self.names)
+            active = active_tensors([definition], self.names, self.rules)
             if any(name in active and name not in self.names for name, _ in definition.results):
                 self.visit(definition)
 
@@ -97,7 +96,7 @@ class Forward:
         workspace = self.workspace
         again = renamed_scan(scan, workspace)
         floating = [c for c, (_, type_) in enumerate(scan.states) if type_.dtype.is_float]
-        inner = Forward(workspace.inside((Axis(again.step, const(0), scan.length),)), self.names)
+        inner = Forward(workspace.inside((Axis(again.step, const(0), scan.length),)), self.names, inside(self.rules, scan, again))
         inner.workspace.types.update(dict(again.states))
         states, inits = [], []
         for c in floating:

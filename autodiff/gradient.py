@@ -14,9 +14,10 @@ from typing import Any, TypeVar
 from tensorexpr.autodiff.accumulate import accumulate
 from tensorexpr.autodiff.arguments import checked_heads, checked_tensors, text_of
 from tensorexpr.autodiff.directions import Directions
+from tensorexpr.autodiff.overrides import Override, Rule
 from tensorexpr.autodiff.report import Report, rows_of
-from tensorexpr.autodiff.reverse import Override, Received, Reverse, reverse
-from tensorexpr.autodiff.units import Graph, Rule, Unit, tensors_of, units_of
+from tensorexpr.autodiff.reverse import Received, Reverse, reverse
+from tensorexpr.autodiff.units import GivenRule, Graph, Unit, tensors_of, units_of, without_copies
 from tensorexpr.autodiff.workspace import Workspace
 from tensorexpr.errors import DifferentiationError, user_location
 from tensorexpr.ir import Access, Apply, Definition, Expr, Index, Program
@@ -31,7 +32,7 @@ def gradient(
     output: Tensor | Sequence[Tensor],
     wrt: Tensor | Sequence[Tensor],
     head: Tensor | Sequence[Tensor | None] | None = None,
-    override: Mapping[Tensor, Rule | tuple[Sequence[Tensor], Rule]] | None = None,
+    override: Mapping[Tensor, GivenRule | tuple[Sequence[Tensor], GivenRule]] | None = None,
     lowering: str | None = None,
 ) -> Gradient:
     """The gradients of `output` by the tensors `wrt`: a sequence of tensors, one for each, of its shape and dtype.
@@ -110,10 +111,10 @@ class Gradient(Sequence[Tensor]):
         graph = Graph.of([*(part for tensor in planned for part in tensor.plan or ()), *roots], dict(units))
         self.tensors, self._labels, self.forward = graph.known, graph.labels, graph.program.definitions
         seeds = [(tensor.key, None if given is None else given.key) for tensor, given in zip(outputs, single, strict=True)]
-        rules = {tensor.key: _sweep_rule(unit, graph) for tensor, unit in graph.units.items()}
+        self._rules: Mapping[str, Override] = {name: unit.override(_sweep_rule(unit, graph)) for name, unit in graph.rules.items()}
         marked = [tensor.key for tensor in graph.known.values() if tensor.recompute]
         self.reverse: Reverse = reverse(
-            graph.program, seeds, [t.key for t in wrt], rules, lowering, graph.labels, plans=plans, marked=marked
+            graph.program, seeds, [t.key for t in wrt], self._rules, lowering, graph.labels, plans=plans, marked=marked
         )
         derived: Sequence[Definition] = self.reverse.workspace.definitions
         self._directions: Directions | None = None
@@ -154,7 +155,9 @@ class Gradient(Sequence[Tensor]):
         return Report(tuple(rows))
 
     def _lifted(self, definitions: Sequence[Definition], known: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        return lift(Program((), (), tuple(definitions), (), self.reverse.program.sizes), known)
+        table = lift(Program((), (), tuple(definitions), (), self.reverse.program.sizes), known)
+        without_copies(self._rules, definitions, {name: t for name, t in table.items() if name not in known})
+        return table
 
     def _result(self, name: str) -> Tensor:
         """The tensor called `name` in the derivative, for all directions."""
@@ -273,13 +276,14 @@ class _Parts(_ByTensor[Tensor]):
         return len(self._consumers)
 
 
-def _sweep_rule(unit: Unit, graph: Graph) -> Override:
+def _sweep_rule(unit: Unit, graph: Graph) -> Rule:
     """A unit as a rule of the sweep."""
 
-    def rule(adjoint: str, workspace: Workspace) -> dict[str, str]:
+    def rule(adjoint: str, workspace: Workspace, override: Override) -> dict[str, str]:
         head = Tensor(f"{unit.tensor.name}_bar", unit.tensor.extents, unit.tensor.dtype)
         pairs = [(source, result) for source, result in zip(unit.inputs, unit.results(head), strict=True) if result is not None]
-        names = graph.insert([result for _, result in pairs], {head.key: adjoint}, workspace)
-        return {source.key: name for (source, _), name in zip(pairs, names, strict=True) if source.dtype.is_float}
+        names = graph.insert([result for _, result in pairs], {**override.names, head.key: adjoint}, workspace, unit.steps(override))
+        pulled = zip((source for source, _ in pairs), names, strict=True)
+        return {override.names.get(source.key, source.key): name for source, name in pulled if source.dtype.is_float}
 
-    return Override(tuple(tensor.key for tensor in unit.inputs), rule)
+    return rule

@@ -7,12 +7,15 @@ from typing import Any
 
 from tensorexpr.autodiff.arguments import checked_tangents, checked_tensors
 from tensorexpr.autodiff.directions import Directions
-from tensorexpr.autodiff.forward import Forward, Rule
+from tensorexpr.autodiff.forward import Forward
 from tensorexpr.autodiff.gradient import Gradient
-from tensorexpr.autodiff.units import Graph, Unit, units_of
+from tensorexpr.autodiff.overrides import Override, Rule
+from tensorexpr.autodiff.reverse import reverse
+from tensorexpr.autodiff.scans import live
+from tensorexpr.autodiff.units import Graph, Unit, units_of, without_copies
 from tensorexpr.autodiff.workspace import Workspace, plain_axes
 from tensorexpr.errors import DifferentiationError, user_location
-from tensorexpr.ir import Const, Define, Definition, Index, Program, apply, conjunction
+from tensorexpr.ir import Const, Define, Definition, Index, Input, Program, apply, conjunction
 from tensorexpr.language import Tensor, lift
 from tensorexpr.records import replace
 
@@ -30,9 +33,9 @@ def jvp(output: Tensor | Sequence[Tensor], wrt: Tensor | Sequence[Tensor], tange
     single = given if count is None else tuple(Tensor(f"{t.name}_dot", t.extents, t.dtype) for t in inputs)
     graph = Graph.of([*given, *single, *inputs, *outputs], units_of([*outputs, *inputs, *given], {}))
     workspace = Workspace.behind(graph.program, graph.labels)
-    forward = Forward(workspace, {t.key: tangent.key for t, tangent in zip(inputs, single, strict=True)})
-    rules = {tensor.key: (tuple(t.key for t in unit.inputs), _transposed(unit, graph)) for tensor, unit in graph.units.items()}
-    forward.run(graph.program.definitions, rules)
+    rules = {name: unit.override(_transposed(unit, graph)) for name, unit in graph.rules.items()}
+    forward = Forward(workspace, {t.key: tangent.key for t, tangent in zip(inputs, single, strict=True)}, rules)
+    forward.run(graph.program.definitions)
     names = [forward.names.get(t.key) or workspace.zeros(t.key, "_dot") for t in outputs]
     derived = workspace.definitions
     if count is not None:
@@ -43,6 +46,7 @@ def jvp(output: Tensor | Sequence[Tensor], wrt: Tensor | Sequence[Tensor], tange
         names = [name for name, _ in results]
         derived += [definition for _, copies in results for definition in copies]
     table = lift(replace(graph.program, definitions=(*graph.program.definitions, *derived)), graph.known)
+    without_copies(rules, derived, {name: t for name, t in table.items() if name not in graph.known})
     found = [table[name] for name in names]
     return found[0] if isinstance(output, Tensor) else found
 
@@ -50,17 +54,29 @@ def jvp(output: Tensor | Sequence[Tensor], wrt: Tensor | Sequence[Tensor], tange
 def _transposed(unit: Unit, graph: Graph) -> Rule:
     """The tangent that a rule for reverse mode implies: the rule is linear in its head, so its own gradient is forward mode."""
 
-    def rule(tangents: Mapping[str, str], workspace: Workspace) -> str:
+    def rule(tangents: Mapping[str, str], workspace: Workspace, override: Override) -> str:
         head = Tensor(f"{unit.tensor.name}_bar", unit.tensor.extents, unit.tensor.dtype)
-        pairs = []
+        scratch = workspace.inside()
+        scratch.types[head.key] = head.type
+        sent = []
         for source, result in zip(unit.inputs, unit.results(head), strict=True):
-            name = tangents.get(source.key)
-            if name is not None and result is not None:
-                pairs.append((result, Tensor(source.name, source.extents, source.dtype, key=name)))
-        if not pairs:
+            tangent = tangents.get(override.names.get(source.key, source.key))
+            if tangent is not None and result is not None:
+                sent.append((result, workspace.rounded(tangent, source.dtype, "_rounded")))
+        if not sent:
             return workspace.zeros(unit.tensor.key, "_dot")
-        transposed = Gradient([r for r, _ in pairs], [head], [t for _, t in pairs], {}, None)
-        return graph.insert([transposed[0]], {}, workspace)[0]
+        results = graph.insert([result for result, _ in sent], {**override.names, head.key: head.key}, scratch, unit.steps(override))
+        # What is read comes as it is: the rule is transposed, not what it reads.
+        own = {name for definition in scratch.definitions for name, _ in definition.results}
+        scratch.types.update(workspace.types)
+        given = tuple(Input(name, type_) for name, type_ in scratch.types.items() if name not in own)
+        program = Program(given, (), tuple(scratch.definitions), (), workspace.sizes)
+        seeds = list(zip(results, (tangent for _, tangent in sent), strict=True))
+        transposed = reverse(program, seeds, [head.key], labels=workspace.labels, taken=workspace.taken, steps=workspace.steps)
+        (name,) = transposed.program.outputs
+        for definition in live(transposed.program.definitions, [name]):
+            workspace.add(definition)
+        return name
 
     return rule
 

@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from tensorexpr.autodiff.accumulate import Flow
+from tensorexpr.autodiff.contributions import Contribution
 from tensorexpr.autodiff.counts import Count, DataCount, Space, count_of, reads_of
 from tensorexpr.autodiff.reverse import Around, Received
 from tensorexpr.autodiff.segments import is_settled_by_data
+from tensorexpr.autodiff.sharing import one_of
 from tensorexpr.ir import Access, Axis, Expr, Index, TensorType, apply
 from tensorexpr.records import record, replace
 from tensorexpr.text import print_expr
@@ -87,13 +89,12 @@ def rows_of(
     for (consumer, _), items in grouped.items():
         visited: list[Space] = []
         read: list[Space] = []
-        for _, conditions, one in items:
+        for one, own, shared in _reads_once(items):
             reading = one.read or one.contribution
-            own = reads_of(replace(reading, guards=(*reading.guards, *conditions)))
             indices: dict[str, Expr] = {axis.index: Index(axis.index) for axis in reading.axes}
             read += _as_written(own, one.definition, indices, around)
             # A visit for each read; of a loop that serves several reads those in which this one takes part.
-            if one.gathers is None or conditions or any(map(is_settled_by_data, one.gathers)):
+            if one.gathers is None or shared or any(map(is_settled_by_data, one.gathers)):
                 visited += _as_written(own, one.definition, indices, around)
                 continue
             for gather in one.gathers:
@@ -111,6 +112,21 @@ def rows_of(
             )
         )
     return rows
+
+
+def _reads_once(items: Sequence[tuple[Access, tuple[Expr, ...], Flow]]) -> list[tuple[Flow, list[Space], bool]]:
+    """The flows of one access object, those of one place in the program together, with the points at which it reads, each of them
+    once; and whether something else is visited there, too: another read, or this one under another condition."""
+    together: dict[tuple[str, Access, tuple[Axis, ...]], list[tuple[Flow, Contribution, tuple[Expr, ...]]]] = {}
+    for _, conditions, one in items:
+        reading = one.read or one.contribution
+        together.setdefault((one.definition, reading.access, reading.axes), []).append((one, reading, conditions))
+    found = []
+    for uses in together.values():
+        one, reading, conditions = uses[0]
+        guards = one_of([(*use.guards, *own) for _, use, own in uses])
+        found.append((one, reads_of(replace(reading, guards=guards)), bool(conditions) or len(uses) > 1))
+    return found
 
 
 def _as_written(spaces: list[Space], definition: str, indices: Mapping[str, Expr], around: Mapping[str, Sequence[Around]]) -> list[Space]:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from tensorexpr.autodiff.accumulate import Flow, accumulate, axes_of, flow
+from tensorexpr.autodiff.accumulate import Flow, accumulate, axes_of
 from tensorexpr.autodiff.contributions import Contribution, ExpressionAdjoint
 from tensorexpr.autodiff.folds import expand_reduction
+from tensorexpr.autodiff.overrides import Override, inputs_within
 from tensorexpr.autodiff.recompute import with_copies
 from tensorexpr.autodiff.scans import reverse_scan
 from tensorexpr.autodiff.scatters import scattered_adjoint
+from tensorexpr.autodiff.sharing import flows_of
 from tensorexpr.autodiff.workspace import Place, Workspace
 from tensorexpr.ir import (
     Access,
@@ -30,20 +32,8 @@ from tensorexpr.ir import (
     Scatter,
     Segments,
 )
-from tensorexpr.records import field, record, replace
+from tensorexpr.records import field, record
 from tensorexpr.traversal import expressions, walk
-
-Rule = Callable[[str, Workspace], Mapping[str, str]]
-"""A rule in place of a derivative: given the name of the adjoint of the tensor, adds definitions to the workspace and gives
-for each input the name of what it receives."""
-
-
-@record
-class Override:
-    """A rule for one tensor; nothing flows to what it reads but to `inputs`, all of which come before it."""
-
-    inputs: tuple[str, ...]
-    rule: Rule
 
 
 @record(frozen=False)
@@ -103,7 +93,7 @@ def reverse(
     rules = {} if override is None else override
     workspace = Workspace.behind(program, labels, taken, steps)
     workspace.given_plans, workspace.wide = plans, bool(steps)
-    sweep = Sweep(workspace, active_tensors(program.definitions, wrt, rules), lowering)
+    sweep = Sweep(workspace, active_tensors(program.definitions, wrt, rules), lowering, rules)
     for name, head in outputs:
         sweep.seed(name, head)
     for definition in reversed(program.definitions):
@@ -127,7 +117,7 @@ def active_tensors(definitions: Iterable[Definition], wrt: Iterable[str], rules:
     active = dict.fromkeys(wrt)
     for definition in definitions:
         own = [rules[name] for name, _ in definition.results if rules is not None and name in rules]
-        sources = own[0].inputs if own else float_reads(definition)
+        sources = own[0].inputs if own else [*float_reads(definition), *inputs_within(definition, rules or {})]
         if any(name in active for name in sources):
             active.update((name, None) for name, type_ in definition.results if type_.dtype.is_float)
     return active
@@ -146,8 +136,11 @@ class Sweep:
     the value of such a definition already.
     """
 
-    def __init__(self, workspace: Workspace, active: dict[str, None], lowering: str | None) -> None:
+    def __init__(
+        self, workspace: Workspace, active: dict[str, None], lowering: str | None, rules: Mapping[str, Override] | None = None
+    ) -> None:
         self.workspace = workspace
+        self.rules: Mapping[str, Override] = {} if rules is None else rules
         self.active = active
         self.lowering = lowering
         self.received: dict[str, Received] = {}
@@ -204,7 +197,7 @@ class Sweep:
         whole = self._whole.pop(tensor, [])
         pending = self._pending.pop(tensor, [])
         target = axes_of(tensor, self.workspace, self._definitions.get(tensor), [c for _, _, c in pending])
-        flows = [replace(flow(owner, one, target, self.lowering, self.workspace), definition=by) for owner, by, one in pending]
+        flows = flows_of(pending, target, self.lowering, self.workspace)
         self.received[tensor] = Received(target, flows, whole)
         at = tuple(Index(axis.index) for axis in target)
         sources = [*seeds, *(name for _, name in whole)]
@@ -291,13 +284,20 @@ class Sweep:
         assert isinstance(read, Access)
         return read, self.workspace.definition(read.tensor)
 
-    def derive(self, program: Program, outputs: Iterable[tuple[str, str | None]], wrt: Sequence[str], steps: tuple[Axis, ...]) -> Reverse:
+    def derive(
+        self,
+        program: Program,
+        outputs: Iterable[tuple[str, str | None]],
+        wrt: Sequence[str],
+        steps: tuple[Axis, ...],
+        rules: Mapping[str, Override],
+    ) -> Reverse:
         """The derivative of a part of the program under the indices `steps`, with names that nothing here has."""
         return reverse(
             program,
             outputs,
             wrt,
-            None,
+            rules,
             self.lowering,
             self.workspace.labels,
             self.workspace.taken,
@@ -307,5 +307,7 @@ class Sweep:
 
     def apply_rule(self, tensor: str, override: Override) -> None:
         """Sends what a rule says in place of the derivative."""
-        for source, value in override.rule(self.finish(tensor), self.workspace).items():
-            self.send_whole(tensor, source, value)
+        workspace = self.workspace
+        head = workspace.rounded(self.finish(tensor), workspace.types[tensor].dtype, "_rounded")
+        for source, value in override.rule(head, workspace, override).items():
+            self.send_whole(tensor, source, workspace.rounded(value, workspace.adjoint_type(source).dtype, "_wide"))

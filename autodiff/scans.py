@@ -8,9 +8,10 @@ other definitions, so these reads become gathers (`_sweep_steps`). Their adjoint
 step; what is costly among the values that they need is computed once, for all steps, and read by the backward scan, too.
 
 A body that holds a scan itself (time in segments: `te.scan(..., checkpoint=c)`) would be as large as all steps of all levels
-that way. Its derivative stays inside the backward scan instead: what a step reads from outside at a place that depends on the
-step is a definition of the body, whose adjoint is one entry per step of the result; the adjoint of any other tensor is carried
-from step to step as a sum. Nothing but the states of the outer scan outlives a step.
+that way, and a tensor with a rule of its own has a rule for one step. The derivative of such a body stays inside the backward scan
+instead: what a step reads from outside at a place that depends on the step is a definition of the body, whose adjoint is one entry per
+step of the result; the adjoint of any other tensor is carried from step to step as a sum. Nothing but the states of the outer scan
+outlives a step (tensors with rules are states: `te.scan` sees to that).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING
 from tensorexpr.autodiff.batching import batch, fresh_axes, index_names
 from tensorexpr.autodiff.contributions import CHEAP, cost
 from tensorexpr.autodiff.derivatives import cast_to, widened
+from tensorexpr.autodiff.overrides import Override, inputs_within, inside
 from tensorexpr.autodiff.workspace import Place, Workspace, plain_axes
 from tensorexpr.dtypes import accumulator
 from tensorexpr.ir import (
@@ -60,20 +62,22 @@ def reverse_scan(scan: Scan, sweep: Sweep) -> None:
     workspace = sweep.workspace
     floating = [c for c, (_, type_) in enumerate(scan.states) if type_.dtype.is_float]
     heads = {c: sweep.adjoint(scan.names[c]) for c in floating}
-    scan = renamed_scan(scan, workspace)
-    from_outside = any(name in sweep.active for inner in scan.body for name in reads(inner))
-    inside = from_outside and any(isinstance(inner, Scan) for inner in scan.body)
+    given, scan = scan, renamed_scan(scan, workspace)
+    rules = inside(sweep.rules, given, scan)
+    from_outside = any(name in sweep.active for inner in scan.body for name in (*reads(inner), *_sent_to(inner, rules)))
+    stays = from_outside and (bool(rules) or any(isinstance(inner, Scan) for inner in scan.body))
     slices: list[Define] = []
     outside: list[str] = []
-    if inside:
-        scan, slices = _sliced(scan, sweep)
+    if stays:
+        scan, slices = _sliced(scan, sweep, rules)
         own = {*(name for name, _ in scan.states), *(name for d in (*slices, *scan.body) for name in _results(d))}
-        outside = [n for n in dict.fromkeys(n for d in scan.body for n in reads(d)) if n in sweep.active and n not in own]
-    steps = _all_steps(scan, sweep) if from_outside and not inside else None
-    backward = _backward_scan(scan, heads, sweep, slices, outside, steps)
+        read = (n for d in scan.body for n in (*reads(d), *_sent_to(d, rules)))
+        outside = [n for n in dict.fromkeys(read) if n in sweep.active and n not in own]
+    steps = _all_steps(scan, sweep) if from_outside and not stays else None
+    backward = _backward_scan(scan, heads, sweep, slices, outside, steps, rules)
     for c, name in backward.states.items():
         _send_last(scan, scan.inits[c], name, sweep)
-    if inside:
+    if stays:
         for name, total in backward.carried.items():
             _send_last(scan, name, total, sweep)
         _sweep_slices(scan, slices, backward.slices, sweep)
@@ -151,7 +155,13 @@ class _Backward:
 
 
 def _backward_scan(
-    scan: Scan, heads: Heads, sweep: Sweep, slices: Sequence[Define], outside: Sequence[str], steps: _Steps | None
+    scan: Scan,
+    heads: Heads,
+    sweep: Sweep,
+    slices: Sequence[Define],
+    outside: Sequence[str],
+    steps: _Steps | None,
+    rules: Mapping[str, Override],
 ) -> _Backward:
     """Adds the scan of the adjoints of the states; also of `slices`, definitions before its body, of tensors from `outside`, and
     of the definitions that `steps` will sweep."""
@@ -161,7 +171,7 @@ def _backward_scan(
     made = _Building(workspace)
     found = _Backward({}, {}, {}, {})
     seeds, inputs, totals = [], [], {}
-    read = {*(name for inner in scan.body for name in reads(inner)), *scan.nexts}
+    read = {*(name for inner in scan.body for name in (*reads(inner), *_sent_to(inner, rules))), *scan.nexts}
     for c, head in heads.items():
         type_ = _wide(scan.states[c][1])
         label, total = workspace.new_name(scan.names[c], "_back"), workspace.new_name(scan.names[c], "_total")
@@ -175,12 +185,14 @@ def _backward_scan(
         inputs.append(Input(total, type_))
         seeds.append((scan.nexts[c], total))
         totals[scan.nexts[c]] = total
-    given = [(name, workspace.types[name]) for inner in scan.body for name in reads(inner) if name in workspace.types]
+    read_here = [name for inner in scan.body for name in reads(inner)]
+    # A rule may read whatever was computed before.
+    given = [(name, workspace.types[name]) for name in (workspace.types if rules else read_here) if name in workspace.types]
     inputs += [Input(name, type_) for name, type_ in (*scan.states, *(result for part in slices for result in part.results), *given)]
     program = Program(tuple({i.name: i for i in inputs}.values()), (), scan.body, (), ())
     swept = [] if steps is None else [reader.name for reader, _ in steps.readers]
     wrt = [*(scan.states[c][0] for c in found.states), *(part.name for part in slices), *outside, *swept]
-    derived = sweep.derive(program, seeds, wrt, tuple(Axis(name, const(0), scan.length) for name in (scan.step, u)))
+    derived = sweep.derive(program, seeds, wrt, tuple(Axis(name, const(0), scan.length) for name in (scan.step, u)), rules)
     adjoint = dict(zip(wrt, derived.program.outputs, strict=True))
 
     def placed(definition: Definition) -> Definition:
@@ -388,7 +400,7 @@ def _send_over_steps(scan: Scan, tensor: str, value: str, step: Axis, axes: tupl
 # ------------------------------------------------------------------------------------------ what stays inside of a step
 
 
-def _sliced(scan: Scan, sweep: Sweep) -> tuple[Scan, list[Define]]:
+def _sliced(scan: Scan, sweep: Sweep, rules: Mapping[str, Override]) -> tuple[Scan, list[Define]]:
     """The scan reading what depends on its step, of active tensors from outside, through definitions before its body; and these."""
     workspace = sweep.workspace.inside((Axis(scan.step, const(0), scan.length),))
     own = {name for name, _ in scan.states} | {name for inner in scan.body for name in (*_results(inner), *local_names(inner))}
@@ -397,8 +409,8 @@ def _sliced(scan: Scan, sweep: Sweep) -> tuple[Scan, list[Define]]:
         if isinstance(definition, Scan):
             inner = (*outer, Axis(definition.step, const(0), definition.length))
             return replace(definition, body=tuple(visit(d, inner) for d in definition.body))
-        if isinstance(definition, Segments):
-            return definition  # integers: nothing flows through what it reads
+        if isinstance(definition, Segments) or any(name in rules for name in _results(definition)):
+            return definition  # nothing flows through what it reads: integers, or a rule says what does
         guards: tuple[Expr, ...] = ()
         axes = (*outer, *definition.axes)
         if isinstance(definition, Scatter):
@@ -425,6 +437,13 @@ def _sliced(scan: Scan, sweep: Sweep) -> tuple[Scan, list[Define]]:
     body = tuple(visit(definition, ()) for definition in scan.body)
     slices = [definition for definition in workspace.definitions if isinstance(definition, Define)]
     return replace(scan, body=body), slices
+
+
+def _sent_to(definition: Definition, rules: Mapping[str, Override]) -> list[str]:
+    """What the rules of a definition, and of those within it, send to."""
+    return [name for result in _results(definition) if result in rules for name in rules[result].inputs] + [
+        *inputs_within(definition, rules)
+    ]
 
 
 def _results(definition: Definition) -> Iterator[str]:

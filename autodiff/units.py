@@ -7,33 +7,58 @@ the head, and the tensors that it gives become definitions of the derivative.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
 from tensorexpr.autodiff.arguments import text_of
+from tensorexpr.autodiff.overrides import Override, Rule
 from tensorexpr.autodiff.workspace import Workspace
 from tensorexpr.errors import DifferentiationError, user_location
-from tensorexpr.ir import Program
+from tensorexpr.ir import Definition, Expr, Index, Program
 from tensorexpr.language import Tensor, program_of
 from tensorexpr.language.renaming import ProgramRenaming, local_names
-from tensorexpr.records import record
+from tensorexpr.language.tracing import Frame, binding, inside
+from tensorexpr.records import field, record
 from tensorexpr.text import print_type
+from tensorexpr.traversal import map_expressions, substitute
 
-Rule = Callable[[Tensor, Sequence[Tensor], Tensor], Sequence[Tensor | None]]
+GivenRule = Callable[[Tensor, Sequence[Tensor], Tensor], Sequence[Tensor | None]]
 
 
 @record
 class Unit:
-    """The rule of `tensor`, and the inputs to which it sends."""
+    """The rule of `tensor`, and the inputs to which it sends.
+
+    A tensor in the body of a scan stands in `frames`, outermost first; `names` are its own there, and those of others beside it, where
+    they are not their keys.
+    """
 
     tensor: Tensor
     inputs: tuple[Tensor, ...]
-    rule: Rule
+    rule: GivenRule
+    frames: tuple[Frame, ...] = ()
+    names: Mapping[str, str] = field(default_factory=dict)
 
     def results(self, head: Tensor) -> list[Tensor | None]:
-        """What the rule gives for a head: checked to be a tensor of its shape and dtype for each input, or None."""
-        return _checked(self, self.rule(self.tensor, list(self.inputs), head))
+        """What the rule gives for a head: checked to be a tensor of its shape and dtype for each input, or None.
+
+        The rule of a tensor in the body of a scan is called as if it stood in the body.
+        """
+        with ExitStack() as stack:
+            for frame in self.frames:
+                stack.enter_context(inside(frame))
+                stack.enter_context(binding((frame.axis,)))
+            return _checked(self, self.rule(self.tensor, list(self.inputs), head))
+
+    def override(self, rule: Rule) -> Override:
+        """The unit by names, with `rule` for what it does to definitions."""
+        return Override(tuple(self.names.get(t.key, t.key) for t in self.inputs), rule, self.names)
+
+    def steps(self, override: Override) -> dict[str, Expr]:
+        """The steps of the scans around the tensor, as `override` calls them."""
+        return {frame.step: Index(step) for frame, step in zip(self.frames, override.steps, strict=True)}
 
 
 def units_of(roots: Sequence[Tensor], override: Mapping[Tensor, Any]) -> dict[Tensor, Unit]:
@@ -120,19 +145,41 @@ def _is_override(given: Any) -> bool:
 def _unit(tensor: Tensor, override: Mapping[Tensor, Any]) -> Unit | None:
     given = override.get(tensor, tensor.unit)
     if given is None:
-        return Unit(tensor, tuple(tensor.sources), partial(_refused, tensor.ruled[0])) if tensor.ruled else None
+        return None
     if isinstance(given, tuple):
         return Unit(tensor, tuple(given[0]), given[1])
     return Unit(tensor, tuple(tensor.sources), given)
 
 
-def _refused(inner: Tensor, output: Tensor, inputs: Sequence[Tensor], head: Tensor) -> list[Tensor | None]:
-    """The rule of a scan with a tensor in its body that has a rule of its own, which the derivative of the body would forget."""
+def _inner_units(tensors: Iterable[Tensor]) -> dict[str, Unit]:
+    """The units in the bodies of scans, by the names that their tensors have there."""
+    found = {}
+    for tensor in tensors:
+        for one in tensor.ruled:
+            assert one.tensor.unit is not None
+            inputs, rule = one.tensor.unit
+            found[one.names.get(one.tensor.key, one.tensor.key)] = Unit(one.tensor, tuple(inputs), rule, one.frames, one.names)
+    return found
+
+
+def without_copies(rules: Mapping[str, Override], definitions: Sequence[Definition], tensors: Mapping[str, Tensor]) -> None:
+    """Makes the scans among new tensors refuse derivatives where a copy of a tensor with a rule stands in their bodies: it is computed
+    there again, because a scan within a scan is, and its rule is the rule of another tensor."""
+    labels = {copy: name for name, override in rules.items() for copy in override.copies}
+    for definition in definitions if labels else ():
+        for copied in [labels[name] for name in local_names(definition) if name in labels][:1]:
+            for name in (name for name, _ in definition.results if name in tensors):
+                tensors[name].unit = (tensors[name].sources, partial(_refused, copied))
+
+
+def _refused(copied: str, output: Tensor, inputs: Sequence[Tensor], head: Tensor) -> list[Tensor | None]:
+    """The rule of a scan in a derivative that computes a tensor with a rule of its own again."""
+    label = copied.rpartition("__")[0] or copied
     raise DifferentiationError(
-        f"expected no rule in the body of a scan, got that of {inner.name}",
+        f"expected one derivative of scans within scans around a rule, got a second one through {label}",
         term=f"{output.name}: {print_type(output.type)}",
-        location=inner.location or user_location(),
-        hint=f"give the whole scan a rule, override={{{output.name}: rule}}, or write {inner.name} without one (te.stop_gradient works)",
+        location=output.location or user_location(),
+        hint=f"leave checkpoint= out, give the whole scan a rule, or write {label} without one (te.stop_gradient works)",
     )
 
 
@@ -174,12 +221,13 @@ def tensors_of(roots: Sequence[Tensor]) -> dict[str, Tensor]:
 
 @record(frozen=False)
 class Graph:
-    """The graph of some tensors as a program under their keys, with the units in it; `known` grows with what rules read."""
+    """The graph of some tensors as a program under their keys, with the units in it, those in bodies of scans included, by name;
+    `known` grows with what rules read."""
 
     program: Program
     known: dict[str, Tensor]
     labels: dict[str, str]
-    units: dict[Tensor, Unit]
+    rules: dict[str, Unit]
 
     @classmethod
     def of(cls, roots: Sequence[Tensor], units: dict[Tensor, Unit]) -> Graph:
@@ -189,20 +237,38 @@ class Graph:
         known = tensors_of(ordered)
         labels = {key: tensor.name for key, tensor in known.items()}
         labels |= {name: name.rpartition("__")[0] or name for d in program.definitions for name in local_names(d)}
-        return cls(program, known, labels, units)
+        return cls(program, known, labels, {t.key: unit for t, unit in units.items()} | _inner_units(known.values()))
 
-    def insert(self, wanted: Sequence[Tensor], names: Mapping[str, str], workspace: Workspace) -> list[str]:
-        """Adds definitions for `wanted` to the workspace, as far as it has none; gives their names. `names` replaces keys."""
+    def insert(
+        self, wanted: Sequence[Tensor], names: Mapping[str, str], workspace: Workspace, steps: Mapping[str, Expr] | None = None
+    ) -> list[str]:
+        """Adds definitions for `wanted` to the workspace, as far as it has none; gives their names. `names` replaces keys, `steps`
+        the indices of scans around."""
         names = dict(names)
-        tensors = tensors_of(wanted)
-        for key, tensor in tensors.items():
-            if tensor.definition is None and key not in names and key not in workspace.types:
-                self.known[key] = tensor
-                workspace.types[key] = tensor.type
-        for definition in program_of(wanted, keys=True).definitions:
-            if all(name in workspace.types for name, _ in definition.results):
-                continue
-            for name in (*(name for name, _ in definition.results), *local_names(definition)):
-                names[name] = workspace.new_name(tensors[name].name if name in tensors else name.rpartition("__")[0], "")
-            workspace.add(ProgramRenaming(names, workspace.sizes).definition(definition))
+        for tensor in _needed(wanted, {*names, *workspace.types}):
+            definition = tensor.definition
+            if definition is None:
+                self.known[tensor.key] = tensor
+                workspace.types[tensor.key] = tensor.type
+            elif tensor.key not in names:  # else it was added with another result of its definition
+                labels = {name: name.rpartition("__")[0] for name in (*(n for n, _ in definition.results), *local_names(definition))}
+                names |= {name: workspace.new_name(tensor.name if name == tensor.key else label, "") for name, label in labels.items()}
+                renamed = ProgramRenaming(names, workspace.sizes).definition(definition)
+                workspace.add(map_expressions(renamed, lambda e: substitute(e, dict(steps))) if steps else renamed)
         return [names.get(tensor.key, tensor.key) for tensor in wanted]
+
+
+def _needed(wanted: Sequence[Tensor], known: Collection[str]) -> list[Tensor]:
+    """The tensors that some are computed from, and these, down to what is known, each after what it reads."""
+    done: dict[Tensor, None] = {}
+    stack = [(tensor, False) for tensor in reversed(wanted)]
+    while stack:
+        tensor, ready = stack.pop()
+        if tensor in done or tensor.key in known:
+            continue
+        if ready:
+            done[tensor] = None
+            continue
+        stack.append((tensor, True))
+        stack.extend((source, False) for source in reversed(tensor.sources))
+    return list(done)

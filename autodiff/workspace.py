@@ -17,6 +17,7 @@ from tensorexpr.ir import (
     Access,
     Apply,
     Axis,
+    Cast,
     Const,
     Define,
     Definition,
@@ -149,6 +150,17 @@ class Workspace:
         name = self.new_name(tensor, suffix)
         axes = plain_axes(type_, self.reserved)
         self.add(Define(name, axes, Access(tensor, tuple(Index(axis.index) for axis in axes), type_.dtype)))
+        return name
+
+    def rounded(self, tensor: str, dtype: dtypes.DType, suffix: str) -> str:
+        """The tensor as one of a floating dtype: itself, or a new one."""
+        type_ = self.types[tensor]
+        if type_.dtype is dtype:
+            return tensor
+        name = self.new_name(tensor, suffix)
+        axes = plain_axes(type_, self.reserved)
+        read = Access(tensor, tuple(Index(axis.index) for axis in axes), type_.dtype)
+        self.add(Define(name, axes, Cast(dtype, read)))
         return name
 
     def simplify(self) -> None:

@@ -8,8 +8,10 @@ from tensorexpr.errors import DefinitionError, user_location
 from tensorexpr.ir import Program
 from tensorexpr.language.compute import compute
 from tensorexpr.language.programs import lift
+from tensorexpr.language.renaming import local_names
 from tensorexpr.language.scalar import strong, unary
 from tensorexpr.language.tensor import Tensor
+from tensorexpr.records import replace
 
 
 def stop_gradient(value: Any) -> Any:
@@ -48,5 +50,10 @@ def checkpoint(tensor: Tensor) -> Tensor:
     known = {source.key: source for source in tensor.sources}
     copy = lift(Program((), (), (tensor.definition,), ()), known)[tensor.key]
     copy.name, copy.named, copy.location = tensor.name, tensor.named, tensor.location
-    copy.unit, copy.ruled, copy.recompute = tensor.unit, tensor.ruled, True
+    copy.unit, copy.recompute = tensor.unit, True
+    if tensor.ruled and copy.definition is not None:
+        moved = dict(zip(local_names(tensor.definition), local_names(copy.definition), strict=True))
+        copy.ruled = tuple(
+            replace(one, names=moved | {key: moved.get(name, name) for key, name in one.names.items()}) for one in tensor.ruled
+        )
     return copy

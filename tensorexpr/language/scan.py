@@ -13,8 +13,9 @@ from tensorexpr.language.functions import cast, where
 from tensorexpr.language.printing import describe
 from tensorexpr.language.renaming import index_names, renamed
 from tensorexpr.language.scalar import Scalar
-from tensorexpr.language.tensor import Tensor, as_extents, fresh_key, of_sizes
+from tensorexpr.language.tensor import Ruled, Tensor, as_extents, fresh_key, of_sizes
 from tensorexpr.language.tracing import RESERVED, Frame, active_frames, binding, fresh_index, inside, parameters, stem_of
+from tensorexpr.records import replace
 from tensorexpr.regions import affine_of
 from tensorexpr.traversal import expressions, fresh_name, walk
 
@@ -56,6 +57,7 @@ def scan(body: Callable[[Any, Any], Any], init: Any, length: Any, name: Any = No
         result = body(Scalar(step), states[0] if single else states)
         following = _checked(result, states, single, location)
         nexts, local = _own(following, frame, location)
+    _kept(frame, nexts, local, inits)
     return _completed(frame, inits, nexts, local, names_for(name, None if single else len(inits), _WHAT), single, location)
 
 
@@ -207,8 +209,24 @@ def _own(following: list[Tensor], frame: Frame, location: Location | None) -> tu
             done[tensor] = None
             continue
         stack.append((tensor, True))
-        stack.extend((source, False) for source in reversed(tensor.sources))
+        stack.extend((source, False) for source in reversed(_sources(tensor)))
     return nexts, list(done)
+
+
+def _sources(tensor: Tensor) -> tuple[Tensor, ...]:
+    """What a tensor reads, and what its own gradient rule sends to."""
+    return tensor.sources if tensor.unit is None else (*tensor.sources, *tensor.unit[0])
+
+
+def _kept(frame: Frame, nexts: list[Tensor], local: list[Tensor], inits: list[Tensor]) -> None:
+    """Makes the tensors of the body that have a gradient rule of their own states that nothing reads, so that they are stored: what
+    derivatives compute again has lost its rule."""
+    for tensor in local:
+        if tensor.unit is not None and tensor.dtype.is_float and tensor not in nexts:
+            axes = [fresh_index(f"i{n}") for n in range(tensor.ndim)]
+            inits.append(define(tensor.extents, axes, cast(0, tensor.dtype), tensor.name, tensor.location))
+            frame.states = (*frame.states, Tensor(f"{tensor.name}_before", tensor.extents, tensor.dtype, frames=(frame,)))
+            nexts.append(tensor)
 
 
 def _completed(
@@ -221,13 +239,14 @@ def _completed(
     location: Location | None,
 ) -> Any:
     own = set(local) | set(frame.states)
-    outer = list(dict.fromkeys([*inits, *(s for tensor in local for s in tensor.sources if s not in own)]))
+    outer = list(dict.fromkeys([*inits, *(s for tensor in local for s in _sources(tensor) if s not in own)]))
     wanted = {f for tensor in (*outer, *local) for f in tensor.frames}
     frames = tuple(f for f in active_frames() if f in wanted)
     body = list({id(t.definition): t.definition for t in local if t.definition is not None}.values())
     step = _step_name(frame, body)
     renamed_body = tuple(renamed(definition, {}, {frame.step: step}) for definition in body)
-    keys = [fresh_key(n or "t") for n in names]
+    given = [*names, *(state.name for state in frame.states[len(names) :])]
+    keys = [fresh_key(n or "t") for n in given]
     definition = Scan(
         tuple(keys),
         frame.length,
@@ -243,11 +262,13 @@ def _completed(
             n, (frame.length, *state.extents), state.dtype, key=key, definition=definition, component=position, sources=tuple(outer),
             frames=frames, location=location,
         )
-        for position, (n, key, state) in enumerate(zip(names, keys, frame.states, strict=True))
+        for position, (n, key, state) in enumerate(zip(given, keys, frame.states, strict=True))
     )  # fmt: skip
     for result in results:
-        result.ruled = tuple(dict.fromkeys(t for own in local for t in ((own,) if own.unit is not None else own.ruled)))
-    return results[0] if single else results
+        here = [Ruled(t, (frame,), {}) for t in local if t.unit is not None]
+        deeper = [replace(one, frames=(frame, *one.frames)) for t in local for one in t.ruled if t.unit is None]
+        result.ruled = tuple({one.tensor: one for one in (*here, *deeper)}.values())
+    return results[0] if single else results[: len(names)]
 
 
 def _step_name(frame: Frame, body: list[Definition]) -> str:

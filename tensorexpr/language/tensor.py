@@ -11,7 +11,7 @@ import contextvars
 import itertools
 import keyword
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -27,11 +27,23 @@ from tensorexpr.language.printing import renamed_text
 from tensorexpr.language.renaming import local_names
 from tensorexpr.language.scalar import Scalar, operand
 from tensorexpr.language.tracing import RESERVED, Frame
+from tensorexpr.records import record
 from tensorexpr.regions import normal_form
 from tensorexpr.text import print_definition, print_type
 from tensorexpr.traversal import walk
 
 _serial = itertools.count()
+
+
+@record
+class Ruled:
+    """A tensor with a `unit` in the body of a scan: in `frames`, outermost first; `names` are what tensors there are called in the
+    definition, where these are not their keys."""
+
+    tensor: Tensor
+    frames: tuple[Frame, ...]
+    names: Mapping[str, str]
+
 
 whole: contextvars.ContextVar[Callable[..., Any] | None] = contextvars.ContextVar("arithmetic on whole tensors", default=None)
 """What `A + B` means for whole tensors: nothing, but while a `te.function` is traced, which reads like NumPy."""
@@ -103,7 +115,7 @@ class Tensor:
         self.unit: tuple[tuple[Tensor, ...], Any] | None = None
         self.plan: tuple[Tensor, Tensor] | None = None
         self.recompute = False
-        self.ruled: tuple[Tensor, ...] = ()
+        self.ruled: tuple[Ruled, ...] = ()
         self.path: str | None = None
         self.initial: Any = None
         self._shape: tuple[int | Scalar, ...] | None = None

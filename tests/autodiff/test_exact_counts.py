@@ -7,7 +7,7 @@ import pytest
 
 import tensorexpr as te
 from tensorexpr.language import program_of
-from tests.autodiff.laws import count_reads, gather_of, head_of, integers, largest, scatters
+from tests.autodiff.laws import by_unit_vectors, count_reads, gather_of, head_of, integers, largest, scatters
 
 F64 = "float64"
 
@@ -213,8 +213,52 @@ def test_symbolic_sizes_give_formulas():
         assert row.reads(n=size) == row.iterations(n=size) == expected
 
 
+def overlapping(kind):
+    """A read of one object under conditions that overlap, in a point, in loops, behind data; and at how many points one of them holds."""
+    x, m = te.placeholder((12,), F64, name="x"), te.placeholder((10,), F64, name="m")
+
+    def point(i):
+        read = x[i]
+        return te.where(i < 6, read * 2.0, 0.0) + te.where(i >= 4, read * 3.0, 0.0) + te.where(i % 2 == 0, read * m[i], 0.0)
+
+    def loop(i):
+        def inner(k):
+            read = x[i + k]
+            return te.where(i + 2 * k < 9, read * 2.0, 0.0) + te.where(k >= i - 4, read * m[k], 0.0)
+
+        return te.sum(inner, 3)
+
+    def behind(i):
+        def inner(k):
+            read = x[k]
+            return te.where((i + k < 6) & (m[i] > 0.0), read * 2.0, 0.0) + te.where((k >= 2 * i) & (m[k] < 1.0), read * m[k], 0.0)
+
+        return te.sum(inner, 10)
+
+    bodies = {
+        "point": (point, (10,), lambda i: True),
+        "loop": (loop, (10, 3), lambda i, k: i + 2 * k < 9 or k >= i - 4),
+        "behind": (behind, (10, 10), lambda i, k: i + k < 6 or k >= 2 * i),
+    }
+    body, extents, either = bodies[kind]
+    return te.compute((10,), body, name="y"), x, m, count_reads(extents, either)
+
+
+@pytest.mark.parametrize("kind", ["point", "loop", "behind"])
+def test_one_object_under_conditions_that_overlap_is_read_and_visited_once(kind):
+    y, x, m, expected = overlapping(kind)
+    head = head_of(y)
+    gradient = te.gradient(y, [x], head=head)
+    row = row_of(gradient, "x")
+    assert row.reads == row.iterations == expected
+    arrays = {t: integers(t, seed) for seed, t in enumerate((x, m, head))}
+    by_hand = by_unit_vectors(y, x, arrays, arrays[head])
+    np.testing.assert_array_equal(te.evaluate(gradient[0], arrays), by_hand)
+    np.testing.assert_array_equal(te.evaluate(te.gradient(y, [x], head=head, lowering="segments")[0], arrays), by_hand)
+
+
 def test_reads_of_one_text_under_different_conditions_have_rows_of_their_own():
-    """One row per read as written; a read that is one object counts once where nothing stands before one of its uses."""
+    """One row per read as written; a read that is one object counts once, also under conditions that overlap."""
     a, head = te.placeholder((10,), "float64", name="A"), te.placeholder((10,), "float64", name="H")
 
     def once(i):

@@ -123,18 +123,86 @@ def test_a_rule_that_is_wrong_on_purpose_is_what_both_modes_use():
     np.testing.assert_allclose(te.evaluate(te.jvp(te.gradient(y, x, ones)[0], x, ones), data), 7.0)
 
 
-def test_a_rule_inside_a_scan_is_refused():
-    act = te.op(gradient=lambda output, inputs, head: [head])(lambda a: te.compute(a.shape, lambda i: te.tanh(a[i]), name="act"))
-    x = te.placeholder((3,), F64, name="x")
-    s = te.scan(lambda t, s: act(te.compute((3,), lambda j: s[j] + x[j])), te.compute((3,), lambda j: x[j] * 0.0), 2, name="s")
-    for use in (
-        lambda: te.gradient(te.compute((), lambda: s[1, 0]), x),
-        lambda: te.jvp(s, x, te.constant(np.ones(3))),
-    ):
+def recurrent(act, checkpoint):
+    """A recurrence through an op of two inputs, one of the body and one from outside; its loss, inputs and data."""
+    x, w, b = te.placeholder((3,), F64, name="x"), te.placeholder((3, 3), F64, name="w"), te.placeholder((), F64, name="b")
+
+    def body(t, s):
+        a = act(te.compute((3,), lambda j: te.sum(lambda k: w[j, k] * s[k], 3) + x[j] * (t + 1)), b)
+        return te.compute((3,), lambda j: a[j] * 0.9 + s[j] * 0.1)
+
+    s = te.scan(body, te.compute((3,), lambda j: te.sin(x[j])), 5, name="s", checkpoint=checkpoint)
+    loss = te.compute((), lambda: te.sum(lambda j: s[4, j] * (j + 1), 3) + s[1, 0])
+    rng = np.random.default_rng(4)
+    return loss, {x: rng.standard_normal(3), w: rng.standard_normal((3, 3)) / 2, b: np.array(0.3)}
+
+
+def tanh_rule(output, inputs, head):
+    slope = te.compute(head.shape, lambda i: head[i] * (1.0 - output[i] ** 2))
+    return [slope, te.compute((), lambda: te.sum(lambda i: slope[i], head.shape))]
+
+
+def rule_of_its_own(output, inputs, head):
+    return [
+        te.compute(head.shape, lambda i: head[i] * 3.0 * inputs[0][i]),
+        te.compute((), lambda: te.sum(lambda i: head[i] * output[i] * inputs[1][()], head.shape)),
+    ]
+
+
+def shifted_tanh(a, b):
+    return te.compute(a.shape, lambda i: te.tanh(a[i] + b[()]), name="act")
+
+
+@pytest.mark.parametrize("checkpoint", [None, 2])
+def test_a_rule_inside_a_scan_serves_both_modes(checkpoint):
+    """A rule that says what the derivative says changes nothing, at any order; another one is what both modes use."""
+    plain, data = recurrent(shifted_tanh, checkpoint)
+    ruled, same = recurrent(te.op(gradient=tanh_rule)(shifted_tanh), checkpoint)
+    other, own = recurrent(te.op(gradient=rule_of_its_own)(shifted_tanh), checkpoint)
+    tangents = [te.constant(RNG.standard_normal(a.shape)) for a in data.values()]
+
+    def along(loss, wrt):
+        gradient = te.gradient(loss, list(wrt))
+        x, w, b = (
+            te.compute((), lambda g=g, v=v: te.sum(lambda *i: g[i] * v[i], g.shape) if g.ndim else g[()] * v[()])
+            for g, v in zip(gradient, tangents, strict=True)
+        )
+        return te.compute((), lambda: x[()] + w[()] + b[()])
+
+    expected = te.evaluate(along(plain, data), data)
+    for value in (along(ruled, same), te.jvp(ruled, list(same), tangents)):
+        np.testing.assert_allclose(te.evaluate(value, same), expected, rtol=1e-12)
+        np.testing.assert_allclose(te.build(value, list(same))(*same.values()), expected, rtol=1e-12)
+    backward = te.evaluate(along(other, own), own)
+    assert abs(backward - expected) > 1e-3
+    np.testing.assert_allclose(te.evaluate(te.jvp(other, list(own), tangents), own), backward, rtol=1e-12)
+    if checkpoint is None:
+        twice = te.evaluate(along(along(plain, data), data), data)
+        for first in (along(ruled, same), te.jvp(ruled, list(same), tangents)):
+            np.testing.assert_allclose(te.evaluate(along(first, same), same), twice, rtol=1e-10)
+            np.testing.assert_allclose(te.evaluate(te.jvp(first, list(same), tangents), same), twice, rtol=1e-10)
+        return
+    for use in (lambda: along(along(ruled, same), same), lambda: along(te.jvp(ruled, list(same), tangents), same)):
         lines = refused(use)
-        assert lines[0] == "expected no rule in the body of a scan, got that of act"
-        assert lines[1].startswith("  in:   s: f64[2, 3] (") and __file__ in lines[1]
-        assert lines[2] == "  hint: give the whole scan a rule, override={s: rule}, or write act without one (te.stop_gradient works)"
+        assert lines[0] == "expected one derivative of scans within scans around a rule, got a second one through act"
+        assert lines[2] == "  hint: leave checkpoint= out, give the whole scan a rule, or write act without one (te.stop_gradient works)"
+
+
+def test_a_rule_inside_a_scan_knows_the_step_and_rounds_as_its_op_does():
+    """A rule that reads the step of the scan around it; in float16, where adjoints between the steps are float32."""
+    x = te.placeholder((2,), "float16", name="x")
+
+    def body(t, s):
+        rule = te.op(gradient=lambda output, inputs, head: [te.compute((2,), lambda i: head[i] * te.cast(t + 1, "float16"))])
+        return rule(lambda a: te.compute((2,), lambda i: a[i] * te.cast(t + 1, "float16")))(s)
+
+    s = te.scan(body, x, 4)
+    head = te.constant(np.ones(2, np.float16))
+    last = te.compute((2,), lambda i: s[3, i])
+    data = {x: np.array([0.5, 2.0], np.float16)}
+    for value in (te.gradient(last, x, head)[0], te.jvp(last, x, head)):
+        assert value.dtype.name == "float16"
+        np.testing.assert_array_equal(te.evaluate(value, data), np.full(2, 24, np.float16))
 
 
 # -------------------------------------------------------------------------------------------------- not differentiable
