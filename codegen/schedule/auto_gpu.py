@@ -19,7 +19,7 @@ from collections.abc import Callable
 from math import prod
 
 from tensorexpr.codegen.schedule.auto_blocks import plan_block, plan_product, ranked_products, ranked_tiles, tiles_of
-from tensorexpr.codegen.schedule.auto_gpu_scatters import own_rows, plan_gpu_scatter, plan_gpu_segments
+from tensorexpr.codegen.schedule.auto_gpu_scatters import plan_gpu_scatter, plan_gpu_segments, take_gpu_scatters_apart
 from tensorexpr.codegen.schedule.auto_parts import even_block
 from tensorexpr.codegen.schedule.legality import runs_in_lanes
 from tensorexpr.codegen.schedule.reductions import Group
@@ -51,7 +51,7 @@ FEW_PARTS = 4
 
 def plan_gpu(s: Schedule, shapes: Shapes) -> None:
     """Gives every definition the loops of a GPU."""
-    own_rows(s)
+    shapes = take_gpu_scatters_apart(s, shapes)
     for name in s.stages:
         if s.state.stage(name).place is None and not s.state.placed_in(name):
             parts = _parts_of_columns(s, name, shapes)

@@ -1,24 +1,57 @@
 """The loops of a scatter on a GPU: who adds, and in which order.
 
 - In any order ("atomics"): a thread per point, each update in one piece.
-- In the order of the text: a thread per point of the axes along which no two points meet, which runs the others one after the other. Rows
-  of places that follow each other, as those of a compressed matrix, have a thread each where the data keeps them apart (`own`).
+- In the order of the text: sorted, where few threads could run side by side else (`sort`); or a thread per point of the axes along which no
+  two points meet, which runs the others one after the other. Rows of places that follow each other, as those of a compressed matrix,
+  have a thread each where the data keeps them apart (`own`).
 """
 
 from __future__ import annotations
 
+from math import prod
+
 from tensorexpr.codegen.schedule.independence import free_axes, is_atomic
 from tensorexpr.codegen.schedule.own import rows_of
 from tensorexpr.codegen.schedule.schedule import Schedule
+from tensorexpr.codegen.schedule.work import lengths
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Access, Expr, Scatter
 from tensorexpr.traversal import free_names, walk
 
+Shapes = dict[str, tuple[Expr, ...]]
 LEAST_ROWS = 32
 """Rows from which on each is a thread's own."""
+LEAST_POINTS = 1 << 9
+"""Points of a scatter below which one thread adds them up as soon as many have sorted them."""
+BUSY = 256
+"""Threads per multiprocessor that are enough without a sort."""
 
 
-def own_rows(s: Schedule) -> None:
+def take_gpu_scatters_apart(s: Schedule, shapes: Shapes) -> Shapes:
+    """Gives scatters whose points would run one after the other another form; gives the shapes of all tensors behind that."""
+    _sort(s)
+    _own_rows(s)
+    return {**shapes, **{name: type_.shape for name, type_ in s.state.program.types.items()}}
+
+
+def _sort(s: Schedule) -> None:
+    """Makes plans and gathers of scatters in the order of the text of which few threads could run side by side."""
+    shapes = {name: type_.shape for name, type_ in s.state.program.types.items()}
+    for definition in s.state.program.definitions:
+        if not isinstance(definition, Scatter) or is_atomic(definition, s.target) or rows_of(definition, shapes) is not None:
+            continue
+        long = lengths(s.state.stage(definition.name).parts)
+        free = prod(long[name] for name in free_axes(definition, s.target))
+        points = prod(long[axis.index] for axis in definition.axes) // max(1, free)
+        if s.decisions.wanted(f"{definition.name}: sort", points >= LEAST_POINTS and free < s.target.cores * BUSY):
+            before = s.state
+            try:
+                s[definition.name].sort()
+            except ScheduleError:
+                s.state = before
+
+
+def _own_rows(s: Schedule) -> None:
     """Gives every row of a scatter that may own its elements a block of its own."""
     shapes = {name: type_.shape for name, type_ in s.state.program.types.items()}
     for definition in s.state.program.definitions:

@@ -35,6 +35,7 @@ from tensorexpr.ir import (
     Index,
     Reduce,
     Scatter,
+    Segments,
     TensorType,
     apply,
     conjunction,
@@ -97,7 +98,7 @@ def rfactor(state: State, name: str, loop: str) -> tuple[State, tuple[str, ...]]
     return with_parts(state, made, changed), tuple(d.name for d in made)
 
 
-def with_parts(state: State, made: tuple[Define | Scatter, ...], changed: Define | Scatter) -> State:
+def with_parts(state: State, made: tuple[Define | Scatter | Segments, ...], changed: Define | Scatter) -> State:
     """The state with a definition `changed`, and further ones `made` in front of it, all with plain loops."""
     name = changed.name
     definitions = [x for d in state.program.definitions for x in ((*made, changed) if d.results[0][0] == name else (d,))]

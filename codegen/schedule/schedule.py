@@ -18,6 +18,7 @@ from tensorexpr.codegen.schedule.own import own
 from tensorexpr.codegen.schedule.pipeline import pipeline
 from tensorexpr.codegen.schedule.recompute import recompute, share
 from tensorexpr.codegen.schedule.rfactor import rfactor
+from tensorexpr.codegen.schedule.sort import sort
 from tensorexpr.codegen.schedule.state import Stage, State, plain_state
 from tensorexpr.codegen.schedule.tensorize import tensorize, with_digest
 from tensorexpr.codegen.target import Target, host_target
@@ -248,6 +249,12 @@ class StageHandle:
         """Lets blocks of the rows of a scatter own their elements where the data keeps rows apart: gives the definition that says so."""
         state, made = own(self._schedule.state, self.name, axis)
         self._apply("own", state, axis)
+        return made
+
+    def sort(self) -> tuple[str, ...]:
+        """Makes a sort plan and a gather of a scatter: gives the names of the definitions that were put in front of it."""
+        state, made = sort(self._schedule.state, self.name)
+        self._apply("sort", state)
         return made
 
     def tensorize(self, axis: str, intrinsic: str) -> None:

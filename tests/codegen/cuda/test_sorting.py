@@ -117,3 +117,33 @@ def test_batches_and_open_sizes(eager):
             got = run(arrays, of_program, order=n % 3)
             for output, parameter in zip(programs[name].outputs, run.nest.writes, strict=True):
                 np.testing.assert_array_equal(got[parameter], want[output], err_msg=f"{name} {n} {b} {m} {output}")
+
+
+MATRIX = """
+p: i64[41] = input()
+cols: i64[700] = input()
+v: f32[700] = input()
+y: f32[40] = input()
+ids: i32[600] = input()
+v_bar: f32[700] = scatter({p[i] + k: y[i] * v[p[i] + k] for i in range(40) for k in range(p[i + 1] - p[i])})
+x_bar: f32[50] = scatter({cols[p[i] + k]: y[i] * v[p[i] + k] for i in range(40) for k in range(p[i + 1] - p[i])})
+S: f16[9, 2] = scatter({(ids[t], d): f16(v[t]) for t in range(600) for d in range(2) if i64(ids[t]) != d})
+return v_bar, x_bar, S
+"""
+
+
+@needs_compiler
+def test_scatters_in_order_by_many_threads():
+    """Rows of a compressed matrix, apart and overlapping, and a table with few rows: no thread has all of the work, and no two race."""
+    program = parse_program(MATRIX)
+    run = Program(verify_nest(lower(autoschedule(program, H200))))
+    alone = [launch.kernel for launch in run.source.launches if not launch.cut and launch.threads == (1, 1, 1)]
+    # Whether rows are apart, of a few rows, and for each plan the sums of a few digits.
+    assert all("apart" in name or "offsets" in name for name in alone) and len(alone) == 5
+    rng = np.random.default_rng(5)
+    for order, cuts in enumerate((np.sort(rng.integers(0, 700, 41)), rng.integers(0, 700, 41))):
+        arrays = {"p": cuts, "cols": rng.integers(0, 50, 700), "ids": rng.integers(0, 9, 600).astype(np.int32)}
+        arrays |= {"v": rng.integers(-2, 3, 700).astype(np.float32), "y": rng.integers(-2, 3, 40).astype(np.float32)}
+        want, got = evaluate_program(program, arrays), run(arrays, order=order)
+        for name, parameter in zip(program.outputs, run.nest.writes, strict=True):
+            np.testing.assert_array_equal(got[parameter], want[name], err_msg=name)

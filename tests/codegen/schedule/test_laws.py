@@ -30,6 +30,8 @@ WORDS = (
     "stream",
     "rfactor",
     "own",
+    "partition",
+    "sort",
     "bind",
     "pipeline",
     "tensorize",
@@ -60,7 +62,7 @@ def shuffled(s: Schedule, rng: random.Random, steps: int = 10) -> Schedule:
                     handle.fuse(loops[at], loops[min(at + 1, len(loops) - 1)])
                 case "parallel":
                     handle.parallel(loops[0])
-                case "inline" | "recompute" | "share" | "stream" as word:
+                case "inline" | "recompute" | "share" | "stream" | "sort" as word:
                     getattr(handle, word)()
                 case "stage":
                     access = rng.choice(accesses_of(s.state.program, name) or (None,))
@@ -72,6 +74,8 @@ def shuffled(s: Schedule, rng: random.Random, steps: int = 10) -> Schedule:
                     if access is not None:
                         order = tuple(rng.sample(range(len(access.indices)), len(access.indices)))
                         handle.cache(access.tensor, rng.choice(loops), order)
+                case "partition":
+                    handle.partition(rng.choice(loops), rng.randint(1, 5), rng.choice((None, 3, 50)))
                 case "pipeline":
                     place = rng.choice([stage.place for stage in s.state.stages if stage.place] or [None])
                     if place is not None:
