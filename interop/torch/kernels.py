@@ -24,9 +24,15 @@ Tensors = Sequence[torch.Tensor]
 Kernel = Callable[[Tensors], tuple[torch.Tensor, ...]]
 
 
-def kernel_of(function: CompiledFunction, layout: Layout, device: torch.device, read: Sequence[bool]) -> Kernel:
+def models_of(layout: Layout, device: torch.device) -> list[torch.Tensor]:
+    """Tensors after which results are made."""
+    return [_model(shape, TO_TORCH[dtype(type_)], device) for shape, type_ in layout.outputs]
+
+
+def kernel_of(
+    function: CompiledFunction, layout: Layout, models: Sequence[torch.Tensor], device: torch.device, read: Sequence[bool]
+) -> Kernel:
     """A compiled function as a function of tensors of one signature, which is not checked again. Only inputs in `read` are looked at."""
-    models = [_model(shape, TO_TORCH[dtype(type_)], device) for shape, type_ in layout.outputs]
     make = _gpu_kernel if isinstance(function, GpuFunction) else _cpu_kernel
     kernel = make(function, layout, models, device)
     if all(read):

@@ -2,7 +2,8 @@
 
 - `call`: the front. Where a gradient is to be recorded, a tangent carried or a transform of torch.func is under way, it goes through
   the autograd functions of `functions`; else straight on.
-- `execute`: computes. Plain tensors in eager mode meet the compiled kernel of their signature with nothing in between.
+- `execute`: computes. Plain tensors in eager mode meet the compiled kernel of their signature with nothing in between, on the CPU
+  without Python (`native`).
 - `dispatch`: by way of torch's dispatcher, for whoever wants to see the operator: fake tensors and other subclasses, modes, traces,
   the profiler. The operator is registered when this is first needed (`library`).
 """
@@ -27,7 +28,8 @@ from tensorexpr.interop.operators import Mask, Operator
 from tensorexpr.interop.torch import library
 from tensorexpr.interop.torch.dtypes import FROM_TORCH, TO_TORCH
 from tensorexpr.interop.torch.functions import Recorded, Transformed, batched_by_autograd, is_many
-from tensorexpr.interop.torch.kernels import Kernel, kernel_of, on_stream
+from tensorexpr.interop.torch.kernels import Kernel, kernel_of, models_of, on_stream
+from tensorexpr.interop.torch.native import NativeCalls
 from tensorexpr.interop.torch.symbolic import Pattern, extent_value, fits, patterns_of, promised
 from tensorexpr.language import Tensor, dim, program_of
 from tensorexpr.op import Spec
@@ -65,6 +67,7 @@ class TorchOperator:
         self.target = target
         self._kernels: Memo[Kernel] = Memo(_SIGNATURES_KEPT)
         self._find = self._kernels.find
+        self._native = NativeCalls()
         self._outlines: Memo[Outline] = Memo(_SIGNATURES_KEPT)
         self._patterns: dict[tuple[Any, ...], dict[Pattern, None]] = {}
         self._opened: Memo[CompiledFunction] = Memo(_SIGNATURES_KEPT)
@@ -127,12 +130,19 @@ class TorchOperator:
 
     def execute(self, tensors: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
         """The outputs, computed."""
+        negated = False
         for tensor in tensors:
             kind = type(tensor)
             if kind is not _Tensor and kind is not _Parameter:
                 return self.dispatch(tensors)
+            negated = negated or tensor.is_neg()
         if _modes() or _tracing() is not None or _profiling():
             return self.dispatch(tensors)
+        run = self._native.run
+        if run is not None and not negated:
+            found: tuple[torch.Tensor, ...] | None = run(*tensors)
+            if found is not None:
+                return found
         kernel = self._find(tuple([part for tensor in tensors for part in (tensor.shape, tensor.dtype, tensor.device)]))
         if kernel is None:
             if tensors and all([tensor.is_meta for tensor in tensors]):
@@ -254,7 +264,11 @@ class TorchOperator:
             given = len(source.names)
             if not all(read[:given]):
                 source.spares[(wanted, *_signature(tensors[:given]))] = read[:given]
-        return kernel_of(function, layout, device, read)
+        models = models_of(layout, device)
+        if function.plan is not None and device.type == "cpu":
+            with self._lock:
+                self._native.link(function.plan, tensors, read, models)
+        return kernel_of(function, layout, models, device, read)
 
     def _open_function(self, shapes: Any, types: tuple[Any, ...], target: str, device: torch.device) -> CompiledFunction | None:
         """The function with open extents that a graph was made for, where there is one for these shapes."""

@@ -1,0 +1,136 @@
+"""Calls on torch tensors that do not enter Python: what goes that way, and that what may not does not. Skipped without torch."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import threading
+import weakref
+
+import numpy as np
+import pytest
+
+import tensorexpr as te
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed (make test-peers installs it)")
+
+from tensorexpr.interop.torch import as_torch, native  # noqa: E402
+
+
+@te.op
+def scaled(x):
+    """With a workspace: the sums are read at two places."""
+    n, m = x.shape
+    sums = te.compute((n,), lambda i: te.sum(lambda j: te.exp(x[i, j]), m))
+    return te.compute((n, m), lambda i, j: x[i, j] / sums[i] + sums[n - 1 - i]), sums
+
+
+def expected(x):
+    x = x.detach().numpy()
+    sums = np.exp(x).sum(1)
+    return x / sums[:, None] + sums[::-1, None], sums
+
+
+def calls(function, *tensors):
+    """The chain of calls that go without Python."""
+    function(*tensors)
+    return function.operator(*tensors)._native
+
+
+def agree(found, x):
+    for ours, numbers in zip(found, expected(x), strict=True):
+        np.testing.assert_allclose(ours.detach().numpy(), numbers, rtol=1e-6)
+
+
+def test_plain_tensors_go_without_python():
+    x, function = torch.randn(3, 5, dtype=torch.float64), as_torch(scaled)
+    run = calls(function, x).run
+    for tensor in (x, torch.nn.Parameter(x), torch.randn(6, 5, dtype=torch.float64)[3:], x.clone().requires_grad_()):
+        found = run(tensor)
+        agree(found, tensor)
+        assert [type(f) for f in found] == [torch.Tensor] * 2 and not found[0].requires_grad
+
+
+def test_what_does_not_fit_goes_the_long_way():
+    x, function = torch.randn(3, 5, dtype=torch.float64), as_torch(scaled)
+    run = calls(function, x).run
+    transposed = torch.randn(5, 3, dtype=torch.float64).t()
+    for tensor in (transposed, x.float(), x[:2], x[0], torch.randn(3, 5, 1, dtype=torch.float64), x.to("meta"), x.to_sparse(), x[:, ::2]):
+        assert run(tensor) is None
+    assert run() is None and run(x, x) is None and run(1) is None and run(x.numpy()) is None
+    agree(function(transposed), transposed)
+
+
+def test_axes_without_steps_have_any_stride():
+    first = as_torch(te.op(lambda x: te.compute(x.shape, lambda i, j: x[i, j] + 1.0)))
+    for shape in ((1, 4), (4, 1), (1, 1), (0, 4)):
+        x = torch.randn(*shape)
+        run = calls(first, x).run
+        odd = torch.as_strided(torch.randn(100), shape, [7 if n == 1 else s for n, s in zip(shape, x.stride(), strict=True)])
+        torch.testing.assert_close(run(odd)[0], odd + 1.0)
+
+
+def test_negated_tensors_are_not_read_as_they_lie():
+    plus = as_torch(te.op(lambda x: te.compute(x.shape, lambda i: x[i] + 1.0)))
+    plus(torch.randn(1)), plus(torch.randn(4))
+    for lazy in (torch.randn(1, dtype=torch.complex64).conj().imag, torch._neg_view(torch.randn(4))):
+        assert lazy.is_neg()
+        torch.testing.assert_close(plus(lazy), lazy + 1.0)
+
+
+def test_an_index_outside_is_an_error_with_its_words():
+    taken = as_torch(te.op(lambda x, ids: te.compute(ids.shape, lambda i: x[ids[i]])))
+    x, ids = torch.arange(4.0), torch.tensor([3, 0])
+    run = calls(taken, x, ids).run
+    assert run(x, ids)[0].tolist() == [3.0, 0.0] and run(x, ids + 1) is None
+    with pytest.raises(IndexError, match="expected an index of x from 0 to 3, got 4"):
+        taken(x, ids + 1)
+
+
+def test_signatures_beyond_those_kept_are_found_by_their_hash():
+    double = as_torch(te.op(lambda x: te.compute(x.shape, lambda i: x[i] * 2.0)))
+    for n in range(1, native._MOST + 4):
+        torch.testing.assert_close(double(torch.ones(n)), torch.full((n,), 2.0))
+    chain = double.operator(torch.ones(1))._native
+    assert len(chain._tables) == native._MOST and chain.run(torch.ones(native._MOST + 3)) is None
+    torch.testing.assert_close(chain.run(torch.ones(3))[0], torch.full((3,), 2.0))
+
+
+def test_threads_call_while_signatures_are_added():
+    double, wrong = as_torch(te.op(lambda x: te.compute(x.shape, lambda i: x[i] * 2.0))), []
+
+    def work(first):
+        for k in range(200):
+            x = torch.full((1 + (first + k) % 7,), float(k))
+            if not torch.equal(double(x), x * 2.0):
+                wrong.append(k)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_results_are_given_back():
+    x = torch.randn(3, 5, dtype=torch.float64)
+    run = calls(as_torch(scaled), x).run
+    found, made = run(x), (torch.empty_like(x),)
+    counts = [sys.getrefcount(value) for value in (found, made, found[0], made[0])]
+    assert counts[0] == counts[1] and counts[2] == counts[3]
+    gone = weakref.ref(found[0])
+    del found
+    assert gone() is None
+    before = sys.getrefcount(None)
+    for _ in range(100):
+        run(x[0])
+    assert abs(sys.getrefcount(None) - before) < 50
+
+
+def test_a_torch_that_shows_tensors_otherwise_is_not_asked(monkeypatch):
+    assert not native._shows(ctypes.cast(ctypes.pythonapi.PyErr_Clear, ctypes.c_void_p).value)
+    monkeypatch.setattr(native, "_exchange", lambda: 0)
+    x, function = torch.randn(3, 5, dtype=torch.float64), as_torch(te.op(lambda x: scaled(x)))
+    assert calls(function, x).run is None
+    agree(function(x), x)
