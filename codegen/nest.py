@@ -87,6 +87,12 @@ class If(Stmt):
     otherwise: Block = ()
 
 
+class Ahead(If):
+    """Copies for one iteration of a loop, made before it runs: they may arrive later, those of one such statement together."""
+
+    __slots__ = ()
+
+
 @record(eq=False)
 class Store(Stmt):
     """`buffer[indices] = value`, of the buffer's dtype."""

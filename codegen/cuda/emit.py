@@ -25,9 +25,9 @@ from tensorexpr.codegen.cuda.expressions import RESERVED, Emitter, Surroundings,
 from tensorexpr.codegen.cuda.mma import WARP, Product, product_of
 from tensorexpr.codegen.cuda.packs import ALIGNMENT, Packed, copied, packed
 from tensorexpr.codegen.cuda.products import write_product
-from tensorexpr.codegen.cuda.threads import Barrier, Team, idle_axes, is_lanes, team_of
+from tensorexpr.codegen.cuda.threads import Barrier, Team, idle_axes, is_lanes, stages_ahead, team_of
 from tensorexpr.codegen.cuda.values import Value, memory_type
-from tensorexpr.codegen.nest import GRID, Alloc, Block, Buffer, Check, For, If, LoopNest, Stmt, Store
+from tensorexpr.codegen.nest import GRID, Ahead, Alloc, Block, Buffer, Check, For, If, LoopNest, Stmt, Store
 from tensorexpr.codegen.nest import THREADS as THREADS_OF
 from tensorexpr.errors import InternalError
 from tensorexpr.ir import Access, Apply, Const, Expr, Index, Size, apply, integer
@@ -35,6 +35,8 @@ from tensorexpr.traversal import walk
 
 THREADS = 256
 """Threads of a block."""
+LONGEST = 8
+"""Letters of a name beyond which the index of many loops in one is called by what it is."""
 BANKS = 128
 """Bytes of one row of the banks of shared memory."""
 ATOMICS = ("add", "mul", "maximum", "minimum")
@@ -55,6 +57,11 @@ class Launch:
     threads: tuple[int, int, int]
     iterations: tuple[Expr, ...]
     cut: bool
+
+    @property
+    def parameters(self) -> tuple[tuple[int, int], ...]:
+        """Offset and size in bytes of every argument as it is packed: eight each, one behind the other."""
+        return tuple((8 * k, 8) for k in range(len(self.buffers) + len(self.scalars) + self.reports))
 
     def blocks(self, iterations: Sequence[int]) -> tuple[int, int, int]:
         """Blocks of a grid with so many iterations."""
@@ -203,12 +210,15 @@ class _Kernel:
         self.team: Team | None = None
         self.in_lanes = False
         self.copies = False
+        self.under_way = 0
+        """Groups of copies that barriers here do not wait for: those of iterations further ahead than the next."""
 
-    def word(self, name: str) -> str:
-        """An identifier of C++ for a name of the nest, the same each time."""
+    def word(self, name: str, role: str = "") -> str:
+        """An identifier of C++ for a name of the nest, the same each time: its own, or its `role` where that of many loops is long."""
         found = self.words.get(name)
         if found is None:
-            base = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in name)
+            readable = role if role and len(name) > LONGEST else name
+            base = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in readable)
             base = f"v{base}" if not base or base[0].isdigit() or base.startswith(("te_", "TE_", "__")) else base
             found, number = base, 0
             while found in self.taken:
@@ -334,7 +344,7 @@ class _Kernel:
     def grid_index(self, grid: For, cut: bool) -> list[str]:
         """The index of a loop of the grid from block and thread, and where it is `cut` the test that cuts the last block off."""
         low, high = self.range(grid)
-        name = self.word(grid.index)
+        name = self.word(grid.index, "point" if cut else "block")
         emitter = self.emitter(frozenset(), [])
         start, stop = emitter.value(grid.start), emitter.value(grid.stop)
         # The last block may go on beyond the stop by all but one of its threads.
@@ -364,7 +374,7 @@ class _Kernel:
         match s:
             case Barrier():
                 if self.copies and not s.warp:
-                    lines.append(f"{margin}te_copies_wait_all();")
+                    lines.append(f"{margin}te_copies_wait<{self.under_way}>();" if self.under_way else f"{margin}te_copies_wait_all();")
                 lines.append(f"{margin}{'__syncwarp' if s.warp else '__syncthreads'}();")
             case For() if self.team is not None and self.in_lanes and s.kind in THREADS_OF:
                 self.lanes(s, self.team, lines, margin)
@@ -380,6 +390,8 @@ class _Kernel:
                 self.in_lanes = False
             case For():
                 self.loop(s, lines, margin)
+            case Ahead():
+                self.ahead(s, lines, margin)
             case If():
                 condition = self.emitter(wanted_names((s.condition,)), before).value(s.condition)
                 lines += [margin + line for line in before]
@@ -425,6 +437,18 @@ class _Kernel:
         others = [a for a in s.value.args if a != own]
         return (s.value.op.name, others[0]) if len(others) == 1 else None
 
+    def ahead(self, s: Ahead, lines: list[str], margin: str) -> None:
+        """Copies for an iteration to come: a group of their own, also where there are none, so that loops count groups."""
+        condition = self.emitter(frozenset(), []).value(s.condition).text
+        if condition == "true":
+            self.block(s.then, lines, margin)
+        else:
+            lines.append(f"{margin}if ({condition}) {{")
+            self.block(s.then, lines, margin + "  ")
+            lines.append(f"{margin}}}")
+        if self.copies:
+            lines.append(f"{margin}te_copies_commit();")
+
     def product(self, s: For) -> Product | None:
         """What a loop is on tensor cores, if anything."""
         if self.team is None or self.team.shape[0] % WARP or any(n > 1 for n in self.team.shape[1:]):
@@ -458,7 +482,7 @@ class _Kernel:
     def lanes(self, s: For, team: Team, lines: list[str], margin: str) -> None:
         """A loop over lanes, which are the threads of the block: those beyond the last leave it out, or each runs several."""
         start, stop = integer(s.start), integer(s.stop)
-        name, axis = self.word(s.index), THREADS_OF.index(s.kind) if s.kind in THREADS_OF else 0
+        name, axis = self.word(s.index, "thread"), THREADS_OF.index(s.kind) if s.kind in THREADS_OF else 0
         threads = team.shape[axis]
         self.scope[s.index] = Value(name, dtypes.int64, v.ATOM, True, start, stop - 1)
         first = f"(int)threadIdx.{'xyz'[axis]}" + (f" + {start}" if start else "")
@@ -494,13 +518,13 @@ class _Kernel:
             place = self.emitter(frozenset(), lines).place(one.buffer, one.first)
             lines.append(f"{margin}te_store(&{place}, {one.name});")
 
-    def copy(self, store: Store, source: Access, lines: list[str], margin: str) -> None:
-        """Sixteen bytes to shared memory, which arrive by themselves: every barrier waits for them first."""
+    def copy(self, store: Store, source: Access, size: int, lines: list[str], margin: str) -> None:
+        """Some bytes to shared memory, which arrive by themselves: every barrier waits for them first."""
         self.copies = True
         before: list[str] = []
         emitter = self.emitter(wanted_names((*store.indices, *source.indices)), before)
         to, from_ = emitter.place(store.buffer, store.indices), emitter.place(source.tensor, source.indices)
-        lines += [*(margin + line for line in before), f"{margin}te_copy_async<{ALIGNMENT}>(&{to}, &{from_});"]
+        lines += [*(margin + line for line in before), f"{margin}te_copy_async<{size}>(&{to}, &{from_});"]
 
     def loop(self, s: For, lines: list[str], margin: str) -> None:
         before: list[str] = []
@@ -526,5 +550,7 @@ class _Kernel:
             lines.append(f"{margin}#pragma unroll")
         type_ = "int" if narrow else "int64_t"
         lines.append(f"{margin}for ({type_} {name} = {start.text}; {name} < {stop.inside(v.ORDER + 1)}; ++{name}) {{")
+        outside, self.under_way = self.under_way, max(0, stages_ahead(s) - 2)
         self.block(s.body, lines, margin + "  ")
+        self.under_way = outside
         lines.append(f"{margin}}}")

@@ -317,10 +317,30 @@ def apply(name: str, dtype: DType, args: list[Value]) -> Value:
 
 def _compare(name: str, x: Value, y: Value) -> Value:
     rank = v.EQUAL if name in ("eq", "ne") else v.ORDER
+    known = _decided(name, x, y)
+    if known is not None:
+        return literal(Const(known, dtypes.bool_))
     return Value(f"{x.inside(rank + 1)} {_SYMBOLS[name]} {y.inside(rank + 1)}", dtypes.bool_, rank)
 
 
+def _decided(name: str, x: Value, y: Value) -> bool | None:
+    """What an order of two integers is by their intervals alone, where these say it."""
+    if x.dtype is not dtypes.int64:
+        return None
+    if name in ("gt", "le"):
+        return _decided("lt" if name == "gt" else "ge", y, x)
+    if name not in ("lt", "ge"):
+        return None
+    less = x.high is not None and y.low is not None and x.high < y.low
+    not_less = x.low is not None and y.high is not None and x.low >= y.high
+    return (less if name == "lt" else not_less) if less or not_less else None
+
+
 def _logical(name: str, dtype: DType, args: list[Value]) -> Value:
+    known = next((a for a in args if a.text in ("true", "false")), None)
+    if name in ("and", "or") and known is not None:
+        other = args[1] if args[0] is known else args[0]
+        return other if (known.text == "true") == (name == "and") else known
     if name == "invert":
         return Value(f"!{args[0].inside(v.PREFIX)}", dtype, v.PREFIX)
     symbol, rank = {

@@ -25,6 +25,7 @@ from tensorexpr import dtypes
 from tensorexpr.codegen.nest import For, Store
 from tensorexpr.dtypes import DType
 from tensorexpr.ir import Access, Apply, Cast, Const, Expr, Index, apply, const
+from tensorexpr.regions import affine_of, expression_of
 from tensorexpr.traversal import free_names, substitute
 
 WARP = 32
@@ -154,7 +155,13 @@ def _warp(lane: Expr) -> Expr:
 
 
 def _moved(access: Access, moved: Mapping[str, Expr]) -> Access:
-    return replace(access, indices=tuple(substitute(i, dict(moved)) for i in access.indices))
+    return replace(access, indices=tuple(_sums(substitute(i, dict(moved))) for i in access.indices))
+
+
+def _sums(index: Expr) -> Expr:
+    """An index as a sum in normal form, in which most quotients of quotients of lanes are gone."""
+    form = affine_of(index)
+    return index if form is None else expression_of(form)
 
 
 # ---------------------------------------------------------------------------------------------------------------- matching

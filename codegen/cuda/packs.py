@@ -19,6 +19,8 @@ from tensorexpr.traversal import bottom_up, children, free_names, walk
 
 ALIGNMENT = 16
 """Bytes of the widest access, of which every argument's address is a multiple."""
+ALONE = (4, 8)
+"""Bytes of an element that may be copied asynchronously by itself."""
 
 
 @record
@@ -88,24 +90,26 @@ def _always(e: Expr) -> Iterator[Access]:
         yield from _always(child)
 
 
-def copied(loop: For, buffers: dict[str, Buffer], shared: dict[str, int]) -> tuple[Store, Access] | None:
-    """The first store of a loop that copies neighbors to shared memory as they are, and what it reads: bytes enough for one
-    asynchronous copy. `shared` gives how far apart the rows of a buffer lie."""
-    lanes = integer(loop.stop)
+def copied(loop: For, buffers: dict[str, Buffer], shared: dict[str, int]) -> tuple[Store, Access, int] | None:
+    """The first store of a loop that copies neighbors (or one element) to shared memory as they are, what it reads, and how many bytes
+    that is: as many as one asynchronous copy takes. `shared` gives how far apart the rows of a buffer lie."""
+    lanes = int(loop.stop.value)  # type: ignore[attr-defined]
     (store,) = loop.body if len(loop.body) == 1 else (None,)
     if not isinstance(store, Store) or store.buffer not in shared or not isinstance(store.value, Access):
         return None
-    if not isinstance(loop.start, Const) or loop.start.value != 0 or lanes * store.value.dtype.itemsize != ALIGNMENT:
+    value, size = store.value, lanes * store.value.dtype.itemsize
+    if not isinstance(loop.start, Const) or loop.start.value != 0 or buffers[value.tensor].memory == "local":
         return None
-    last, value = affine_of(store.indices[-1]), store.value
-    if last is None or not _from_aligned(last, loop.index, lanes) or shared[store.buffer] % lanes:
-        return None
-    if any(loop.index in free_names(i) for i in store.indices[:-1]) or not _neighbors(
-        value.tensor, value.indices, loop.index, lanes, buffers
-    ):
-        return None
+    if lanes > 1 or size not in ALONE:
+        last = affine_of(store.indices[-1])
+        if size != ALIGNMENT or last is None or not _from_aligned(last, loop.index, lanes) or shared[store.buffer] % lanes:
+            return None
+        if any(loop.index in free_names(i) for i in store.indices[:-1]):
+            return None
+        if not _neighbors(value.tensor, value.indices, loop.index, lanes, buffers):
+            return None
     first = replace(value, indices=_first(value.indices, loop.index))
-    return Store(store.buffer, _first(store.indices, loop.index), first), first
+    return Store(store.buffer, _first(store.indices, loop.index), first), first, size
 
 
 def _neighbors(name: str, indices: tuple[Expr, ...], lane: str, lanes: int, buffers: dict[str, Buffer]) -> bool:

@@ -19,7 +19,7 @@ class Kernel(Protocol):
 
     scope: dict[str, Value]
 
-    def word(self, name: str) -> str: ...
+    def word(self, name: str, role: str = "") -> str: ...
 
     def fragment(self, name: str) -> str: ...
 
@@ -31,7 +31,7 @@ def write_product(kernel: Kernel, made: Product, lines: list[str], margin: str) 
     k, kind = kernel.word(made.k.index), made.kind
     length = integer(made.k.stop)
     kernel.scope[made.k.index] = Value(k, dtypes.int64, v.ATOM, True, 0, length - kind.depth)
-    lane = kernel.word(made.lane.index)
+    lane = kernel.word(made.lane.index, "thread")
     kernel.scope[made.lane.index] = Value(lane, dtypes.int64, v.ATOM, True, 0, integer(made.lane.stop) - 1)
     lines += [f"{margin}{{", f"{margin}  const int {lane} = (int)threadIdx.x;", f"{margin}  #pragma unroll"]
     lines.append(f"{margin}  for (int {k} = 0; {k} < {length}; {k} += {kind.depth}) {{")

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from tensorexpr.codegen.cuda.bound import chain
-from tensorexpr.codegen.nest import THREADS, Alloc, Block, Buffer, Check, For, If, Stmt, Store
+from tensorexpr.codegen.nest import THREADS, Ahead, Alloc, Block, Buffer, Check, For, If, Stmt, Store
 from tensorexpr.ir import Access, Apply, Const, Expr, Index, const, integer
 from tensorexpr.regions import affine_of
 from tensorexpr.traversal import bottom_up, fresh_name, walk
@@ -298,7 +298,9 @@ def _touches(s: Stmt, homes: dict[str, str], threads: int) -> Iterator[_Touch]:
 
 
 def _stage(index: Expr) -> tuple[str, int, int] | None:
-    """The stage that `(k + n) % count` is: the loop, n and the count."""
+    """The stage that `(k + n) % count` is: the loop, n and the count; of a number itself, whatever loops do."""
+    if isinstance(index, Const):
+        return "", int(index.value), 0
     if not isinstance(index, Apply) or index.op.name != "mod" or not isinstance(index.args[1], Const):
         return None
     form, count = affine_of(index.args[0]), int(index.args[1].value)
@@ -306,6 +308,25 @@ def _stage(index: Expr) -> tuple[str, int, int] | None:
         return None
     ((name, factor),) = form.terms
     return (name, form.constant % count, count) if isinstance(name, str) and factor == 1 else None
+
+
+def stages_ahead(loop: For) -> int:
+    """How many stages of tiles there are that statements in a loop fill for its iterations to come; 0 where they fill none."""
+    counts = [0]
+    for s in _inside_of(loop.body):
+        if isinstance(s, Ahead):
+            stages = [_stage(indices[0]) for _, indices, write, _ in _accesses(s, None) if write and indices]
+            counts += [count for found in stages if found is not None for name, _, count in [found] if name == loop.index]
+    return max(counts)
+
+
+def _inside_of(block: Block) -> Iterator[Stmt]:
+    """The statements of a block, those of its buffers included."""
+    for s in block:
+        if isinstance(s, Alloc):
+            yield from _inside_of(s.body)
+        else:
+            yield s
 
 
 def _in_first_warp(lane: For) -> bool:
@@ -365,13 +386,24 @@ def _waited(now: frozenset[_Touch], since: frozenset[_Touch]) -> tuple[frozenset
 def _loop_with_barriers(
     s: For, since: frozenset[_Touch], homes: dict[str, str], threads: int, tracked: set[str]
 ) -> tuple[list[Stmt], frozenset[_Touch]]:
-    """A loop with barriers also between one iteration and the next; what is before it is waited for outside."""
+    """A loop with barriers also between one iteration and the next; what is before it is waited for outside, unless every iteration
+    begins by waiting anyway."""
+    alone, _ = _iterations(s, frozenset(), homes, threads, tracked)
+    first = next(iter(_inside_of(alone.body)), None)
+    if isinstance(first, Barrier) and not first.warp:
+        made, after = _iterations(s, since, homes, threads, tracked)
+        return [made], after
     within = frozenset(t for b in s.body for t in _touches(b, homes, threads) if t.buffer in tracked)
     since, before = _waited(within, since)
-    entry = since
+    made, after = _iterations(s, since, homes, threads, tracked)
+    return [*before, made], after
+
+
+def _iterations(s: For, entry: frozenset[_Touch], homes: dict[str, str], threads: int, tracked: set[str]) -> tuple[For, frozenset[_Touch]]:
+    """A loop with barriers within and between iterations, given what was touched before it."""
     while True:
         body, after = _with_barriers(s.body, entry, homes, threads, tracked)
         carried = frozenset(t.later(s.index) for t in after)
         if carried <= entry:
-            return [*before, replace(s, body=body)], frozenset(t.behind(s.index) for t in entry | after)
+            return replace(s, body=body), frozenset(t.behind(s.index) for t in entry | after)
         entry |= carried

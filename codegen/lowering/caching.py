@@ -11,8 +11,9 @@ their bounds are constants; what the loops outside add is where the box begins. 
 and so do all where the box would be large. Elements beyond the ends of the tensor are zeros that nothing reads.
 
 Where loops inside have as many lanes as a block of a GPU has threads, all of them copy, several elements each (`PACK` bytes side by
-side where these are aligned); and the elements for the next iteration are loaded before the work on this one: into a second tile where
-whole packs of them lie in it as they do in the tensor (a GPU copies these by itself), else into registers.
+side where these are aligned); and the elements for iterations to come are loaded before the work on this one: into tiles of their own,
+as many as fit, where whole packs of them lie there as they do in the tensor, or they go one by one anyway (a GPU copies either by
+itself); else those for the next one into registers.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from itertools import product as points
 from math import prod
 
 from tensorexpr.codegen.lowering.arithmetic import ZERO, add, constant, mul
-from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, For, If, Stmt, Store
+from tensorexpr.codegen.nest import Ahead, Alloc, Block, Buffer, Check, For, If, Stmt, Store
 from tensorexpr.dtypes import DType
 from tensorexpr.integers import Affine
 from tensorexpr.ir import Access, Apply, Const, Expr, Index, Size, apply, conjunction, const
@@ -34,10 +35,14 @@ TEAM = 32
 """Lanes from which on a loop is run by the threads of a block."""
 LARGEST = 24 << 10
 """Bytes of one tile."""
-STAGES = 2
-"""Tiles of one tensor: one is worked on, one is filled."""
+MOST_STAGES = 4
+"""Tiles of one tensor: one is worked on, the others are filled for iterations to come."""
+SHARED = 44 << 10
+"""Bytes of all tiles that a loop fills: a block of a GPU has 48 KiB without asking, and other things to keep there."""
 PACK = 16
 """Bytes that a thread loads at once."""
+ALONE = (4, 8)
+"""Bytes of an element that can be copied by itself."""
 MOST_POINTS = 1 << 14
 """Points of the loops inside at which an index with quotients is looked at."""
 
@@ -92,6 +97,10 @@ def with_tiles(loop: For, sources: tuple[Source, ...], fresh: Callable[[str], st
             made.append(_Tile(source, box, sizes, lanes, fresh, loop.index))
     if not made:
         return (loop,)
+    some = constant(loop.start), constant(loop.stop)
+    stages = _stages(made, None if some[0] is None or some[1] is None else some[1] - some[0])
+    for tile in made:
+        tile.settle(stages)
     body = _without_ends(body, frozenset(t.source.buffer for t in made))
     for tile in made:
         body = _redirected(body, tile)
@@ -99,19 +108,35 @@ def with_tiles(loop: For, sources: tuple[Source, ...], fresh: Callable[[str], st
         for tile in reversed(made):
             body = (Alloc(tile.buffer, (*tile.copy(), *body)),)
         return (replace(loop, body=body),)
-    later = add(Index(loop.index), const(1))
-    ahead = If(apply("lt", later, loop.stop), tuple(s for t in made for s in t.loaded({loop.index: later})))
-    body = (*(s for t in made for s in t.stored()), ahead, *body)
-    for tile in reversed(made):
-        body = body if tile.staged else (Alloc(tile.buffer, body),)
-    first = tuple(s for t in made for s in t.loaded({loop.index: loop.start}))
-    some = constant(loop.start), constant(loop.stop)
-    if some[0] is None or some[1] is None or some[0] >= some[1]:
-        first = (If(apply("lt", loop.start, loop.stop), first),)
-    block: Block = (*first, replace(loop, body=body))
+    staged, others = ([t for t in made if t.staged is which] for which in (True, False))
+    here = Index(loop.index)
+    ahead = (*_loaded(others, loop, add(here, const(1))), *_loaded(staged, loop, add(here, const(stages - 1))))
+    body = (*(s for t in made for s in t.stored()), *ahead, *body)
+    for tile in reversed(others):
+        body = (Alloc(tile.buffer, body),)
+    first = tuple(s for n in range(stages - 1) for s in _loaded(staged, loop, add(loop.start, const(n))))
+    block: Block = (*_loaded(others, loop, loop.start), *first, replace(loop, body=body))
     for tile in reversed(made):
         block = (Alloc(tile.buffer if tile.staged else tile.registers, block),)
     return block
+
+
+def _stages(made: list[_Tile], iterations: int | None) -> int:
+    """How many tiles there are of each tensor whose tiles are filled ahead: as many as fit, and no more than iterations."""
+    staged, others = (sum(t.bytes for t in made if t.staged is which) for which in (True, False))
+    fit = (SHARED - others) // staged if staged else 2
+    return max(2, min(MOST_STAGES, fit, iterations or 2))
+
+
+def _loaded(tiles: list[_Tile], loop: For, iteration: Expr) -> Block:
+    """What an iteration, where there is one, needs of some tensors: into tiles of its own, or into registers."""
+    copies = tuple(s for t in tiles for s in t.loaded({loop.index: iteration}))
+    inside, number, stop = apply("lt", iteration, loop.stop), constant(iteration), constant(loop.stop)
+    if not tiles:
+        return ()
+    if tiles[0].staged:
+        return (Ahead(inside, copies),)
+    return copies if number is not None and stop is not None and number < stop else (If(inside, copies),)
 
 
 class _Tile:
@@ -122,15 +147,25 @@ class _Tile:
         self.pack = self._pack()
         size = prod(box.extents) * box.dtype.itemsize
         straight = source.order[-1] == len(source.order) - 1 and self.pack * box.dtype.itemsize == PACK
-        self.staged = straight and lanes >= TEAM and STAGES * size <= LARGEST
-        extents = tuple(const(n) for n in ([STAGES] if self.staged else []) + [box.extents[axis] for axis in source.order])
-        self.buffer = Buffer(fresh(f"{source.buffer}_tile"), box.dtype, extents, "local")
+        straight = straight or (self.pack == 1 and box.dtype.itemsize in ALONE)
+        self.staged = straight and lanes >= TEAM and 2 * size <= LARGEST
+        row = box.extents[source.order[-1]] * box.dtype.itemsize
+        self.bytes = size // row * (row + PACK)
+        self.name, self.stages = fresh(f"{source.buffer}_tile"), 1
+        self.settle(1)
         self.count = prod(box.extents) // self.pack
         self.steps = -(-self.count // lanes)
         shape = (const(self.steps), const(self.pack), const(lanes))
         self.registers = Buffer(fresh(f"{source.buffer}_next"), box.dtype, shape, "local")
         self.names = [fresh(word) for word in ("step", "lane", "part")]
         self.axes = [fresh(f"x{axis}") for axis in range(len(box.extents))]
+
+    def settle(self, stages: int) -> None:
+        """So many tiles, where they are filled ahead."""
+        self.stages = stages if self.staged else 1
+        extents = [self.stages] if self.stages > 1 else []
+        extents += [self.box.extents[axis] for axis in self.source.order]
+        self.buffer = Buffer(self.name, self.box.dtype, tuple(const(n) for n in extents), "local")
 
     def _pack(self) -> int:
         """How many elements side by side may be loaded at once: the box and every row of the tensor begin at multiples of them."""
@@ -168,7 +203,10 @@ class _Tile:
 
     def stage(self, iteration: Expr) -> tuple[Expr, ...]:
         """Which of the tiles an iteration works on."""
-        return (apply("mod", iteration, const(STAGES)),) if self.staged else ()
+        if self.stages == 1:
+            return ()
+        number = constant(iteration)
+        return (apply("mod", iteration, const(self.stages)) if number is None else const(number % self.stages),)
 
     def loaded(self, moved: dict[str, Expr]) -> Block:
         """The elements of an iteration in its tile, or in registers: so many of each thread."""
@@ -184,7 +222,9 @@ class _Tile:
         if inside is not None:
             # A pack lies inside or outside as a whole: it is aligned, and so are the ends.
             whole = bottom_up(inside, lambda n: ZERO if n == part else n)
-            block = (If(whole, block, self._parts((Store(name, places, Const(0, value.dtype)),))),)
+            zeros: Block = (Store(name, places, Const(0, value.dtype)),)
+            zeros = self._parts(zeros) if self.pack > 1 else tuple(_substituted(s, {part.name: ZERO}) for s in zeros)
+            block = (If(whole, block, zeros),)
         return self._by_all(block)
 
     def stored(self) -> Block:
@@ -197,7 +237,7 @@ class _Tile:
         return self._by_all(self._parts((Store(self.buffer.name, tuple(at[axis] for axis in self.source.order), value),)))
 
     def _parts(self, stores: Block) -> Block:
-        if self.pack > 1:
+        if self.pack > 1 or self.staged:
             return (For(self.names[2], ZERO, const(self.pack), stores, "vectorize"),)
         return tuple(_substituted(s, {self.names[2]: ZERO}) for s in stores)
 
@@ -406,7 +446,7 @@ def _mapped(s: Stmt, expr: Callable[[Expr], Expr]) -> Stmt:
             return nest if kept else replace(nest, kind="serial", call=None)
         case If():
             then, otherwise = (tuple(_mapped(b, expr) for b in part) for part in (s.then, s.otherwise))
-            return If(expr(s.condition), then, otherwise)
+            return replace(s, condition=expr(s.condition), then=then, otherwise=otherwise)
         case Alloc():
             return replace(s, body=tuple(_mapped(b, expr) for b in s.body))
         case Store():

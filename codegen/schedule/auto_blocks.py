@@ -16,15 +16,10 @@ from __future__ import annotations
 from math import ceil, prod
 
 from tensorexpr.codegen.schedule import auto_mma as mma
-from tensorexpr.codegen.schedule.legality import is_ordered
-from tensorexpr.codegen.schedule.reductions import Group
+from tensorexpr.codegen.schedule.auto_views import View, as_grid, best_view, blocks_of, by_classes
 from tensorexpr.codegen.schedule.schedule import Schedule
-from tensorexpr.codegen.schedule.state import Stage
-from tensorexpr.codegen.schedule.strides import Reach, reaches
-from tensorexpr.ir import Const, Expr
+from tensorexpr.ir import Expr
 from tensorexpr.records import record
-from tensorexpr.regions import affine_of
-from tensorexpr.traversal import free_names
 
 Shapes = dict[str, tuple[Expr, ...]]
 TILES = ((128, 128, 8, 8), (128, 64, 8, 4), (64, 128, 4, 8), (64, 64, 4, 4), (64, 32, 4, 2), (32, 64, 2, 4), (32, 32, 2, 2))
@@ -45,12 +40,9 @@ FEW_BLOCKS = 8
 
 @record
 class Tile:
-    """A tile of a block over two axes, and the axis of the reduction along which it goes in steps of so many
-    points."""
+    """A tile of a block over two axes, the points of a step along the reduction, and how many rows and columns a thread has."""
 
-    row: str
-    column: str
-    step: str
+    view: View
     depth: int
     rows: int
     columns: int
@@ -58,7 +50,7 @@ class Tile:
     thread_columns: int
 
     def __str__(self) -> str:
-        return f"{self.rows} {self.row}, {self.columns} {self.column}"
+        return f"{self.rows} {self.view.row}, {self.columns} {self.view.column}"
 
 
 def ranked_tiles(s: Schedule, name: str, shapes: Shapes) -> list[Tile]:
@@ -71,24 +63,18 @@ def tiles_of(s: Schedule, name: str, shapes: Shapes) -> list[Tile]:
     stage = s.state.stage(name)
     if len(stage.parts.groups) != 1 or stage.parts.unproved or stage.scan is not None or s.state.placed_in(name):
         return []
-    (group,) = stage.parts.groups
-    if is_ordered(group) or any(not isinstance(e, Const) for a in group.axes for e in (a.start, a.stop)):
+    view = best_view(stage, shapes)
+    if view is None:
         return []
-    lengths = {a.index: stage.extent(a.index) or 0 for a in (*stage.parts.axes, *group.axes)}
-    found = _axes(stage, group, lengths, _operands(group, shapes))
-    if found is None or min(lengths.values()) < 1:
-        return []
-    row, column = found
-    step = max((a.index for a in group.axes), key=lambda x: lengths[x])
-    others = prod(lengths[a.index] for a in stage.parts.axes if a.index not in found)
+    row, column, step, lengths = view.row, view.column, view.step, view.lengths
     ranked: list[tuple[float, Tile]] = []
     for sizes in TILES:
         depth = STEP // max(sizes[:2])
         while depth > LEAST_DEPTH and lengths[step] < 2 * depth:
             depth //= 2
-        tile = Tile(row, column, step, depth, *sizes)
+        tile = Tile(view, depth, *sizes)
         across = [ceil(lengths[x] / b) for x, b in ((row, tile.rows), (column, tile.columns))]
-        blocks, waste = others * prod(across), prod(across) * tile.rows * tile.columns / (lengths[row] * lengths[column])
+        blocks, waste = view.others * prod(across), prod(across) * tile.rows * tile.columns / (lengths[row] * lengths[column])
         if waste > MOST_WASTE or 2 * blocks < s.target.cores or lengths[step] < 2 * tile.depth:
             continue
         rounds = blocks / s.target.cores
@@ -98,35 +84,15 @@ def tiles_of(s: Schedule, name: str, shapes: Shapes) -> list[Tile]:
     return [tile for _, tile in sorted(ranked, key=lambda pair: pair[0])]
 
 
-def _operands(group: Group, shapes: Shapes) -> list[Reach]:
-    values = tuple(v for m in group.members for v in m.values)
-    return [r for r in reaches(values, shapes) if set(r.strides) & set(group.indices)]
-
-
-def _axes(stage: Stage, group: Group, lengths: dict[str, int], operands: list[Reach]) -> tuple[str, str] | None:
-    """The two axes of a tile: the largest pair of which each has an operand that the other leaves where it is; the later one, along
-    which results lie side by side, has the columns."""
-    axes = [a.index for a in stage.parts.axes if a.index in group.depends]
-    best: tuple[int, int, tuple[str, str]] | None = None
-    for at, row in enumerate(axes):
-        for later, column in enumerate(axes[at + 1 :], at + 1):
-            first = any(r.stride(row) and not r.stride(column) for r in operands)
-            second = any(r.stride(column) and not r.stride(row) for r in operands)
-            area = min(lengths[row], 128) * min(lengths[column], 128)
-            if first and second and (best is None or (area, later) > best[:2]):
-                best = (area, later, (row, column))
-    return None if best is None else best[2]
-
-
-def _side(s: Schedule, name: str, axis: str, block: int, own: int) -> tuple[str, list[str], str]:
-    """An axis as its blocks, what a thread has of one, and the threads."""
+def _side(s: Schedule, name: str, axis: str, block: int, own: int) -> tuple[list[str], list[str], str]:
+    """A loop as its blocks (none where it is one), what a thread has of one, and the threads."""
     handle = s[name]
-    outer, inner = (axis, axis) if s.state.stage(name).extent(axis) == block else handle.split(axis, block, "guard")
+    blocks, inner = blocks_of(s, name, axis, block)
     groups, neighbors = handle.split(inner, min(own, GROUP))
     if own <= GROUP:
-        return outer, [neighbors], groups
+        return blocks, [neighbors], groups
     apart, threads = handle.split(groups, block // own)
-    return outer, [apart, neighbors], threads
+    return blocks, [apart, neighbors], threads
 
 
 def ranked_products(s: Schedule, name: str, shapes: Shapes) -> list[mma.Tile]:
@@ -134,39 +100,25 @@ def ranked_products(s: Schedule, name: str, shapes: Shapes) -> list[mma.Tile]:
     tiles = tiles_of(s, name, shapes)
     if not tiles:
         return []
-    found = mma.mma_tiles(s, name, tiles[0].row, tiles[0].column, tiles[0].step)
+    found = mma.mma_tiles(s, name, tiles[0].view)
     return s.decisions.ranked(f"{name}: tile of warps", found) if found else []
 
 
-def plan_product(s: Schedule, name: str, tile: mma.Tile, shapes: Shapes) -> None:
-    """A contraction on tensor cores (see `auto_mma`)."""
-    (group,) = s.state.stage(name).parts.groups
-    mma.plan_mma(s, name, tile, _operands(group, shapes))
-
-
-def plan_block(s: Schedule, name: str, tile: Tile, shapes: Shapes) -> None:
+def plan_block(s: Schedule, name: str, tile: Tile) -> None:
     """rewrite: [i, j, k] --> [i_o_j_o: parallel, k_o, k_i, i_...: unroll, j_...: unroll, i_j: vectorize], operands cached at k_o."""
-    handle, stage = s[name], s.state.stage(name)
+    handle, stage, view = s[name], s.state.stage(name), tile.view
     (group,) = stage.parts.groups
-    operands = _operands(group, shapes)
-    row_blocks, rows, row_threads = _side(s, name, tile.row, tile.rows, tile.thread_rows)
-    column_blocks, columns, column_threads = _side(s, name, tile.column, tile.columns, tile.thread_columns)
-    steps, points = handle.split(tile.step, tile.depth)
-    others = [a.index for a in stage.parts.axes if a.index not in (tile.row, tile.column)]
-    blocks = [*others, *(x for x, axis in ((row_blocks, tile.row), (column_blocks, tile.column)) if x != axis)]
-    rest = [i for i in group.indices if i != tile.step]
-    handle.reorder(*blocks, *rest, steps, points, *rows, *columns, row_threads, column_threads)
+    grid, points_of = by_classes(s, name, view)
+    row_blocks, rows, row_threads = _side(s, name, points_of[view.row], tile.rows, tile.thread_rows)
+    column_blocks, columns, column_threads = _side(s, name, points_of[view.column], tile.columns, tile.thread_columns)
+    steps, points = handle.split(view.step, tile.depth)
+    rest = [i for i in group.indices if i != view.step]
+    grid += [*row_blocks, *column_blocks]
+    handle.reorder(*grid, *rest, steps, points, *rows, *columns, row_threads, column_threads)
     threads = handle.fuse(row_threads, column_threads)
     for loop in (points, *rows, *columns):
         handle.unroll(loop)
     handle.vectorize(threads)
-    if blocks:
-        grid = blocks[0]
-        for inner in blocks[1:]:
-            grid = handle.fuse(grid, inner)
-        handle.parallel(grid)
-    for reach in operands:
-        access = reach.access
-        along = [bool({tile.row, tile.column} & set(free_names(i))) for i in access.indices]
-        if any(along) and all(affine_of(i) is not None for i in access.indices):
-            handle.cache(access.tensor, steps, tuple(sorted(range(len(along)), key=lambda axis: along[axis])))
+    as_grid(s, name, grid)
+    for tensor, along in view.cached():
+        handle.cache(tensor, steps, tuple(sorted(range(len(along)), key=lambda axis: along[axis])))

@@ -18,8 +18,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import prod
 
-from tensorexpr.codegen.schedule.auto_blocks import plan_block, plan_product, ranked_products, ranked_tiles, tiles_of
+from tensorexpr.codegen.schedule.auto_blocks import plan_block, ranked_products, ranked_tiles, tiles_of
 from tensorexpr.codegen.schedule.auto_gpu_scatters import plan_gpu_scatter, plan_gpu_segments, take_gpu_scatters_apart
+from tensorexpr.codegen.schedule.auto_mma import plan_mma
 from tensorexpr.codegen.schedule.auto_parts import even_block
 from tensorexpr.codegen.schedule.legality import runs_in_lanes
 from tensorexpr.codegen.schedule.reductions import Group
@@ -68,8 +69,8 @@ def plan_gpu(s: Schedule, shapes: Shapes) -> None:
                 products = ranked_products(s, name, shapes)
                 if products and not s.decisions.wanted(f"{name}: tensor cores"):
                     products = []
-                tensor_cores = any(_done(s, plan_product, name, tile, shapes) for tile in products)
-                if not tensor_cores and not any(_done(s, plan_block, name, tile, shapes) for tile in ranked_tiles(s, name, shapes)):
+                tensor_cores = any(_done(s, plan_mma, name, tile) for tile in products)
+                if not tensor_cores and not any(_done(s, plan_block, name, tile) for tile in ranked_tiles(s, name, shapes)):
                     _done(s, _points, name, shapes)
             case Define() if s.decisions.wanted(f"{name}: a block per point", bool(hosted) or _wants_rows(s, name, shapes)):
                 if not _done(s, _rows, name, hosted):

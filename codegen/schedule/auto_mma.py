@@ -13,13 +13,10 @@ from dataclasses import dataclass
 from math import ceil, prod
 
 from tensorexpr import dtypes
-from tensorexpr.codegen.schedule.legality import is_ordered
+from tensorexpr.codegen.schedule.auto_views import View, as_grid, blocks_of, by_classes
 from tensorexpr.codegen.schedule.schedule import Schedule
-from tensorexpr.codegen.schedule.strides import Reach
 from tensorexpr.codegen.target import Gpu
 from tensorexpr.ir import Access, Apply, Cast, Expr
-from tensorexpr.regions import affine_of
-from tensorexpr.traversal import free_names
 
 WARPS = (2, 4)
 """Warps of a block along rows and columns."""
@@ -33,18 +30,16 @@ MOST_WASTE = 1.5
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """A tile of a block: its axes and lengths, and the axis and the length of a step."""
+    """A tile of a block: its lengths, the length of a step, and whether a lane has two rows of an instruction."""
 
-    row: str
-    column: str
-    step: str
+    view: View
     rows: int
     columns: int
     depth: int
     halves: bool
 
     def __str__(self) -> str:
-        return f"{self.rows} {self.row}, {self.columns} {self.column} by {self.depth} {self.step}"
+        return f"{self.rows} {self.view.row}, {self.columns} {self.view.column} by {self.depth} {self.view.step}"
 
 
 def multiplies(value: Expr, precision: str) -> dtypes.DType | None:
@@ -59,47 +54,39 @@ def multiplies(value: Expr, precision: str) -> dtypes.DType | None:
     return a if a is b and a in made else None
 
 
-def mma_tiles(s: Schedule, name: str, row: str, column: str, step: str) -> list[Tile]:
+def mma_tiles(s: Schedule, name: str, view: View) -> list[Tile]:
     """The tiles of a contraction on tensor cores, best first; none where it is no such product, or small."""
     stage = s.state.stage(name)
     (group,) = stage.parts.groups
     values = [v for m in group.members for v in m.values]
     precision = s.target.precision if isinstance(s.target, Gpu) else "float32"
     dtype = multiplies(values[0], precision) if len(values) == 1 and group.members[0].combiner.name == "sum" else None
-    if dtype is None or group.where or group.guard or is_ordered(group):
+    if dtype is None or view.tested or group.guard:
         return []
     wide = dtype is not dtypes.float64
-    lengths = {a.index: stage.extent(a.index) or 0 for a in (*stage.parts.axes, *group.axes)}
+    row, column, step, lengths = view.row, view.column, view.step, view.lengths
     depth = next((d for d in ((n if dtype.bits == 16 else n // 2) for n in DEPTHS) if lengths[step] % d == 0 and lengths[step] > d), None)
     if depth is None:
         return []
-    others = prod(lengths[a.index] for a in stage.parts.axes if a.index not in (row, column))
     ranked = []
     for rows, columns in TILES if wide else TILES_F64:
         across = [ceil(lengths[row] / rows), ceil(lengths[column] / columns)]
-        blocks, waste = others * prod(across), prod(across) * rows * columns / (lengths[row] * lengths[column])
+        blocks, waste = view.others * prod(across), prod(across) * rows * columns / (lengths[row] * lengths[column])
         if waste > MOST_WASTE or 2 * blocks < s.target.cores:
             continue
         # A step brings rows + columns, for rows * columns products.
-        ranked.append(
-            (ceil(blocks / s.target.cores) * (rows * columns + 24 * (rows + columns)), Tile(row, column, step, rows, columns, depth, wide))
-        )
+        ranked.append((ceil(blocks / s.target.cores) * (rows * columns + 24 * (rows + columns)), Tile(view, rows, columns, depth, wide)))
     return [tile for _, tile in sorted(ranked, key=lambda pair: pair[0])]
 
 
-def plan_mma(s: Schedule, name: str, tile: Tile, operands: list[Reach]) -> None:
+def plan_mma(s: Schedule, name: str, tile: Tile) -> None:
     """rewrite: [i, j, k] --> [i_o_j_o: parallel, k_o, k_i, rows: unroll, columns: unroll, threads: vectorize], operands cached at k_o."""
-    handle, stage = s[name], s.state.stage(name)
+    handle, stage, view = s[name], s.state.stage(name), tile.view
     (group,) = stage.parts.groups
     warp_rows, row_tiles = tile.rows // WARPS[0] // (16 if tile.halves else 8), tile.columns // WARPS[1] // 8
-
-    def blocks_of(axis: str, length: int) -> tuple[str | None, str]:
-        if stage.extent(axis) == length:
-            return None, axis
-        return handle.split(axis, length, "guard")
-
-    row_blocks, rows = blocks_of(tile.row, tile.rows)
-    column_blocks, columns = blocks_of(tile.column, tile.columns)
+    grid, points_of = by_classes(s, name, view)
+    row_blocks, rows = blocks_of(s, name, points_of[view.row], tile.rows)
+    column_blocks, columns = blocks_of(s, name, points_of[view.column], tile.columns)
     unrolled = []
     rest, row_lane = handle.split(rows, 8)
     if tile.halves:
@@ -111,22 +98,14 @@ def plan_mma(s: Schedule, name: str, tile: Tile, operands: list[Reach]) -> None:
     rest, column_lane = handle.split(rest, 4)
     column_warp, tiles = handle.split(rest, row_tiles)
     unrolled += [tiles, neighbor]
-    steps, points = handle.split(tile.step, tile.depth)
-    others = [a.index for a in stage.parts.axes if a.index not in (tile.row, tile.column)]
-    blocks = [*others, *(x for x in (row_blocks, column_blocks) if x is not None)]
-    around = [i for i in group.indices if i != tile.step]
-    handle.reorder(*blocks, *around, steps, points, *unrolled, row_warp, column_warp, row_lane, column_lane)
+    steps, points = handle.split(view.step, tile.depth)
+    grid += [*row_blocks, *column_blocks]
+    around = [i for i in group.indices if i != view.step]
+    handle.reorder(*grid, *around, steps, points, *unrolled, row_warp, column_warp, row_lane, column_lane)
     threads = handle.fuse(handle.fuse(handle.fuse(row_warp, column_warp), row_lane), column_lane)
     for loop in (points, *unrolled):
         handle.unroll(loop)
     handle.vectorize(threads)
-    if blocks:
-        grid = blocks[0]
-        for further in blocks[1:]:
-            grid = handle.fuse(grid, further)
-        handle.parallel(grid)
-    for reach in operands:
-        access = reach.access
-        along = any({tile.row, tile.column} & set(free_names(i)) for i in access.indices)
-        if along and all(affine_of(i) is not None for i in access.indices):
-            handle.cache(access.tensor, steps, tuple(range(len(access.indices))))
+    as_grid(s, name, grid)
+    for tensor, along in view.cached():
+        handle.cache(tensor, steps, tuple(range(len(along))))

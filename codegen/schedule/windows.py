@@ -7,11 +7,17 @@ what the other bounds say becomes a condition on each point. Lanes of a vector t
 
 from __future__ import annotations
 
+from fractions import Fraction
+from math import floor
+
 from tensorexpr.integers import Affine, FloorDiv
 from tensorexpr.ir import Apply, Axis, Expr, Index, apply, const
 from tensorexpr.records import record
 from tensorexpr.regions import affine_of, expression_of
 from tensorexpr.traversal import free_names, size_names
+
+MUCH = 2
+"""How many times a constant width may be what another is at most before it is the narrower one."""
 
 
 @record
@@ -33,7 +39,7 @@ def alternatives(expr: Expr, op: str) -> tuple[Expr, ...]:
 def window(axis: Axis, inner: frozenset[str]) -> Window | None:
     """The axis with bounds free of the indices `inner`; None where no two of its bounds have a difference free of them."""
     starts, stops = alternatives(axis.start, "maximum"), alternatives(axis.stop, "minimum")
-    best: tuple[tuple[int, int, int, int], Expr, Expr] | None = None
+    best: tuple[tuple[int, int, int, int, int], Expr, Expr] | None = None
     for i, start in enumerate(starts):
         for j, stop in enumerate(stops):
             low, high = affine_of(start), affine_of(stop)
@@ -42,8 +48,9 @@ def window(axis: Axis, inner: frozenset[str]) -> Window | None:
             width = high - low
             if set(width.names()) & inner:
                 continue
-            unknown = 0 if width.is_constant else 1
-            rank = (unknown, width.constant if not unknown else 0, i, j)
+            # A width that is not the same everywhere makes loops of unknown length: it must be much less than a constant one.
+            most, varies = _most(width), not width.is_constant
+            rank = (most is None, (most or 0) * (MUCH if varies else 1), varies, i, j)
             if best is None or rank < best[0]:
                 best = rank, start, stop
     if best is None:
@@ -56,6 +63,21 @@ def window(axis: Axis, inner: frozenset[str]) -> Window | None:
     width = _form(stop) - _form(start)
     sizes = (*size_names(start), *size_names(stop))
     return Window(Axis(axis.index, const(0), expression_of(width, sizes)), start, tuple(others))
+
+
+def _most(width: Affine) -> int | None:
+    """The most that a difference is anywhere, where what grows in it cancels but for the rounding of divisions."""
+    slopes: dict[str, Fraction] = {}
+    most = Fraction(width.constant)
+    for atom, factor in width.terms:
+        inner, divisor = (atom.numerator, atom.denominator) if isinstance(atom, FloorDiv) else (Affine.of(atom), 1)
+        if inner.has_division():
+            return None
+        for name, own in inner.terms:
+            slopes[str(name)] = slopes.get(str(name), Fraction(0)) + Fraction(factor * own, divisor)
+        # a // d is at most a / d, and at least (a - d + 1) / d.
+        most += Fraction(factor * (inner.constant + (0 if factor > 0 else 1 - divisor)), divisor)
+    return floor(most) if not any(slopes.values()) else None
 
 
 def compared(op: str, index: str, bound: Expr) -> Expr:

@@ -69,6 +69,29 @@ C[i, j]: f32[64, 64] = sum(A[i, k] * B[k, j] for k in range(70))
 D[i, j]: f32[64, 64] = maximum(C[i, j] + b[j], 0.0)
 return D
 """
+# Gradients of convolutions: bounds that hang on the axes of a tile, strides whose residue classes have different bounds.
+WINDOWS = """
+w: f32[32, 28, 3] = input()
+g: f32[32, 30] = input()
+x_bar[c, q]: f32[28, 32] = sum(g[k, q - s] * w[k, c, s] for k in range(32) for s in range(maximum(q - 29, 0), minimum(q + 1, 3)))
+return x_bar
+"""
+CLASSES = """
+w: f32[16, 32, 3] = input()
+g: f32[2, 16, 32] = input()
+x_bar[n, c, q]: f32[2, 32, 63] = sum(
+    g[n, k, z] * w[k, c, q - z * 2 + 1] for k in range(16) for z in range(q // 2, minimum((q + 1) // 2 + 1, 32))
+)
+return x_bar
+"""
+THIRDS = """
+w: f32[16, 28, 4] = input()
+g: f32[16, 31] = input()
+x_bar[c, q]: f32[28, 94] = sum(
+    g[k, z] * w[k, c, q - z * 3] for k in range(16) for z in range(maximum((q - 1) // 3, 0), minimum(q // 3 + 1, 31))
+)
+return x_bar
+"""
 
 
 def planned(text: str, target=SMALL) -> Schedule:
@@ -85,7 +108,7 @@ def is_tiled(s: Schedule) -> bool:
     [
         matmul(64, 64, 64), matmul(60, 90, 69), matmul(61, 31, 66, b="B[j, k]"), matmul(64, 64, 64, "f64"), matmul(32, 60, 70, "f16"),
         matmul(32, 60, 70, "bf16"), matmul(50, 32, 65, "i32"), batched(3, 60, 30, 20), conv(2, 20, 30, 66, 1), conv(1, 20, 31, 130, 2),
-        PADDED, BIASED,
+        PADDED, BIASED, WINDOWS, CLASSES, THIRDS,
     ],
 )  # fmt: skip
 def test_results_are_those_of_the_interpreter(text):
@@ -116,6 +139,16 @@ def test_operands_come_four_at_a_time_without_spills(text, fused, arch):
     assert (
         not any(line.startswith("ld.shared.f32") for line in body) and sum(line.startswith("ld.shared.v4") for line in body) >= fused // 16
     )
+
+
+@pytest.mark.parametrize(("text", "count"), [(CLASSES, 2), (THIRDS, 3)])
+def test_the_threads_of_a_block_have_one_residue_class(text, count):
+    s = planned(text)
+    made = s.as_python()
+    assert f"split('q', {count}, 'guard')" in made
+    # The class is the outermost axis of the grid, and bounds of loops around the steps hang on the block alone.
+    fused = next(line for line in made.splitlines() if ".fuse('q_i'" in line)
+    assert fused and "threadIdx" not in "".join(line for line in emit(verify_nest(lower(s))).text.splitlines() if "for (int z" in line)
 
 
 def test_what_is_no_contraction_or_small_has_no_tiles():

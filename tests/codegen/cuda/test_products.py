@@ -299,20 +299,21 @@ def test_operands_come_by_themselves_while_the_step_before_is_worked_on():
     steps = text[text.index("for (int k_o") :]
     assert text.count("__syncthreads();") == 2 and steps.count("__syncthreads();") == 1
     assert (
-        steps.index("te_copies_wait_all();")
+        steps.index("te_copies_wait<1>();")
         < steps.index("__syncthreads();")
         < steps.index("te_copy_async<16>")
         < steps.index("te_mma_bf16(")
     )
-    assert "a_tile[2][" in text.replace("A_tile", "a_tile") and "te_load" not in text
+    assert "a_tile[3][" in text.replace("A_tile", "a_tile") and "te_load" not in text
 
 
 @needs_compiler
-@pytest.mark.parametrize("line", ["te_copies_wait_all();", "__syncthreads();"])
+@pytest.mark.parametrize("line", ["te_copies_wait<2>();", "__syncthreads();", "te_copies_commit();"])
 def test_waits_and_barriers_cannot_be_taken_out(line):
-    s = planned(matmul(64, 64, 96, "bf16"))
+    s = planned(matmul(64, 64, 128, "bf16"))
     inputs, made = random_inputs(s.program, 7), Program(verify_nest(lower(s)))
     head, tail = made.source.text.split("for (int k_o", 1)
+    assert line in tail
     made.source = replace(made.source, text=f"{head}for (int k_o{tail.replace(line, '', 1)}")
     for order in (0, 1, 5):
         with pytest.raises(InternalError, match="of shared memory"):

@@ -16,26 +16,26 @@ extern "C" __global__ void __launch_bounds__(256) k0_x_bar(
     const float *__restrict__ w,
     const float *__restrict__ g,
     float *__restrict__ x_bar) {
-  const int n_o_c_p_q = (int)(blockIdx.x * 256u + threadIdx.x);
-  if (n_o_c_p_q >= 34848) return;
+  const int point = (int)(blockIdx.x * 256u + threadIdx.x);
+  if (point >= 34848) return;
   float x_bar_sum[8];
   #pragma unroll
   for (int n_i = 0; n_i < 8; ++n_i) {
     x_bar_sum[n_i] = 0.0f;
   }
   for (int k = 0; k < 64; ++k) {
-    for (int y = te_maximum(te_floordiv(n_o_c_p_q / 33 - n_o_c_p_q / 1089 + 1, 2) - n_o_c_p_q / 1089 * 16 - 1, 0); y < te_minimum(te_floordiv(n_o_c_p_q / 33 - n_o_c_p_q / 1089, 2) - n_o_c_p_q / 1089 * 16 + 1, 16); ++y) {
-      for (int z = te_maximum(te_floordiv(n_o_c_p_q - n_o_c_p_q / 33 + 1, 2) - n_o_c_p_q / 33 * 16 - 1, 0); z < te_minimum(te_floordiv(n_o_c_p_q - n_o_c_p_q / 33, 2) - n_o_c_p_q / 33 * 16 + 1, 16); ++z) {
+    for (int y = te_maximum(te_floordiv(point / 33 - point / 1089 + 1, 2) - point / 1089 * 16 - 1, 0); y < te_minimum(te_floordiv(point / 33 - point / 1089, 2) - point / 1089 * 16 + 1, 16); ++y) {
+      for (int z = te_maximum(te_floordiv(point - point / 33 + 1, 2) - point / 33 * 16 - 1, 0); z < te_minimum(te_floordiv(point - point / 33, 2) - point / 33 * 16 + 1, 16); ++z) {
         #pragma unroll
         for (int n_i = 0; n_i < 8; ++n_i) {
-          x_bar_sum[n_i] = x_bar_sum[n_i] + g[((n_i * 64 + k) * 16 + y) * 16 + z] * w[k * 288 + n_o_c_p_q - y * 6 - z * 2 - n_o_c_p_q / 33 * 30 - n_o_c_p_q / 1089 * 90];
+          x_bar_sum[n_i] = x_bar_sum[n_i] + g[((n_i * 64 + k) * 16 + y) * 16 + z] * w[k * 288 + point - y * 6 - z * 2 - point / 33 * 30 - point / 1089 * 90];
         }
       }
     }
   }
   #pragma unroll
   for (int n_i = 0; n_i < 8; ++n_i) {
-    x_bar[n_i * 34848 + n_o_c_p_q] = x_bar_sum[n_i];
+    x_bar[n_i * 34848 + point] = x_bar_sum[n_i];
   }
 }
 

@@ -38,15 +38,15 @@ extern "C" __global__ void __launch_bounds__(256) k0_c(
         #pragma unroll
         for (int j_i_i = 0; j_i_i < 2; ++j_i_i) {
           {
-            const int i_i_o_o_o_j_i_o_o_o_i_i_i_j_i_o_i = (int)threadIdx.x;
+            const int thread = (int)threadIdx.x;
             c_sum[i_i_o_o_i][i_i_o_i][j_i_o_o_i][j_i_i] = 0.0f;
           }
         }
       }
     }
   }
-  __shared__ __align__(16) te_bf16 a_tile[2][128][40];
-  __shared__ __align__(16) te_bf16 b_tile[2][32][72];
+  __shared__ __align__(16) te_bf16 a_tile[3][128][40];
+  __shared__ __align__(16) te_bf16 b_tile[3][32][72];
   {
     const int lane = (int)threadIdx.x;
     #pragma unroll
@@ -61,40 +61,55 @@ extern "C" __global__ void __launch_bounds__(256) k0_c(
       te_copy_async<16>(&b_tile[0][lane_1 / 8][lane_1 % 8 * 8], &b[lane_1 * 8 + lane_1 / 8 * 960 + i_o_j_o % 16 * 64]);
     }
   }
-  te_copies_wait_all();
-  __syncthreads();
+  te_copies_commit();
+  {
+    const int lane = (int)threadIdx.x;
+    #pragma unroll
+    for (int step = 0; step < 2; ++step) {
+      te_copy_async<16>(&a_tile[1][(lane + step * 256) / 4][lane % 4 * 8], &a[lane * 8 + step * 65536 + i_o_j_o / 16 * 131072 + lane / 4 * 992 + 32]);
+    }
+  }
+  {
+    const int lane_1 = (int)threadIdx.x;
+    #pragma unroll
+    for (int step_1 = 0; step_1 < 1; ++step_1) {
+      te_copy_async<16>(&b_tile[1][lane_1 / 8][lane_1 % 8 * 8], &b[lane_1 * 8 + lane_1 / 8 * 960 + i_o_j_o % 16 * 64 + 32768]);
+    }
+  }
+  te_copies_commit();
   for (int k_o = 0; k_o < 32; ++k_o) {
-    te_copies_wait_all();
+    te_copies_wait<1>();
     __syncthreads();
-    if (k_o + 1 < 32) {
+    if (k_o + 2 < 32) {
       {
         const int lane = (int)threadIdx.x;
         #pragma unroll
         for (int step = 0; step < 2; ++step) {
-          te_copy_async<16>(&a_tile[(k_o + 1) % 2][(lane + step * 256) / 4][lane % 4 * 8], &a[k_o * 32 + lane * 8 + step * 65536 + i_o_j_o / 16 * 131072 + lane / 4 * 992 + 32]);
+          te_copy_async<16>(&a_tile[(k_o + 2) % 3][(lane + step * 256) / 4][lane % 4 * 8], &a[k_o * 32 + lane * 8 + step * 65536 + i_o_j_o / 16 * 131072 + lane / 4 * 992 + 64]);
         }
       }
       {
         const int lane_1 = (int)threadIdx.x;
         #pragma unroll
         for (int step_1 = 0; step_1 < 1; ++step_1) {
-          te_copy_async<16>(&b_tile[(k_o + 1) % 2][lane_1 / 8][lane_1 % 8 * 8], &b[k_o * 32768 + lane_1 * 8 + lane_1 / 8 * 960 + i_o_j_o % 16 * 64 + 32768]);
+          te_copy_async<16>(&b_tile[(k_o + 2) % 3][lane_1 / 8][lane_1 % 8 * 8], &b[k_o * 32768 + lane_1 * 8 + lane_1 / 8 * 960 + i_o_j_o % 16 * 64 + 65536]);
         }
       }
     }
+    te_copies_commit();
     {
-      const int i_i_o_o_o_j_i_o_o_o_i_i_i_j_i_o_i = (int)threadIdx.x;
+      const int thread = (int)threadIdx.x;
       #pragma unroll
       for (int k_i = 0; k_i < 32; k_i += 16) {
         uint32_t a_tile_fragment_0[4][4];
         #pragma unroll
         for (int i_i_o_o_i = 0; i_i_o_o_i < 4; ++i_i_o_o_i) {
-          te_matrices<false>(a_tile_fragment_0[i_i_o_o_i], &a_tile[k_o % 2][i_i_o_o_o_j_i_o_o_o_i_i_i_j_i_o_i / 8 % 2 * 8 + i_i_o_o_i * 16 + (i_i_o_o_o_j_i_o_o_o_i_i_i_j_i_o_i / 32 * 32 + i_i_o_o_o_j_i_o_o_o_i_i_i_j_i_o_i % 8 * 4) / 4 + (i_i_o_o_o_j_i_o_o_o_i_i_i_j_i_o_i / 32 * 32 + i_i_o_o_o_j_i_o_o_o_i_i_i_j_i_o_i % 8 * 4) / 128 * 64 - (i_i_o_o_o_j_i_o_o_o_i_i_i_j_i_o_i / 32 * 32 + i_i_o_o_o_j_i_o_o_o_i_i_i_j_i_o_i % 8 * 4) / 32 * 8][k_i + i_i_o_o_o_j_i_o_o_o_i_i_i_j_i_o_i / 16 % 2 * 8]);
+          te_matrices<false>(a_tile_fragment_0[i_i_o_o_i], &a_tile[k_o % 3][i_i_o_o_i * 16 + (thread / 32 * 8 + thread % 8) / 32 * 64 + thread % 16][k_i + thread / 16 * 8 - thread / 32 * 16]);
         }
         uint32_t b_tile_fragment_0[2][2];
         #pragma unroll
         for (int j_i_o_o_i = 0; j_i_o_o_i < 2; ++j_i_o_o_i) {
-          te_matrices<true>(b_tile_fragment_0[j_i_o_o_i], &b_tile[k_o % 2][k_i + i_i_o_o_o_j_i_o_o_o_i_i_i_j_i_o_i % 16][j_i_o_o_i * 8 + i_i_o_o_o_j_i_o_o_o_i_i_i_j_i_o_i / 32 * 32 / 32 * 16 + i_i_o_o_o_j_i_o_o_o_i_i_i_j_i_o_i / 32 * 32 % 4 * 2 - i_i_o_o_o_j_i_o_o_o_i_i_i_j_i_o_i / 32 * 32 / 128 * 64]);
+          te_matrices<true>(b_tile_fragment_0[j_i_o_o_i], &b_tile[k_o % 3][k_i + thread % 16][j_i_o_o_i * 8 + thread / 32 * 16 - thread / 128 * 64]);
         }
         #pragma unroll
         for (int i_i_o_o_i = 0; i_i_o_o_i < 4; ++i_i_o_o_i) {
@@ -115,8 +130,8 @@ extern "C" __global__ void __launch_bounds__(256) k0_c(
         #pragma unroll
         for (int j_i_i = 0; j_i_i < 2; ++j_i_i) {
           {
-            const int i_i_o_o_o_j_i_o_o_o_i_i_i_j_i_o_i = (int)threadIdx.x;
-            c[i_i_o_i * 8192 + i_i_o_o_i * 16384 + i_i_o_o_o_j_i_o_o_o_i_i_i_j_i_o_i * 2 + i_o_j_o * 64 + j_i_i + j_i_o_o_i * 8 + i_i_o_o_o_j_i_o_o_o_i_i_i_j_i_o_i / 4 * 1016 + i_i_o_o_o_j_i_o_o_o_i_i_i_j_i_o_i / 128 * 65472 + i_o_j_o / 16 * 130048 - i_i_o_o_o_j_i_o_o_o_i_i_i_j_i_o_i / 32 * 8176] = te_to_bf16(te_round_bf16(c_sum[i_i_o_o_i][i_i_o_i][j_i_o_o_i][j_i_i]));
+            const int thread = (int)threadIdx.x;
+            c[i_i_o_i * 8192 + i_i_o_o_i * 16384 + thread * 2 + i_o_j_o * 64 + j_i_i + j_i_o_o_i * 8 + thread / 4 * 1016 + thread / 128 * 65472 + i_o_j_o / 16 * 130048 - thread / 32 * 8176] = te_to_bf16(te_round_bf16(c_sum[i_i_o_o_i][i_i_o_i][j_i_o_o_i][j_i_i]));
           }
         }
       }
