@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-peers test-nvrtc lint bench bench-peers docs clean
+.PHONY: demo test test-peers test-nvrtc test-races lint bench bench-peers docs clean
 
 demo: $(VENV)/.examples
 	$(BIN)/python -m tensorexpr demo
@@ -18,6 +18,10 @@ test-peers: $(VENV)/.peers
 # The CUDA backend without a GPU: every kernel of the library on the CPU, all accesses checked, and through NVIDIA's compiler.
 test-nvrtc: $(VENV)/.nvrtc
 	TENSOREXPR_TEST_KERNELS=all $(BIN)/python -m pytest -n 2 --dist worksteal tests/codegen/cuda tests/runtime/test_gpu_function.py
+
+# Every kernel of the library, forward and gradient, as CUDA text on the CPU: races, bounds, what nothing was written to.
+test-races: $(VENV)/.test
+	TENSOREXPR_TEST_KERNELS=all $(BIN)/python -m pytest -n 2 --dist worksteal tests/codegen/cuda/test_kernels.py -k on_the_cpu
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .

@@ -41,9 +41,14 @@ class GpuCode:
         entry = disk.load(key)
         if entry is not None:
             about = entry.about
-            resources = {name: nvrtc.Resources(**r) for name, r in about["resources"].items()}
+            resources = {name: _resources(**r) for name, r in about["resources"].items()}
             return nvrtc.Compiled(arch, entry.image, about["ptx"], about["log"], resources)
         made = nvrtc.compile_text(self.source.text, arch)
         about = {"ptx": made.ptx, "log": made.log, "resources": {name: as_dict(r) for name, r in made.resources.items()}}
         disk.save(key, disk.Entry(about, made.cubin))
         return made
+
+
+def _resources(parameters: list[list[int]], **numbers: int) -> nvrtc.Resources:
+    """Resources as they come back from a file."""
+    return nvrtc.Resources(**numbers, parameters=tuple((offset, size) for offset, size in parameters))

@@ -63,6 +63,11 @@ class Launch:
         """Offset and size in bytes of every argument as it is packed: eight each, one behind the other."""
         return tuple((8 * k, 8) for k in range(len(self.buffers) + len(self.scalars) + self.reports))
 
+    @property
+    def parameters(self) -> tuple[tuple[int, int], ...]:
+        """Offset and size in bytes of every argument as it is packed: eight each, one behind the other."""
+        return tuple((8 * k, 8) for k in range(len(self.buffers) + len(self.scalars) + self.reports))
+
     def blocks(self, iterations: Sequence[int]) -> tuple[int, int, int]:
         """Blocks of a grid with so many iterations."""
         x, y, z = (max(0, n) for n in (*iterations, 1, 1)[:3])

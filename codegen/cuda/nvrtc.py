@@ -15,9 +15,10 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
+from tensorexpr.codegen.cuda.cubin import parameters_of
 from tensorexpr.codegen.cuda.emit import PRELUDE
 from tensorexpr.errors import InternalError, TargetError
-from tensorexpr.records import record
+from tensorexpr.records import record, replace
 
 OPTIONS = ("-std=c++17", "-default-device", "-ftz=false", "-prec-div=true", "-prec-sqrt=true", "-fmad=true", "--ptxas-options=-v")
 """How every kernel is compiled."""
@@ -26,13 +27,15 @@ _INSTALL = "pip install 'tensorexpr[cuda]' (CUDA 13) or 'tensorexpr[cuda12]'"
 
 @record
 class Resources:
-    """What a kernel takes: registers per thread; bytes of stack and of spills stored and loaded per thread; bytes of shared memory."""
+    """What a kernel takes: registers per thread; bytes of stack and of spills stored and loaded per thread; bytes of shared memory; offset
+    and size in bytes of every parameter, in order."""
 
     registers: int
     stack: int
     spill_stores: int
     spill_loads: int
     shared: int
+    parameters: tuple[tuple[int, int], ...] = ()
 
 
 @record
@@ -152,7 +155,9 @@ def _compiled(text: str, arch: str) -> Compiled:
         cubin, ptx = _read(program, "CUBIN"), _read(program, "PTX").rstrip(b"\0").decode()
     finally:
         library.nvrtcDestroyProgram(ctypes.byref(program))
-    return Compiled(arch, cubin, ptx, log, resources_of(log))
+    parameters = parameters_of(cubin)
+    resources = {name: replace(r, parameters=parameters[name]) for name, r in resources_of(log).items()}
+    return Compiled(arch, cubin, ptx, log, resources)
 
 
 def _read(program: ctypes.c_void_p, what: str) -> bytes:
@@ -169,7 +174,7 @@ _USED = re.compile(r"Used (\d+) registers(?:.*?(\d+) bytes smem)?")
 
 
 def resources_of(log: str) -> dict[str, Resources]:
-    """The resources of each kernel from the assembler's log."""
+    """The resources of each kernel from the assembler's log, which says nothing of parameters."""
     found: dict[str, Resources] = {}
     name, stack = "", (0, 0, 0)
     for line in log.splitlines():

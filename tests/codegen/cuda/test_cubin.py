@@ -27,8 +27,9 @@ return offsets, order
 @pytest.mark.parametrize("name", list(PROGRAMS))
 def test_parameters_are_eight_bytes_each_as_they_are_packed(name):
     source = emit(verify_nest(lower(autoschedule(parse_program(PROGRAMS[name]), H200))))
-    found = parameters_of(nvrtc.compile_text(source.text, "sm_90").cubin)
-    assert set(found) == {launch.kernel for launch in source.launches}
+    made = nvrtc.compile_text(source.text, "sm_90")
+    packed = {launch.kernel: launch.parameters for launch in source.launches}
+    assert parameters_of(made.cubin) == packed == {name: r.parameters for name, r in made.resources.items()}
     for launch in source.launches:
         count = len(launch.buffers) + len(launch.scalars) + launch.reports
-        assert found[launch.kernel] == tuple((8 * k, 8) for k in range(count))
+        assert launch.parameters == tuple((8 * k, 8) for k in range(count))

@@ -1,7 +1,8 @@
 """Kernels of the library, forward and gradient, as the CUDA text of the default schedule of a GPU.
 
 Run on the CPU, every access checked, against what the interpreter computes; compiled by NVRTC, without a spill. A sample of the
-table's rows by default; all of them, and for two architectures, where TENSOREXPR_TEST_KERNELS is "all" (`make test-cuda`).
+table's rows by default; all of them, for two architectures, threads in several orders, and also in the forms that large extents have,
+where TENSOREXPR_TEST_KERNELS is "all" (`make test-races`, `make test-nvrtc`).
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ import pytest
 
 import tensorexpr as te
 from tensorexpr.codegen.cuda import nvrtc
-from tensorexpr.codegen.lowering import lower
+from tensorexpr.codegen.lowering import digits, lower
 from tensorexpr.codegen.nest_verify import verify_nest
-from tensorexpr.codegen.schedule import autoschedule
+from tensorexpr.codegen.schedule import auto_gpu, auto_gpu_scatters, autoschedule
 from tensorexpr.codegen.target import H200
 from tensorexpr.op_trees import leaves
 from tensorexpr.simplify import simplify
@@ -56,13 +57,27 @@ def compiled(module: str) -> list[tuple[str, Program, dict[str, np.ndarray], tup
     return found
 
 
+@pytest.fixture
+def as_if_large(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a true parameter short rows have blocks of threads, few points are sorted by many, and few rows own what they add to."""
+    if request.param:
+        monkeypatch.setattr(auto_gpu, "LONG", 3)
+        monkeypatch.setattr(auto_gpu_scatters, "LEAST_POINTS", 4)
+        monkeypatch.setattr(auto_gpu_scatters, "LEAST_ROWS", 2)
+        monkeypatch.setattr(digits, "MANY_POINTS", 4)
+        monkeypatch.setattr(digits, "MOST_BITS", 2)
+        monkeypatch.setattr(digits, "LEAST_CHUNK", 1)
+        monkeypatch.setattr(digits, "CHUNKS", (2, 5))
+
+
 @needs_compiler
+@pytest.mark.parametrize("as_if_large", (False, True) if WHOLE else (False,), indirect=True, ids=lambda large: "large" if large else "")
 @pytest.mark.parametrize("module", FILES)
-def test_on_the_cpu(module: str) -> None:
+def test_on_the_cpu(module: str, as_if_large: None) -> None:
     made = compiled(module)
     compiled_together([p for _, p, _, _ in made])
-    for name, program, given, want in made:
-        got = program(given, order=len(name) % 3)
+    for name, program, given, want, order in ((*one, order) for one in made for order in (range(4) if WHOLE else (len(one[0]) % 3,))):
+        got = program(given, order=order)
         for found, expected in zip((got[w] for w in program.nest.writes), want, strict=True):
             assert found.dtype == expected.dtype and found.shape == expected.shape
             finite = np.abs(expected[np.isfinite(expected)]) if expected.dtype.kind == "f" else np.abs(expected.astype(np.float64))
@@ -76,6 +91,7 @@ def test_by_nvrtc(module: str) -> None:
     made = compiled(module)
     for arch in ARCHITECTURES:
         found = nvrtc.compile_text("\n".join(p.source.text for _, p, _, _ in made), arch)
-        assert set(found.resources) == {launch.kernel for _, p, _, _ in made for launch in p.source.launches}
+        packed = {launch.kernel: launch.parameters for _, p, _, _ in made for launch in p.source.launches}
+        assert {name: r.parameters for name, r in found.resources.items()} == packed
         spilled = {name: r for name, r in found.resources.items() if r.spill_stores or r.spill_loads}
         assert not spilled, arch
