@@ -10,7 +10,7 @@ out=$(mkdir -p "${1:?usage: benchmarks/gpu.sh FOLDER [SECONDS [OPTION...]]}" && 
 limit=${2:-570}
 options=("${@:3}")
 python=${PYTHON:-python3}
-tests=${GPU_TESTS:-tests/codegen/cuda tests/runtime/test_gpu_function.py}
+tests=${GPU_TESTS:-tests/codegen/cuda tests/runtime/test_gpu_function.py tests/storage/test_gpu_bundles.py}
 cd "$(dirname "$0")/.."
 site=$(mktemp -d)
 trap 'rm -rf "$site"' EXIT

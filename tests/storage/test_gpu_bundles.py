@@ -336,6 +336,38 @@ def test_c_calls_one_entry_point_on_a_gpu(fake: ctypes.CDLL, bundle: Path, tmp_p
     assert subprocess.run([str(tmp_path / "main"), str(bundle / "constants.safetensors")], env=lost, check=False).returncode == 6
 
 
+def capability() -> str | None:
+    """The architecture of this machine's first GPU; None where there is none."""
+    try:
+        return cuda.driver().described(0).rpartition("(")[2].rstrip(")")
+    except BundleError:
+        return None
+
+
+HERE = capability()
+
+
+@pytest.mark.skipif(HERE is None or not nvrtc.available(), reason="no GPU, or no NVRTC to make code for it")
+def test_on_the_gpu_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Its driver and real cubins: what the CPU computes, and bit for bit the JIT where CuPy is there."""
+    monkeypatch.delenv("TENSOREXPR_CUDA")
+    compiled, n = functions("cpu"), 100
+    loaded = tensorexpr_runtime.load(te.export(tmp_path / "model", gpus=[str(HERE)], **compiled))
+    x, ids, head = floats(n, 8), np.arange(n)[::-1].copy(), floats(n, 8)
+    a, places = on_gpu(x), on_gpu(ids)
+    y, slope = loaded.forward(a, places).numpy(), loaded.backward(a, head=on_gpu(head))[0].numpy()
+    np.testing.assert_allclose(y, compiled["forward"](x, ids), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(slope, compiled["backward"](x, head)[0], rtol=1e-4, atol=1e-4)
+    with pytest.raises(OutOfBoundsError, match=f"y: expected an index of s from 0 to {n - 1}, got {n}"):
+        loaded.forward(a, on_gpu(ids + 1))
+    cupy = pytest.importorskip("cupy")
+    jit = functions("cuda")
+    np.testing.assert_array_equal(cupy.asnumpy(jit["forward"](cupy.asarray(x), cupy.asarray(ids))), y)
+    stream = cupy.cuda.Stream(non_blocking=True)
+    with stream:
+        np.testing.assert_array_equal(loaded.forward(cupy.asarray(x), cupy.asarray(ids), stream=stream).numpy(), y)
+
+
 def test_what_no_code_is_made_for_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     x = te.placeholder((4,), name="x")
     y = te.compute((4,), lambda i: x[i] + 1, name="y")
