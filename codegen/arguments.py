@@ -360,7 +360,7 @@ class Arguments:
             raise self._error(f"{label}: expected shape {shape_text(shape)}, got {shape_text(target.shape)}")
         if not target.flags.writeable:
             raise self._error(f"{label}: expected a writeable array, got a read-only one")
-        if any(stride == 0 and n > 1 for stride, n in zip(target.strides, target.shape, strict=True)):
+        if target.size and any(stride == 0 and n > 1 for stride, n in zip(target.strides, target.shape, strict=True)):
             raise self._error(f"{label}: expected every element to have its own memory, got a broadcast array")
 
     def _label(self, parameter: Parameter) -> str:
