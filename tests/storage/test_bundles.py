@@ -119,8 +119,14 @@ def test_arguments_of_bundle_functions(bundle: Path):
     found, first = rows(w, np.array([0, 5, 2]))
     np.testing.assert_array_equal(found, w[[0, 5, 2]] + 1)
     assert first == w[0, 0] and list(loaded) == ["f", "rows"] and "f(x: float32[n, 6]" in repr(loaded)
+
+    class Recording:
+        def __array__(self, *_: object, **__: object) -> np.ndarray:
+            raise RuntimeError("it requires grad")
+
     cases = (
         ("f: expected an array for the placeholder layers.0.w, got none", lambda: f(x)),
+        ("f: argument x: expected an array, got a Recording: it requires grad", lambda: f(Recording(), w)),
         ("f: expected an array for the placeholder layers.0.w, got two", lambda: f(x, layers_0_w=w, **{"layers.0.w": w})),
         ("f: expected the placeholders x, layers.0.w, got v", lambda: f(x, w, v=w)),
         ("f: expected the placeholders x, layers.0.w, got 3 arrays", lambda: f(x, w, w)),
