@@ -68,6 +68,18 @@ def failure_location(error: BaseException) -> Location | None:
     return None if raised or not _is_users(frame) else Location(frame.f_code.co_filename, traceback.tb_lineno)
 
 
+_LONGEST = 1000
+"""Characters of a message that is shown whole. A longer one has a value of the caller's in it: a large array, a long list."""
+
+
+def _brief(message: str) -> str:
+    """A message as it is, or where it is too long to be read its beginning and end on one line."""
+    if len(message) <= _LONGEST:
+        return message
+    flat = " ".join(message.split())
+    return flat if len(flat) <= _LONGEST else f"{flat[:300]} ... {flat[-100:]}"
+
+
 class TensorExprError(Exception):
     """Base of every error of the package.
 
@@ -84,7 +96,7 @@ class TensorExprError(Exception):
         at: object = None,
         hint: str | None = None,
     ) -> None:
-        self.message = message
+        message = self.message = _brief(message)
         self.term = None if term is None else str(term)
         self.location = location
         self.at = None if at is None else str(at)

@@ -141,6 +141,8 @@ class Builder:
         self.count = 0
         self.block = "entry"
         self.scopes: list[dict[object, Value]] = [{}]
+        self.halves: dict[str, Value] = {}
+        """Of vectors of int64, by name: the same numbers in 32 bits, from which they were widened."""
         self.known: dict[str, str] = {}
         """Names of results in the block at hand by the instruction: values never change, so the same text is the same value."""
 
@@ -222,7 +224,10 @@ class Builder:
         found = self.recall(key)
         if found is not None:
             return found
-        if value.stride and value.const is not None:
+        half = self.half(value) if value.stride else None
+        if half is not None:
+            result = self._widened(half)
+        elif value.stride and value.const is not None:
             result = self._steps(value.type, lanes, value.stride, int(value.const))
         else:
             type_ = f"<{lanes} x {value.type}>"
@@ -244,6 +249,41 @@ class Builder:
         # A ramp alone is as good as a vector here: whoever can use ramps asks before.
         lanes = max(v.lanes for v in values)
         return [self.vector(o if isinstance(o, Value) else literal(o, type_), lanes) for o in operands]
+
+    # ------------------------------------------------------------------------------------------------ half the width
+
+    def half(self, value: Value) -> Value | None:
+        """An int64 value in 32 bits, where it is known to fit and is no vector that was made in 64.
+
+        Indices nearly always fit: twice the lanes to a register, and products, extremes and conversions in one instruction each,
+        which in 64 bits only AVX-512 has.
+        """
+        if value.type != "i64" or not fits(value, 32):
+            return None
+        if value.lanes > 1 and not value.stride:
+            return literal(int(value.const), "i32") if value.const is not None else self.halves.get(value.text)
+        if value.const is not None:
+            base = literal(int(value.const), "i32")
+            return self._steps("i32", value.lanes, value.stride, int(value.const)) if value.stride else base
+        base = self.emit(f"trunc i64 {value.text} to i32", "i32")
+        return self.op("add", base, self._steps("i32", value.lanes, value.stride, 0)) if value.stride else base
+
+    def halved(self, make: Callable[..., Value], operands: tuple[Value, ...], low: int | None, high: int | None) -> Value | None:
+        """A vector of int64 between two bounds, made of the halves of its operands and widened for those who need it so (LLVM
+        drops what nobody reads); None where it is not known to be right, or nothing but scalars."""
+        limit = 1 << 31
+        if low is None or high is None or low < -limit or high >= limit or all(v.lanes == 1 for v in operands):
+            return None
+        halves = [self.half(v) for v in operands]
+        if any(half is None for half in halves):
+            return None
+        wide = self._widened(make(*halves))
+        return Value(wide.text, "i64", wide.lanes, 0, None, low, high)
+
+    def _widened(self, half: Value) -> Value:
+        wide = self.convert("sext", half, "i64")
+        self.halves[wide.text] = half
+        return wide
 
     # ------------------------------------------------------------------------------------------------ instructions
 
@@ -363,7 +403,7 @@ class Builder:
             else:
                 base = self._scalar("add", a, b)
             return Value(base.text, "i64", lanes, stride, base.const, low, high, gcd(a.multiple, b.multiple))
-        return _known(self.op("add", a, b), low, high)
+        return self._lanes("add", a, b, low, high)
 
     def sub(self, a: Operand, b: Operand) -> Value:
         """Difference of int64 values."""
@@ -381,7 +421,7 @@ class Builder:
                 return base
             lanes = max(a.lanes, b.lanes) if stride else 1
             return Value(base.text, "i64", lanes, stride, base.const, low, high, gcd(a.multiple, b.multiple))
-        return _known(self.op("sub", a, b), *_bounded(*_difference(a, b)))
+        return self._lanes("sub", a, b, *_bounded(*_difference(a, b)))
 
     def mul(self, a: Operand, b: Operand) -> Value:
         """Product of int64 values; a ramp times a constant is a ramp."""
@@ -402,7 +442,11 @@ class Builder:
         if a.lanes == 1 and b.lanes == 1:
             found = self._scalar("mul", a, b)
             return Value(found.text, "i64", low=low, high=high, multiple=max(1, a.multiple) * max(1, b.multiple))
-        return _known(self.op("mul", a, b), low, high)
+        return self._lanes("mul", a, b, low, high)
+
+    def _lanes(self, opcode: str, a: Value, b: Value, low: int | None, high: int | None) -> Value:
+        found = self.halved(lambda x, y: self.op(opcode, x, y), (a, b), low, high)
+        return _known(self.op(opcode, a, b), low, high) if found is None else found
 
     @staticmethod
     def _int(value: Operand) -> Value:

@@ -79,7 +79,7 @@ def cast(b: Builder, value: Value, source: DType, target: DType) -> Value:
         opcode = "sitofp" if source.kind == "int" else "uitofp"
         if source.bits == 64 and value.lanes > 1 and fits(value, 32):
             # Indices: half the width converts in half the time, and is all that a machine before AVX-512 can do.
-            value, opcode = b.convert("trunc", value, "i32"), "sitofp"
+            value, opcode = b.half(value) or b.convert("trunc", value, "i32"), "sitofp"
         return rounded(b, b.convert(opcode, value, register_type(target)), target)
     return _integer_to_integer(b, value, source, target)
 

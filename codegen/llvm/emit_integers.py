@@ -74,10 +74,15 @@ def _by_constant(b: Builder, dtype: DType, x: Value, divisor: int, modulo: bool)
     if modulo and x.lanes == 1 and x.multiple % divisor == 0:
         return literal(0, type_)
     if not dtype.is_signed or (low is not None and low >= 0):
+        opcode = "urem" if modulo else "udiv"
+        if divisor < 1 << 31:
+            half = b.halved(lambda v: b.op(opcode, v, divisor), (x,), *range_)
+            if half is not None:
+                return half
         narrow = x.lanes > 1 and type_ == "i64" and high is not None and high < 1 << 31 and divisor < 1 << 31
         # There is no vector division, and no high half of a 64-bit vector product: 32 bits do where they hold the values.
         wide = b.convert("trunc", x, "i32") if narrow else x
-        found = b.op("urem" if modulo else "udiv", wide, divisor)
+        found = b.op(opcode, wide, divisor)
         found = b.convert("zext", found, "i64") if narrow else found
     elif divisor & (divisor - 1) == 0:
         found = b.op("and", x, divisor - 1) if modulo else b.op("ashr", x, divisor.bit_length() - 1)

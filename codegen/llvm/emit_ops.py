@@ -59,6 +59,9 @@ def _compare(b: Builder, name: str, dtype: DType, x: Value, y: Value) -> Value:
         lanes = _compare_lanes(b, name, x, y)
         if lanes is not None:
             return lanes
+        halves = b.half(x), b.half(y)
+        if halves[0] is not None and halves[1] is not None and (x.lanes > 1 or y.lanes > 1):
+            x, y = halves
     signed, unsigned, floating = _PREDICATES[name]
     return b.compare(floating if dtype.is_float else signed if dtype.kind == "int" else unsigned, x, y)
 
@@ -134,6 +137,11 @@ def _neg(b: Builder, dtype: DType, x: Value) -> Value:
 def _abs(b: Builder, dtype: DType, x: Value) -> Value:
     if dtype.is_float:
         return b.intrinsic("fabs", x)
+    if _is_index(dtype) and x.low is not None and x.high is not None:
+        bounds = max(x.low, -x.high, 0), max(-x.low, x.high)
+        found = b.halved(lambda half: b.intrinsic("abs", b.vector(half, half.lanes), extra=", i1 false"), (x,), *bounds)
+        if found is not None:
+            return found
     return b.intrinsic("abs", b.vector(x, x.lanes), extra=", i1 false") if dtype.is_signed else x
 
 
@@ -162,9 +170,13 @@ def _extreme(b: Builder, dtype: DType, x: Value, y: Value, greater: bool) -> Val
             return x
         if (y.low >= x.high) if greater else (y.high <= x.low):
             return y
-        pick = max if greater else min
-        found = b.intrinsic("smax" if greater else "smin", x, y)
-        return Value(found.text, "i64", found.lanes, 0, None, pick(x.low, y.low), pick(x.high, y.high))
+        pick, opcode = (max, "smax") if greater else (min, "smin")
+        low, high = pick(x.low, y.low), pick(x.high, y.high)
+        made = b.halved(lambda p, q: b.intrinsic(opcode, p, q), (x, y), low, high)
+        if made is not None:
+            return made
+        found = b.intrinsic(opcode, x, y)
+        return Value(found.text, "i64", found.lanes, 0, None, low, high)
     return b.intrinsic(("s" if dtype.is_signed else "u") + ("max" if greater else "min"), x, y)
 
 

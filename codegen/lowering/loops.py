@@ -37,6 +37,8 @@ GUARDED = ("guard", "single")
 """Forms of a split that run points beyond the extent, which a condition leaves out."""
 UNROLL_LIMIT = 32
 """Rests shorter than this keep the unrolling of their loop."""
+SHORT_WINDOW = 8
+"""Iterations up to which a window that moves with the lanes (see `windows`) is unrolled."""
 
 
 class Loops(Reductions):
@@ -334,6 +336,8 @@ class Loops(Reductions):
             return kind if self.at_root and not self.around and not scope.conditional else SERIAL
         if count is None:
             return SERIAL
+        if kind == SERIAL and loop in scope.offsets and count <= SHORT_WINDOW:
+            return "unroll"  # of most taps it is then known that all lanes have them, and weights wait in registers for the next row
         split = self.stage.parents().get(loop)
         in_rest = isinstance(split, Split) and self.fork_of(loop, scope) in ("rest", "small")
         return SERIAL if kind == "unroll" and in_rest and count > UNROLL_LIMIT else kind

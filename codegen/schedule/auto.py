@@ -14,6 +14,7 @@ from math import prod
 from tensorexpr.codegen.schedule.auto_contraction import plan_contraction
 from tensorexpr.codegen.schedule.auto_gpu import plan_gpu
 from tensorexpr.codegen.schedule.auto_loops import plan
+from tensorexpr.codegen.schedule.auto_memory import bytes_of, fetch_rows, fetch_streams, write_past
 from tensorexpr.codegen.schedule.auto_pairs import pair_terms, plan_nested, sharing
 from tensorexpr.codegen.schedule.auto_parts import partial_results
 from tensorexpr.codegen.schedule.auto_scatters import plan_scatter, take_scatters_apart
@@ -22,14 +23,12 @@ from tensorexpr.codegen.schedule.auto_streams import plan_stream
 from tensorexpr.codegen.schedule.auto_sweeps import plan_sweep, redirect_copies, sweep_scans
 from tensorexpr.codegen.schedule.auto_variants import vary
 from tensorexpr.codegen.schedule.decisions import Decisions
-from tensorexpr.codegen.schedule.fetching import row_length
-from tensorexpr.codegen.schedule.primitives import streamable
 from tensorexpr.codegen.schedule.schedule import Schedule, schedule
 from tensorexpr.codegen.schedule.state import State, accesses_of, definition_named, program_facts
 from tensorexpr.codegen.schedule.work import has_reduction, length, total_work
 from tensorexpr.codegen.target import Gpu, Target
 from tensorexpr.errors import ScheduleError
-from tensorexpr.ir import Access, Const, Define, Definition, Expr, Index, Program, Reduce, Scan, Scatter, TensorType
+from tensorexpr.ir import Access, Define, Definition, Expr, Index, Program, Reduce, Scan, Scatter
 from tensorexpr.simplify.inline import cheap_names
 from tensorexpr.traversal import read_occurrences, reads, walk
 
@@ -42,12 +41,6 @@ MOST_SHARED = 32
 CHUNKS_PER_CORE = 4
 ENOUGH_ROWS = 8
 """Rows that a loop on all cores of a CPU should have."""
-LEAST_SHARE = 4
-"""Parts of the last cache that an output has to exceed one of before it is written past it."""
-LEAST_ROW = 512
-"""Bytes of a row from which on it is fetched ahead: within shorter ones the processor sees what comes by itself."""
-MOST_STREAMED = 16
-"""Operations per byte of a result up to which it is memory that it waits for."""
 NOWHERE = "no loop"
 
 
@@ -91,8 +84,9 @@ def autoschedule(program: Program, target: Target | None = None, decisions: Deci
             plan_sweep(s, name, shapes)
         elif isinstance(definition, Scatter):
             plan_scatter(s, definition, shapes)
-    _stream(s)
-    _fetch(s)
+    write_past(s)
+    fetch_rows(s)
+    fetch_streams(s)
     for name in s.stages:
         _parallelize(s, name)
     return s
@@ -232,7 +226,7 @@ def _is_near(s: Schedule, table: dict[str, Define], host: Define, guest: str) ->
     if place is None or length(host.axes[0]) < _rows_enough(s.target):
         return False
     types = s.state.program.types
-    both = sum(_bytes_of(types[n]) for n in sorted(_rows(s, host) & _rows(s, table[guest])))
+    both = sum(bytes_of(types[n]) for n in sorted(_rows(s, host) & _rows(s, table[guest])))
     outer = prod(length(a) for a in host.axes[: [a.index for a in host.axes].index(place.loop) + 1])
     return s.target.l2_bytes < both <= outer * s.target.l2_bytes // 4
 
@@ -347,54 +341,6 @@ def _worth_sharing(s: Schedule, reader: Define, depth: int) -> bool:
     for axis in reader.axes[:depth]:
         outer *= length(axis)
     return outer >= _rows_enough(s.target) or total_work(s.state.stage(reader.name).parts) < PARALLEL_WORK
-
-
-# ------------------------------------------------------------------------------------------------- past the caches
-
-
-def _stream(s: Schedule) -> None:
-    """Writes outputs past the caches where what the function touches is more than these hold.
-
-    Not those that come slowly, as a contraction's do, nor small ones, which stay while the large ones go by.
-    """
-    program = s.state.program
-    types = program.types
-    sizes = {name: _bytes_of(types[name]) for name in dict.fromkeys((*(i.name for i in program.inputs), *program.outputs))}
-    much = sum(sizes.values()) > s.target.last_level
-    for name in s.stages:
-        large = [n for n in streamable(s.state, name) if LEAST_SHARE * sizes[n] > s.target.last_level]
-        few = large and total_work(s.state.stage(name).parts) <= MOST_STREAMED * sum(sizes[n] for n in large)
-        if large and s.decisions.wanted(f"{name}: past the caches", bool(much and few)):
-            s[name].stream()
-
-
-def _fetch(s: Schedule) -> None:
-    """Fetches the next row of what several definitions pass over row by row, where it comes from memory and both fit the first cache."""
-    program = s.state.program
-    for name in s.stages:
-        members = s.state.placed_in(name)
-        loops = dict.fromkeys(m.place.loop for m in members if m.place is not None)
-        if s.state.stage(name).place is not None or len(loops) != 1:
-            continue
-        (loop,) = loops
-        passes = [dict.fromkeys(a.tensor for a in accesses_of(program, n)) for n in (name, *(m.name for m in members))]
-        rows = {}
-        for i in program.inputs:
-            apart = row_length(s.state, name, i.name, loop)
-            often = sum(i.name in tensors for tensors in passes) > 1
-            if apart is not None and often and _bytes_of(i.type) > s.target.last_level // LEAST_SHARE:
-                rows[i.name] = apart * i.type.dtype.itemsize
-        if rows and min(rows.values()) >= LEAST_ROW and 2 * sum(rows.values()) <= s.target.l1_bytes:
-            for tensor in rows:
-                if s.decisions.wanted(f"{name}: {tensor} ahead"):
-                    s[name].prefetch(tensor, loop)
-
-
-def _bytes_of(type_: TensorType) -> int:
-    """Bytes of a tensor, 0 where its extents are open."""
-    if not all(isinstance(extent, Const) for extent in type_.shape):
-        return 0
-    return type_.dtype.itemsize * prod(int(extent.value) for extent in type_.shape if isinstance(extent, Const))
 
 
 # ---------------------------------------------------------------------------------------------------------- parallel

@@ -205,9 +205,10 @@ class StageHandle:
         """
         self._apply("stream", primitives.stream(self._schedule.state, self.name))
 
-    def prefetch(self, tensor: str, axis: str) -> None:
-        """Fetches the next row of an input, along a loop over rows, while this one is computed on."""
-        self._apply("prefetch", prefetch(self._schedule.state, self.name, tensor, axis), tensor, axis)
+    def prefetch(self, tensor: str, axis: str, rows: int = 1) -> None:
+        """Fetches a row of an input that lies so many iterations of a loop over rows or blocks ahead, while this one is computed on."""
+        more = () if rows == 1 else (rows,)
+        self._apply("prefetch", prefetch(self._schedule.state, self.name, tensor, axis, rows), tensor, axis, *more)
 
     def inline(self) -> None:
         """Computes the definition where it is read, and stores it nowhere. Its own stage goes away."""

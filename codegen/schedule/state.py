@@ -88,8 +88,8 @@ class Stage:
     """Loops in which the part of a tensor that they read is copied first: the loop, the tensor, the order of its axes (see `cache`)."""
     streamed: bool = False
     """Whether its results are written past the caches."""
-    fetched: tuple[tuple[str, str], ...] = ()
-    """Inputs of which the next row is fetched ahead, each with the loop over rows (see `fetching`)."""
+    fetched: tuple[tuple[str, str, int], ...] = ()
+    """Inputs of which rows are fetched ahead, each with the loop over rows and how many rows ahead (see `fetching`)."""
     owners: tuple[str, ...] = ()
     """Axes of a scatter whose iterations are made so that no two of them touch one element (see `own`)."""
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 import tensorexpr as te
-from tensorexpr.errors import ArgumentError, DefinitionError
+from tensorexpr.errors import ArgumentError, DefinitionError, TargetError
 from tensorexpr.language import program_of
 from tests.messages import said
 
@@ -77,3 +77,9 @@ def test_evaluating_with_the_wrong_things():
     assert lines[0] == "te.evaluate: expected an integer of at least 0 for the size n, got 2.5"
     assert lines[-1] == '  hint: sizes={"n": 5}'
     assert said(ArgumentError, lambda: te.evaluate(Y, {X: a.astype("float32")}))[0] == "x: expected dtype float64, got float32"
+
+
+def test_large_values_in_messages_are_cut():
+    array = np.arange(10**4, dtype="float32").reshape(100, 100)[:40, :40]
+    (line, *_) = said(TargetError, lambda: te.build(Y, target=[array] * 3))
+    assert line.startswith("expected a target, one of cpu, cuda, got [array([[0.000e+00, 1.000e+00") and " ... " in line and len(line) < 420

@@ -35,6 +35,36 @@ def test_rows_that_are_passed_over_again_alone():
     assert ahead(kernels.relu, (4096, 1024)) == {}  # one pass
 
 
+def test_streams_that_much_is_computed_on():
+    assert ahead(kernels.gelu, (4096, 8192)) == {"x": 1024}  # 4096 bytes
+    assert ahead(kernels.relu, (4096, 8192)) == {}  # loads are under way early enough
+    assert ahead(kernels.gelu, (64, 8192)) == {}  # near anyway
+    x, y = te.placeholder((4096, 8192), name="x"), te.placeholder((8192, 4096), name="y")
+    mixed = te.compute((4096, 8192), lambda i, j: te.exp(te.erf(x[i, j])) * y[j, i], name="mixed")
+    text = te.autoschedule(mixed, inputs=[x, y]).as_python()
+    assert ".prefetch('x', 'j_o', " in text and ".prefetch('y'" not in text  # columns are no stream
+
+
+def test_blocks_of_an_axis_are_rows():
+    x = te.placeholder((64, 96), name="x")
+    y = te.compute((64, 96), lambda i, j: te.exp(x[i, j]), name="y")
+    s = te.schedule(y)
+    outer, inner = s[y].split("j", 32)
+    blocks, _ = s[y].split(outer, 2, "guard")
+    for loop, rows, distance in ((inner, 3, 3), (blocks, 2, 128), ("i", 2, 192)):
+        s[y].prefetch("x", loop, rows)
+        assert f"x: parameter(f32[64, 96])  # fetched {distance} elements ahead" in str(s)
+        again = te.schedule(y)
+        exec(s.as_python(), {"s": again})
+        assert str(again) == str(s)
+    with pytest.raises(ScheduleError, match="expected at least one row to fetch ahead, got 0"):
+        s[y].prefetch("x", "i", 0)
+    fused = te.schedule(y)
+    name = fused[y].fuse("i", "j")
+    with pytest.raises(ScheduleError, match="expected a loop of y over rows of x of constant length, got i_j"):
+        fused[y].prefetch("x", name)
+
+
 def test_one_pass_fetches():
     program = kernels.softmax.trace(((4096, 1024), "float32"))
     s = autoschedule(program, TARGET)
@@ -58,6 +88,10 @@ def test_what_is_no_row_of_an_input_is_refused():
     s[y].split("i", 8)
     with pytest.raises(ScheduleError, match="expected a loop of y over rows of x of constant length, got i"):
         s[y].prefetch("x", "i")
+    classes = te.schedule(y)
+    classes[y].split("i", 8, "stride")
+    with pytest.raises(ScheduleError, match="expected a loop of y over rows of x of constant length, got i_o"):
+        classes[y].prefetch("x", "i_o")
 
 
 def test_the_last_rows_reach_beyond_the_array_without_touching_it():

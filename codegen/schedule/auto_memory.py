@@ -1,0 +1,94 @@
+"""What goes past the caches, and what is asked for ahead of its use: the last decisions on a schedule of a CPU.
+
+Outputs that are more than the last cache holds are written past it, where they come fast enough for memory to be what is
+waited for. Rows that are passed over again, and streams that much is computed on, are fetched ahead.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from tensorexpr.codegen.schedule.fetching import row_length
+from tensorexpr.codegen.schedule.primitives import streamable
+from tensorexpr.codegen.schedule.schedule import Schedule
+from tensorexpr.codegen.schedule.state import accesses_of, definition_named
+from tensorexpr.codegen.schedule.strides import reach
+from tensorexpr.codegen.schedule.work import total_work
+from tensorexpr.ir import Const, Define, TensorType
+
+LEAST_SHARE = 4
+"""Parts of the last cache that an output has to exceed one of before it is written past it."""
+LEAST_ROW = 512
+"""Bytes of a row from which on it is fetched ahead: within shorter ones the processor sees what comes by itself."""
+MOST_STREAMED = 32
+"""Operations per byte of a result up to which it is memory that it waits for."""
+LEAST_FETCHED = 2
+"""Operations per byte of a result from which on loads of a stream come late by themselves."""
+AHEAD = 4096
+"""Bytes that a stream is fetched ahead."""
+
+
+def write_past(s: Schedule) -> None:
+    """Writes outputs past the caches where what the function touches is more than these hold.
+
+    Not those that come slowly, as a contraction's do, nor small ones, which stay while the large ones go by.
+    """
+    program = s.state.program
+    types = program.types
+    sizes = {name: bytes_of(types[name]) for name in dict.fromkeys((*(i.name for i in program.inputs), *program.outputs))}
+    much = sum(sizes.values()) > s.target.last_level
+    for name in s.stages:
+        large = [n for n in streamable(s.state, name) if LEAST_SHARE * sizes[n] > s.target.last_level]
+        few = large and total_work(s.state.stage(name).parts) <= MOST_STREAMED * sum(sizes[n] for n in large)
+        if large and s.decisions.wanted(f"{name}: past the caches", bool(much and few)):
+            s[name].stream()
+
+
+def fetch_rows(s: Schedule) -> None:
+    """Fetches the next row of what several definitions pass over row by row, where it comes from memory and both fit the first cache."""
+    program = s.state.program
+    for name in s.stages:
+        members = s.state.placed_in(name)
+        loops = dict.fromkeys(m.place.loop for m in members if m.place is not None)
+        if s.state.stage(name).place is not None or len(loops) != 1:
+            continue
+        (loop,) = loops
+        passes = [dict.fromkeys(a.tensor for a in accesses_of(program, n)) for n in (name, *(m.name for m in members))]
+        rows = {}
+        for i in program.inputs:
+            apart = row_length(s.state, name, i.name, loop)
+            often = sum(i.name in tensors for tensors in passes) > 1
+            if apart is not None and often and bytes_of(i.type) > s.target.last_level // LEAST_SHARE:
+                rows[i.name] = apart * i.type.dtype.itemsize
+        if rows and min(rows.values()) >= LEAST_ROW and 2 * sum(rows.values()) <= s.target.l1_bytes:
+            for tensor in rows:
+                if s.decisions.wanted(f"{name}: {tensor} ahead"):
+                    s[name].prefetch(tensor, loop)
+
+
+def fetch_streams(s: Schedule) -> None:
+    """Fetches what is read once, side by side, from memory, where so much is computed on it that few iterations are under way at once."""
+    program = s.state.program
+    for name in s.stages:
+        stage, definition = s.state.stage(name), definition_named(program, name)
+        if not isinstance(definition, Define) or stage.parts.groups or stage.place is not None or len(stage.order) < 2:
+            continue
+        outer, inner = stage.order[-2:]
+        (lane,) = stage.axes_of(inner) if len(stage.axes_of(inner)) == 1 else (None,)
+        made = sum(bytes_of(type_) for _, type_ in definition.results)
+        if lane is None or stage.kind(inner) != "vectorize" or total_work(stage.parts) < LEAST_FETCHED * made:
+            continue
+        for i in program.inputs:
+            reads = list(dict.fromkeys(a for a in accesses_of(program, name) if a.tensor == i.name))
+            apart = row_length(s.state, name, i.name, outer)
+            if bytes_of(i.type) <= s.target.last_level // LEAST_SHARE or apart is None or len(reads) != 1:
+                continue
+            if reach(reads[0], i.type.shape).stride(lane) == 1 and s.decisions.wanted(f"{name}: {i.name} ahead"):
+                s[name].prefetch(i.name, outer, max(1, AHEAD // (apart * i.type.dtype.itemsize)))
+
+
+def bytes_of(type_: TensorType) -> int:
+    """Bytes of a tensor, 0 where its extents are open."""
+    if not all(isinstance(extent, Const) for extent in type_.shape):
+        return 0
+    return type_.dtype.itemsize * prod(int(extent.value) for extent in type_.shape if isinstance(extent, Const))
