@@ -15,7 +15,7 @@ from tensorexpr.autodiff.accumulate import accumulate
 from tensorexpr.autodiff.arguments import checked_heads, checked_tensors, text_of
 from tensorexpr.autodiff.directions import Directions
 from tensorexpr.autodiff.overrides import Override, Rule
-from tensorexpr.autodiff.report import Report, rows_of
+from tensorexpr.autodiff.report import Report, Row, rows_of
 from tensorexpr.autodiff.reverse import Received, Reverse, reverse
 from tensorexpr.autodiff.units import GivenRule, Graph, Unit, tensors_of, units_of, without_copies
 from tensorexpr.autodiff.workspace import Workspace
@@ -146,13 +146,16 @@ class Gradient(Sequence[Tensor]):
 
     def report(self) -> Report:
         """One row per read as written, in the order in which the gradient was derived."""
-        rows = []
+        rows: list[Row] = []
+        scattered: list[str] = []
         types = self.reverse.workspace.types
         extents = tuple(dict.fromkeys(e for name in self.tensors for e in types[name].shape if isinstance(e, Apply)))
         for name, received in self.reverse.received.items():
             if name in self.tensors:
-                rows += rows_of(name, received, self.reverse.around, self._labels, types, extents)
-        return Report(tuple(rows))
+                for row, has_plan in rows_of(name, received, self.reverse.around, self._labels, types, extents):
+                    rows.append(row)
+                    scattered += [row.access] if row.lowering == "segments" and not has_plan else []
+        return Report(tuple(rows), tuple(dict.fromkeys(scattered)))
 
     def _lifted(self, definitions: Sequence[Definition], known: Mapping[str, Tensor]) -> dict[str, Tensor]:
         table = lift(Program((), (), tuple(definitions), (), self.reverse.program.sizes), known)

@@ -47,6 +47,8 @@ class Report:
     """
 
     rows: tuple[Row, ...]
+    scattered: tuple[str, ...] = ()
+    """The accesses of rows called "segments" whose number of points is data: owners of elements add up what is sent, without a plan."""
 
     def __str__(self) -> str:
         lines = [("tensor", "consumer", "access", "lowering", "iterations", "reads", "ratio")]
@@ -57,6 +59,10 @@ class Report:
         table = [_line(line, widths) for line in lines]
         if any(isinstance(count, Count) and count.polynomial is None for row in self.rows for count in (row.iterations, row.reads)):
             table.append("f(...): no closed form was found; the count is exact when called with the sizes")
+        for access in self.scattered:
+            table.append(
+                f"{access}: rows of data, no plan; owners of elements or parts add in the order of the text (te.autoschedule)"
+            )
         return "\n".join(table)
 
     def __repr__(self) -> str:
@@ -70,8 +76,8 @@ def rows_of(
     labels: Mapping[str, str],
     types: Mapping[str, TensorType],
     extents: Sequence[Expr],
-) -> list[Row]:
-    """The rows of what a tensor received, one for each access object of each consumer.
+) -> list[tuple[Row, bool]]:
+    """The rows of what a tensor received, one for each access object of each consumer, and whether it is gathered.
 
     `around` tells where reductions stood that became definitions, `labels` the names that users see, `types` those of all
     tensors, `extents` the extents of the tensors of the forward pass.
@@ -101,16 +107,15 @@ def rows_of(
                 space = ((*received.target, *gather.axes), gather.outer)
                 visited += _as_written([space], one.definition, gather.values, around)
         lowerings = list(dict.fromkeys(one.lowering for _, _, one in items))
-        rows.append(
-            Row(
-                labels.get(tensor, tensor),
-                labels.get(consumer, consumer),
-                print_expr(bottom_up(items[0][0], labeled)),
-                lowerings[0] if len(lowerings) == 1 else "pieces",
-                count_of(visited, extents, types, labels, of),
-                count_of(read, extents, types, labels, of),
-            )
+        row = Row(
+            labels.get(tensor, tensor),
+            labels.get(consumer, consumer),
+            print_expr(bottom_up(items[0][0], labeled)),
+            lowerings[0] if len(lowerings) == 1 else "pieces",
+            count_of(visited, extents, types, labels, of),
+            count_of(read, extents, types, labels, of),
         )
+        rows.append((row, any(one.gathers is not None for _, _, one in items)))
     return rows
 
 

@@ -14,6 +14,7 @@ from tensorexpr.codegen.lowering.arithmetic import ONE, ZERO, add, constant, flo
 from tensorexpr.codegen.lowering.borders import cut_borders
 from tensorexpr.codegen.lowering.digits import Digits, digits_of, sorted_by_digits, without_keys
 from tensorexpr.codegen.lowering.loops import Loops
+from tensorexpr.codegen.lowering.partitioned import Sends, partitioned
 from tensorexpr.codegen.lowering.placing import Ahead, Home, Placing, all_axes, slot
 from tensorexpr.codegen.lowering.scope import Scope
 from tensorexpr.codegen.lowering.sorting import NO_KEY, Blocks, Sorting, flat, unflattened, width_of
@@ -248,16 +249,42 @@ class _Lowering(Placing):
         values = stage.parts.values
         element = Access(definition.name, values[:-1], type_.dtype)
 
-        def finish(inner: Scope) -> Block:
-            at = home.at(tuple(self.read(inner.resolve(e)) for e in values[:-1]))
-            value = self.read(inner.resolve(values[-1]))
-            value = value if value.dtype is kept else Cast(kept, value)
-            return (Store(home.buffer, at, apply(COMBINE[definition.combine], Access(home.buffer, at, kept), value)),)
+        def place(inner: Scope) -> tuple[Expr, ...]:
+            return tuple(self.read(inner.resolve(e)) for e in values[:-1])
 
-        task = Task(
-            values, finish, where=stage.parts.where, checks=loops.checks_of((*values, element)), inside=self.inside, around=self.around
-        )
-        added = loops.nest(stage.order, scope, task)
+        def sent(inner: Scope) -> Expr:
+            value = self.read(inner.resolve(values[-1]))
+            return value if value.dtype is kept else Cast(kept, value)
+
+        def combined(old: Expr, value: Expr) -> Expr:
+            return apply(COMBINE[definition.combine], old, value)
+
+        def finish(inner: Scope) -> Block:
+            at = home.at(place(inner))
+            return (Store(home.buffer, at, combined(Access(home.buffer, at, kept), sent(inner))),)
+
+        def nest(finish: Callable[[Scope], Block], checked: bool = True) -> Block:
+            checks = loops.checks_of((*values, element)) if checked else ()
+            return loops.nest(stage.order, scope, Task(values, finish, stage.parts.where, checks, inside=self.inside, around=self.around))
+
+        if stage.partition is not None:
+            chunk = stage.partition.chunk
+            sends = Sends(
+                definition.name,
+                type_,
+                kept,
+                place,
+                sent,
+                lambda inner: inner.resolve(Index(chunk)),
+                nest,
+                lambda at: (home.buffer, home.at(at)),
+                combined,
+                start,
+                "parallel" if at_root and self.state.target.cores > 1 else "serial",
+            )
+            filled, added = (), partitioned(sends, stage.partition, self.names, {*names, *self.program.sizes})
+        else:
+            added = nest(finish)
         if home is target:
             return (*filled, *added)
         rounded = self.over(

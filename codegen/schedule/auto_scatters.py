@@ -4,11 +4,12 @@ Which form a scatter has is decided by what may collide and by how much there is
 
 1. rows of places that follow each other, as those of a compressed matrix, own their elements where the data keeps them apart (`own`);
 2. where an axis is disjoint and long enough its iterations are the owners;
-3. else, where many more points are added than the result has elements, blocks of the outermost axis have results of their own,
-   which are added up in their order (`rfactor`): parts enough for many cores, as long as filling and adding them up costs less than
-   a quarter of the additions;
-4. what is left, with about as many elements as points, runs in order: each addition is one access to memory, and sorting the
-   places first would be several.
+3. else, where more points are added than the result has elements, blocks of the outermost axis have results of their own, which
+   are added up in their order (`rfactor`): one for each time that the elements are as many as the points (an addition is an access to
+   any place, filling parts and adding them up goes in a row), at least two, at most sixteen;
+4. else, of many points, what is sent is sorted by blocks of elements first, and each block has an owner (`partition`). Every send is
+   written and read once more for that, so two cores are about as fast as one is in plain loops, and more are faster;
+5. what is left runs in order.
 
 Iterations of a *disjoint* axis (`independence`) never touch one element, so its loop may stand anywhere. One such axis, whose
 neighbours are neighbouring elements of the result, has the lanes; the others, or else the blocks of lanes, are the owners:
@@ -41,8 +42,12 @@ Shapes = dict[str, tuple[Expr, ...]]
 LEAST_POINTS = 1 << 14
 """Points of a scatter below which it is left alone."""
 MOST_PARTS = 16
-SPARED = 4
-"""How many times as many points as elements a part has."""
+MANY_SENDS = 1 << 17
+"""Points from which on what is sent is sorted by blocks of elements."""
+CHUNKS = 32
+MOST_BLOCKS = 128
+"""Blocks of elements: as many places as can be written to in turns without leaving the nearest caches."""
+LEAST_WIDTH = 1 << 12
 OWNERS = 64
 """Blocks of rows that may own their elements, where the number of rows is known."""
 POINTS_PER_BLOCK = 1 << 12
@@ -60,7 +65,7 @@ def take_scatters_apart(s: Schedule) -> None:
 def _take_apart(s: Schedule, scatter: Scatter) -> None:
     shapes = {name: type_.shape for name, type_ in s.state.program.types.items()}
     stage, first = s.state.stage(scatter.name), scatter.axes[0].index
-    points = _points(s, scatter, shapes)
+    points, room = _points(s, scatter, shapes)
     extent = stage.extent(first)
     if points < LEAST_POINTS or extent == 1:
         return
@@ -75,14 +80,19 @@ def _take_apart(s: Schedule, scatter: Scatter) -> None:
     elements = product(scatter.type.shape)
     if owners >= ENOUGH_OWNERS or extent is None or not isinstance(elements, Const):
         return
-    parts = min(MOST_PARTS, extent, points // (SPARED * max(1, int(elements.value))))
+    parts = min(MOST_PARTS, extent, max(2, points // int(elements.value)) if 0 < int(elements.value) <= points else 0)
     if parts > 1:
         s[scatter.name].rfactor(s[scatter.name].split(first, even_block(extent, parts))[0])
+    elif points >= MANY_SENDS:
+        width = LEAST_WIDTH
+        while width * MOST_BLOCKS < int(elements.value):
+            width *= 2
+        s[scatter.name].partition(s[scatter.name].split(first, even_block(extent, CHUNKS))[0], width, room)
 
 
-def _points(s: Schedule, scatter: Scatter, shapes: Shapes) -> int:
+def _points(s: Schedule, scatter: Scatter, shapes: Shapes) -> tuple[int, int | None]:
     """About how many points a scatter has. Where data says how long a row is, a tensor that is read along the rows, from a place
-    that data gives, is about as long as all of them."""
+    that data gives, is about as long as all of them; then this number comes twice."""
     stage = s.state.stage(scatter.name)
     known = lengths(stage.parts)
     total = prod(known[axis.index] for axis in scatter.axes)
@@ -96,8 +106,9 @@ def _points(s: Schedule, scatter: Scatter, shapes: Shapes) -> int:
                 opaque = Opaque()
                 form = affine_of(index, opaque)
                 if isinstance(extent, Const) and form is not None and opaque.names and form.coefficient(axis.index) == 1:
-                    return min(total, total // max(1, around) * int(extent.value))
-    return total
+                    found = min(total, total // max(1, around) * int(extent.value))
+                    return found, found
+    return total, None
 
 
 def plan_scatter(schedule: Schedule, scatter: Scatter, shapes: Shapes) -> None:

@@ -15,6 +15,7 @@ from tensorexpr.codegen.schedule.decisions import Decisions
 from tensorexpr.codegen.schedule.fetching import prefetch
 from tensorexpr.codegen.schedule.legality import refuse
 from tensorexpr.codegen.schedule.own import own
+from tensorexpr.codegen.schedule.partition import partition
 from tensorexpr.codegen.schedule.pipeline import pipeline
 from tensorexpr.codegen.schedule.recompute import recompute, share
 from tensorexpr.codegen.schedule.rfactor import rfactor
@@ -251,6 +252,10 @@ class StageHandle:
         state, made = own(self._schedule.state, self.name, axis)
         self._apply("own", state, axis)
         return made
+
+    def partition(self, axis: str, width: int, room: int | None = None) -> None:
+        """Sorts what a scatter sends by blocks of `width` elements, each of which has an owner; `axis` runs over chunks of sends."""
+        self._apply("partition", partition(self._schedule.state, self.name, axis, width, room), axis, width, room)
 
     def sort(self) -> tuple[str, ...]:
         """Makes a sort plan and a gather of a scatter: gives the names of the definitions that were put in front of it."""

@@ -65,6 +65,18 @@ class Place:
 
 
 @record
+class Partition:
+    """Chunks of sends, the iterations of the axis `chunk`, sorted by blocks of `width` elements: in `room` for that many. With `fits` they
+    fit for certain."""
+
+    chunk: str
+    chunks: int
+    width: int
+    room: int
+    fits: bool
+
+
+@record
 class Stage:
     """The loops of one definition (see the module). `kinds` lists those that are not serial, `together` the definitions
     that run in the same loops, `scan` the scan in whose body the definition stands, `sweep` what a step computes where the
@@ -92,6 +104,8 @@ class Stage:
     """Inputs of which rows are fetched ahead, each with the loop over rows and how many rows ahead (see `fetching`)."""
     owners: tuple[str, ...] = ()
     """Axes of a scatter whose iterations are made so that no two of them touch one element (see `own`)."""
+    partition: Partition | None = None
+    """How what a scatter sends is sorted by blocks of elements first (see `partition`)."""
 
     def kind(self, loop: str) -> str:
         return dict(self.kinds).get(loop, SERIAL)

@@ -124,6 +124,8 @@ def test_gradients_of_compressed_rows(rows, columns, depth):
     data[head] = RNG.standard_normal(y.shape)
     ordered, atomic = te.gradient(y, [v, x], head), te.gradient(y, [v, x], head, lowering="atomics")
     assert {row.lowering for row in ordered.report().rows} == {"segments"}
+    told = str(ordered.report()).splitlines()[-1]
+    assert told.endswith(": rows of data, no plan; owners of elements or parts add in the order of the text (te.autoschedule)")
     for first, second in zip(ordered, atomic, strict=True):
         np.testing.assert_allclose(te.evaluate(first, data), te.evaluate(second, data), rtol=1e-12, atol=1e-12)
     found = te.build(list(ordered), list(data))(*data.values())

@@ -138,9 +138,9 @@ return a, b
 """
 
 
-@pytest.mark.parametrize(("columns", "parts"), [(1024, 16), (4096, 4), (30000, 0)])
+@pytest.mark.parametrize(("columns", "parts"), [(1024, 16), (16000, 4), (60000, 2), (70000, 0)])
 def test_by_default_rows_own_and_tables_with_many_points_are_in_parts(columns, parts):
-    """A row is about as long as all that is read along the rows, divided by their number; parts cost less than a quarter of the points."""
+    """A row is about as long as all that is read along the rows, divided by their number; parts have about as many elements."""
     program = parse_program(SPARSE.format(columns))
     forms = {cores: autoschedule(program, replace(WIDE, cores=cores)) for cores in (2, 64)}
     s = forms[2]

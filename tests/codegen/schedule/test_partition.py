@@ -1,0 +1,107 @@
+"""Scatters whose sends are sorted by blocks of elements first (`partition`): the same sums in the same order, whatever collides."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tensorexpr.codegen.lowering import lower
+from tensorexpr.codegen.nest import For
+from tensorexpr.codegen.schedule import autoschedule
+from tensorexpr.errors import OutOfBoundsError, ScheduleError
+from tensorexpr.parse import parse_program
+from tests.codegen.programs import WIDE, outputs
+from tests.codegen.schedule.test_own import GUARDED, POINTERS, ROWS, TABLE, check, numbers, scattered
+
+PLANE = """
+ids: i64[50] = input()
+w: f32[50, 3] = input()
+S: f32[4, 5] = scatter({(ids[t] // 7, (ids[t] + d) % 5): w[t, d] for t in range(50) for d in range(3) if ids[t] % 4 != 1})
+return S
+"""
+SUMMED = """
+ids: i64[50] = input()
+w: f32[50, 3] = input()
+S: f32[28] = scatter({ids[t]: sum(w[t, d] for d in range(3)) for t in range(50)})
+return S
+"""
+PLACES = {"random": np.random.default_rng(3).integers(0, 28, 50), "equal": np.full(50, 16), "sorted": np.sort(np.arange(50) % 28)}
+
+
+@pytest.mark.parametrize("pointers", POINTERS)
+@pytest.mark.parametrize(("block", "width", "room"), [(None, 7, 100), (2, 1, 30), (3, 16, 12), (50, 64, 1)])
+def test_rows_of_data_have_the_bits_of_plain_loops(pointers, block, width, room):
+    """Also where more is sent than there is room for: then plain loops run."""
+    for text in (ROWS, GUARDED):
+        s = scattered(text)
+        loop = "i" if block is None else s["S"].split("i", block)[0]
+        s["S"].partition(loop, width, room)
+        s["S"].parallel(loop)
+        check(s, {"p": np.minimum(np.array(POINTERS[pointers]), 30 if text is ROWS else 14), "v": numbers(30)})
+
+
+@pytest.mark.parametrize("combine", ["sum", "prod", "max", "min"])
+@pytest.mark.parametrize(("dtype", "block", "width"), [("f64", None, 1), ("f16", 7, 4), ("i32", 64, 6)])
+def test_every_combination_in_every_kind_of_number(combine, dtype, block, width):
+    s = scattered(TABLE.format(dtype, combine))
+    s["S"].partition("t" if block is None else s["S"].split("t", block)[0], width)
+    values = np.random.default_rng(1).integers(1, 3, 40).astype({"f64": "f8", "f16": "f2", "i32": "i4"}[dtype])
+    check(s, {"ids": np.arange(40) ** 3, "w": values})
+
+
+@pytest.mark.parametrize("places", PLACES)
+@pytest.mark.parametrize("width", [1, 6, 100])
+def test_indices_of_several_axes_under_a_condition(places, width):
+    s = scattered(PLANE)
+    s["S"].partition(s["S"].split("t", 8)[0], width)
+    check(s, {"ids": PLACES[places], "w": numbers(50, 3).astype(np.float32)})
+    again = scattered(PLANE)
+    exec(s.as_python(), {"s": again})
+    assert again == s and str(again) == str(s)
+
+
+def test_a_place_out_of_bounds_is_an_error_before_anything_is_sent():
+    s = scattered(PLANE)
+    s["S"].partition("t", 5)
+    with pytest.raises(OutOfBoundsError):
+        outputs(lower(s), s.program, {"ids": np.full(50, 28), "w": numbers(50, 3).astype(np.float32)}, {})
+
+
+def test_by_default_tables_with_more_elements_than_points_are_partitioned():
+    """By a rule of extents, not of cores; three passes and the start of the elements run on all cores."""
+    program = parse_program(
+        """
+p: i64[8193] = input()
+cols: i32[262144] = input()
+v: f32[262144] = input()
+S: f32[600000] = scatter({i64(cols[p[i] + k]): v[p[i] + k] for i in range(8192) for k in range(p[i + 1] - p[i])})
+return S
+"""
+    )
+    for cores in (2, 64):
+        s = autoschedule(program, replace(WIDE, cores=cores))
+        found = s.state.stage("S").partition
+        assert (found.chunks, found.width, found.room) == (32, 8192, 262144)
+        parallel = [k for k in lower(s).kernels if isinstance(k.body[0], For) and k.body[0].kind == "parallel"]
+        assert len(parallel) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "message"),
+    [
+        ("x: f32[4] = input()\nS[i]: f32[4] = x[i]\nreturn S", "s['S'].partition('i', 2)",
+         "expected a scatter outside of scans to partition what it sends, got S"),
+        (PLANE, "s['S'].partition('t', 0)", "expected a width of blocks and room for sends of at least 1, got 0 and None"),
+        (SUMMED, "s['S'].partition('t', 4)",
+         "expected a value of S without reductions, which would run for places and for values, got some"),
+        (ROWS, "s['S'].partition('i', 4)", "expected room= for the sends of S, whose number is not known before, got None"),
+        (ROWS, "s['S'].partition('i', 4, 1 << 31)", "expected fewer than 2147483648 sends of S, got 2147483648"),
+        ("sizes(n)\nids: i64[9] = input()\nS: f32[n] = scatter({ids[t]: 1.0 for t in range(9)})\nreturn S", "s['S'].partition('t', 4)",
+         "expected a number of elements of S and of iterations of t that are constants, got open ones"),
+    ],
+)  # fmt: skip
+def test_what_is_refused(text, code, message):
+    s = scattered(text)
+    with pytest.raises(ScheduleError) as caught:
+        exec(code, {"s": s})
+    assert message in str(caught.value)
