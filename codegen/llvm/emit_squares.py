@@ -205,14 +205,20 @@ def _turned_results(
     if count < side:
         there = Value(f"<{', '.join(f'i1 {str(k < count).lower()}' for k in range(side))}>", "i1", side)
     begin = b.add(first, numbers.start // classes)
+    indices = stores[numbers.start % classes].indices
+    with emitter.bound(row, begin), _in_lanes(emitter, lane, literal(start, "i64"), side):
+        places = emitter.offset(binding, indices)
     for k, column in enumerate(turn(b, values, binding.dtype.bits)):
         with emitter.bound(lane, literal(start + k, "i64")):
             mask = b.vector(there, side)
             if condition is not None:
                 with _in_lanes(emitter, row, begin, side):
                     mask = b.op("and", mask, b.vector(emitter.expr(condition), side))
-            with emitter.bound(row, begin):
-                offset = emitter.offset(binding, stores[numbers.start % classes].indices)
+            if places.stride:
+                offset = b.add(places.base, k * places.stride)
+            else:
+                with emitter.bound(row, begin):
+                    offset = emitter.offset(binding, indices)
             pointer = b.emit(f"getelementptr {binding.element}, ptr {binding.pointer}, i64 {offset.text}", "ptr").text
             if count == side and condition is None:
                 put(b, binding, pointer, offset, column)

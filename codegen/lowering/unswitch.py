@@ -107,8 +107,29 @@ def _with_tests_in_front(s: For) -> For:
     if not found:
         return s
     known = frozenset(found)
-    holds = If(conjunction(tuple(dict.fromkeys(found.values()))), assumed(s.body, known), refuted(s.body, known))
+    holds = If(conjunction(tuple(dict.fromkeys(found.values()))), assumed(s.body, known), _rolled(refuted(s.body, known)))
     return replace(s, body=(holds,))
+
+
+def _rolled(body: Block) -> Block:
+    """The statements with loops that are copied out, and choose no element that is stored to, as loops again: little runs here."""
+    made: list[Stmt] = []
+    for s in body:
+        if isinstance(s, For) and s.kind == "unroll" and not any(s.index in free_names(i) for i in _stored(s.body)):
+            s = replace(s, kind="serial")
+        made.append(replace(s, body=_rolled(s.body)) if isinstance(s, For) else s)
+    return tuple(made)
+
+
+def _stored(body: Block) -> Iterator[Expr]:
+    for s in body:
+        match s:
+            case Store():
+                yield from s.indices
+            case For():
+                yield from _stored(s.body)
+            case If():
+                yield from _stored((*s.then, *s.otherwise))
 
 
 def _copies(body: Block) -> Iterator[int]:

@@ -59,6 +59,10 @@ WAYS = 8
 """Rows up to which lines at one place of the first level stay there together."""
 LINE_CYCLES = 1.5
 """What a cache line costs that comes from the second level, beside arithmetic."""
+AFAR = 3.0
+"""How much dearer a line is that what goes through the second level in between may have pushed out."""
+CROSSED, GAPS = 1.5, 3.0
+"""Lines per vector that is not aligned, and how much dearer lines are with gaps between them."""
 WALK = 30.0
 """What a page costs that is not at hand."""
 ALIASED = 50.0
@@ -282,7 +286,8 @@ class _Model:
                 going = next((k for k in range(len(order) - 1, -1, -1) if abs(r.stride(order[k])) * bytes_ >= PAGE // 2), len(order) - 1)
                 apart, together = abs(r.stride(order[going])) * bytes_, prod(self.lengths[a] for a in order[going + 1 :])
             if along:
-                lines = each * vectors * 1.2
+                # Vectors that may cross a line; where there are gaps between those of two steps, nothing fetches the next ones ahead.
+                lines = each * vectors * CROSSED * (GAPS if apart > vectors * LINE_BYTES else 1.0)
             elif window is not None:
                 lines = self._lines(r, row, rows, order[-2:])
             elif apart < LINE_BYTES:
@@ -329,9 +334,11 @@ class _Model:
         return step / products * waste + ends
 
     def _is_far(self, elements: float, r: Reach) -> float:
-        """Whether what a tile reads of an operand over the reduction goes beyond the first level."""
+        """How far away is what a tile reads of an operand over the reduction: in the first level (0), the second (1), or among so much
+        else that it is hardly still there."""
         steps = prod(self.lengths[a] for a in self.reduction if r.stride(a))
-        return 1.0 if steps * elements * r.access.dtype.itemsize > self.target.l1_bytes // 2 else 0.0
+        size = steps * elements * r.access.dtype.itemsize
+        return 0.0 if size <= self.target.l1_bytes // 2 else 1.0 if size <= self.target.l2_bytes // 4 else AFAR
 
     def _results(self, vector: str, vectors: int, row: str | None, rows: int) -> float:
         """Cycles of storing the results, per vector of products."""
