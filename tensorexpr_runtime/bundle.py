@@ -19,6 +19,7 @@ from tensorexpr_runtime.function import BundleFunction
 from tensorexpr_runtime.gpu import Gpus
 
 _THREADS = "TENSOREXPR_NUM_THREADS"
+_files: dict[Path, list[tuple[int, int]]] = {}  # the files, by device and number, that were loaded by a path so far
 
 
 class Bundle:
@@ -39,7 +40,7 @@ class Bundle:
             elif not (folder / name).is_file() or (folder / name).stat().st_size != said["bytes"]:
                 raise BundleError(f"{folder / name}: expected a file of {said['bytes']} bytes, got another one")
         self._set_threads: Any = None
-        self._library = ctypes.CDLL(os.fspath((folder / table["library"]).resolve()))
+        self._library = ctypes.CDLL(_spelled((folder / table["library"]).resolve()))
         self._data = mapped(folder / constants_file, table["constants_file"]["offset"])
         number = self._chosen() if table["variants"] else None
         self.variant: str | None = None if number is None else table["variants"][number]["name"]
@@ -107,6 +108,19 @@ def load(path: str | os.PathLike[str], *, verify: bool = True) -> Bundle:
     why where it is damaged, cut off, none at all, of another version, or for other machines.
     """
     return Bundle(Path(path), verify)
+
+
+def _spelled(path: Path) -> str:
+    """A path by which the system loads the file that is there now.
+
+    It takes a path that it has loaded before for the same library, whatever is there by now: a bundle that took the place of
+    another one is spelled in a way of its own.
+    """
+    status = path.stat()
+    known = _files.setdefault(path, [])
+    if (status.st_dev, status.st_ino) not in known:
+        known.append((status.st_dev, status.st_ino))
+    return f"{path.parent}/{'./' * known.index((status.st_dev, status.st_ino))}{path.name}"
 
 
 def _default_threads() -> int:

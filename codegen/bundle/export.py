@@ -7,7 +7,7 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
@@ -74,7 +74,7 @@ def export(
 
     The folder is there whole or not at all; a bundle at `path` is replaced, anything else is refused. Gives the path.
 
-    Raises `ArgumentError` for what is no compiled function and a name that is no identifier, `TargetError` for CPUs and GPUs that
+    Raises `ArgumentError` for what is no compiled function and for names that C cannot tell apart, `TargetError` for CPUs and GPUs that
     are unknown, and where NVRTC is not installed.
     """
     place = Path(path)
@@ -94,8 +94,24 @@ def export(
     cpus, gpus = [cpus] if isinstance(cpus, str) else cpus, [gpus] if isinstance(gpus, str) else gpus
     if not cpus and not gpus:
         raise TargetError("export: expected at least one CPU or GPU to make code for, got none", location=user_location())
-    _write(place, _files(c_name(place.name.split(".")[0]), functions, variants_of(cpus), architectures(gpus)))
+    prefix = c_name(place.name.split(".")[0])
+    _check_symbols(prefix, functions)
+    _write(place, _files(prefix, functions, variants_of(cpus), architectures(gpus)))
     return place
+
+
+def _check_symbols(prefix: str, names: Iterable[str]) -> None:
+    """Raises `ArgumentError` where the entry points of two functions, or one and what every bundle has, would have one name."""
+    taken = {f"{prefix}_{word}": "that of every bundle" for word in ("variant", "threads", "after_fork", "cuda_load")}
+    for name in names:
+        for end in ("", "_workspace", "_cuda", "_cuda_workspace"):
+            symbol = f"{prefix}_{c_name(name)}{end}"
+            if symbol in taken:
+                raise ArgumentError(
+                    f"export: expected functions that have names of their own in C, got {name}, whose {symbol} is {taken[symbol]}, too",
+                    location=user_location(),
+                )
+            taken[symbol] = f"that of {name}"
 
 
 def _architecture(name: str, function: GpuFunction) -> str:

@@ -53,19 +53,30 @@ def header_text(
         ]
     if gpus:
         lines.append(f"int64_t {prefix}_cuda_load(void);          /* loads the code for the GPU now, not with the first call */")
+    taken: set[str] = set()
     for table in functions.values():
         name = table["symbol"]
         lines += ["", f"/* {_signature(table)} */"]
-        places = [f"{name}_{c_name(p['name'])}".upper() for p in table["placeholders"]]
-        lines.append(f"enum {{ {', '.join([*places, f'{name}_placeholders'.upper()])} }};")
+        places = [_new(f"{name}_{c_name(p['name'])}", taken) for p in table["placeholders"]]
+        lines.append(f"enum {{ {', '.join([*places, _new(f'{name}_placeholders', taken)])} }};")
         if table["sizes"]:
-            lines.append(f"enum {{ {', '.join(f'{name}_size_{c_name(s)}'.upper() for s in table['sizes'])} }};")
+            lines.append(f"enum {{ {', '.join(_new(f'{name}_size_{c_name(s)}', taken) for s in table['sizes'])} }};")
         if on_cpus:
             lines += [f"int64_t {name}({_ARGUMENTS});", f"int64_t {name}_workspace(const int64_t *sizes);"]
         if gpus:
             lines += [f"int64_t {name}_cuda({_ARGUMENTS}, void *stream);", f"int64_t {name}_cuda_workspace(const int64_t *sizes);"]
     lines += ["", "#ifdef __cplusplus", "}", "#endif", "#endif", ""]
     return "\n".join(lines)
+
+
+def _new(name: str, taken: set[str]) -> str:
+    """An enumerator for a name; names that differ in small and capital letters alone are numbered."""
+    found, number = name.upper(), 1
+    while found in taken:
+        number += 1
+        found = f"{name.upper()}_{number}"
+    taken.add(found)
+    return found
 
 
 def _gpu_words(prefix: str, gpus: Sequence[str]) -> list[str]:

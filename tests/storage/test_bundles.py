@@ -8,6 +8,7 @@ import json
 import os
 import platform
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -172,6 +173,18 @@ def test_what_cannot_be_exported_leaves_nothing(tmp_path: Path, monkeypatch: pyt
         (te.ArgumentError, "export: expected compiled functions, got a int for f", "a", {"f": 3}),
         (te.TargetError, f"export: expected CPUs among {known}, got 'z80'", "a", {"f": f, "cpus": ["z80"]}),
         (te.TargetError, "export: expected at least one CPU or GPU to make code for, got none", "a", {"f": f, "cpus": []}),
+        (
+            te.ArgumentError,
+            "export: expected functions that have names of their own in C, got a_b, whose a_a_b is that of a-b, too",
+            "a",
+            {"a-b": f, "a_b": f},
+        ),
+        (
+            te.ArgumentError,
+            "export: expected functions that have names of their own in C, got threads, whose a_threads is that of every bundle, too",
+            "a",
+            {"threads": f},
+        ),
         (te.ArgumentError, f"{taken}/file", "file", {"f": f}),
         (te.ArgumentError, f"{taken}/folder", "folder", {"f": f}),
     )
@@ -203,6 +216,27 @@ def test_what_cannot_be_exported_leaves_nothing(tmp_path: Path, monkeypatch: pyt
     assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "folder", "model"]
     f.export(tmp_path / "short")
     assert list(tensorexpr_runtime.load(tmp_path / "short")) == ["y"]
+
+
+def test_a_bundle_in_the_place_of_another_one_is_loaded(tmp_path: Path):
+    """Though the system has a library by that path already."""
+    x = te.placeholder((3,), name="x")
+    a, loaded = floats(3), []
+    for k in range(3):
+        te.export(tmp_path / "model", f=te.compile(te.compute((3,), lambda i, k=k: x[i] + float(k), name="y"), [x]))
+        loaded.append(tensorexpr_runtime.load(tmp_path / "model"))
+        loaded.append(tensorexpr_runtime.load(tmp_path / "model"))
+    for k, one in enumerate(loaded):
+        np.testing.assert_array_equal(one.f(a), a + np.float32(k // 2))
+
+
+def test_names_that_c_cannot_tell_apart_are_numbered(tmp_path: Path):
+    n = te.dim("n")
+    x, other, size = te.placeholder((n,), name="x"), te.placeholder((n,), name="X"), te.placeholder((n,), name="size_n")
+    f = te.compile(te.compute((n,), lambda i: x[i] + other[i] * size[i], name="placeholders"), [x, other, size])
+    lines = (te.export(tmp_path / "model", f=f) / "model.h").read_text().splitlines()
+    assert "enum { MODEL_F_X, MODEL_F_X_2, MODEL_F_SIZE_N, MODEL_F_PLACEHOLDERS, MODEL_F_PLACEHOLDERS_2 };" in lines
+    assert "enum { MODEL_F_SIZE_N_2 };" in lines
 
 
 def test_equal_exports_have_equal_bytes(tmp_path: Path):
@@ -294,6 +328,8 @@ def test_the_loader_imports_nothing_of_the_compiler():
             if words[:1] in (["import"], ["from"]):
                 root = words[1].split(".")[0]
                 assert root in ("tensorexpr_runtime", "numpy", "ml_dtypes") or root in sys.stdlib_module_names, f"{path.name}: {line}"
+                assert root not in ("pickle", "marshal", "shelve", "runpy", "importlib"), f"{path.name}: {line}"
+            assert not {"eval", "exec", "compile", "allow_pickle"} & set(re.findall(r"(?<![.\w])\w+(?=[(=])", line)), f"{path.name}: {line}"
     assert export_function is te.export
     for wrong in ("0", "x"):
         code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import tensorexpr_runtime.bundle as b; b._default_threads()"

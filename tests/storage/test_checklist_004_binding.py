@@ -343,11 +343,14 @@ def test_004_17_the_interpreter_works_while_compiled_code_runs():
 def test_004_18_a_context_is_used_by_one_thread_at_a_time():
     f = te.compile(dense()[2])
     context = te.Context({"layers.0.w": floats(6, 4)})
-    with context.running():
+    context.enter()
+    try:
         lines = said(te.ArgumentError, lambda: f.run(context, x=floats(5, 6)))
         assert lines[0] == "context: expected one user at a time, got a second one while it is in use"
         with pytest.raises(te.ArgumentError, match="expected one user at a time"):
             context["layers.0.w"] = floats(6, 4)
+    finally:
+        context.leave()
     f.run(context, x=floats(5, 6))
     with pytest.raises(te.ArgumentError):
         f.run(context, x=floats(1, 1))
