@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +131,25 @@ def test_results_on_a_gpu_are_bit_for_bit_those_of_the_jit(fake: ctypes.CDLL, bu
         del a, places, slope, y
     assert fake.fake_count(4) == before + 1  # the constants
     assert fake.fake_count(1) >= 3
+
+
+@needs_compiler
+def test_threads_on_a_gpu(fake: ctypes.CDLL, bundle: Path):
+    """Eight threads in one bundle that nobody has used yet, on streams of their own."""
+    loaded, wrong = tensorexpr_runtime.load(bundle), list[int]()
+    arrays = [floats(n + 1, 8) for n in range(8)]
+    wanted = [functions()["scaled"](a, 3.0) for a in arrays]
+
+    def work(k: int) -> None:
+        a = on_gpu(arrays[k])
+        wrong.extend(k for _ in range(20) if not np.array_equal(loaded.scaled(a, 3.0, stream=k + 1).numpy(), wanted[k]))
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
 
 
 @needs_compiler
