@@ -9,8 +9,6 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -81,20 +79,15 @@ class Driver:
         self._functions["cuGetErrorString"](status, ctypes.byref(text))
         return (text.value or b"unknown").decode(errors="replace")
 
-    @contextmanager
-    def on(self, device: int) -> Iterator[None]:
+    def on(self, device: int) -> _Current:
         """The context of a device is current within."""
-        with self._lock:
-            context = self._contexts.get(device)
-            if context is None:
+        context = self._contexts.get(device)
+        if context is None:
+            with self._lock:
                 made = _POINTER()
                 self.call("cuDevicePrimaryCtxRetain", ctypes.byref(made), device)
                 context = self._contexts[device] = made.value or 0
-        self.call("cuCtxPushCurrent_v2", context)
-        try:
-            yield
-        finally:
-            self.call("cuCtxPopCurrent_v2", ctypes.byref(_POINTER()))
+        return _Current(self, context)
 
     def described(self, device: int) -> str:
         """A device in words: its name and its architecture."""
@@ -132,14 +125,25 @@ class Driver:
             self.call("cuEventDestroy_v2", event)
 
 
+class _Current:
+    """A context that is current while this is entered."""
+
+    __slots__ = ("_context", "_driver")
+
+    def __init__(self, driver: Driver, context: int) -> None:
+        self._driver, self._context = driver, context
+
+    def __enter__(self) -> None:
+        self._driver.call("cuCtxPushCurrent_v2", self._context)
+
+    def __exit__(self, *_: object) -> None:
+        self._driver.call("cuCtxPopCurrent_v2", ctypes.byref(_POINTER()))
+
+
 @cache
-def _driver(path: str) -> Driver:
-    return Driver(path)
-
-
 def driver() -> Driver:
-    """The driver of this machine. Raises `BundleError` where there is none, or no GPU."""
-    return _driver(os.environ.get(LIBRARY, "").strip() or _USUAL)
+    """The driver of this machine, found once. Raises `BundleError` where there is none, or no GPU."""
+    return Driver(os.environ.get(LIBRARY, "").strip() or _USUAL)
 
 
 def stream_of(value: Any) -> int:
