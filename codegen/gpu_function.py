@@ -8,21 +8,22 @@ kernels and raises what was noted. Nothing is shared between calls but read-only
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from tensorexpr.codegen.arguments import Arguments, Layout, Signature, extent_value, shape_text
+from tensorexpr.codegen.arguments import Arguments, Layout, Parameter, Signature, extent_value, shape_text
 from tensorexpr.codegen.context import Context, Symbol
 from tensorexpr.codegen.cost import Cost
 from tensorexpr.codegen.cuda.build import GpuCode
 from tensorexpr.codegen.cuda.device import Device, Kernels
 from tensorexpr.codegen.cuda.nvrtc import Compiled, Resources
 from tensorexpr.codegen.cuda.packs import ALIGNMENT
-from tensorexpr.codegen.cuda.run import run_plan
+from tensorexpr.codegen.cuda.run import REPORT, Ready, made_ready
 from tensorexpr.codegen.cuda.uploads import uploaded
 from tensorexpr.codegen.function import CompiledFunction, Entry
 from tensorexpr.codegen.llvm.abi import ALIGNMENT as WORKSPACE_ALIGNMENT
@@ -35,6 +36,8 @@ from tensorexpr.records import replace
 STAGES = ("nest", "cuda", "ptx", "sass")
 _APART = 256
 _BYTES = np.dtype(np.uint8)
+MOST_LAYOUTS = 64
+"""Sizes for which a thread keeps launches ready."""
 
 
 class GpuFunction(CompiledFunction):
@@ -76,7 +79,12 @@ class GpuFunction(CompiledFunction):
         self.plan = None
         self._compiled: Compiled | None = None if device.arch is None else code.compiled(device.arch)
         self._kernels: Kernels = device.load(code.source, self._compiled)
-        self._constants = [(c.name, uploaded(device, c)) for c in nest.constants]
+        self._constants = [uploaded(device, c) for c in nest.constants]
+        self._fixed = [device.address(array) for array in self._constants]
+        names = (*self._parameters, *(c.name for c in nest.constants), *(b.name for b in nest.workspace), REPORT)
+        self._places = {name: k for k, name in enumerate(names)}
+        self._of_thread = threading.local()
+        self._wanted = [(p, p.dtype.numpy, len(p.shape)) for p in signature.inputs]
         self.constants = {c.name: c.data for c in nest.constants}
         self._reports = any(launch.reports for launch in code.source.launches)
 
@@ -94,13 +102,19 @@ class GpuFunction(CompiledFunction):
         return self._device.upload(np.ascontiguousarray(array))
 
     def _computed(self, arrays: Sequence[Any], out: Sequence[Any] | None, context: Context | None) -> list[Any]:
-        inputs = [self._input(k, a) for k, a in enumerate(self._counted(arrays))]
-        layout = self._arguments.layout(tuple(tuple(a.shape) for a in inputs))
-        results, returned = self._results(out, layout, inputs)
-        self._launch(inputs, results, layout, context)
-        for target, result in zip(returned, results, strict=True):
-            if target is not result:
-                target[...] = result
+        found = [self._input(*wanted, a) for wanted, a in zip(self._wanted, self._counted(arrays), strict=True)]
+        layout = self._arguments.layout(tuple([tuple(array.shape) for array, _ in found]))
+        results, returned = self._results(out, layout, found)
+        workspace, block = 0, None
+        if layout.workspace:
+            block = self.block(layout.workspace) if context is None else context.memory(layout.workspace, self.block)
+            workspace = self._device.address(block)
+            workspace += -workspace % WORKSPACE_ALIGNMENT if context is not None else 0
+        self.enter([address for _, address in found], [self._device.address(array) for array in results], layout, workspace)
+        if out is not None:
+            for target, result in zip(returned, results, strict=True):
+                if target is not result:
+                    target[...] = result
         return returned
 
     def _counted(self, arrays: Sequence[Any]) -> Sequence[Any]:
@@ -110,28 +124,32 @@ class GpuFunction(CompiledFunction):
             raise self._error(f"expected {len(inputs)} argument{'' if len(inputs) == 1 else 's'} ({names}), got {len(arrays)}")
         return arrays
 
-    def _input(self, position: int, value: Any) -> Any:
-        parameter, device = self.signature.inputs[position], self._device
+    def _input(self, parameter: Parameter, dtype: np.dtype, rank: int, value: Any) -> tuple[Any, int]:
+        """An argument as an array that a kernel takes, and where it begins."""
+        device = self._device
         array = device.array(value)
-        if array is None and isinstance(value, bool | int | float) and not parameter.shape:
-            array = device.upload(self._arguments._from_scalar(parameter, parameter.dtype.numpy, value))
+        if array is None and isinstance(value, bool | int | float) and not rank:
+            array = device.upload(self._arguments._from_scalar(parameter, dtype, value))
         if array is None:
             there = f"an array on {device.name}"
             hint = "cupy.asarray(...) copies one there" if isinstance(value, np.ndarray) else None
             raise self._error(f"argument {parameter.name}: expected {there}, got a {type(value).__name__}", hint=hint)
-        if array.dtype != parameter.dtype.numpy:
+        if array.dtype != dtype:
             raise self._error(
                 f"argument {parameter.name}: expected dtype {parameter.dtype.name}, got {array.dtype.name}",
                 hint=f"nothing is cast silently: {parameter.name}.astype({parameter.dtype.name!r})",
             )
-        if array.ndim != len(parameter.shape):
-            count = len(parameter.shape)
-            axes = f"{count} {'axis' if count == 1 else 'axes'}"
+        if array.ndim != rank:
+            axes = f"{rank} {'axis' if rank == 1 else 'axes'}"
             raise self._error(f"argument {parameter.name}: expected {axes}, got {array.ndim} (shape {shape_text(array.shape)})")
         array = device.contiguous(array)
-        return array if device.address(array) % ALIGNMENT == 0 else device.copy(array)
+        address = device.address(array)
+        if address % ALIGNMENT:
+            array = device.copy(array)
+            address = device.address(array)
+        return array, address
 
-    def _results(self, out: Sequence[Any] | None, layout: Layout, inputs: list[Any]) -> tuple[list[Any], list[Any]]:
+    def _results(self, out: Sequence[Any] | None, layout: Layout, inputs: list[tuple[Any, int]]) -> tuple[list[Any], list[Any]]:
         """Arrays to compute into, and arrays to return; None in `out` is a new one."""
         device = self._device
         if out is None:
@@ -139,7 +157,7 @@ class GpuFunction(CompiledFunction):
             return made, made
         targets = [device.empty(*made) if t is None else t for t, made in zip(out, layout.outputs, strict=True)]
         direct = []
-        taken = [(f"argument {p.name}", self._span(a)) for p, a in zip(self.signature.inputs, inputs, strict=True)]
+        taken = [(start, start + array.nbytes) for array, start in inputs]
         for parameter, (shape, type_), target in zip(self.signature.outputs, layout.outputs, targets, strict=True):
             label = "out" if self.signature.single else f"out {parameter.name}"
             array = device.array(target)
@@ -152,32 +170,26 @@ class GpuFunction(CompiledFunction):
             if not getattr(array.flags, "writeable", True):
                 raise self._error(f"{label}: expected a writeable array, got a read-only one")
             low, high = self._span(array)
-            for name, (start, stop) in taken:
+            for other, (start, stop) in enumerate(taken):
                 if low < stop and start < high:
-                    raise self._error(f"{label}: expected memory of its own, got an array that overlaps {name}")
-            taken.append((label, (low, high)))
-            fits = array.flags.c_contiguous and device.address(array) % ALIGNMENT == 0
+                    raise self._error(f"{label}: expected memory of its own, got an array that overlaps {self._label(other)}")
+            taken.append((low, high))
+            fits = array.flags.c_contiguous and low % ALIGNMENT == 0
             direct.append(array if fits else device.empty(shape, type_))
         return direct, targets
 
     def _span(self, array: Any) -> tuple[int, int]:
         """The addresses between which the elements of an array lie."""
         start = self._device.address(array)
-        if not array.size:
-            return start, start
+        if array.flags.c_contiguous or not array.size:
+            return start, start + array.nbytes
         reach = [(n - 1) * s for n, s in zip(array.shape, array.strides, strict=True)]
         return start + sum(r for r in reach if r < 0), start + sum(r for r in reach if r > 0) + array.itemsize
 
-    def _launch(self, inputs: list[Any], results: list[Any], layout: Layout, context: Context | None) -> None:
-        device = self._device
-        workspace, block = 0, None
-        if layout.workspace:
-            block = self.block(layout.workspace) if context is None else context.memory(layout.workspace, self.block)
-            workspace = device.address(block)
-        if context is not None:
-            workspace += -workspace % WORKSPACE_ALIGNMENT
-        addresses = [device.address(array) for array in inputs]
-        self.enter(addresses, [device.address(array) for array in results], layout, workspace)
+    def _label(self, position: int) -> str:
+        """What errors call an argument, or behind all arguments a result."""
+        inputs, outputs = self.signature.inputs, self.signature.outputs
+        return f"argument {inputs[position].name}" if position < len(inputs) else f"out {outputs[position - len(inputs)].name}"
 
     def block(self, size: int) -> Any:
         """Memory of the device for activations."""
@@ -193,23 +205,38 @@ class GpuFunction(CompiledFunction):
 
     def enter(self, inputs: Sequence[int], outputs: Sequence[int], layout: Layout, workspace: int = 0) -> None:
         """Launches on memory that the caller holds, all of it aligned to sixteen bytes, on the current stream: see `CompiledFunction`."""
-        device = self._device
-        scalars = dict(zip(self._sizes, layout.sizes, strict=True))
+        offsets, launches = self._launches(layout)
         ordered = inputs if self._order is None else [inputs[k] for k in self._order]
-        buffers = dict(zip(self._parameters, (*ordered, *outputs), strict=True))
-        buffers.update((name, device.address(a)) for name, a in self._constants)
-        for b in self._buffers:
-            buffers[b.name] = workspace
-            workspace += self._bytes(b, scalars)
-        report = None
+        addresses = [*ordered, *outputs, *self._fixed, *[workspace + offset for offset in offsets]]
+        device, report = self._device, None
         if self._reports:
             report = device.empty((3,), np.dtype(np.int64))
             device.clear(report)
-        run_plan(self._steps, self._kernels, buffers, scalars, 0 if report is None else device.address(report))
+            addresses.append(device.address(report))
+        stream = self._kernels.stream()
+        for launch in launches():
+            launch(addresses, stream)
         if report is not None:
             check, index, extent = (int(n) for n in device.read(report))
             if check:
                 raise self.failure(check - 1, index, extent)
+
+    def _launches(self, layout: Layout) -> tuple[list[int], Callable[[], Iterable[Ready]]]:
+        """Where the buffers of the workspace begin, and the launches, for some sizes: worked out once in each thread."""
+        known: dict[tuple[int, ...], Any] | None = getattr(self._of_thread, "known", None)
+        if known is None:
+            known = self._of_thread.known = {}
+        found = known.get(layout.sizes)
+        if found is None:
+            scalars = dict(zip(self._sizes, layout.sizes, strict=True))
+            offsets, offset = [], 0
+            for buffer in self._buffers:
+                offsets.append(offset)
+                offset += self._bytes(buffer, scalars)
+            if len(known) >= MOST_LAYOUTS:
+                known.clear()
+            found = known[layout.sizes] = offsets, made_ready(self._steps, self._kernels, self._places, scalars)
+        return found
 
     def entry(self, layout: Layout) -> Entry:
         """Launches for one layout: see `CompiledFunction`."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import struct
 from collections.abc import Sequence
 from functools import cache
 from math import prod
@@ -25,11 +26,14 @@ from tensorexpr.codegen.cuda.emit import Launch, Source
 from tensorexpr.codegen.cuda.host import HostKernels
 from tensorexpr.codegen.cuda.nvrtc import Compiled
 from tensorexpr.codegen.cuda.packs import ALIGNMENT
+from tensorexpr.codegen.cuda.run import Ready
 from tensorexpr.errors import InternalError, TargetError, user_location
 
 _CHOICE = "TENSOREXPR_CUDA"
 _BLOCK, _SIZE, _END = 1, 2, 0
 """The driver's words for a block of arguments, its size, and the end of what is said of them."""
+_LAUNCH: tuple[Any, ...] = (ctypes.c_void_p, *[ctypes.c_uint] * 7, *[ctypes.c_void_p] * 3)
+"""What `cuLaunchKernel` takes: the function, blocks, threads, bytes of shared memory, the stream, and two ways to say arguments."""
 _INSTALL = "pip install 'tensorexpr[cuda]' (CUDA 13) or 'tensorexpr[cuda12]'"
 
 
@@ -38,6 +42,12 @@ class Kernels(Protocol):
 
     def launch(self, launch: Launch, blocks: tuple[int, int, int], arguments: Sequence[int]) -> None:
         """Runs a kernel on a grid, after all that was launched before on the same stream."""
+
+    def ready(self, launch: Launch, blocks: tuple[int, int, int], places: Sequence[int], scalars: Sequence[int]) -> Ready:
+        """A launch for one thread, to which addresses and a stream are given."""
+
+    def stream(self) -> int:
+        """The stream on which the caller works now."""
 
 
 class Device(Protocol):
@@ -130,6 +140,7 @@ class CupyDevice:
     def __init__(self, cupy: Any) -> None:
         self._cupy = cupy
         self._driver = ctypes.CDLL("libcuda.so.1" if os.name != "nt" else "nvcuda.dll")
+        self._driver.cuLaunchKernel.argtypes = _LAUNCH  # numbers go as they are
         device = cupy.cuda.Device()
         self.arch: str | None = f"sm_{device.compute_capability}"
         self.name = f"cuda:{device.id}"
@@ -150,7 +161,7 @@ class CupyDevice:
         return None
 
     def contiguous(self, array: Any) -> Any:
-        return self._cupy.ascontiguousarray(array).reshape(array.shape)
+        return array if array.flags.c_contiguous else self._cupy.ascontiguousarray(array).reshape(array.shape)
 
     def copy(self, array: Any) -> Any:
         return array.copy()
@@ -182,17 +193,37 @@ class _CupyKernels:
         self._functions = {name: self._module.get_function(name) for name in compiled.resources}
 
     def launch(self, launch: Launch, blocks: tuple[int, int, int], arguments: Sequence[int]) -> None:
-        # One block of arguments, eight bytes each, as the parameter table of the cubin has them.
-        values = (ctypes.c_int64 * len(arguments))(*arguments)
-        size = ctypes.c_size_t(ctypes.sizeof(values))
+        self.ready(launch, blocks, range(len(arguments)), ())(arguments, self.stream())
+
+    def stream(self) -> int:
+        return int(self._stream().ptr)
+
+    def ready(self, launch: Launch, blocks: tuple[int, int, int], places: Sequence[int], scalars: Sequence[int]) -> Ready:
+        # One block of arguments, eight bytes each, as the parameter table of the cubin has them; the driver copies it.
+        form = struct.Struct(f"{len(places) + len(scalars)}q")
+        values = ctypes.create_string_buffer(max(1, form.size))
+        size = ctypes.c_size_t(form.size)
         packed = (ctypes.c_void_p * 5)(_BLOCK, ctypes.addressof(values), _SIZE, ctypes.addressof(size), _END)
-        function, stream = ctypes.c_void_p(self._functions[launch.kernel].ptr), ctypes.c_void_p(self._stream().ptr)
-        status = self._driver.cuLaunchKernel(function, *blocks, *launch.threads, 0, stream, None, packed)
-        if status:
-            text = ctypes.c_char_p()
-            self._driver.cuGetErrorString(status, ctypes.byref(text))
-            grid, why = " x ".join(map(str, blocks)), (text.value or b"?").decode()
-            raise InternalError(f"cuda: the launch of {launch.kernel} with {grid} blocks failed: {why}")
+        held = (values, size)  # which `packed` has by address alone
+        pack, run, function = form.pack_into, self._driver.cuLaunchKernel, self._functions[launch.kernel].ptr
+        grid = (*blocks, *launch.threads, 0)
+        # A report stands behind the scalars.
+        buffers, behind = (tuple(places[:-1]), tuple(places[-1:])) if launch.reports and scalars else (tuple(places), ())
+        scalars = tuple(scalars)
+
+        def launched(addresses: Sequence[int], stream: int) -> None:
+            pack(held[0], 0, *[addresses[k] for k in buffers], *scalars, *[addresses[k] for k in behind])
+            status = run(function, *grid, stream, None, packed)
+            if status:
+                raise self._failure(launch, blocks, status)
+
+        return launched
+
+    def _failure(self, launch: Launch, blocks: tuple[int, int, int], status: int) -> InternalError:
+        text = ctypes.c_char_p()
+        self._driver.cuGetErrorString(status, ctypes.byref(text))
+        grid, why = " x ".join(map(str, blocks)), (text.value or b"?").decode()
+        return InternalError(f"cuda: the launch of {launch.kernel} with {grid} blocks failed: {why}")
 
 
 @cache

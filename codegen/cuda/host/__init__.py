@@ -16,7 +16,8 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable, Sequence
+import threading
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -76,6 +77,10 @@ def _done(command: list[str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         raise InternalError(f"cuda: expected text that a C++ compiler takes, got {done.stderr[:2000]}")
+
+
+_running = threading.Lock()
+"""Held while a grid runs: its threads are fibers of one thread of the CPU, which the run-time keeps."""
 
 
 class _Grid(ctypes.Structure):
@@ -143,9 +148,25 @@ class HostKernels:
         enter = ctypes.cast(getattr(self._library, f"te_enter_{launch.kernel}"), ctypes.c_void_p)
         alone = not self._waits and not self.checked
         grid = _Grid(blocks, launch.threads, int(alone), order, int(late), int(self.checked), *self._shared)
-        failed = _runtime().te_launch(enter, pointers, ctypes.byref(grid))
+        with _running:
+            failed = _runtime().te_launch(enter, pointers, ctypes.byref(grid))
         if failed:
             raise InternalError(f"cuda: {launch.kernel}: {self._located(failed.decode())}")
+
+    def stream(self) -> int:
+        """There is one order in which all runs."""
+        return 0
+
+    def ready(
+        self, launch: Launch, blocks: tuple[int, int, int], places: Sequence[int], scalars: Sequence[int]
+    ) -> Callable[[Sequence[int], int], None]:
+        """A launch to which addresses are given: see `device.Kernels`."""
+        buffers, behind = (places[:-1], places[-1:]) if launch.reports else (places, ())
+
+        def launched(addresses: Sequence[int], stream: int) -> None:
+            self.launch(launch, blocks, [*(addresses[k] for k in buffers), *scalars, *(addresses[k] for k in behind)])
+
+        return launched
 
     def watch(self, memory: Iterable[Memory]) -> None:
         """Tells the checker all arguments of the launches that follow, in place of those before."""

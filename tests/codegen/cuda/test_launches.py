@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import ctypes
 import types
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 import tensorexpr as te
-from tensorexpr.codegen.cuda import device
+from tensorexpr.codegen.cuda import device, run
 from tensorexpr.codegen.cuda.device import HostDevice, _CupyKernels
 from tensorexpr.codegen.cuda.emit import Launch
+from tensorexpr.codegen.cuda.host import HostKernels
 from tensorexpr.codegen.cuda.nvrtc import Compiled, Resources
 from tensorexpr.ir import const
 from tests.codegen.cuda.device import needs_compiler
@@ -28,7 +30,7 @@ class Driver:
         size = ctypes.c_size_t.from_address(packed[3]).value
         values = list((ctypes.c_int64 * (size // 8)).from_address(packed[1]))
         marks = (packed[0], packed[2], packed[4])
-        self.launches.append((function.value, tuple(numbers), shared, stream.value, pointers, marks, values))
+        self.launches.append((function, tuple(numbers), shared, stream, pointers, marks, values))
         return self.status
 
     def cuGetErrorString(self, status, text):
@@ -91,3 +93,38 @@ def test_a_call_with_out_allocates_nothing_and_waits_for_nothing(monkeypatch):
     counting.asked.clear()
     checked(a, wanted, out=result)
     assert "read" in counting.asked
+
+
+def test_scalars_stand_between_buffers_and_the_report():
+    driver = Driver()
+    launch = Launch("k", ("a", "b"), ("n",), True, (16, 1, 1), (const(3),), False)
+    run = kernels(driver).ready(launch, (3, 1, 1), [2, 0, 3], [9])
+    for base in (10, 20):
+        run([base, base + 1, base + 2, base + 3], 5)
+    assert [values for *_, values in driver.launches] == [[12, 10, 9, 13], [22, 20, 9, 23]]
+
+
+@needs_compiler
+def test_launches_are_worked_out_once_for_all_calls_of_some_sizes(monkeypatch):
+    monkeypatch.setenv("TENSOREXPR_CUDA", "host")
+    made, ready = [], HostKernels.ready
+    monkeypatch.setattr(HostKernels, "ready", lambda self, launch, *rest: made.append(launch.kernel) or ready(self, launch, *rest))
+    n = te.dim("n")
+    u0 = te.placeholder((n,), name="u0")
+    u = te.scan(lambda t, u: te.compute((n,), lambda i: u[i] + u.read(i - 1, outside=0.0)), u0, 5, name="u")
+    f = te.build(u, [u0], target="cuda")
+
+    def called(size: int) -> None:
+        np.testing.assert_array_equal(f(np.ones(size, np.float32))[0], [1.0, *[2.0] * (size - 1)])
+
+    counts = []
+    for size in (8, 8, 9, 8, 9):
+        called(size)
+        counts.append(len(made))
+    assert counts[0] == counts[1] == 5 and counts[2:] == [10, 10, 10]
+    monkeypatch.setattr(run, "MOST_KEPT", 3)  # more steps than are kept are worked out in each call
+    called(10)
+    called(10)
+    assert len(made) > 19
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(called, [7, 8, 9, 10] * 5))
