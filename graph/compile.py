@@ -89,11 +89,11 @@ class Step:
         return [array if type(array) is np.ndarray else on_host(array) for array in outputs]
 
 
-def compile_graph(graph: Graph, device: str = "cpu") -> Step:
-    """Compiles a graph; `device` is where nodes without a device of their own are computed."""
+def compile_graph(graph: Graph, device: str = "cpu", precision: str = "float32") -> Step:
+    """Compiles a graph; `device` is where nodes without a device of their own are computed, `precision` that of `te.build`."""
     lowered = lowered_graph(graph, device)
     functions: list[CompiledFunction] = []
-    return Step(lowered, _plan(lowered, device, functions), functions)
+    return Step(lowered, _plan(lowered, device, functions, precision), functions)
 
 
 def lowered_graph(graph: Graph, device: str = "cpu") -> Graph:
@@ -140,7 +140,7 @@ class _Region:
     nodes: list[Compute]
 
 
-def _plan(graph: Graph, device: str, functions: list[CompiledFunction]) -> Plan:
+def _plan(graph: Graph, device: str, functions: list[CompiledFunction], precision: str) -> Plan:
     graph = forwarded(graph)
     slots: dict[str, int] = {}
     for name in graph.types:
@@ -152,7 +152,7 @@ def _plan(graph: Graph, device: str, functions: list[CompiledFunction]) -> Plan:
     plan = Plan(inputs, tuple(slots[name] for name in graph.outputs), start)
     gaps = _gaps(graph)
     for gap in gaps:
-        _fill(graph, gap, slots, device, plan.instructions, functions)
+        _fill(graph, gap, slots, device, plan.instructions, functions, precision)
     return plan
 
 
@@ -196,29 +196,35 @@ def _gaps(graph: Graph) -> list[_Gap]:
 
 
 def _fill(
-    graph: Graph, gap: _Gap, slots: dict[str, int], device: str, instructions: list[Instruction], functions: list[CompiledFunction]
+    graph: Graph,
+    gap: _Gap,
+    slots: dict[str, int],
+    device: str,
+    instructions: list[Instruction],
+    functions: list[CompiledFunction],
+    precision: str,
 ) -> None:
     if gap.reads:
         instructions.append(Reads([(node.variable, slots[node.names[0]]) for node in gap.reads]))
     for region in _regions(gap.computes, device):
         program = _program(graph, region)
-        function = build_program(program, target=region.device)
+        function = build_program(program, target=region.device, precision=precision)
         functions.append(function)
         own = tuple(slots[given.name] for given in program.inputs)
         instructions.append(Kernel(function, region.device, own, tuple(slots[name] for name in program.outputs)))
     if gap.assigns:
         instructions.append(Assigns([(node.variable, slots[node.operands[0]]) for node in gap.assigns]))
     if gap.host is not None:
-        instructions.append(_host(gap.host, slots, device, functions))
+        instructions.append(_host(gap.host, slots, device, functions, precision))
 
 
-def _host(node: Node, slots: dict[str, int], device: str, functions: list[CompiledFunction]) -> Instruction:
+def _host(node: Node, slots: dict[str, int], device: str, functions: list[CompiledFunction], precision: str) -> Instruction:
     inputs = tuple(slots[name] for name in node.operands)
     outputs = tuple(slots[name] for name in node.names)
     device = node.device or device
 
     def plan(graph: Graph) -> Plan:
-        return _plan(graph, device, functions)
+        return _plan(graph, device, functions, precision)
 
     match node:
         case Print():

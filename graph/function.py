@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from tensorexpr import dtypes
+from tensorexpr.codegen.compile import check_precision
 from tensorexpr.errors import ArgumentError, DefinitionError, user_location
 from tensorexpr.graph.compile import Step, compile_graph
 from tensorexpr.graph.composites import composite_of
@@ -55,10 +56,12 @@ class _Same:
 
 @dataclass
 class Signature:
-    """A function traced for one signature: its graph, the form of its results, and steps compiled from it, by target."""
+    """A function traced for one signature: its graph, the form of its results, the precision of products, and steps compiled from it, by
+    target."""
 
     graph: Graph
     tree: Any
+    precision: str = "float32"
 
     def __post_init__(self) -> None:
         self.steps: dict[Hashable, Step] = {}
@@ -71,17 +74,21 @@ class Signature:
         if step is None:
             if len(self.steps) >= _STEPS_KEPT:
                 del self.steps[next(iter(self.steps))]
-            step = self.steps[key] = compile_graph(self.graph, device)
+            step = self.steps[key] = compile_graph(self.graph, device, self.precision)
         return step
 
 
 class Function:
-    """A traced function: see `function`. `composite` is what it implements, or None; `owner` what a method is bound to, or None."""
+    """A traced function: see `function`. `composite` is what it implements, or None; `owner` what a method is bound to, or None;
+    `precision` that of the products of steps compiled from it."""
 
     __name__: str
 
-    def __init__(self, function: Callable[..., Any], *, composite: Composite | None = None, kept: str = "") -> None:
+    def __init__(
+        self, function: Callable[..., Any], *, composite: Composite | None = None, kept: str = "", precision: str = "float32"
+    ) -> None:
         self.python = function
+        self.precision = precision
         self.composite = composite
         self.kept = kept
         self.owner: Any = None
@@ -116,7 +123,7 @@ class Function:
 
     def around(self, wrapper: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Function:
         """The same function of `wrapper(python)`, which has its parameters."""
-        return Function(wrapper(self.python), composite=self.composite, kept=self.kept)
+        return Function(wrapper(self.python), composite=self.composite, kept=self.kept, precision=self.precision)
 
     def __repr__(self) -> str:
         return f"<te.function {self.python.__qualname__}{self.__signature__}>"
@@ -227,7 +234,7 @@ class Function:
         composite = self.composite
         if composite is not None and named:
             composite = replace(composite, attributes=(*composite.attributes, *named.items()))
-        return Signature(trace.graph(composite=composite, kept=self.kept), form_)
+        return Signature(trace.graph(composite=composite, kept=self.kept), form_, self.precision)
 
     def _ordered(self, names: list[str], given: tuple[Any, ...]) -> Iterator[Any]:
         kinds = {p.name: p.kind for p in self._parameters}
@@ -281,19 +288,23 @@ def function(
     attrs: Mapping[str, Any] | None = None,
     aliases: Sequence[str] = (),
     inline: bool = True,
+    precision: str = "float32",
 ) -> Any:
     """Makes a traced function of a Python function: `@te.function`, or with options.
 
     Positional parameters take arrays, tensors, numbers, nested tuples, lists and dicts of these, variables, and any other object,
     which is part of the signature by identity; keyword-only parameters are static. `implements="org.semantic.op"` says what it
     computes, so that a tool may compute it in another way (`te.register_replacement`); `attrs` are named values of the composite,
-    to which its static arguments are added; `aliases` are older names. With `inline=False` its calls stay calls.
+    to which its static arguments are added; `aliases` are older names. With `inline=False` its calls stay calls. `precision` is that of
+    `te.build`, for all that runs in a call of it, whatever functions inside of it say.
 
-    Raises `DefinitionError` for a name without a dot, and when it is traced for a cycle of calls without an end.
+    Raises `DefinitionError` for a name without a dot, and when it is traced for a cycle of calls without an end; `ArgumentError` for
+    another precision.
     """
+    check_precision(precision)
     if python is None:
-        return functools.partial(function, implements=implements, attrs=attrs, aliases=aliases, inline=inline)
+        return functools.partial(function, implements=implements, attrs=attrs, aliases=aliases, inline=inline, precision=precision)
     composite = None
     if implements is not None or attrs is not None or aliases:
         composite = composite_of(implements, attrs, aliases, inspect.getdoc(python) or "")
-    return Function(python, composite=composite, kept="" if inline else "marked inline=False")
+    return Function(python, composite=composite, kept="" if inline else "marked inline=False", precision=precision)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tensorexpr.codegen.compile import check_target, program_from
+from tensorexpr.codegen.compile import check_precision, check_target, program_from
 from tensorexpr.codegen.schedule import Schedule
 from tensorexpr.codegen.tuning.search import Progress
 from tensorexpr.codegen.tuning.session import TuningResult, tune_program
@@ -24,6 +24,7 @@ def tune(
     *,
     budget: float = 20.0,
     target: str = "cpu",
+    precision: str = "float32",
     static: Mapping[str, Any] | None = None,
     sizes: Mapping[str, int] | None = None,
     arrays: Sequence[np.ndarray] | None = None,
@@ -36,7 +37,8 @@ def tune(
 
     `operation` is an op, with `inputs` as in `op.compile` (and its `static` arguments); or tensors, with `inputs` as in `te.build`.
     Candidates run in another process, in turns with the model's own schedule, on arrays that are made up, on `arrays`, or on the inputs
-    of an op where those are arrays. `sizes` are numbers for open extents. One that changes a bit of the results is dropped, unless
+    of an op where those are arrays. `precision` is that of `te.build`: what is found is for builds with the same. `sizes` are numbers for
+    open extents. One that changes a bit of the results is dropped, unless
     `reassociate` allows sums in another order. What is found is kept in the file `output`, by default where TENSOREXPR_TUNING
     says; `te.build`, and ops compiled from then on, use it for this operation at extents of this class. An interrupt from the keyboard
     ends the search and keeps the best so far.
@@ -44,6 +46,7 @@ def tune(
     Raises `ArgumentError` for what does not fit or does not run, `TargetError` for a target that is not there.
     """
     check_target(target)
+    check_precision(precision)
     if isinstance(budget, bool) or not isinstance(budget, (int, float)) or not 0 < budget < float("inf"):
         raise ArgumentError(f"te.tune: expected a budget in seconds, more than 0, got {budget!r}", location=user_location())
     names: Mapping[str, str] = {}
@@ -63,6 +66,7 @@ def tune(
         simplify(program),
         float(budget),
         target=target,
+        precision=precision,
         sizes=sizes,
         arrays=arrays,
         reassociate=reassociate,

@@ -91,6 +91,7 @@ def tune_program(
     budget: float,
     *,
     target: str = "cpu",
+    precision: str = "float32",
     sizes: Mapping[str, int] | None = None,
     arrays: Sequence[np.ndarray] | None = None,
     reassociate: bool = False,
@@ -116,7 +117,7 @@ def tune_program(
     path = output if output is not None else next(iter(records.places()), None)
     if path is not None:
         records.write(path, ())  # a file that cannot be written is told before the time is spent
-    operation, machine = operation_of(program), machine_of(target)
+    operation, machine = operation_of(program), machine_of(target, precision)
     earlier = records.find(operation.digest, machine)
     first = [] if earlier is None or earlier[0].reassociated > reassociate else [earlier[0].choices]
     job = Job(program, machine, known, None if arrays is None else tuple(np.ascontiguousarray(a) for a in arrays), reassociate, seed)

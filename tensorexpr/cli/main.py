@@ -9,6 +9,7 @@ import json
 import sys
 
 from tensorexpr.cli import info, output, show, tune
+from tensorexpr.codegen.compile import PRECISIONS, TARGETS
 from tensorexpr.errors import InternalError, TensorExprError
 
 
@@ -27,6 +28,7 @@ def _parser() -> argparse.ArgumentParser:
     shown.add_argument("--gradient", action="store_true", help="the gradient with respect to every floating argument")
     shown.add_argument("--stage", choices=show.STAGES, default="program", help="what to print (default: program)")
     shown.add_argument("--latex", dest="stage", action="store_const", const="latex", help="formulas in LaTeX: --stage latex")
+    shown.add_argument("--precision", choices=PRECISIONS, default="float32", help="of products of float32 on a GPU (default: float32)")
     shown.add_argument("--json", action="store_true", help="one JSON object instead of text")
 
     tuned = commands.add_parser("tune", help="measure schedules of an operation, or of its gradient, and keep the best for later builds")
@@ -36,6 +38,8 @@ def _parser() -> argparse.ArgumentParser:
     tuned.add_argument("--size", action="append", default=[], metavar="NAME=NUMBER", help="a number for an open extent, to measure with")
     tuned.add_argument("--gradient", action="store_true", help="tune the gradient (te.vjp of the op) instead of the operation")
     tuned.add_argument("--budget", type=_seconds, default=20.0, metavar="SECONDS", help="how long to search (default: 20)")
+    tuned.add_argument("--target", choices=TARGETS, default="cpu", help="what to tune for (default: cpu)")
+    tuned.add_argument("--precision", choices=PRECISIONS, default="float32", help="of products of float32 on a GPU (default: float32)")
     tuned.add_argument("--allow-reassociation", action="store_true", help="sums may be added up in another order, which changes last bits")
     tuned.add_argument("--output", metavar="FILE", help="where to keep the record (default: the first file of TENSOREXPR_TUNING)")
     tuned.add_argument("--merge", nargs="+", metavar="FILE", help="only put the records of these files into the output")
@@ -91,6 +95,8 @@ def _tune(options: argparse.Namespace) -> int:
         reassociate=options.allow_reassociation,
         output=options.output,
         seed=options.seed,
+        target=options.target,
+        precision=options.precision,
     )
     if options.json:
         print(json.dumps(tune.as_data(result)))
@@ -109,7 +115,7 @@ def _demo(arguments: list[str]) -> int:
 
 
 def _show(options: argparse.Namespace) -> int:
-    text, notes = show.show(options.reference, options.specs, options.static, options.gradient, options.stage)
+    text, notes = show.show(options.reference, options.specs, options.static, options.gradient, options.stage, options.precision)
     if options.json:
         print(json.dumps({"reference": options.reference, "stage": options.stage, "notes": notes, "text": text}))
         return 0

@@ -90,8 +90,11 @@ def _placeholders(tensor: Tensor) -> list[Tensor]:
     return [found[key] for key in wanted]
 
 
-def show(reference: str, specs: list[str], static: list[str], with_gradient: bool, stage: str) -> tuple[str, list[str]]:
-    """The text of the stage and the notes to print before it; as LaTeX, a gradient has the forward pass in front."""
+def show(
+    reference: str, specs: list[str], static: list[str], with_gradient: bool, stage: str, precision: str = "float32"
+) -> tuple[str, list[str]]:
+    """The text of the stage and the notes to print before it; as LaTeX, a gradient has the forward pass in front. `precision` is that of
+    `te.build` on a GPU."""
     name, found = find_operation(reference)
     outputs, inputs, note = outputs_and_inputs(found, specs, static)
     forward = outputs
@@ -114,7 +117,7 @@ def show(reference: str, specs: list[str], static: list[str], with_gradient: boo
             programs = [*([program_of(forward)] if with_gradient else []), written]
             return "\n".join(f"\\[\n{latex(simplify(one))}\n\\]" for one in programs), notes
     if stage in _CUDA_STAGES:
-        code = GpuCode(simplify(written), autoschedule(outputs, "cuda", inputs))
+        code = GpuCode(simplify(written), autoschedule(outputs, "cuda", inputs, precision=precision))
         return code.source.text if stage == "cuda" else code.compiled(H200.arch).ptx, notes
     compiled = build(outputs, inputs)
     if stage in ("schedule", "calls"):

@@ -38,6 +38,8 @@ def tune_reference(
     reassociate: bool,
     output: str | None,
     seed: int,
+    target: str = "cpu",
+    precision: str = "float32",
 ) -> TuningResult:
     """Tunes the operation that `FILE:OP` refers to, as it is called, or as its gradient is, and shows how far it is."""
     name, found = find_operation(reference)
@@ -64,6 +66,8 @@ def tune_reference(
             operation,
             inputs,
             budget=budget,
+            target=target,
+            precision=precision,
             static=keywords,
             sizes=numbers,
             reassociate=reassociate,

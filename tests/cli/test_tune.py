@@ -106,6 +106,8 @@ def test_a_merge_needs_a_place(capsys, file, tmp_path, monkeypatch):
         (("x.py:f", "--merge", "a"), "tune: expected either FILE:OP or --merge FILE ..."),
         (("x.py:f", "--budget", "0"), "expected a number of seconds, got '0'"),
         (("x.py:f", "--budget", "long"), "expected a number of seconds, got 'long'"),
+        (("x.py:f", "--precision", "float16"), "argument --precision: invalid choice: 'float16' (choose from"),
+        (("x.py:f", "--target", "tpu"), "argument --target: invalid choice: 'tpu' (choose from"),
         (("x.py:f", "--colour"), "unrecognized arguments: --colour"),
     ],
 )

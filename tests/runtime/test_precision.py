@@ -53,6 +53,12 @@ def test_products_are_those_of_rounded_factors_and_only_on_request(device):
         te.build(te.autoschedule(c, "cuda", precision="tf32"), inputs, precision="tf32"),
     ]
     default, full, *rest = (device.read(f(device.upload(a), device.upload(b))) for f in functions)
+    # A traced function: what it says holds for functions inside of it.
+    inner = te.function(lambda x, y: product(x, y), inline=False)
+    for precision, want in (("float32", default), ("tf32", rest[0])):
+        with te.device("cuda"):
+            outer = te.function(lambda x, y: inner(x, y), precision=precision)
+            assert np.array_equal(outer(a, b), want)
     assert np.array_equal(default, full) and functions[0].source("cuda") == functions[1].source("cuda")
     exact, size = a.astype(np.float64) @ b, np.abs(a).astype(np.float64) @ np.abs(b)
     assert (np.abs(default - exact) <= K * 2.0**-24 * size).all()
@@ -113,6 +119,8 @@ def test_another_precision_is_refused():
     assert message in refused(te.ArgumentError, te.schedule, c, precision="float16")
     assert message in refused(te.ArgumentError, te.autoschedule, c, "cuda", precision="float16")
     assert message in refused(te.ArgumentError, product.compile, floats(4, 4), floats(4, 4), precision="float16")
+    assert message in refused(te.ArgumentError, te.function, lambda x: x, precision="float16")
+    assert message in refused(te.ArgumentError, te.tune, c, inputs, precision="float16")
     assert "expected a precision, one of float32, tf32, got None" in refused(te.ArgumentError, te.build, c, inputs, precision=None)
     assert "te.build: expected a schedule for the precision 'tf32', got one for 'float32'" in refused(
         te.TargetError, te.build, te.schedule(c, "cuda"), precision="tf32"

@@ -217,9 +217,10 @@ def test_a_gpu_is_tuned_in_the_same_way(file, monkeypatch):
     monkeypatch.setenv("TENSOREXPR_CUDA", "host")
     x = te.placeholder((3, 40), name="x")
     y = te.compute((3,), lambda i: te.sum(lambda k: x[i, k] * 2.0, 40), name="y")
-    result = te.tune(y, [x], target="cuda", budget=6.0)
+    result = te.tune(y, [x], target="cuda", precision="tf32", budget=6.0)
     assert result.tried > 1 and result.record.target == "cuda" and result.record.machine["arch"] == "sm_90"
-    built = te.build(y, [x], target="cuda")
+    assert result.record.machine["precision"] == "tf32"
+    built = te.build(y, [x], target="cuda", precision="tf32")
     assert built.schedule.as_python() == result.schedule.as_python() and str(file) in built.schedule.origin
     assert te.build(y, [x]).schedule.origin == "the analytic model"
 
