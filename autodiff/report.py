@@ -60,9 +60,7 @@ class Report:
         if any(isinstance(count, Count) and count.polynomial is None for row in self.rows for count in (row.iterations, row.reads)):
             table.append("f(...): no closed form was found; the count is exact when called with the sizes")
         for access in self.scattered:
-            table.append(
-                f"{access}: rows of data, no plan; owners of elements or parts add in the order of the text (te.autoschedule)"
-            )
+            table.append(f"{access}: rows of data, no plan; owners of elements or parts add in the order of the text (te.autoschedule)")
         return "\n".join(table)
 
     def __repr__(self) -> str:

@@ -48,6 +48,7 @@ from tensorexpr.ir import (
 )
 from tensorexpr.language.renaming import ProgramRenaming, local_names
 from tensorexpr.records import field, record, replace
+from tensorexpr.simplify.expressions import simplify_expr
 from tensorexpr.traversal import bottom_up, free_names, fresh_name, map_expressions, read_occurrences, reads, substitute, walk
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def before(scan: Scan, c: int, step: Expr, indices: tuple[Expr, ...]) -> Expr:
 
 @record(frozen=False)
 class _Building:
-    """A scan while it is made: each state with its initial value (zeros) and the definition of the body that is next."""
+    """A scan while it is made: each state with its initial value and the definition of the body that is next."""
 
     workspace: Workspace
     names: list[str] = field(default_factory=list)
@@ -114,10 +115,11 @@ class _Building:
     nexts: list[str] = field(default_factory=list)
     body: list[Definition] = field(default_factory=list)
 
-    def state(self, label: str, type_: TensorType) -> str:
-        """A further state of the result `label`, from zeros; gives the name under which the body reads it."""
+    def state(self, label: str, type_: TensorType, start: tuple[tuple[Axis, ...], Expr] | None = None) -> str:
+        """A further state of the result `label`, from zeros or what is given over axes; gives the name under which the body reads it."""
         state, init = self.workspace.new_name(label, "_state"), self.workspace.new_name(label, "_init")
-        self.workspace.add(Define(init, plain_axes(type_, self.workspace.reserved), Const(0, type_.dtype)))
+        axes, value = start or (plain_axes(type_, self.workspace.reserved), Const(0, type_.dtype))
+        self.workspace.add(Define(init, axes, value))
         self.names.append(label)
         self.states.append((state, type_))
         self.inits.append(init)
@@ -180,8 +182,13 @@ def _backward_scan(
         value = widened(head((step, *at)))
         if scan.states[c][0] in read:
             found.states[c] = label
-            value = apply("add", Access(made.state(label, type_), at, type_.dtype), value)
-        made.body.append(Define(total, axes, value))
+            first = _first_alone(value, Axis(u, const(0), scan.length), axes, workspace)
+            if first is None:
+                value = apply("add", Access(made.state(label, type_), at, type_.dtype), value)
+            else:
+                total = made.state(label, type_, (axes, first))
+        if total not in dict(made.states):
+            made.body.append(Define(total, axes, value))
         inputs.append(Input(total, type_))
         seeds.append((scan.nexts[c], total))
         totals[scan.nexts[c]] = total
@@ -229,6 +236,22 @@ def _backward_scan(
         made.body = live(made.body, made.nexts)
         made.scan(scan.length, u)
     return found
+
+
+def _first_alone(head: Expr, steps: Axis, axes: tuple[Axis, ...], workspace: Workspace) -> Expr | None:
+    """What comes to the last state where nothing comes to those before it, as when only the end of a scan is read: what the way
+    back starts from then. None where steps in between receive something, or the definition of what they receive is not plain."""
+    made = {d.name: d for d in workspace.definitions if isinstance(d, Define)}
+
+    def written_out(node: Expr) -> Expr:
+        source = made.get(node.tensor) if isinstance(node, Access) else None
+        if source is None or not isinstance(node, Access):
+            return node
+        return substitute(source.value, {axis.index: index for axis, index in zip(source.axes, node.indices, strict=True)})
+
+    head = bottom_up(head, written_out)
+    later = simplify_expr(head, (replace(steps, start=const(1)), *axes), signed_zeros=False, derived=True)
+    return substitute(head, {steps.index: const(0)}) if isinstance(later, Const) and later.value == 0 else None
 
 
 def _wide(type_: TensorType) -> TensorType:

@@ -208,3 +208,18 @@ def test_jacobians_of_scans_that_keep_few_states():
     for kept in found[1:]:
         np.testing.assert_allclose(kept[0], found[0][0], rtol=1e-12)
         np.testing.assert_allclose(kept[1], found[0][1], rtol=1e-12)
+
+
+ONE = 1
+
+
+@pytest.mark.parametrize("length", [ONE, 4, te.dim("length")])
+def test_the_way_back_starts_from_what_the_end_received(length):
+    u = te.placeholder((6,), "float64", name="u")
+    states = te.scan(lambda t, v: te.compute((6,), lambda i: te.sin(v[i]) * 0.5 + v[5 - i]), u, length)
+    end = te.compute((6,), lambda i: states[length - 1, i] * 3.0, name="end")
+    text = str(te.gradient(end, [u], te.placeholder((6,), "float64", name="end_bar")).program)
+    assert "_total" not in text
+    middle = te.compute((6,), lambda i: states[length - 1, i] + states[0, i])
+    checked = te.gradient(middle, [u], te.placeholder((6,), "float64", name="head"))
+    assert ("_total" in str(checked.program)) == (length is not ONE)
