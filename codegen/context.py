@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Protocol
+from contextlib import contextmanager
+from math import prod
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from tensorexpr.codegen.arguments import shape_text
+from tensorexpr.codegen.arguments import address, shape_text
 from tensorexpr.codegen.llvm.abi import ALIGNMENT
 from tensorexpr.dtypes import DType
 from tensorexpr.errors import ArgumentError, user_location
@@ -58,6 +59,20 @@ def symbol_of(tensor: Tensor) -> Symbol:
 def extents_of(shape: Iterable[Expr]) -> tuple[int | str, ...]:
     """Extents as numbers and texts."""
     return tuple(int(e.value) if isinstance(e, Const) else print_expr(e) for e in shape)
+
+
+class Names(NamedTuple):
+    """What the placeholders of a function are called: path and name of each input, all that outputs go by."""
+
+    inputs: tuple[tuple[str, str], ...]
+    outputs: tuple[str, ...]
+
+    @staticmethod
+    def of(symbols: Iterable[Symbol]) -> Names:
+        """The names of placeholders."""
+        symbols = tuple(symbols)
+        outputs = dict.fromkeys(name for s in symbols if s.kind == "output" for name in (s.path, s.name))
+        return Names(tuple((s.path, s.name) for s in symbols if s.kind == "input"), tuple(outputs))
 
 
 class Function(Protocol):
@@ -230,9 +245,18 @@ class Context:
 
     # -------------------------------------------------------------------------------------------------------- runs
 
-    def running(self) -> AbstractContextManager[None]:
-        """Holds the context for one run. Raises `ArgumentError` where it is in use."""
-        return self._entered()
+    def enter(self) -> None:
+        """Takes the context for one run, until `leave`. Raises `ArgumentError` where it is in use."""
+        if not self._busy.acquire(blocking=False):
+            raise ArgumentError(
+                "context: expected one user at a time, got a second one while it is in use",
+                location=user_location(),
+                hint="a context for each thread: they may share the arrays of weights",
+            )
+
+    def leave(self) -> None:
+        """Gives the context back."""
+        self._busy.release()
 
     def target(self, function: Function, name: str) -> Any:
         """The array bound for an input that a run gives a new value. Raises `ArgumentError` where there is none to be written to."""
@@ -249,16 +273,36 @@ class Context:
 
     @contextmanager
     def _entered(self) -> Iterator[None]:
-        if not self._busy.acquire(blocking=False):
-            raise ArgumentError(
-                "context: expected one user at a time, got a second one while it is in use",
-                location=user_location(),
-                hint="a context for each thread: they may share the arrays of weights",
-            )
+        self.enter()
         try:
             yield
         finally:
-            self._busy.release()
+            self.leave()
+
+    def plain_arrays(self, names: Names, given: Mapping[str, Any]) -> list[Any] | None:
+        """An array of NumPy's for each input, where that is all that there is to it: each is there once, no output is, nothing is left
+        over. Else None, and `arrays_for` says what is."""
+        arrays, used = self._arrays, 0
+        inputs: list[Any] = []
+        for path, name in names.inputs:
+            array = given.get(name)
+            if array is None:
+                array = arrays.get(path)
+                if name != path and name in arrays:
+                    return None
+            elif path in arrays or name in arrays:
+                return None
+            else:
+                used += 1
+            if type(array) is not np.ndarray:
+                return None
+            inputs.append(array)
+        if used != len(given):
+            return None
+        for name in names.outputs:
+            if name in arrays:
+                return None
+        return inputs
 
     def arrays_for(self, function: Function, given: Mapping[str, Any]) -> tuple[list[Any], list[Any]]:
         """An array for each input of a function, and for each output its buffer or None; `given` are the bindings of this run alone.
@@ -299,17 +343,19 @@ class Context:
     @property
     def workspace(self) -> int:
         """Bytes of memory for activations that the context has."""
-        return 0 if self._block is None else int(self._block.nbytes)
+        return 0 if self._block is None else _extent(self._block)[1]
 
     def memory(self, size: int, make: Any) -> Any:
         """A block for `size` bytes of activations that begin at a multiple of 64: the one lent, or its own, made by `make(bytes)`."""
         have = self._block
-        if have is not None and have.nbytes >= size + (-_start(have) % ALIGNMENT if isinstance(have, np.ndarray) else 0):
-            return have
+        if have is not None:
+            start, length = _extent(have)
+            if length >= size + -start % ALIGNMENT:
+                return have
         if self._lent:
             raise ArgumentError(
                 f"context: expected a workspace of at least {size} bytes that begins at a multiple of {ALIGNMENT} "
-                f"(or {size + ALIGNMENT - 1} bytes anywhere), got {have.nbytes}",
+                f"(or {size + ALIGNMENT - 1} bytes anywhere), got {self.workspace}",
                 location=user_location(),
                 hint="compiled.workspace_bytes(...) tells how many",
             )
@@ -341,14 +387,20 @@ def _described(array: Any) -> tuple[tuple[int, ...], Any] | None:
     return None if interface is None else (tuple(interface["shape"]), np.dtype(interface["typestr"]))
 
 
-def _start(block: np.ndarray) -> int:
-    return int(block.ctypes.data)
+def _extent(block: Any) -> tuple[int, int]:
+    """Where memory begins, and how many bytes it has."""
+    if isinstance(block, np.ndarray):
+        return address(block), block.nbytes
+    interface = block.__cuda_array_interface__
+    return int(interface["data"][0] or 0), prod(interface["shape"]) * np.dtype(interface["typestr"]).itemsize
 
 
 def _writable_bytes(workspace: Any) -> Any:
     """An array that was lent, as bytes."""
-    if not isinstance(workspace, np.ndarray):
+    if hasattr(workspace, "__cuda_array_interface__"):
         return workspace  # of a device: it knows itself what it takes
+    if not isinstance(workspace, np.ndarray):
+        raise ArgumentError(f"context: expected an array as workspace, got a {type(workspace).__name__}", location=user_location())
     if not workspace.flags.c_contiguous or not workspace.flags.writeable:
         raise ArgumentError("context: expected a contiguous, writeable array as workspace, got another one", location=user_location())
     return workspace.reshape(-1).view(np.uint8)

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from tensorexpr.codegen.arguments import READY, Arguments, Layout, Signature, address, extent_value
-from tensorexpr.codegen.context import Context, Symbol, extents_of
+from tensorexpr.codegen.context import Context, Names, Symbol, extents_of
 from tensorexpr.codegen.cost import Cost, cost_of
 from tensorexpr.codegen.executable import Built, Look
 from tensorexpr.codegen.llvm import NativeFunction
@@ -64,6 +64,8 @@ class CompiledFunction(Callable):
     data-dependent index outside its tensor; the contents of the results are then unspecified.
     """
 
+    _called: Names | None = None
+    _ready: Entry | None = None
     updates: tuple[str, ...] = ()
     """The inputs whose new values are the last outputs."""
     mode = "inference"
@@ -157,8 +159,19 @@ class CompiledFunction(Callable):
                 block = self.block(layout.workspace + ALIGNMENT) if context is None else context.memory(layout.workspace, self.block)
             except (MemoryError, ValueError):
                 raise self._arguments.no_workspace(layout.workspace) from None
-        pointers = [address(array) for array in inputs]
-        self.enter(pointers, [address(array) for array in results], layout, 0 if block is None else address(block))
+            if not isinstance(block, _ndarray):
+                raise ArgumentError(
+                    f"{self.name}: workspace: expected an array in this machine's memory, got a {type(block).__name__}",
+                    location=user_location(),
+                )
+        workspace = 0 if block is None else address(block)
+        if self.plan is None:
+            self.enter([address(array) for array in inputs], [address(array) for array in results], layout, workspace)
+            return
+        entry = self._ready
+        if entry is None:
+            entry = self._ready = self.entry(layout)  # there is one layout where extents are constant
+        entry([address(array) for array in inputs], [address(array) for array in results], workspace)
 
     def layout(self, shapes: tuple[tuple[int, ...], ...]) -> Layout:
         """What follows from the shapes of the inputs, whose ranks are right: sizes, shapes and types of the results, workspace.
@@ -224,14 +237,32 @@ class CompiledFunction(Callable):
                 location=user_location(),
                 hint="compiled.run(te.Context({'w': array}), x=array)",
             )
-        with context.running():
-            inputs, buffers = context.arrays_for(self, bindings)
+        context.enter()
+        try:
+            found = context.plain_arrays(self._names, bindings)
+            if found is not None and self._short:
+                return self(*found)
+            inputs, buffers = context.arrays_for(self, bindings) if found is None else (found, ())
             targets = [context.target(self, name) for name in self.updates]
             results = self._computed(inputs, None if all(b is None for b in buffers) else buffers, context)
             kept = len(results) - len(targets)
             for target, result in zip(targets, results[kept:], strict=True):
                 self.assign(target, result)
+        finally:
+            context.leave()
         return results[0] if self._bare else tuple(results[:kept])
+
+    @property
+    def _names(self) -> Names:
+        """What its placeholders are called, for contexts."""
+        if self._called is None:
+            self._called = Names.of(self.placeholders)
+        return self._called
+
+    @property
+    def _short(self) -> bool:
+        """Whether a run is a call: nothing is stored afterwards, and no activation is in memory of the context."""
+        return self.plan is not None and self.plan.workspace == 0 and not self.updates
 
     def updated(self, names: tuple[str, ...], bare: bool) -> CompiledFunction:
         """The function, whose last outputs are new values for these inputs; `bare`: a run gives its one other output bare."""

@@ -19,6 +19,7 @@ from tensorexpr.dtypes import float32
 from tensorexpr.ir import Axis, Const, Constant, Define, Input, Program, const
 from tensorexpr.language import program_of
 from tensorexpr.verify import verify
+from tests.codegen.cuda.driver import needs_compiler
 from tests.messages import said
 from tests.storage.models import Bare, OnDevice, close, dense, dense_program, expected, floats, target
 
@@ -245,12 +246,40 @@ def test_004_13_memory_of_activations_belongs_to_the_context_and_can_be_lent():
     assert said(te.ArgumentError, lambda: f.run(small, x=a))[0] == message
     message = "context: expected a contiguous, writeable array as workspace, got another one"
     assert said(te.ArgumentError, lambda: te.Context(workspace=memory[::2]))[0] == message
+    message = "context: expected an array as workspace, got a list"
+    assert said(te.ArgumentError, lambda: te.Context(workspace=[1]))[0] == message
+    message = "y: workspace: expected an array in this machine's memory, got a Bare"
+    assert said(te.ArgumentError, lambda: f.run(te.Context(workspace=Bare(memory)), x=a))[0] == message
     n = te.dim("n")
     v = te.placeholder((n, 64), name="v")
     s = te.compute((n, 64), lambda i, j: te.sum(lambda k: v[i, k] * te.exp(v[i, j]), 64), name="s")
     g = te.compile(s, [v])
     assert g.workspace_bytes(n=10) >= 0
     assert said(te.ArgumentError, lambda: g.workspace_bytes(m=10))[0] == "s: expected the sizes n, got m"
+
+
+@needs_compiler
+@pytest.mark.parametrize("kind", [OnDevice, Bare])
+def test_004_13_memory_of_a_gpu_can_be_lent(kind: type, monkeypatch: pytest.MonkeyPatch):
+    """By those who have it; an address that is no multiple of 64 takes as much more."""
+    monkeypatch.setenv("TENSOREXPR_CUDA", "host")
+    x, y = long_program()
+    f, a = te.compile(y, [x], target="cuda"), floats(64, 64)
+    size, wanted = f.workspace_bytes(), f(a)
+    room = np.zeros(size + 128, np.uint8)
+    start = -room.ctypes.data % 64
+    for offset, length in ((start, size), (start + 1, size + 63)):
+        lent = room[offset : offset + length]
+        context = te.Context(workspace=kind(lent))
+        np.testing.assert_array_equal(f.run(context, x=a), wanted)
+        assert lent.any() and context.workspace == length and not room[offset + length :].any() and not room[:offset].any()
+        room[:] = 0
+    short = te.Context(workspace=kind(room[start + 1 : start + 1 + size]))
+    assert said(te.ArgumentError, lambda: f.run(short, x=a))[0].startswith(f"context: expected a workspace of at least {size} bytes")
+    array = type(f._device).array
+    monkeypatch.setattr(type(f._device), "array", lambda self, value: None if isinstance(value, kind) else array(self, value))
+    lines = said(te.ArgumentError, lambda: f.run(te.Context(workspace=kind(room)), x=a))
+    assert lines[0] == f"y: workspace: expected an array on host, got a {kind.__name__}"
 
 
 def test_004_14_initialization_is_apart_from_building():
