@@ -2,7 +2,8 @@
 
 An op with as little work as there is (`calls/square.py`) is called from each library that is installed, beside that library's own
 elementwise operation, in one process: in every round each call is repeated for some milliseconds, in turns, and the median over the
-rounds counts.
+rounds counts. Beside that: how calls of one function by several threads together scale (`threads`), and a bundle, its size and how long it
+takes to load.
 """
 
 from __future__ import annotations
@@ -12,12 +13,20 @@ import importlib
 import importlib.util
 import json
 import statistics
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import numpy as np
+
+import tensorexpr_runtime
+from tensorexpr.benchmarks import threads
+from tensorexpr.benchmarks.calls.square import COUNT, square
 from tensorexpr.cli.info import collect
+from tensorexpr.codegen.bundle.export import export
+from tensorexpr.transforms import vjp
 
 HOSTS = ("numpy", "torch", "jax")
 ROUNDS, BATCH = 9, 0.004
@@ -82,12 +91,47 @@ def text(rows: list[Cost]) -> str:
     return "\n".join(lines)
 
 
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """A bundle of a function and its gradient: kilobytes on disk, milliseconds to export and to load, microseconds of a call by way of
+    the loader."""
+
+    function: str
+    kilobytes: float
+    export: float
+    load: float
+    call: float
+
+    def __str__(self) -> str:
+        return (
+            f"bundle of {self.function}: {self.kilobytes:.0f} KB, exported in {self.export:.0f} ms, loaded in {self.load:.2f} ms, "
+            f"a call {self.call:.1f} us"
+        )
+
+
+def bundle(rounds: int = ROUNDS) -> Bundle:
+    """What a bundle of the op of the calls and its gradient is."""
+    x = np.linspace(0, 1, COUNT, dtype=np.float32)
+    functions = {"forward": square.compile(x), "backward": vjp(square, wrt="x").compile(x, x)}
+    with tempfile.TemporaryDirectory() as folder:
+        start = time.perf_counter()
+        path = export(Path(folder) / "square", **functions)
+        exported = time.perf_counter() - start
+        size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+        loads = [_repeated(lambda: tensorexpr_runtime.load(path), 1) for _ in range(rounds + 1)]
+        forward = tensorexpr_runtime.load(path)["forward"]
+        call = measured({"call": lambda: forward(x)}, rounds)["call"]
+    return Bundle("x * x and its gradient", size / 1000, 1e3 * exported, 1e3 * statistics.median(loads[1:]), call)
+
+
 def main(file: str | None = None, rounds: int = ROUNDS) -> int:
-    """Times every library that is installed, prints the table, and writes JSON where asked to."""
+    """Times every library that is installed, threads and a bundle, prints tables, and writes JSON where asked to."""
     rows = [cost for host in installed() for cost in costs(host, rounds)]
-    print(text(rows))
+    scaling, bundled = threads.on_all_cores(min(threads.SECONDS, 0.1 * rounds)), bundle(rounds)
+    print(text(rows), threads.text(scaling), bundled, sep="\n\n")
     if file is not None:
+        more = {"threads": [asdict(row) for row in scaling], "bundle": asdict(bundled)}
         when = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         Path(file).parent.mkdir(parents=True, exist_ok=True)
-        Path(file).write_text(json.dumps({"when": when, "info": collect(), "rows": [asdict(row) for row in rows]}, indent=1) + "\n")
+        Path(file).write_text(json.dumps({"when": when, "info": collect(), "rows": [asdict(row) for row in rows], **more}, indent=1) + "\n")
     return 0

@@ -59,7 +59,7 @@ def calls_per_second(function: Callable[..., Any], arrays: tuple[np.ndarray, ...
         out = function(*own)
         barrier.wait()
         count = 0
-        while not stop.is_set():
+        while not count or not stop.is_set():
             for _ in range(8):
                 function(*own, out=out)
             count += 8
@@ -90,18 +90,28 @@ def measured(most: int, seconds: float = SECONDS) -> list[Throughput]:
     return rows
 
 
-def main(file: str | None = None) -> int:
-    """Measures with up to as many threads as there are cores (at least 2), prints the table, and writes JSON where asked to."""
+def on_all_cores(seconds: float = SECONDS) -> list[Throughput]:
+    """Every workload on up to as many threads as there are cores (at least 2), each kernel on one."""
     set_threads(1)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
-        rows = measured(max(2, cores))
+        return measured(max(2, cores), seconds)
     finally:
         set_threads()
+
+
+def text(rows: list[Throughput]) -> str:
+    """The throughputs as a table."""
     width = max(len(row.workload) for row in rows)
-    print(f"{'workload':{width}} {'threads':>8} {'calls/s':>10} {'x one':>6}")
-    for row in rows:
-        print(f"{row.workload:{width}} {row.threads:8d} {row.calls:10.0f} {row.scaling:6.2f}")
+    lines = [f"{'workload':{width}} {'threads':>8} {'calls/s':>10} {'x one':>6}"]
+    lines += [f"{row.workload:{width}} {row.threads:8d} {row.calls:10.0f} {row.scaling:6.2f}" for row in rows]
+    return "\n".join(lines)
+
+
+def main(file: str | None = None) -> int:
+    """Measures on all cores, prints the table, and writes JSON where asked to."""
+    rows = on_all_cores()
+    print(text(rows))
     if file is not None:
         when = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         Path(file).parent.mkdir(parents=True, exist_ok=True)

@@ -29,9 +29,12 @@ def test_the_calls_of_a_library_are_right(host):
 def test_the_table(capsys, tmp_path):
     file = tmp_path / "made" / "calls.json"
     assert main(["bench", "interop", "--rounds", "1", "--json", str(file)]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines, scaling, bundle = (part.splitlines() for part in capsys.readouterr().out.split("\n\n"))
     assert lines[0].split() == ["library", "call", "us", "x", "own"]
-    rows = json.loads(file.read_text())["rows"]
+    found = json.loads(file.read_text())
+    rows = found["rows"]
+    assert scaling[0].split() == ["workload", "threads", "calls/s", "x", "one"] and len(scaling) == 1 + len(found["threads"])
+    assert bundle[0].startswith("bundle of x * x and its gradient: ") and found["bundle"]["load"] > 0 < found["bundle"]["kilobytes"]
     assert {row["host"] for row in rows} == set(interop.installed()) and len(lines) == 1 + len(rows)
     assert all(row["ratio"] == 1 for row in rows if row["call"].startswith("x * x"))
 
