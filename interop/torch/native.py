@@ -106,7 +106,7 @@ class NativeCalls:
             values |= {"shape": ctypes.addressof(shape), "strides": ctypes.addressof(strides)}
             rows += [values[name] for name in ROW]
         row_words, order, pointers = _words(rows), _words(plan.order), _words(plan.constants)
-        made = (ctypes.py_object * max(1, len(models)))(*models)
+        made = _words([id(model) for model in models])  # which are held beside them
         values = {
             "next": 0,
             "entry": plan.entry,
@@ -121,7 +121,7 @@ class NativeCalls:
             "models": ctypes.addressof(made),
         }
         table = _words([values[name] for name in WORDS])
-        self._tables.append((table, plan, held, row_words, order, pointers, made))
+        self._tables.append((table, plan, held, row_words, order, pointers, made, models))
         # The table is whole before anything leads to it: another thread may be calling.
         if len(self._tables) > 1:
             self._tables[-2][0][WORDS.index("next")] = ctypes.addressof(table)
