@@ -24,8 +24,9 @@ from tensorexpr.codegen.llvm.builder import Builder, Value, literal, mangle
 from tensorexpr.codegen.llvm.emit_casts import to_memory
 from tensorexpr.codegen.llvm.emit_memory import masked_load, put
 from tensorexpr.codegen.lowering.joining import follows
-from tensorexpr.codegen.nest import For, If, Store
+from tensorexpr.codegen.nest import Block, For, If, Store
 from tensorexpr.ir import Access, Const, Expr, conjunction
+from tensorexpr.records import record
 from tensorexpr.regions import affine_of
 from tensorexpr.traversal import free_names, walk
 
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from tensorexpr.codegen.llvm.emit_statements import Statements
 
 SIDES = (4, 8, 16)
+LEAST_FETCHED = 2 << 20
+"""Bytes of a buffer from which on lines are asked for before they are stored to: those of smaller ones are hardly ever far."""
 LEAST_ROWS = 4
 """Rows of a tile from which on its results are turned around: fewer are stored element by element in as many cycles."""
 Shuffle = tuple[int, int, tuple[int, ...]]
@@ -132,9 +135,21 @@ def moved(emitter: Statements, s: For, side: int) -> bool:
     return True
 
 
-def stored(emitter: Statements, s: For, start: Value, rows: int) -> bool:
-    """Emits an unrolled loop over the results of a tile in lanes that go across the rows of a buffer as squares that are turned
-    around, if it is one; says whether it was. Stores side by side, of residue classes, are one row."""
+@record
+class Tile:
+    """The results of a tile in lanes that go across the rows of a buffer: side by side `stores` for each row (of one residue class
+    each) under a `condition`; the indices of `rows` and of `lanes`, how many lanes there are, and how many make a square."""
+
+    stores: tuple[Store, ...]
+    condition: Expr | None
+    rows: str
+    lanes: str
+    count: int
+    side: int
+
+
+def results(emitter: Statements, s: For, rows: int) -> Tile | None:
+    """The tile whose results an unrolled loop stores, if rows of a buffer lie along it."""
     conditions: list[Expr] = []
     body = s.body
     inner: For | None = None
@@ -147,34 +162,67 @@ def stored(emitter: Statements, s: For, start: Value, rows: int) -> bool:
                 inner = body[0]
                 body = inner.body
             case _:
-                return False
+                return None
     stores = tuple(x for x in body if isinstance(x, Store))
     if not stores or len(stores) < len(body) or inner is None or emitter.lanes > 1 or emitter.mask is not None:
-        return False
+        return None
     name, indices = stores[0].buffer, stores[0].indices
     target = emitter.buffers[name]
     first, lanes = inner.start, inner.stop
     side = emitter.machine.vector_bits // target.dtype.bits
     if not isinstance(first, Const) or first.value != 0 or not isinstance(lanes, Const) or side not in SIDES or int(lanes.value) % side:
-        return False
+        return None
     if target.lanes > 1 or target.memory == "local" or target.streamed or target.element in ("i1", "i8", "i16", "half", "bfloat"):
-        return False
+        return None
     classes = len(stores)
     if rows * classes < LEAST_ROWS or along(indices, s.index, inner.index, (classes,)) != classes:
-        return False
+        return None
     if not any(inner.index in free_names(i) for i in indices) or not all(map(follows, stores, stores[1:])):
-        return False
+        return None
     if classes > 1 and any(s.index in free_names(c) for c in conditions):
-        return False
+        return None
     exprs = (*(e for x in stores for e in (x.value, *x.indices)), *conditions)
     if any(isinstance(n, Access) and n.tensor == name for e in exprs for n in walk(e)):
-        return False
+        return None
     condition = conjunction(tuple(conditions)) if conditions else None
-    for piece in range(0, int(lanes.value), side):
+    return Tile(stores, condition, s.index, inner.index, int(lanes.value), side)
+
+
+def stored(emitter: Statements, s: For, start: Value, rows: int) -> bool:
+    """Emits an unrolled loop over the results of a tile as squares that are turned around, if it is one; says whether it was."""
+    tile = results(emitter, s, rows)
+    if tile is None:
+        return False
+    side, classes = tile.side, len(tile.stores)
+    for piece in range(0, tile.count, side):
         for row in range(0, rows * classes, side):
             count = min(side, rows * classes - row)
-            _turned_results(emitter, stores, condition, (s.index, start, range(row, row + count)), (inner.index, piece), side)
+            _turned_results(emitter, tile.stores, tile.condition, (tile.rows, start, range(row, row + count)), (tile.lanes, piece), side)
     return True
+
+
+def fetched(emitter: Statements, body: Block) -> None:
+    """Asks for the lines that a tile stores to at the end of a block while what stands before is computed: each of them is in another
+    page, where the processor does not see them come."""
+    last = body[-1]
+    if not isinstance(last, For) or last.kind != "unroll" or not any(isinstance(s, For) and s.kind == "serial" for s in body[:-1]):
+        return
+    start, stop = last.start, last.stop
+    if not isinstance(start, Const) or not isinstance(stop, Const):
+        return
+    rows = int(stop.value) - int(start.value)
+    tile = results(emitter, last, rows)
+    if tile is None:
+        return
+    b, binding = emitter.b, emitter.buffers[tile.stores[0].buffer]
+    if binding.size is None or binding.size * binding.dtype.itemsize < LEAST_FETCHED:
+        return
+    b.module.declarations["llvm.prefetch.p0"] = "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)"
+    for lane in range(tile.count):
+        with emitter.bound(tile.lanes, literal(lane, "i64")), emitter.bound(tile.rows, literal(int(stop.value) - 1, "i64")):
+            offset = emitter.offset(binding, tile.stores[-1].indices)
+        pointer = b.emit(f"getelementptr {binding.element}, ptr {binding.pointer}, i64 {offset.text}", "ptr").text
+        b.line(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 1, i32 3, i32 1)")
 
 
 def _turned_results(

@@ -38,6 +38,8 @@ class Statements(Expressions):
 
     def block(self, body: Block) -> None:
         done = 0
+        if body:
+            emit_squares.fetched(self, body)
         while done < len(body):
             side_by_side = () if self.lanes == 1 or self.mask is not None else _side_by_side(body[done:])
             if len(side_by_side) > 1 and self._store_together(side_by_side):

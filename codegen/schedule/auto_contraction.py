@@ -26,7 +26,7 @@ from math import inf, prod
 
 from tensorexpr.codegen.schedule.auto_loops import Planner, Tile, plan, split_classes
 from tensorexpr.codegen.schedule.legality import LARGEST_TILE, is_ordered
-from tensorexpr.codegen.schedule.orders import plain_inside, tested_axes
+from tensorexpr.codegen.schedule.orders import plain_inside, short_inside, tested_axes
 from tensorexpr.codegen.schedule.residues import classes
 from tensorexpr.codegen.schedule.schedule import Schedule, StageHandle
 from tensorexpr.codegen.schedule.staging import Layout
@@ -272,7 +272,7 @@ class _Model:
             if r in copied:
                 width = vectors * self.lanes if along else each
                 loads += vectors if along else each
-                memory += LINE_CYCLES * width * bytes_ / LINE_BYTES * self._is_far(width, r)
+                memory += LINE_CYCLES * width * bytes_ / LINE_BYTES * self.is_far(width, r)
                 continue
             if not any(r.stride(a) for a in self.reduction):
                 continue
@@ -296,7 +296,7 @@ class _Model:
                     memory += ALIASED / 4 * lines
             else:
                 lines = each if between >= LINE_BYTES else 1 + each * between / LINE_BYTES
-            memory += LINE_CYCLES * lines * self._is_far(vectors * self.lanes if along else each * self.lanes, r)
+            memory += LINE_CYCLES * lines * self.is_far(vectors * self.lanes if along else each * self.lanes, r)
             visits = prod(
                 self.lengths[a] for a in order[: going + 1] if r.stride(a)
             )  # outer axes of the reduction go on where inner ones end
@@ -327,13 +327,13 @@ class _Model:
                 return inf
             loads += each * vectors * (UNALIGNED + (MASKED if tested else 0.0)) if along else each
             lines = each * (vectors * self.lanes if along else 1) * bytes_ / LINE_BYTES
-            memory += LINE_CYCLES * lines * self._is_far(each * (1 if reduced else vectors * self.lanes), r)
+            memory += LINE_CYCLES * lines * self.is_far(each * (1 if reduced else vectors * self.lanes), r)
         step = max(products / PORTS, loads * LOAD, float(LATENCY)) + BESIDE * loads + HIDDEN * memory
         waste = _rounded(self.lengths[vector], vectors * self.lanes) * prod(_rounded(self.lengths[a], n) for a, n in rows.items())
         ends = TOGETHER / max(1.0, self.steps / self.lanes) if reduced else self._results(vector, vectors, None, 1)
         return step / products * waste + ends
 
-    def _is_far(self, elements: float, r: Reach) -> float:
+    def is_far(self, elements: float, r: Reach) -> float:
         """How far away is what a tile reads of an operand over the reduction: in the first level (0), the second (1), or among so much
         else that it is hardly still there."""
         steps = prod(self.lengths[a] for a in self.reduction if r.stride(a))
@@ -432,7 +432,12 @@ def _apply(schedule: Schedule, name: str, chosen: Plan, model: _Model) -> None:
         outer = [*loops]
         if held and len(reduced) == 1:
             reduced = [*handle.split(reduced[0], max(1, whole // 2 * lengths[model.reduction[0]] // panel))]
-    handle.reorder(*(x for x in outer if x is not None), *around, *reduced[: len(held) and 1], *held, *reduced[len(held) and 1 :], *tile)
+    around = [x for x in (*outer, *around) if x is not None]
+    order = [*around, *reduced[: len(held) and 1], *held, *reduced[len(held) and 1 :]]
+    if not held and any(model.is_far(lanes, r) for r in lane_reads):
+        size = chosen.rows * lanes * planner.dtype.itemsize
+        order = short_inside(handle._stage, order, planner.read_again(), size, lengths)
+    handle.reorder(*order, *tile)
     if copied is not None:
         handle.unroll(copied)
     if chosen.window is not None:

@@ -249,11 +249,11 @@ class Planner:
 
     def _complete(self, vector: str, found: list[Tile]) -> list[Tile]:
         """The tiles with the classes and the short axes that follow from their axes."""
-        again = self._read_again()
+        again = self.read_again()
         found = [replace(tile, again=tuple(a for a in again if a not in dict(tile.rows)) if tile.rows else ()) for tile in found]
         return [replace(tile, classes=self._classes(vector, *dict(tile.rows))) for tile in found]
 
-    def _read_again(self) -> tuple[str, ...]:
+    def read_again(self) -> tuple[str, ...]:
         """Short data axes along which every read stays where it is, or moves among what an axis of the reduction reads."""
         if self.main is None:
             return ()

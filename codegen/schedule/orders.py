@@ -56,7 +56,7 @@ def plain_inside(stage: Stage, loops: list[str], inner: frozenset[str], lengths:
 
 MOST_KEPT = 1 << 14
 """Bytes of accumulators beside those of the tile in registers: they stay in the first cache."""
-WORTH_KEEPING = 64
+WORTH_KEEPING = 48
 """Iterations of a reduction for which fetching and storing an accumulator pays."""
 
 

@@ -8,7 +8,7 @@ import pytest
 from tensorexpr import dtypes
 from tensorexpr.codegen.llvm import emit, host
 from tensorexpr.codegen.llvm.emit_squares import turned
-from tensorexpr.codegen.nest import If
+from tensorexpr.codegen.nest import Alloc, If
 from tensorexpr.ir import Const, Expr, Index, apply, const
 from tests.codegen.llvm.nests import buffer, loop, nest, read, run, write
 
@@ -117,3 +117,26 @@ def test_results_of_residue_classes_are_rows_together(classes: int, ends: bool) 
     for before in (False, True):
         got = run(text, {f"X{k}": data[k] for k in range(classes)}, before=before)["Y"]
         assert np.array_equal(got, data.transpose(2, 1, 0).reshape(32, rows * classes)[:wide])
+
+
+@pytest.mark.parametrize(("length", "asked"), [(1 << 15, 32), (1 << 10, 0)])
+def test_lines_of_a_large_buffer_are_asked_for_before_a_tile_is_computed(length: int, asked: int) -> None:
+    """The last element of each row of a tile: what lies before it was asked for with the tile before."""
+    if host().vector_bits < 128:
+        pytest.skip("squares need vectors")
+    a, y, x = buffer("A", dtypes.float32, 7, 32, memory="local"), buffer("Y", dtypes.float32, 32, length), Index("x")
+    total = loop(
+        "t",
+        9,
+        loop(
+            "i",
+            7,
+            loop("j", 32, write(a, [i, j], apply("add", read(a, i, j), Const(4.0, dtypes.float32))), kind="vectorize"),
+            kind="unroll",
+        ),
+    )
+    zero = loop("i", 7, loop("j", 32, write(a, [i, j], Const(0.0, dtypes.float32)), kind="vectorize"), kind="unroll")
+    results = loop("i", 7, loop("j", 32, write(y, [j, apply("add", i, x)], read(a, i, j)), kind="vectorize"), kind="unroll")
+    made = nest([y], [y], (loop("x", length - 6, Alloc(a, (zero, total, results))),))
+    assert emit(made, host()).count("call void @llvm.prefetch") == asked
+    assert (run(made, {})["Y"] == 36.0).all()
