@@ -2,8 +2,8 @@
 
 Statements are few: `For, If, Store, Alloc, Check`, over the scalar nodes of the program IR (`Const, Index, Size, Access,
 Apply, Cast`; reductions have become loops over accumulators). Buffers are known by name: `Access.tensor` and
-`Store.buffer` name a `Buffer` of the nest, with one index per axis of the buffer. Elements are indexed, not bytes;
-layout is row-major unless the nest says that a parameter has strides of its own.
+`Store.buffer` name a `Buffer` of the nest, with one index per axis of the buffer, or with one alone: the row-major position.
+Elements are indexed, not bytes; layout is row-major.
 
 A nest is a list of `Kernel`s run one after the other: on a CPU one entry point runs all of them, on a GPU each is a
 launch. A loop's kind says how it runs; all kinds give the result of running it serially:
@@ -133,10 +133,15 @@ class CheckSite:
 
 @record(eq=False)
 class Kernel(Node):
-    """One parallel region: a name (the definitions it computes) and statements, at most the outermost loops parallel."""
+    """One parallel region: a name (the definitions it computes) and statements, at most the outermost loops parallel.
+
+    Where its parallel loops run `together` there is nothing else, and none of them touches what another writes: their iterations
+    run in any order.
+    """
 
     name: str
     body: Block
+    together: bool = False
 
 
 @record(eq=False)

@@ -143,6 +143,8 @@ class Machine:
         def place(env: Env) -> tuple[np.ndarray, tuple[int, ...]]:
             array = self.arrays[name]
             at = tuple([int(value(env)) for value in values])
+            if len(at) == 1 < array.ndim:
+                array = array.reshape(-1)  # by position
             if len(at) != array.ndim:
                 raise InternalError(f"expected an access inside {name} of shape {array.shape}, got indices {at}")
             for i, n in zip(at, array.shape):

@@ -38,7 +38,7 @@ def print_nest(nest: LoopNest) -> str:
 
 def print_kernel(kernel: Kernel, number: int = 0) -> list[str]:
     """The lines of one kernel, as a function whose name says its number and what it computes."""
-    return [f"def kernel_{number}():  # {kernel.name}", *print_block(kernel.body, _STEP)]
+    return [f"def kernel_{number}():  # {kernel.name}{', together' if kernel.together else ''}", *print_block(kernel.body, _STEP)]
 
 
 def print_block(block: Block, indent: int = 0) -> Iterator[str]:

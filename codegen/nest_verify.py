@@ -2,11 +2,13 @@
 
 1. Names: buffers are named once, loop indices are bound where they are used, and none is bound twice on one path.
 2. Buffers: parameters, constants and workspace stand in the head, local ones in an `Alloc` around their uses, with a constant
-   shape. An access or store has one int64 index per axis and the dtype of its buffer; inputs and constants are not written.
+   shape. An access or store has one int64 index per axis, or one alone, its position, and the dtype of its buffer; inputs and
+   constants are not written.
 3. Expressions: scalars over indices, sizes and elements; no reduction and no parameter is left. Conditions are bools.
 4. Loops: kinds are known; nests of loops over blocks are outermost in their kernel; around a parallel loop there are serial
    ones and conditions at most; vectorized and unrolled ones have constant bounds.
 5. Checks: every check names a site of the nest.
+6. Loops that run together are parallel ones, and none touches what another writes.
 """
 
 from __future__ import annotations
@@ -27,6 +29,8 @@ def verify_nest(nest: LoopNest) -> LoopNest:
     checker = _Checker(nest)
     for kernel in nest.kernels:
         checker.block(kernel.body, frozenset(), outermost=True, serial=True)
+        if kernel.together:
+            checker.together(kernel)
     return nest
 
 
@@ -66,6 +70,18 @@ class _Checker:
         if buffer.memory == "local" and not all(isinstance(e, Const) for e in buffer.shape):
             self.fail("expected a constant shape of a local buffer", buffer.name)
         self.buffers[buffer.name] = buffer
+
+    def together(self, kernel: Kernel) -> None:
+        """Loops that run side by side."""
+        writer: dict[str, int] = {}
+        for number, s in enumerate(kernel.body):
+            if not isinstance(s, For) or s.kind != "parallel":
+                self.fail("expected parallel loops alone to run together", s)
+            writer.update(dict.fromkeys(written((s,)), number))
+        for number, s in enumerate(kernel.body):
+            for name in touched((Kernel("", (s,)),)):
+                if writer.get(name, number) != number:
+                    self.fail(f"expected loops that run together not to touch what another writes, got {name}", s)
 
     def block(self, block: Block, bound: frozenset[str], outermost: bool = False, serial: bool = False) -> None:
         """`outermost`: around are loops over blocks at most; `serial`: around are serial loops and conditions at most."""
@@ -120,7 +136,7 @@ class _Checker:
         buffer = self.buffers.get(name)
         if buffer is None:
             self.fail(f"expected a buffer that is declared here, got {name}", term)
-        if len(indices) != len(buffer.shape):
+        if len(indices) != len(buffer.shape) and (len(indices) != 1 or not buffer.shape):
             self.fail(f"expected {len(buffer.shape)} indices of {name}, got {len(indices)}", term)
         for index in indices:
             if index.dtype is not dtypes.int64:
@@ -140,6 +156,20 @@ class _Checker:
                     buffer = self.element(node.tensor, node.indices, node)
                     if buffer.dtype is not node.dtype:
                         self.fail(f"expected an access of {buffer.dtype}, got {node.dtype}", node)
+
+
+def written(block: Block) -> set[str]:
+    """The buffers that statements write."""
+    found: set[str] = set()
+    for s in block:
+        match s:
+            case For() | Alloc():
+                found |= written(s.body)
+            case If():
+                found |= written((*s.then, *s.otherwise))
+            case Store():
+                found.add(s.buffer)
+    return found
 
 
 def touched(kernels: tuple[Kernel, ...]) -> Iterator[str]:

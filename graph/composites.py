@@ -12,7 +12,7 @@ from typing import Any
 
 from tensorexpr.errors import ArgumentError, DefinitionError, Location, user_location
 from tensorexpr.graph.compile import lowered_graph
-from tensorexpr.graph.ir import Call, Composite, Graph, walk_graphs
+from tensorexpr.graph.ir import Call, Composite, Graph, OfComposite, walk_graphs
 from tensorexpr.ir import TensorType
 from tensorexpr.op_rules import article
 
@@ -30,7 +30,7 @@ def composite_of(implements: Any, attrs: Mapping[str, Any] | None, aliases: Sequ
 
 
 @dataclass(frozen=True)
-class Listed:
+class Listed(OfComposite):
     """A call of a composite in a program: `name`, `role` ("" or the pass of a derivative), `attrs`, `doc`, types, and where it is called.
 
     `caller` is the graph that calls it, `path` the names of the graphs from the program down to that one.
@@ -43,26 +43,6 @@ class Listed:
     path: tuple[str, ...]
     location: Location | None
     body: Graph
-
-    @property
-    def name(self) -> str:
-        """The name that it implements."""
-        return self.composite.name
-
-    @property
-    def role(self) -> str:
-        """ "" for the function itself, "forward" and "backward" for the passes of its derivative."""
-        return self.composite.role
-
-    @property
-    def attrs(self) -> dict[str, Any]:
-        """Attributes by name."""
-        return self.composite.attrs
-
-    @property
-    def doc(self) -> str:
-        """The docstring of the function."""
-        return self.composite.doc
 
 
 def list_composites(program: Graph) -> list[Listed]:

@@ -144,7 +144,7 @@ class Function:
             return self._python(*arguments, **keywords)
         if trace is None:
             arrays = [value if type(value) is np.ndarray else np.asarray(_array(value)) for value in values]
-            signature = self._signatures.get(key) or self._signature(key, tree, list(map(type_of, arrays)))
+            signature = self._signatures.get(key) or self._signature(key, tree, list(map(self._type, arrays)))
             if not keywords and all(type(a) is np.ndarray for a in arguments):
                 self._signatures[tuple([(a.shape, a.dtype) for a in arguments])] = signature
             results = signature.step()(arrays)
@@ -170,8 +170,19 @@ class Function:
     def signature(self, *arguments: Any, **keywords: Any) -> Signature:
         """The function traced for arguments like these."""
         values, tree, key = self._bound(arguments, keywords)
-        types = [value.type if isinstance(value, Tensor) else type_of(np.asarray(_array(value))) for value in values]
+        types = [value.type if isinstance(value, Tensor) else self._type(np.asarray(_array(value))) for value in values]
         return self._signature(key, tree, types)
+
+    def _type(self, array: np.ndarray) -> TensorType:
+        """The type of an argument."""
+        try:
+            return type_of(array)
+        except DefinitionError as error:
+            raise ArgumentError(
+                f"{self.__name__}: expected arrays of dtypes of the language as arguments, got one of {array.dtype}",
+                location=user_location(),
+                hint=error.hint,
+            ) from None
 
     # --------------------------------------------------------------------------------------------------- binding
 

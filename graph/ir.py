@@ -52,7 +52,7 @@ class Node:
     @property
     def graphs(self) -> tuple[Graph, ...]:
         """The graphs that it runs."""
-        return ()
+        return tuple(value for value in vars(self).values() if isinstance(value, Graph))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -82,10 +82,6 @@ class Call(Node):
 
     graph: Graph
 
-    @property
-    def graphs(self) -> tuple[Graph, ...]:
-        return (self.graph,)
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Cond(Node):
@@ -93,10 +89,6 @@ class Cond(Node):
 
     then: Graph
     otherwise: Graph
-
-    @property
-    def graphs(self) -> tuple[Graph, ...]:
-        return (self.then, self.otherwise)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -110,10 +102,6 @@ class While(Node):
     body: Graph
     history: bool = False
 
-    @property
-    def graphs(self) -> tuple[Graph, ...]:
-        return (self.condition, self.body)
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class WhileGradient(Node):
@@ -124,10 +112,6 @@ class WhileGradient(Node):
 
     body: Graph
     saved: int
-
-    @property
-    def graphs(self) -> tuple[Graph, ...]:
-        return (self.body,)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -194,6 +178,32 @@ class Composite:
     def of(self, role: str) -> Composite:
         """The same in another role."""
         return replace(self, role=role)
+
+
+class OfComposite:
+    """What a call of a `composite` says of it."""
+
+    composite: Composite
+
+    @property
+    def name(self) -> str:
+        """The name that it implements."""
+        return self.composite.name
+
+    @property
+    def role(self) -> str:
+        """ "" for the function itself, "forward" and "backward" for the passes of its derivative."""
+        return self.composite.role
+
+    @property
+    def attrs(self) -> dict[str, Any]:
+        """Attributes by name."""
+        return self.composite.attrs
+
+    @property
+    def doc(self) -> str:
+        """The docstring of the function."""
+        return self.composite.doc
 
 
 @dataclass(frozen=True, eq=False)

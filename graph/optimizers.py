@@ -1,10 +1,10 @@
 """Optimizers: modules that hold what they know of each variable, and whose update is index notation.
 
 An update is written for one element: `advance` takes the element of the gradient, of the variable and of its slots, and gives the new
-slots; `move` takes the new slots, and gives the new value. So all that an update does to a variable is one kernel over its shape, which
-reads each array once and writes each once. What is the same for all elements (the rate, corrections that hang on the number of steps,
-the factor that bounds the norm) are scalars computed beforehand. `apply` is a traced function: called in a training step it is part of
-that, called by itself on arrays it is a step of its own.
+slots; `move` takes the new slots, and gives the new value. So all that an update does to a variable is one loop over its elements, which
+reads each array once and writes each once, and those of all variables, whatever their shapes, are one kernel. What is the same for all
+elements (the rate, corrections that hang on the number of steps, the factor that bounds the norm) are scalars computed beforehand.
+`apply` is a traced function: called in a training step it is part of that, called by itself on arrays it is a step of its own.
 """
 
 from __future__ import annotations
@@ -228,8 +228,13 @@ def _share(gradients: Sequence[Any], most: float) -> Tensor:
     """What all gradients are multiplied by so that their norm together is at most `most`."""
     squares = [_square(gradient) for gradient in gradients]
 
+    def total(terms: Sequence[Any]) -> Any:
+        """A sum that is as deep as it must be, for any number of variables."""
+        middle = len(terms) // 2
+        return total(terms[:middle]) + total(terms[middle:]) if middle else terms[0]
+
     def share() -> Any:
-        norm = te.sqrt(sum((square[()] for square in squares[1:]), squares[0][()]))
+        norm = te.sqrt(total([square[()] for square in squares]))
         return te.minimum(te.cast(1.0, norm.dtype), most / (norm + 1e-6))
 
     return te.compute((), share, name="share")

@@ -27,7 +27,7 @@ from tensorexpr.errors import ArgumentError, user_location
 from tensorexpr.graph.effects import graph_effects
 from tensorexpr.graph.implementations import Implementation, Pair
 from tensorexpr.graph.inline import inline, with_graphs
-from tensorexpr.graph.ir import Backward, Call, Composite, Graph, Node, Renaming, names_in, unused
+from tensorexpr.graph.ir import Backward, Call, Composite, Graph, Node, OfComposite, Renaming, names_in, unused
 from tensorexpr.ir import TensorType
 
 Offer = Callable[["Site"], Any]
@@ -35,7 +35,7 @@ KINDS = ("forward", "backward", "pair")
 
 
 @dataclass(frozen=True)
-class Site:
+class Site(OfComposite):
     """One call of a composite as a tool sees it.
 
     `inputs` and `outputs` are types of the function itself (not of its backward pass); `wanted` are the positions of the inputs that
@@ -48,21 +48,6 @@ class Site:
     outputs: tuple[TensorType, ...]
     wanted: tuple[int, ...] = ()
     heads: tuple[int, ...] = ()
-
-    @property
-    def name(self) -> str:
-        """The name of the composite."""
-        return self.composite.name
-
-    @property
-    def attrs(self) -> dict[str, Any]:
-        """Its attributes."""
-        return self.composite.attrs
-
-    @property
-    def doc(self) -> str:
-        """Its docstring."""
-        return self.composite.doc
 
 
 class Replacement:

@@ -17,6 +17,7 @@ from tensorexpr import language
 from tensorexpr.errors import DefinitionError, user_location
 from tensorexpr.ir import Const, Expr, TensorType
 from tensorexpr.language import Tensor, compute, constant
+from tensorexpr.op_rules import article
 
 _UNARY: dict[str, Callable[..., Any]] = {"neg": operator.neg, "pos": operator.pos, "abs": language.abs, "invert": operator.invert}
 _BINARY: dict[str, Callable[..., Any]] = {
@@ -26,6 +27,7 @@ _BINARY: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 _COMPARISONS: dict[str, Callable[..., Any]] = {"lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge}
 _FUNCTIONS: dict[str, Callable[..., Any]] = {**_UNARY, **_BINARY, **_COMPARISONS}
+_KNOWN = object()
 _UFUNCS = {
     "add": "add", "subtract": "sub", "multiply": "mul", "divide": "truediv", "true_divide": "truediv", "floor_divide": "floordiv",
     "remainder": "mod", "power": "pow", "bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor", "left_shift": "lshift",
@@ -91,6 +93,13 @@ def tensor_or_array(other: Any) -> Any:
 def arithmetic(name: str, *operands: Any) -> Any:
     """What an operator, or a function of NumPy on one array at least, gives for whole tensors in a trace."""
     function = _FUNCTIONS.get(_UFUNCS.get(name, name))
+    stranger = next((item for item in operands if not _is_operand(item) and type(item).__module__ == "builtins"), _KNOWN)
+    if function is not None and stranger is not _KNOWN:
+        raise DefinitionError(
+            f"expected tensors, arrays and real numbers as operands of {name}, got {article(stranger)}",
+            location=user_location(),
+            hint="arguments of a traced function that are no data (strings, None) are as they were given",
+        )
     if function is None or not all(map(_is_operand, operands)):
         if name in _UFUNCS or function is None:
             raise DefinitionError(

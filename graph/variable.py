@@ -22,6 +22,7 @@ from tensorexpr.graph.tracing import Operation, current
 from tensorexpr.graph.values import tensor_or_array
 from tensorexpr.ir import TensorType, const
 from tensorexpr.language import Tensor
+from tensorexpr.op_rules import article
 
 
 class Variable:
@@ -47,7 +48,14 @@ class Variable:
                 location=user_location(),
                 hint="a variable exists before the functions that use it: make it from an array and assign the tensor to it",
             )
-        array = np.asarray(initial)
+        try:
+            array = np.asarray(initial)
+        except ValueError:  # rows that are not equally long
+            array = np.array(None)
+        if array.dtype.hasobject or array.dtype.kind in "SU":
+            raise ArgumentError(
+                f"te.Variable: expected an array or a number as initial value, got {article(initial)}", location=user_location()
+            )
         if dtype is None:
             dtype = dtypes.float32 if isinstance(initial, float) else dtypes.dtype(array.dtype)
         self.dtype: DType = dtypes.dtype(dtype)

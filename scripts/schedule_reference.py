@@ -12,6 +12,7 @@ from types import ModuleType
 from tensorexpr.codegen.schedule import (
     Schedule,
     StageHandle,
+    alongside,
     bind,
     cache,
     fetching,
@@ -50,6 +51,7 @@ FAMILIES: tuple[tuple[str, tuple[tuple[str, Places], ...]], ...] = (
             ("vectorize", (primitives.vectorize, legality._check_copies, legality._check_vector)),
             ("unroll", (primitives.unroll, legality._check_copies)),
             ("serial", (primitives.serial,)),
+            ("alongside", (alongside.alongside,)),
             ("bind", (primitives.bind, bind)),
             ("tensorize", (tensorize.tensorize, tensorize, intrinsics.match, intrinsics.intrinsic_named)),
         ),

@@ -27,7 +27,7 @@ from tensorexpr.codegen.cuda.packs import ALIGNMENT, Packed, copied, packed
 from tensorexpr.codegen.cuda.products import write_product
 from tensorexpr.codegen.cuda.threads import Barrier, Team, idle_axes, is_lanes, stages_ahead, team_of
 from tensorexpr.codegen.cuda.values import Value, memory_type
-from tensorexpr.codegen.nest import GRID, Ahead, Alloc, Block, Buffer, Check, For, If, LoopNest, Stmt, Store
+from tensorexpr.codegen.nest import GRID, Ahead, Alloc, Block, Buffer, Check, For, If, Kernel, LoopNest, Stmt, Store
 from tensorexpr.codegen.nest import THREADS as THREADS_OF
 from tensorexpr.errors import InternalError
 from tensorexpr.ir import Access, Apply, Const, Expr, Index, Size, apply, integer
@@ -111,7 +111,7 @@ def _launches(plan: tuple[Launch | Repeat, ...]) -> Iterator[Launch]:
 def emit(nest: LoopNest, prefix: str = "") -> Source:
     """The CUDA C++ of a nest that `verify_nest` accepts; names of kernels begin with `prefix`."""
     writer = _Writer(nest, prefix)
-    plan = tuple(step for kernel in nest.kernels for step in writer.plan(kernel.name, kernel.body, ()))
+    plan = tuple(step for kernel in nest.kernels for step in writer.region(kernel))
     return Source("\n".join(writer.kernels), plan)
 
 
@@ -124,6 +124,18 @@ class _Writer:
         constants = [Buffer(c.name, c.type.dtype, c.type.shape, "constant") for c in nest.constants]
         self.buffers = {b.name: b for b in (*nest.parameters, *constants, *nest.workspace)}
         self.kernels: list[str] = []
+
+    def region(self, kernel: Kernel) -> Iterator[Launch | Repeat]:
+        """Launches for a kernel: of loops that run together one, for all of those whose iterations are threads."""
+        beside = [s for s in kernel.body if isinstance(s, For) and kernel.together and _is_plain(s)]
+        if len(beside) < 2:
+            yield from self.plan(kernel.name, kernel.body, ())
+            return
+        writer = _Kernel(self.nest, self.buffers, ())
+        launch, text = writer.together(f"{self.prefix}k{len(self.kernels)}_{_word(kernel.name)}", beside)
+        self.kernels.append(text)
+        yield launch
+        yield from self.plan(kernel.name, tuple(s for s in kernel.body if s not in beside), ())
 
     def plan(self, name: str, block: Block, outer: tuple[For, ...]) -> Iterator[Launch | Repeat]:
         """Launches for statements: parallel loops as grids, loops around such by the host, the rest between in one thread."""
@@ -179,6 +191,11 @@ def _has_parallel(block: Block) -> bool:
             case Alloc() if _has_parallel(s.body):
                 raise InternalError("cuda: expected no parallel loop inside a local buffer")
     return False
+
+
+def _is_plain(loop: For) -> bool:
+    """Whether the iterations of a parallel loop are threads, a known number of them."""
+    return isinstance(loop.start, Const) and isinstance(loop.stop, Const) and team_of(settled(loop.body)) is None
 
 
 def _word(name: str) -> str:
@@ -242,6 +259,27 @@ class _Kernel:
                 self.taken.add(name)
                 return name
 
+    def together(self, word: str, loops: Sequence[For]) -> tuple[Launch, str]:
+        """Loops side by side as one kernel, and its launch: each has blocks of its own, found by halving."""
+        self.survey(tuple(loops))
+        for size in self.nest.sizes:
+            self.scope[size] = v.index(self.word(size), 0, None)
+        firsts = [0]
+        for loop in loops:
+            firsts.append(firsts[-1] - (-max(0, integer(loop.stop) - integer(loop.start)) // THREADS))
+
+        def among(low: int, high: int, margin: str) -> list[str]:
+            if high - low == 1:
+                lines = [margin + line.strip() for line in self.grid_index(loops[low], True, firsts[low])]
+                self.block(settled(loops[low].body), lines, margin)
+                return lines
+            middle = (low + high) // 2
+            test = f"{margin}if (blockIdx.x < {firsts[middle]}u) {{"
+            return [test, *among(low, middle, margin + "  "), f"{margin}}} else {{", *among(middle, high, margin + "  "), f"{margin}}}"]
+
+        lines = among(0, len(loops), "  ")
+        return self.finished(word, lines, (THREADS, 1, 1), (Const(firsts[-1] * THREADS, dtypes.int64),), True)
+
     def text(self, word: str, body: Block, grid: tuple[For, ...]) -> tuple[Launch, str]:
         """The kernel as text, and its launch."""
         self.survey((*body, *(replace(loop, body=()) for loop in grid)))
@@ -265,19 +303,25 @@ class _Kernel:
             for buffer in buffers_inside(team.body):
                 self.buffers[buffer.name] = buffer
             self.block(team.body, lines, "  ")
+        threads = team.shape if team is not None else (THREADS if cut else 1, 1, 1)
+        return self.finished(word, lines, threads, tuple(iterations.values()), cut)
+
+    def finished(
+        self, word: str, lines: list[str], threads: tuple[int, int, int], iterations: tuple[Expr, ...], cut: bool
+    ) -> tuple[Launch, str]:
+        """The launch and the text of a kernel of these lines."""
         parameters = [self.parameter(name) for name in self.used_buffers]
         scalars = tuple(n for n in (*self.nest.sizes, *(loop.index for loop in self.outer)) if n in self.used_scalars)
         parameters += [f"const int64_t {self.words[n]}_" if self.scope[n].narrow else f"const int64_t {self.words[n]}" for n in scalars]
         entry = [f"  const int {self.words[n]} = (int){self.words[n]}_;" for n in scalars if self.scope[n].narrow]
         if self.reports:
             parameters.append("te_error *__restrict__ error")
-        threads = team.shape if team is not None else (THREADS if cut else 1, 1, 1)
         head = f'extern "C" __global__ void __launch_bounds__({prod(threads)}) {word}('
         signature = head + ", ".join(parameters) + ") {"
         if len(signature) > 120:
             signature = head + "\n    " + ",\n    ".join(parameters) + ") {"
         text = "\n".join([signature, *entry, *lines, "}"]) + "\n"
-        return Launch(word, tuple(self.used_buffers), scalars, self.reports, threads, tuple(iterations.values()), cut), text
+        return Launch(word, tuple(self.used_buffers), scalars, self.reports, threads, iterations, cut), text
 
     def parameter(self, name: str) -> str:
         """The declaration of a buffer as a parameter."""
@@ -346,8 +390,9 @@ class _Kernel:
         own = frozenset() if self.team is None else frozenset(name for name, home in self.team.homes.items() if home == "lane")
         return Emitter(Surroundings(self.buffers, self.scope, self.word, self.temporary, own), names, lines)
 
-    def grid_index(self, grid: For, cut: bool) -> list[str]:
-        """The index of a loop of the grid from block and thread, and where it is `cut` the test that cuts the last block off."""
+    def grid_index(self, grid: For, cut: bool, block: int = 0) -> list[str]:
+        """The index of a loop of the grid from block and thread, and where it is `cut` the test that cuts the last block off; its blocks
+        begin at number `block`."""
         low, high = self.range(grid)
         name = self.word(grid.index, "point" if cut else "block")
         emitter = self.emitter(frozenset(), [])
@@ -362,7 +407,8 @@ class _Kernel:
             if start.constant != 0:
                 first = f"{start.inside(v.SUM)} + {first}"
             return [f"  const {type_} {name} = {first};"]
-        first = f"(int)(blockIdx.x * {THREADS}u + threadIdx.x)" if narrow else f"(int64_t)blockIdx.x * {THREADS} + threadIdx.x"
+        own = f"(blockIdx.x - {block}u)" if block else "blockIdx.x"
+        first = f"(int)({own} * {THREADS}u + threadIdx.x)" if narrow else f"(int64_t){own} * {THREADS} + threadIdx.x"
         if start.constant != 0:
             first = f"{start.inside(v.SUM)} + {first}"
         return [f"  const {type_} {name} = {first};", f"  if ({name} >= {stop.inside(v.ORDER + 1)}) return;"]

@@ -5,8 +5,10 @@
     part               (environment, begin, end): what the pool calls for a chunk; unpacks and calls the range
     range              iterations begin..end of a parallel loop
 
-A parallel loop hands the pool an array of 64-bit words (pointers, sizes, outer indices) as its environment. A failed
-check records itself once in `status` and `error`, leaves its function, and whoever starts next sees it and stops.
+A parallel loop hands the pool an array of 64-bit words (pointers, sizes, outer indices) as its environment; loops that run together
+are one range for it (see `together_text`). Functions that are equal but for names are one, called with other pointers: the layers of a
+model, the variables of an optimizer. A failed check records itself once in `status` and `error`, leaves its function, and whoever starts
+next sees it and stops.
 The text depends on nest and machine alone.
 """
 
@@ -20,12 +22,14 @@ from tensorexpr.codegen.llvm.emit_memory import Binding
 from tensorexpr.codegen.llvm.emit_statements import Statements, expressions, statements
 from tensorexpr.codegen.llvm.machine import Machine
 from tensorexpr.codegen.llvm.pool_text import SITE
+from tensorexpr.codegen.llvm.together_text import ROW, TOGETHER, WEIGHT
 from tensorexpr.codegen.nest import Buffer, Check, For, Kernel, LoopNest
 from tensorexpr.dtypes import DType
 from tensorexpr.ir import Expr, Index
 from tensorexpr.records import record
 from tensorexpr.traversal import walk
 
+_NAME = re.compile(r"%[-\w$.]+|^[-\w$.]+:", re.MULTILINE)
 _SIZE_LIMIT = 1 << 47  # no array of a 64-bit process has more elements
 _CHUNK_WORK = 20_000.0  # units of Op.cost that make a chunk worth handing over: some microseconds
 
@@ -83,6 +87,8 @@ class _ModuleEmitter:
         self.ahead = dict(nest.ahead)
         self.positions = {name: position for position, name in enumerate(self.arrays)}
         self.ranges = 0
+        self.known: dict[str, str] = {}
+        """The symbols of functions by their text without names."""
 
     @staticmethod
     def _array(buffer: Buffer, nest: LoopNest) -> _Array:
@@ -162,18 +168,82 @@ class _ModuleEmitter:
         names = buffers_of(kernel.body)
         symbol = f"kernel{number}.{self._plain(kernel.name)}"
         emitter = self._emitter(names)
-        emitter.outline = lambda emitter, loop, start, stop: self._parallel(symbol, names, emitter, loop, start, stop)
-        emitter.block(kernel.body)
+        calls = dict(self.module.calls)
+        if kernel.together:
+            self._together(symbol, names, emitter, kernel)
+        else:
+            emitter.outline = lambda emitter, loop, start, stop: self._parallel(symbol, names, emitter, loop, start, stop)
+            emitter.block(kernel.body)
         self._fence(emitter.b, names)
         emitter.b.line("ret void")
         header = f"define internal void @{symbol}({', '.join(self._arguments(names))}) noinline {self._attributes()}"
-        self.module.functions.append(emitter.b.function(header))
-        return symbol, names
+        return self._function(symbol, emitter.b.function(header), calls), names
+
+    def _function(self, symbol: str, text: str, calls: dict[str, int]) -> str:
+        """Adds a function, if none is equal to it but for names; gives the symbol of the one that is there. `calls` are those of
+        helpers before it was written."""
+        names: dict[str, str] = {}
+        key = _NAME.sub(lambda m: names.setdefault(m[0].strip("%:"), str(len(names))), text.replace(f"@{symbol}", "@"))
+        found = self.known.setdefault(key, symbol)
+        if found == symbol:
+            self.module.functions.append(text)
+        else:
+            self.module.calls.clear()
+            self.module.calls.update(calls)
+        return found
 
     def _parallel(self, kernel: str, outer: tuple[str, ...], emitter: Statements, loop: For, start: Value, stop: Value) -> None:
-        """A parallel loop: its range function, its part function, and the call of the pool."""
+        """A parallel loop, and the call of the pool."""
         symbol = f"{kernel}.range{self.ranges}"
+        part, environment = self._range(symbol, outer, emitter, loop, start, stop)
+        b = emitter.b
+        count = b.sub(stop, start)
+        if count.const is None:
+            count = b.intrinsic("smax", count, 0)
+        work = emitter.work(loop, start, stop)
+        if isinstance(work, float):
+            grain = literal(max(1, int(min(_CHUNK_WORK / max(work, 1.0), _CHUNK_WORK))), "i64")
+        else:
+            ratio = b.op("fdiv", literal(_CHUNK_WORK, "double"), b.intrinsic("maxnum", work, 1.0))
+            grain = b.intrinsic("smax", b.emit(f"call i64 @llvm.fptosi.sat.i64.f64({ratio.typed})", "i64"), 1)
+        self._call_pool(b, symbol, part, environment, count, grain)
+
+    def _together(self, symbol: str, names: tuple[str, ...], emitter: Statements, kernel: Kernel) -> None:
+        """Parallel loops that run together, and one call of the pool for all of them."""
+        b = emitter.b
+        table = b.slot(f"[{ROW * len(kernel.body) + ROW + 1} x i64]", 16)
+        rows = 0
+        total = literal(0, "i64")
+
+        def put(word: int, type_: str, text: str) -> None:
+            address = b.emit(f"getelementptr i64, ptr {table}, i64 {1 + ROW * rows + word}", "ptr")
+            b.line(f"store {type_} {text}, ptr {address.text}, align 8")
+
+        def outline(emitter: Statements, loop: For, start: Value, stop: Value) -> None:
+            nonlocal rows, total
+            part, environment = self._range(f"{symbol}.range{self.ranges}", names, emitter, loop, start, stop)
+            work = emitter.work(loop, start, stop)
+            # What is not known now is as heavy as anything.
+            weight = max(1, round(work / WEIGHT)) if isinstance(work, float) else round(_CHUNK_WORK / WEIGHT)
+            count = b.sub(stop, start)
+            count = count if count.const is not None else b.intrinsic("smax", count, 0)
+            for word, (type_, text) in enumerate((("ptr", f"@{part}"), ("ptr", environment), ("i64", str(weight)), ("i64", total.text))):
+                put(word, type_, text)
+            rows, total = rows + 1, b.add(total, b.mul(count, weight))
+
+        emitter.outline = outline
+        emitter.block(kernel.body)
+        b.line(f"store i64 {rows}, ptr {table}, align 8")
+        put(ROW - 1, "i64", total.text)
+        self.module.declare("llvm.smax.i64", "i64 (i64, i64)")
+        self.module.declare("llvm.smin.i64", "i64 (i64, i64)")
+        self.module.helper("te.together", lambda: TOGETHER)
+        self._call_pool(b, symbol, "te.together", table, total, literal(max(1, round(_CHUNK_WORK / WEIGHT)), "i64"))
+
+    def _range(self, symbol: str, outer: tuple[str, ...], emitter: Statements, loop: For, start: Value, stop: Value) -> tuple[str, str]:
+        """The range function and the part function of a parallel loop: gives the symbol of the part, and its environment."""
         self.ranges += 1
+        calls = dict(self.module.calls)
         names = tuple(n for n in buffers_of(loop.body) if n in outer)
         locals_ = [n for n in buffers_of(loop.body) if n not in outer]
         used = {node.name for e in expressions(loop.body) for node in walk(e) if isinstance(node, Index)}
@@ -201,31 +271,26 @@ class _ModuleEmitter:
         inner.b.line("ret void")
         arguments = [*self._arguments(names), *extra, "i64 %begin", "i64 %end"]
         header = f"define internal void @{symbol}({', '.join(arguments)}) noinline {self._attributes()}"
-        self.module.functions.append(inner.b.function(header))
+        made = self._function(symbol, inner.b.function(header), calls)
 
         words = self._words(names)
         words += [(emitter.indices[name].type, emitter.indices[name].text) for name in indices]
         words += [("ptr", emitter.buffers[name].pointer) for name in locals_]
         words.append(("i64", start.text))
-        self.module.functions.append(self._part(symbol, [type_ for type_, _ in words]))
-
+        if made == symbol:
+            self.module.functions.append(self._part(symbol, [type_ for type_, _ in words]))
         b = emitter.b
         environment = b.slot(f"[{len(words)} x i64]", 16)
         for place, (type_, text) in enumerate(words):
             address = b.emit(f"getelementptr i64, ptr {environment}, i64 {place}", "ptr")
             b.line(f"store {type_} {text}, ptr {address.text}, align 8")
-        count = b.sub(stop, start)
-        if count.const is None:
-            count = b.intrinsic("smax", count, 0)
-        work = emitter.work(loop, start, stop)
-        if isinstance(work, float):
-            grain = literal(max(1, int(min(_CHUNK_WORK / max(work, 1.0), _CHUNK_WORK))), "i64")
-        else:
-            ratio = b.op("fdiv", literal(_CHUNK_WORK, "double"), b.intrinsic("maxnum", work, 1.0))
-            grain = b.intrinsic("smax", b.emit(f"call i64 @llvm.fptosi.sat.i64.f64({ratio.typed})", "i64"), 1)
+        return f"{made}.part", environment
+
+    def _call_pool(self, b: Builder, symbol: str, part: str, environment: str, count: Value, grain: Value) -> None:
+        """All iterations, in chunks of `grain` at least; `symbol` is where what is found out about the loop is kept."""
         self.module.declare("te_parallel_for", "void (ptr, ptr, i64, i64, ptr)")
         self.module.functions.append(f"@{symbol}.site = internal global {SITE} zeroinitializer, align 64")
-        b.line(f"call void @te_parallel_for(ptr @{symbol}.part, ptr {environment}, {count.typed}, {grain.typed}, ptr @{symbol}.site)")
+        b.line(f"call void @te_parallel_for(ptr @{part}, ptr {environment}, {count.typed}, {grain.typed}, ptr @{symbol}.site)")
         self._leave_on_failure(b)
 
     def _part(self, symbol: str, types: list[str]) -> str:

@@ -86,6 +86,8 @@ class Expressions:
 
     def offset(self, binding: Binding, indices: tuple[Expr, ...]) -> Value:
         """The flattened offset of an access, in elements."""
+        if len(indices) == 1 < len(binding.strides):
+            return self.expr(indices[0])
         total = literal(0, "i64")
         for index, stride in zip(indices, binding.strides, strict=True):
             total = self.b.add(total, self.b.mul(self.expr(index), stride))

@@ -6,7 +6,7 @@ is an input, a constant or given twice is copied. The sizes of the program are t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.lowering.accumulators import COMBINE
@@ -16,14 +16,17 @@ from tensorexpr.codegen.lowering.digits import Digits, digits_of, sorted_by_digi
 from tensorexpr.codegen.lowering.loops import Loops
 from tensorexpr.codegen.lowering.partitioned import Sends, partitioned
 from tensorexpr.codegen.lowering.placing import Ahead, Home, Placing, all_axes, slot
+from tensorexpr.codegen.lowering.positions import at_positions
 from tensorexpr.codegen.lowering.scope import Scope
 from tensorexpr.codegen.lowering.sorting import NO_KEY, Blocks, Sorting, flat, unflattened, width_of
 from tensorexpr.codegen.lowering.sweeps import SweepLoops
 from tensorexpr.codegen.lowering.tasks import Names, Task
 from tensorexpr.codegen.lowering.tiles import cut_at_borders
+from tensorexpr.codegen.lowering.together import run_together
 from tensorexpr.codegen.lowering.unswitch import unswitched
 from tensorexpr.codegen.nest import GRID, THREADS, Block, Buffer, For, If, Kernel, LoopNest, Stmt, Store
 from tensorexpr.codegen.nest_verify import touched
+from tensorexpr.codegen.schedule.alongside import groups
 from tensorexpr.codegen.schedule.fetching import distances
 from tensorexpr.codegen.schedule.independence import is_atomic
 from tensorexpr.codegen.schedule.placement import Part, parts_of
@@ -81,6 +84,7 @@ class _Lowering(Placing):
         self.homes: dict[str, Home] = {n: Home(n, ring=n in self.rings) for n in self.types}
         self.kernels: list[Kernel] = []
         self.atomics: list[str] = []
+        self.made: dict[str, range] = {}
         self.definitions = {n: d for d in program.definitions for n, _ in d.results}
         self.placed: dict[tuple[str, str], list[str]] = {}
         self.parts: dict[str, Part] = {}
@@ -119,13 +123,15 @@ class _Lowering(Placing):
         for target, source in copies:
             self.add_kernels(target, self.copy(self.types[source], Home(target), self.homes[source], frozenset()))
         used = _read_buffers(self.kernels)
+        known = [(b.name, b.shape) for b in (*parameters, *self.names.workspace)] + [(c.name, c.type.shape) for c in program.constants]
+        shapes = {name: tuple(map(integer, shape)) for name, shape in known if all(isinstance(e, Const) for e in shape)}
         streamed = {n for s in self.state.stages if s.streamed for n in streamable(self.state, s.name)}
         return LoopNest(
             name,
             tuple(parameters),
             tuple(c for c in program.constants if c.name in used),
             tuple(b for b in self.names.workspace if b.name in used),
-            tuple(map(self.specialized, self.kernels)),
+            run_together([self.specialized(kernel, shapes) for kernel in self.kernels], self.groups(), self.names.fresh),
             tuple(outputs),
             program.sizes,
             tuple(self.names.checks),
@@ -135,11 +141,12 @@ class _Lowering(Placing):
             tuple(n for n in self.atomics if n in used),
         )
 
-    def specialized(self, kernel: Kernel) -> Kernel:
-        """The kernel with copies of loops in which tests are decided; threads of a GPU test at no cost."""
+    def specialized(self, kernel: Kernel, shapes: Mapping[str, tuple[int, ...]]) -> Kernel:
+        """The kernel with copies of loops in which tests are decided, and elements by their number where all are gone through;
+        threads of a GPU test at no cost."""
         if self.state.target.is_gpu:
             return cut_borders(kernel)
-        return cut_borders(replace(kernel, body=unswitched(cut_at_borders(kernel.body))))
+        return at_positions(cut_borders(replace(kernel, body=unswitched(cut_at_borders(kernel.body)))), shapes)
 
     def buffer(self, tensor: str, type_: TensorType) -> Buffer:
         """The workspace of a tensor: all of it, or the last two entries of a scan."""
@@ -168,7 +175,13 @@ class _Lowering(Placing):
             case Segments():
                 self.add_kernels(" ".join(definition.names), self.segments(definition, frozenset(), {}, True))
             case Define() if self.stages[definition.name].place is None:
+                first = len(self.kernels)
                 self.add_kernels(definition.name, self.define(definition, frozenset(), {}, True))
+                self.made[definition.name] = range(first, len(self.kernels))
+
+    def groups(self) -> list[list[int]]:
+        """The kernels that are to run side by side, by number."""
+        return [[k for name in group for k in self.made.get(name, ())] for group in groups(self.state)]
 
     def add_kernels(self, name: str, block: Block) -> None:
         """Adds statements at the top level: every parallel loop is a kernel, what lies between two of them is one."""

@@ -12,6 +12,7 @@ import heapq
 from math import prod
 
 from tensorexpr.codegen.schedule.auto_contraction import plan_contraction
+from tensorexpr.codegen.schedule.auto_flat import share_elementwise
 from tensorexpr.codegen.schedule.auto_gpu import plan_gpu
 from tensorexpr.codegen.schedule.auto_loops import plan
 from tensorexpr.codegen.schedule.auto_memory import bytes_of, fetch_rows, fetch_streams, write_past
@@ -21,6 +22,7 @@ from tensorexpr.codegen.schedule.auto_scatters import plan_scatter, take_scatter
 from tensorexpr.codegen.schedule.auto_staging import stage_operands
 from tensorexpr.codegen.schedule.auto_streams import plan_stream
 from tensorexpr.codegen.schedule.auto_sweeps import plan_sweep, redirect_copies, sweep_scans
+from tensorexpr.codegen.schedule.auto_together import run_together
 from tensorexpr.codegen.schedule.auto_variants import vary
 from tensorexpr.codegen.schedule.decisions import Decisions
 from tensorexpr.codegen.schedule.schedule import Schedule, schedule
@@ -61,14 +63,16 @@ def autoschedule(program: Program, target: Target | None = None, decisions: Deci
         take_scatters_apart(s)
     partial_results(s)
     sweep_scans(s)
+    flat = share_elementwise(s)
     _share_loops(s)
     shapes = shapes_of(s.state.program)
     if isinstance(s.target, Gpu):
-        plan_gpu(s, shapes)
+        plan_gpu(s, shapes, flat)
+        run_together(s, PARALLEL_WORK)
         return s
-    planned: set[str] = set()
+    planned: set[str] = set(flat)
     for name in s.stages:
-        if isinstance(definition_named(s.state.program, name), Define):
+        if name not in flat and isinstance(definition_named(s.state.program, name), Define):
             known = set(s.stages)
             if plan_contraction(s, name, shapes):
                 planned |= {name, *s.stages} - known | {name}
@@ -89,6 +93,7 @@ def autoschedule(program: Program, target: Target | None = None, decisions: Deci
     fetch_streams(s)
     for name in s.stages:
         _parallelize(s, name)
+    run_together(s, PARALLEL_WORK)
     return s
 
 

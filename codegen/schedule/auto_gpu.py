@@ -50,17 +50,20 @@ FEW_PARTS = 4
 """Parts of a column below which it is left whole."""
 
 
-def plan_gpu(s: Schedule, shapes: Shapes) -> None:
-    """Gives every definition the loops of a GPU."""
+def plan_gpu(s: Schedule, shapes: Shapes, flat: frozenset[str]) -> None:
+    """Gives every definition the loops of a GPU; those of `flat` have them, which become the grid."""
     shapes = take_gpu_scatters_apart(s, shapes)
     for name in s.stages:
-        if s.state.stage(name).place is None and not s.state.placed_in(name):
+        if name not in flat and s.state.stage(name).place is None and not s.state.placed_in(name):
             parts = _parts_of_columns(s, name, shapes)
             if parts is not None and s.decisions.wanted(f"{name}: columns in parts"):
                 _done(s, _columns_in_parts, name, *parts)
     shapes = {**shapes, **{name: type_.shape for name, type_ in s.state.program.types.items()}}
     for name in s.stages:
         if name not in s.state.table or s.state.stage(name).place is not None:
+            continue
+        if name in flat:
+            s[name].parallel(s[name].loops[0])
             continue
         definition = definition_named(s.state.program, name)
         hosted = [m.name for m in s.state.placed_in(name)]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tensorexpr.codegen.schedule import primitives, staging, sweeps
+from tensorexpr.codegen.schedule.alongside import alongside
 from tensorexpr.codegen.schedule.cache import cache
 from tensorexpr.codegen.schedule.decisions import Decisions
 from tensorexpr.codegen.schedule.fetching import prefetch
@@ -272,6 +273,11 @@ class StageHandle:
     def pipeline(self, axis: str, stages: int = 2) -> None:
         """Computes what is computed in a loop `stages` - 1 iterations ahead, into as many buffers as there are stages."""
         self._apply("pipeline", pipeline(self._schedule.state, self.name, axis, stages), axis, stages)
+
+    def alongside(self, other: object) -> None:
+        """Runs the iterations of the outermost loop in any order with those of another definition: one parallel region for both."""
+        name = self._schedule[other].name
+        self._apply("alongside", alongside(self._schedule.state, self.name, name, refuse), name)
 
     def compute_at(self, consumer: object, axis: str) -> None:
         """Computes the definition in a loop of another that reads it, once per iteration, at the elements read there."""

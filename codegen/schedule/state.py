@@ -106,6 +106,8 @@ class Stage:
     """Axes of a scatter whose iterations are made so that no two of them touch one element (see `own`)."""
     partition: Partition | None = None
     """How what a scatter sends is sorted by blocks of elements first (see `partition`)."""
+    alongside: str | None = None
+    """The first of the definitions that it runs side by side with (see `alongside`)."""
 
     def kind(self, loop: str) -> str:
         return dict(self.kinds).get(loop, SERIAL)

@@ -185,8 +185,9 @@ def _graph(outputs: Sequence[Tensor], inputs: Sequence[Tensor] | None) -> _Graph
         given = tuple(dict.fromkeys(inputs))
         for tensor in order:
             if tensor.definition is None and tensor.data is None and tensor not in given:
+                other = "another one of that name" if any(t.name == tensor.name for t in given) else "none"
                 raise DefinitionError(
-                    f"expected every placeholder that is read among the inputs, got none for {tensor.name}",
+                    f"expected every placeholder that is read among the inputs, got {other} for {tensor.name}",
                     term=tensor,
                     location=user_location(),
                     hint=f"the inputs given are {', '.join(t.name for t in given) or 'none'}",

@@ -158,3 +158,32 @@ def test_seeds_and_names():
     refused(te.ArgumentError, "te.Generator: expected an integer as seed, got 'a'", lambda: te.Generator("a"))
     message = "te.register_replacement: expected the name of a composite, got ''"
     refused(te.ArgumentError, message, lambda: te.register_replacement("", forward=lambda site: None))
+
+
+@pytest.mark.parametrize(
+    "other, kind", [("a", "a str"), (None, "None"), (1 + 2j, "a complex"), ([1.0], "a list")], ids=["text", "nothing", "complex", "list"]
+)
+def test_operands_that_are_no_data(other, kind):
+    message = f"expected tensors, arrays and real numbers as operands of add, got {kind}"
+    refused(te.DefinitionError, message, traced(lambda x: x + other, X))
+    refused(te.DefinitionError, message, traced(lambda x: other + x, X))
+
+
+def test_data_of_other_dtypes():
+    f = te.function(lambda x: x + 1, implements=NAME)
+    for array in (np.array([1j]), np.array(["a"])):
+        message = f"<lambda>: expected arrays of dtypes of the language as arguments, got one of {array.dtype}"
+        refused(te.ArgumentError, message, lambda array=array: f(array))
+        refused(te.ArgumentError, message, lambda array=array: f.graph(array))
+
+
+@pytest.mark.parametrize("value, kind", [(None, "None"), ("a", "a str"), ([1, [2]], "a list"), (object(), "an object")])
+def test_initial_values_that_are_no_data(value, kind):
+    refused(te.ArgumentError, f"te.Variable: expected an array or a number as initial value, got {kind}", lambda: te.Variable(value))
+
+
+def test_placeholders_of_one_name():
+    read, given = te.placeholder((3,), name="p"), te.placeholder((3,), name="p")
+    y = te.compute((3,), lambda i: read[i] + 1)
+    message = "expected every placeholder that is read among the inputs, got another one of that name for p"
+    refused(te.DefinitionError, message, lambda: te.build(y, [given]))

@@ -38,6 +38,7 @@ WORDS = (
     "cache",
     "recompute",
     "share",
+    "alongside",
     "compute_at",
     "compute_at",
 )
@@ -81,6 +82,8 @@ def shuffled(s: Schedule, rng: random.Random, steps: int = 10) -> Schedule:
                     handle.tensorize(rng.choice(loops), rng.choice(known_intrinsics()).name)
                 case "bind":
                     handle.bind(rng.choice(loops), rng.choice((*GRID, *THREADS)))
+                case "alongside":
+                    handle.alongside(rng.choice(s.stages))
                 case "compute_at":
                     consumer = rng.choice(s.stages)
                     handle.compute_at(consumer, rng.choice(s[consumer].loops or ("none",)))
