@@ -50,6 +50,7 @@ from tensorexpr.ir import (
     TensorType,
     apply,
     const,
+    integer,
     product,
 )
 from tensorexpr.records import replace
