@@ -40,6 +40,7 @@ from tensorexpr.graph.replace import resolve
 from tensorexpr.graph.runtime import (
     Assigns,
     Branch,
+    Brings,
     Called,
     Checked,
     Foreign,
@@ -150,10 +151,39 @@ def _plan(graph: Graph, device: str, functions: list[CompiledFunction], precisio
         start[slots[constant.name]] = constant.data
     inputs = tuple(slots[given.name] for given in graph.inputs)
     plan = Plan(inputs, tuple(slots[name] for name in graph.outputs), start)
+<<<<<<< HEAD
     gaps = _gaps(graph)
     for gap in gaps:
         _fill(graph, gap, slots, device, plan.instructions, functions, precision)
+=======
+    places = _Places(plan.start)
+    for gap in _gaps(graph):
+        _fill(graph, gap, slots, device, plan.instructions, functions, places)
+>>>>>>> fc3635b (wip2)
     return plan
+
+
+class _Places:
+    """Where values are: `made` on which device, and the slots of copies on another one."""
+
+    def __init__(self, start: list[Any]) -> None:
+        self.start = start
+        self.made: dict[int, str] = {}
+        self.copies: dict[tuple[int, str], int] = {}
+
+    def brought(self, slots: Sequence[int], device: str) -> tuple[tuple[int, ...], list[tuple[int, int]]]:
+        """The slots in which values are found on a device, and what must be brought there first, from which slot into which."""
+        found, pairs = [], []
+        for slot in slots:
+            if self.made.get(slot, "cpu") == device:
+                found.append(slot)
+                continue
+            if (slot, device) not in self.copies:
+                self.copies[slot, device] = len(self.start)
+                self.start.append(None)
+                pairs.append((slot, len(self.start) - 1))
+            found.append(self.copies[slot, device])
+        return tuple(found), pairs
 
 
 @dataclass
@@ -202,7 +232,11 @@ def _fill(
     device: str,
     instructions: list[Instruction],
     functions: list[CompiledFunction],
+<<<<<<< HEAD
     precision: str,
+=======
+    places: _Places,
+>>>>>>> fc3635b (wip2)
 ) -> None:
     if gap.reads:
         instructions.append(Reads([(node.variable, slots[node.names[0]]) for node in gap.reads]))
@@ -210,8 +244,12 @@ def _fill(
         program = _program(graph, region)
         function = build_program(program, target=region.device, precision=precision)
         functions.append(function)
-        own = tuple(slots[given.name] for given in program.inputs)
-        instructions.append(Kernel(function, region.device, own, tuple(slots[name] for name in program.outputs)))
+        own, pairs = places.brought([slots[given.name] for given in program.inputs], region.device)
+        if pairs:
+            instructions.append(Brings(function, region.device, pairs))
+        results = tuple(slots[name] for name in program.outputs)
+        places.made.update(dict.fromkeys(results, region.device))
+        instructions.append(Kernel(function, region.device, own, results))
     if gap.assigns:
         instructions.append(Assigns([(node.variable, slots[node.operands[0]]) for node in gap.assigns]))
     if gap.host is not None:

@@ -50,8 +50,25 @@ def on_host(array: Any) -> Any:
 
 
 @dataclass
+class Brings(Instruction):
+    """Values to where a compiled function of another place wants them, each into a slot of its own: once a run for all that run there."""
+
+    function: Any
+    device: str
+    pairs: list[tuple[int, int]]
+
+    def run(self, slots: Slots, state: State) -> None:
+        for source, target in self.pairs:
+            array = slots[source]
+            if self.device == "cpu":
+                slots[target] = np.asarray(on_host(array))
+            else:
+                slots[target] = self.function.upload(array) if isinstance(array, (np.ndarray, np.generic)) else array
+
+
+@dataclass
 class Kernel(Instruction):
-    """A compiled function; on a device its arguments are brought there."""
+    """A compiled function; on a device its arguments are there already (see `Brings`)."""
 
     function: Any
     device: str
@@ -62,8 +79,6 @@ class Kernel(Instruction):
         arrays = [slots[slot] for slot in self.inputs]
         if self.device == "cpu":
             arrays = [array if type(array) is np.ndarray else np.asarray(on_host(array)) for array in arrays]
-        else:
-            arrays = [self.function.upload(array) if isinstance(array, (np.ndarray, np.generic)) else array for array in arrays]
         for slot, array in zip(self.outputs, self.function(*arrays)):
             slots[slot] = array
 

@@ -12,6 +12,7 @@ from tensorexpr.graph.effects import control_edges, control_outputs, data_edges
 from tensorexpr.graph.inline import inline, kept_calls
 from tensorexpr.graph.ir import Assign, Call, Compute, Cond, Print, Read, While, print_graph
 from tensorexpr.graph.prune import prune
+from tensorexpr.graph.runtime import Brings
 from tensorexpr.graph.strict import run_strict
 
 X = np.arange(4, dtype=np.float32)
@@ -269,6 +270,46 @@ def test_001_34_one_function_may_span_devices_after_inlining(monkeypatch):
     assert v.value.tolist() == [0, 3, 12, 27]
     v.assign(X)
     assert f.strict(X).tolist() == [1, 4, 7, 10] and v.value.tolist() == [0, 3, 12, 27]
+
+
+def test_a_value_is_brought_to_another_place_once_a_run(monkeypatch):
+    """GPU, CPU, GPU, and a branch; gradients and an update across them, as on the CPU alone."""
+    from tensorexpr.codegen.cuda.host import compiler  # noqa: PLC0415
+
+    if compiler() is None:
+        pytest.skip("needs a C++ compiler")
+    monkeypatch.setenv("TENSOREXPR_CUDA", "host")
+    v = te.Variable(X, name="v")
+
+    def function(first, second):
+        @te.function
+        def f(x):
+            with te.device(first):
+                a, b = (te.compute((4,), lambda i, k=k: x[i] * v.read()[i] + k) for k in (1.0, 2.0))
+            with te.device(second):
+                c = te.compute((4,), lambda i: a[i] * b[i] * x[i])
+            te.print("{}", c)
+            with te.device(first):
+                d = te.compute((), lambda: te.sum(lambda i: c[i] * a[i] * x[i], 4))
+            with te.device(second):
+                e = te.compute((4,), lambda i: c[i] + b[i])
+            (slope,) = te.gradients(d, [v])
+            v.assign(v - 0.25 * slope)
+            return d, te.cond(d > 0, lambda: e, lambda: c)
+
+        return f
+
+    spread, alone = function("cuda", "cpu"), function(None, None)
+    step = spread.compiled(X)
+    brought = [(i.device, source) for i in step.plan.instructions if isinstance(i, Brings) for source, _ in i.pairs]
+    assert len(brought) == len(set(brought)) and {device for device, _ in brought} == {"cpu", "cuda"}
+    found = [np.asarray(a) for a in spread(X)]
+    moved = v.value
+    v.assign(X)
+    for a, b in zip(found, alone(X), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
+    np.testing.assert_allclose(moved, v.value, rtol=1e-6)
+    assert not any(isinstance(i, Brings) for i in alone.compiled(X).plan.instructions)
 
 
 # ------------------------------------------------------------------------------------------------ branches and loops
