@@ -107,7 +107,10 @@ class GpuFunction(CompiledFunction):
         results, returned = self._results(out, layout, found)
         workspace, block = 0, None
         if layout.workspace:
-            block = self.block(layout.workspace) if context is None else context.memory(layout.workspace, self.block)
+            given = self.block(layout.workspace) if context is None else context.memory(layout.workspace, self.block)
+            block = self._device.array(given)
+            if block is None:
+                raise self._error(f"workspace: expected an array on {self._device.name}, got a {type(given).__name__}")
             workspace = self._device.address(block)
             workspace += -workspace % WORKSPACE_ALIGNMENT if context is not None else 0
         self.enter([address for _, address in found], [self._device.address(array) for array in results], layout, workspace)
