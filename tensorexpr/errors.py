@@ -8,6 +8,7 @@ at most four lines: ``expected X, got Y``, then ``in:`` (the term and the user's
 from __future__ import annotations
 
 import opcode
+import os
 import sys
 from pathlib import Path
 from types import FrameType
@@ -53,10 +54,11 @@ def _is_users(frame: FrameType) -> bool:
     return not file.startswith(_OWN_FOLDERS) and not file.startswith(_GENERATED) and module not in _BETWEEN
 
 
-def failure_location(error: BaseException) -> Location | None:
+def failure_location(error: BaseException, room: str | None = None) -> Location | None:
     """The user's line at which Python itself failed: a tuple unpacked to another length, a division by zero.
 
-    None where a `raise` statement made the error (that is its author's own word), or where the line is not the user's.
+    None where a `raise` statement made the error (that is its author's own word), or where the line is not the user's. Where it failed
+    in a file of the folder `room`, one of ours, it is the user's line that led there.
     """
     traceback = error.__traceback__
     if traceback is None:
@@ -65,6 +67,8 @@ def failure_location(error: BaseException) -> Location | None:
         traceback = traceback.tb_next
     frame = traceback.tb_frame
     raised = opcode.opname[frame.f_code.co_code[traceback.tb_lasti]] in ("RAISE_VARARGS", "RERAISE")
+    if not raised and room is not None and os.path.dirname(frame.f_code.co_filename) == room and not _is_users(frame):
+        return user_location()
     return None if raised or not _is_users(frame) else Location(frame.f_code.co_filename, traceback.tb_lineno)
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -319,9 +320,14 @@ class Op(Entered):
         try:
             return self.function(*trees, **static)
         except (ArithmeticError, AttributeError, IndexError, TypeError, ValueError) as error:
-            place = failure_location(error)
+            code = getattr(self.function, "__code__", None)
+            place = failure_location(error, os.path.dirname(code.co_filename) if code is not None and self._written_by_user else None)
             if place is None:
                 raise
+            nested = [name for name, tree in self._named(trees) if isinstance(tree, tuple)]
+            if nested and isinstance(error, AttributeError) and isinstance(error.obj, tuple):
+                expected = f"{self.name}: expected a tensor for {' or '.join(nested)}, got a tuple"
+                raise _argument_error(expected, term=self._term) from error
             given = ", ".join(f"{name}: {tree_text(tree)}" for name, tree in self._named(trees))
             raise DefinitionError(
                 f"{self.name}: expected arguments that its body is written for, got {type(error).__name__}: {error}",

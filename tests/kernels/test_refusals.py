@@ -156,3 +156,17 @@ def test_what_does_not_fit_is_refused(call, message):
         call()
     assert caught.value.message == message
     assert caught.value.location is not None and caught.value.location.file == __file__
+
+
+def test_tuples_where_tensors_are_meant():
+    with pytest.raises(te.ArgumentError, match="layer_norm: expected a tensor for weight, got a tuple") as caught:
+        kernels.layer_norm(X, (4,))  # PyTorch's second argument is normalized_shape
+    assert caught.value.location is not None and caught.value.location.file == __file__
+    with pytest.raises(te.ArgumentError, match="relu: expected a tensor for x, got a tuple"):
+        kernels.relu((X, Y))
+
+
+def test_where_python_fails_in_a_kernel_is_the_line_of_the_call():
+    with pytest.raises(te.DefinitionError, match="layer_norm: expected arguments that its body is written for, got ") as caught:
+        kernels.layer_norm(X, normalized_shape=1.5)
+    assert caught.value.location is not None and caught.value.location.file == __file__
