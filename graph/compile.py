@@ -151,15 +151,9 @@ def _plan(graph: Graph, device: str, functions: list[CompiledFunction], precisio
         start[slots[constant.name]] = constant.data
     inputs = tuple(slots[given.name] for given in graph.inputs)
     plan = Plan(inputs, tuple(slots[name] for name in graph.outputs), start)
-<<<<<<< HEAD
-    gaps = _gaps(graph)
-    for gap in gaps:
-        _fill(graph, gap, slots, device, plan.instructions, functions, precision)
-=======
     places = _Places(plan.start)
     for gap in _gaps(graph):
-        _fill(graph, gap, slots, device, plan.instructions, functions, places)
->>>>>>> fc3635b (wip2)
+        _fill(graph, gap, slots, device, plan.instructions, functions, places, precision)
     return plan
 
 
@@ -232,11 +226,8 @@ def _fill(
     device: str,
     instructions: list[Instruction],
     functions: list[CompiledFunction],
-<<<<<<< HEAD
-    precision: str,
-=======
     places: _Places,
->>>>>>> fc3635b (wip2)
+    precision: str,
 ) -> None:
     if gap.reads:
         instructions.append(Reads([(node.variable, slots[node.names[0]]) for node in gap.reads]))

@@ -183,6 +183,8 @@ class Emitter:
         if buffer.memory == "local":
             indices = indices[:-1] if name in self.around.own else indices
             return word + "".join(f"[{self.value(i).text}]" for i in indices)
+        if len(indices) == 1 < len(buffer.shape):
+            return f"{word}[{self.value(indices[0]).text}]"
         offset = self.flattened(indices, buffer.shape)
         if offset is not None:
             return f"{word}[{offset.text}]"
@@ -209,6 +211,8 @@ class Emitter:
 
 def row_major(indices: tuple[Expr, ...], shape: tuple[Expr, ...]) -> Expr | None:
     """The row-major position as an expression, where the extents are constants."""
+    if len(indices) == 1:
+        return indices[0]
     position: Expr = const(0)
     for i, extent in zip(indices, shape, strict=True):
         if not isinstance(extent, Const):

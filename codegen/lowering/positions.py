@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 
-from tensorexpr.codegen.nest import Alloc, Block, Check, For, If, Kernel, Stmt, Store
+from tensorexpr.codegen.nest import Alloc, Block, For, If, Kernel, Stmt, Store
 from tensorexpr.ir import Access, Apply, Expr, Index, apply, const
 from tensorexpr.records import replace
 from tensorexpr.regions import Opaque, affine_of, expression_of
@@ -20,51 +20,45 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 
 def at_positions(kernel: Kernel, shapes: Shapes) -> Kernel:
-    """The kernel with such accesses to buffers of known shape written by position."""
-
-    def visit(node: Expr) -> Expr:
-        return node if not isinstance(node, Access) else replace(node, indices=_at(node.tensor, node.indices, shapes))
-
-    def statement(s: Stmt) -> Stmt:
-        match s:
-            case For() | Alloc():
-                return replace(s, body=block(s.body))
-            case If():
-                return replace(s, condition=bottom_up(s.condition, visit), then=block(s.then), otherwise=block(s.otherwise))
-            case Store():
-                indices = _at(s.buffer, tuple(bottom_up(i, visit) for i in s.indices), shapes)
-                return replace(s, indices=indices, value=bottom_up(s.value, visit))
-            case Check():
-                return replace(s, index=bottom_up(s.index, visit), extent=bottom_up(s.extent, visit))
-        return s
-
-    def block(statements: Block) -> Block:
-        return tuple(map(statement, statements))
-
-    return replace(kernel, body=block(kernel.body)) if any(map(_has_parts, _indices(kernel.body))) else kernel
+    """The kernel with accesses to buffers of known shape written by position, where lanes would not be neighbors otherwise."""
+    return replace(kernel, body=_block(kernel.body, shapes, frozenset()))
 
 
-def _indices(block: Block) -> list[tuple[Expr, ...]]:
-    """The indices of all elements that statements touch."""
-    found: list[tuple[Expr, ...]] = []
-    for s in block:
-        match s:
-            case For() | Alloc():
-                found += _indices(s.body)
-            case If():
-                found += _indices((*s.then, *s.otherwise))
-            case Store():
-                found += [s.indices, *(n.indices for n in walk(s.value) if isinstance(n, Access))]
-    return found
+def _block(block: Block, shapes: Shapes, lanes: frozenset[str]) -> Block:
+    made = tuple(_statement(s, shapes, lanes) for s in block)
+    return block if all(new is old for new, old in zip(made, block, strict=True)) else made
 
 
-def _has_parts(indices: tuple[Expr, ...]) -> bool:
-    return len(indices) > 1 and any(isinstance(n, Apply) and n.op.name in ("floordiv", "mod") for i in indices for n in walk(i))
+def _statement(s: Stmt, shapes: Shapes, lanes: frozenset[str]) -> Stmt:
+    match s:
+        case For():
+            body = _block(s.body, shapes, lanes | {s.index} if s.kind == "vectorize" else lanes)
+            return s if body is s.body else replace(s, body=body)
+        case Alloc():
+            body = _block(s.body, shapes, lanes)
+            return s if body is s.body else replace(s, body=body)
+        case If():
+            then, otherwise = _block(s.then, shapes, lanes), _block(s.otherwise, shapes, lanes)
+            return s if then is s.then and otherwise is s.otherwise else replace(s, then=then, otherwise=otherwise)
+        case Store() if lanes:
+
+            def at(buffer: str, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+                found = position(indices, shapes[buffer]) if buffer in shapes and _has_parts(indices, lanes) else None
+                return indices if found is None else (found,)
+
+            def visit(node: Expr) -> Expr:
+                return replace(node, indices=at(node.tensor, node.indices)) if isinstance(node, Access) else node
+
+            return replace(s, indices=at(s.buffer, s.indices), value=bottom_up(s.value, visit))
+    return s
 
 
-def _at(buffer: str, indices: tuple[Expr, ...], shapes: Shapes) -> tuple[Expr, ...]:
-    found = position(indices, shapes[buffer]) if buffer in shapes and _has_parts(indices) else None
-    return indices if found is None else (found,)
+def _has_parts(indices: tuple[Expr, ...], lanes: frozenset[str]) -> bool:
+    """Whether an index has a part of a loop over lanes."""
+    if len(indices) < 2:
+        return False
+    parts = (n for i in indices for n in walk(i) if isinstance(n, Apply) and n.op.name in ("floordiv", "mod"))
+    return any(isinstance(m, Index) and m.name in lanes for n in parts for m in walk(n))
 
 
 @lru_cache(maxsize=1 << 12)

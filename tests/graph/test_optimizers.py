@@ -136,10 +136,10 @@ def test_updates_of_all_variables_are_one_kernel_and_the_same_bits(case):
     assert [v.value.tobytes() for v in together] == [v.value.tobytes() for v in alone]
 
 
-def test_the_norm_of_many_gradients():
-    variables = [te.Variable(np.zeros((), "float32")) for _ in range(110)]
-    SGD(variables, 1.0, clip_norm=1.0).apply([np.ones((), "float32")] * 110)
-    np.testing.assert_allclose([v.value for v in variables], -1 / np.sqrt(110), rtol=1e-5)
+def test_the_norm_of_many_gradients_is_no_deep_expression():
+    variables = [te.Variable(np.zeros((), "float32")) for _ in range(300)]
+    graph = SGD(variables, 1.0, clip_norm=1.0).apply.graph([np.ones((), "float32")] * 300)
+    assert sum(node.id.startswith("moved") for node in graph.nodes) == 300
 
 
 def test_an_optimizer_of_ones_own():
