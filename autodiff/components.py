@@ -15,9 +15,10 @@ from math import prod
 from tensorexpr.autodiff.inversion import Gather, invert
 from tensorexpr.autodiff.pieces import Piece, narrowed, split
 from tensorexpr.integers import DomainTooComplex, at_most
-from tensorexpr.ir import Access, Axis, Expr, Index
+from tensorexpr.ir import Access, Axis, Const, Expr, Index, apply, const
 from tensorexpr.records import field, record, replace
-from tensorexpr.regions import constraints_of
+from tensorexpr.regions import affine_of, constraints_of, expression_of
+from tensorexpr.simplify import simplify_expr
 from tensorexpr.traversal import free_names, fresh_name, size_names, substitute, walk
 
 TIERS = ("substitute", "reshape", "lattice", "residues", "pieces")
@@ -27,6 +28,14 @@ MOST_TERMS = 128
 MOST_STEPS = 30_000
 """Steps of the solver for one component, about a fifth of a second and nine times what any kernel of the library needs; a
 read that would take more is sorted. Steps are counted, not timed (`integers.effort`): the same read always gives the same code."""
+
+
+MOST_VALUES = 8
+"""Iterations of a loop that may become a piece each, where a read would be sorted else."""
+MOST_TRIES = 2
+"""Loops of which this is tried."""
+MOST_CASES = 32
+"""Pieces that a read may have then."""
 
 
 @record(slots=False)
@@ -182,7 +191,8 @@ def invert_read(
 
 @lru_cache(maxsize=1 << 12)
 def _pieces(part: Component, reserved: tuple[str, ...]) -> tuple[Gather, ...] | None:
-    """The gathers of one component, None where it cannot be turned around; what sizes wind around is taken apart where it has to be."""
+    """The gathers of one component, None where it cannot be turned around; what sizes wind around is taken apart where it has to be, and
+    what takes the solver too long value by value of a short loop."""
     try:
         with at_most(MOST_STEPS):
             found = _inverted(part, split(part.indices, part.axes, part.guards), reserved)
@@ -190,7 +200,47 @@ def _pieces(part: Component, reserved: tuple[str, ...]) -> tuple[Gather, ...] | 
                 found = _inverted(part, split(part.indices, part.axes, part.guards, part.target), reserved)
             return found
     except DomainTooComplex:
-        return None
+        return _by_values(part, reserved)
+
+
+def _by_values(part: Component, reserved: tuple[str, ...]) -> tuple[Gather, ...] | None:
+    """The gathers for each value of one loop: at a number, quotients and remainders of it are numbers.
+
+    The loops of a few iterations are tried, those that occur most often first; one that is an index by itself is known anyway.
+    """
+    uses = [n.name for e in (*part.indices, *part.guards) for n in walk(e) if isinstance(n, Index)]
+    short = [a for a in part.axes if a.index in uses and Index(a.index) not in map(_without_shift, part.indices)]
+    short = [a for a in short if isinstance(a.start, Const) and isinstance(a.stop, Const)]
+    short = [a for a in short if int(a.stop.value) - int(a.start.value) <= MOST_VALUES]  # type: ignore[attr-defined]
+    for axis in sorted(short, key=lambda a: -uses.count(a.index))[:MOST_TRIES]:
+        try:
+            with at_most(MOST_STEPS):
+                found = _at_values(part, axis, reserved)
+                if found is not None and len(found) <= MOST_CASES:
+                    return found
+        except DomainTooComplex:
+            continue
+    return None
+
+
+def _without_shift(index: Expr) -> Expr:
+    form = affine_of(index)
+    return index if form is None else expression_of(form - form.constant, form.names())
+
+
+def _at_values(part: Component, axis: Axis, reserved: tuple[str, ...]) -> tuple[Gather, ...] | None:
+    found: list[Gather] = []
+    assert isinstance(axis.start, Const) and isinstance(axis.stop, Const)
+    for value in range(int(axis.start.value), int(axis.stop.value)):
+        at: dict[str, Expr] = {axis.index: const(value)}
+        axes = tuple(a if a is axis else Axis(a.index, substitute(a.start, at), substitute(a.stop, at)) for a in part.axes)
+        indices, known = (tuple(simplify_expr(substitute(e, at), axes) for e in exprs) for exprs in (part.indices, part.guards))
+        guards = (apply("eq", Index(axis.index), const(value)), *known)
+        gathers = _inverted(Component(indices, axes, guards, part.target), split(indices, axes, guards), reserved)
+        if gathers is None:
+            return None
+        found += [replace(g, lowering="pieces") for g in gathers]
+    return tuple(found)
 
 
 def _inverted(part: Component, pieces: Sequence[Piece] | None, reserved: tuple[str, ...]) -> tuple[Gather, ...] | None:
