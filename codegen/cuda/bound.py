@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tensorexpr.codegen.nest import GRID, THREADS, Alloc, Block, For, If, Stmt
+from tensorexpr.codegen.nest import GRID, THREADS, Alloc, Block, Check, For, If, Stmt
 from tensorexpr.ir import Const
 
 
@@ -43,6 +43,46 @@ def _has_threads(body: Block) -> bool:
             case If() if _has_threads((*s.then, *s.otherwise)):
                 return True
     return False
+
+
+def in_one_block(loop: For, most: int) -> For | None:
+    """A serial loop around grids of at most `most` threads, as one block that goes round: the threads of each grid are the block's, and
+    barriers stand where launches would end. None where some grid is larger or open, or a thread of it may leave."""
+    body = _in_one_block(loop.body, most)
+    return None if body is None else replace(loop, body=body)
+
+
+def _in_one_block(body: Block, most: int) -> Block | None:
+    found: list[Stmt] = []
+    for s in body:
+        if not isinstance(s, For):
+            return None
+        if s.kind == "parallel":
+            known = isinstance(s.start, Const) and isinstance(s.stop, Const) and int(s.stop.value) - int(s.start.value) <= most
+            if not known or not _stays(s.body):
+                return None
+            found.append(replace(s, kind=THREADS[0]))
+            continue
+        inner = _in_one_block(s.body, most) if s.kind == "serial" else None
+        if inner is None:
+            return None
+        found.append(replace(s, body=inner))
+    return tuple(found)
+
+
+def _stays(body: Block) -> bool:
+    """Whether statements of a thread have no check, behind which it would leave, and no loop that blocks of threads would run."""
+    for s in body:
+        match s:
+            case Check():
+                return False
+            case For() if s.kind != "serial" and s.kind != "unroll":
+                return False
+            case For() | Alloc() if not _stays(s.body):
+                return False
+            case If() if not _stays((*s.then, *s.otherwise)):
+                return False
+    return True
 
 
 def _is_threads(s: Stmt) -> bool:

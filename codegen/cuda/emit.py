@@ -4,9 +4,9 @@ A parallel loop that is not inside another becomes the grid. Where loops over la
 lanes are its threads (see `threads`); else an iteration is a thread, 256 to a block, the last block cut off by a test. Loops that a
 schedule binds to `block.x` ... `thread.z` are what they say (see `bound`). What stands
 outside of parallel loops runs in one block; a serial loop around parallel ones (the steps of a scan) is run by the host, which
-launches the kernels inside with its index as an argument. Launches on one stream run one after the other, so what one
-writes the next may read. Inside a thread, loops are loops, unrolled ones are marked so, local buffers are arrays in registers
-where their indices are constants after unrolling.
+launches the kernels inside with its index as an argument; but where each of these is a block at most, one block goes round by itself.
+Launches on one stream run one after the other, so what one writes the next may read. Inside a thread, loops are loops, unrolled ones are
+marked so, local buffers are arrays in registers where their indices are constants after unrolling.
 
 The text is a small dialect (see `prelude.cuh`) that a C++ compiler also reads, so that kernels are tested without a GPU.
 """
@@ -20,7 +20,7 @@ from pathlib import Path
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.cuda import values as v
-from tensorexpr.codegen.cuda.bound import grid_of, settled
+from tensorexpr.codegen.cuda.bound import grid_of, in_one_block, settled
 from tensorexpr.codegen.cuda.expressions import RESERVED, Emitter, Surroundings, stored, wanted_names
 from tensorexpr.codegen.cuda.mma import WARP, Product, product_of
 from tensorexpr.codegen.cuda.packs import ALIGNMENT, Packed, copied, packed
@@ -57,11 +57,6 @@ class Launch:
     threads: tuple[int, int, int]
     iterations: tuple[Expr, ...]
     cut: bool
-
-    @property
-    def parameters(self) -> tuple[tuple[int, int], ...]:
-        """Offset and size in bytes of every argument as it is packed: eight each, one behind the other."""
-        return tuple((8 * k, 8) for k in range(len(self.buffers) + len(self.scalars) + self.reports))
 
     @property
     def parameters(self) -> tuple[tuple[int, int], ...]:
@@ -153,6 +148,8 @@ class _Writer:
             if grid:
                 loops, body = grid_of(statement)
                 yield self.kernel(name, body, loops, outer)
+            elif (alone := in_one_block(statement, THREADS)) is not None:
+                yield self.kernel(name, (alone,), (), outer)
             else:
                 inner = tuple(self.plan(name, statement.body, (*outer, statement)))
                 yield Repeat(statement.index, statement.start, statement.stop, inner)

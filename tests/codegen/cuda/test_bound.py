@@ -4,12 +4,14 @@ import numpy as np
 import pytest
 
 import tensorexpr as te
+from tensorexpr.codegen.cuda.emit import Repeat, emit
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest_verify import verify_nest
-from tensorexpr.codegen.schedule import schedule
+from tensorexpr.codegen.schedule import autoschedule, schedule
 from tensorexpr.codegen.target import H200
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.parse import parse_program
+from tensorexpr.simplify import simplify
 from tests.codegen.cuda.device import Program, needs_compiler
 from tests.generators import random_inputs
 
@@ -98,3 +100,27 @@ def test_the_look_of_it(axis):
     s = schedule(parse_program(MATMUL), H200)
     s["C"].bind("i", axis)
     assert f"{axis.split('.')[0]}Idx.{axis[-1]}" in Program(verify_nest(lower(s))).source.text
+
+
+def test_one_block_goes_through_the_steps_of_a_small_state():
+    """A grid that is a block at most in every step is launched once for all steps; a larger one once a step."""
+    h0, w, x = te.placeholder((50,), name="h0"), te.placeholder((50, 50), name="w"), te.placeholder((40, 50), name="x")
+
+    def cell(t: te.Tensor, h: te.Tensor) -> te.Tensor:
+        wide = te.compute((90,), lambda i: h[i % 50] + x[t, i // 2], name="wide")
+        return te.compute((50,), lambda i: te.sum(lambda k: w[i, k] * wide[k + 40], 50) % 7.0, name="cell")
+
+    program = simplify(te.program_of([te.scan(cell, h0, 40, name="h")], [h0, w, x]))
+    run = Program(verify_nest(lower(autoschedule(program, H200))))
+    assert not any(isinstance(step, Repeat) for step in run.source.plan) and "__syncthreads();" in run.source.text
+    rng = np.random.default_rng(0)
+    shapes = {"h0": (50,), "w": (50, 50), "x": (40, 50)}
+    arrays = {i.name: rng.integers(-2, 3, shapes[i.name]).astype(np.float32) for i in program.inputs}
+    (want,) = evaluate_program(program, arrays).values()
+    for order in range(4):
+        (got,) = run(arrays, order=order).values()
+        np.testing.assert_array_equal(got, want)
+    u0 = te.placeholder((300,), name="u0")
+    large = te.scan(lambda t, u: te.compute((300,), lambda i: u[i] + u[299 - i]), u0, 40)
+    plan = emit(verify_nest(lower(autoschedule(simplify(te.program_of([large], [u0])), H200)))).plan
+    assert any(isinstance(step, Repeat) for step in plan)
