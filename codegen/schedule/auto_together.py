@@ -63,7 +63,7 @@ def _joined(s: Schedule, group: list[str], parallel_work: int) -> None:
         return
     work = sum(total_work(m.parts) for name in group for m in (s.state.stage(name), *s.state.placed_in(name)))
     first, *rest = group
-    many = s.target.is_gpu or (s.target.cores > 1 and work >= parallel_work)
+    many = s.target.is_gpu or work >= parallel_work  # also on one core: loops that are equal are one function then
     for name in rest:
         before = s.state
         try:
