@@ -59,7 +59,10 @@ def _extremum(op: str, choose: Callable[[int, int], int], a: Expr, b: Expr) -> E
     x, y = constant(a), constant(b)
     if x is not None and y is not None:
         return const(choose(x, y))
-    return a if a == b else apply(op, a, b)
+    apart = constant(sub(a, b)) if x is None and y is None else None
+    if apart is not None:
+        return a if (apart <= 0) == (choose is min) else b
+    return apply(op, a, b)
 
 
 @lru_cache(maxsize=8192)

@@ -242,6 +242,8 @@ class Loops(Reductions):
         start = scope.resolve(scope.axes[loop].start) if loop in scope.axes else ZERO
         stop = scope.resolve(scope.axes[loop].stop) if loop in scope.axes else extent
         kind = self.kind(loop, count, scope)
+        if kind in ("vectorize", "unroll") and count is not None and constant(start) is None:  # along the block of an axis
+            start, stop = ZERO, extent
         if kind == "vectorize" and count is not None and self.stage.group_of(loop) is not None:
             wide = max(count, self.stage.extent(loop) or count)
             if count < wide or count & (count - 1):
@@ -263,7 +265,7 @@ class Loops(Reductions):
             if at == loop:
                 shape = self.shape(tensor)
                 home = self.read(Access(tensor, tuple(ZERO for _ in shape), dtypes.int64))
-                if isinstance(home, Access) and len(home.indices) == len(shape):
+                if isinstance(home, Access) and len(home.indices) == len(shape) and all(i == ZERO for i in home.indices):
                     found.append(Source(home.tensor, shape, order))
         return tuple(found)
 

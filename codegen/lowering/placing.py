@@ -17,13 +17,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 
 from tensorexpr.bounds import implied
-from tensorexpr.codegen.lowering.arithmetic import ZERO, add, constant
+from tensorexpr.codegen.lowering.arithmetic import ZERO, add, constant, sub
 from tensorexpr.codegen.lowering.scope import Scope
+from tensorexpr.codegen.lowering.slots import Slots
 from tensorexpr.codegen.lowering.tasks import Names
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, If
 from tensorexpr.codegen.schedule.placement import Part
-from tensorexpr.codegen.schedule.state import Stage
-from tensorexpr.ir import Axis, Const, Define, Definition, Expr, TensorType, apply, const
+from tensorexpr.codegen.schedule.state import Split, Stage
+from tensorexpr.ir import Axis, Const, Define, Definition, Expr, Index, TensorType, apply, const
 from tensorexpr.records import record
 
 
@@ -31,19 +32,21 @@ from tensorexpr.records import record
 class Home:
     """Where a tensor is kept: a buffer, behind fixed leading indices (the step of a scan).
 
-    `axes` are those of the tensor that the buffer has, where it holds one element of the others. A `ring` holds the last
-    two entries of a scan alone.
+    `axes` are those of the tensor that the buffer has, where it holds one element of the others, and a block, beginning at the
+    given element, of those in `origins`. A `ring` holds the last two entries of a scan alone.
     """
 
     buffer: str
     leading: tuple[Expr, ...] = ()
     axes: tuple[int, ...] | None = None
     ring: bool = False
+    origins: tuple[tuple[int, Expr], ...] = ()
 
     def at(self, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
         if self.ring:
             return (*self.leading, slot(indices[0], 2), *indices[1:])
-        kept = indices if self.axes is None else tuple(indices[a] for a in self.axes)
+        begin = dict(self.origins)
+        kept = (sub(indices[a], begin[a]) if a in begin else indices[a] for a in (range(len(indices)) if self.axes is None else self.axes))
         return (*self.leading, *kept)
 
 
@@ -82,6 +85,7 @@ class Placing(ABC):
     placed: dict[tuple[str, str], list[str]]
     parts: dict[str, Part]
     ahead: dict[tuple[str, str], Ahead]
+    slots: Slots
 
     @abstractmethod
     def read(self, expr: Expr) -> Expr:
@@ -144,34 +148,50 @@ class Placing(ABC):
         if not self.parts[name].is_local:
             return (*self.computed(name, scope), *self.with_placed(rest, scope, body))
         before = self.homes[name]
-        buffer = self.local_buffer(name)
-        self.homes[name] = Home(buffer.name, (), self.whole_axes(name))
+        part, axes = self.parts[name], self.whole_axes(name)
+        origins = tuple((axis, self.begin(name, axis, scope)) for axis in axes if part.lengths[axis] is not None)
+        buffer = self.local_buffer(name) if part.is_on_stack() else self.slots.buffer(name, self.local_buffer)
+        self.homes[name] = Home(buffer.name, () if part.is_on_stack() else (self.slots.index,), axes, origins=origins)
         block = (*self.computed(name, scope), *self.with_placed(rest, scope, body))
         self.homes[name] = before
-        return (Alloc(buffer, block),)
+        return (Alloc(buffer, block),) if part.is_on_stack() else block
 
     def local_buffer(self, name: str, entries: tuple[Const, ...] = ()) -> Buffer:
         """A buffer for what one iteration asks for of a definition."""
         type_ = self.types[name]
-        shape = (*entries, *(type_.shape[axis] for axis in self.whole_axes(name)))
+        extents = self.parts[name].extents(type_.shape)
+        shape = (*entries, *(extents[axis] for axis in self.whole_axes(name)))
         return Buffer(self.names.fresh(name), type_.dtype, shape, "local")
 
     def whole_axes(self, name: str) -> tuple[int, ...]:
-        """The axes of a placed definition that are computed whole."""
-        return tuple(axis for axis, point in enumerate(self.parts[name].points) if point is None)
+        """The axes of a placed definition that are computed whole, or in blocks."""
+        part = self.parts[name]
+        return tuple(axis for axis, (p, n) in enumerate(zip(part.points, part.lengths, strict=True)) if p is None or n is not None)
+
+    def begin(self, name: str, axis: int, scope: Scope) -> Expr:
+        """Where the block begins that is computed of an axis."""
+        point = self.parts[name].points[axis]
+        assert isinstance(point, Index)
+        split = next(r for r in scope.stage.relations if isinstance(r, Split) and r.parent == point.name)
+        return scope.with_values(**{split.inner: ZERO}).resolve(point)
 
     def computed(self, name: str, scope: Scope) -> Block:
         """A placed definition, at the points that are asked for where the scope stands."""
         definition, stage, part = self.definitions[name], self.stages[name], self.parts[name]
         assert isinstance(definition, Define)
-        values, conditions = {}, []
-        for axis, point in zip(definition.axes, part.points, strict=True):
-            if point is not None:
+        values, conditions, given, axes = {}, [], {}, all_axes(stage)
+        for number, (axis, point) in enumerate(zip(definition.axes, part.points, strict=True)):
+            length = part.lengths[number]
+            if length is not None:
+                first = f"{axis.index} begins"  # no name of an index has a space
+                axes[axis.index] = Axis(axis.index, Index(first), add(Index(first), const(length)))
+                given[first] = self.begin(name, number, scope)
+            elif point is not None:
                 values[axis.index] = scope.resolve(point)
                 for bound in (apply("ge", point, ZERO), apply("lt", point, axis.stop)):
                     if not implied(bound, scope.stage.parts.axes):
                         conditions.append(self.read(scope.resolve(bound)))
-        block = self.defined(definition, Scope(stage, all_axes(stage), values=values, names=scope.names), False)
+        block = self.defined(definition, Scope(stage, axes, values=values, names=scope.names, given=given), False)
         for condition in reversed(conditions):
             block = (If(condition, block),)
         return block

@@ -12,12 +12,14 @@ from tensorexpr import dtypes
 from tensorexpr.codegen.lowering.accumulators import COMBINE
 from tensorexpr.codegen.lowering.arithmetic import ONE, ZERO, add, constant, floordiv, mul, sub
 from tensorexpr.codegen.lowering.borders import cut_borders
+from tensorexpr.codegen.lowering.cutting import cut_along
 from tensorexpr.codegen.lowering.digits import Digits, digits_of, sorted_by_digits, without_keys
 from tensorexpr.codegen.lowering.loops import Loops
 from tensorexpr.codegen.lowering.partitioned import Sends, partitioned
 from tensorexpr.codegen.lowering.placing import Ahead, Home, Placing, all_axes, slot
 from tensorexpr.codegen.lowering.positions import at_positions
 from tensorexpr.codegen.lowering.scope import Scope
+from tensorexpr.codegen.lowering.slots import Slots
 from tensorexpr.codegen.lowering.sorting import NO_KEY, Blocks, Sorting, flat, unflattened, width_of
 from tensorexpr.codegen.lowering.sweeps import SweepLoops
 from tensorexpr.codegen.lowering.tasks import Names, Task
@@ -100,6 +102,7 @@ class _Lowering(Placing):
         self.sweeps = {s.sweep.last: s for s in state.stages if s.sweep is not None}
         for root in dict.fromkeys(root for root, _ in self.placed):
             self.parts.update(parts_of(state, root))
+        self.slots = Slots(self.names, state.target.cores, sum(p.size for p in self.parts.values() if p.is_local and not p.is_on_stack()))
 
     def nest(self, name: str) -> LoopNest:
         program = self.program
@@ -147,7 +150,8 @@ class _Lowering(Placing):
         threads of a GPU test at no cost."""
         if self.state.target.is_gpu:
             return cut_borders(kernel)
-        return at_positions(cut_borders(replace(kernel, body=unswitched(cut_at_borders(kernel.body)))), shapes)
+        block = cut_along(unswitched(cut_at_borders(kernel.body)))
+        return at_positions(cut_borders(replace(kernel, body=block)), shapes)
 
     def buffer(self, tensor: str, type_: TensorType) -> Buffer:
         """The workspace of a tensor: all of it, or the last two entries of a scan."""
@@ -193,7 +197,7 @@ class _Lowering(Placing):
                 self.kernels.append(Kernel(name, tuple(between)))
                 between.clear()
 
-        for statement in block:
+        for statement in map(self.slots.shared_out, block):
             if isinstance(statement, For) and (statement.kind == "parallel" or statement.kind in GRID or statement.kind in THREADS):
                 flush()
                 self.kernels.append(Kernel(name, (statement,)))

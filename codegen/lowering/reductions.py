@@ -14,12 +14,13 @@ from tensorexpr import dtypes
 from tensorexpr.codegen.lowering import accumulators
 from tensorexpr.codegen.lowering.arithmetic import ZERO, add, constant, mul, sub, substituted
 from tensorexpr.codegen.lowering.guards import around_tile, beyond_extents, may_run_without
+from tensorexpr.codegen.lowering.hulls import hull
 from tensorexpr.codegen.lowering.scope import Result, Scope
 from tensorexpr.codegen.lowering.tasks import Names, Pending, Task
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, Stmt, Store
 from tensorexpr.codegen.schedule.reductions import Group, Member, Parts
 from tensorexpr.codegen.schedule.state import Stage, is_inside
-from tensorexpr.codegen.schedule.windows import window
+from tensorexpr.codegen.schedule.windows import hull_conditions, window
 from tensorexpr.errors import InternalError
 from tensorexpr.ir import Access, Apply, Axis, Cast, Const, Expr, Index, apply, conjunction, const
 from tensorexpr.records import record, replace
@@ -193,7 +194,10 @@ class Reductions(ABC):
             hidden = frozenset(n for e in spread.values() for n in free_names(e) if scope.index(n) is None)
             found = window(Axis(axis.index, start, stop), hidden)
             if found is None:
-                raise InternalError(f"expected the bounds of {axis.index} in {self.stage.name} to be known where it runs")
+                inside = tuple(x for x in own[min(mine) :] if not self.belongs(x, group) and set(self.stage.axes_of(x)) & inner)
+                scope = hull(axis, inner, self.stage, scope, tuple(x for x in inside if not scope.knows(x)))
+                conditions.extend(hull_conditions(axis, inner))
+                continue
             offsets = scope.offsets if found.offset is None else {**scope.offsets, axis.index: found.offset}
             scope = replace(scope, axes={**scope.axes, axis.index: found.axis}, offsets=offsets)
             conditions.extend(found.conditions)

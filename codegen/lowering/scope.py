@@ -43,6 +43,7 @@ class Scope:
     `values` are positions of loops (counted from 0) and values of axes that are known, `variants` says for splits that are
     being run which form they take, `results` where reductions already computed are found, `names` which loop indices
     are taken, `groups` the reductions whose loops are being run, `outside` what indices of outer loops are called,
+    `given` the values of names that stand for where an axis begins or ends here,
     `offsets` what is added to the index of an axis that runs over a window, `vectors` the loops that run in lanes here,
     `guarded` splits whose points beyond the extent are left out already, `facts` conditions that hold here,
     `conditional` whether a condition stands around,
@@ -57,6 +58,7 @@ class Scope:
     names: frozenset[str] = frozenset()
     groups: tuple[int, ...] = ()
     outside: dict[str, Expr] = field(default_factory=dict)
+    given: dict[str, Expr] = field(default_factory=dict)
     offsets: dict[str, Expr] = field(default_factory=dict)
     vectors: frozenset[str] = frozenset()
     guarded: frozenset[str] = frozenset()
@@ -168,6 +170,8 @@ class Scope:
         """The value of an index of the definition, or of a loop as `spread` names it."""
         if name in self.outside:
             return self.outside[name]
+        if name in self.given:
+            return self.given[name]
         if name.startswith(LOOP):
             return self.position(name[len(LOOP) :])
         position = self.position(name)

@@ -162,7 +162,7 @@ def hardest(condition: Expr, ranges: Ranges) -> Expr | None:
     """A comparison at the point of some loops at which it holds last; None where that cannot be said."""
     if isinstance(condition, Const):
         return condition
-    form = _difference(condition)
+    form = positive_part(condition)
     if form is None:
         return None
     least, opaque, strict = form
@@ -190,7 +190,7 @@ def _is_open_at_few(condition: Expr, inner: Ranges, around: Ranges) -> bool:
     return open_ * FEW <= count
 
 
-def _difference(condition: Expr) -> tuple[Affine, Opaque, bool] | None:
+def positive_part(condition: Expr) -> tuple[Affine, Opaque, bool] | None:
     """What is positive, or not negative, where a comparison holds; whether it has to be positive."""
     if not (isinstance(condition, Apply) and condition.op.name in ("lt", "le", "gt", "ge")):
         return None

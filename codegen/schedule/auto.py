@@ -11,6 +11,7 @@ from __future__ import annotations
 import heapq
 from math import prod
 
+from tensorexpr.codegen.schedule.auto_batches import plan_batches
 from tensorexpr.codegen.schedule.auto_contraction import plan_contraction
 from tensorexpr.codegen.schedule.auto_flat import share_elementwise
 from tensorexpr.codegen.schedule.auto_gpu import plan_gpu
@@ -18,6 +19,7 @@ from tensorexpr.codegen.schedule.auto_loops import plan
 from tensorexpr.codegen.schedule.auto_memory import bytes_of, fetch_rows, fetch_streams, write_past
 from tensorexpr.codegen.schedule.auto_pairs import pair_terms, plan_nested, sharing
 from tensorexpr.codegen.schedule.auto_parts import partial_results
+from tensorexpr.codegen.schedule.auto_rows import plan_rows
 from tensorexpr.codegen.schedule.auto_scatters import plan_scatter, take_scatters_apart
 from tensorexpr.codegen.schedule.auto_staging import stage_operands
 from tensorexpr.codegen.schedule.auto_streams import plan_stream
@@ -27,7 +29,7 @@ from tensorexpr.codegen.schedule.auto_variants import vary
 from tensorexpr.codegen.schedule.decisions import Decisions
 from tensorexpr.codegen.schedule.schedule import Schedule, schedule
 from tensorexpr.codegen.schedule.state import State, accesses_of, definition_named, program_facts
-from tensorexpr.codegen.schedule.work import has_reduction, length, total_work
+from tensorexpr.codegen.schedule.work import ENOUGH_ROWS, has_reduction, is_contraction, length, total_work
 from tensorexpr.codegen.target import Gpu, Target
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Access, Define, Definition, Expr, Index, Program, Reduce, Scan, Scatter
@@ -41,8 +43,6 @@ MOST_LOOKED_AT = 200
 MOST_SHARED = 32
 """Definitions computed in the loops of one other: beyond it their rows do not stay near anyway, and each nests a level deeper."""
 CHUNKS_PER_CORE = 4
-ENOUGH_ROWS = 8
-"""Rows that a loop on all cores of a CPU should have."""
 NOWHERE = "no loop"
 
 
@@ -63,16 +63,20 @@ def autoschedule(program: Program, target: Target | None = None, decisions: Deci
         take_scatters_apart(s)
     partial_results(s)
     sweep_scans(s)
+    shapes = shapes_of(s.state.program)
+    planned: set[str] = set()
+    if not isinstance(s.target, Gpu):
+        planned |= plan_rows(s, shapes)
+        planned |= plan_batches(s, shapes)
     flat = share_elementwise(s)
     _share_loops(s)
-    shapes = shapes_of(s.state.program)
     if isinstance(s.target, Gpu):
         plan_gpu(s, shapes, flat)
         run_together(s, PARALLEL_WORK)
         return s
-    planned: set[str] = set(flat)
+    planned.update(flat)
     for name in s.stages:
-        if name not in flat and isinstance(definition_named(s.state.program, name), Define):
+        if name not in planned and isinstance(definition_named(s.state.program, name), Define):
             known = set(s.stages)
             if plan_contraction(s, name, shapes):
                 planned |= {name, *s.stages} - known | {name}
@@ -269,33 +273,6 @@ def _rows(s: Schedule, definition: Define) -> set[str]:
 
 def _scan_reads(program: Program) -> set[str]:
     return {n for d in program.definitions if isinstance(d, Scan) for n in reads(d)}
-
-
-def is_contraction(state: State, name: str) -> bool:
-    """Whether a definition sums products over axes along which some operand repeats, so that tiles pay."""
-    parts = state.stage(name).parts
-    for group in parts.groups:
-        again = False
-        for member in group.members:
-            for value in member.values:
-                for access, _, _ in read_occurrences(value, ()):
-                    used = {n.name for i in access.indices for n in walk(i) if isinstance(n, Index)}
-                    long = [a for a in parts.axes if a.index in group.depends and a.index not in used and length(a) > 1]
-                    if long and used & set(group.indices):
-                        again = True
-        if again and not any(_streams(a, {*group.depends, *group.indices}) for m in group.members for v in m.values for a in _reads_of(v)):
-            return True
-    return False
-
-
-def _reads_of(value: Expr) -> list[Access]:
-    return [access for access, _, _ in read_occurrences(value, ())]
-
-
-def _streams(access: Access, names: set[str]) -> bool:
-    """Whether an access asks for a different element at every point: what bounds the reduction then is how fast these come."""
-    found = [i.name for i in access.indices if isinstance(i, Index)]
-    return len(found) == len(access.indices) and names <= set(found)
 
 
 def _share(s: Schedule, table: dict[str, Define], reader: Define, name: str) -> bool:

@@ -27,12 +27,15 @@ from math import inf, prod
 from tensorexpr.codegen.schedule.auto_loops import Planner, Tile, plan, split_classes
 from tensorexpr.codegen.schedule.legality import LARGEST_TILE, is_ordered
 from tensorexpr.codegen.schedule.orders import plain_inside, short_inside, tested_axes
+from tensorexpr.codegen.schedule.placement import reads_tensors
 from tensorexpr.codegen.schedule.residues import classes
 from tensorexpr.codegen.schedule.schedule import Schedule, StageHandle
 from tensorexpr.codegen.schedule.staging import Layout
+from tensorexpr.codegen.schedule.state import definition_named
 from tensorexpr.codegen.schedule.strides import FAR, Reach
+from tensorexpr.codegen.schedule.work import length
 from tensorexpr.errors import ScheduleError
-from tensorexpr.ir import Access, Axis, Const, Expr, Index
+from tensorexpr.ir import Access, Axis, Const, Define, Expr, Index
 from tensorexpr.records import record
 from tensorexpr.traversal import free_names
 
@@ -114,16 +117,22 @@ class Plan:
         return f"{self.rows} {self.row}, {self.vectors} vectors of {self.vector}{copied}{window}"
 
 
-def plan_contraction(schedule: Schedule, name: str, shapes: dict[str, tuple[Expr, ...]]) -> bool:
-    """Copies operands and makes the loops of a contraction; says whether it did. `shapes` gets those of the copies."""
+def plan_contraction(schedule: Schedule, name: str, shapes: dict[str, tuple[Expr, ...]], rows: tuple[str, int] | None = None) -> bool:
+    """Copies operands and makes the loops of a contraction; says whether it did. `shapes` gets those of the copies.
+
+    With `rows`, an axis and a length, it runs in blocks of so many points of the axis, whose loop stands inside of those over
+    the axes before it, and outside of all others.
+    """
     found = schedule.state.stage(name)
-    if found.place is not None or found.scan is not None or schedule.state.placed_in(name) or len(found.parts.groups) != 1:
+    if found.scan is not None or schedule.state.placed_in(name) or len(found.parts.groups) != 1:
         return False
     (group,) = found.parts.groups
-    if is_ordered(group) or len(group.members) != 1 or found.parts.unproved or group.guard or group.depends == ():
+    if is_ordered(group) or len(group.members) != 1 or found.parts.unproved or any(map(reads_tensors, group.guard)) or group.depends == ():
         return False
     counts = classes(found.parts)
     planner = Planner(schedule, name, shapes, counts)
+    if rows is not None:
+        planner.lengths = {**planner.lengths, rows[0]: rows[1]}
     model = _Model(planner)
     if not model.is_contraction():
         return False
@@ -137,7 +146,7 @@ def plan_contraction(schedule: Schedule, name: str, shapes: dict[str, tuple[Expr
                 copy = schedule[name].stage(tensor, layout)
                 shapes[copy] = schedule.state.program.types[copy].shape
                 plan_copy(schedule, copy, tensor, layout, shapes)
-            _apply(schedule, name, made, model)
+            _apply(schedule, name, made, model, rows)
             return True
         except ScheduleError:
             schedule.state = before
@@ -161,6 +170,9 @@ class _Model:
         self.reduction = [x for x in order if x in self.group.indices]
         self.steps = prod(self.lengths[a] for a in self.reduction)
         self.points = prod(self.lengths[a.index] for a in planner.parts.axes)
+        whole = definition_named(planner.state.program, planner.stage.name)
+        self.all_points = prod(map(length, whole.axes)) if isinstance(whole, Define) else self.points
+        self.placed = {m.name for m in planner.state.stages if m.place is not None}
 
     def is_contraction(self) -> bool:
         """Whether products are summed whose operands each leave out an axis, often enough, at places that are known."""
@@ -176,7 +188,7 @@ class _Model:
 
     def plans(self) -> Iterator[Plan]:
         """All choices, each with its cost."""
-        data = [a for a in self.planner.data if a.index not in self.planner.apart]
+        data = [a for a in self.planner.data if a.index not in self.planner.alone]
         for vector in data:
             if self.lengths[vector.index] < self.lanes or vector.index in self.planner.counts:
                 continue
@@ -214,7 +226,7 @@ class _Model:
     def _may_be_copied(self, r: Reach, axis: str) -> bool:
         """Whether an operand has a constant shape, is read at one place, and an axis of it is the one given."""
         tensor = r.access.tensor
-        once = sum(tensor == other.access.tensor for other in self.reads) == 1
+        once = sum(tensor == other.access.tensor for other in self.reads) == 1 and tensor not in self.placed
         return once and all(isinstance(e, Const) for e in self.planner.shapes[tensor]) and _place(r.access, axis) is not None
 
     # ---------------------------------------------------------------------------------------------------------- cycles
@@ -367,7 +379,7 @@ class _Model:
             axis = next(a for a in r.strides if a == vector or r.stride(a))
             far = COPY_FAR if elements * r.access.dtype.itemsize > self.target.l2_bytes else 1.0
             total += elements * (COPY if abs(r.stride(axis)) == 1 else COPY_ACROSS) * far
-        return total / (self.steps * self.points / self.lanes)
+        return total / (self.steps * self.all_points / self.lanes)
 
     # --------------------------------------------------------------------------------------------------------- layouts
 
@@ -388,18 +400,25 @@ class _Model:
 # ------------------------------------------------------------------------------------------------------------- loops
 
 
-def _apply(schedule: Schedule, name: str, chosen: Plan, model: _Model) -> None:
+def _apply(schedule: Schedule, name: str, chosen: Plan, model: _Model, rows: tuple[str, int] | None) -> None:
     """The loops of a plan: blocks outermost, the reduction, the tile innermost."""
     handle, planner, lengths = schedule[name], model.planner, model.lengths
     lanes = chosen.vectors * model.lanes
     counted = tuple((a, n) for a, n in planner.counts.items() if a == chosen.row or a in planner.tested)
     loop_of, around, _ = split_classes(handle, Tile(chosen.vector, lanes, ((chosen.row, chosen.rows),), classes=counted))
-    vector, row = chosen.vector, loop_of.get(chosen.row, chosen.row)
+    front: list[str] = []
+    if rows is not None:
+        data = [a.index for a in schedule.state.stage(name).parts.axes]
+        front = data[: data.index(rows[0])]
+        if (schedule.state.stage(name).extent(rows[0]) or 0) > rows[1]:
+            block, loop_of[rows[0]] = handle.split(rows[0], rows[1], "shift")
+            front.append(block)
+    vector, row = (loop_of.get(axis, axis) for axis in (chosen.vector, chosen.row))
     columns, lane = _blocks(handle, vector, lanes, chosen.vector in chosen.packed)
     blocks, copied = _blocks(handle, row, chosen.rows, chosen.row in chosen.packed)
     stage = schedule.state.stage(name)
     tile = [x for x in (copied, lane) if x is not None]
-    rest = [x for x in stage.order if x not in (*tile, *around, columns, blocks)]
+    rest = [x for x in stage.order if x not in (*front, *tile, *around, columns, blocks)]
     data = [x for x in rest if stage.group_of(x) is None]
     reduced = [x for x in rest if x not in data]
     if chosen.window is None:
@@ -437,7 +456,7 @@ def _apply(schedule: Schedule, name: str, chosen: Plan, model: _Model) -> None:
     if not held and any(model.is_far(lanes, r) for r in lane_reads):
         size = chosen.rows * lanes * planner.dtype.itemsize
         order = short_inside(handle._stage, order, planner.read_again(), size, lengths)
-    handle.reorder(*order, *tile)
+    handle.reorder(*front, *order, *tile)
     if copied is not None:
         handle.unroll(copied)
     if chosen.window is not None:

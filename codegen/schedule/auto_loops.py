@@ -21,9 +21,9 @@ from tensorexpr.codegen.schedule.placement import part_of
 from tensorexpr.codegen.schedule.reductions import Parts
 from tensorexpr.codegen.schedule.residues import classes, in_class, tested
 from tensorexpr.codegen.schedule.schedule import Schedule, StageHandle
-from tensorexpr.codegen.schedule.state import Stage
+from tensorexpr.codegen.schedule.state import Stage, State
 from tensorexpr.codegen.schedule.strides import reach, reaches
-from tensorexpr.codegen.schedule.windows import window
+from tensorexpr.codegen.schedule.windows import has_hull, window
 from tensorexpr.codegen.schedule.work import arithmetic, group_work, lengths
 from tensorexpr.codegen.target import Target
 from tensorexpr.dtypes import DType, accumulator
@@ -117,8 +117,10 @@ def _apply(handle: StageHandle, tile: Tile) -> None:
         if extent == count:
             made: tuple[str, ...] = (axis,)
         else:
-            is_data = stage.group_of(axis) is None
-            tail = "peel" if not is_data else "shift" if extent is None or extent >= count else "guard"
+            if stage.group_of(axis) is None:
+                tail = "shift" if extent is None or extent >= count else "guard"
+            else:  # a rest whose length hangs on the row is masked
+                tail = "guard" if _hangs_on_row(stage, axis) else "peel"
             made = handle.split(axis, count, tail)
         if kind == "vectorize" and tile.blocks > 1:
             inner += made
@@ -141,6 +143,13 @@ def _apply(handle: StageHandle, tile: Tile) -> None:
             handle.vectorize(loop)
         else:
             handle.unroll(loop)
+
+
+def _hangs_on_row(stage: Stage, axis: str) -> bool:
+    """Whether an axis of a reduction ends where indices of data axes say."""
+    found = next((a for g in stage.parts.groups for a in g.axes if a.index == axis), None)
+    data = {a.index for a in stage.parts.axes}
+    return found is not None and bool(data & {*free_names(found.start), *free_names(found.stop)})
 
 
 def split_classes(handle: StageHandle, tile: Tile) -> tuple[dict[str, str], list[str], list[str]]:
@@ -180,7 +189,8 @@ class Planner:
     """Looks at the loops of one definition, along one residue class of each axis in `counts`."""
 
     def __init__(self, schedule: Schedule, name: str, shapes: dict[str, tuple[Expr, ...]], counts: dict[str, int]) -> None:
-        self.stage: Stage = schedule.state.stage(name)
+        self.state: State = schedule.state
+        self.stage: Stage = self.state.stage(name)
         self.parts: Parts = in_class(self.stage.parts, counts)
         self.counts = counts
         self.tested = tested(self.stage.parts)
@@ -194,8 +204,8 @@ class Planner:
         self.store = reach(Access(name, elements, value.dtype), shapes[name])
         settled: set[str] = set()
         if self.stage.place is not None:
-            points = part_of(schedule.state, name).points
-            settled = {a.index for a, p in zip(self.parts.axes, points, strict=True) if p is not None}
+            part = part_of(self.state, name)
+            settled = {a.index for a, p, n in zip(self.parts.axes, part.points, part.lengths, strict=True) if p is not None and n is None}
         self.lengths = lengths(self.parts)
         self.data = [a for a in self.parts.axes if self.lengths[a.index] > 1 and a.index not in settled]
         top = [g for g in self.parts.groups if g.scope is None]
@@ -210,6 +220,8 @@ class Planner:
         self.apart = {
             a.index for a in self.data if any(a.index in names and window(r, frozenset({a.index})) is None for r, names in bounds)
         }
+        # The same where no hull of the bounds over a block of its points can be run through either.
+        self.alone = {a for a in self.apart if any(a in names and not has_hull(r, frozenset({a})) for r, names in bounds)}
         costs = sorted(self._vector_axes(), key=lambda found: found[0])
         self.cost = costs[0][0] if costs else inf
         self.vectors = [axis for _, axis in costs]

@@ -11,9 +11,9 @@ from tensorexpr.codegen.nest import GRID, THREADS
 from tensorexpr.codegen.schedule.bind import check_bound
 from tensorexpr.codegen.schedule.independence import free_axes, may_collide
 from tensorexpr.codegen.schedule.reductions import Group, Member
-from tensorexpr.codegen.schedule.state import Split, Stage, State, all_uses, definition_named
+from tensorexpr.codegen.schedule.state import Fuse, Split, Stage, State, all_uses, definition_named
 from tensorexpr.codegen.schedule.tensorize import check_tensorized
-from tensorexpr.codegen.schedule.windows import window
+from tensorexpr.codegen.schedule.windows import has_hull, window
 from tensorexpr.dtypes import accumulator
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Axis, Const, Expr, Index, Scatter, apply, const
@@ -43,7 +43,7 @@ def check_stage(state: State, stage: Stage) -> Stage:
         if isinstance(relation, Split):
             _check_split(stage, relation, position)
     for group in stage.parts.groups:
-        _check_group(stage, group, position, LARGEST_BLOCK if state.target.is_gpu else LARGEST_TILE)
+        _check_group(stage, group, position, state.target.is_gpu)
     _check_scatter(state, stage)
     for loop, kind in stage.kinds:
         if kind == "parallel":
@@ -107,7 +107,7 @@ def _check_split(stage: Stage, split: Split, position: dict[str, int]) -> None:
         )
 
 
-def _check_group(stage: Stage, group: Group, position: dict[str, int], limit: int) -> None:
+def _check_group(stage: Stage, group: Group, position: dict[str, int], is_gpu: bool) -> None:
     mine = _loops_of(stage, group)
     first = min(position[x] for x in mine)
     for used in all_uses(stage.parts, group):
@@ -117,7 +117,9 @@ def _check_group(stage: Stage, group: Group, position: dict[str, int], limit: in
     for number, axis in enumerate(group.axes):
         for name in dict.fromkeys(n for e in (axis.start, axis.stop) for n in free_names(e)):
             for loop in stage.loops_of(name):
-                if any(position[loop] > position[own] for own in stage.loops_of(axis.index)) and not _may_relax(stage, group, number, name):
+                if any(position[loop] > position[own] for own in stage.loops_of(axis.index)) and not _may_relax(
+                    stage, group, number, name, is_gpu
+                ):
                     raise refuse(
                         stage,
                         f"expected {loop} outside of {axis.index}, whose bounds depend on it, got it inside",
@@ -126,7 +128,7 @@ def _check_group(stage: Stage, group: Group, position: dict[str, int], limit: in
                     )
     outside = {None, group.scope}
     tile = [x for x in stage.order[first:] if _group_number(stage, x) in outside and set(stage.axes_of(x)) & set(group.depends)]
-    _check_tile(stage, group, tile, limit)
+    _check_tile(stage, group, tile, LARGEST_BLOCK if is_gpu else LARGEST_TILE)
     _check_enclosing(stage, group, first, mine[0])
     if is_ordered(group) and mine != sorted(mine, key=lambda x: position[x]):
         names = "/".join(m.combiner.name for m in group.members)
@@ -197,7 +199,7 @@ def _inside(stage: Stage, group: Group) -> set[int]:
     return {g.number for g in stage.parts.groups if g.scope == group.number}
 
 
-def _may_relax(stage: Stage, group: Group, number: int, name: str) -> bool:
+def _may_relax(stage: Stage, group: Group, number: int, name: str, is_gpu: bool) -> bool:
     """Whether a data loop may run inside a reduction whose bounds depend on it."""
     if all(a.index != name for a in stage.parts.axes) or any(m.combiner.name in ("argmax", "argmin") for m in group.members):
         return False
@@ -211,7 +213,12 @@ def _may_relax(stage: Stage, group: Group, number: int, name: str) -> bool:
     data = frozenset(a.index for a in stage.parts.axes)
     first = min(stage.order.index(x) for x in stage.loops_of(group.axes[number].index))
     inner = frozenset(a for a in data if any(stage.order.index(x) > first for x in stage.loops_of(a)))
-    return all(window(axis, inner) is not None for axis in _in_classes(stage, group.axes[number], first))
+    if all(window(axis, inner) is not None for axis in _in_classes(stage, group.axes[number], first)):
+        return True
+    # Of a block that stands inside, and begins at what is known outside, the bounds are greatest and least at its ends; the threads of a
+    # GPU each have bounds of their own.
+    fused = any(isinstance(r, Fuse) and set(stage.axes_of(r.fused)) & inner for r in stage.relations)
+    return not is_gpu and len(group.axes) == 1 and not fused and has_hull(group.axes[number], inner)
 
 
 def _begins_before(stage: Stage, group: Group, name: str) -> bool:

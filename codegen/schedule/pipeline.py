@@ -11,6 +11,7 @@ Everything that is computed in the loop (`compute_at`) is computed ahead; values
 
 from __future__ import annotations
 
+from tensorexpr.codegen.schedule.fitting import fitted
 from tensorexpr.codegen.schedule.legality import divides, refuse
 from tensorexpr.codegen.schedule.placement import parts_of
 from tensorexpr.codegen.schedule.state import SERIAL, Split, Stage, State
@@ -43,7 +44,7 @@ def pipeline(state: State, name: str, loop: str, stages: int) -> State:
     if not isinstance(stages, int) or isinstance(stages, bool) or not 2 <= stages <= MOST_STAGES:
         raise refuse(stage, f"expected 2 to {MOST_STAGES} stages, got {stages!r}", loop)
     ahead = (*((x, n) for x, n in stage.ahead if x != loop), (loop, stages))
-    changed = state.with_stage(replace(stage, ahead=ahead))
+    changed = fitted(state.with_stage(replace(stage, ahead=ahead)), name)
     check_pipelines(changed, name)
     return changed
 

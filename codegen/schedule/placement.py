@@ -2,37 +2,70 @@
 
 A definition placed in loop `l` of stage `s` is computed once per iteration of `l`, at the elements that the iteration
 reads. Per axis that is one element, an expression over axes of `s` that are settled in `l`, where every read asks for that
-one, else the whole axis. The values live in a small local buffer; where others read the definition too (it is an output,
-or a later definition reads it), or the buffer would be large, in the tensor itself, and then the iterations must make
-each of its elements exactly once.
+one; a block of it, where every read asks for the index of an axis of `s` of which `l` is in the outer loop of a split (on a
+CPU); else the whole axis. The values live in a buffer of the iteration: on the stack where it is small, else in a part of the
+workspace that the threads do not share. Where others read the definition too (it is an output, or a later definition reads
+it), or the buffer would be large, they live in the tensor itself, and then the iterations must make each of its elements
+exactly once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from tensorexpr.codegen.schedule.state import Stage, State, accesses_of, all_uses, definition_named, program_facts
+from tensorexpr.codegen.schedule.state import Split, Stage, State, accesses_of, all_uses, definition_named, program_facts
 from tensorexpr.errors import ScheduleError
-from tensorexpr.ir import Const, Define, Definition, Expr, Index
+from tensorexpr.ir import Axis, Const, Define, Definition, Expr, Index, const, integer
 from tensorexpr.records import record
 from tensorexpr.traversal import free_names, read_occurrences, substitute
 
 LOCAL_LIMIT = 1 << 15
-"""Bytes up to which a placed definition is kept in a local buffer."""
+"""Bytes up to which a placed definition is kept on the stack."""
+SCRATCH_LIMIT = 1 << 22
+"""Bytes up to which it is kept in workspace of its iteration."""
 
 
 @record
 class Part:
-    """What one iteration computes: per axis the element, or None for the whole axis; whether it is kept in a local buffer."""
+    """What one iteration computes: per axis the element, or None for the whole axis; where `lengths` says how many, the elements of
+    the block of an axis of the consumer, whose index stands for them. Whether it is kept for the iteration alone, and how many
+    bytes that takes."""
 
     points: tuple[Expr | None, ...]
+    lengths: tuple[int | None, ...]
     is_local: bool
+    size: int
+
+    def is_on_stack(self) -> bool:
+        return self.size <= LOCAL_LIMIT
+
+    def extents(self, shape: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        """The extents of what is computed, 1 along the axes of which it is one element."""
+        return tuple(
+            const(n) if n is not None else e if p is None else const(1) for e, p, n in zip(shape, self.points, self.lengths, strict=True)
+        )
 
 
 def settled_axes(stage: Stage, loop: str) -> tuple[str, ...]:
     """The data axes of which all loops are open inside `loop`."""
     open_loops = set(stage.order[: stage.order.index(loop) + 1])
     return tuple(a.index for a in stage.parts.axes if set(stage.loops_of(a.index)) <= open_loops)
+
+
+def blocks_in(stage: Stage, loop: str) -> dict[str, Split]:
+    """The data axes that `loop` stands in a block of: the outer loop of their split is open, the inner one is not, and all blocks are
+    equally long."""
+    open_loops = set(stage.order[: stage.order.index(loop) + 1])
+    found = {}
+    for axis in stage.parts.axes:
+        split = next((r for r in stage.relations if isinstance(r, Split) and r.parent == axis.index), None)
+        if split is None or split.tail == "stride" or not set(stage.loops_of(split.outer)) <= open_loops:
+            continue
+        extent = stage.extent(axis.index)
+        whole = extent is not None and (extent % split.factor == 0 or (split.tail == "shift" and extent >= split.factor))
+        if whole and not set(stage.loops_of(split.inner)) & open_loops:
+            found[axis.index] = split
+    return found
 
 
 def part_of(state: State, name: str) -> Part:
@@ -54,6 +87,7 @@ def _parts_of(state: State, root: str) -> dict[str, Part]:
     identity: dict[str, Expr] = {a.index: Index(a.index) for a in consumer.parts.axes}
     requests: dict[str, list[tuple[Expr | None, ...]]] = {s.name: [] for s in members}
     settled: dict[str, set[str]] = {}
+    blocks: dict[str, dict[str, Split]] = {}
     _collect(state, root, identity, requests)
     result: dict[str, Part] = {}
     for member in reversed(members):
@@ -61,13 +95,14 @@ def _parts_of(state: State, root: str) -> dict[str, Part]:
         loop = member.site.loop
         if loop not in settled:
             settled[loop] = set(settled_axes(consumer, loop))
+            blocks[loop] = {} if state.target.is_gpu or loop in dict(consumer.ahead) else blocks_in(consumer, loop)
+        known_there = settled[loop] | set(blocks[loop])
         if not requests[member.name]:
-            points = _at_same(made, consumer, settled[loop])
+            points = _at_same(made, consumer, known_there)
         else:
-            points = tuple(
-                _agreed([r[axis] for r in requests[member.name]], settled[loop]) for axis in range(len(made.results[0][1].shape))
-            )
-        result[member.name] = Part(points, _fits(state, member.name, root, points))
+            points = tuple(_agreed([r[axis] for r in requests[member.name]], known_there) for axis in range(len(made.results[0][1].shape)))
+        points, lengths = _in_blocks(made, consumer, points, blocks[loop])
+        result[member.name] = _part(state, member.name, root, points, lengths)
         known = {a.index: p for a, p in zip(made.axes, points, strict=True) if p is not None}  # type: ignore[union-attr]
         _collect(state, member.name, known, requests)
     return result
@@ -89,11 +124,11 @@ def _collect(state: State, name: str, known: dict[str, Expr], requests: dict[str
     for access in accesses_of(state.program, name):
         if access.tensor in requests:
             requests[access.tensor].append(
-                tuple(substitute(i, known) if set(free_names(i)) <= set(known) and not _reads_tensors(i) else None for i in access.indices)
+                tuple(substitute(i, known) if set(free_names(i)) <= set(known) and not reads_tensors(i) else None for i in access.indices)
             )
 
 
-def _reads_tensors(expr: Expr) -> bool:
+def reads_tensors(expr: Expr) -> bool:
     return any(True for _ in read_occurrences(expr, ()))
 
 
@@ -104,17 +139,38 @@ def _agreed(requested: list[Expr | None], settled: set[str]) -> Expr | None:
     return first
 
 
-def _fits(state: State, name: str, root: str, points: tuple[Expr | None, ...]) -> bool:
-    if name in state.program.outputs or outside_readers(state, name, root):
-        return False
+def _in_blocks(
+    made: Definition, consumer: Stage, points: tuple[Expr | None, ...], blocks: dict[str, Split]
+) -> tuple[tuple[Expr | None, ...], tuple[int | None, ...]]:
+    """The points, and how many elements each stands for: indices of axes in blocks, alone and of the same extent, stand for a block;
+    of an axis that is read otherwise at what is in a block, the whole is computed."""
+    extents = {a.index: a.stop for a in consumer.parts.axes}
+    found: list[tuple[Expr | None, int | None]] = []
+    for extent, point in zip(made.results[0][1].shape, points, strict=True):
+        if point is None or not set(free_names(point)) & set(blocks):
+            found.append((point, None))
+        elif isinstance(point, Index) and extents[point.name] == extent:
+            found.append((point, blocks[point.name].factor))
+        else:
+            found.append((None, None))
+    return tuple(p for p, _ in found), tuple(n for _, n in found)
+
+
+def _part(state: State, name: str, root: str, points: tuple[Expr | None, ...], lengths: tuple[int | None, ...]) -> Part:
     type_ = definition_named(state.program, name).results[0][1]
-    elements = 1
-    for extent, point in zip(type_.shape, points, strict=True):
-        if point is None:
-            if not isinstance(extent, Const):
-                return False
-            elements *= int(extent.value)
-    return elements * type_.dtype.itemsize <= LOCAL_LIMIT
+    size: int = type_.dtype.itemsize
+    for extent in Part(points, lengths, False, 0).extents(type_.shape):
+        size *= int(extent.value) if isinstance(extent, Const) else SCRATCH_LIMIT
+    limit = LOCAL_LIMIT if state.target.is_gpu else SCRATCH_LIMIT
+    is_local = size <= limit and name not in state.program.outputs and not outside_readers(state, name, root)
+    return Part(points, lengths, is_local, size)
+
+
+def part_axes(state: State, name: str) -> tuple[Axis, ...]:
+    """The data axes of a placed definition, as long as what one iteration computes of them."""
+    made, lengths = definition_named(state.program, name), part_of(state, name).lengths
+    assert isinstance(made, Define)
+    return tuple(a if n is None else Axis(a.index, a.start, const(n)) for a, n in zip(made.axes, lengths, strict=True))
 
 
 def outside_readers(state: State, name: str, root: str) -> tuple[str, ...]:
@@ -170,7 +226,7 @@ def check_placement(state: State, name: str) -> State:
             if consumer.order.index(other.loop) < at:
                 raise refuse(f"expected its readers in the same loop or deeper, got {reader} in {other.loop}")
     part = parts_of(state, place.stage)[name]
-    whole = {a.index for a, p in zip(stage.parts.axes, part.points, strict=True) if p is None}
+    whole = {a.index for a, p, n in zip(stage.parts.axes, part.points, part.lengths, strict=True) if p is None or n is not None}
     for loop in stage.order:
         axes = set(stage.axes_of(loop))
         if axes & whole and not axes <= whole and stage.group_of(loop) is None:
@@ -191,7 +247,8 @@ def _check_stored(state: State, name: str, part: Part, consumer: Stage, refuse: 
         for p, extent in zip(part.points, made.results[0][1].shape, strict=True)
     )
     opened = {a for x in consumer.order[: consumer.order.index(place.loop) + 1] for a in consumer.axes_of(x)}
-    if not aligned or len(set(used)) != len(used) or opened != set(used):
+    once = all(n is None or integer(extent) % n == 0 for extent, n in zip(made.results[0][1].shape, part.lengths, strict=True))
+    if not aligned or not once or len(set(used)) != len(used) or opened != set(used):
         raise refuse(
             f"expected iterations that make each element of {name} once, since it is kept whole: an output, read elsewhere or large",
             "choose a loop that runs over the axes by which it is read",

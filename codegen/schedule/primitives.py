@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tensorexpr.codegen.schedule.bind import check_target
 from tensorexpr.codegen.schedule.cache import check_cached
+from tensorexpr.codegen.schedule.fitting import fitted
 from tensorexpr.codegen.schedule.legality import check_stage, refuse, runs_whole
 from tensorexpr.codegen.schedule.pipeline import check_pipelines
 from tensorexpr.codegen.schedule.placement import check_placement
@@ -284,8 +285,9 @@ def streamable(state: State, name: str) -> tuple[str, ...]:
 def compute_at(state: State, name: str, consumer: str, loop: str) -> State:
     """rewrite: P: [...]; C: [..., l, ...] --> C: [..., l: {P: [...]}, ...]: P is computed in loop l of C, at what is read there.
 
-    Where nothing there reads P (both read the same rows), it is computed at the same indices of the leading axes. What one iteration
-    needs is kept in a local buffer; in the tensor itself where others read it too, and then each element is made once.
+    Where nothing there reads P (both read the same rows), it is computed at the same indices of the leading axes. In the outer loop of a
+    split it is computed for a block of the axis, on a CPU. What one iteration needs is kept in a local buffer, on the stack or, where
+    that would be too small, in workspace of its own; in the tensor itself where others read it too, and then each element is made once.
 
     >>> import tensorexpr as te
     >>> x = te.placeholder((8, 4), name="x")
@@ -440,7 +442,10 @@ def _checked(state: State, stage: Stage) -> State:
     for name in (*((stage.name,) if stage.place is not None else ()), *(s.name for s in changed.placed_in(stage.name))):
         check_placement(changed, name)
     places = (stage.place, state.stage(stage.name).place)
-    for root in dict.fromkeys((stage.name, *(p.stage for p in places if p is not None))):
+    roots = tuple(dict.fromkeys((stage.name, *(p.stage for p in places if p is not None))))
+    for root in roots:
+        changed = fitted(changed, root)
+    for root in roots:
         check_pipelines(changed, root)
         check_tensorized(changed, changed.stage(root), refuse)
     return changed

@@ -15,6 +15,7 @@ definition like any other: its loops are those of `s["P"]`, values are the same 
 from __future__ import annotations
 
 from tensorexpr.codegen.schedule.legality import refuse
+from tensorexpr.codegen.schedule.placement import check_placement
 from tensorexpr.codegen.schedule.state import Stage, State, all_definitions, plain_order, plain_stages, program_facts
 from tensorexpr.ir import Access, Axis, Const, Define, Expr, Index, TensorType, apply, conjunction, const
 from tensorexpr.records import replace
@@ -75,12 +76,18 @@ def stage(state: State, name: str, tensor: str, layout: Layout) -> tuple[State, 
     definitions = [made for d in state.program.definitions for made in ((copy, changed) if d.results[0][0] == name else (d,))]
     program = with_definitions(state.program, definitions)
     fresh = {s.name: s for s in plain_stages(program, frozenset((packed, name)))}
+    if found.place is not None:
+        own = fresh[name]
+        fresh[name] = replace(own, place=found.place, parts=replace(own.parts, axes=found.parts.axes))
     table: dict[str, Stage] = {}
     for known in state.table:
         if known == name:
             table[packed] = fresh[packed]
         table[known] = fresh.get(known, state.table[known])
-    return replace(state, program=program, table=table), packed
+    changed_state = replace(state, program=program, table=table)
+    for placed in () if found.place is None else state.placed_in(found.place.stage):
+        check_placement(changed_state, placed.name)
+    return changed_state, packed
 
 
 def _copy(packed: str, tensor: str, type_: TensorType, order: tuple[int, ...], blocks: dict[int, int], taken: set[str]) -> Define:
@@ -118,4 +125,4 @@ def _sum(a: Expr, b: Expr) -> Expr:
 
 
 def _is_plain(found: Stage) -> bool:
-    return not (found.relations or found.kinds or found.place) and found.order == plain_order(found.parts)
+    return not (found.relations or found.kinds) and found.order == plain_order(found.parts)

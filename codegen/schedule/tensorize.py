@@ -69,7 +69,7 @@ def _matched(state: State, stage: Stage, loop: str, found: Intrinsic, refuse: Re
     shapes = {tensor: type_.shape for tensor, type_ in state.program.types.items()}
     for name, part in parts_of(state, stage.name).items():
         if part.is_local:  # a buffer without the axes of which there is one element
-            shapes[name] = tuple(e if p is None else const(1) for e, p in zip(shapes[name], part.points, strict=True))
+            shapes[name] = part.extents(shapes[name])
     shapes["acc"] = tuple(const(stage.extent(x) or 0) for x in tile)
     number = match(found, loops, replace(target, indices=tuple(moved[1:])), moved[0], shapes, choice)
     if isinstance(number, str):

@@ -3,6 +3,9 @@
 Where a data loop q runs inside the loop over z, and z runs from max(0, q - 2) to min(26, q + 1), no iteration of z knows q.
 One pair of bounds has a difference without q, here q - 2 and q + 1: z = q - 2 + u with u from 0 to 3 visits every point, and
 what the other bounds say becomes a condition on each point. Lanes of a vector then differ in the condition alone.
+
+Where there is no such pair, as in a triangle (z from 0 to q + 1), the loop runs from the least to the greatest of its bounds over
+the block of q that stands inside (its hull), and what the bounds say is a condition on each point, which holds at most of them.
 """
 
 from __future__ import annotations
@@ -78,6 +81,26 @@ def _most(width: Affine) -> int | None:
         # a // d is at most a / d, and at least (a - d + 1) / d.
         most += Fraction(factor * (inner.constant + (0 if factor > 0 else 1 - divisor)), divisor)
     return floor(most) if not any(slopes.values()) else None
+
+
+def has_hull(axis: Axis, inner: frozenset[str]) -> bool:
+    """Whether the bounds of an axis grow or fall evenly with the indices `inner`, so that they are least and greatest at ends of these."""
+    return _is_even(axis.start, inner) and _is_even(axis.stop, inner)
+
+
+def _is_even(bound: Expr, inner: frozenset[str]) -> bool:
+    if not set(free_names(bound)) & inner:
+        return True
+    if isinstance(bound, Apply) and bound.op.name in ("minimum", "maximum"):
+        return all(_is_even(e, inner) for e in bound.args)
+    form = affine_of(bound)
+    return form is not None and not any(isinstance(atom, FloorDiv) and set(atom.numerator.names()) & inner for atom, _ in form.terms)
+
+
+def hull_conditions(axis: Axis, inner: frozenset[str]) -> tuple[Expr, ...]:
+    """What bounds that hang on `inner` say of a point between the least and the greatest of them."""
+    starts = [compared("ge", axis.index, e) for e in alternatives(axis.start, "maximum") if set(free_names(e)) & inner]
+    return (*starts, *(compared("lt", axis.index, e) for e in alternatives(axis.stop, "minimum") if set(free_names(e)) & inner))
 
 
 def compared(op: str, index: str, bound: Expr) -> Expr:

@@ -1,4 +1,4 @@
-"""Rough amounts of work: scalar operations of a definition, for what is worth running in parallel or computing again."""
+"""Rough amounts of work: scalar operations of a definition, for what is worth running in parallel or computing again; contractions."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from fractions import Fraction
 
 from tensorexpr.bounds import Interval, interval
 from tensorexpr.codegen.schedule.reductions import Group, Parts
+from tensorexpr.codegen.schedule.state import State
 from tensorexpr.codegen.schedule.windows import alternatives
-from tensorexpr.ir import Access, Apply, Axis, Expr, Reduce, apply
+from tensorexpr.ir import Access, Apply, Axis, Expr, Index, Reduce, apply
 from tensorexpr.regions import affine_of
-from tensorexpr.traversal import children, walk
+from tensorexpr.traversal import children, read_occurrences, walk
 
 UNKNOWN_EXTENT = 256
 """What an extent counts that is known only at run time."""
+ENOUGH_ROWS = 8
+"""Rows that a loop on all cores of a CPU should have."""
 
 
 def operations(expr: Expr) -> int:
@@ -106,3 +109,30 @@ def total_work(parts: Parts) -> int:
     for group in parts.groups:
         total += math.prod(known[n] for n in group.depends if n in known) * group_work(parts, group, known)
     return total
+
+
+def is_contraction(state: State, name: str) -> bool:
+    """Whether a definition sums products over axes along which some operand repeats, so that tiles pay."""
+    parts = state.stage(name).parts
+    for group in parts.groups:
+        again = False
+        for member in group.members:
+            for value in member.values:
+                for access, _, _ in read_occurrences(value, ()):
+                    used = {n.name for i in access.indices for n in walk(i) if isinstance(n, Index)}
+                    long = [a for a in parts.axes if a.index in group.depends and a.index not in used and length(a) > 1]
+                    if long and used & set(group.indices):
+                        again = True
+        if again and not any(_streams(a, {*group.depends, *group.indices}) for m in group.members for v in m.values for a in _reads_of(v)):
+            return True
+    return False
+
+
+def _reads_of(value: Expr) -> list[Access]:
+    return [access for access, _, _ in read_occurrences(value, ())]
+
+
+def _streams(access: Access, names: set[str]) -> bool:
+    """Whether an access asks for a different element at every point: what bounds the reduction then is how fast these come."""
+    found = [i.name for i in access.indices if isinstance(i, Index)]
+    return len(found) == len(access.indices) and names <= set(found)

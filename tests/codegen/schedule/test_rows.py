@@ -1,0 +1,115 @@
+"""Chains of contractions and rows: blocks of an axis in the loops of a reader, workspace of an iteration, triangles cut at their border."""
+
+import random
+
+import numpy as np
+import pytest
+
+import tensorexpr as te
+from tensorexpr import kernels
+from tensorexpr.codegen.lowering import lower
+from tensorexpr.codegen.nest import For
+from tensorexpr.codegen.schedule import Schedule, autoschedule
+from tensorexpr.codegen.target import Target
+from tensorexpr.records import replace
+from tests.codegen.programs import assert_means, plain, statements
+
+SMALL = Target("test", vector_bits=256, registers=16, cores=2, l1_bytes=4 << 10, l2_bytes=32 << 10, l3_bytes=1 << 20)
+PRODUCTS = """
+A: f32[11, 5] = input()
+B: f32[5, 7] = input()
+P[i, k]: f32[11, 7] = sum(A[i, e] * B[e, k] for e in range(5))
+C[i, j]: f32[11, 6] = sum(P[i, k] * B[j % 5, k] for k in range(7)) + P[i, 3]
+return C
+"""
+
+
+def text(s: Schedule) -> str:
+    return str(lower(s))
+
+
+@pytest.mark.parametrize(("factor", "tail", "kept"), [(4, "shift", 4), (11, "peel", 11), (4, "peel", 11), (4, "guard", 11)])
+def test_a_block_of_an_axis_is_computed_where_all_blocks_are_equally_long(factor, tail, kept):
+    s = plain(PRODUCTS)
+    s["C"].split("i", factor, tail)
+    s["P"].compute_at("C", "i_o")
+    s["P"].split("i", 3, "shift")
+    assert f"P_1: local(f32[{kept}, 7])" in text(s)
+    assert_means(s)
+
+
+def test_an_axis_that_is_read_at_another_place_as_well_is_computed_whole():
+    s = plain(PRODUCTS.replace("P[i, 3]", "P[10 - i, 3]"))
+    s["C"].split("i", 4, "shift")
+    s["P"].compute_at("C", "i_o")
+    assert "P_1: local(f32[11, 7])" in text(s)
+    assert_means(s)
+
+
+def test_what_is_too_large_for_a_stack_stands_in_slots_of_the_workspace():
+    s = plain("""
+A: f32[6, 90, 100] = input()
+P[b, i, k]: f32[6, 90, 100] = A[b, i, k] * 2
+C[b, i]: f32[6, 90] = sum(P[b, j, k] for j in range(90) for k in range(100)) + P[b, i, 0]
+return C
+""")
+    s["P"].compute_at("C", "b")
+    s["C"].parallel("b")
+    found = text(s)
+    assert "P_1: workspace(f32[4, 90, 100])" in found
+    assert "for slot in parallel(range(0, 4)):" in found and "for b in range(slot + slot // 2, slot + (slot + 1) // 2 + 1):" in found
+
+
+@pytest.mark.parametrize("bound", ["i + 1", "minimum(i + 2, 20)", "maximum(9 - i, 0)"])
+@pytest.mark.parametrize("start", ["0", "i // 1", "maximum(i - 3, 0)"])
+def test_a_triangle_runs_from_the_least_to_the_greatest_of_its_bounds(start, bound):
+    s = plain(f"""
+A: f32[24, 30] = input()
+B: f32[30, 8] = input()
+C[i, j]: f32[24, 8] = sum(A[i, k] * B[k, j] for k in range({start}, {bound}))
+return C
+""")
+    s["C"].split("i", 5, "shift")
+    s["C"].reorder("i_o", "k", "i_i", "j")
+    s["C"].unroll("i_i")
+    s["C"].vectorize("j")
+    assert_means(s)
+
+
+def test_a_triangle_is_tested_at_its_border_alone():
+    s = plain("""
+A: f32[64, 64] = input()
+B: f32[64, 8] = input()
+C[i, j]: f32[64, 8] = sum(A[i, k] * B[k, j] for k in range(i + 1))
+return C
+""")
+    s["C"].split("i", 4, "shift")
+    s["C"].reorder("i_o", "k", "i_i", "j")
+    s["C"].unroll("i_i")
+    s["C"].vectorize("j")
+    inner = [x for x in statements(assert_means(s).kernels) if isinstance(x, For) and x.index == "k"]
+    assert len(inner) == 2 and "if" not in str(inner[0].body)
+
+
+def attended(q, k, v, causal):
+    """Attention in float64, and what it hands back for a head of ones."""
+    scores = np.einsum("bie,bje->bij", q, k) / np.sqrt(q.shape[-1])
+    if causal:
+        scores = np.where(np.arange(k.shape[1]) <= np.arange(q.shape[1])[:, None], scores, -np.inf)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    return (weights / weights.sum(-1, keepdims=True)) @ v
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_attention_is_computed_in_blocks_of_rows(seed):
+    rng = random.Random(seed)
+    heads, rows, columns, inner = rng.randint(8, 10), rng.randint(30, 50), rng.randint(50, 60), 16
+    causal = bool(seed % 2)
+    q, k, v = (te.placeholder((heads, n, inner), name=name) for n, name in ((rows, "q"), (columns, "k"), (columns, "v")))
+    out = kernels.scaled_dot_product_attention(q, k, v, is_causal=causal)
+    plans = [autoschedule(te.build(out, [q, k, v]).program, replace(SMALL, cores=cores)) for cores in (1, 2, 3)]
+    assert all("compute_at('scaled_dot_product_attention', 'i1_o')" in s.as_python() for s in plans)
+    values = [np.random.default_rng(seed).standard_normal(x.shape).astype("f") for x in (q, k, v)]
+    first, *others = (te.build(s, [q, k, v])(*values)[0] for s in plans)
+    np.testing.assert_allclose(first, attended(*(x.astype("d") for x in values), causal), rtol=1e-4, atol=1e-5)
+    assert all(np.array_equal(first, other) for other in others)
