@@ -517,7 +517,9 @@ class _Kernel:
         row = extents[-1] * buffer.dtype.itemsize if extents else 0
         cores = buffer.dtype.itemsize == 2 or (buffer.dtype is dtypes.float32 and self.nest.precision == "tf32")
         if home == "shared" and len(extents) > 1 and (row % BANKS == 0 or (cores and row % 32 == 0)):
-            extents[-1] += ALIGNMENT // buffer.dtype.itemsize  # threads that go down a column meet different banks
+            # Threads that go down a column meet different banks; of single numbers of four bytes, so do those that go across four rows.
+            alone = cores and buffer.dtype.itemsize == 4 and extents[-1] > WARP // 2
+            extents[-1] += (2 if alone else 1) * ALIGNMENT // buffer.dtype.itemsize
         return extents[:-1] if home == "lane" else extents
 
     def declaration(self, buffer: Buffer) -> str:

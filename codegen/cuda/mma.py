@@ -11,7 +11,10 @@ evaluating the indices at all points of the loops.
 Products of 16-bit floats are added up as they are, without a rounding between: the liberty of a fused multiply-add. float64 goes by
 `mma.m8n8k4`, without `rh`. float32 goes by `mma.m16n8k8` only where a nest says that its `precision` is "tf32": the instruction wants
 factors of ten bits of fraction, so each is rounded to the nearest, away from zero in the middle. Operands of 16 bits come from shared
-memory by `ldmatrix` where they lie side by side along k (or, transposed, along rows or columns), else element by element.
+memory by `ldmatrix` where they lie side by side along k (or, transposed, along rows or columns), and so do those of float32 along k, each
+as two of 16 bits; else element by element.
+
+A condition around the sum, such as that of a window, may hang on the column: lanes then take in the columns that count.
 """
 
 from __future__ import annotations
@@ -22,10 +25,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tensorexpr import dtypes
-from tensorexpr.codegen.nest import For, Store
+from tensorexpr.codegen.nest import Block, For, If, Store
 from tensorexpr.dtypes import DType
-from tensorexpr.ir import Access, Apply, Cast, Const, Expr, Index, apply, const
-from tensorexpr.regions import affine_of, expression_of
+from tensorexpr.integers import Affine, FloorDiv
+from tensorexpr.ir import Access, Apply, Cast, Const, Expr, Index, apply, conjunction, const
+from tensorexpr.regions import affine_of, constraints_of, expression_of
 from tensorexpr.traversal import free_names, substitute
 
 WARP = 32
@@ -79,13 +83,14 @@ class Product:
     a: Operand
     b: Operand
     target: Access
+    where: Expr | None = None
 
     def a_element(self, register: int, part: int, start: Expr) -> Access:
         """What a lane holds of the first operand in one part of a register, k from `start`."""
         moved: dict[str, Expr] = {self.k.index: _sum(start, self._k(), const(part + register // 2 * 4 * self.kind.together))}
         if self.row is not None:
             moved[self.row.index] = const(register % 2)
-        return _moved(self.a.access, moved)
+        return _moved(self.a.access, moved, self.lane)
 
     def b_element(self, register: int, part: int, start: Expr) -> Access:
         """The same of the second: column lane // 4 % 8."""
@@ -96,7 +101,7 @@ class Product:
             self.lane.index: _sum(_warp(lane), apply("floordiv", row, const(2))),
             self.column.index: apply("mod", row, const(2)),
         }
-        return _moved(self.b.access, moved)
+        return _moved(self.b.access, moved, self.lane)
 
     def a_row(self, start: Expr) -> Access:
         """The row whose address a lane gives to ldmatrix for four matrices of the first operand."""
@@ -106,11 +111,11 @@ class Product:
         moved: dict[str, Expr] = {self.row.index: apply("mod", apply("floordiv", lane, const(8)), const(2))}
         if self.a.load == "rows":
             moved[self.lane.index] = _sum(_warp(lane), apply("mul", number, const(4)))
-            moved[self.k.index] = _sum(start, apply("mul", later, const(8)))
+            moved[self.k.index] = _sum(start, apply("mul", later, const(self.kind.depth // 2)))
         else:
             moved[self.lane.index] = _warp(lane)
             moved[self.k.index] = _sum(start, number, apply("mul", later, const(8)))
-        return _moved(self.a.access, moved)
+        return _moved(self.a.access, moved, self.lane)
 
     def b_row(self, start: Expr) -> Access:
         """The same for two matrices of the second operand."""
@@ -120,11 +125,11 @@ class Product:
             moved: dict[str, Expr] = {
                 self.lane.index: _sum(_warp(lane), apply("floordiv", number, const(2))),
                 self.column.index: apply("mod", lane, const(2)),
-                self.k.index: _sum(start, apply("mul", later, const(8))),
+                self.k.index: _sum(start, apply("mul", later, const(self.kind.depth // 2))),
             }
         else:
             moved = {self.lane.index: _warp(lane), self.column.index: const(0), self.k.index: _sum(start, apply("mod", lane, const(16)))}
-        return _moved(self.b.access, moved)
+        return _moved(self.b.access, moved, self.lane)
 
     def accumulators(self) -> list[Access]:
         """The elements of the accumulator that a lane has of one tile, in the order of the instruction."""
@@ -135,8 +140,14 @@ class Product:
                 moved: dict[str, Expr] = {self.column.index: const(column)}
                 if self.row is not None:
                     moved[self.row.index] = const(row)
-                found.append(_moved(self.target, moved))
+                found.append(_moved(self.target, moved, self.lane))
         return found
+
+    def counted(self) -> list[Expr]:
+        """The conditions on the two columns of a lane; none where all count."""
+        if self.where is None:
+            return []
+        return [substitute(self.where, {self.column.index: const(column)}) for column in (0, 1)]
 
     def _k(self) -> Expr:
         """Where along k the elements of a lane begin."""
@@ -154,14 +165,25 @@ def _warp(lane: Expr) -> Expr:
     return apply("mul", apply("floordiv", lane, const(WARP)), const(WARP))
 
 
-def _moved(access: Access, moved: Mapping[str, Expr]) -> Access:
-    return replace(access, indices=tuple(_sums(substitute(i, dict(moved))) for i in access.indices))
+def _moved(access: Access, moved: Mapping[str, Expr], lane: For) -> Access:
+    return replace(access, indices=tuple(_sums(substitute(i, dict(moved)), lane) for i in access.indices))
 
 
-def _sums(index: Expr) -> Expr:
-    """An index as a sum in normal form, in which most quotients of quotients of lanes are gone."""
+def _sums(index: Expr, lane: For) -> Expr:
+    """An index as a sum in normal form, quotients of quotients of lanes as the one quotient, or number, that they are for all lanes."""
     form = affine_of(index)
-    return index if form is None else expression_of(form)
+    if form is None:
+        return index
+    numbers = range(_length(lane) or 1)
+    total = Affine([], form.constant)
+    for atom, factor in form.terms:
+        if isinstance(atom, FloorDiv) and set(atom.numerator.names()) == {lane.index}:
+            values = [Affine.of(atom).evaluate({lane.index: n}) for n in numbers]
+            whole = next((d for d in (n for n in numbers if n) if d & (d - 1) == 0 and values == [n // d for n in numbers]), None)
+            total += Affine.of(lane.index) // whole * factor if whole else Affine.of(atom) * factor if any(values) else Affine([])
+        else:
+            total += Affine.of(atom) * factor
+    return expression_of(total)
 
 
 # ---------------------------------------------------------------------------------------------------------------- matching
@@ -174,8 +196,8 @@ def product_of(loop: For, homes: Mapping[str, str], pitch: Mapping[str, tuple[in
     while len(chain[-1].body) == 1 and isinstance(chain[-1].body[0], For):
         chain.append(chain[-1].body[0])
     k, *unrolled, lane = chain if len(chain) > 2 else (loop, loop)
-    (store,) = lane.body if len(lane.body) == 1 else (None,)
-    if not isinstance(store, Store) or lane.kind != "vectorize" or any(f.kind != "unroll" for f in unrolled):
+    store, where = _only_store(lane.body)
+    if store is None or lane.kind != "vectorize" or any(f.kind != "unroll" for f in unrolled):
         return None
     factors = _factors(store)
     if factors is None or homes.get(store.buffer) != "lane" or not all(homes.get(f.tensor) == "shared" for f in factors):
@@ -196,6 +218,8 @@ def product_of(loop: For, homes: Mapping[str, str], pitch: Mapping[str, tuple[in
             continue
         if not (_is_constant(a, lane, lengths, column=True) and _is_constant(b, lane, lengths, column=False)):
             continue
+        if where is not None and not _is_of_columns(where, lane, lengths, mine[1]):
+            continue
         rows = [f for f in unrolled if f.index in mine[0] and lengths[f.index] == 2]
         columns = [f for f in unrolled if f.index in mine[1] and lengths[f.index] == 2]
         if not columns or (kind.halves and not rows):
@@ -212,9 +236,35 @@ def product_of(loop: For, homes: Mapping[str, str], pitch: Mapping[str, tuple[in
             Operand(a, found[0], ""),
             Operand(b, found[1], ""),
             Access(store.buffer, store.indices, store.value.dtype),
+            where,
         )
         return replace(made, a=replace(made.a, load=_load(made, a, lengths, pitch)), b=replace(made.b, load=_load(made, b, lengths, pitch)))
     return None
+
+
+def _only_store(body: Block) -> tuple[Store | None, Expr | None]:
+    """The store that statements are, and the condition that it is under."""
+    conditions: list[Expr] = []
+    while len(body) == 1 and isinstance(body[0], If) and not body[0].otherwise:
+        conditions.append(body[0].condition)
+        body = body[0].then
+    (store,) = body if len(body) == 1 else (None,)
+    return (store if isinstance(store, Store) else None), (conjunction(tuple(conditions)) if conditions else None)
+
+
+def _is_of_columns(condition: Expr, lane: For, lengths: Mapping[str, int | None], own: set[str]) -> bool:
+    """Whether what a condition says hangs on the column of a lane and on the loops over columns alone, besides loops further out."""
+    found, exact = constraints_of(condition)
+    if not exact:
+        return False
+    for constraint in found:
+        names = [set(Affine.of(atom).names()) for atom, _ in constraint.expr.terms]
+        inner = Affine([term for term, mine in zip(constraint.expr.terms, names, strict=True) if mine & set(lengths)])
+        if any(mine & set(lengths) and not mine <= own | {lane.index} for mine in names):
+            return False
+        if not _is_constant(Access("", (expression_of(inner),), dtypes.int64), lane, lengths, column=False):
+            return False
+    return True
 
 
 def _length(loop: For) -> int | None:
@@ -281,33 +331,34 @@ def _is_constant(access: Access, lane: For, lengths: Mapping[str, int | None], c
 
 def _load(made: Product, access: Access, lengths: Mapping[str, int | None], pitch: Mapping[str, tuple[int, ...]]) -> str:
     """How ldmatrix may load an operand."""
-    if made.kind.operand.bits != 16:
+    if made.kind.operand.bits not in (16, 32):
         return ""
-    # Eight neighbors from a multiple of eight: along k, or along the rows (columns) of the tile.
+    # Sixteen bytes of neighbors from a multiple of sixteen: along k, or along the rows (columns) of the tile.
+    together = 128 // made.kind.operand.bits
     first = access is made.a.access
     distance = pitch[access.tensor]
     names, values = _points(access, lengths)
     outside = [d for i, d in zip(access.indices, distance, strict=True) if not any(n in lengths for n in free_names(i))]
-    if values is None or any(d % 8 for d in outside):
+    if values is None or any(d % together for d in outside):
         return ""
     place = sum(v * d for v, d in zip(values, distance, strict=True))
     k = names.index(made.k.index)
     along_k = np.moveaxis(np.asarray(place), k, -1)
-    if _in_eights(along_k):
+    if _in_packs(along_k, together):
         return "rows"
-    if made.lane.index not in names:
+    if made.lane.index not in names or together != 8:
         return ""
     lanes = np.moveaxis(np.asarray(place), names.index(made.lane.index), -1)
     lanes = lanes.reshape(*lanes.shape[:-1], -1, ROWS, 4)
     if first:
-        return "columns" if _in_eights(lanes[..., 0]) else ""
+        return "columns" if _in_packs(lanes[..., 0], together) else ""
     others = [n for n in names if n != made.lane.index]
     halves = np.moveaxis(lanes[..., 0, :], others.index(made.column.index), -1)
-    return "columns" if _in_eights(halves.reshape(*halves.shape[:-2], -1)) else ""
+    return "columns" if _in_packs(halves.reshape(*halves.shape[:-2], -1), together) else ""
 
 
-def _in_eights(places: np.ndarray) -> bool:
-    if places.shape[-1] % 8:
+def _in_packs(places: np.ndarray, count: int) -> bool:
+    if places.shape[-1] % count:
         return False
-    eights = places.reshape(*places.shape[:-1], -1, 8)
-    return bool((eights[..., 0] % 8 == 0).all() and (np.diff(eights, axis=-1) == 1).all())
+    packs = places.reshape(*places.shape[:-1], -1, count)
+    return bool((packs[..., 0] % count == 0).all() and (np.diff(packs, axis=-1) == 1).all())

@@ -163,6 +163,29 @@ TE_INLINE void te_mma_f64(double &c0, double &c1, const double (&a)[1], const do
   asm("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%0, %1};" : "+d"(c0), "+d"(c1) : "d"(a[0]), "d"(b[0]));
 }
 #endif
+// Products of which only the first, or the second, column of a lane counts; a fragment of float32 rounded (here, or behind what the host has).
+#define TE_MMA_COLUMNS(name)                                                                                           \
+  TE_INLINE void name##_columns(float &c0, float &c1, float &c2, float &c3, const uint32_t (&a)[4], const uint32_t (&b)[2], \
+                                bool first, bool second) {                                                             \
+    float d0 = c0, d1 = c1, d2 = c2, d3 = c3;                                                                          \
+    name(d0, d1, d2, d3, a, b);                                                                                        \
+    c0 = first ? d0 : c0, c1 = second ? d1 : c1, c2 = first ? d2 : c2, c3 = second ? d3 : c3;                          \
+  }
+#define TE_MMA_REST                                                                                                    \
+  TE_MMA_COLUMNS(te_mma_bf16)                                                                                          \
+  TE_MMA_COLUMNS(te_mma_f16)                                                                                           \
+  TE_MMA_COLUMNS(te_mma_tf32)                                                                                          \
+  TE_INLINE void te_mma_f64_columns(double &c0, double &c1, const double (&a)[1], const double (&b)[1], bool first, bool second) { \
+    double d0 = c0, d1 = c1;                                                                                           \
+    te_mma_f64(d0, d1, a, b);                                                                                          \
+    c0 = first ? d0 : c0, c1 = second ? d1 : c1;                                                                       \
+  }                                                                                                                    \
+  template <int N> TE_INLINE void te_tf32(uint32_t (&x)[N]) {                                                          \
+    for (int k = 0; k < N; ++k) x[k] = te_tf32(te_float_of_bits(x[k]));                                                \
+  }
+#ifndef TE_HOST
+TE_MMA_REST
+#endif
 TE_INLINE uint32_t te_pair(te_bf16 low, te_bf16 high) { return (uint32_t)low.bits | (uint32_t)high.bits << 16; }
 TE_INLINE uint32_t te_pair(te_f16 low, te_f16 high) { return (uint32_t)low.bits | (uint32_t)high.bits << 16; }
 

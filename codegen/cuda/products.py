@@ -51,14 +51,18 @@ def write_product(kernel: Kernel, made: Product, lines: list[str], margin: str) 
             transposed = "true" if operand.load == "columns" else "false"
             at = _place(kernel, row(Index(made.k.index)), lines, deepest)
             lines.append(f"{deepest}te_matrices<{transposed}>({place}, &{at});")
+            if kind.operand is dtypes.float32:
+                lines.append(f"{deepest}te_tf32({place});")
         else:
             _elements(kernel, made, operand, registers, element, place, lines, deepest)
         _close(operand.loops, lines, inner)
         names.append(place)
     both = (*made.a.loops, *made.b.loops)
     deepest = _loops(kernel, both, lines, inner)
-    targets = ", ".join(_place(kernel, access, lines, deepest) for access in made.accumulators())
-    lines.append(f"{deepest}{kind.word}({targets}, {', '.join(names)});")
+    targets = [_place(kernel, access, lines, deepest) for access in made.accumulators()]
+    counted = [_value(kernel, condition, lines, deepest) for condition in made.counted()]
+    word = f"{kind.word}_columns" if counted else kind.word
+    lines.append(f"{deepest}{word}({', '.join([*targets, *names, *counted])});")
     _close(both, lines, inner)
     lines += [f"{margin}  }}", f"{margin}}}"]
 
@@ -83,6 +87,13 @@ def _elements(
 def _place(kernel: Kernel, access: Access, lines: list[str], margin: str) -> str:
     before: list[str] = []
     text = kernel.emitter(frozenset(), before).place(access.tensor, access.indices)
+    lines += [margin + line for line in before]
+    return text
+
+
+def _value(kernel: Kernel, expr: Expr, lines: list[str], margin: str) -> str:
+    before: list[str] = []
+    text = kernel.emitter(frozenset(), before).value(expr).text
     lines += [margin + line for line in before]
     return text
 

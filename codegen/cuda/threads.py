@@ -6,7 +6,8 @@ lanes are executed by all threads alike (the values are the same everywhere), st
 loops is kept
 
 - in registers, where every loop over lanes asks it for the element of its own lane: each thread has its own;
-- in registers of every thread, the same value in each, where it is written outside of loops over lanes alone ("uniform");
+- in registers of every thread, the same value in each, where it is written outside of loops over lanes alone, at places that are
+  numbers ("uniform");
 - in shared memory else. What is first accumulated lane by lane and then combined across lanes is in registers until then.
 
 Barriers follow from the nest: one stands before a statement that touches what another thread has written or read since the last;
@@ -26,6 +27,8 @@ from tensorexpr.regions import affine_of
 from tensorexpr.traversal import bottom_up, fresh_name, walk
 
 WARP = 32
+MOST_ALIKE = 4 << 10
+"""Bytes of a buffer that all threads would write alike up to which the first one writes it for all."""
 MOST_THREADS = 1024
 
 
@@ -93,7 +96,7 @@ def team_of(body: Block) -> Team | None:
     shared = {name for name, home in homes.items() if home == "shared"}
     touches = [t for s in body for t in _touches(s, homes, threads)]
     both = {t.buffer for t in touches if t.write} & {t.buffer for t in touches if not t.write}
-    tracked = shared | {name for name in both if name not in homes}
+    tracked = shared | (both - set(homes) - _allocated(body))
     body, _ = _with_barriers(body, frozenset(), homes, threads, tracked)
     return Team(shape, body, homes)
 
@@ -162,6 +165,20 @@ def _locals(block: Block) -> Iterator[Buffer]:
                 yield from _locals(s.otherwise)
 
 
+def _allocated(block: Block) -> set[str]:
+    """All local buffers; inside loops over lanes each thread has its own."""
+    found: set[str] = set()
+    for s in block:
+        match s:
+            case Alloc():
+                found |= {s.buffer.name} | _allocated(s.body)
+            case For():
+                found |= _allocated(s.body)
+            case If():
+                found |= _allocated((*s.then, *s.otherwise))
+    return found
+
+
 def _is_own(indices: tuple[Expr, ...], lane: For | None, threads: int) -> bool:
     """Whether an access asks for the element of its own lane, as every thread has one."""
     if lane is None or lane.kind in THREADS or not indices:
@@ -207,8 +224,11 @@ def _home(buffer: Buffer, body: Block, threads: int) -> str:
     uses = [(i, w, lane) for s in body for name, i, w, lane in _accesses(s, None) if name == buffer.name]
     if uses and all(_is_own(indices, lane, threads) for indices, _, lane in uses):
         return "lane"
-    written_alike = all(not write or lane is None for _, write, lane in uses)
-    return "uniform" if written_alike else "shared"
+    if not all(not write or lane is None for _, write, lane in uses):
+        return "shared"
+    size = prod(int(n.value) for n in buffer.shape if isinstance(n, Const)) * buffer.dtype.itemsize
+    # What only a run knows the place of would be in memory, an array of every thread.
+    return "uniform" if _in_fixed_places(body, buffer.name, whole=True) or size > MOST_ALIKE else "shared"
 
 
 # ------------------------------------------------------------------------------------------------ registers before sharing
@@ -245,7 +265,7 @@ def _parted(alloc: Alloc, threads: int, taken: set[str]) -> Alloc:
     before, after = body[:first], body[first:]
     touched = [n for s in before for n, _, w, _ in _accesses(s, None) if w]
     lanes = int(shape[-1].value) if shape and isinstance(shape[-1], Const) else 0
-    if first == len(own) or name not in touched or not WARP <= lanes <= threads:
+    if first == len(own) or name not in touched or not WARP <= lanes <= threads or not _in_fixed_places(before, name):
         return alloc
     copy = fresh_name(f"{name}_own", taken)
     mine = replace(alloc.buffer, name=copy)
@@ -260,6 +280,27 @@ def _parted(alloc: Alloc, threads: int, taken: set[str]) -> Alloc:
     for outer in reversed(inside):
         made = (replace(outer, body=made),)
     return replace(alloc, body=(Alloc(mine, made),))
+
+
+def _in_fixed_places(block: Block, name: str, fixed: frozenset[str] = frozenset(), whole: bool = False) -> bool:
+    """Whether a thread touches its elements of a buffer at places that are numbers once loops are unrolled: an array in registers has no
+    others. The last axis goes along the lanes, unless a thread has the `whole` buffer."""
+    for s in block:
+        match s:
+            case For():
+                known = fixed | {s.index} if s.kind == "unroll" or (is_lanes(s) and not whole) else fixed
+                if not _in_fixed_places(s.body, name, known, whole):
+                    return False
+            case Alloc() | If():
+                inner = s.body if isinstance(s, Alloc) else (*s.then, *s.otherwise)
+                if not _in_fixed_places(inner, name, fixed, whole):
+                    return False
+            case _:
+                touched = [indices for n, indices, _, _ in _accesses(s, None) if n == name]
+                places = [i for indices in touched for i in (indices if whole else indices[:-1])]
+                if any(isinstance(n, Index) and n.name not in fixed for i in places for n in walk(i)):
+                    return False
+    return True
 
 
 def _renamed(s: Stmt, name: str, to: str) -> Stmt:

@@ -24,6 +24,7 @@ from math import prod
 
 from tensorexpr.codegen.lowering.arithmetic import ZERO, add, constant, mul
 from tensorexpr.codegen.nest import Ahead, Alloc, Block, Buffer, Check, For, If, Stmt, Store
+from tensorexpr.codegen.schedule.zeros import zero_beyond
 from tensorexpr.dtypes import DType
 from tensorexpr.integers import Affine
 from tensorexpr.ir import Access, Apply, Const, Expr, Index, Size, apply, conjunction, const
@@ -102,6 +103,8 @@ def with_tiles(loop: For, sources: tuple[Source, ...], fresh: Callable[[str], st
     for tile in made:
         tile.settle(stages)
     body = _without_ends(body, frozenset(t.source.buffer for t in made))
+    beyond = {t.source.buffer: t.source.shape for t in made if not t.box.certain}
+    body = tuple(_mapped(s, lambda e: _without_zeros(e, beyond)) for s in body)
     for tile in made:
         body = _redirected(body, tile)
     if lanes < TEAM:
@@ -414,6 +417,17 @@ def _adds(s: Stmt, tiled: frozenset[str]) -> bool:
             own = Access(s.buffer, s.indices, s.value.dtype)
             return own in reads and all(n == own or n.tensor in tiled for n in reads)
     return False
+
+
+def _without_zeros(expr: Expr, beyond: dict[str, tuple[Expr, ...]]) -> Expr:
+    """An expression without conditions that stand for the ends of tensors whose tiles have zeros beyond them."""
+
+    def visit(n: Expr) -> Expr:
+        read = n.args[1] if isinstance(n, Apply) and n.op.name == "where" else None
+        found = zero_beyond(n, beyond.get(read.tensor)) if isinstance(read, Access) else None
+        return n if found is None else found
+
+    return bottom_up(expr, visit)
 
 
 def _redirected(block: Block, tile: _Tile) -> Block:

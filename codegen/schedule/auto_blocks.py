@@ -100,7 +100,7 @@ def ranked_products(s: Schedule, name: str, shapes: Shapes) -> list[mma.Tile]:
     tiles = tiles_of(s, name, shapes)
     if not tiles:
         return []
-    found = mma.mma_tiles(s, name, tiles[0].view)
+    found = mma.mma_tiles(s, name, tiles[0].view, shapes)
     return s.decisions.ranked(f"{name}: tile of warps", found) if found else []
 
 

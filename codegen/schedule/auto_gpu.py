@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import prod
 
+from tensorexpr.codegen.nest import GRID
 from tensorexpr.codegen.schedule.auto_blocks import plan_block, ranked_products, ranked_tiles, tiles_of
 from tensorexpr.codegen.schedule.auto_gpu_scatters import plan_gpu_scatter, plan_gpu_segments, take_gpu_scatters_apart
 from tensorexpr.codegen.schedule.auto_mma import plan_mma
@@ -252,8 +253,15 @@ def _rows(s: Schedule, name: str, hosted: list[str]) -> None:
     if outer and s.state.stage(name).order[: len(outer)] == tuple(outer):
         if not hosted:
             s[name].parallel(_fused(s, name, outer))
-        else:
+        elif len(outer) == 1 or not _done(s, _grid_of, name, outer):
             s[name].parallel(outer[0])
+
+
+def _grid_of(s: Schedule, name: str, outer: list[str]) -> None:
+    """rewrite: [i, j, k, ...] --> [i: block.z, j: block.y, k: block.x, ...]: what is computed in them keeps them apart."""
+    bound = outer[: len(GRID)]
+    for loop, axis in zip(bound, reversed(GRID[: len(bound)]), strict=True):
+        s[name].bind(loop, axis)
 
 
 def _settled(s: Schedule, member: str) -> int:

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from math import ceil, prod
 
 from tensorexpr import dtypes
-from tensorexpr.codegen.schedule.auto_views import View, as_grid, blocks_of, by_classes
+from tensorexpr.codegen.schedule.auto_views import Shapes, View, as_grid, blocks_of, by_classes
 from tensorexpr.codegen.schedule.schedule import Schedule
+from tensorexpr.codegen.schedule.zeros import zero_beyond
 from tensorexpr.codegen.target import Gpu
 from tensorexpr.ir import Access, Apply, Cast, Expr
 
@@ -42,26 +43,33 @@ class Tile:
         return f"{self.rows} {self.view.row}, {self.columns} {self.view.column} by {self.depth} {self.view.step}"
 
 
-def multiplies(value: Expr, precision: str) -> dtypes.DType | None:
+def multiplies(value: Expr, precision: str, shapes: Shapes) -> dtypes.DType | None:
     """The dtype of the factors where a value is a product that tensor cores make: of 16-bit floats (added up in float32) or float64;
-    of float32 where "tf32" was asked for."""
+    of float32 where "tf32" was asked for. A factor may be zero beyond the ends of its tensor: so is the copy of it."""
     value = value.arg if isinstance(value, Cast) and value.dtype is dtypes.float32 else value
     if not isinstance(value, Apply) or value.op.name != "mul":
         return None
     factors = [x.arg if isinstance(x, Cast) and x.dtype is dtypes.float32 else x for x in value.args]
+    factors = [zero_beyond(x, shapes.get(_tensor(x))) or x for x in factors]
     a, b = (x.dtype if isinstance(x, Access) else None for x in factors)
     made = (dtypes.float16, dtypes.bfloat16, dtypes.float64, *([dtypes.float32] if precision == "tf32" else []))
     return a if a is b and a in made else None
 
 
-def mma_tiles(s: Schedule, name: str, view: View) -> list[Tile]:
-    """The tiles of a contraction on tensor cores, best first; none where it is no such product, or small."""
+def _tensor(factor: Expr) -> str:
+    read = factor.args[1] if isinstance(factor, Apply) and factor.op.name == "where" else factor
+    return read.tensor if isinstance(read, Access) else ""
+
+
+def mma_tiles(s: Schedule, name: str, view: View, shapes: Shapes) -> list[Tile]:
+    """The tiles of a contraction on tensor cores, best first; none where it is no such product, or small, or has conditions that hang on
+    more of a tile than its columns."""
     stage = s.state.stage(name)
     (group,) = stage.parts.groups
     values = [v for m in group.members for v in m.values]
     precision = s.target.precision if isinstance(s.target, Gpu) else "float32"
-    dtype = multiplies(values[0], precision) if len(values) == 1 and group.members[0].combiner.name == "sum" else None
-    if dtype is None or view.tested or group.guard:
+    dtype = multiplies(values[0], precision, shapes) if len(values) == 1 and group.members[0].combiner.name == "sum" else None
+    if dtype is None or {view.row, view.step} & view.tested or group.guard:
         return []
     wide = dtype is not dtypes.float64
     row, column, step, lengths = view.row, view.column, view.step, view.lengths

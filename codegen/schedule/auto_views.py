@@ -39,7 +39,8 @@ LONG_SIDE = 128
 @record
 class View:
     """A contraction as a tile along `row` and `column` sees it that goes along `step`: residue classes of its axes, points along each
-    axis (of one class), blocks beside those of the tile, its operands, and whether conditions leave out points of what it visits."""
+    axis (of one class), blocks beside those of the tile, its operands, and the axes that conditions hang on which leave out points of
+    what it visits."""
 
     row: str
     column: str
@@ -48,7 +49,7 @@ class View:
     lengths: Mapping[str, int]
     others: int
     operands: tuple[Reach, ...]
-    tested: bool
+    tested: frozenset[str]
 
     def cached(self) -> Iterator[tuple[str, tuple[bool, ...]]]:
         """The operands that a tile reads again, each with which of its axes go along the tile."""
@@ -88,14 +89,14 @@ def _view(
 ) -> View | None:
     tile = frozenset((row, column))
     moved: dict[str, Expr] = {}
-    tested = bool(group.where)
+    tested = {n for condition in group.where for n in free_names(condition)}
     for axis in group.axes:
         if not tile & {n for e in (axis.start, axis.stop) for n in free_names(e)}:
             continue
         seen = window(axis, tile)
         if seen is None:
             return None
-        tested = tested or bool(seen.conditions)
+        tested |= {n for condition in seen.conditions for n in (*free_names(condition), *free_names(seen.offset or condition))}
         if seen.offset is not None:
             moved[axis.index] = apply("add", seen.offset, Index(axis.index))
     step = _step(group, shapes, found)
@@ -108,7 +109,7 @@ def _view(
     if not first or not second:
         return None
     others = prod(found[a.index] for a in parts.axes if a.index not in tile) * prod(counts.values())
-    return View(row, column, step, counts, found, others, operands, tested)
+    return View(row, column, step, counts, found, others, operands, frozenset(tested))
 
 
 def _step(group: Group, shapes: Shapes, found: Mapping[str, int]) -> str | None:

@@ -86,3 +86,4 @@ static inline void te_mma_f64(double &c0, double &c1, const double (&a)[1], cons
   te_lane_product<double, double> mine = {{&c0, &c1, nullptr, nullptr}, a, b};
   te_host_collective(te_multiply<double, double, double, 8, 4>, &mine, line);
 }
+TE_MMA_REST

@@ -47,6 +47,18 @@ C[i, j]: bf16[64, 64] = sum(A[i, k] * B[k, j] for k in range(64))
 D[i, j]: bf16[64, 64] = maximum(C[i, j] + b[j], 0.0)
 return D
 """
+PADDED = """
+X: bf16[32, 64] = input()
+W: bf16[32, 32, 3] = input()
+Y[k, o]: bf16[32, 64] = sum(W[k, c, r] * where(o + r >= 1 and o + r < 65, X[c, o + r - 1], 0.0) for c in range(32) for r in range(3))
+return Y
+"""
+WINDOW = """
+W: bf16[32, 32, 2] = input()
+G: bf16[32, 63] = input()
+X[c, q]: bf16[32, 64] = sum(G[k, q - s] * W[k, c, s] for k in range(32) for s in range(maximum(q - 62, 0), minimum(q + 1, 2)))
+return X
+"""
 
 
 def planned(text: str, target=SMALL) -> Schedule:
@@ -76,12 +88,16 @@ def assert_means(s: Schedule) -> str:
         (STRIDED, "te_mma_f16(", ("te_pair(",)),
         (BIASED, "te_mma_bf16(", ("te_matrices<false>(a", "te_matrices<true>(b")),
         (matmul(60, 64, 48, "f64"), "te_mma_f64(", ()),
+        (PADDED, "te_mma_bf16(", ("te_matrices<true>(x",)),
+        (WINDOW, "te_mma_bf16_columns(", ("te_matrices<true>(g",)),
+        (WINDOW.replace("bf16", "f64"), "te_mma_f64_columns(", ()),
     ],
-    ids=["bf16", "f16 with ends", "f16 transposed", "batched", "both transposed", "strided", "with a bias", "f64"],
+    ids=["bf16", "f16 with ends", "f16 transposed", "batched", "both transposed", "strided", "with a bias", "f64", "padded",
+         "columns that count", "columns that count in f64"],
 )  # fmt: skip
 def test_results_are_those_of_the_interpreter(text, word, loads):
     made = assert_means(planned(text))
-    lower_case = made.replace("A_tile", "a").replace("B_tile", "b")
+    lower_case = made.replace("A_tile", "a").replace("B_tile", "b").replace("X_tile", "x").replace("G_tile", "g")
     assert word in made
     for load in loads:
         head, _, name = load.partition("(")
@@ -99,12 +115,15 @@ def test_results_are_those_of_the_interpreter(text, word, loads):
         TRANSPOSED.replace("bf16", "f32"),
         STRIDED.replace("f16", "f32"),
         BIASED.replace("bf16", "f32"),
+        WINDOW.replace("bf16", "f32"),
     ],
-    ids=["f32", "with ends", "transposed", "batched", "both transposed", "strided", "with a bias"],
+    ids=["f32", "with ends", "transposed", "batched", "both transposed", "strided", "with a bias", "columns that count"],
 )
 def test_tf32_of_numbers_that_need_no_rounding_is_exact(text):
     made = assert_means(planned(text, SMALL_TF32))
-    assert "te_mma_tf32(" in made and "te_tf32(" in made and "te_matrices" not in made
+    assert "te_mma_tf32" in made and "te_tf32(" in made and "te_matrices<true>" not in made
+    # What lies side by side along k comes by ldmatrix, and is rounded then.
+    assert ("te_matrices<false>" in made) == ("A[i, k]" in text or "B[j, k]" in text or "h, i, k" in text)
     assert "tf32" not in emit(verify_nest(lower(planned(text)))).text
 
 

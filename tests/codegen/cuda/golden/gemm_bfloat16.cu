@@ -104,7 +104,7 @@ extern "C" __global__ void __launch_bounds__(256) k0_c(
         uint32_t a_tile_fragment_0[4][4];
         #pragma unroll
         for (int i_i_o_o_i = 0; i_i_o_o_i < 4; ++i_i_o_o_i) {
-          te_matrices<false>(a_tile_fragment_0[i_i_o_o_i], &a_tile[k_o % 3][i_i_o_o_i * 16 + (thread / 32 * 8 + thread % 8) / 32 * 64 + thread % 16][k_i + thread / 16 * 8 - thread / 32 * 16]);
+          te_matrices<false>(a_tile_fragment_0[i_i_o_o_i], &a_tile[k_o % 3][i_i_o_o_i * 16 + thread / 128 * 64 + thread % 16][k_i + thread / 16 * 8 - thread / 32 * 16]);
         }
         uint32_t b_tile_fragment_0[2][2];
         #pragma unroll
