@@ -59,9 +59,9 @@ def _compare(b: Builder, name: str, dtype: DType, x: Value, y: Value) -> Value:
         lanes = _compare_lanes(b, name, x, y)
         if lanes is not None:
             return lanes
-        halves = b.half(x), b.half(y)
-        if halves[0] is not None and halves[1] is not None and (x.lanes > 1 or y.lanes > 1):
-            x, y = halves
+        half, other = b.half(x), b.half(y)
+        if half is not None and other is not None and (x.lanes > 1 or y.lanes > 1):
+            x, y = half, other
     signed, unsigned, floating = _PREDICATES[name]
     return b.compare(floating if dtype.is_float else signed if dtype.kind == "int" else unsigned, x, y)
 
