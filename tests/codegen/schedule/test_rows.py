@@ -78,9 +78,9 @@ return C
 
 def test_a_triangle_is_tested_at_its_border_alone():
     s = plain("""
-A: f32[64, 64] = input()
-B: f32[64, 8] = input()
-C[i, j]: f32[64, 8] = sum(A[i, k] * B[k, j] for k in range(i + 1))
+A: f32[24, 24] = input()
+B: f32[24, 4] = input()
+C[i, j]: f32[24, 4] = sum(A[i, k] * B[k, j] for k in range(i + 1))
 return C
 """)
     s["C"].split("i", 4, "shift")
@@ -92,7 +92,7 @@ return C
 
 
 def attended(q, k, v, causal):
-    """Attention in float64, and what it hands back for a head of ones."""
+    """Attention in float64."""
     scores = np.einsum("bie,bje->bij", q, k) / np.sqrt(q.shape[-1])
     if causal:
         scores = np.where(np.arange(k.shape[1]) <= np.arange(q.shape[1])[:, None], scores, -np.inf)
@@ -100,16 +100,16 @@ def attended(q, k, v, causal):
     return (weights / weights.sum(-1, keepdims=True)) @ v
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_attention_is_computed_in_blocks_of_rows(seed):
     rng = random.Random(seed)
     heads, rows, columns, inner = rng.randint(8, 10), rng.randint(30, 50), rng.randint(50, 60), 16
     causal = bool(seed % 2)
     q, k, v = (te.placeholder((heads, n, inner), name=name) for n, name in ((rows, "q"), (columns, "k"), (columns, "v")))
     out = kernels.scaled_dot_product_attention(q, k, v, is_causal=causal)
-    plans = [autoschedule(te.build(out, [q, k, v]).program, replace(SMALL, cores=cores)) for cores in (1, 2, 3)]
+    plans = [autoschedule(te.build(out, [q, k, v]).program, replace(SMALL, cores=cores)) for cores in (1, 3)]
     assert all("compute_at('scaled_dot_product_attention', 'i1_o')" in s.as_python() for s in plans)
     values = [np.random.default_rng(seed).standard_normal(x.shape).astype("f") for x in (q, k, v)]
-    first, *others = (te.build(s, [q, k, v])(*values)[0] for s in plans)
+    first, other = (te.build(s, [q, k, v])(*values)[0] for s in plans)
     np.testing.assert_allclose(first, attended(*(x.astype("d") for x in values), causal), rtol=1e-4, atol=1e-5)
-    assert all(np.array_equal(first, other) for other in others)
+    assert np.array_equal(first, other)
