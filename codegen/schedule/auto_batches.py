@@ -42,11 +42,15 @@ def plan_batches(s: Schedule, shapes: dict[str, tuple[Expr, ...]]) -> set[str]:
             continue
         before, known = s.state, dict(shapes)
         try:
-            planned |= _apply(s, host, members, shapes)
+            made = _apply(s, host, members, shapes)
         except ScheduleError:
+            made = None
+        if made is None:
             s.state = before
             shapes.clear()
             shapes.update(known)
+        else:
+            planned |= made
     return planned
 
 
@@ -106,12 +110,12 @@ def _pays(s: Schedule, host: Define, members: tuple[str, ...]) -> bool:
     return large and count >= ENOUGH_ROWS and contractions >= LEAST_CONTRACTIONS and work <= MOST_WORK * between
 
 
-def _apply(s: Schedule, host: Define, members: tuple[str, ...], shapes: dict[str, tuple[Expr, ...]]) -> set[str]:
-    """The loops of the host and of contractions among the members; the names of the definitions whose loops are made."""
+def _apply(s: Schedule, host: Define, members: tuple[str, ...], shapes: dict[str, tuple[Expr, ...]]) -> set[str] | None:
+    """The loops of the host and of contractions among the members: the names of those that have theirs, or None where they cannot be."""
     batch, following = host.axes[0].index, host.axes[1]
     known, planned = set(s.stages), {host.name}
     if not plan_contraction(s, host.name, shapes, (following.index, length(following))):
-        raise ScheduleError(f"expected a contraction, got {host.name}")
+        return None
     for name in reversed([n for n in s.stages if n in members or n not in known]):
         s[name].compute_at(host.name, batch)
     planned |= {n for n in s.stages if n not in known}

@@ -61,11 +61,15 @@ def plan_rows(s: Schedule, shapes: dict[str, tuple[Expr, ...]]) -> set[str]:
         rows = s.decisions.choose(f"{chain.root}: rows of a block", [rows or LEAST_ROWS], others=lambda: OTHER_ROWS)
         before, known = s.state, dict(shapes)
         try:
-            planned |= _apply(s, chain, rows, shapes)
+            made = _apply(s, chain, rows, shapes)
         except ScheduleError:
+            made = None
+        if made is None:
             s.state = before
             shapes.clear()
             shapes.update(known)
+        else:
+            planned |= made
     return planned
 
 
@@ -157,15 +161,15 @@ def _pays(s: Schedule, chain: Chain, rows: int) -> bool:
     return again <= s.target.l2_bytes // 2
 
 
-def _apply(s: Schedule, chain: Chain, rows: int, shapes: dict[str, tuple[Expr, ...]]) -> set[str]:
-    """The loops of a chain; the names of the definitions whose loops are made."""
+def _apply(s: Schedule, chain: Chain, rows: int, shapes: dict[str, tuple[Expr, ...]]) -> set[str] | None:
+    """The loops of a chain; the names of the definitions whose loops are made, or None where they cannot be."""
     known = set(s.stages)
     handle, planned = s[chain.root], {chain.root}
     if not plan_contraction(s, chain.root, shapes, (chain.row, rows)):
-        raise ScheduleError(f"expected a contraction, got {chain.root}")
+        return None
     loops = list(handle.loops[: len(chain.batch) + (rows < length(_axis(s, chain.root, chain.row)))])
     if not loops:
-        raise ScheduleError(f"expected blocks of rows, got one of {chain.root}")
+        return None
     while len(loops) > 1 and (s.state.stage(chain.root).extent(loops[0]) or 0) < ENOUGH_ROWS:
         loops = [handle.fuse(loops[0], loops[1]), *loops[2:]]
     for name in reversed(chain.members):
