@@ -32,6 +32,8 @@ FILES = sorted({case.op.__module__ for case in ROWS})
 ARCHITECTURES = ("sm_80", "sm_90") if WHOLE else ("sm_90",)
 REDUCED = 40
 """Bytes of stack that CUDA's sine, cosine and tangent take where they take turns off a large argument: theirs, not ours."""
+KEPT = {"tensorexpr.kernels.sampling": 192}
+"""Bytes of stack by file: a deformable convolution keeps the 24 weights of a thread's own column for loops that are not unrolled."""
 TURNS = re.compile(r"\b(sin|cos|tan)f?\(")
 
 
@@ -120,5 +122,9 @@ def test_by_nvrtc(module: str) -> None:
         spilled = {name: r for name, r in found.resources.items() if r.spill_stores or r.spill_loads}
         assert not spilled, arch
         texts = dict(pair for _, p, _, _ in made for pair in kernels_of(p.source.text))
-        stacked = {name: r.stack for name, r in found.resources.items() if r.stack > (REDUCED if TURNS.search(texts[name]) else 0)}
+        stacked = {
+            name: r.stack
+            for name, r in found.resources.items()
+            if r.stack > max(KEPT.get(module, 0), REDUCED if TURNS.search(texts[name]) else 0)
+        }
         assert not stacked, arch
