@@ -21,6 +21,7 @@ from tensorexpr.codegen.cuda import nvrtc
 from tensorexpr.codegen.cuda.build import GpuCode
 from tensorexpr.codegen.schedule import autoschedule
 from tensorexpr.codegen.target import H200
+from tensorexpr.records import replace
 from tensorexpr.simplify import simplify
 
 COUNTED = {
@@ -43,10 +44,10 @@ def _gemm(n: int, dtype: str) -> tuple[list[te.Tensor], list[te.Tensor]]:
     return [te.compute((n, n), lambda i, j: te.sum(lambda k: a[i, k] * b[k, j], n), name="c")], [a, b]
 
 
-def _with_gradient(make, *shapes: tuple[int, ...]) -> tuple[list[te.Tensor], list[te.Tensor]]:
-    inputs = [te.placeholder(shape, name=f"x{k}") for k, shape in enumerate(shapes)]
+def _with_gradient(make, *shapes: tuple[int, ...], dtype: str = "float32") -> tuple[list[te.Tensor], list[te.Tensor]]:
+    inputs = [te.placeholder(shape, dtype, name=f"x{k}") for k, shape in enumerate(shapes)]
     y = make(*inputs)
-    head = te.placeholder(y.shape, name="head")
+    head = te.placeholder(y.shape, dtype, name="head")
     return [y, *te.gradient(y, inputs, head)], [*inputs, head]
 
 
@@ -61,9 +62,16 @@ WORKLOADS = {
     "gemm 4096 float32": lambda: _gemm(4096, "float32"),
     "gemm 4096 bfloat16": lambda: _gemm(4096, "bfloat16"),
     "gemm 4096 float16": lambda: _gemm(4096, "float16"),
+    "gemm 4096 tf32": lambda: _gemm(4096, "float32"),
     "gemm 2048 float64": lambda: _gemm(2048, "float64"),
     "softmax 16384x8192 and gradient": lambda: _with_gradient(kernels.softmax, (16384, 8192)),
     "conv 3x3 32x256x56x56 and gradients": lambda: _with_gradient(kernels.conv2d, (32, 256, 58, 58), (256, 256, 3, 3)),
+    "conv 3x3 of stride 2, padded, and gradients": lambda: _with_gradient(
+        lambda x, w: kernels.conv2d(x, w, stride=2, padding=1), (32, 256, 56, 56), (256, 256, 3, 3)
+    ),
+    "conv 3x3 bfloat16, padded, and gradients": lambda: _with_gradient(
+        lambda x, w: kernels.conv2d(x, w, padding=1), (32, 256, 64, 64), (256, 256, 3, 3), dtype="bfloat16"
+    ),
     "max-pool 2x2 and gradient": lambda: _with_gradient(lambda x: kernels.max_pool2d(x, kernel_size=2), (32, 64, 112, 112)),
     "embedding gradient": _embedding,
 }
@@ -75,7 +83,8 @@ def listing(arch: str) -> list[dict[str, object]]:
     for name, make in WORKLOADS.items():
         outputs, inputs = make()
         program = simplify(te.program_of(outputs, inputs))
-        code = GpuCode(program, autoschedule(program, H200))
+        target = replace(H200, precision="tf32") if "tf32" in name else H200
+        code = GpuCode(program, autoschedule(program, target))
         made = code.compiled(arch)
         parts = re.split(r"\n\s*Function : (\w+)\n", made.sass())
         text = dict(zip(parts[1::2], parts[2::2], strict=True))
