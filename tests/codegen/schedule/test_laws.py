@@ -30,6 +30,7 @@ WORDS = (
     "stream",
     "rfactor",
     "own",
+    "partition",
     "sort",
     "bind",
     "pipeline",
@@ -74,6 +75,8 @@ def shuffled(s: Schedule, rng: random.Random, steps: int = 10) -> Schedule:
                     if access is not None:
                         order = tuple(rng.sample(range(len(access.indices)), len(access.indices)))
                         handle.cache(access.tensor, rng.choice(loops), order)
+                case "partition":
+                    handle.partition(rng.choice(loops), rng.randint(1, 5), rng.choice((None, 3, 50)))
                 case "pipeline":
                     place = rng.choice([stage.place for stage in s.state.stages if stage.place] or [None])
                     if place is not None:
