@@ -18,7 +18,8 @@ from tensorexpr.op_rules import article
 
 
 def composite_of(implements: Any, attrs: Mapping[str, Any] | None, aliases: Sequence[str], doc: str) -> Composite:
-    """The composite that a function declares. Raises `DefinitionError` for a name that is not of the form org.semantic.op."""
+    """The composite that a function declares. Raises `DefinitionError` for a name that is not of the form org.semantic.op, and
+    for attributes without names."""
     for name in (implements, *aliases):
         if not isinstance(name, str) or "." not in name or not all(part.isidentifier() for part in name.split(".")):
             raise DefinitionError(
@@ -26,6 +27,12 @@ def composite_of(implements: Any, attrs: Mapping[str, Any] | None, aliases: Sequ
                 location=user_location(),
                 hint="identifiers with dots between them, the last one the operation",
             )
+    if attrs is not None and not (isinstance(attrs, Mapping) and all(isinstance(name, str) for name in attrs)):
+        raise DefinitionError(
+            f"te.function: expected attrs= to be values by name, got {attrs if isinstance(attrs, Mapping) else article(attrs)}",
+            location=user_location(),
+            hint='attrs={"axis": -1}',
+        )
     return Composite(implements, tuple((attrs or {}).items()), doc, tuple(aliases))
 
 

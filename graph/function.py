@@ -96,7 +96,7 @@ class Function:
         self._methods: weakref.WeakKeyDictionary[Any, dict[Hashable, Signature]] = weakref.WeakKeyDictionary()
         self._lock = threading.RLock()
         functools.update_wrapper(self, function)
-        self._take(inspect.signature(function))
+        self._take(_signature_of(function))
         self._as_method: dict[str, Any] | None = None
 
     def _take(self, signature: inspect.Signature) -> None:
@@ -264,6 +264,26 @@ def call(trace: Trace, signature: Signature, tensors: Sequence[Tensor]) -> Any:
     return filled(signature.tree, iter(record.results))
 
 
+def _signature_of(python: Any) -> inspect.Signature:
+    """The parameters of what is to be traced. Raises `DefinitionError` where there are none to be known, or some have no names."""
+    try:
+        signature = inspect.signature(python)
+    except (TypeError, ValueError):  # no callable, or a built-in one that does not tell
+        raise DefinitionError(
+            f"te.function: expected a Python function with a signature, got {python!r}",
+            location=user_location(),
+            hint="write a def or lambda around it",
+        ) from None
+    rest = [p.name for p in signature.parameters.values() if p.kind is p.VAR_KEYWORD]
+    if rest:
+        raise DefinitionError(
+            f"te.function: expected parameters with names, got **{rest[0]} of {getattr(python, '__name__', python)}",
+            location=user_location(),
+            hint="data comes by position (a dict of tensors is one argument), static values by keyword-only parameters",
+        )
+    return signature
+
+
 def _array(value: Any) -> Any:
     return np.float32(value) if type(value) is float else value
 
@@ -309,8 +329,8 @@ def function(
     to which its static arguments are added; `aliases` are older names. With `inline=False` its calls stay calls. `precision` is that of
     `te.build`, for all that runs in a call of it, whatever functions inside of it say.
 
-    Raises `DefinitionError` for a name without a dot, and when it is traced for a cycle of calls without an end; `ArgumentError` for
-    another precision.
+    Raises `DefinitionError` for a name without a dot, attributes without names, something that has no parameters to be known or takes
+    `**keywords`, and when it is traced for a cycle of calls without an end; `ArgumentError` for another precision.
     """
     check_precision(precision)
     if python is None:

@@ -31,6 +31,23 @@ def test_names_of_composites():
     refused(te.DefinitionError, message, lambda: te.function(lambda x: x, implements=NAME, aliases=["square"]))
 
 
+@pytest.mark.parametrize("attrs, got", [([1], "a list"), ({1: 2}, "{1: 2}")])
+def test_attributes_of_composites(attrs, got):
+    message = f"te.function: expected attrs= to be values by name, got {got}"
+    refused(te.DefinitionError, message, lambda: te.function(lambda x: x, implements=NAME, attrs=attrs))
+
+
+def test_what_cannot_be_traced():
+    message = "te.function: expected a Python function with a signature, got "
+    refused(te.DefinitionError, message + "5", lambda: te.function(5))
+    refused(te.DefinitionError, message + "<class 'int'>", lambda: te.function(int))
+
+    def model(x, **options):
+        return x
+
+    refused(te.DefinitionError, "te.function: expected parameters with names, got **options of model", lambda: te.function(model))
+
+
 def test_branches_and_loops():
     refused(
         te.DefinitionError,
