@@ -25,15 +25,15 @@ from tensorexpr.codegen.function import CompiledFunction
 from tensorexpr.codegen.llvm.call import Callable as Entered
 from tensorexpr.codegen.llvm.call import link, native_calls
 from tensorexpr.codegen.memo import Memo
-from tensorexpr.dtypes import DType, dtype
-from tensorexpr.errors import ArgumentError, DefinitionError, Location, failure_location, user_location
+from tensorexpr.dtypes import dtype
+from tensorexpr.errors import DefinitionError, Location, failure_location, user_location
 from tensorexpr.hosts import host_of
 from tensorexpr.ir import Program
-from tensorexpr.language import Tensor, compute, constant, dim, placeholder, program_of
+from tensorexpr.language import Tensor, compute, constant, program_of
 from tensorexpr.op_arguments import tree_text, weak_floats
 from tensorexpr.op_rules import Rule, article, refusing
+from tensorexpr.op_specs import Spec, argument_error, dtype_of, is_scalar, opened, placeholders_of, spec_of
 from tensorexpr.op_trees import leaves, map_tree, rebuild
-from tensorexpr.traversal import fresh_name
 
 _SIGNATURES_KEPT = 1024
 _LINKED = 8  # signatures that are tried one after the other before Python looks them up
@@ -43,21 +43,6 @@ _NAMED_BY_OPS: weakref.WeakSet[Tensor] = weakref.WeakSet()
 
 
 # ---------------------------------------------------------------------------------------------------- arguments
-
-
-def _argument_error(message: str, *, term: str | None = None, hint: str | None = None) -> ArgumentError:
-    return ArgumentError(message, term=term, location=user_location(), hint=hint)
-
-
-class Spec(NamedTuple):
-    """What is known of an argument when it is traced: extents (ints, or `te.dim` expressions) and element type."""
-
-    shape: tuple[Any, ...]
-    dtype: DType
-
-
-def _is_scalar(value: object) -> bool:
-    return isinstance(value, (bool, int, float, np.generic))
 
 
 def _static_key(name: str, value: object) -> object:
@@ -74,7 +59,7 @@ def _static_key(name: str, value: object) -> object:
             hint = "arrays are tensor arguments: make the parameter positional"
         else:
             hint = f"use a tuple: {name}=tuple(...)" if isinstance(value, list) else None
-        raise _argument_error(f"static argument {name}: expected a hashable value, got {article(value)}", hint=hint) from None
+        raise argument_error(f"static argument {name}: expected a hashable value, got {article(value)}", hint=hint) from None
     return (type(value), value)
 
 
@@ -164,7 +149,7 @@ class Op(Entered):
             trees = [map_tree(_stood_for, tree) for tree in trees]
         if any(isinstance(leaf, Tensor) for leaf in leaves(trees)):
             if out is not None:
-                raise _argument_error(f"{self.name}: expected no out with te tensors, got one", hint="out is for calls on arrays")
+                raise argument_error(f"{self.name}: expected no out with te tensors, got one", hint="out is for calls on arrays")
             trees = weak_floats(trees)
             tensors = [map_tree(functools.partial(self._as_tensor, name), tree) for name, tree in self._named(trees)]
             return self.compose(tensors, static)
@@ -258,7 +243,7 @@ class Op(Entered):
                 named[name] = value
             else:
                 known = ", ".join(self.static) or "none"
-                raise _argument_error(
+                raise argument_error(
                     f"{self.name}: expected the static arguments {known}, got {name}"
                     if self.static
                     else f"{self.name}: expected no static arguments, got {name}",
@@ -268,7 +253,7 @@ class Op(Entered):
         number = len(given) + len(named)
         twice = next((name for name in named if name in self.parameters[: len(given)]), None)
         if twice is not None:
-            raise _argument_error(f"{self.name}: expected one value for {twice}, got two", term=self._term)
+            raise argument_error(f"{self.name}: expected one value for {twice}, got two", term=self._term)
         if self.rest is None:
             given = self.filled(given, named)
         else:
@@ -277,14 +262,14 @@ class Op(Entered):
         if len(given) < required or named or (len(given) > len(self.parameters) and self.rest is None):
             wanted = ", ".join(self.parameters) or "none"
             surplus = self.static and number > len(self.parameters)
-            raise _argument_error(
+            raise argument_error(
                 f"{self.name}: expected {len(self.parameters)} tensor arguments ({wanted}), got {number}",
                 term=self._term,
                 hint=f"static arguments are given by name: {', '.join(self.static)}" if surplus else None,
             )
         for name, value in static.items():
             if value is inspect.Parameter.empty:
-                raise _argument_error(f"{self.name}: expected the static argument {name}, got none", term=self._term)
+                raise argument_error(f"{self.name}: expected the static argument {name}, got none", term=self._term)
         return [() if tree is None else tree for tree in given], static
 
     def filled(self, arguments: Sequence[Any], named: dict[str, Any] | None = None) -> list[Any]:
@@ -315,7 +300,7 @@ class Op(Entered):
         if self._written_by_user:
             absent = [name for name, tree in self._named(trees) if tree == () and name not in self.optional]
             if absent:
-                raise _argument_error(f"{self.name}: expected a tensor for {absent[0]}, got none", term=self._term)
+                raise argument_error(f"{self.name}: expected a tensor for {absent[0]}, got none", term=self._term)
             trees = [None if tree == () else tree for tree in trees]
         try:
             return self.function(*trees, **static)
@@ -327,7 +312,7 @@ class Op(Entered):
             nested = [name for name, tree in self._named(trees) if isinstance(tree, tuple)]
             if nested and isinstance(error, AttributeError) and isinstance(error.obj, tuple):
                 expected = f"{self.name}: expected a tensor for {' or '.join(nested)}, got a tuple"
-                raise _argument_error(expected, term=self._term) from error
+                raise argument_error(expected, term=self._term) from error
             given = ", ".join(f"{name}: {tree_text(tree)}" for name, tree in self._named(trees))
             raise DefinitionError(
                 f"{self.name}: expected arguments that its body is written for, got {type(error).__name__}: {error}",
@@ -363,18 +348,18 @@ class Op(Entered):
     def _tree(self, name: str, tree: Any) -> Any:
         """The tree, unless it is a list of numbers that is meant as an array. (A tuple of them is a tree: heads of scalar outputs.)"""
         if isinstance(tree, list) and tree and all(isinstance(leaf, (bool, int, float)) for leaf in leaves(tree)):
-            raise _argument_error(
+            raise argument_error(
                 f"{self.name}: argument {name}: expected an array, got Python numbers in a list", hint=f"np.asarray({name}) makes an array"
             )
         return tree
 
     def _as_array(self, name: str, leaf: object) -> np.ndarray:
-        array = np.asarray(leaf) if isinstance(leaf, np.ndarray) or _is_scalar(leaf) else None
+        array = np.asarray(leaf) if isinstance(leaf, np.ndarray) or is_scalar(leaf) else None
         if array is None or isinstance(leaf, np.ma.MaskedArray):
-            raise _argument_error(
+            raise argument_error(
                 f"{self.name}: argument {name}: expected an array or a te tensor, got {article(leaf)}", hint="np.asarray makes an array"
             )
-        _dtype(self.name, name, array.dtype)
+        dtype_of(self.name, name, array.dtype)
         return array
 
     def _as_tensor(self, name: str, leaf: object) -> Tensor:
@@ -384,7 +369,7 @@ class Op(Entered):
 
     def _traced(self, specs: Sequence[Any], static: Mapping[str, Any]) -> tuple[list[Tensor], Any]:
         """Placeholders for a tree of specs per parameter, flat, and the tree of results on them."""
-        inputs = [_placeholders(name, tree) for name, tree in self._named(specs)]
+        inputs = [placeholders_of(name, tree) for name, tree in self._named(specs)]
         return list(leaves(inputs)), self.compose(inputs, static)
 
     def _make(self, specs: Sequence[Any], static: Mapping[str, Any], target: str = "cpu", precision: str = "float32") -> _Ready:
@@ -419,16 +404,16 @@ class Op(Entered):
         self, specs: Sequence[Any], dynamic: Mapping[str | int, Any] | None, static: Mapping[str, Any]
     ) -> tuple[list[Any], dict[str, Any]]:
         trees, chosen = self.bind(specs, static)
-        found = [_spec(self.name, name, tree) for name, tree in self._named(trees)]
+        found = [spec_of(self.name, name, tree) for name, tree in self._named(trees)]
         names = self.argument_names(len(found))
         taken = set(names)
         if dynamic is not None and not isinstance(dynamic, Mapping):
-            raise _argument_error(f"{self.name}: dynamic: expected axes by parameter, got {dynamic!r}", hint='dynamic={"x": (0,)}')
+            raise argument_error(f"{self.name}: dynamic: expected axes by parameter, got {dynamic!r}", hint='dynamic={"x": (0,)}')
         for key, axes in (dynamic or {}).items():
             position = names.index(key) if isinstance(key, str) and key in names else key
             if not isinstance(position, int) or not -len(found) <= position < len(found) or not isinstance(found[position], Spec):
-                raise _argument_error(f"{self.name}: dynamic: expected one of {', '.join(names) or 'none'}, got {key}", term=self._term)
-            found[position] = _opened(self.name, names[position], found[position], axes, taken)
+                raise argument_error(f"{self.name}: dynamic: expected one of {', '.join(names) or 'none'}, got {key}", term=self._term)
+            found[position] = opened(self.name, names[position], found[position], axes, taken)
         return found, chosen
 
 
@@ -440,46 +425,6 @@ def _stood_for(leaf: Any) -> Any:
 def _form(trees: Sequence[Any]) -> tuple[object, ...]:
     """How the arguments nest: nothing where they are all plain."""
     return (map_tree(lambda _: None, trees),) if any(isinstance(tree, tuple) for tree in trees) else ()
-
-
-def _placeholders(name: str, tree: Any) -> Any:
-    if isinstance(tree, Spec):
-        return placeholder(tree.shape, tree.dtype.name, name=name)
-    return tuple(_placeholders(f"{name}_{position}", item) for position, item in enumerate(tree))
-
-
-def _spec(op: str, name: str, value: object) -> Any:
-    """What a spec says: shape and dtype of a placeholder or an array, or given as a pair; a tuple of specs nests, None is nothing."""
-    if value is None:
-        return ()
-    if isinstance(value, Tensor):
-        return Spec(tuple(value.shape), value.dtype)
-    if isinstance(value, np.ndarray) or _is_scalar(value):
-        array = np.asarray(value)
-        return Spec(array.shape, _dtype(op, name, array.dtype))
-    if isinstance(value, (tuple, list)):
-        if len(value) == 2 and isinstance(value[0], (tuple, list)) and isinstance(value[1], (str, DType, np.dtype, type)):
-            return Spec(tuple(value[0]), _dtype(op, name, value[1]))
-        return tuple(_spec(op, f"{name}_{position}", item) for position, item in enumerate(value))
-    raise _argument_error(f"{op}: argument {name}: expected a placeholder, an array or (shape, dtype), got {article(value)}")
-
-
-def _dtype(op: str, name: str, value: object) -> DType:
-    try:
-        return dtype(value)
-    except DefinitionError as error:
-        raise _argument_error(f"{op}: argument {name}: {error.message}", hint=error.hint) from None
-
-
-def _opened(op: str, name: str, spec: Spec, axes: Any, taken: set[str]) -> Spec:
-    """The spec with some axes open; a mapping gives their sizes names, and sizes of one name are one."""
-    shape = list(spec.shape)
-    named = isinstance(axes, Mapping)
-    for axis in tuple(axes) if isinstance(axes, (tuple, list, range, Mapping)) else (axes,):
-        if not isinstance(axis, (int, np.integer)) or not -len(shape) <= axis < len(shape):
-            raise _argument_error(f"{op}: dynamic: expected axes of {name} below {len(shape)}, got {axis}")
-        shape[axis] = dim(axes[axis] if named else fresh_name(f"{name}_{axis % len(shape)}", taken))
-    return Spec(tuple(shape), spec.dtype)
 
 
 def _name_results(name: str, result: Any) -> None:

@@ -18,6 +18,7 @@ from tensorexpr.codegen.lowering.loops import Loops
 from tensorexpr.codegen.lowering.partitioned import Sends, partitioned
 from tensorexpr.codegen.lowering.placing import Ahead, Home, Placing, all_axes, slot
 from tensorexpr.codegen.lowering.positions import at_positions
+from tensorexpr.codegen.lowering.rings import last_entries
 from tensorexpr.codegen.lowering.scope import Scope
 from tensorexpr.codegen.lowering.slots import Slots
 from tensorexpr.codegen.lowering.sorting import NO_KEY, Blocks, Sorting, flat, unflattened, width_of
@@ -45,7 +46,6 @@ from tensorexpr.ir import (
     Definition,
     Expr,
     Index,
-    Program,
     Scan,
     Scatter,
     Segments,
@@ -56,8 +56,7 @@ from tensorexpr.ir import (
     product,
 )
 from tensorexpr.records import replace
-from tensorexpr.regions import affine_of
-from tensorexpr.traversal import bottom_up, expressions, fresh_name, walk
+from tensorexpr.traversal import bottom_up, fresh_name
 
 MANY_ELEMENTS = 1 << 17
 """Elements from which on a tensor is filled on all cores."""
@@ -505,34 +504,6 @@ def _has_body(definition: Definition) -> bool:
 
 def _entries(results: tuple[Home, ...], step: Expr) -> tuple[Home, ...]:
     return tuple(Home(r.buffer, (*r.leading, slot(step, 2) if r.ring else step)) for r in results)
-
-
-def last_entries(program: Program) -> frozenset[str]:
-    """The scans of which only the last entry is ever read: two entries are enough for them. Outputs and what a scan hands on are not."""
-    lengths: dict[str, Expr] = {}
-    whole = set(program.outputs)
-    accesses: list[Access] = []
-
-    def visit(definition: Definition) -> None:
-        if not isinstance(definition, Scan):
-            accesses.extend(node for e in expressions(definition) for node in walk(e) if isinstance(node, Access))
-            return
-        whole.update((*definition.inits, *definition.nexts))
-        lengths.update((name, definition.length) for name in definition.names)
-        for inner in definition.body:
-            visit(inner)
-
-    for definition in program.definitions:
-        visit(definition)
-    for access in accesses:
-        if access.tensor in lengths and not _is_last(access.indices[0], lengths[access.tensor]):
-            whole.add(access.tensor)
-    return frozenset(name for name in lengths if name not in whole)
-
-
-def _is_last(index: Expr, length: Expr) -> bool:
-    found, extent = affine_of(index), affine_of(length)
-    return found is not None and extent is not None and found == extent - 1
 
 
 def _inner_names(definition: Definition) -> set[str]:

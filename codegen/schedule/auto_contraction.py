@@ -24,7 +24,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import inf, prod
 
-from tensorexpr.codegen.schedule.auto_loops import Planner, Tile, plan, split_classes
+from tensorexpr.codegen.schedule.auto_copies import plan_copy
+from tensorexpr.codegen.schedule.auto_loops import Planner, Tile, split_classes
 from tensorexpr.codegen.schedule.legality import LARGEST_TILE, is_ordered
 from tensorexpr.codegen.schedule.orders import plain_inside, short_inside, tested_axes
 from tensorexpr.codegen.schedule.placement import reads_tensors
@@ -490,33 +491,6 @@ def _blocks(handle: StageHandle, axis: str, count: int, packed: bool) -> tuple[s
     if extent == count:
         return None, axis
     return handle.split(axis, count, "guard" if packed or extent is None or extent < count else "shift")
-
-
-def plan_copy(schedule: Schedule, copy: str, tensor: str, layout: Layout, shapes: dict[str, tuple[Expr, ...]]) -> None:
-    """The loops of a copy: through the tensor in its order; squares turned around in registers where blocks lie across."""
-    handle = schedule[copy]
-    program = schedule.state.program
-    shape = program.types[tensor].shape
-    lanes = schedule.target.lanes(program.types[tensor].dtype)
-    ((place, block),) = (entry for entry in layout if not isinstance(entry, int))
-    order = tuple(entry if isinstance(entry, int) else entry[0] for entry in layout)
-    names = dict(zip(order, handle.loops, strict=False))
-    inner, last = handle.loops[-1], len(shape) - 1
-    source = [names[k] for k in range(len(shape))]
-    if place == last:
-        handle.reorder(*source[:-1], source[-1], inner)
-        handle.vectorize(inner)
-        return
-    length = schedule.state.stage(copy).extent(names[last])
-    if length is None or length < lanes or block % lanes:
-        plan(schedule, copy, shapes)
-        return
-    squares, column = handle.split(names[last], lanes, "shift") if length > lanes else (None, names[last])
-    parts, element = handle.split(inner, lanes) if block > lanes else (None, inner)
-    outer = [x for x in (*source[:-1], parts, squares) if x is not None]
-    handle.reorder(*outer, element, column)
-    handle.unroll(element)
-    handle.vectorize(column)
 
 
 def _bytes(r: Reach, axes: list[str], lengths: dict[str, int]) -> int:

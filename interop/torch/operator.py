@@ -32,7 +32,7 @@ from tensorexpr.interop.torch.kernels import Kernel, kernel_of, models_of, on_st
 from tensorexpr.interop.torch.native import NativeCalls
 from tensorexpr.interop.torch.symbolic import Pattern, extent_value, fits, patterns_of, promised
 from tensorexpr.language import Tensor, dim, program_of
-from tensorexpr.op import Spec
+from tensorexpr.op_specs import Spec
 from tensorexpr.traversal import reads
 
 _SIGNATURES_KEPT = 1024

@@ -10,7 +10,7 @@ import pytest
 import tensorexpr as te
 from tensorexpr.dtypes import dtype
 from tensorexpr.interop.operators import Operator, leaf_names
-from tensorexpr.op import Spec
+from tensorexpr.op_specs import Spec
 
 RNG = np.random.default_rng(3)
 
