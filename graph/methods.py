@@ -20,7 +20,8 @@ from tensorexpr.errors import ArgumentError, user_location
 from tensorexpr.graph.compile import forwarded, lowered_graph
 from tensorexpr.graph.function import Function, function
 from tensorexpr.graph.ir import Assign, Compute, Graph, Read, node_text, unused
-from tensorexpr.graph.module import Module, dotted, is_variable
+from tensorexpr.graph.module import Module
+from tensorexpr.graph.state import by_path
 from tensorexpr.graph.trees import filled
 from tensorexpr.graph.variable import Variable
 from tensorexpr.ir import Constant, Input, Program
@@ -110,8 +111,8 @@ def compile_method(method: Callable[..., Any], *arguments: Any, target: str = "c
     signature = traced.signature(*arguments, **static)
     graph = forwarded(lowered_graph(signature.graph))
     paths: dict[Any, str] = {}
-    for path, variable in module.flatten(predicate=is_variable, with_path=True):
-        paths.setdefault(variable, dotted(path))
+    for path, variable in by_path(module).items():
+        paths.setdefault(variable, path)
     program, reads, new = _program(graph, paths, traced.__name__)
     table = lift(program, {})
     weights = {path: table[name] for path, name in reads.items()}

@@ -29,9 +29,13 @@ _TIED = "tensorexpr.tied"
 
 
 def state_dict(module: Module) -> dict[str, np.ndarray]:
-    """The values of all variables by path, as copies; a variable with several paths has one array under all of them."""
-    copies = {id(variable): variable.value.copy() for variable in module.variables}
-    return {dotted(path): copies[id(variable)] for path, variable in _paths(module)}
+    """The values of all variables by path, as copies; a variable with several paths has one array under all of them.
+
+    Raises `ArgumentError` where two variables have one path, of which one would be lost.
+    """
+    variables = by_path(module)
+    copies = {variable: variable.value.copy() for variable in variables.values()}
+    return {path: copies[variable] for path, variable in variables.items()}
 
 
 def load_state_dict(module: Module, state: Mapping[str, Any], strict: bool = True) -> Loaded:
@@ -42,6 +46,9 @@ def load_state_dict(module: Module, state: Mapping[str, Any], strict: bool = Tru
     """
     if not isinstance(state, Mapping):
         raise _error(f"te.load_state_dict: expected values by path, got {article(state)}", "te.state_dict(module) gives some")
+    for path in state:
+        if not isinstance(path, str):
+            raise _error(f"te.load_state_dict: expected values by path, got one by {path!r}", "te.state_dict(module) gives some")
     return _load(module, {path: np.asarray(value) for path, value in state.items()}, {}, strict, {})
 
 
@@ -54,7 +61,7 @@ def save_state(module: Module, file: str | os.PathLike[str], metadata: Mapping[s
     first: dict[int, str] = {}
     tied: dict[str, str] = {}
     tensors: dict[str, np.ndarray] = {}
-    for path, variable in _by_path(module).items():
+    for path, variable in by_path(module).items():
         if first.setdefault(id(variable), path) == path:
             tensors[path] = variable.value
         else:
@@ -108,12 +115,17 @@ def _paths(module: Module) -> Iterator[tuple[Path, Variable]]:
     return module.flatten(predicate=is_variable, with_path=True)
 
 
-def _by_path(module: Module) -> dict[str, Variable]:
-    """The variables by dotted path. Raises `ArgumentError` where two variables have the same path as text."""
+def by_path(module: Module) -> dict[str, Variable]:
+    """The variables by dotted path. Raises `ArgumentError` where two variables have the same path as text, and for what is no module."""
+    if not isinstance(module, Module):
+        raise _error(f"expected a module, for its variables by path, got {article(module)}")
     found: dict[str, Variable] = {}
     for path, variable in _paths(module):
         if found.setdefault(dotted(path), variable) is not variable:
-            raise _error(f"{module.name}: expected one variable at the path {dotted(path)}, got two", "a key of a dict has a dot in it")
+            raise _error(
+                f"{module.name}: expected one variable at the path {dotted(path)}, got two",
+                "keys of a dict have a dot in them, or are 1 and '1'",
+            )
     return found
 
 
@@ -121,7 +133,9 @@ def _by_path(module: Module) -> dict[str, Variable]:
 
 
 def _load(module: Module, entries: dict[str, np.ndarray], tied: Mapping[str, str], strict: bool, metadata: dict[str, str]) -> Loaded:
-    variables = _by_path(module)
+    variables = by_path(module)
+    for variable in variables.values():
+        variable.check()
     covered = {id(variables[path]) for path in entries if path in variables}
     missing = tuple(path for path, variable in variables.items() if id(variable) not in covered)
     unexpected = [path for path in entries if path not in variables]
@@ -185,7 +199,7 @@ class Waiting:
 
     def __call__(self, module: Module) -> None:
         """Gives entries to the variables that are there now; what waits for a variable of a submodule that is there now waits in that."""
-        variables = _by_path(module)
+        variables = by_path(module)
         ready = [path for path in self.entries if path in variables]
         for path in ready:
             misfit = _misfit(variables[path], self.entries[path])

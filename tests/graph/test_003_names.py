@@ -35,6 +35,10 @@ def test_003_04_the_scope_is_fixed_at_construction():
     with te.name_scope("elsewhere"), bar.name_scope as prefix:
         assert prefix == bar.name_scope.name == "foo/bar/"
     assert (bar.name, bar.name_scope.name) == ("bar", "foo/bar/")
+    made = Making(name="m")
+    with te.name_scope("elsewhere"):
+        assert (made.inside(), made.outside()) == ("m/v", "elsewhere/v")
+    assert (made.name, made.name_scope.name) == ("m", "m/")
 
 
 def test_003_05_a_variable_has_the_scope_in_force_when_it_was_made():

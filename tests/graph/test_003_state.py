@@ -167,10 +167,40 @@ def test_two_different_entries_for_one_variable_are_refused():
         te.load_state_dict(model, state)
 
 
-def test_paths_that_are_the_same_text_are_refused():
-    model = holding(**{"d": {"a.b": variable(2), "a": {"b": variable(2)}}})
-    with pytest.raises(te.ArgumentError, match=r"empty: expected one variable at the path d\.a\.b, got two"):
-        te.state_dict(model) and te.load_state_dict(model, {})
+@pytest.mark.parametrize("keys", [{"a.b": 0, "a": {"b": 0}}, {1: 0, "1": 0}])
+def test_paths_that_are_the_same_text_are_refused(keys, tmp_path):
+    made = {key: {"b": variable(2)} if isinstance(value, dict) else variable(2) for key, value in keys.items()}
+    model = holding(d=made)
+    path = "d.a.b" if "a" in keys else "d.1"
+    method = te.function(lambda self, x: x).__get__(model)
+    file = tmp_path / "none.safetensors"
+    for use in (
+        lambda: te.state_dict(model),
+        lambda: te.load_state_dict(model, {}),
+        lambda: te.save_state(model, file),
+        lambda: te.compile_method(method, np.zeros(2, np.float32)),
+    ):
+        with pytest.raises(te.ArgumentError, match=rf"empty: expected one variable at the path {path}, got two"):
+            use()
+    assert not file.exists()
+
+
+def test_what_is_no_module_and_no_path_is_refused():
+    with pytest.raises(te.ArgumentError, match="expected a module, for its variables by path, got a list"):
+        te.state_dict([variable(2)])
+    model = layered()
+    with pytest.raises(te.ArgumentError, match=r"te\.load_state_dict: expected values by path, got one by 5"):
+        te.load_state_dict(model, te.state_dict(model) | {5: np.zeros(2)})
+
+
+def test_a_deleted_variable_is_not_loaded_and_neither_is_another():
+    model = holding(a=variable(2), b=variable(2))
+    state = {path: value + 1 for path, value in te.state_dict(model).items()}
+    before = model.a.value
+    model.b.delete()
+    with pytest.raises(te.ArgumentError, match="expected a variable that exists, got v, which was deleted"):
+        te.load_state_dict(model, state)
+    assert np.array_equal(model.a.value, before) and model.b.storage is None
 
 
 @pytest.mark.parametrize("metadata", [{"step": 3}, {3: "step"}, {"tensorexpr.tied": "{}"}])
