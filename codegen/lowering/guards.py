@@ -109,7 +109,12 @@ def may_run_without(group: Group, parts: Parts, shape: Callable[[str], tuple[Exp
         return False
     if any(map(reads_data, (*group.where, *group.guard, *(e for a in group.axes for e in (a.start, a.stop))))):
         return False
-    axes = (*parts.axes, *group.axes)
+    axes, around = group.axes, group
+    while around.scope is not None:
+        # Bounds may depend on the loops that it stands in; whether their points count is tested with its guard, or later.
+        around = parts.group(around.scope)
+        axes = (*around.axes, *axes)
+    axes = (*parts.axes, *axes)
     for member in group.members:
         for value in member.values:
             for access, inner, guards in read_occurrences(value, axes, group.where):

@@ -415,7 +415,7 @@ class _Lowering(Placing):
         block = tuple(s for s in block if not (isinstance(s, For) and s.start == s.stop))
         for index, extent in zip(reversed(outer), reversed(type_.shape[:-1]), strict=True):
             block = (For(index, ZERO, extent, block),)
-        elements, first = constant(product(type_.shape)), block[0]
+        elements, first = constant(product(type_.shape)), block[0] if block else None
         if isinstance(first, For) and at_root and elements is not None and elements >= MANY_ELEMENTS and self.state.target.cores > 1:
             block = (replace(first, kind="parallel"), *block[1:])
         return block

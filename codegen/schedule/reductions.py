@@ -4,7 +4,7 @@ A `Group` is a set of reductions that share one loop nest: equal axes and guard,
 are lifted out of the expression around them, which then names their results by parameters (`%0.1.0`: group, member,
 component), and out of the loops of enclosing reductions that they do not depend on, where they are in bounds without
 them. Equal reductions are computed once. What stands on the path to a reduction (`where` conditions) is the group's
-guard: the group is evaluated only where one of its uses is.
+guard: the group is evaluated only where one of its uses is. A further use under another guard widens it, and with it what it needs.
 """
 
 from __future__ import annotations
@@ -137,6 +137,20 @@ class _Frame:
     path: tuple[tuple[Expr, Expr], ...] = ()
 
 
+@record
+class _Taken:
+    """A reduction that was taken apart: its result, the number its loops had on the way, as written and as found."""
+
+    result: Param
+    number: int
+    written: Reduce
+    found: tuple[tuple[Expr, ...], ...]
+
+
+class _NotShared(Exception):
+    """What a reduction needs is not there for a further use."""
+
+
 def take_apart(
     definition: Define | Scatter | Segments,
     shapes: Mapping[str, tuple[Expr, ...]],
@@ -185,9 +199,10 @@ class _Taker:
         self.outer = outer
         self.ranges = ranges
         self.groups: list[Group] = []
-        self.known: dict[tuple[int | None, Expr], Param] = {}
+        self.known: dict[tuple[int | None, Expr], _Taken] = {}
         self.unproved: dict[tuple[Access, int], None] = {}
         self.count = 0
+        self.again = False
 
     def parts(self, axes: tuple[Axis, ...], values: tuple[Expr, ...], where: tuple[Expr, ...]) -> Parts:
         """All that was found."""
@@ -236,20 +251,16 @@ class _Taker:
         frames, stuck = self.lifted(expr, frames)
         scope, guard = frames[-1].number, tuple(new for _, new in frames[-1].path)
         key = (scope, canonical(replace(expr, component=0)))
-        found = self.known.get(key)
-        if found is not None and self.widen(group_number(found.name), guard):
-            return Param(f"{found.name.rsplit('.', 1)[0]}.{expr.component}", expr.dtype)
+        known = self.known.get(key)
+        if known is not None and self.shared(known, frames):
+            return Param(f"{known.result.name.rsplit('.', 1)[0]}.{expr.component}", expr.dtype)
+        if self.again:
+            raise _NotShared
         number, start = self.count, len(self.groups)
         self.count += 1
-        axes: list[Axis] = []
-        for axis in expr.axes:
-            inner = (*frames, _Frame(number, tuple(expr.axes[: len(axes)])))
-            axes.append(Axis(axis.index, self.visit(axis.start, inner), self.visit(axis.stop, inner)))
-        frame = _Frame(number, expr.axes)
-        conditions = tuple(conjuncts(expr.where))
-        where, frame = self.conditions(conditions, (*frames, frame))
-        values = tuple(self.visit(v, (*frames, frame)) for v in expr.values)
-        bounded = tuple(axes)
+        bounds, where, values = found = self.inside(expr, number, frames)
+        pairs = zip(expr.axes, bounds[::2], bounds[1::2], strict=True)
+        bounded = tuple(Axis(axis.index, first, stop) for axis, first, stop in pairs)
         if expr.combiner.name not in ("argmax", "argmin"):  # their result counts the points that the guard leaves out
             around = (*self.outer, *(a for f in frames for a in f.axes))
             bounded, where = narrow(bounded, where, around)
@@ -261,8 +272,17 @@ class _Taker:
         group = Group(number, bounded, where, (member,), scope, guard, tuple(depends), used)
         member = self.join(group, start)
         result = member.parameter(expr.component, expr.dtype)
-        self.known[key] = result
+        self.known[key] = _Taken(result, number, expr, found)
         return result
+
+    def inside(self, expr: Reduce, number: int, frames: tuple[_Frame, ...]) -> tuple[tuple[Expr, ...], ...]:
+        """Bounds, conditions and values of a reduction over parameters, its loops being those of group `number`."""
+        bounds: list[Expr] = []
+        for at, axis in enumerate(expr.axes):
+            inner = (*frames, _Frame(number, tuple(expr.axes[:at])))
+            bounds += [self.visit(axis.start, inner), self.visit(axis.stop, inner)]
+        where, frame = self.conditions(tuple(conjuncts(expr.where)), (*frames, _Frame(number, expr.axes)))
+        return tuple(bounds), where, tuple(self.visit(v, (*frames, frame)) for v in expr.values)
 
     def lifted(self, expr: Reduce, frames: tuple[_Frame, ...]) -> tuple[tuple[_Frame, ...], tuple[str, ...]]:
         """The frames in which a reduction is evaluated: outside of loops that it does not depend on, as far as it is
@@ -292,15 +312,35 @@ class _Taker:
             for read in read_occurrences(expr, axes, guards)
         )
 
-    def widen(self, number: int, guard: tuple[Expr, ...]) -> bool:
-        """Lets a group be evaluated under another guard as well; False where its other members could not bear that."""
-        at = next(i for i, g in enumerate(self.groups) if g.number == number)
-        group = self.groups[at]
-        if group.guard == guard or not group.guard:
+    def shared(self, known: _Taken, frames: tuple[_Frame, ...]) -> bool:
+        """Whether a reduction that was taken apart serves this use, too. Under another guard it is gone through again, as it was
+        written: what it needs outside of its loops has to be there as well, and its accesses may leave their tensors now."""
+        group, guard = self.numbered(known.result), tuple(new for _, new in frames[-1].path)
+        covered = set(group.guard) <= set(guard)
+        if covered and not self.again:
             return True
         if len(group.members) > 1:
-            return False
-        either = () if not guard else (apply("or", _closed(group.guard), _closed(guard)),)
+            return False  # its other members would be computed there as well, and its axes may have other names
+        groups, unproved, again = list(self.groups), dict(self.unproved), self.again
+        self.again = True
+        try:
+            fits = self.inside(known.written, known.number, frames) == known.found and (covered or self.widen(group.number, guard))
+        except _NotShared:
+            fits = False
+        self.again = again
+        if not fits:
+            self.groups, self.unproved = groups, unproved
+        return fits
+
+    def numbered(self, result: Param) -> Group:
+        """The group of a result."""
+        return next(g for g in self.groups if g.number == group_number(result.name))
+
+    def widen(self, number: int, guard: tuple[Expr, ...]) -> bool:
+        """Lets a group be evaluated under another guard as well; False where that would read what is computed after it."""
+        at = next(i for i, g in enumerate(self.groups) if g.number == number)
+        group = self.groups[at]
+        either = guard if set(guard) <= set(group.guard) else (apply("or", _closed(group.guard), _closed(guard)),)
         depends = dict.fromkeys((*group.depends, *(n for g in either for n in free_names(g))))
         uses = dict.fromkeys((*group.uses, *groups_used(*either)))
         order = {g.number: i for i, g in enumerate(self.groups)}
@@ -333,6 +373,7 @@ class _Taker:
             )
             for position in range(start, len(self.groups)):
                 self.groups[position] = _moved(self.groups[position], group.number, other.number, names)
+            self.unproved |= {(substitute(access, names), axis): None for access, axis in self.unproved}  # type: ignore[misc]
             uses = tuple(dict.fromkeys((*other.uses, *group.uses)))
             children = self.groups[start:]
             del self.groups[start:]

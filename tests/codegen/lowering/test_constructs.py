@@ -36,6 +36,15 @@ def test_equal_reductions_are_computed_once():
     assert both(text).count("for") == 2
 
 
+def test_a_reduction_that_is_shared_under_another_guard_takes_along_what_it_needs():
+    """The sums stand outside of the loop over one point, each under its guard: for the second use they must be there, too."""
+    inner = "prod(where(X[0] > 0, sum(X[k] * 2 for k in range(3)), sum(X[k] * 3 for k in range(3))) for p in range(1))"
+    text = f"X: i64[3] = input()\nC[i]: i64[4] = where(i > 1, {inner}, 0) + {inner} * i\nreturn C"
+    for first in (-1, 1):
+        listing = str(assert_means(plain(text), inputs={"X": np.array([first, 2, 3])}))
+        assert "C_sum_1: " in listing and "C_sum_2: " not in listing and "C_prod_1: " not in listing  # computed once
+
+
 def test_reductions_over_the_same_points_share_a_loop():
     text = "A: f32[3, 4] = input()\nY[i]: f32[3] = max(A[i, k] for k in range(4)) + f32(argmax(A[i, k] for k in range(4)))\nreturn Y"
     assert both(text).count("for") == 2
@@ -219,6 +228,13 @@ def test_outputs_that_are_inputs_constants_or_given_twice_are_copied():
     np.testing.assert_array_equal(found["Y_out"], [0, 2, 4])
 
 
+def test_a_sort_of_no_points_gives_empty_segments():
+    both(
+        "X: f32[2] = input()\no, r = segments[3](j + 1 for i in range(6) for j in range(0) if i > 1)\n"
+        "C[v]: f32[3] = sum(X[r[k] % 2] + 1.0 for k in range(o[v], o[v + 1]))\nreturn C"
+    )
+
+
 def test_definitions_that_no_output_needs_make_no_code():
     nest = lower(plain("A: f32[3] = input()\nD[i]: f32[3] = A[i] * 2.0\nY[i]: f32[3] = A[i] * 3.0\nreturn Y"))
     assert len(nest.kernels) == 1 and not nest.workspace
@@ -236,6 +252,25 @@ def test_data_dependent_accesses_are_checked_before_they_are_read():
     data["ids"][2] = 5
     with pytest.raises(OutOfBoundsError, match="expected an index of axis 0 of W in 0 <= index < 5, got 5"):
         run_nest(nest, data)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "sum(X[D[k]] for k in range(6)) + sum(Y[D[k]] for k in range(6))",
+        "sum(max(X[D[k] + j] for j in range(2)) for k in range(6)) + sum(max(Y[D[k]] - X[j] for j in range(2)) for k in range(6))",
+        "where(D[i] >= 0 and D[i] < 4, sum(Y[D[i]] + X[k] for k in range(6)), 0.0) + sum(Y[D[i]] + X[k] for k in range(6))",
+    ],
+)
+def test_accesses_are_checked_in_loops_of_another_reduction_and_under_another_guard(value):
+    """Reductions that share a loop or a result: each access is checked that some use does not keep in bounds."""
+    text = f"X: f32[9] = input()\nY: f32[4] = input()\nD: i64[6] = input()\nC[i]: f32[3] = {value}\nreturn C"
+    data = {"X": np.ones(9, np.float32), "Y": np.ones(4, np.float32), "D": np.array([3, 0, 1, 2, 1, 3])}
+    assert_means(plain(text), inputs=data)
+    data["D"][2] = 5
+    for s in (plain(text), autoschedule(parse_program(text), WIDE)):
+        with pytest.raises(OutOfBoundsError, match="expected an index of axis 0 of Y in 0 <= index < 4, got 5"):
+            run_nest(lower(s), data)
 
 
 def test_guarded_data_dependent_accesses_need_no_check():
@@ -296,6 +331,14 @@ def test_a_guard_that_differs_over_a_tile_stands_around_it():
 def test_a_guard_that_keeps_reads_in_bounds_stays_at_each_point():
     listing = str(assert_means(tiled(CAUSAL.replace("K[j, e]", "K[i - j, e]"))))
     assert "if minimum(j_o * 16, 24) + j_i <= i_i + i_o * 8:" in listing
+
+
+def test_a_tile_keeps_to_its_extent_where_bounds_hang_on_a_loop_around_the_reduction():
+    """Points beyond the extent are computed only where all reads are in bounds for any value of the enclosing loop, negative ones, too."""
+    s = plain("X: f32[6, 4] = input()\nC[i]: f32[4] = sum(max(X[k, i] for k in range(-j)) for j in range(-2, 2) if i > 2)\nreturn C")
+    s["C"].split("i", 8, "guard")
+    s["C"].reorder("i_o", "j", "k", "i_i")
+    assert_means(s)
 
 
 def test_guards_around_tiles_of_any_comparison():
