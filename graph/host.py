@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import builtins
+from collections.abc import Sequence
 from typing import Any
 
-from tensorexpr.errors import FailedCheckError, user_location
+import numpy as np
+
+from tensorexpr.errors import ArgumentError, FailedCheckError, user_location
 from tensorexpr.graph.ir import Check, Print
 from tensorexpr.graph.tracing import Operation, as_tensor, current, truth
+from tensorexpr.ir import TensorType
 
 
 def print(text: str, *values: Any) -> Operation | None:
@@ -16,8 +20,22 @@ def print(text: str, *values: Any) -> Operation | None:
     if trace is None:
         builtins.print(text.format(*values))
         return None
-    record = trace.note(Print("print", (), (), text=text), [as_tensor(value, "te.print") for value in values], ())
+    tensors = [as_tensor(value, "te.print") for value in values]
+    _formatted(text, [tensor.type for tensor in tensors])
+    record = trace.note(Print("print", (), (), text=text), tensors, ())
     return Operation(trace, record.node.id)
+
+
+def _formatted(text: str, types: Sequence[TensorType]) -> None:
+    """Raises `ArgumentError` for a text that values of these types do not go into: when it is traced, not in the middle of a run."""
+    try:
+        text.format(*(np.zeros((1,) * len(type_.shape), type_.dtype.numpy) for type_ in types))
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise ArgumentError(
+            f"te.print: expected a text for {len(types)} arrays, got {text!r}",
+            location=user_location(),
+            hint=f"as str.format says: {error}",
+        ) from None
 
 
 def check(flag: Any, text: str) -> Operation | None:

@@ -47,7 +47,8 @@ class Implementation:
         """In place of a backward pass beside the body's own forward pass: nothing is saved for it."""
 
         def grouped(function: Callable[..., Any]) -> Callable[..., tuple[Any, ...]]:
-            return lambda *arrays: _tuple(function(*_groups(arrays, parts), ()))
+            inner = _body_of(function)
+            return lambda *arrays: _tuple(inner(*_groups(arrays, parts), ()))
 
         return self._placed(node, self.graph, node.results, parts.saved_at, grouped)
 
@@ -62,13 +63,17 @@ class Implementation:
             )
         wanted = [type_ for _, type_ in results]
         types = [given.type for given in self.graph.inputs[:taken]]
-        inner = None if self.entry.check else traceable(self.function)
+        inner = traceable(self.function)
+        call: Callable[..., Any]
         if inner is not None:
             graph = traced(composite.full_name, shaped(inner), types)
             refuse(composite.full_name, wanted, [graph.types[name] for name in graph.outputs], self.site)
-            return replace(node, graph=graph, results=results, operands=node.operands[:taken])
-        call = shaped(self.function)
-        refuse(composite.full_name, wanted, list(map(_type_of, call(*_trial(types)))), self.site)
+            if not self.entry.check:
+                return replace(node, graph=graph, results=results, operands=node.operands[:taken])
+            call = lambda *a: run_strict(graph, a)  # noqa: E731
+        else:
+            call = shaped(self.function)
+            refuse(composite.full_name, wanted, list(map(_type_of, call(*_trial(types)))), self.site)
         if self.entry.check:
             own = call
             call = checked(composite.full_name, lambda *a: own(*a[:taken]), lambda *a: run_strict(body, a), self.entry.tolerance)
@@ -122,14 +127,18 @@ class Pair:
                 f"{name}: expected both passes of a pair to be ops or functions of te, or neither, got one of each",
                 location=user_location(),
             )
-        inner = None if self.entry.check else traceable(function)
+        inner = traceable(function)
         if inner is not None:
+            own = _body_of(inner)
             types = [given.type for given in node.graph.inputs[:behind]] + self._saved_types(own_forward, forward)
-            graph = traced(name, lambda *tensors: inner(*_groups(tensors[:behind], parts), tuple(tensors[behind:])), types)
+            graph = traced(name, lambda *tensors: own(*_groups(tensors[:behind], parts), tuple(tensors[behind:])), types)
             refuse(name, wanted, [graph.types[n] for n in graph.outputs], self.site)
-            return replace(node, graph=graph, operands=operands)
+            if not self.entry.check:
+                return replace(node, graph=graph, operands=operands)
 
         def run(*arrays: Any) -> tuple[Any, ...]:
+            if inner is not None:
+                return tuple(run_strict(graph, [*arrays[:behind], *arrays[behind].saved]))
             found = _tuple(function(*_groups(arrays[:behind], parts), arrays[behind].saved))
             refuse(name, wanted, list(map(_type_of, found)), self.site)
             return found
@@ -163,6 +172,11 @@ class Pair:
         assert inner is not None
         graph = traced("saved", lambda *tensors: self._split("saved", inner(*tensors))[1], [i.type for i in node.graph.inputs])
         return [graph.types[name] for name in graph.outputs]
+
+
+def _body_of(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What a backward pass on tensors is traced by. An op itself would ask for tensors where nothing was saved or an output has no head."""
+    return function.function if isinstance(function, Op) else function
 
 
 class _Held:

@@ -40,7 +40,11 @@ class Generator:
         return self._draw(_normal, shape, 2)
 
     def _draw(self, drawn: Any, shape: tuple[int, ...], width: int) -> Any:
-        shape = tuple(shape)
+        if not isinstance(shape, tuple | list) or not all(isinstance(e, int | np.integer) and e >= 0 for e in shape):
+            raise ArgumentError(
+                f"te.Generator: expected a shape of integers of at least 0, got {shape!r}", location=user_location(), hint="(2, 3)"
+            )
+        shape = tuple(map(int, shape))
         start = self.state.read()
         self.state.assign_add(math.prod(shape) * width)
         if current() is None:

@@ -10,6 +10,9 @@ In a differentiated program a composite is two calls, its forward pass and its b
 - `forward` alone takes the forward call; the backward pass of the body then recomputes what it needs from the inputs;
 - `backward` alone takes the backward call, beside the body's forward pass.
 
+In a branch or a loop the two passes are in graphs of their own, out of sight of each other. There a `backward` is offered the one, a
+`forward` the other where nothing that the body saves is used; a pair is not, since what it saves has no way from one graph to the other.
+
 An implementation is a `te.op` or `te.function`, which is traced and compiled with the rest, or any callable on arrays.
 """
 
@@ -178,6 +181,8 @@ def _taken(graph: Graph, device: str) -> Graph:
         assert composite is not None
         where = node.device or device
         if composite.role == "backward":
+            if node.id not in changed and not any(belongs(node, other) for other in calls.values()):
+                changed.update(_alone(node, where))
             continue
         backwards = [other for other in calls.values() if belongs(other, node)]
         if composite.role == "forward" and not backwards and _used_beyond(graph, node):
@@ -202,6 +207,17 @@ def _taken(graph: Graph, device: str) -> Graph:
                 changed[other.id] = [Implementation(asked, other.graph, *found).backward(other, parts)]
     nodes = [new for node in graph.nodes for new in changed.get(node.id, [node])]
     return replace(graph, nodes=tuple(nodes)) if changed else graph
+
+
+def _alone(node: Call, where: str) -> dict[str, list[Node]]:
+    """A backward call whose forward pass is in another graph, by the tool that takes it, if any."""
+    parts, composite = node.graph.backward, node.graph.composite
+    assert parts is not None and composite is not None
+    types = _types(node.graph.inputs)
+    inputs, outputs = types[: parts.inputs], types[parts.inputs : parts.inputs + parts.outputs]
+    site = Site(composite.of(""), where, inputs, outputs, parts.wanted, parts.heads)
+    found = next(registry.offers(site, "backward"), None)
+    return {} if found is None else {node.id: [Implementation(site, node.graph, *found).backward(node, parts)]}
 
 
 def _pair(graph: Graph, node: Call, backwards: Sequence[Call], site: Site, changed: dict[str, list[Node]]) -> bool:

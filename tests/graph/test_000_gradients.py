@@ -235,6 +235,57 @@ def test_000_34_a_replaced_backward_alone_is_right():
         step_of(annotated())(LOGITS, LABELS)
 
 
+def test_000_34_a_backward_alone_is_used_in_branches_and_loops():
+    square = te.function(lambda x: x * x, implements="org.math.square")
+
+    @te.function
+    def step(x, flag):
+        y = te.cond(flag, lambda: square(x), lambda: x * 3.0)
+        _, y = te.while_loop(lambda i, a: i < 2, lambda i, a: (i + 1, square(a) * 0.5), (np.int64(0), y))
+        return te.gradients(y, x, head=np.ones(4, np.float32))
+
+    x = np.arange(4, dtype=np.float32)
+    plain = [step(x, flag) for flag in (True, False)]
+    calls = []
+
+    def backward(inputs, outputs, heads, saved):
+        calls.append(len(inputs) + len(outputs) + len(heads) + len(saved))
+        return 2 * inputs[0] * heads[0]
+
+    traced = te.op(lambda inputs, outputs, heads, saved: te.compute((4,), lambda i: 2 * inputs[0][i] * heads[0][i]))
+    for tool, check in ((backward, False), (backward, True), (traced, False), (traced, True)):
+        with te.register_replacement("org.math.square", "cpu", backward=lambda site, tool=tool: tool, check=check):
+            for flag, wanted in zip((True, False), plain, strict=True):
+                calls.clear()
+                np.testing.assert_allclose(step(x, flag), wanted, rtol=1e-6)
+                step(x, flag)
+                assert tool is traced or (len(calls) >= 2 * (2 + flag) and set(calls) == {3})
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_passes_written_as_ops_may_save_nothing_and_lack_heads(check):
+    two = te.function(lambda x: (x * x, x * 3.0), implements="org.math.two")
+
+    @te.function
+    def step(x):
+        first, second = two(x)
+        return second, te.gradients(first, x, head=np.ones(4, np.float32))
+
+    @te.op
+    def forward(x):
+        return (te.compute((4,), lambda i: x[i] * x[i]), te.compute((4,), lambda i: x[i] * 3.0)), ()
+
+    @te.op
+    def backward(inputs, outputs, heads, saved):
+        assert heads[1] is None and saved == ()
+        return te.compute((4,), lambda i: 2 * inputs[0][i] * heads[0][i])
+
+    x = np.arange(4, dtype=np.float32)
+    for tool in ({"pair": lambda site: (forward, backward)}, {"backward": lambda site: backward}):
+        with te.register_replacement("org.math.two", "cpu", check=check, **tool):
+            np.testing.assert_allclose(step(x)[1], 2 * x)
+
+
 def test_000_35_a_backward_replacement_is_told_which_inputs_need_a_gradient():
     f = te.function(lambda a, b, c: a * b + c, implements="org.math.fma")
     sites = []

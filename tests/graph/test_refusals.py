@@ -171,6 +171,21 @@ def test_what_is_given_in_the_place_of_something_else(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("text", ["{} {}", "{a}", "{:5.2f}", "{"])
+def test_texts_that_values_do_not_go_into(text):
+    message = f"te.print: expected a text for 1 arrays, got {text!r}"
+    refused(te.ArgumentError, message, traced(lambda x: te.print(text, x), X))
+
+
+@pytest.mark.parametrize("shape", [(-2,), 3, "a", (1.5,)])
+def test_draws_of_no_shape_leave_the_state(shape):
+    generator = te.Generator(0)
+    message = f"te.Generator: expected a shape of integers of at least 0, got {shape!r}"
+    refused(te.ArgumentError, message, lambda: generator.uniform(shape))
+    refused(te.ArgumentError, message, traced(lambda: generator.normal(shape)))
+    assert generator.state.value == 0
+
+
 def test_seeds_and_names():
     refused(te.ArgumentError, "te.Generator: expected an integer as seed, got 'a'", lambda: te.Generator("a"))
     message = "te.register_replacement: expected the name of a composite, got ''"
