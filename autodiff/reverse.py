@@ -106,7 +106,7 @@ def reverse(
     adjoints = {name: sweep.finish(name) for name in dict.fromkeys(wrt)}
     if marked:
         workspace.definitions = with_copies(workspace.definitions, program.definitions, marked, workspace)
-    workspace.simplify()
+    workspace.simplify(program.definitions)
     definitions = (*program.definitions, *workspace.definitions)
     derived = Program(program.inputs, program.constants, definitions, tuple(adjoints[name] for name in wrt), program.sizes)
     return Reverse(derived, sweep.names, sweep.received, workspace, sweep.around)

@@ -61,10 +61,9 @@ Heads = dict[int, Callable[[tuple[Expr, ...]], Expr]]
 def reverse_scan(scan: Scan, sweep: Sweep) -> None:
     """Sends what the results of a scan received to its initial states and to all that its body reads."""
     workspace = sweep.workspace
-    floating = [c for c, (_, type_) in enumerate(scan.states) if type_.dtype.is_float]
-    heads = {c: sweep.adjoint(scan.names[c]) for c in floating}
     given, scan = scan, renamed_scan(scan, workspace)
     rules = inside(sweep.rules, given, scan)
+    heads = {c: sweep.adjoint(scan.names[c]) for c in _receiving(scan, sweep, rules)}
     from_outside = any(name in sweep.active for inner in scan.body for name in (*reads(inner), *_sent_to(inner, rules)))
     stays = from_outside and (bool(rules) or any(isinstance(inner, Scan) for inner in scan.body))
     slices: list[Define] = []
@@ -84,6 +83,22 @@ def reverse_scan(scan: Scan, sweep: Sweep) -> None:
         _sweep_slices(scan, slices, backward.slices, sweep)
     elif steps is not None:
         _sweep_steps(scan, steps, heads, backward, sweep)
+
+
+def _receiving(scan: Scan, sweep: Sweep, rules: Mapping[str, Override]) -> list[int]:
+    """The floating states, by position, whose adjoint is not zero at all steps: their results received something, or a state that
+    receives is computed from them."""
+    sources = {name: (*reads(d), *_sent_to(d, rules)) for d in scan.body for name in _results(d)}
+    needed: set[str] = set()
+    waiting = [following for name, following in zip(scan.names, scan.nexts, strict=True) if sweep.reached([name])]
+    follows = {state: following for (state, _), following in zip(scan.states, scan.nexts, strict=True)}
+    while waiting:
+        name = waiting.pop()
+        if name not in needed:
+            needed.add(name)
+            waiting += [*sources.get(name, ()), *((follows[name],) if name in follows else ())]
+    found = enumerate(zip(scan.names, scan.states, strict=True))
+    return [c for c, (name, (state, type_)) in found if type_.dtype.is_float and (state in needed or sweep.reached([name]))]
 
 
 def renamed_scan(scan: Scan, workspace: Workspace) -> Scan:

@@ -34,10 +34,22 @@ from tensorexpr.ir import (
     conjunction,
     const,
 )
-from tensorexpr.records import field, record
+from tensorexpr.records import field, record, replace
 from tensorexpr.regions import affine_of, constraints_of, domain_of, expression_of
-from tensorexpr.simplify import Options, inline_definitions, narrow_domains
-from tensorexpr.traversal import bound_names, free_names, fresh_name, map_children, read_occurrences, rename_bound, substitute, walk
+from tensorexpr.simplify import Options, narrow_domains
+from tensorexpr.traversal import (
+    bottom_up,
+    bound_names,
+    free_names,
+    fresh_name,
+    map_children,
+    map_expressions,
+    read_occurrences,
+    reads,
+    rename_bound,
+    substitute,
+    walk,
+)
 
 
 @record
@@ -163,21 +175,25 @@ class Workspace:
         self.add(Define(name, axes, Cast(dtype, read)))
         return name
 
-    def simplify(self) -> None:
+    def simplify(self, given: Iterable[Definition] = ()) -> None:
         """Brings every definition to its simplest form (derived formulas, see `simplify.Options`); steps are left alone.
 
-        Where a definition turns out to be a number, that is written where it is read.
+        Where a definition, also one of those `given` before, turns out to be a number, that is written where it is read.
         """
         if self.steps:
             return
         own = {name: None for definition in self.definitions for name, _ in definition.results}
-        given = tuple(Input(name, type_) for name, type_ in self.types.items() if name not in own)
+        inputs = tuple(Input(name, type_) for name, type_ in self.types.items() if name not in own)
         options = Options(signed_zeros=False, factor=True, derived=True)
-        program = narrow_domains(Program(given, (), tuple(self.definitions), tuple(own), self.sizes), options)
-        starts = set(_starts(program.definitions))
-        numbers = [d.name for d in program.definitions if isinstance(d, Define) and isinstance(d.value, Const) and d.name not in starts]
-        if numbers:
-            program = narrow_domains(inline_definitions(program, numbers), options)
+        program = narrow_domains(Program(inputs, (), tuple(self.definitions), tuple(own), self.sizes), options)
+        numbers = {d.name: d.value for d in (*given, *program.definitions) if isinstance(d, Define) and isinstance(d.value, Const)}
+
+        def written(node: Expr) -> Expr:
+            return numbers.get(node.tensor, node) if isinstance(node, Access) else node
+
+        if any(name in numbers for definition in program.definitions for name in reads(definition)):
+            definitions = tuple(map_expressions(d, lambda e: bottom_up(e, written)) for d in program.definitions)
+            program = narrow_domains(replace(program, definitions=definitions), options)
         self.definitions = list(program.definitions)
 
     # -- saving values -----------------------------------------------------------------------------------------------
@@ -307,14 +323,6 @@ def _always(condition: Expr, axes: Sequence[Axis]) -> bool:
     domain = domain_of(axes, (condition,)).domain
     free = type(domain)(domain.dims, [c for c in domain_of(axes).domain.constraints], domain.sizes)
     return all(free.implies(c) for c in constraints)
-
-
-def _starts(definitions: Iterable[Definition]) -> Iterator[str]:
-    """The tensors that scans start from."""
-    for definition in definitions:
-        if isinstance(definition, Scan):
-            yield from definition.inits
-            yield from _starts(definition.body)
 
 
 def _local_names(definitions: Iterable[Definition]) -> Iterator[str]:

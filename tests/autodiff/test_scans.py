@@ -6,7 +6,11 @@ import numpy as np
 import pytest
 
 import tensorexpr as te
+from tensorexpr.interpret import evaluate_program
+from tensorexpr.ir import Access, Const, Define, Scan
 from tensorexpr.language import program_of
+from tensorexpr.records import replace
+from tensorexpr.traversal import expressions, walk
 from tests.autodiff.laws import check_orders
 
 F64 = "float64"
@@ -220,3 +224,50 @@ def test_the_way_back_starts_from_what_the_end_received(length):
     assert "_init[i0]: f64[6] = head[i0] * 3.0" in text and "_bar[p" not in text
     both = te.compute((6,), lambda i: states[length - 1, i] + states[0, i])
     assert "_init[i0]: f64[6] = 0.0" in str(te.gradient(both, [u], head).program)
+
+
+def combine_moments(a, b):
+    n, d = a[0] + b[0], b[1] - a[1]
+    return n, a[1] + d * b[0] / te.maximum(n, 1.0), a[2] + b[2] + d * d * a[0] * b[0] / te.maximum(n, 1.0)
+
+
+def combine_exponentials(a, b):
+    top = te.maximum(a[0], b[0])
+    return top, sum(te.where(v[0] == -np.inf, 0.0, v[1] * te.exp(v[0] - top)) for v in (a, b))
+
+
+def variance():
+    n, mean, squares = te.compute((3,), lambda j: te.reduce(combine_moments, (0.0, 0.0, 0.0), lambda k: (1.0, x[k, j], 0.0), T))
+    return te.compute((3,), lambda j: mean[j] + squares[j] / n[j])
+
+
+def logsumexp():
+    top, total = te.compute((3,), lambda j: te.reduce(combine_exponentials, (-np.inf, 0.0), lambda k: (x[k, j], 1.0), T))
+    return te.compute((3,), lambda j: top[j] + te.log(total[j]))
+
+
+def first_of_two():
+    def step(t, s):
+        first, second = s
+        return te.compute((3,), lambda j: first[j] * a[t, j] + x[t, j]), te.compute((3,), lambda j: second[j] * first[j] + x[t, j])
+
+    states, _ = te.scan(step, (s0, s0), T)
+    return te.compute((3,), lambda j: states[T - 2, j])
+
+
+@pytest.mark.parametrize(("make", "carried"), [(variance, [1, 2]), (logsumexp, [1, 2]), (first_of_two, [1])])
+def test_no_state_is_carried_back_that_is_zero_at_all_steps(make, carried):
+    """Only states that a state which receives is computed from; and what starts from a number is read as that number."""
+    y = make()
+    head = te.placeholder((3,), F64, name="head")
+    program = te.gradient(y, [x], head).program
+    arrays = {t.name: RNG.uniform(0.5, 1.5, t.shape) for t in (x, a, head, s0)}
+    back = [d for d in program.definitions if isinstance(d, Scan) and all("_back" in name for name in d.names)]
+    everything = replace(program, outputs=tuple(name for d in back for name in d.names))
+    values = evaluate_program(everything, {i.name: arrays[i.name] for i in program.inputs})
+    assert sorted(len(d.names) for d in back) == carried
+    assert all(values[name].any() for d in back for name in d.names)
+    numbers = [d.name for d in program.definitions if isinstance(d, Define) and isinstance(d.value, Const)]
+    read = {node.tensor for d in program.definitions for e in expressions(d) for node in walk(e) if isinstance(node, Access)}
+    assert read.isdisjoint(numbers)
+    check_orders(y, [x], ARRAYS, order=1, compiled=False)
