@@ -104,9 +104,11 @@ def test_threads_copy_together_and_load_ahead():
     s["C"].vectorize("i_i_o_j_i_o")
     s["C"].cache("A", "k_o", (1, 0))
     s["C"].cache("B", "k_o", (0, 1))
-    # Rows of B lie in their tile as they do in B: the next one is filled while one is read. Those of A are turned around in registers.
-    assert tiles(s) == {"A_next": (1, 4, 64), "A_tile": (8, 8), "B_tile": (2, 8, 32)}
-    assert "if k_o + 1 < 4:" in str(s) and "B_tile[(k_o + 1) % 2, " in str(s) and "B_tile[k_o % 2, " in str(s)
+    # Rows of B lie in their tile as they do in B: the next three are filled while one is read. Those of A are turned around in registers.
+    assert tiles(s) == {"A_next": (1, 4, 64), "A_tile": (8, 8), "B_tile": (4, 8, 32)}
+    assert (
+        "if k_o + 1 < 4:" in str(s) and "if k_o + 3 < 4:" in str(s) and "B_tile[(k_o + 3) % 4, " in str(s) and "B_tile[k_o % 4, " in str(s)
+    )
 
 
 def test_large_parts_are_read_where_they_are():
