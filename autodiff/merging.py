@@ -200,6 +200,9 @@ def _merged_at(at: int, items: list[_Item]) -> list[_Item]:
     for item in items:
         others = tuple(tuple(share.key for share in layer) for k, layer in enumerate(item.layers) if k != at)
         group = result.setdefault((item.common, others), [])
+        if all(share.gather.points is None for share in item.layers[at]):  # unites with nothing: thousands of plain reads are no pairs
+            group.append(item)
+            continue
         for k, known in enumerate(group):
             shares = known.layers[at] + item.layers[at]
             alone = len(blocks_of(known.layers[at])) + len(blocks_of(item.layers[at]))

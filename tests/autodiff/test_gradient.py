@@ -9,6 +9,7 @@ import pytest
 
 import tensorexpr as te
 from tensorexpr import stop_gradient
+from tensorexpr.autodiff import merging
 from tensorexpr.language import program_of
 
 F64 = "float64"
@@ -193,6 +194,17 @@ def test_a_long_chain(stages):
         t = te.compute((2,), lambda i, s=t: s[1 - i] * 1.001, name="t")
     (found,) = te.gradient(t, [x], head=te.placeholder((2,), F64, name="H"))
     assert len(program_of([found]).definitions) == stages
+
+
+def test_plain_reads_of_one_tensor_are_not_compared_in_pairs(monkeypatch):
+    compared = []
+    monkeypatch.setattr(merging, "blocks_of", lambda shares, unite=merging.blocks_of: compared.append(shares) or unite(shares))
+    x = te.placeholder((2,), F64, name="x")
+    t = x
+    for _ in range(50):
+        t = te.compute((2,), lambda i, s=t: te.sin(s[1 - i]) + x[i] * 0.1, name="t")
+    te.gradient(t, [x], head=te.placeholder((2,), F64, name="H"))
+    assert 100 <= len(compared) < 200
 
 
 def test_a_weight_that_hundreds_of_layers_share():
