@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from tensorexpr.codegen.cuda.device import current_device
+from tensorexpr.codegen.cuda.device import Device, current_device
 from tensorexpr.codegen.memo import Memo
 from tensorexpr.dtypes import dtype
-from tensorexpr.errors import ArgumentError, DefinitionError, user_location
+from tensorexpr.errors import ArgumentError, DefinitionError, TargetError, user_location
 from tensorexpr.interop.dlpack import read_dlpack
 from tensorexpr.interop.operators import Operator, leaf_names
 from tensorexpr.op import Op, Spec
@@ -36,8 +36,9 @@ class _Shared:
     def call(self, operation: Op, trees: list[Any], static: dict[str, Any], out: Any) -> Any:
         """The results as arrays of the library of the first array."""
         named = leaf_names(operation, trees)
-        if any(_on_gpu(operation, name, leaf) for name, leaf in named):
-            return _on_device(operation, trees, static, out)
+        there = next((name for name, leaf in named if _on_gpu(operation, name, leaf)), None)
+        if there is not None:
+            return _on_device(operation, _device_for(operation, there), trees, static, out)
         arrays = iter([_as_numpy(operation, name, leaf) for name, leaf in named])
         target = None if out is None else map_tree(lambda leaf: _as_numpy(operation, "out", leaf), out)
         results = operation.call(
@@ -74,6 +75,8 @@ def _as_numpy(operation: Op, name: str, leaf: Any) -> Any:
     kind = type(leaf)
     try:
         if hasattr(kind, "__array_interface__"):
+            if leaf.__array_interface__.get("mask") is not None:  # which NumPy does not look at
+                raise BufferError("its array interface has a mask")
             return np.asarray(leaf)
         if hasattr(kind, "__dlpack__"):
             return read_dlpack(leaf)
@@ -94,9 +97,17 @@ def _taker(leaf: Any) -> Callable[[np.ndarray], Any]:
 # ------------------------------------------------------------------------------------------------------------ a GPU
 
 
-def _on_device(operation: Op, trees: list[Any], static: dict[str, Any], out: Any) -> Any:
+def _device_for(operation: Op, name: str) -> Device:
+    """The device for an argument that lies on a GPU; what is missing for it is said with its name."""
+    try:
+        return current_device()
+    except TargetError as error:
+        message = f"{operation.name}: argument {name}: expected an array that this machine has code for, got one on a GPU: {error.message}"
+        raise TargetError(message, location=user_location(), hint=error.hint) from None
+
+
+def _on_device(operation: Op, device: Device, trees: list[Any], static: dict[str, Any], out: Any) -> Any:
     """The results on the device of the arrays, all of which lie there."""
-    device = current_device()
     named = leaf_names(operation, trees)
     arrays = []
     for (name, given), leaf in zip(named, leaves(weak_floats(_looked_at(device, trees))), strict=True):

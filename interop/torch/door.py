@@ -79,8 +79,16 @@ class Door:
     def _number(self, name: str, leaf: object, floating: torch.dtype, device: torch.device) -> torch.Tensor:
         if isinstance(leaf, np.generic):
             leaf = np.asarray(leaf).item() if leaf.dtype.kind in "biuf" else leaf
+        # Dynamo has symbols for numbers that change from one call to the next.
+        if isinstance(leaf, torch.SymInt | torch.SymFloat):
+            symbol: Any = leaf
+            return torch.scalar_tensor(symbol, dtype=torch.int64 if isinstance(leaf, torch.SymInt) else floating, device=device)
         if isinstance(leaf, bool | int | float):
             kind = torch.bool if isinstance(leaf, bool) else torch.int64 if isinstance(leaf, int) else floating
+            if kind is torch.int64 and not -(2**63) <= leaf < 2**63:
+                raise ArgumentError(
+                    f"{self.operation.name}: argument {name}: expected an integer that int64 holds, got {leaf}", location=user_location()
+                )
             return torch.tensor(leaf, dtype=kind, device=device)
         raise self._refused(name, leaf)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import importlib.util
 import sys
 import types
 
@@ -50,12 +51,12 @@ class Old(Packed):
 class Described:
     """An array that has NumPy's array interface alone."""
 
-    def __init__(self, array):
-        self.array = array
+    def __init__(self, array, **more):
+        self.array, self.more = array, more
 
     @property
     def __array_interface__(self):
-        return self.array.__array_interface__
+        return self.array.__array_interface__ | self.more
 
 
 class OnDevice:
@@ -196,6 +197,19 @@ def test_what_cannot_be_shared_is_refused():
         scaled(Packed(np.ones(2)), "y")
     with pytest.raises(te.ArgumentError, match="scaled: argument x: expected a dtype of the language, got dtype"):
         scaled(Described(np.ones(2, np.complex64)))
+    with pytest.raises(te.ArgumentError, match="array whose memory can be shared, got a Described: its array interface has a mask"):
+        scaled(Described(np.ones(2), mask=np.zeros(2, bool)))
+
+
+@pytest.mark.skipif(importlib.util.find_spec("cupy") is not None, reason="CuPy is installed")
+def test_arrays_of_a_gpu_say_what_is_missing(monkeypatch):
+    monkeypatch.delenv("TENSOREXPR_CUDA", raising=False)
+    x = np.ones(2)
+    for array in (OnDevice(x), Packed(x, (2, 0))):
+        with pytest.raises(te.TargetError) as caught:
+            scaled(x, array)
+        assert "scaled: argument y: expected an array that this machine has code for, got one on a GPU: " in str(caught.value)
+        assert "CuPy is not installed" in str(caught.value) and "pip install 'tensorexpr[cuda]'" in str(caught.value)
 
 
 def test_dlpack_of_another_version():

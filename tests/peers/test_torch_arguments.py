@@ -103,6 +103,9 @@ def test_numbers_are_weak():
         assert function(torch.ones(2, dtype=dtype), 0.5).dtype == dtype
     assert function(torch.ones(2), 3).tolist() == [3, 3] and function(torch.ones(2, dtype=torch.int64), True).dtype == torch.int64
     assert function(torch.ones(2), np.float32(0.25)).tolist() == [0.25, 0.25]
+    assert "argument y: expected an integer that int64 holds, got 9223372036854775808" in refused(
+        te.ArgumentError, function, torch.ones(2), 2**63
+    )
 
 
 def test_integer_arguments_and_results():

@@ -112,6 +112,14 @@ def test_compile_at_many_sizes_is_one_graph_and_one_kernel():
     assert len(function.operator(x, y).functions) == 1
 
 
+def test_compile_with_numbers_that_change():
+    function = as_torch(te.op(lambda x, s: te.compute(x.shape, lambda i: x[i] * s[()])))
+    compiled = torch.compile(lambda x, s: function(x, s), backend="eager", fullgraph=True)
+    for number in (2.5, 3.5, 4, 5):  # each second one of a type is a symbol
+        found = compiled(torch.ones(2), number)
+        assert found.tolist() == [number] * 2 and found.dtype == function(torch.ones(2), number).dtype
+
+
 def test_transforms_inside_of_compile():
     x, w = CASES["mixed"].tensors()
     function, other = as_torch(mixed), CASES["mixed"].theirs
