@@ -25,6 +25,7 @@ from tensorexpr.codegen.cuda.expressions import RESERVED, Emitter, Surroundings,
 from tensorexpr.codegen.cuda.mma import WARP, Product, product_of
 from tensorexpr.codegen.cuda.packs import ALIGNMENT, Packed, copied, packed
 from tensorexpr.codegen.cuda.products import write_product
+from tensorexpr.codegen.cuda.shuffles import Shuffle, Warps
 from tensorexpr.codegen.cuda.threads import Barrier, Team, idle_axes, is_lanes, stages_ahead, team_of
 from tensorexpr.codegen.cuda.values import Value, memory_type
 from tensorexpr.codegen.nest import GRID, Ahead, Alloc, Block, Buffer, Check, For, If, Kernel, LoopNest, Stmt, Store
@@ -424,6 +425,9 @@ class _Kernel:
                 if self.copies and not s.warp:
                     lines.append(f"{margin}te_copies_wait<{self.under_way}>();" if self.under_way else f"{margin}te_copies_wait_all();")
                 lines.append(f"{margin}{'__syncwarp' if s.warp else '__syncthreads'}();")
+            case Shuffle():
+                source, into = self.emitter(frozenset(), before).place(s.source.tensor, s.source.indices), self.word(s.into.name)
+                lines.append(f"{margin}{into} = te_shuffle_{f'down({source}, {s.distance})' if s.distance else f'from({source}, 0)'};")
             case For() if self.team is not None and self.in_lanes and s.kind in THREADS_OF:
                 self.lanes(s, self.team, lines, margin)
             case For() if self.team is not None and not self.in_lanes and is_lanes(s):
@@ -536,7 +540,9 @@ class _Kernel:
         threads = team.shape[axis]
         self.scope[s.index] = Value(name, dtypes.int64, v.ATOM, True, start, stop - 1)
         first = f"(int)threadIdx.{'xyz'[axis]}" + (f" + {start}" if start else "")
-        if stop - start > threads:
+        if isinstance(s, Warps):
+            lines += [f"{margin}{{", f"{margin}  const int {name} = (int)(threadIdx.x % {WARP}u);"]
+        elif stop - start > threads:
             lines.append(f"{margin}for (int {name} = {first}; {name} < {stop}; {name} += {threads}) {{")
         elif stop - start == threads:
             lines += [f"{margin}{{", f"{margin}  const int {name} = {first};"]

@@ -83,6 +83,19 @@ template <class T, int N> TE_INLINE void te_store(T *to, const T (&from)[N]) {
 }
 #endif
 
+// ---------------------------------------------------------------------------------------------------- shuffles
+// What another lane of the warp holds: the one `distance` further on (beyond the last its own), or lane number `lane`. All lanes take part.
+
+#ifndef TE_HOST
+template <class T> TE_INLINE T te_shuffle_down(T x, int distance) { return (T)__shfl_down_sync(0xffffffffu, x, distance); }
+template <class T> TE_INLINE T te_shuffle_from(T x, int lane) { return (T)__shfl_sync(0xffffffffu, x, lane); }
+#define TE_SHUFFLE_BITS(type)                                                                                          \
+  TE_SPECIAL type te_shuffle_down<type>(type x, int distance) { return type{te_shuffle_down(x.bits, distance)}; }      \
+  TE_SPECIAL type te_shuffle_from<type>(type x, int lane) { return type{te_shuffle_from(x.bits, lane)}; }
+TE_SHUFFLE_BITS(te_f16)
+TE_SHUFFLE_BITS(te_bf16)
+#endif
+
 // -------------------------------------------------------------------------------------- asynchronous copies
 // From global to shared memory past the registers (compute capability 8 and later): 4, 8 or 16 bytes, of which only the first
 // `filled` are read and the rest are zeros. A thread's copies since the last commit are a group; `te_copies_wait<N>` waits for all

@@ -8,10 +8,11 @@ loops is kept
 - in registers, where every loop over lanes asks it for the element of its own lane: each thread has its own;
 - in registers of every thread, the same value in each, where it is written outside of loops over lanes alone, at places that are
   numbers ("uniform");
-- in shared memory else. What is first accumulated lane by lane and then combined across lanes is in registers until then.
+- in shared memory else. What is first accumulated lane by lane and then combined across lanes is in registers until then, and is
+  combined by shuffles (see `shuffles`).
 
 Barriers follow from the nest: one stands before a statement that touches what another thread has written or read since the last;
-a barrier of warps where both are the work of the first warp alone (the last steps of a combination across lanes).
+a barrier of warps where both are the work of the first warp alone.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from tensorexpr.codegen.cuda.bound import chain
+from tensorexpr.codegen.cuda.shuffles import WARP, Warps, names_in, with_shuffles
 from tensorexpr.codegen.nest import THREADS, Ahead, Alloc, Block, Buffer, Check, For, If, Stmt, Store
 from tensorexpr.ir import Access, Apply, Const, Expr, Index, const, integer
 from tensorexpr.regions import affine_of
 from tensorexpr.traversal import bottom_up, fresh_name, walk
 
-WARP = 32
 MOST_ALIKE = 4 << 10
 """Bytes of a buffer that all threads would write alike up to which the first one writes it for all."""
 MOST_THREADS = 1024
@@ -83,6 +84,7 @@ class _Touch:
 def team_of(body: Block) -> Team | None:
     """The team of a region; None where no loop is long enough for threads."""
     found = list(_lane_loops(body))
+    taken = names_in(body)
     if any(s.kind in THREADS for s in found):
         shape = _bound_shape(found)
     else:
@@ -90,8 +92,9 @@ def team_of(body: Block) -> Team | None:
         if longest < WARP:
             return None
         shape = (min(MOST_THREADS, -(-longest // WARP) * WARP), 1, 1)
+        body = with_shuffles(body, shape[0], taken)
     threads = prod(shape)
-    body = _in_registers_first(body, threads, {b.name for b in _locals(body)})
+    body = _in_registers_first(body, threads, taken)
     homes = {b.name: _home(b, body, threads) for b in _locals(body)}
     shared = {name for name, home in homes.items() if home == "shared"}
     touches = [t for s in body for t in _touches(s, homes, threads)]
@@ -181,7 +184,7 @@ def _allocated(block: Block) -> set[str]:
 
 def _is_own(indices: tuple[Expr, ...], lane: For | None, threads: int) -> bool:
     """Whether an access asks for the element of its own lane, as every thread has one."""
-    if lane is None or lane.kind in THREADS or not indices:
+    if lane is None or lane.kind in THREADS or isinstance(lane, Warps) or not indices:
         return False
     if not isinstance(lane.start, Const) or lane.start.value != 0 or _lanes(lane) > threads:
         return False
@@ -371,7 +374,7 @@ def _inside_of(block: Block) -> Iterator[Stmt]:
 
 
 def _in_first_warp(lane: For) -> bool:
-    return lane.kind not in THREADS and _lanes(lane) <= WARP
+    return lane.kind not in THREADS and _lanes(lane) <= WARP and not isinstance(lane, Warps)
 
 
 def _conflict(now: _Touch, before: _Touch) -> bool:

@@ -56,6 +56,9 @@ template <class T> static inline T te_host_shuffled(unsigned mask, T value, int 
 #define __shfl_down_sync(mask, value, distance) \
   te_host_shuffled(mask, value, TE_LANE + (distance) > 31 ? TE_LANE : TE_LANE + (distance), __LINE__)
 
+#define te_shuffle_down(value, distance) __shfl_down_sync(0xffffffffu, value, distance)
+#define te_shuffle_from(value, lane) __shfl_sync(0xffffffffu, value, lane)
+
 static inline unsigned long long atomicCAS(unsigned long long *address, unsigned long long compare, unsigned long long value) {
   return te_host_exchange(address, 8, compare, value);
 }

@@ -308,4 +308,4 @@ def test_no_barrier_can_be_taken_out(name):
             assert "of shared memory" in str(error)
             wrong.append(one)
     # A few stand where two ways to them meet, of which one alone needs them.
-    assert len(barriers) >= 2 and launches[0] not in wrong and len(wrong) >= len(barriers) - 2
+    assert wrong and launches[0] not in wrong and len(wrong) >= len(barriers) - 2

@@ -33,39 +33,37 @@ extern "C" __global__ void __launch_bounds__(256) k0_y(
     const int x0 = (int)threadIdx.x;
     y_sum_lanes[x0] = y_sum_lanes_own;
   }
+  float y_sum_lanes_all;
   __syncthreads();
-  if (const int j_i = (int)threadIdx.x; j_i < 128) {
-    y_sum_lanes[j_i] = y_sum_lanes[j_i] + y_sum_lanes[j_i + 128];
+  {
+    const int lane = (int)(threadIdx.x % 32u);
+    float y_sum_lanes_held[8];
+    float y_sum_lanes_far;
+    #pragma unroll
+    for (int part = 0; part < 8; ++part) {
+      y_sum_lanes_held[part] = y_sum_lanes[lane + part * 32];
+    }
+    #pragma unroll
+    for (int part = 0; part < 4; ++part) {
+      y_sum_lanes_held[part] = y_sum_lanes_held[part] + y_sum_lanes_held[part + 4];
+    }
+    #pragma unroll
+    for (int part = 0; part < 2; ++part) {
+      y_sum_lanes_held[part] = y_sum_lanes_held[part] + y_sum_lanes_held[part + 2];
+    }
+    y_sum_lanes_held[0] = y_sum_lanes_held[0] + y_sum_lanes_held[1];
+    y_sum_lanes_far = te_shuffle_down(y_sum_lanes_held[0], 16);
+    y_sum_lanes_held[0] = y_sum_lanes_held[0] + y_sum_lanes_far;
+    y_sum_lanes_far = te_shuffle_down(y_sum_lanes_held[0], 8);
+    y_sum_lanes_held[0] = y_sum_lanes_held[0] + y_sum_lanes_far;
+    y_sum_lanes_far = te_shuffle_down(y_sum_lanes_held[0], 4);
+    y_sum_lanes_held[0] = y_sum_lanes_held[0] + y_sum_lanes_far;
+    y_sum_lanes_far = te_shuffle_down(y_sum_lanes_held[0], 2);
+    y_sum_lanes_held[0] = y_sum_lanes_held[0] + y_sum_lanes_far;
+    y_sum_lanes_far = te_shuffle_down(y_sum_lanes_held[0], 1);
+    y_sum_lanes_held[0] = y_sum_lanes_held[0] + y_sum_lanes_far;
+    y_sum_lanes_all = te_shuffle_from(y_sum_lanes_held[0], 0);
   }
-  __syncthreads();
-  if (const int j_i = (int)threadIdx.x; j_i < 64) {
-    y_sum_lanes[j_i] = y_sum_lanes[j_i] + y_sum_lanes[j_i + 64];
-  }
-  __syncthreads();
-  if (const int j_i = (int)threadIdx.x; j_i < 32) {
-    y_sum_lanes[j_i] = y_sum_lanes[j_i] + y_sum_lanes[j_i + 32];
-  }
-  __syncwarp();
-  if (const int j_i = (int)threadIdx.x; j_i < 16) {
-    y_sum_lanes[j_i] = y_sum_lanes[j_i] + y_sum_lanes[j_i + 16];
-  }
-  __syncwarp();
-  if (const int j_i = (int)threadIdx.x; j_i < 8) {
-    y_sum_lanes[j_i] = y_sum_lanes[j_i] + y_sum_lanes[j_i + 8];
-  }
-  __syncwarp();
-  if (const int j_i = (int)threadIdx.x; j_i < 4) {
-    y_sum_lanes[j_i] = y_sum_lanes[j_i] + y_sum_lanes[j_i + 4];
-  }
-  __syncwarp();
-  if (const int j_i = (int)threadIdx.x; j_i < 2) {
-    y_sum_lanes[j_i] = y_sum_lanes[j_i] + y_sum_lanes[j_i + 2];
-  }
-  __syncwarp();
-  if (const int j_i = (int)threadIdx.x; j_i < 1) {
-    y_sum_lanes[j_i] = y_sum_lanes[j_i] + y_sum_lanes[1];
-  }
-  __syncthreads();
-  y_sum = y_sum + y_sum_lanes[0];
+  y_sum = y_sum + y_sum_lanes_all;
   if (threadIdx.x == 0) y[i] = y_sum;
 }

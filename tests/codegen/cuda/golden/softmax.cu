@@ -51,40 +51,38 @@ extern "C" __global__ void __launch_bounds__(256) k0_x_bar(
     const int x0 = (int)threadIdx.x;
     top_max_lanes[x0] = top_max_lanes_own;
   }
+  float top_max_lanes_all;
   __syncthreads();
-  if (const int i0_1_i = (int)threadIdx.x; i0_1_i < 128) {
-    top_max_lanes[i0_1_i] = te_maximum(top_max_lanes[i0_1_i], top_max_lanes[i0_1_i + 128]);
+  {
+    const int lane = (int)(threadIdx.x % 32u);
+    float top_max_lanes_held[8];
+    float top_max_lanes_far;
+    #pragma unroll
+    for (int part = 0; part < 8; ++part) {
+      top_max_lanes_held[part] = top_max_lanes[lane + part * 32];
+    }
+    #pragma unroll
+    for (int part = 0; part < 4; ++part) {
+      top_max_lanes_held[part] = te_maximum(top_max_lanes_held[part], top_max_lanes_held[part + 4]);
+    }
+    #pragma unroll
+    for (int part = 0; part < 2; ++part) {
+      top_max_lanes_held[part] = te_maximum(top_max_lanes_held[part], top_max_lanes_held[part + 2]);
+    }
+    top_max_lanes_held[0] = te_maximum(top_max_lanes_held[0], top_max_lanes_held[1]);
+    top_max_lanes_far = te_shuffle_down(top_max_lanes_held[0], 16);
+    top_max_lanes_held[0] = te_maximum(top_max_lanes_held[0], top_max_lanes_far);
+    top_max_lanes_far = te_shuffle_down(top_max_lanes_held[0], 8);
+    top_max_lanes_held[0] = te_maximum(top_max_lanes_held[0], top_max_lanes_far);
+    top_max_lanes_far = te_shuffle_down(top_max_lanes_held[0], 4);
+    top_max_lanes_held[0] = te_maximum(top_max_lanes_held[0], top_max_lanes_far);
+    top_max_lanes_far = te_shuffle_down(top_max_lanes_held[0], 2);
+    top_max_lanes_held[0] = te_maximum(top_max_lanes_held[0], top_max_lanes_far);
+    top_max_lanes_far = te_shuffle_down(top_max_lanes_held[0], 1);
+    top_max_lanes_held[0] = te_maximum(top_max_lanes_held[0], top_max_lanes_far);
+    top_max_lanes_all = te_shuffle_from(top_max_lanes_held[0], 0);
   }
-  __syncthreads();
-  if (const int i0_1_i = (int)threadIdx.x; i0_1_i < 64) {
-    top_max_lanes[i0_1_i] = te_maximum(top_max_lanes[i0_1_i], top_max_lanes[i0_1_i + 64]);
-  }
-  __syncthreads();
-  if (const int i0_1_i = (int)threadIdx.x; i0_1_i < 32) {
-    top_max_lanes[i0_1_i] = te_maximum(top_max_lanes[i0_1_i], top_max_lanes[i0_1_i + 32]);
-  }
-  __syncwarp();
-  if (const int i0_1_i = (int)threadIdx.x; i0_1_i < 16) {
-    top_max_lanes[i0_1_i] = te_maximum(top_max_lanes[i0_1_i], top_max_lanes[i0_1_i + 16]);
-  }
-  __syncwarp();
-  if (const int i0_1_i = (int)threadIdx.x; i0_1_i < 8) {
-    top_max_lanes[i0_1_i] = te_maximum(top_max_lanes[i0_1_i], top_max_lanes[i0_1_i + 8]);
-  }
-  __syncwarp();
-  if (const int i0_1_i = (int)threadIdx.x; i0_1_i < 4) {
-    top_max_lanes[i0_1_i] = te_maximum(top_max_lanes[i0_1_i], top_max_lanes[i0_1_i + 4]);
-  }
-  __syncwarp();
-  if (const int i0_1_i = (int)threadIdx.x; i0_1_i < 2) {
-    top_max_lanes[i0_1_i] = te_maximum(top_max_lanes[i0_1_i], top_max_lanes[i0_1_i + 2]);
-  }
-  __syncwarp();
-  if (const int i0_1_i = (int)threadIdx.x; i0_1_i < 1) {
-    top_max_lanes[i0_1_i] = te_maximum(top_max_lanes[i0_1_i], top_max_lanes[1]);
-  }
-  __syncthreads();
-  top_max = te_maximum(top_max, top_max_lanes[0]);
+  top_max = te_maximum(top_max, top_max_lanes_all);
   const float t0 = top_max;
   top_1 = fabsf(t0) == TE_INF_F32 ? 0.0f : t0;
   float scale_sum_1;
@@ -112,40 +110,38 @@ extern "C" __global__ void __launch_bounds__(256) k0_x_bar(
     const int x0_1 = (int)threadIdx.x;
     scale_sum_sum_lanes[x0_1] = scale_sum_sum_lanes_own;
   }
+  float scale_sum_sum_lanes_all;
   __syncthreads();
-  if (const int i0_1_i = (int)threadIdx.x; i0_1_i < 128) {
-    scale_sum_sum_lanes[i0_1_i] = scale_sum_sum_lanes[i0_1_i] + scale_sum_sum_lanes[i0_1_i + 128];
+  {
+    const int lane = (int)(threadIdx.x % 32u);
+    float scale_sum_sum_lanes_held[8];
+    float scale_sum_sum_lanes_far;
+    #pragma unroll
+    for (int part = 0; part < 8; ++part) {
+      scale_sum_sum_lanes_held[part] = scale_sum_sum_lanes[lane + part * 32];
+    }
+    #pragma unroll
+    for (int part = 0; part < 4; ++part) {
+      scale_sum_sum_lanes_held[part] = scale_sum_sum_lanes_held[part] + scale_sum_sum_lanes_held[part + 4];
+    }
+    #pragma unroll
+    for (int part = 0; part < 2; ++part) {
+      scale_sum_sum_lanes_held[part] = scale_sum_sum_lanes_held[part] + scale_sum_sum_lanes_held[part + 2];
+    }
+    scale_sum_sum_lanes_held[0] = scale_sum_sum_lanes_held[0] + scale_sum_sum_lanes_held[1];
+    scale_sum_sum_lanes_far = te_shuffle_down(scale_sum_sum_lanes_held[0], 16);
+    scale_sum_sum_lanes_held[0] = scale_sum_sum_lanes_held[0] + scale_sum_sum_lanes_far;
+    scale_sum_sum_lanes_far = te_shuffle_down(scale_sum_sum_lanes_held[0], 8);
+    scale_sum_sum_lanes_held[0] = scale_sum_sum_lanes_held[0] + scale_sum_sum_lanes_far;
+    scale_sum_sum_lanes_far = te_shuffle_down(scale_sum_sum_lanes_held[0], 4);
+    scale_sum_sum_lanes_held[0] = scale_sum_sum_lanes_held[0] + scale_sum_sum_lanes_far;
+    scale_sum_sum_lanes_far = te_shuffle_down(scale_sum_sum_lanes_held[0], 2);
+    scale_sum_sum_lanes_held[0] = scale_sum_sum_lanes_held[0] + scale_sum_sum_lanes_far;
+    scale_sum_sum_lanes_far = te_shuffle_down(scale_sum_sum_lanes_held[0], 1);
+    scale_sum_sum_lanes_held[0] = scale_sum_sum_lanes_held[0] + scale_sum_sum_lanes_far;
+    scale_sum_sum_lanes_all = te_shuffle_from(scale_sum_sum_lanes_held[0], 0);
   }
-  __syncthreads();
-  if (const int i0_1_i = (int)threadIdx.x; i0_1_i < 64) {
-    scale_sum_sum_lanes[i0_1_i] = scale_sum_sum_lanes[i0_1_i] + scale_sum_sum_lanes[i0_1_i + 64];
-  }
-  __syncthreads();
-  if (const int i0_1_i = (int)threadIdx.x; i0_1_i < 32) {
-    scale_sum_sum_lanes[i0_1_i] = scale_sum_sum_lanes[i0_1_i] + scale_sum_sum_lanes[i0_1_i + 32];
-  }
-  __syncwarp();
-  if (const int i0_1_i = (int)threadIdx.x; i0_1_i < 16) {
-    scale_sum_sum_lanes[i0_1_i] = scale_sum_sum_lanes[i0_1_i] + scale_sum_sum_lanes[i0_1_i + 16];
-  }
-  __syncwarp();
-  if (const int i0_1_i = (int)threadIdx.x; i0_1_i < 8) {
-    scale_sum_sum_lanes[i0_1_i] = scale_sum_sum_lanes[i0_1_i] + scale_sum_sum_lanes[i0_1_i + 8];
-  }
-  __syncwarp();
-  if (const int i0_1_i = (int)threadIdx.x; i0_1_i < 4) {
-    scale_sum_sum_lanes[i0_1_i] = scale_sum_sum_lanes[i0_1_i] + scale_sum_sum_lanes[i0_1_i + 4];
-  }
-  __syncwarp();
-  if (const int i0_1_i = (int)threadIdx.x; i0_1_i < 2) {
-    scale_sum_sum_lanes[i0_1_i] = scale_sum_sum_lanes[i0_1_i] + scale_sum_sum_lanes[i0_1_i + 2];
-  }
-  __syncwarp();
-  if (const int i0_1_i = (int)threadIdx.x; i0_1_i < 1) {
-    scale_sum_sum_lanes[i0_1_i] = scale_sum_sum_lanes[i0_1_i] + scale_sum_sum_lanes[1];
-  }
-  __syncthreads();
-  scale_sum_sum = scale_sum_sum + scale_sum_sum_lanes[0];
+  scale_sum_sum = scale_sum_sum + scale_sum_sum_lanes_all;
   scale_sum_1 = scale_sum_sum;
   for (int i1_o = 0; i1_o < 3; ++i1_o) {
     {
@@ -188,40 +184,38 @@ extern "C" __global__ void __launch_bounds__(256) k0_x_bar(
     const int x0_2 = (int)threadIdx.x;
     scale_bar_1_sum_lanes[x0_2] = scale_bar_1_sum_lanes_own;
   }
+  float scale_bar_1_sum_lanes_all;
   __syncthreads();
-  if (const int i1_i = (int)threadIdx.x; i1_i < 128) {
-    scale_bar_1_sum_lanes[i1_i] = scale_bar_1_sum_lanes[i1_i] + scale_bar_1_sum_lanes[i1_i + 128];
+  {
+    const int lane = (int)(threadIdx.x % 32u);
+    float scale_bar_1_sum_lanes_held[8];
+    float scale_bar_1_sum_lanes_far;
+    #pragma unroll
+    for (int part = 0; part < 8; ++part) {
+      scale_bar_1_sum_lanes_held[part] = scale_bar_1_sum_lanes[lane + part * 32];
+    }
+    #pragma unroll
+    for (int part = 0; part < 4; ++part) {
+      scale_bar_1_sum_lanes_held[part] = scale_bar_1_sum_lanes_held[part] + scale_bar_1_sum_lanes_held[part + 4];
+    }
+    #pragma unroll
+    for (int part = 0; part < 2; ++part) {
+      scale_bar_1_sum_lanes_held[part] = scale_bar_1_sum_lanes_held[part] + scale_bar_1_sum_lanes_held[part + 2];
+    }
+    scale_bar_1_sum_lanes_held[0] = scale_bar_1_sum_lanes_held[0] + scale_bar_1_sum_lanes_held[1];
+    scale_bar_1_sum_lanes_far = te_shuffle_down(scale_bar_1_sum_lanes_held[0], 16);
+    scale_bar_1_sum_lanes_held[0] = scale_bar_1_sum_lanes_held[0] + scale_bar_1_sum_lanes_far;
+    scale_bar_1_sum_lanes_far = te_shuffle_down(scale_bar_1_sum_lanes_held[0], 8);
+    scale_bar_1_sum_lanes_held[0] = scale_bar_1_sum_lanes_held[0] + scale_bar_1_sum_lanes_far;
+    scale_bar_1_sum_lanes_far = te_shuffle_down(scale_bar_1_sum_lanes_held[0], 4);
+    scale_bar_1_sum_lanes_held[0] = scale_bar_1_sum_lanes_held[0] + scale_bar_1_sum_lanes_far;
+    scale_bar_1_sum_lanes_far = te_shuffle_down(scale_bar_1_sum_lanes_held[0], 2);
+    scale_bar_1_sum_lanes_held[0] = scale_bar_1_sum_lanes_held[0] + scale_bar_1_sum_lanes_far;
+    scale_bar_1_sum_lanes_far = te_shuffle_down(scale_bar_1_sum_lanes_held[0], 1);
+    scale_bar_1_sum_lanes_held[0] = scale_bar_1_sum_lanes_held[0] + scale_bar_1_sum_lanes_far;
+    scale_bar_1_sum_lanes_all = te_shuffle_from(scale_bar_1_sum_lanes_held[0], 0);
   }
-  __syncthreads();
-  if (const int i1_i = (int)threadIdx.x; i1_i < 64) {
-    scale_bar_1_sum_lanes[i1_i] = scale_bar_1_sum_lanes[i1_i] + scale_bar_1_sum_lanes[i1_i + 64];
-  }
-  __syncthreads();
-  if (const int i1_i = (int)threadIdx.x; i1_i < 32) {
-    scale_bar_1_sum_lanes[i1_i] = scale_bar_1_sum_lanes[i1_i] + scale_bar_1_sum_lanes[i1_i + 32];
-  }
-  __syncwarp();
-  if (const int i1_i = (int)threadIdx.x; i1_i < 16) {
-    scale_bar_1_sum_lanes[i1_i] = scale_bar_1_sum_lanes[i1_i] + scale_bar_1_sum_lanes[i1_i + 16];
-  }
-  __syncwarp();
-  if (const int i1_i = (int)threadIdx.x; i1_i < 8) {
-    scale_bar_1_sum_lanes[i1_i] = scale_bar_1_sum_lanes[i1_i] + scale_bar_1_sum_lanes[i1_i + 8];
-  }
-  __syncwarp();
-  if (const int i1_i = (int)threadIdx.x; i1_i < 4) {
-    scale_bar_1_sum_lanes[i1_i] = scale_bar_1_sum_lanes[i1_i] + scale_bar_1_sum_lanes[i1_i + 4];
-  }
-  __syncwarp();
-  if (const int i1_i = (int)threadIdx.x; i1_i < 2) {
-    scale_bar_1_sum_lanes[i1_i] = scale_bar_1_sum_lanes[i1_i] + scale_bar_1_sum_lanes[i1_i + 2];
-  }
-  __syncwarp();
-  if (const int i1_i = (int)threadIdx.x; i1_i < 1) {
-    scale_bar_1_sum_lanes[i1_i] = scale_bar_1_sum_lanes[i1_i] + scale_bar_1_sum_lanes[1];
-  }
-  __syncthreads();
-  scale_bar_1_sum = scale_bar_1_sum + scale_bar_1_sum_lanes[0];
+  scale_bar_1_sum = scale_bar_1_sum + scale_bar_1_sum_lanes_all;
   const float t1 = scale_sum_1;
   scale_bar_1_1 = -(scale_bar_1_sum * (1.0f / t1 / t1));
   for (int i1_o = 0; i1_o < 3; ++i1_o) {
