@@ -337,7 +337,11 @@ class Context:
         for name in given:
             if name not in used:
                 known = ", ".join(symbol.path for symbol in function.placeholders)
-                raise ArgumentError(f"{function.name}: expected the name of a placeholder ({known}), got {name}", location=user_location())
+                raise ArgumentError(
+                    f"{function.name}: expected the name of a placeholder ({known}), got {name}",
+                    location=user_location(),
+                    hint=f"{name} is a constant, which nothing is written to" if name in function.constants else None,
+                )
         return inputs, outputs
 
     @property

@@ -300,6 +300,11 @@ class CompiledFunction(Callable):
                 term=self.signature,
                 location=user_location(),
             )
+        negative = next((name for name in names if sizes[name] < 0), None)
+        if negative is not None:
+            raise ArgumentError(
+                f"{self.name}: expected sizes of at least 0, got {sizes[negative]} for {negative}", location=user_location()
+            )
         return self._workspace_bytes([int(sizes[name]) for name in names])
 
     def _workspace_bytes(self, sizes: Sequence[int]) -> int:

@@ -112,6 +112,11 @@ def test_004_08_a_binding_that_does_not_fit_is_named():
     context["layers.0.w"] = floats(6, 4)
     run = lambda **given: said(te.ArgumentError, lambda: f.run(context, **given))[0]  # noqa: E731
     assert run(x=floats(5, 6), z=floats(2)) == "y: expected the name of a placeholder (x, layers.0.w, y), got z"
+    x, table = te.placeholder((2,), name="x"), te.constant(np.ones(2, np.float32), name="table")
+    scaled = te.compile(te.compute((2,), lambda i: x[i] * table[i], name="scaled"), [x])
+    lines = said(te.ArgumentError, lambda: scaled.run(te.Context(), x=floats(2), table=floats(2)))
+    assert lines[0] == "scaled: expected the name of a placeholder (x, scaled), got table"
+    assert "table is a constant, which nothing is written to" in lines[-1]
     assert "argument x: expected extent 5, got 4" in run(x=floats(4, 6))
     assert "argument x: expected dtype float32, got float64" in run(x=np.zeros((5, 6)))
     assert "out y: expected shape [5, 4], got [4, 5]" in run(x=floats(5, 6), y=floats(4, 5))
@@ -256,6 +261,7 @@ def test_004_13_memory_of_activations_belongs_to_the_context_and_can_be_lent():
     g = te.compile(s, [v])
     assert g.workspace_bytes(n=10) >= 0
     assert said(te.ArgumentError, lambda: g.workspace_bytes(m=10))[0] == "s: expected the sizes n, got m"
+    assert said(te.ArgumentError, lambda: g.workspace_bytes(n=-1))[0] == "s: expected sizes of at least 0, got -1 for n"
 
 
 @needs_compiler
