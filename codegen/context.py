@@ -86,6 +86,10 @@ class Function(Protocol):
     def placeholders(self) -> tuple[Symbol, ...]:
         """Its placeholders."""
 
+    @property
+    def constants(self) -> Mapping[str, np.ndarray]:
+        """The data of its constants, by name."""
+
     def own(self, array: np.ndarray) -> Any:
         """An array of the function's device with the contents of an array of NumPy's."""
 

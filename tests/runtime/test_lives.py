@@ -1,6 +1,7 @@
 """Nothing is left of what was compiled, run and dropped: no objects, no code, next to no memory.
 
-`cycles.py` runs as many cycles as it is asked for; the longest run so far was of 3,000.
+`cycles.py` runs as many cycles as it is asked for. A run to 3,000: 183 MiB after 1,000 cycles, 197 after 3,000, nothing alive, as many
+maps all the while; the objects that grow in number (70 a cycle) are definitions in tables of simplifying, which are emptied when full.
 """
 
 from __future__ import annotations
