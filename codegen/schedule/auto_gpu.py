@@ -283,7 +283,9 @@ def _lanes(s: Schedule, name: str, settled: tuple[str, ...]) -> None:
     if free and long.get(free[-1], 0) >= 32:
         axis, tail = free[-1], "guard"
     elif group is not None and runs_in_lanes(group):
-        axis, tail = group.indices[-1], "peel"
+        axis = group.indices[-1]
+        # The rest of an open extent would be a loop that every thread runs.
+        tail = "guard" if stage.extent(axis) is None else "peel"
     elif free:
         axis, tail = free[-1], "guard"
     else:

@@ -15,7 +15,7 @@ from tensorexpr.codegen.cuda.shuffles import WARP
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.codegen.nest_verify import verify_nest
-from tensorexpr.codegen.schedule import Schedule, schedule
+from tensorexpr.codegen.schedule import Schedule, autoschedule, schedule
 from tensorexpr.codegen.target import H200
 from tensorexpr.errors import InternalError
 from tensorexpr.interpret import evaluate_program
@@ -125,6 +125,25 @@ def test_there_is_one_exchange_between_warps():
 def test_what_a_thread_cannot_hold_is_combined_in_shared_memory_first():
     text = Program(nest_of(in_lanes(SEVERAL, 256))).source.text
     assert "j_i < 128" in text and "j_i < 64" not in text and text.count("_held[4];") == 3
+
+
+@needs_compiler
+def test_the_rest_of_an_open_row_is_shared_by_the_threads_as_well():
+    text = """
+sizes(n)
+X: f32[3, n] = input()
+m[i]: f32[3] = max(X[i, j] for j in range(n))
+t[i]: f32[3] = sum(X[i, j] - m[i] for j in range(n))
+c[i]: f32[3] = sum(X[i, j] for j in range(n - i))
+return t, c
+"""
+    s = autoschedule(parse_program(text), H200)
+    program = Program(nest_of(s))
+    assert "te_shuffle" in program.source.text and "n % 256" not in program.source.text
+    for order, n in enumerate((3, 255, 256, 700)):
+        inputs = random_inputs(s.program, n, sizes={"n": n})
+        for name, want in evaluate_program(s.program, inputs, {"n": n}).items():
+            np.testing.assert_array_equal(program(inputs, {"n": n}, order)[name], want)
 
 
 @pytest.mark.skipif(gpu() is not None, reason="faults are for the checker of kernels on a CPU")

@@ -1,5 +1,5 @@
 // Sizes that are arguments.
-// s['y'].split('j', 256, 'peel')
+// s['y'].split('j', 256, 'guard')
 // s['y'].reorder('i', 'j_o', 'j_i')
 // s['y'].vectorize('j_i')
 // s['y'].parallel('i')
@@ -18,16 +18,14 @@ extern "C" __global__ void __launch_bounds__(256) k0_y(
     const int j_i = (int)threadIdx.x;
     y_sum_lanes_own = 0.0f;
   }
-  for (int64_t j_o = 0; j_o < m / 256; ++j_o) {
+  for (int64_t j_o = 0; j_o < (m + 255) / 256; ++j_o) {
     {
       const int j_i = (int)threadIdx.x;
-      const float t0 = x[i * m + j_i + j_o * 256];
-      y_sum_lanes_own = y_sum_lanes_own + t0 * t0;
+      if (j_i + j_o * 256 < m) {
+        const float t0 = x[i * m + j_i + j_o * 256];
+        y_sum_lanes_own = y_sum_lanes_own + t0 * t0;
+      }
     }
-  }
-  for (int64_t j_i = 0; j_i < m % 256; ++j_i) {
-    const float t1 = x[i * m + j_i + m / 256 * 256];
-    y_sum = y_sum + t1 * t1;
   }
   {
     const int x0 = (int)threadIdx.x;
