@@ -29,6 +29,9 @@ pytestmark = pytest.mark.skipif(compiler() is None, reason="no C++ compiler to r
 HEAD = 'extern "C" __global__ void __launch_bounds__(64) {name}(const float *__restrict__ x, float *__restrict__ y) {{'
 BODIES = {
     # What is right.
+    "good_shuffles": """
+  te_bf16 half = te_to_bf16(x[threadIdx.x]);
+  y[blockIdx.x * 64 + threadIdx.x] = te_f32(te_shuffle_from(half, 31)) + te_shuffle_down(x[threadIdx.x], 31);""",
     "good_rows": """
   __shared__ float row[64];
   row[threadIdx.x] = x[threadIdx.x];
@@ -148,6 +151,13 @@ BODIES = {
   else { y[threadIdx.x] = 1.0f; __syncthreads(); }""",
     "a_meeting_not_all_reach": """
   if (threadIdx.x % 32 < 16) __syncwarp();""",
+    "a_shuffle_in_half_a_warp": """
+  if (threadIdx.x % 32 < 16) y[blockIdx.x * 64 + threadIdx.x] = te_shuffle_down(x[threadIdx.x], 8);""",
+    "shuffles_in_one_warp_for_two": """
+  __shared__ float row[64];
+  if (threadIdx.x < 32) row[threadIdx.x] = x[threadIdx.x];
+  __syncthreads();
+  y[blockIdx.x * 64 + threadIdx.x] = te_shuffle_from(row[threadIdx.x], 0);""",
     # Asynchronous copies.
     "no_wait": """
   __shared__ __align__(16) float row[64];
@@ -212,6 +222,8 @@ FOUND = {
     "an_index_of_32_bits_overflows": "an integer sum that overflows",
     "a_barrier_not_all_reach": "threads of one block wait at different barriers",
     "a_meeting_not_all_reach": "is not there",
+    "a_shuffle_in_half_a_warp": "is not there",
+    "shuffles_in_one_warp_for_two": "of shared memory, which nothing has been written to",
     "no_wait": "before thread 15 has waited for its copy",
     "a_wait_too_lax": "before thread 15 has waited for its copy",
     "a_wait_without_a_barrier": "of shared memory, which nothing has been written to",
