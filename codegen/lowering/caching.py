@@ -36,8 +36,9 @@ TEAM = 32
 """Lanes from which on a loop is run by the threads of a block."""
 LARGEST = 24 << 10
 """Bytes of one tile."""
-MOST_STAGES = 4
-"""Tiles of one tensor: one is worked on, the others are filled for iterations to come."""
+MOST_STAGES = 3
+"""Tiles of one tensor: one is worked on, the others are filled for iterations to come. A fourth takes registers for its addresses, at
+which a convolution of float32 no longer has two blocks on a multiprocessor of sm_80 (130 registers in place of 128)."""
 SHARED = 44 << 10
 """Bytes of all tiles that a loop fills: a block of a GPU has 48 KiB without asking, and other things to keep there."""
 PACK = 16

@@ -104,10 +104,10 @@ def test_threads_copy_together_and_load_ahead():
     s["C"].vectorize("i_i_o_j_i_o")
     s["C"].cache("A", "k_o", (1, 0))
     s["C"].cache("B", "k_o", (0, 1))
-    # Rows of B lie in their tile as they do in B: the next three are filled while one is read. Those of A are turned around in registers.
-    assert tiles(s) == {"A_next": (1, 4, 64), "A_tile": (8, 8), "B_tile": (4, 8, 32)}
+    # Rows of B lie in their tile as they do in B: the next two are filled while one is read. Those of A are turned around in registers.
+    assert tiles(s) == {"A_next": (1, 4, 64), "A_tile": (8, 8), "B_tile": (3, 8, 32)}
     assert (
-        "if k_o + 1 < 4:" in str(s) and "if k_o + 3 < 4:" in str(s) and "B_tile[(k_o + 3) % 4, " in str(s) and "B_tile[k_o % 4, " in str(s)
+        "if k_o + 1 < 4:" in str(s) and "if k_o + 2 < 4:" in str(s) and "B_tile[(k_o + 2) % 3, " in str(s) and "B_tile[k_o % 3, " in str(s)
     )
 
 

@@ -37,7 +37,7 @@ extern "C" __global__ void __launch_bounds__(256) k0_c(
     }
   }
   float a_next[1][4];
-  __shared__ __align__(16) float b_tile[4][8][68];
+  __shared__ __align__(16) float b_tile[3][8][68];
   {
     const int lane = (int)threadIdx.x;
     #pragma unroll
@@ -70,19 +70,9 @@ extern "C" __global__ void __launch_bounds__(256) k0_c(
     }
   }
   te_copies_commit();
-  {
-    const int lane_1 = (int)threadIdx.x;
-    #pragma unroll
-    for (int step_1 = 0; step_1 < 1; ++step_1) {
-      if (lane_1 < 128) {
-        te_copy_async<16>(&b_tile[2][lane_1 / 16][lane_1 % 16 * 4], &b[lane_1 * 4 + lane_1 / 16 * 960 + i_o_j_o % 16 * 64 + 16384]);
-      }
-    }
-  }
-  te_copies_commit();
   for (int k_o = 0; k_o < 128; ++k_o) {
     __shared__ __align__(16) float a_tile[8][132];
-    te_copies_wait<2>();
+    te_copies_wait<1>();
     __syncthreads();
     {
       const int lane = (int)threadIdx.x;
@@ -108,19 +98,19 @@ extern "C" __global__ void __launch_bounds__(256) k0_c(
         }
       }
     }
-    if (k_o + 3 < 128) {
+    if (k_o + 2 < 128) {
       {
         const int lane_1 = (int)threadIdx.x;
         #pragma unroll
         for (int step_1 = 0; step_1 < 1; ++step_1) {
           if (lane_1 < 128) {
-            te_copy_async<16>(&b_tile[(k_o + 3) % 4][lane_1 / 16][lane_1 % 16 * 4], &b[k_o * 8192 + lane_1 * 4 + lane_1 / 16 * 960 + i_o_j_o % 16 * 64 + 24576]);
+            te_copy_async<16>(&b_tile[(k_o + 2) % 3][lane_1 / 16][lane_1 % 16 * 4], &b[k_o * 8192 + lane_1 * 4 + lane_1 / 16 * 960 + i_o_j_o % 16 * 64 + 16384]);
           }
         }
       }
     }
     te_copies_commit();
-    te_copies_wait<2>();
+    te_copies_wait<1>();
     __syncthreads();
     #pragma unroll
     for (int k_i = 0; k_i < 8; ++k_i) {
@@ -132,7 +122,7 @@ extern "C" __global__ void __launch_bounds__(256) k0_c(
           for (int j_i_i = 0; j_i_i < 4; ++j_i_i) {
             {
               const int thread = (int)threadIdx.x;
-              c_sum[i_i_o_o][i_i_i][j_i_i] = c_sum[i_i_o_o][i_i_i][j_i_i] + a_tile[k_i][i_i_i + i_i_o_o * 64 + thread / 16 * 4] * b_tile[k_o % 4][k_i][j_i_i + thread % 16 * 4];
+              c_sum[i_i_o_o][i_i_i][j_i_i] = c_sum[i_i_o_o][i_i_i][j_i_i] + a_tile[k_i][i_i_i + i_i_o_o * 64 + thread / 16 * 4] * b_tile[k_o % 3][k_i][j_i_i + thread % 16 * 4];
             }
           }
         }
