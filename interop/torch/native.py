@@ -98,7 +98,10 @@ class NativeCalls:
         rows, held = [], []
         for tensor, used in zip(tensors, read, strict=True):
             view = View()
-            ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p)(_exchange())(tensor, ctypes.addressof(view))
+            try:
+                ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p)(_exchange())(tensor, ctypes.addressof(view))
+            except RuntimeError:
+                return  # without memory of its own, as inside of `is_grads_batched`: calls like it go the way of Python
             shape = _words(tuple(tensor.shape))
             strides = _words(_strides(tuple(tensor.shape)) if used else (-1,) * tensor.ndim)
             held += [shape, strides]

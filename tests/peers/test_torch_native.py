@@ -134,3 +134,16 @@ def test_a_torch_that_shows_tensors_otherwise_is_not_asked(monkeypatch):
     x, function = torch.randn(3, 5, dtype=torch.float64), as_torch(te.op(lambda x: scaled(x)))
     assert calls(function, x).run is None
     agree(function(x), x)
+
+
+def test_the_first_call_of_a_kernel_may_be_on_many_heads():
+    """A tensor that stands for many has no memory that could be looked at; the kernel is made all the same."""
+
+    @te.op
+    def scaled(x):
+        return te.compute(x.shape, lambda i: x[i] * x[i] * 3.0)
+
+    x = torch.arange(4.0, dtype=torch.float64, requires_grad=True)
+    heads = torch.eye(4, dtype=torch.float64)
+    (found,) = torch.autograd.grad(as_torch(scaled)(x), x, heads, is_grads_batched=True)
+    torch.testing.assert_close(found, torch.diag(6.0 * x.detach()))
