@@ -14,6 +14,7 @@ from tensorexpr.codegen.lowering.arithmetic import ONE, ZERO, add, constant, flo
 from tensorexpr.codegen.lowering.borders import cut_borders
 from tensorexpr.codegen.lowering.cutting import cut_along
 from tensorexpr.codegen.lowering.digits import Digits, digits_of, sorted_by_digits, without_keys
+from tensorexpr.codegen.lowering.literals import with_folded_literals
 from tensorexpr.codegen.lowering.loops import Loops
 from tensorexpr.codegen.lowering.partitioned import Sends, partitioned
 from tensorexpr.codegen.lowering.placing import Ahead, Home, Placing, all_axes, slot
@@ -147,10 +148,11 @@ class _Lowering(Placing):
     def specialized(self, kernel: Kernel, shapes: Mapping[str, tuple[int, ...]]) -> Kernel:
         """The kernel with copies of loops in which tests are decided, and elements by their number where all are gone through;
         threads of a GPU test at no cost."""
+        kernel = with_folded_literals(kernel)
         if self.state.target.is_gpu:
             return cut_borders(kernel)
         block = cut_along(unswitched(cut_at_borders(kernel.body)))
-        return at_positions(cut_borders(replace(kernel, body=block)), shapes)
+        return at_positions(with_folded_literals(cut_borders(replace(kernel, body=block))), shapes)
 
     def buffer(self, tensor: str, type_: TensorType) -> Buffer:
         """The workspace of a tensor: all of it, or the last two entries of a scan."""
