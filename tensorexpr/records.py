@@ -136,7 +136,7 @@ def _made(cls: type, frozen: bool, eq: bool, slots: bool, weakrefs: bool) -> typ
 
 
 class _AsDataclass:
-    """What `dataclasses` knows of a class, made for those who ask."""
+    """What `dataclasses` knows of a class: made when it asks first, then in the class itself, since it asks at every `replace`."""
 
     def __get__(self, instance: object, owner: type) -> Mapping[str, dataclasses.Field[Any]]:
         described = []
@@ -146,6 +146,7 @@ class _AsDataclass:
                 given["default_factory"] = f.factory
             described.append((f.name, Any, dataclasses.field(init=f.init, repr=f.repr, compare=f.compare, hash=f.hash, **given)))
         known: Any = dataclasses.make_dataclass(owner.__name__, described)
+        owner.__dataclass_fields__ = known.__dataclass_fields__  # type: ignore[attr-defined]
         return known.__dataclass_fields__
 
 
