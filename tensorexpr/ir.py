@@ -273,7 +273,7 @@ class TensorType(Node):
     dtype: DType
 
 
-@record(eq=False)
+@record(eq=False, weakrefs=True)
 class Define(Node):
     """`name[axes] = value` for every point of the axes; axes start at 0 and stop at expressions over sizes."""
 
@@ -287,7 +287,7 @@ class Define(Node):
         return ((self.name, TensorType(tuple(a.stop for a in self.axes), self.value.dtype)),)
 
 
-@record(eq=False)
+@record(eq=False, weakrefs=True)
 class Scatter(Node):
     """`name[indices] = combine(name[indices], value)` for every point of `axes` where `where` holds.
 
@@ -310,7 +310,7 @@ class Scatter(Node):
         return ((self.name, self.type),)
 
 
-@record(eq=False)
+@record(eq=False, weakrefs=True)
 class Scan(Node):
     """A recurrence: state 0 is `inits`; step t computes `body` from the states before it; entry t of the result is the state after.
 
@@ -335,7 +335,7 @@ class Scan(Node):
         )
 
 
-@record(eq=False)
+@record(eq=False, weakrefs=True)
 class Segments(Node):
     """A plan for gathering by key: `order` lists the points of `axes` sorted by key, those of key v at offsets[v] ... offsets[v + 1] - 1.
 
