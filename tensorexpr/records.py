@@ -212,8 +212,8 @@ def _init_of(cls: type) -> Any:
 # ---------------------------------------------------------------------------------------------------- what all records share
 
 
-def _values(names: tuple[str, ...]) -> Callable[[object], Any]:
-    """The values of fields, equal and hashed as a tuple of them is."""
+def values_of(names: tuple[str, ...]) -> Callable[[object], tuple[Any, ...]]:
+    """What gives the values of fields as a tuple."""
     if len(names) > 1:
         return attrgetter(*names)
     if not names:
@@ -223,7 +223,7 @@ def _values(names: tuple[str, ...]) -> Callable[[object], Any]:
 
 
 def _equality(names: tuple[str, ...]) -> Callable[[object, object], Any]:
-    values = _values(names)
+    values = values_of(names)
 
     def __eq__(self: object, other: object) -> Any:
         if self is other:
@@ -236,7 +236,7 @@ def _equality(names: tuple[str, ...]) -> Callable[[object, object], Any]:
 
 
 def _hash(names: tuple[str, ...]) -> Callable[[object], int]:
-    values: Callable[[object], Hashable] = _values(names)
+    values: Callable[[object], Hashable] = values_of(names)
 
     def __hash__(self: object) -> int:
         return hash(values(self))
