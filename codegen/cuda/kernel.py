@@ -8,6 +8,7 @@ from math import prod
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.cuda import values as v
+from tensorexpr.codegen.cuda.arena import arena
 from tensorexpr.codegen.cuda.bound import settled
 from tensorexpr.codegen.cuda.source import Launch
 from tensorexpr.codegen.cuda.statements import Statements
@@ -62,6 +63,7 @@ class Kernel(Statements):
             low, high = self.range(loop)
             self.scope[loop.index] = v.index(self.word(loop.index), low, high)
         lines: list[str] = []
+        asked = 0
         self.team = team = team_of(body)
         cut = team is None and any(loop.kind == "parallel" for loop in grid)
         iterations: dict[str, Expr] = {axis: Const(1, dtypes.int64) for axis in GRID}
@@ -75,12 +77,14 @@ class Kernel(Statements):
         else:
             for buffer in buffers_inside(team.body):
                 self.buffers[buffer.name] = buffer
+            shared = [b for b in buffers_inside(team.body) if team.homes.get(b.name) == "shared"]
+            self.arena, asked = arena({b.name: prod(self.extents(b)) * b.dtype.itemsize for b in shared})
             self.block(team.body, lines, "  ")
         threads = team.shape if team is not None else (THREADS if cut else 1, 1, 1)
-        return self.finished(word, lines, threads, tuple(iterations.values()), cut)
+        return self.finished(word, lines, threads, tuple(iterations.values()), cut, asked)
 
     def finished(
-        self, word: str, lines: list[str], threads: tuple[int, int, int], iterations: tuple[Expr, ...], cut: bool
+        self, word: str, lines: list[str], threads: tuple[int, int, int], iterations: tuple[Expr, ...], cut: bool, asked: int = 0
     ) -> tuple[Launch, str]:
         """The launch and the text of a kernel of these lines."""
         parameters = [self.parameter(name) for name in self.used_buffers]
@@ -94,7 +98,7 @@ class Kernel(Statements):
         if len(signature) > 120:
             signature = head + "\n    " + ",\n    ".join(parameters) + ") {"
         text = "\n".join([signature, *entry, *lines, "}"]) + "\n"
-        return Launch(word, tuple(self.used_buffers), scalars, self.reports, threads, iterations, cut), text
+        return Launch(word, tuple(self.used_buffers), scalars, self.reports, threads, iterations, cut, asked), text
 
     def parameter(self, name: str) -> str:
         """The declaration of a buffer as a parameter."""

@@ -45,6 +45,8 @@ class Statements:
         self.team: Team | None = None
         self.in_lanes = False
         self.copies = False
+        self.arena: dict[str, int] = {}
+        """Where shared buffers begin in the memory that the launch asks for, where there are more than may be declared."""
         self.under_way = 0
         """Groups of copies that barriers here do not wait for: those of iterations further ahead than the next."""
 
@@ -196,6 +198,9 @@ class Statements:
         self.buffers[buffer.name] = buffer
         shared = "__shared__ __align__(16) " if self.team is not None and self.team.homes.get(buffer.name) == "shared" else ""
         shape = "".join(f"[{n}]" for n in self.extents(buffer))
+        if buffer.name in self.arena:
+            type_ = memory_type(buffer.dtype)
+            return f"{type_} (&{self.word(buffer.name)}){shape} = te_arena<{type_}{shape}>({self.arena[buffer.name]})"
         return f"{shared}{memory_type(buffer.dtype)} {self.word(buffer.name)}{shape}"
 
     def lanes(self, s: For, team: Team, lines: list[str], margin: str) -> None:

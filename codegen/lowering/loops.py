@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.lowering.arithmetic import ZERO, constant, floordiv, reads_data, sub
-from tensorexpr.codegen.lowering.caching import Ends, Source, with_tiles
+from tensorexpr.codegen.lowering.caching import DECLARED, Ends, Source, with_tiles
 from tensorexpr.codegen.lowering.calls import call_of
 from tensorexpr.codegen.lowering.joining import joined
 from tensorexpr.codegen.lowering.reductions import Reductions
@@ -44,7 +44,8 @@ SHORT_WINDOW = 8
 class Loops(Reductions):
     """Makes the loops of one stage; `shape` and `read` tell what tensors are and where they are kept.
 
-    With `at_root` nothing is around the stage but the serial loops `around`, over steps of scans: its loops may be parallel."""
+    With `at_root` nothing is around the stage but the serial loops `around`, over steps of scans: its loops may be parallel.
+    A block of a GPU may ask for so many bytes of `shared` memory."""
 
     def __init__(
         self,
@@ -55,6 +56,7 @@ class Loops(Reductions):
         location: Location | None,
         at_root: bool,
         around: frozenset[str] = frozenset(),
+        shared: int = DECLARED,
     ) -> None:
         self.stage = stage
         self.parts = stage.parts
@@ -64,6 +66,7 @@ class Loops(Reductions):
         self.location = location
         self.at_root = at_root
         self.around = around
+        self.shared = shared
         self.is_parallel = any(kind == "parallel" or kind in GRID or kind in THREADS for _, kind in stage.kinds)
 
     # ------------------------------------------------------------------------------------------------------- walking
@@ -272,7 +275,7 @@ class Loops(Reductions):
     def with_copies(self, loop: str, nest: For) -> Block:
         """The loop, with copies of what it reads where these are asked for."""
         nest, sources = self.tensorized(loop, nest), self.cached_in(loop)
-        return with_tiles(nest, sources, self.names.fresh) if sources and nest.call is None else (nest,)
+        return with_tiles(nest, sources, self.names.fresh, self.shared) if sources and nest.call is None else (nest,)
 
     def tensorized(self, loop: str, nest: For) -> For:
         """The loop as an instruction, where it is the first of those that do the work of one, and runs in a whole block."""

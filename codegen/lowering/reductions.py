@@ -27,7 +27,7 @@ from tensorexpr.records import record, replace
 from tensorexpr.regions import alternatives
 from tensorexpr.traversal import free_names, map_children, substitute, walk
 
-LOCAL_BYTES = 1 << 16
+LOCAL_BYTES = 1 << 17
 """No accumulators above this size: they would not fit a stack comfortably. Schedules have smaller tiles."""
 Buffers = tuple[tuple[Buffer, ...], ...]
 """The accumulators of a group: per member, in order."""

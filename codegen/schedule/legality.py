@@ -26,7 +26,7 @@ COPIED = 8
 """Iterations up to which an unrolled loop around reductions is copied out while lowering, so that bounds are simple in each copy."""
 LARGEST_TILE = 1 << 15
 """Bytes of the accumulators of one reduction over the points of the loops inside it."""
-LARGEST_BLOCK = 1 << 16
+LARGEST_BLOCK = 1 << 17
 """The same on a GPU, where they are the registers of all threads of a block."""
 COMMUTATIVE = ("sum", "prod", "max", "min", "all", "any")
 

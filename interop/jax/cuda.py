@@ -15,7 +15,8 @@ import jax
 
 from tensorexpr.codegen.compile import machine_of
 from tensorexpr.codegen.cuda.build import GpuCode
-from tensorexpr.codegen.cuda.launch_text import LIBRARY, SYMBOLS, driver_text, launcher_text
+from tensorexpr.codegen.cuda.driver_text import LIBRARY, SYMBOLS, driver_text
+from tensorexpr.codegen.cuda.launch_text import launcher_text
 from tensorexpr.codegen.cuda.plan import Plan
 from tensorexpr.codegen.llvm import NativeModule, host
 from tensorexpr.codegen.tuning.lookup import scheduled
@@ -68,14 +69,14 @@ def kernel_of(program: Program, operator: str) -> Kernel:
     """The kernel of a program of constant extents on the GPUs of JAX. Raises `TargetError` where there are none, or where NVRTC or the
     driver is missing."""
     arch = architecture(operator)
-    code = gpu_code(program)
+    code = gpu_code(program, arch)
     return kernel_with(handlers(), program, code, {arch: code.compiled(arch).cubin})
 
 
-def gpu_code(program: Program) -> GpuCode:
+def gpu_code(program: Program, arch: str | None = None) -> GpuCode:
     """A program on its way to a GPU."""
     simplified = simplify(program)
-    return GpuCode(simplified, scheduled(simplified, machine_of("cuda")))
+    return GpuCode(simplified, scheduled(simplified, machine_of("cuda", arch=arch)))
 
 
 def kernel_with(made_by: Handlers, program: Program, code: GpuCode, images: dict[str, bytes]) -> Kernel:

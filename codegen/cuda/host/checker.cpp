@@ -57,6 +57,18 @@ void add(const char *name, char *start, std::size_t bytes, std::size_t grain, bo
   for (std::size_t k = 0; filled && k < count; ++k) regions.back().cells[k].filled = 1;
 }
 
+// The shared memory of the blocks of a launch, which in the arena ends where another launch may have more.
+void check_shared(char *start, char *end) {
+  for (std::size_t k = 0; k < regions.size(); ++k) {
+    if (!regions[k].shared || regions[k].start != start) continue;
+    if (regions[k].end == end) return;
+    munmap(regions[k].cells, regions[k].mapped);
+    regions.erase(regions.begin() + (std::ptrdiff_t)k);
+    break;
+  }
+  if (start != end) add("shared memory", start, (std::size_t)(end - start), 1, false, true, true);
+}
+
 Region *region_of(const char *address) {
   if (last < regions.size() && address >= regions[last].start && address < regions[last].end) return &regions[last];
   for (last = 0; last < regions.size(); ++last)
@@ -163,10 +175,8 @@ void touch(const void *address, std::size_t bytes, Kind kind, void *from) {
 }
 
 void check_block(const te_grid &grid) {
-  for (const Region &r : regions)
-    if (r.shared && r.start == grid.shared) return;
-  if (grid.shared != grid.shared_end)
-    add("shared memory", grid.shared, (std::size_t)(grid.shared_end - grid.shared), 1, false, true, true);
+  check_shared(grid.shared, grid.shared_end);
+  check_shared(te_host_arena, te_host_arena + grid.asked);
 }
 
 }  // namespace te

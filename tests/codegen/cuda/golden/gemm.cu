@@ -133,12 +133,14 @@ extern "C" __global__ void __launch_bounds__(256) k0_c(
   for (int i_i_o_o = 0; i_i_o_o < 2; ++i_i_o_o) {
     #pragma unroll
     for (int i_i_i = 0; i_i_i < 4; ++i_i_i) {
-      #pragma unroll
-      for (int j_i_i = 0; j_i_i < 4; ++j_i_i) {
-        {
-          const int thread = (int)threadIdx.x;
-          c[i_i_i * 1024 + thread * 4 + i_i_o_o * 65536 + i_o_j_o * 64 + j_i_i + thread / 16 * 4032 + i_o_j_o / 16 * 130048] = c_sum[i_i_o_o][i_i_i][j_i_i];
+      {
+        const int thread = (int)threadIdx.x;
+        float t2[4];
+        #pragma unroll
+        for (int j_i_i = 0; j_i_i < 4; ++j_i_i) {
+          t2[j_i_i] = c_sum[i_i_o_o][i_i_i][j_i_i];
         }
+        te_store(&c[i_i_i * 1024 + thread * 4 + i_i_o_o * 65536 + i_o_j_o * 64 + thread / 16 * 4032 + i_o_j_o / 16 * 130048], t2);
       }
     }
   }
