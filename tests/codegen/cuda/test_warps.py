@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import tensorexpr as te
+from tensorexpr import kernels
 from tensorexpr.codegen.cuda import nvrtc
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest_verify import verify_nest
@@ -141,7 +142,7 @@ def test_short_rows_are_a_warp_each_by_default():
         ((300, 32), (32, 8, 1)),
     ):
         x, g = te.placeholder((count, length), name="x"), te.placeholder((count, length), name="g")
-        for y in (te.kernels.softmax(x), te.kernels.rms_norm(x, te.placeholder((length,), name="weight"))):
+        for y in (kernels.softmax(x), kernels.rms_norm(x, te.placeholder((length,), name="weight"))):
             outputs = [y, *te.gradient(y, [x], g)]
             source = Program(verify_nest(lower(autoschedule(simplify(te.program_of(outputs)), H200)))).source
             assert threads in [launch.threads for launch in source.launches]
