@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tensorexpr.codegen.lowering import lower
-from tensorexpr.codegen.nest import GRID, IN_WARP, THREADS
+from tensorexpr.codegen.nest import GRID, THREADS
 from tensorexpr.codegen.schedule import Schedule, autoschedule, schedule
 from tensorexpr.codegen.schedule.intrinsics import known_intrinsics
 from tensorexpr.codegen.schedule.state import accesses_of
@@ -84,7 +84,7 @@ def shuffled(s: Schedule, rng: random.Random, steps: int = 10) -> Schedule:
                 case "tensorize":
                     handle.tensorize(rng.choice(loops), rng.choice(known_intrinsics()).name)
                 case "bind":
-                    handle.bind(rng.choice(loops), rng.choice((*GRID, *THREADS, IN_WARP, IN_WARP)))
+                    handle.bind(rng.choice(loops), rng.choice((*GRID, *THREADS)))
                 case "alongside":
                     handle.alongside(rng.choice(s.stages))
                 case "compute_at":
