@@ -44,6 +44,15 @@ BODIES = {
   y[blockIdx.x * 64 + threadIdx.x] = row[threadIdx.x ^ 1];
   __syncwarp();
   row[threadIdx.x ^ 2] = 0.0f;""",
+    "good_rows_of_warps": """
+  __shared__ float row[2][32];
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  for (int k = 0; k < 2; ++k) {
+    row[warp][lane] = x[threadIdx.x];
+    __syncwarp();
+    y[blockIdx.x * 64 + threadIdx.x] = row[warp][0] + row[warp][31];
+    __syncwarp();
+  }""",
     "good_copies": """
   __shared__ __align__(16) float row[2][64];
   if (threadIdx.x < 16) te_copy_async<16>(&row[0][threadIdx.x * 4], &x[threadIdx.x * 4]);
@@ -91,6 +100,21 @@ BODIES = {
   row[threadIdx.x] = x[threadIdx.x];
   __syncwarp();
   y[blockIdx.x * 64 + threadIdx.x] = row[63 - threadIdx.x];""",
+    "of_rows_that_a_warp_has_read": """
+  __shared__ float row[2][32];
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  for (int k = 0; k < 2; ++k) {
+    row[warp][lane] = x[threadIdx.x];
+    __syncwarp();
+    y[blockIdx.x * 64 + threadIdx.x] = row[warp][0] + row[warp][31];
+  }""",
+    "of_rows_that_another_warp_has_read": """
+  __shared__ float row[32];
+  if (threadIdx.x < 32) row[threadIdx.x] = x[threadIdx.x];
+  __syncthreads();
+  y[blockIdx.x * 64 + threadIdx.x] = row[0];
+  __syncwarp();
+  if (threadIdx.x < 32) row[threadIdx.x] = 0.0f;""",
     "of_the_warp": """
   __shared__ float row[64];
   row[threadIdx.x] = x[threadIdx.x];
@@ -219,6 +243,8 @@ FOUND = {
     "before_reading": "of shared memory, which nothing has been written to",
     "before_writing_again": "of shared memory without a barrier after thread",
     "of_the_block_not_the_warp": "of shared memory without a barrier after",
+    "of_rows_that_a_warp_has_read": "of shared memory without a barrier after",
+    "of_rows_that_another_warp_has_read": "of shared memory without a barrier after other threads read",
     "of_the_warp": "of shared memory, which nothing has been written to",
     "shuffles_order_nothing": "of shared memory without a barrier after",
     "two_writers": "without a barrier after thread",

@@ -56,10 +56,7 @@ extern "C" __global__ void __launch_bounds__(256) k0_c(
   }
   {
     const int lane_1 = (int)threadIdx.x;
-    #pragma unroll
-    for (int step_1 = 0; step_1 < 1; ++step_1) {
-      te_copy_async<16>(&b_tile[0][lane_1 / 8][lane_1 % 8 * 8], &b[lane_1 * 8 + lane_1 / 8 * 960 + i_o_j_o % 16 * 64]);
-    }
+    te_copy_async<16>(&b_tile[0][lane_1 / 8][lane_1 % 8 * 8], &b[lane_1 * 8 + lane_1 / 8 * 960 + i_o_j_o % 16 * 64]);
   }
   te_copies_commit();
   {
@@ -71,10 +68,7 @@ extern "C" __global__ void __launch_bounds__(256) k0_c(
   }
   {
     const int lane_1 = (int)threadIdx.x;
-    #pragma unroll
-    for (int step_1 = 0; step_1 < 1; ++step_1) {
-      te_copy_async<16>(&b_tile[1][lane_1 / 8][lane_1 % 8 * 8], &b[lane_1 * 8 + lane_1 / 8 * 960 + i_o_j_o % 16 * 64 + 32768]);
-    }
+    te_copy_async<16>(&b_tile[1][lane_1 / 8][lane_1 % 8 * 8], &b[lane_1 * 8 + lane_1 / 8 * 960 + i_o_j_o % 16 * 64 + 32768]);
   }
   te_copies_commit();
   for (int k_o = 0; k_o < 32; ++k_o) {
@@ -90,10 +84,7 @@ extern "C" __global__ void __launch_bounds__(256) k0_c(
       }
       {
         const int lane_1 = (int)threadIdx.x;
-        #pragma unroll
-        for (int step_1 = 0; step_1 < 1; ++step_1) {
-          te_copy_async<16>(&b_tile[(k_o + 2) % 3][lane_1 / 8][lane_1 % 8 * 8], &b[k_o * 32768 + lane_1 * 8 + lane_1 / 8 * 960 + i_o_j_o % 16 * 64 + 65536]);
-        }
+        te_copy_async<16>(&b_tile[(k_o + 2) % 3][lane_1 / 8][lane_1 % 8 * 8], &b[k_o * 32768 + lane_1 * 8 + lane_1 / 8 * 960 + i_o_j_o % 16 * 64 + 65536]);
       }
     }
     te_copies_commit();
