@@ -14,7 +14,7 @@ from tensorexpr.codegen.memo import forget
 
 os.environ["TENSOREXPR_CACHE_DIR"] = ""
 
-YOUNG_OBJECTS = 20_000
+YOUNG_OBJECTS = 100_000
 """As many new objects as bring about a collection: programs are trees of small tuples that live for long."""
 
 

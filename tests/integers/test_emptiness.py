@@ -14,13 +14,14 @@ from tensorexpr.integers.elimination import irredundant
 from tensorexpr.integers.emptiness import has_integer_point
 from tensorexpr.integers.simplex import Polyhedron
 from tests.integers.oracles import box_points, isl_expr, isl_set, random_affine, random_domain
+from tests.seeds import share_of
 
 
 def test_emptiness_agrees_with_isl():
     """Every second system has a point planted in it, which needs no oracle and may be larger."""
     isl = pytest.importorskip("islpy")
     slowest, empty = (0.0, 0), 0
-    for seed in range(3000):
+    for seed in share_of(range(3000)):
         rng, planted = random.Random(seed), seed % 2 == 1
         dims, sizes, largest = rng.randint(1, 6 if planted else 4), rng.randint(0, 2), rng.choice([1, 2, 5, 50, 50])
         constraints, box = rng.randint(2, dims + sizes + 5), rng.choice([None, None, 3, 20, 1000])
@@ -38,7 +39,7 @@ def test_thin_systems_agree_with_isl():
     """Equalities with a small slack and large coefficients: rational points are plenty, integer points few."""
     isl = pytest.importorskip("islpy")
     empty = 0
-    for seed in range(3000):
+    for seed in share_of(range(3000)):
         rng = random.Random(f"thin{seed}")
         dims = rng.randint(2, 4)
         domain = random_domain(rng, dims, 0, 0, 50, rng.choice([10, 30]))
@@ -53,7 +54,7 @@ def test_thin_systems_agree_with_isl():
 
 def test_ranges_agree_with_brute_force():
     rational = 0
-    for seed in range(1500):
+    for seed in share_of(range(1500)):
         rng = random.Random(f"range{seed}")
         dims = rng.randint(1, 3)
         domain = random_domain(rng, dims, 0, rng.randint(0, 3), rng.choice([3, 50]), 4, 0.15, rng.random() < 0.4, rng.random() < 0.7)
