@@ -41,7 +41,7 @@ def test_subset_difference_and_union_agree_with_isl():
         assert isl_set(isl, both, a.sizes).is_equal(theirs.union(others)), f"seed {seed}"
         assert difference.is_subset(a) and both.subtract(b).is_equal(difference), f"seed {seed}"
         subsets += a.is_subset(b)
-    assert subsets > 60
+    assert subsets > 20
 
 
 def test_gist_agrees_with_isl_and_is_irredundant():
@@ -57,7 +57,7 @@ def test_gist_agrees_with_isl_and_is_irredundant():
             others = [other for other in short.constraints if other is not one]
             assert one.is_false or not context.constrain(*others).implies(one), f"seed {seed}: {one} follows"
         dropped += len(a.constraints) - len(short.constraints)
-    assert dropped > 700
+    assert dropped > 230
 
 
 def projected(seed):
@@ -144,4 +144,4 @@ def test_determined_names_are_the_inverse():
         assert set().union(*(value.names() for value in found.values())) <= {"x"}
         for point in domain.points():
             assert {name: value.evaluate(point) for name, value in found.items()} == {name: point[name] for name in names}, f"seed {seed}"
-    assert inverted > 200
+    assert inverted > 65
