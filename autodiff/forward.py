@@ -15,7 +15,7 @@ from tensorexpr.autodiff.folds import expand_reduction
 from tensorexpr.autodiff.overrides import Override, inside
 from tensorexpr.autodiff.products import leave_one_out
 from tensorexpr.autodiff.reverse import active_tensors
-from tensorexpr.autodiff.scans import recalled, renamed_scan
+from tensorexpr.autodiff.scan_bodies import recalled, renamed_scan
 from tensorexpr.autodiff.scatters import scattered_slope
 from tensorexpr.autodiff.winners import winner_guards
 from tensorexpr.autodiff.workspace import Place, Workspace, all_of, plain_axes
@@ -116,7 +116,7 @@ class Forward:
             if found is None or not any(found == name for d in inner.workspace.definitions for name, _ in d.results):
                 found = self._copied(inner, found, again, c)
             nexts.append(found)
-        body = recalled(again, inner.workspace.definitions, nexts, {})
+        body = recalled(again, inner.workspace.definitions, nexts, {}, inner.rules)
         names: list[str] = []
         for c, (_, type_) in zip(floating, states, strict=True):  # carried in float32, rounded where a tangent leaves the scan
             same = type_.dtype is workspace.adjoint_type(scan.names[c]).dtype

@@ -192,8 +192,8 @@ class StageHandle:
         self._apply("unroll", primitives.unroll(self._schedule.state, self.name, axis), axis)
 
     def bind(self, axis: str, gpu_axis: str) -> None:
-        """Runs the iterations of a loop as the blocks of a GPU's grid ("block.x" to "block.z"), or as the threads of a block
-        ("thread.x" to "thread.z")."""
+        """Runs the iterations of a loop as the blocks of a GPU's grid ("block.x" to "block.z"), as the threads of a block
+        ("thread.x" to "thread.z"), or in the lanes of a warp ("warp")."""
         self._apply("bind", primitives.bind(self._schedule.state, self.name, axis, gpu_axis), axis, gpu_axis)
 
     def serial(self, axis: str) -> None:
@@ -254,9 +254,9 @@ class StageHandle:
         self._apply("own", state, axis)
         return made
 
-    def partition(self, axis: str, width: int, room: int | None = None) -> None:
-        """Sorts what a scatter sends by blocks of `width` elements, each of which has an owner; `axis` runs over chunks of sends."""
-        self._apply("partition", partition(self._schedule.state, self.name, axis, width, room), axis, width, room)
+    def partition(self, axis: str, width: int, room: int | None = None, share: int | None = None) -> None:
+        """Sorts what a scatter sends by blocks of `width` elements, which have owners; `axis` runs over chunks of sends."""
+        self._apply("partition", partition(self._schedule.state, self.name, axis, width, room, share), axis, width, room, share)
 
     def sort(self) -> tuple[str, ...]:
         """Makes a sort plan and a gather of a scatter: gives the names of the definitions that were put in front of it."""

@@ -11,9 +11,10 @@ import pytest
 
 from tensorexpr.codegen.cuda import nvrtc
 from tensorexpr.codegen.cuda.device import Device, Kernels, current_device
-from tensorexpr.codegen.cuda.emit import Launch, Source, emit
+from tensorexpr.codegen.cuda.emit import emit
 from tensorexpr.codegen.cuda.host import HostKernels, Memory, compiler
 from tensorexpr.codegen.cuda.run import run_plan, value
+from tensorexpr.codegen.cuda.source import Launch, Source
 from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.errors import TargetError
 from tests.codegen.llvm.nests import guarded
@@ -94,7 +95,8 @@ def compiled_together(programs: Sequence[Program]) -> None:
     else:
         assert device.arch is not None
         text = "\n".join(p.source.text for p in programs)
-        kernels = device.load(programs[0].source, nvrtc.compile_text(text, device.arch))
+        source = Source(text, tuple(step for p in programs for step in p.source.plan))
+        kernels = device.load(source, nvrtc.compile_text(text, device.arch))
     for p in programs:
         p._kernels = kernels
 
