@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.schedule.legality import refuse
+from tensorexpr.codegen.schedule.points import places_of
 from tensorexpr.codegen.schedule.rfactor import length_of, with_parts
 from tensorexpr.codegen.schedule.state import State, all_definitions, program_facts
 from tensorexpr.dtypes import accumulator
@@ -125,12 +126,7 @@ def _sorted(scatter: Scatter, through: dict[str, int], names: set[str]) -> tuple
     k = fresh_name("k", taken)
     point = Access(plan.names[1], (Index(k),), dtypes.int64, scatter.location)
     values: dict[str, Expr] = {name: Index(elements[at].index) for name, at in through.items()}
-    left: Expr = point
-    for axis in reversed(axes[1:]):
-        values[axis.index] = apply("mod", left, axis.stop)
-        left = apply("floordiv", left, axis.stop)
-    if axes:
-        values[axes[0].index] = left
+    values |= places_of(axes, point)
     start, stop = (Access(plan.names[0], (at,), dtypes.int64, scatter.location) for at in (segment, apply("add", segment, const(1))))
     late = [c for c in conditions if c not in here]
     where = substitute(substitute(conjunction(late), begun), values) if late else None
