@@ -61,7 +61,9 @@ def _part(s: Schedule) -> None:
     """Takes sums over the segments of large plans apart."""
     plans = plans_of(s.state)
     for definition in s.state.program.definitions if plans else ():
-        found = segment_sum(definition.value, plans) if isinstance(definition, Define) and definition.name in s.state.table else None
+        if not isinstance(definition, Define) or definition.name not in s.state.table:
+            continue
+        found = segment_sum(definition.value, plans)
         if found is None or s.state.stage(definition.name).place is not None or s.state.placed_in(definition.name):
             continue
         points = product(tuple(axis.stop for axis in found.plan.axes))
