@@ -76,6 +76,14 @@ g: f32[32, 30] = input()
 x_bar[c, q]: f32[28, 32] = sum(g[k, q - s] * w[k, c, s] for k in range(32) for s in range(maximum(q - 29, 0), minimum(q + 1, 3)))
 return x_bar
 """
+GRADIENT = """
+w: f32[128, 128, 3] = input()
+g: f32[64, 128, 1022] = input()
+x_bar[n, c, q]: f32[64, 128, 1024] = sum(
+    g[n, k, q - s] * w[k, c, s] for k in range(128) for s in range(maximum(q - 1021, 0), minimum(q + 1, 3))
+)
+return x_bar
+"""
 CLASSES = """
 w: f32[16, 32, 3] = input()
 g: f32[2, 16, 32] = input()
@@ -139,6 +147,16 @@ def test_operands_come_four_at_a_time_without_spills(text, fused, arch):
     assert (
         not any(line.startswith("ld.shared.f32") for line in body) and sum(line.startswith("ld.shared.v4") for line in body) >= fused // 16
     )
+
+
+@pytest.mark.skipif(not nvrtc.available(), reason="no NVRTC to compile CUDA kernels")
+def test_what_a_window_leaves_out_is_read_four_at_a_time_too():
+    source = emit(verify_nest(lower(planned(GRADIENT, H200))))
+    made = nvrtc.compile_text(source.text, "sm_80")
+    (found,) = made.resources.values()
+    body = [line.strip() for line in made.ptx.splitlines()]
+    assert not found.spill_stores and not any(line.startswith("ld.shared.f32") for line in body)
+    assert sum(line.startswith("ld.shared.v4") for line in body) == 32 and sum(line.startswith("fma.rn.f32") for line in body) == 512
 
 
 @pytest.mark.parametrize(("text", "count"), [(CLASSES, 2), (THIRDS, 3)])
