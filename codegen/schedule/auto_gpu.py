@@ -20,7 +20,7 @@ from collections.abc import Callable
 from math import prod
 
 from tensorexpr.codegen.nest import GRID, IN_WARP
-from tensorexpr.codegen.schedule.auto_blocks import plan_block, ranked_products, ranked_tiles, tiles_of
+from tensorexpr.codegen.schedule.auto_blocks import operands_to_stage, plan_block, ranked_products, ranked_tiles, tiles_of
 from tensorexpr.codegen.schedule.auto_gpu_scatters import plan_gpu_scatter, plan_gpu_segments, take_gpu_scatters_apart
 from tensorexpr.codegen.schedule.auto_mma import plan_mma
 from tensorexpr.codegen.schedule.auto_parts import even_block
@@ -67,6 +67,12 @@ def plan_gpu(s: Schedule, shapes: Shapes, flat: frozenset[str]) -> None:
                 _done(s, _columns_in_parts, name, *parts)
     shapes = {**shapes, **{name: type_.shape for name, type_ in s.state.program.types.items()}}
     for name in s.stages:
+        if name not in flat and s.state.stage(name).place is None:
+            for tensor, order in operands_to_stage(s, name, shapes):
+                if s.decisions.wanted(f"{name}: {tensor} staged"):
+                    _done(s, _staged, name, tensor, order)
+    shapes = {**shapes, **{name: type_.shape for name, type_ in s.state.program.types.items()}}
+    for name in s.stages:
         if name not in s.state.table or s.state.stage(name).place is not None:
             continue
         if name in flat:
@@ -104,6 +110,10 @@ def _done(s: Schedule, way: Callable[..., None], *arguments: object) -> bool:
         s.state = before
         return False
     return True
+
+
+def _staged(s: Schedule, name: str, tensor: str, order: tuple[int, ...]) -> None:
+    s[name].stage(tensor, order)
 
 
 def _main(stage: Stage) -> Group | None:
