@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tensorexpr.codegen.lowering import lower
-from tensorexpr.codegen.nest import GRID, THREADS
+from tensorexpr.codegen.nest import GRID, IN_WARP, THREADS
 from tensorexpr.codegen.schedule import Schedule, autoschedule, schedule
 from tensorexpr.codegen.schedule.intrinsics import known_intrinsics
 from tensorexpr.codegen.schedule.state import accesses_of
@@ -15,6 +15,7 @@ from tensorexpr.errors import OutOfBoundsError, ScheduleError
 from tensorexpr.interpret import evaluate_program
 from tests.codegen.programs import WIDE, outputs
 from tests.generators import random_inputs, random_program, random_sizes
+from tests.seeds import share_of
 
 WORDS = (
     "split",
@@ -32,6 +33,7 @@ WORDS = (
     "own",
     "partition",
     "sort",
+    "part",
     "bind",
     "pipeline",
     "tensorize",
@@ -77,6 +79,8 @@ def shuffled(s: Schedule, rng: random.Random, steps: int = 10) -> Schedule:
                         handle.cache(access.tensor, rng.choice(loops), order)
                 case "partition":
                     handle.partition(rng.choice(loops), rng.randint(1, 5), rng.choice((None, 3, 50)), rng.choice((None, 1, 2, 9)))
+                case "part":
+                    handle.part(rng.choice(loops), *(rng.randint(2, 5) for _ in range(rng.randint(1, 3))))
                 case "pipeline":
                     place = rng.choice([stage.place for stage in s.state.stages if stage.place] or [None])
                     if place is not None:
@@ -84,7 +88,7 @@ def shuffled(s: Schedule, rng: random.Random, steps: int = 10) -> Schedule:
                 case "tensorize":
                     handle.tensorize(rng.choice(loops), rng.choice(known_intrinsics()).name)
                 case "bind":
-                    handle.bind(rng.choice(loops), rng.choice((*GRID, *THREADS)))
+                    handle.bind(rng.choice(loops), rng.choice((*GRID, *THREADS, IN_WARP, IN_WARP)))
                 case "alongside":
                     handle.alongside(rng.choice(s.stages))
                 case "compute_at":
@@ -117,34 +121,34 @@ def assert_same_meaning(s: Schedule, seed: int) -> None:
 
 @pytest.mark.parametrize("block", range(6))
 def test_plain_schedules(block):
-    for seed in range(block * 60, (block + 1) * 60):
+    for seed in share_of(range(block * 60, (block + 1) * 60)):
         assert_same_meaning(schedule(random_program(seed), WIDE), seed)
 
 
 @pytest.mark.parametrize("block", range(6))
 def test_default_schedules(block):
-    for seed in range(block * 60, (block + 1) * 60):
+    for seed in share_of(range(block * 60, (block + 1) * 60)):
         assert_same_meaning(autoschedule(random_program(seed), WIDE), seed)
 
 
 @pytest.mark.parametrize("block", range(6))
 def test_random_schedules(block):
-    for seed in range(block * 60, (block + 1) * 60):
+    for seed in share_of(range(block * 60, (block + 1) * 60)):
         assert_same_meaning(shuffled(schedule(random_program(seed), WIDE), random.Random(seed)), seed)
 
 
 def test_random_schedules_of_a_gpu():
-    for seed in range(60):
+    for seed in share_of(range(60)):
         assert_same_meaning(shuffled(schedule(random_program(seed), replace(WIDE, kind="cuda")), random.Random(seed), 15), seed)
 
 
 def test_default_schedules_that_were_shuffled_further():
-    for seed in range(60):
+    for seed in share_of(range(60)):
         assert_same_meaning(shuffled(autoschedule(random_program(seed), WIDE), random.Random(seed)), seed)
 
 
 def test_python_text_rebuilds_a_schedule():
-    for seed in range(60):
+    for seed in share_of(range(60)):
         program = random_program(seed)
         s = shuffled(autoschedule(program, WIDE), random.Random(seed))
         again = schedule(program, WIDE)
