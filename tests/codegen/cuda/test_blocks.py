@@ -170,7 +170,7 @@ def test_the_threads_of_a_block_have_one_residue_class(text, count):
 
 
 def test_weights_are_read_in_whole_lines_of_a_copy():
-    for n, length in ((5, 106), (1, 66)):  # each weight is read 520 times, or 64
+    for n, length in ((5, 106), (1, 50)):  # each weight is read 520 times, or 48
         s = planned(conv(n, 20, 30, length, 1))
         assert ("s['Y'].stage('W', (1, 2, 0))" in s.as_python()) is (n == 5)
     text = emit(verify_nest(lower(planned(conv(32, 64, 128, 4098, 1), H200)))).text
