@@ -40,6 +40,8 @@ WORDS = (
     "recompute",
     "share",
     "alongside",
+    "compute_with",
+    "compute_with",
     "compute_at",
     "compute_at",
 )
@@ -87,6 +89,8 @@ def shuffled(s: Schedule, rng: random.Random, steps: int = 10) -> Schedule:
                     handle.bind(rng.choice(loops), rng.choice((*GRID, *THREADS)))
                 case "alongside":
                     handle.alongside(rng.choice(s.stages))
+                case "compute_with":
+                    handle.compute_with(rng.choice(s.stages))
                 case "compute_at":
                     consumer = rng.choice(s.stages)
                     handle.compute_at(consumer, rng.choice(s[consumer].loops or ("none",)))
