@@ -15,7 +15,7 @@ from tensorexpr.autodiff.folds import expand_reduction
 from tensorexpr.autodiff.overrides import Override, inside
 from tensorexpr.autodiff.products import leave_one_out
 from tensorexpr.autodiff.reverse import active_tensors
-from tensorexpr.autodiff.scans import recalled, renamed_scan
+from tensorexpr.autodiff.scan_bodies import recalled, renamed_scan
 from tensorexpr.autodiff.scatters import scattered_slope
 from tensorexpr.autodiff.winners import winner_guards
 from tensorexpr.autodiff.workspace import Place, Workspace, all_of, plain_axes

@@ -189,6 +189,10 @@ class Gradient(Sequence[Tensor]):
     def _contribution(self, tensor: Tensor, consumer: str) -> Tensor:
         """A tensor for the part of an adjoint that one consumer sends."""
         received = self._received(tensor)
+        if consumer in self.reverse.together:  # what one of several sends in one scan is not told apart there: derived for it alone
+            _, _, units, lowering, count = self._request
+            alone = self.tensors[consumer]
+            return Gradient([alone], [tensor], [self._adjoint(alone)], units, lowering, count)._contribution(tensor, consumer)
         scratch = self.reverse.workspace.inside()
         at = tuple(Index(axis.index) for axis in received.target)
         terms: list[Expr] = [Access(name, at, tensor.dtype) for by, name in received.whole if by == consumer]
@@ -256,7 +260,8 @@ class _Parts(_ByTensor[Tensor]):
     def __init__(self, owner: Gradient, tensor: Tensor) -> None:
         received = owner._received(tensor)
         self._owner, self._tensor = owner, tensor
-        self._consumers = dict.fromkeys([one.consumer for one in received.flows] + [by for by, _ in received.whole])
+        consumers = [one.consumer for one in received.flows] + [by for by, _ in received.whole]
+        self._consumers = dict.fromkeys(name for by in consumers for name in owner.reverse.together.get(by, (by,)))
 
     def __getitem__(self, consumer: Tensor) -> Tensor:
         if consumer not in self:

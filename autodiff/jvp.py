@@ -11,7 +11,7 @@ from tensorexpr.autodiff.forward import Forward
 from tensorexpr.autodiff.gradient import Gradient
 from tensorexpr.autodiff.overrides import Override, Rule
 from tensorexpr.autodiff.reverse import reverse
-from tensorexpr.autodiff.scans import live
+from tensorexpr.autodiff.scan_bodies import live
 from tensorexpr.autodiff.units import Graph, Unit, units_of, without_copies
 from tensorexpr.autodiff.workspace import Workspace, plain_axes
 from tensorexpr.errors import DifferentiationError, user_location

@@ -33,7 +33,7 @@ from tensorexpr.ir import (
     Segments,
 )
 from tensorexpr.records import field, record
-from tensorexpr.traversal import expressions, walk
+from tensorexpr.traversal import expressions, reads, walk
 
 
 @record(frozen=False)
@@ -61,7 +61,7 @@ class Reverse:
     """The derivative: `program` (the forward definitions, then the derived ones; outputs are the adjoints of `wrt`).
 
     `adjoints` gives the name of the adjoint of every tensor on the way, `received` what it is the sum of, `around` where the
-    reductions stood that were made definitions.
+    reductions stood that were made definitions, `together` the definitions that send in one scan, to each of which it is put down.
     """
 
     program: Program
@@ -69,6 +69,7 @@ class Reverse:
     received: dict[str, Received]
     workspace: Workspace
     around: dict[str, list[Around]]
+    together: Mapping[str, tuple[str, ...]]
 
 
 def reverse(
@@ -109,7 +110,8 @@ def reverse(
     workspace.simplify(program.definitions)
     definitions = (*program.definitions, *workspace.definitions)
     derived = Program(program.inputs, program.constants, definitions, tuple(adjoints[name] for name in wrt), program.sizes)
-    return Reverse(derived, sweep.names, sweep.received, workspace, sweep.around)
+    together = {owner: tuple(owners) for owners in sweep.folded.values() if len(owners) > 1 for owner in owners}
+    return Reverse(derived, sweep.names, sweep.received, workspace, sweep.around, together)
 
 
 def active_tensors(definitions: Iterable[Definition], wrt: Iterable[str], rules: Mapping[str, Override] | None = None) -> dict[str, None]:
@@ -133,7 +135,9 @@ class Sweep:
     """The backward walk: what each tensor has received so far, and the adjoints that are finished.
 
     `owners` gives the definition of the program to which what a further one sends is put down, `stored` a tensor that holds
-    the value of such a definition already.
+    the value of such a definition already. Reductions by a user's combiner are folds, which wait until something that they read is asked
+    for what it received: then all results of a combiner of several values, in whatever definitions they stand, have been sent to, and
+    one scan backwards serves them.
     """
 
     def __init__(
@@ -151,6 +155,8 @@ class Sweep:
         self._values: dict[str, Callable[[tuple[Expr, ...]], Expr]] = {}
         self._definitions: dict[str, Definition] = {}
         self._queues: list[dict[Definition, int]] = []
+        self._folds: list[Scan] = []
+        self.folded: dict[str, dict[str, None]] = {}
         self.owners: dict[str, str] = {}
         self.stored: dict[str, str] = {}
         self.around: dict[str, list[Around]] = {}
@@ -177,9 +183,17 @@ class Sweep:
         if tensor in self.active:
             self._whole.setdefault(tensor, []).append((consumer, value))
 
-    def reached(self, names: Iterable[str]) -> bool:
-        """Whether one of the tensors has received anything."""
+    def reached(self, names: Collection[str]) -> bool:
+        """Whether one of the tensors has received anything, now that the folds that read them are swept."""
+        self._sweep_folds(names)
         return any(name in self._pending or name in self._seeds or name in self._whole for name in names)
+
+    def _sweep_folds(self, names: Collection[str]) -> None:
+        """Sweeps the folds that read one of the tensors: nothing further can come to them."""
+        for fold in [fold for fold in self._folds if any(name in names for name in reads(fold))]:
+            if fold in self._folds:  # not swept meanwhile, as a fold that reads another one
+                self._folds.remove(fold)
+                self.visit(fold)
 
     # -- receiving ---------------------------------------------------------------------------------------------------
 
@@ -192,6 +206,7 @@ class Sweep:
         return found
 
     def _finished(self, tensor: str) -> Callable[[tuple[Expr, ...]], Expr]:
+        self._sweep_folds((tensor,))
         types, dtype = self.workspace.types, self.workspace.adjoint_type(tensor).dtype
         seeds = self._seeds.pop(tensor, [])
         whole = self._whole.pop(tensor, [])
@@ -269,8 +284,12 @@ class Sweep:
                 self.around.setdefault(definition.name, []).append(Around(owner, place, definition.axes, read.indices))
             names = [name for name, _ in definition.results]
             self.active.update(dict.fromkeys(names))
-            self.owners.update((name, self.owners.get(owner, owner)) for name in names)
-            if not any(definition in queue for queue in self._queues):
+            root = self.owners.get(owner, owner)
+            self.owners.update((name, root) for name in names)
+            if isinstance(definition, Scan):
+                self._folds += [definition] if definition not in self._folds else []
+                self.folded.setdefault(names[0], {})[root] = None
+            elif not any(definition in queue for queue in self._queues):
                 self._queues[-1][definition] = sum(1 for _ in walk(node))
             return read
 

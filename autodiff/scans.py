@@ -4,7 +4,7 @@ The states of a scan are its result, so they are stored already. Backwards a sec
 first and carries the adjoint of the state; its body is the derivative of the body of the first, whose values it computes
 again at each step from the stored state: states are stored, everything inside a step is recomputed. What the body reads from
 outside receives its adjoint from all steps at once: the definitions that read it, written over (step, ...), are swept like any
-other definitions, so these reads become gathers (`_sweep_steps`). Their adjoints are entries of the backward scan, one per
+other definitions, so these reads become gathers (`scan_steps`). Their adjoints are entries of the backward scan, one per
 step; what is costly among the values that they need is computed once, for all steps, and read by the backward scan, too.
 
 A body that holds a scan itself (time in segments: `te.scan(..., checkpoint=c)`) would be as large as all steps of all levels
@@ -16,20 +16,20 @@ outlives a step (tensors with rules are states: `te.scan` sees to that).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING
 
-from tensorexpr.autodiff.batching import batch, fresh_axes, index_names
-from tensorexpr.autodiff.contributions import CHEAP, cost
+from tensorexpr.autodiff.batching import fresh_axes, index_names
 from tensorexpr.autodiff.derivatives import cast_to, widened
-from tensorexpr.autodiff.overrides import Override, inputs_within, inside
+from tensorexpr.autodiff.overrides import Override, inside
+from tensorexpr.autodiff.scan_bodies import live, recalled, renamed_scan, results, sent_to
+from tensorexpr.autodiff.scan_steps import Heads, Steps, all_steps, sweep_steps
 from tensorexpr.autodiff.workspace import Place, Workspace, plain_axes
 from tensorexpr.dtypes import accumulator
 from tensorexpr.ir import (
     Access,
     Axis,
-    Combiner,
     Const,
     Define,
     Definition,
@@ -37,7 +37,6 @@ from tensorexpr.ir import (
     Index,
     Input,
     Program,
-    Reduce,
     Scan,
     Scatter,
     Segments,
@@ -46,16 +45,13 @@ from tensorexpr.ir import (
     conjuncts,
     const,
 )
-from tensorexpr.language.renaming import ProgramRenaming, local_names
+from tensorexpr.language.renaming import local_names
 from tensorexpr.records import field, record, replace
 from tensorexpr.simplify.expressions import simplify_expr
 from tensorexpr.traversal import bottom_up, free_names, fresh_name, map_expressions, read_occurrences, reads, substitute, walk
 
 if TYPE_CHECKING:
     from tensorexpr.autodiff.reverse import Sweep
-
-Heads = dict[int, Callable[[tuple[Expr, ...]], Expr]]
-"""What the floating results of a scan received, by position."""
 
 
 def reverse_scan(scan: Scan, sweep: Sweep) -> None:
@@ -64,16 +60,16 @@ def reverse_scan(scan: Scan, sweep: Sweep) -> None:
     given, scan = scan, renamed_scan(scan, workspace)
     rules = inside(sweep.rules, given, scan)
     heads = {c: sweep.adjoint(scan.names[c]) for c in _receiving(scan, sweep, rules)}
-    from_outside = any(name in sweep.active for inner in scan.body for name in (*reads(inner), *_sent_to(inner, rules)))
+    from_outside = any(name in sweep.active for inner in scan.body for name in (*reads(inner), *sent_to(inner, rules)))
     stays = from_outside and (bool(rules) or any(isinstance(inner, Scan) for inner in scan.body))
     slices: list[Define] = []
     outside: list[str] = []
     if stays:
         scan, slices = _sliced(scan, sweep, rules)
-        own = {*(name for name, _ in scan.states), *(name for d in (*slices, *scan.body) for name in _results(d))}
-        read = (n for d in scan.body for n in (*reads(d), *_sent_to(d, rules)))
+        own = {*(name for name, _ in scan.states), *(name for d in (*slices, *scan.body) for name in results(d))}
+        read = (n for d in scan.body for n in (*reads(d), *sent_to(d, rules)))
         outside = [n for n in dict.fromkeys(read) if n in sweep.active and n not in own]
-    steps = _all_steps(scan, sweep) if from_outside and not stays else None
+    steps = all_steps(scan, sweep) if from_outside and not stays else None
     backward = _backward_scan(scan, heads, sweep, slices, outside, steps, rules)
     for c, name in backward.states.items():
         _send_last(scan, scan.inits[c], name, sweep)
@@ -82,13 +78,13 @@ def reverse_scan(scan: Scan, sweep: Sweep) -> None:
             _send_last(scan, name, total, sweep)
         _sweep_slices(scan, slices, backward.slices, sweep)
     elif steps is not None:
-        _sweep_steps(scan, steps, heads, backward, sweep)
+        sweep_steps(scan, steps, heads, backward.states, backward.values, sweep)
 
 
 def _receiving(scan: Scan, sweep: Sweep, rules: Mapping[str, Override]) -> list[int]:
     """The floating states, by position, whose adjoint is not zero at all steps: their results received something, or a state that
     receives is computed from them."""
-    sources = {name: (*reads(d), *_sent_to(d, rules)) for d in scan.body for name in _results(d)}
+    sources = {name: (*reads(d), *sent_to(d, rules)) for d in scan.body for name in results(d)}
     needed: set[str] = set()
     waiting = [following for name, following in zip(scan.names, scan.nexts, strict=True) if sweep.reached([name])]
     follows = {state: following for (state, _), following in zip(scan.states, scan.nexts, strict=True)}
@@ -99,24 +95,6 @@ def _receiving(scan: Scan, sweep: Sweep, rules: Mapping[str, Override]) -> list[
             waiting += [*sources.get(name, ()), *((follows[name],) if name in follows else ())]
     found = enumerate(zip(scan.names, scan.states, strict=True))
     return [c for c, (name, (state, type_)) in found if type_.dtype.is_float and (state in needed or sweep.reached([name]))]
-
-
-def renamed_scan(scan: Scan, workspace: Workspace) -> Scan:
-    """The scan with fresh names for its states and body (copies of the body will stand beside it)."""
-    names = {name: workspace.new_name(name, "_again") for name in local_names(scan)}
-    renamed = ProgramRenaming(names, ()).definition(scan)
-    assert isinstance(renamed, Scan)
-    return renamed
-
-
-def before(scan: Scan, c: int, step: Expr, indices: tuple[Expr, ...]) -> Expr:
-    """State `c` before a step: what the step before left, or the initial state."""
-    dtype = scan.states[c][1].dtype
-    first = Access(scan.inits[c], indices, dtype)
-    if scan.length == const(1):
-        return first
-    earlier = Access(scan.names[c], (apply("sub", step, const(1)), *indices), dtype)
-    return apply("where", apply("gt", step, const(0)), earlier, first)
 
 
 @record(frozen=False)
@@ -177,7 +155,7 @@ def _backward_scan(
     sweep: Sweep,
     slices: Sequence[Define],
     outside: Sequence[str],
-    steps: _Steps | None,
+    steps: Steps | None,
     rules: Mapping[str, Override],
 ) -> _Backward:
     """Adds the scan of the adjoints of the states; also of `slices`, definitions before its body, of tensors from `outside`, and
@@ -188,7 +166,7 @@ def _backward_scan(
     made = _Building(workspace)
     found = _Backward({}, {}, {}, {})
     seeds, inputs, totals = [], [], {}
-    read = {*(name for inner in scan.body for name in (*reads(inner), *_sent_to(inner, rules))), *scan.nexts}
+    read = {*(name for inner in scan.body for name in (*reads(inner), *sent_to(inner, rules))), *scan.nexts}
     for c, head in heads.items():
         type_ = _wide(scan.states[c][1])
         label, total = workspace.new_name(scan.names[c], "_back"), workspace.new_name(scan.names[c], "_total")
@@ -274,48 +252,6 @@ def _wide(type_: TensorType) -> TensorType:
     return TensorType(type_.shape, accumulator(type_.dtype))
 
 
-def recalled(scan: Scan, definitions: Sequence[Definition], outputs: Sequence[str], known: Mapping[str, str]) -> list[Definition]:
-    """What `outputs` need of definitions over the step of a scan, with everything that is stored read instead of computed again.
-
-    Stored are the states, before the step and after it, and the definitions of the body that `known` has for all steps. A scan
-    among the definitions starts from a copy.
-    """
-    whole = {name for definition in definitions if isinstance(definition, Scan) for name in _starts(definition)}
-    position = {name: c for c, (name, _) in enumerate(scan.states) if name not in whole}
-    after = {d.name for d in scan.body if isinstance(d, Define)} - whole
-    stored = {name: result for name, result in zip(scan.nexts, scan.names, strict=True) if name in after} | dict(known)
-
-    def read(node: Expr) -> Expr:
-        if isinstance(node, Access) and node.tensor in position:
-            return before(scan, position[node.tensor], Index(scan.step), node.indices)
-        if isinstance(node, Access) and node.tensor in stored:
-            return replace(node, tensor=stored[node.tensor], indices=(Index(scan.step), *node.indices))
-        return node
-
-    found: list[Definition] = []
-    for c, (name, type_) in enumerate(scan.states):
-        if name in whole:
-            axes = plain_axes(type_, (scan.step,))
-            found.append(Define(name, axes, before(scan, c, Index(scan.step), tuple(Index(axis.index) for axis in axes))))
-    found += [map_expressions(definition, lambda e: bottom_up(e, read)) for definition in live(definitions, outputs)]
-    return live(found, outputs)
-
-
-def _starts(scan: Scan) -> list[str]:
-    return [*scan.inits, *(name for inner in scan.body if isinstance(inner, Scan) for name in _starts(inner))]
-
-
-def live(definitions: Sequence[Definition], outputs: Sequence[str]) -> list[Definition]:
-    """The definitions that the outputs need."""
-    needed = set(outputs)
-    kept = []
-    for definition in reversed(definitions):
-        if any(name in needed for name, _ in definition.results):
-            needed.update(reads(definition))
-            kept.append(definition)
-    return list(reversed(kept))
-
-
 def _send_last(scan: Scan, tensor: str, backward: str, sweep: Sweep) -> None:
     """A tensor receives the last entry of the backward scan."""
     if tensor not in sweep.active:
@@ -333,121 +269,19 @@ def _send_last(scan: Scan, tensor: str, backward: str, sweep: Sweep) -> None:
     sweep.send_whole(scan.names[0], tensor, name)
 
 
-@record
-class _Steps:
-    """The body over all steps at once: `readers`, definitions that read active tensors from outside, each with itself over all steps.
-
-    `kept` gives for definitions of the body that they need, and that are not cheap, the tensor that holds them for all steps.
-    """
-
-    step: Axis
-    readers: list[tuple[Define | Scatter, Define | Scatter]]
-    kept: dict[str, str]
-
-
-def _all_steps(scan: Scan, sweep: Sweep) -> _Steps:
-    """Adds the definitions of the body over all steps."""
-    workspace = sweep.workspace
-    (step,) = fresh_axes([(scan.step, scan.length)], scan.body, workspace.reserved)
-    t = Index(step.index)
-    states: dict[str, str] = {}
-    batched: dict[str, int] = {}
-    for c, (state, type_) in enumerate(scan.states):
-        axes = plain_axes(type_, workspace.reserved)
-        states[state] = workspace.new_name(scan.names[c], "_before")
-        batched[states[state]] = 0
-        value = before(scan, c, t, tuple(Index(axis.index) for axis in axes))
-        workspace.add(Define(states[state], (step, *axes), value))
-    here = [map_expressions(d, lambda e: substitute(e, {scan.step: t})) for d in map(ProgramRenaming(states, ()).definition, scan.body)]
-    wide = batch(here, (step,), batched, workspace.types, lambda name: workspace.new_name(name, "_steps"))
-    names = {name: workspace.new_name(name, "_steps") for d in wide for name in (*_results(d), *local_names(d))}
-    table: dict[str, Definition] = {}
-    for definition in map(ProgramRenaming(names, ()).definition, wide):
-        workspace.add(definition)
-        table.update((name, definition) for name in _results(definition))
-    readers: list[tuple[Define | Scatter, Define | Scatter]] = []
-    needed: set[str] = set()
-    for reader in reversed(scan.body):
-        if any(name in needed for name in _results(reader)):
-            needed.update(reads(reader))
-        if isinstance(reader, Define | Scatter) and reader.value.dtype.is_float and any(n in sweep.active for n in reads(reader)):
-            copy = table[names[reader.name]]
-            assert isinstance(copy, Define | Scatter)
-            readers.append((reader, copy))
-            needed.update((reader.name, *reads(reader)))
-    kept = {d.name: names[d.name] for d in scan.body if isinstance(d, Define | Scatter) and d.name in needed and not _is_cheap(d)}
-    return _Steps(step, readers, kept)
-
-
-def _is_cheap(definition: Define | Scatter) -> bool:
-    return (
-        isinstance(definition, Define)
-        and cost(definition.value) <= CHEAP
-        and not any(isinstance(n, Reduce) for n in walk(definition.value))
-    )
-
-
-def _sweep_steps(scan: Scan, steps: _Steps, heads: Heads, backward: _Backward, sweep: Sweep) -> None:
-    """What definitions of the body received at all steps goes on to the tensors from outside that they read."""
-    workspace, step = sweep.workspace, steps.step
-    t, last = Index(step.index), apply("sub", scan.length, const(1))
-    owner = sweep.owners.get(scan.names[0], scan.names[0])
-    after: dict[str, tuple[str, str]] = {}
-    for c, head in heads.items():
-        following, type_ = scan.nexts[c], scan.states[c][1]
-        axes = plain_axes(type_, workspace.reserved)
-        at = tuple(Index(axis.index) for axis in axes)
-        value = widened(head((t, *at)))
-        if scan.length != const(1) and c in backward.states:
-            later = Access(backward.states[c], (apply("sub", apply("sub", scan.length, const(2)), t), *at), value.dtype)
-            value = apply("add", value, apply("where", apply("lt", t, last), later, Const(0, value.dtype)))
-        name = workspace.new_name(scan.names[c], "_after_bar")
-        workspace.add(Define(name, (step, *axes), value))
-        if following in sweep.active:
-            _send_over_steps(scan, following, name, step, axes, sweep)
-        after[following] = (name, scan.names[c])
-    for reader, copy in steps.readers:
-        received, stored = after.get(reader.name, (None, copy.name))
-        if reader.name in backward.values:
-            received = workspace.new_name(copy.name, "_bar")
-            type_ = workspace.types[backward.values[reader.name]]
-            axes = (step, *plain_axes(TensorType(type_.shape[1:], type_.dtype), (*workspace.reserved, step.index)))
-            reversed_at: tuple[Expr, ...] = (apply("sub", last, t), *(Index(axis.index) for axis in axes[1:]))
-            workspace.add(Define(received, axes, Access(backward.values[reader.name], reversed_at, type_.dtype)))
-        if received is None:
-            continue
-        twin = replace(copy, name=workspace.new_name(copy.name, ""))
-        workspace.add(twin)
-        sweep.activate([twin])
-        sweep.owners[twin.name] = owner
-        sweep.stored[twin.name] = stored
-        sweep.send_whole(scan.names[0], twin.name, received)
-        sweep.visit(twin)
-
-
-def _send_over_steps(scan: Scan, tensor: str, value: str, step: Axis, axes: tuple[Axis, ...], sweep: Sweep) -> None:
-    """A tensor from outside that is itself the next state receives the sum over all steps."""
-    workspace = sweep.workspace
-    read = Access(value, (Index(step.index), *(Index(axis.index) for axis in axes)), workspace.types[value].dtype)
-    name = workspace.new_name(tensor, "_bar")
-    total = Reduce(Combiner("sum"), (read,), (step,))
-    workspace.add(Define(name, axes, cast_to(total, workspace.adjoint_type(tensor).dtype)))
-    sweep.send_whole(scan.names[0], tensor, name)
-
-
 # ------------------------------------------------------------------------------------------ what stays inside of a step
 
 
 def _sliced(scan: Scan, sweep: Sweep, rules: Mapping[str, Override]) -> tuple[Scan, list[Define]]:
     """The scan reading what depends on its step, of active tensors from outside, through definitions before its body; and these."""
     workspace = sweep.workspace.inside((Axis(scan.step, const(0), scan.length),))
-    own = {name for name, _ in scan.states} | {name for inner in scan.body for name in (*_results(inner), *local_names(inner))}
+    own = {name for name, _ in scan.states} | {name for inner in scan.body for name in (*results(inner), *local_names(inner))}
 
     def visit(definition: Definition, outer: tuple[Axis, ...]) -> Definition:
         if isinstance(definition, Scan):
             inner = (*outer, Axis(definition.step, const(0), definition.length))
             return replace(definition, body=tuple(visit(d, inner) for d in definition.body))
-        if isinstance(definition, Segments) or any(name in rules for name in _results(definition)):
+        if isinstance(definition, Segments) or any(name in rules for name in results(definition)):
             return definition  # nothing flows through what it reads: integers, or a rule says what does
         guards: tuple[Expr, ...] = ()
         axes = (*outer, *definition.axes)
@@ -475,17 +309,6 @@ def _sliced(scan: Scan, sweep: Sweep, rules: Mapping[str, Override]) -> tuple[Sc
     body = tuple(visit(definition, ()) for definition in scan.body)
     slices = [definition for definition in workspace.definitions if isinstance(definition, Define)]
     return replace(scan, body=body), slices
-
-
-def _sent_to(definition: Definition, rules: Mapping[str, Override]) -> list[str]:
-    """What the rules of a definition, and of those within it, send to."""
-    return [name for result in _results(definition) if result in rules for name in rules[result].inputs] + [
-        *inputs_within(definition, rules)
-    ]
-
-
-def _results(definition: Definition) -> Iterator[str]:
-    return (name for name, _ in definition.results)
 
 
 def _is_smaller(shape: tuple[Expr, ...], other: tuple[Expr, ...]) -> bool:

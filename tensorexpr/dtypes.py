@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tensorexpr.errors import DefinitionError, user_location
-from tensorexpr.records import record
+from tensorexpr.records import field, record
 
 _BFLOAT16_NAME = "bfloat16"
 
@@ -26,6 +26,17 @@ class DType:
     short: str
     kind: str
     bits: int
+    is_float: bool = field(init=False)
+    is_integer: bool = field(init=False)
+    """Signed or unsigned integer (bool is not one)."""
+    is_bool: bool = field(init=False)
+    is_signed: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "is_float", self.kind == "float")
+        object.__setattr__(self, "is_integer", self.kind in ("int", "uint"))
+        object.__setattr__(self, "is_bool", self.kind == "bool")
+        object.__setattr__(self, "is_signed", self.kind in ("int", "float"))
 
     def __str__(self) -> str:
         return self.short
@@ -47,23 +58,6 @@ class DType:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (dtype, (self.name,))
-
-    @property
-    def is_float(self) -> bool:
-        return self.kind == "float"
-
-    @property
-    def is_integer(self) -> bool:
-        """Signed or unsigned integer (bool is not one)."""
-        return self.kind in ("int", "uint")
-
-    @property
-    def is_bool(self) -> bool:
-        return self.kind == "bool"
-
-    @property
-    def is_signed(self) -> bool:
-        return self.kind in ("int", "float")
 
     @property
     def itemsize(self) -> int:

@@ -14,9 +14,9 @@ from __future__ import annotations
 import hashlib
 import math
 import struct
-from collections.abc import Iterable, Iterator
-from functools import cache
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache, lru_cache
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from tensorexpr import dtypes
 from tensorexpr.dtypes import DType
 from tensorexpr.errors import InternalError, Location
 from tensorexpr.ops import OPS, Op, result_dtype
-from tensorexpr.records import field, fields, record
+from tensorexpr.records import field, fields, record, values_of
 
 
 class Node:
@@ -36,43 +36,45 @@ class Node:
 
     __slots__ = ("_equal_to", "_hash")
     _hash: int
-    _equal_to: Node
+    _equal_to: Node | None
 
     def _key(self) -> tuple[Any, ...]:
-        return tuple([getattr(self, name) for name in _compared(type(self))])  # type: ignore[arg-type]
+        return _compared(type(self))(self)  # type: ignore[arg-type]
 
     def __hash__(self) -> int:
         try:
             return self._hash
         except AttributeError:
             value = hash((type(self).__name__, self._key()))
+            object.__setattr__(self, "_equal_to", None)
             object.__setattr__(self, "_hash", value)
             return value
 
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        if not isinstance(other, Node):
+        # Hashed here and below: what is compared has a hash, and so a place to remember what it is equal to.
+        if type(self) is not type(other) or hash(self) != hash(other):
             return False
         met: dict[tuple[int, int], tuple[Node, Node]] = {}  # each pair once: shared subtrees are not trees
-        pending: list[tuple[Any, Any]] = [(self, other)]
+        pending: list[tuple[Any, Any]] = [((self,), (other,))]
         while pending:  # without recursion: expressions are as deep as the user's sums are long
-            left, right = pending.pop()
-            if left is right:
-                continue
-            if isinstance(left, Node):
-                if type(left) is not type(right) or hash(left) != hash(right):
+            for left, right in zip(*pending.pop()):
+                if left is right:
+                    continue
+                if isinstance(left, Node):
+                    if type(left) is not type(right) or hash(left) != hash(right):
+                        return False
+                    left, right = _representative(left), _representative(right)
+                    if left is not right and (id(left), id(right)) not in met:
+                        met[id(left), id(right)] = (left, right)
+                        pending.append((left._key(), right._key()))
+                elif type(left) is tuple and type(right) is tuple:
+                    if len(left) != len(right):
+                        return False
+                    pending.append((left, right))
+                elif left != right:
                     return False
-                left, right = _representative(left), _representative(right)
-                if left is not right and (id(left), id(right)) not in met:
-                    met[id(left), id(right)] = (left, right)
-                    pending.append((left._key(), right._key()))
-            elif type(left) is tuple and type(right) is tuple:
-                if len(left) != len(right):
-                    return False
-                pending.extend(zip(left, right))
-            elif left != right:
-                return False
         for left, right in met.values():
             left, right = _representative(left), _representative(right)
             # Always from the greater identity to the lesser, so that threads that compare at once make no cycle.
@@ -91,16 +93,15 @@ class Node:
 
 
 def _representative(node: Node) -> Node:
-    while True:
-        try:
-            node = node._equal_to
-        except AttributeError:
-            return node
+    """The node at the end of what an equal one points to, of a node that has a hash."""
+    while (other := node._equal_to) is not None:
+        node = other
+    return node
 
 
 @cache
-def _compared(node: type[Node]) -> tuple[str, ...]:
-    return tuple(f.name for f in fields(node) if f.compare)
+def _compared(node: type[Node]) -> Callable[[object], tuple[Any, ...]]:
+    return values_of(tuple(f.name for f in fields(node) if f.compare))
 
 
 # ---------------------------------------------------------------------------------------------------- expressions
@@ -122,6 +123,8 @@ class Const(Expr):
 
     def __post_init__(self) -> None:
         value: Any = self.value
+        if type(value) is int and self.dtype.is_integer:
+            return
         if self.dtype.is_float:
             value = float(value)
             if self.dtype is not dtypes.float64:
@@ -153,10 +156,7 @@ class Index(Expr):
     """A loop index, an int64: bound by an axis of a definition or a reduction, or the step of a scan."""
 
     name: str
-
-    @property
-    def dtype(self) -> DType:  # type: ignore[override]
-        return dtypes.int64
+    dtype: ClassVar[DType] = dtypes.int64  # type: ignore[misc]
 
 
 @record(eq=False)
@@ -164,10 +164,7 @@ class Size(Expr):
     """A symbolic extent (`te.dim`), an int64 >= 0 that is bound when the program runs."""
 
     name: str
-
-    @property
-    def dtype(self) -> DType:  # type: ignore[override]
-        return dtypes.int64
+    dtype: ClassVar[DType] = dtypes.int64  # type: ignore[misc]
 
 
 @record(eq=False)
@@ -197,7 +194,7 @@ class Apply(Expr):
     dtype: DType = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "dtype", result_dtype(self.op, tuple(a.dtype for a in self.args)))
+        object.__setattr__(self, "dtype", result_dtype(self.op, tuple([a.dtype for a in self.args])))
 
 
 @record(eq=False)
@@ -273,7 +270,7 @@ class TensorType(Node):
     dtype: DType
 
 
-@record(eq=False)
+@record(eq=False, weakrefs=True)
 class Define(Node):
     """`name[axes] = value` for every point of the axes; axes start at 0 and stop at expressions over sizes."""
 
@@ -287,7 +284,7 @@ class Define(Node):
         return ((self.name, TensorType(tuple(a.stop for a in self.axes), self.value.dtype)),)
 
 
-@record(eq=False)
+@record(eq=False, weakrefs=True)
 class Scatter(Node):
     """`name[indices] = combine(name[indices], value)` for every point of `axes` where `where` holds.
 
@@ -310,7 +307,7 @@ class Scatter(Node):
         return ((self.name, self.type),)
 
 
-@record(eq=False)
+@record(eq=False, weakrefs=True)
 class Scan(Node):
     """A recurrence: state 0 is `inits`; step t computes `body` from the states before it; entry t of the result is the state after.
 
@@ -335,7 +332,7 @@ class Scan(Node):
         )
 
 
-@record(eq=False)
+@record(eq=False, weakrefs=True)
 class Segments(Node):
     """A plan for gathering by key: `order` lists the points of `axes` sorted by key, those of key v at offsets[v] ... offsets[v + 1] - 1.
 
@@ -457,7 +454,13 @@ class Program(Node):
 
 def const(value: bool | int | float, dtype: DType = dtypes.int64) -> Const:
     """A literal; an index constant (int64) by default."""
-    return Const(value, dtype)
+    return _integer(value) if type(value) is int and dtype is dtypes.int64 else Const(value, dtype)
+
+
+@lru_cache(maxsize=1 << 10)
+def _integer(value: int) -> Const:
+    """One node for each of the few numbers that extents, bounds and offsets are: it has its hash, and is equal by identity."""
+    return Const(value, dtypes.int64)
 
 
 def apply(name: str, *args: Expr) -> Apply:

@@ -195,11 +195,13 @@ def result_dtype(op: Op, operands: tuple[DType, ...]) -> DType:
         if not operands[0].is_bool:
             raise DefinitionError(f"where: expected a bool condition, got {operands[0].name}", hint="compare with something: x != 0")
         values = operands[1:]
-    if any(d is not values[0] for d in values):
-        raise DefinitionError(f"{op.name}: expected operands of one dtype, got {' and '.join(d.name for d in values)}")
-    if not op.accepts(values[0]):
-        raise DefinitionError(f"{op.name}: expected {op.operands} operands, got {values[0].name}", hint="te.cast gives another dtype")
-    return dtypes.bool_ if op.result == "bool" else values[0]
+    first = values[0]
+    for other in values:
+        if other is not first:
+            raise DefinitionError(f"{op.name}: expected operands of one dtype, got {' and '.join(d.name for d in values)}")
+    if not op.accepts(first):
+        raise DefinitionError(f"{op.name}: expected {op.operands} operands, got {first.name}", hint="te.cast gives another dtype")
+    return dtypes.bool_ if op.result == "bool" else first
 
 
 def cast_value(value: Any, target: DType) -> Any:

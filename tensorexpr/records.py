@@ -136,7 +136,7 @@ def _made(cls: type, frozen: bool, eq: bool, slots: bool, weakrefs: bool) -> typ
 
 
 class _AsDataclass:
-    """What `dataclasses` knows of a class, made for those who ask."""
+    """What `dataclasses` knows of a class: made when it asks first, then in the class itself, since it asks at every `replace`."""
 
     def __get__(self, instance: object, owner: type) -> Mapping[str, dataclasses.Field[Any]]:
         described = []
@@ -146,6 +146,7 @@ class _AsDataclass:
                 given["default_factory"] = f.factory
             described.append((f.name, Any, dataclasses.field(init=f.init, repr=f.repr, compare=f.compare, hash=f.hash, **given)))
         known: Any = dataclasses.make_dataclass(owner.__name__, described)
+        owner.__dataclass_fields__ = known.__dataclass_fields__  # type: ignore[attr-defined]
         return known.__dataclass_fields__
 
 
@@ -211,8 +212,8 @@ def _init_of(cls: type) -> Any:
 # ---------------------------------------------------------------------------------------------------- what all records share
 
 
-def _values(names: tuple[str, ...]) -> Callable[[object], Any]:
-    """The values of fields, equal and hashed as a tuple of them is."""
+def values_of(names: tuple[str, ...]) -> Callable[[object], tuple[Any, ...]]:
+    """What gives the values of fields as a tuple."""
     if len(names) > 1:
         return attrgetter(*names)
     if not names:
@@ -222,7 +223,7 @@ def _values(names: tuple[str, ...]) -> Callable[[object], Any]:
 
 
 def _equality(names: tuple[str, ...]) -> Callable[[object, object], Any]:
-    values = _values(names)
+    values = values_of(names)
 
     def __eq__(self: object, other: object) -> Any:
         if self is other:
@@ -235,7 +236,7 @@ def _equality(names: tuple[str, ...]) -> Callable[[object, object], Any]:
 
 
 def _hash(names: tuple[str, ...]) -> Callable[[object], int]:
-    values: Callable[[object], Hashable] = _values(names)
+    values: Callable[[object], Hashable] = values_of(names)
 
     def __hash__(self: object) -> int:
         return hash(values(self))

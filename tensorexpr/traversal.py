@@ -34,19 +34,18 @@ from tensorexpr.records import replace
 
 def children(expr: Expr) -> tuple[Expr, ...]:
     """The direct subexpressions, in the order of the text (axes of a reduction: start and stop of each, then where, then values)."""
-    match expr:
-        case Const() | Index() | Size() | Param():
-            return ()
-        case Access():
-            return expr.indices
-        case Apply():
-            return expr.args
-        case Cast():
-            return (expr.arg,)
-        case Reduce():
-            bounds = tuple(e for axis in expr.axes for e in (axis.start, axis.stop))
-            return bounds + (() if expr.where is None else (expr.where,)) + expr.values
-    raise AssertionError(type(expr))
+    kind = type(expr)
+    if kind is Apply:
+        return expr.args  # type: ignore[attr-defined]
+    if kind is Access:
+        return expr.indices  # type: ignore[attr-defined]
+    if kind is Cast:
+        return (expr.arg,)  # type: ignore[attr-defined]
+    if isinstance(expr, Reduce):
+        bounds = tuple([e for axis in expr.axes for e in (axis.start, axis.stop)])
+        return bounds + (() if expr.where is None else (expr.where,)) + expr.values
+    assert isinstance(expr, Const | Index | Size | Param), kind
+    return ()
 
 
 def map_axes(axes: tuple[Axis, ...], function: Callable[[Expr], Expr]) -> tuple[Axis, ...]:
@@ -59,8 +58,12 @@ def map_axes(axes: tuple[Axis, ...], function: Callable[[Expr], Expr]) -> tuple[
 
 
 def _map_all(items: tuple[Expr, ...], function: Callable[[Expr], Expr]) -> tuple[Expr, ...]:
-    mapped = tuple(function(item) for item in items)
-    return items if all(a is b for a, b in zip(items, mapped, strict=True)) else mapped
+    mapped, same = [], True
+    for item in items:  # no comprehension: one frame less at each level of a deep expression
+        found = function(item)
+        same = same and found is item
+        mapped.append(found)
+    return items if same else tuple(mapped)
 
 
 def map_children(expr: Expr, function: Callable[[Expr], Expr]) -> Expr:
@@ -91,7 +94,9 @@ def walk(expr: Expr) -> Iterator[Expr]:
     while stack:
         node = stack.pop()
         yield node
-        stack.extend(reversed(children(node)))
+        below = children(node)
+        if below:
+            stack.extend(below[::-1])
 
 
 def bottom_up(expr: Expr, function: Callable[[Expr], Expr]) -> Expr:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from tensorexpr.codegen import disk
 from tensorexpr.codegen.cuda import nvrtc
-from tensorexpr.codegen.cuda.emit import PRELUDE, Source, emit
+from tensorexpr.codegen.cuda.emit import emit
+from tensorexpr.codegen.cuda.source import PRELUDE, Source
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.codegen.nest_verify import verify_nest

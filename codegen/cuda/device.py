@@ -22,11 +22,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tensorexpr.codegen.cuda.emit import Launch, Source
 from tensorexpr.codegen.cuda.host import HostKernels
 from tensorexpr.codegen.cuda.nvrtc import Compiled
 from tensorexpr.codegen.cuda.packs import ALIGNMENT
 from tensorexpr.codegen.cuda.run import Ready
+from tensorexpr.codegen.cuda.source import Launch, Source
 from tensorexpr.errors import InternalError, TargetError, user_location
 
 _CHOICE = "TENSOREXPR_CUDA"

@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 
 from tensorexpr.codegen.cuda.cubin import parameters_of
-from tensorexpr.codegen.cuda.emit import PRELUDE
+from tensorexpr.codegen.cuda.source import PRELUDE
 from tensorexpr.errors import InternalError, TargetError
 from tensorexpr.records import record, replace
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tensorexpr.codegen.cuda.emit import Launch, Repeat, Source
+from tensorexpr.codegen.cuda.source import Launch, Repeat, Source
 from tensorexpr.codegen.llvm.abi import Extent, plain_value
 from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.errors import InternalError

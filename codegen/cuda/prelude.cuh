@@ -350,7 +350,7 @@ TE_NATIVE(te_atomic_minimum, atomicMin, uint64_t, unsigned long long)
 #endif
 
 // -------------------------------------------------------------------------------------------------------- checks
-// The first check that fails is what the call reports; the thread that found it leaves.
+// The first check that fails is what the call reports; the thread that found it leaves, or the loop it is in where others wait for it.
 
 struct te_error { int64_t check, index, extent; };
 
@@ -360,4 +360,7 @@ TE_INLINE void te_fail(te_error *error, int check, int64_t index, int64_t extent
     error->index = index;
     error->extent = extent;
   }
+#ifdef TE_HOST
+  te_host_refused();
+#endif
 }

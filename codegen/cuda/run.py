@@ -12,7 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
-from tensorexpr.codegen.cuda.emit import Launch, Repeat
+from tensorexpr.codegen.cuda.source import Launch, Repeat
 from tensorexpr.errors import InternalError
 from tensorexpr.ir import Apply, Cast, Const, Expr, Index, Size
 from tensorexpr.ops import cast_value

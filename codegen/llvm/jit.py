@@ -25,6 +25,7 @@ from tensorexpr.errors import InternalError
 
 _libraries = itertools.count()
 _LIBRARIES = 64  # that one linker links
+_MODULES = 32  # that one builder of passes serves
 
 # What LLVM calls of itself: for instructions that a machine lacks, and for copies.
 _IMPLIED = (
@@ -75,16 +76,26 @@ def _compiler(machine: Machine) -> Any:
     return target.create_target_machine(cpu=machine.cpu, features=machine.features, opt=2, reloc="pic", codemodel="small", jit=True)
 
 
-@cache
+_pass_builders: dict[tuple[Machine, str], tuple[Any, int]] = {}
+
+
 def _pass_builder(machine: Machine, passes: str) -> Any:
-    """What makes the passes of a name, made once and kept: it leaves 1.5 KiB behind when it goes. Used under the lock."""
+    """What makes the passes of a name, for one module more, under the lock.
+
+    Every module leaves callbacks in it that are called for each one after it (10 us a module), and it leaves 1.5 KiB behind when it
+    goes, so it is replaced by a new one after some.
+    """
     from llvmlite import binding  # noqa: PLC0415
 
-    loops = passes == "loops"
-    options = binding.PipelineTuningOptions(speed_level=2 if loops else 1)
-    options.loop_vectorization = options.slp_vectorization = loops
-    options.loop_interleaving = options.loop_unrolling = loops
-    return binding.create_pass_builder(_compiler(machine), options)
+    builder, count = _pass_builders.get((machine, passes), (None, _MODULES))
+    if count >= _MODULES:
+        loops = passes == "loops"
+        options = binding.PipelineTuningOptions(speed_level=2 if loops else 1)
+        options.loop_vectorization = options.slp_vectorization = loops
+        options.loop_interleaving = options.loop_unrolling = loops
+        builder, count = binding.create_pass_builder(_compiler(machine), options), 0
+    _pass_builders[machine, passes] = builder, count + 1
+    return builder
 
 
 _linkers: dict[Machine, tuple[Any, int]] = {}

@@ -5,6 +5,12 @@
     keys[at], values[at] = key, value;  at = counts[c, b]++         in parallel over c
     S[v] = start;  S[keys[at]] += values[at] for at of block b      in parallel over b
 
+A block that receives more than `share` has several owners (see `shares`), which go through as many sends each. The first adds to the
+result, every other one to a piece of memory of its own; these are added to the result in their order, in parallel over elements.
+
+    (S if k == 0 else own[i])[keys[at]] += values[at]               in parallel over the shares i, number k of block b
+    S[v] += own[i + 1][v];  S[v] += own[i + 2][v];  ...             in parallel over segments of v, one for each share of the block
+
 Where there may be more sends than room for them, `starts` tells: then the passes after the first do nothing, and plain loops run instead.
 """
 
@@ -15,7 +21,8 @@ from collections.abc import Callable
 from tensorexpr import dtypes
 from tensorexpr.codegen.lowering.arithmetic import ONE, ZERO, add, floordiv, mul
 from tensorexpr.codegen.lowering.scope import Scope
-from tensorexpr.codegen.lowering.sorting import flat, unflattened
+from tensorexpr.codegen.lowering.shares import Share, Shares
+from tensorexpr.codegen.lowering.sorting import Place, flat, unflattened
 from tensorexpr.codegen.lowering.tasks import Names
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, Stmt, Store
 from tensorexpr.codegen.schedule.state import Partition
@@ -61,7 +68,7 @@ def partitioned(sends: Sends, plan: Partition, names: Names, taken: set[str]) ->
     counts, starts = made("counts", dtypes.int64, plan.chunks, blocks), made("starts", dtypes.int64, blocks + 1)
     keys, values = made("keys", key_type, plan.room), made("values", sends.kept, plan.room)
     c, b, t, v = (Index(fresh_name(name, taken)) for name in ("c", "b", "t", "v"))
-    last, width = const(blocks), const(plan.width)
+    last = const(blocks)
     total = Access(starts, (last,), dtypes.int64)
     fits = None if plan.fits else apply("le", total, const(plan.room))
 
@@ -86,10 +93,6 @@ def partitioned(sends: Sends, plan: Partition, names: Names, taken: set[str]) ->
         )
         return (Alloc(at, body),)
 
-    def received(key: Expr, value: Expr) -> Block:
-        buffer, at = sends.element(unflattened(key, sends.type.shape))
-        return (Store(buffer, at, sends.combine(Access(buffer, at, sends.kept), value)),)
-
     def begun(key: Expr) -> Block:
         buffer, at = sends.element(unflattened(key, sends.type.shape))
         return (Store(buffer, at, sends.start),)
@@ -104,20 +107,28 @@ def partitioned(sends: Sends, plan: Partition, names: Names, taken: set[str]) ->
         Store(counts, here.indices, apply("sub", end, here)),
     )
     chunks = const(plan.chunks)
-    low, high = mul(b, width), apply("minimum", size, mul(add(b, ONE), width))
-    kept = Access(keys, (t,), key_type)
-    key = kept if key_type is dtypes.int64 else Cast(dtypes.int64, kept)
-    owned: Block = (
-        For(v.name, low, high, begun(v)),
-        For(t.name, begin, end, received(key, Access(values, (t,), sends.kept))),
-    )
+    owning = _Owning(sends, names, keys, values, key_type, plan.width, int(size.value))
+    shares = None if plan.share is None else Shares.made(sends.name, blocks, plan.share, plan.room, starts, names)
+    if shares is None:
+        owned = owning.whole(b, begin, end, v, t)
+        added: Block = (For(b.name, ZERO, last, owned if fits is None else (If(fits, owned),), sends.kind),)
+    else:
+        own = made("own", sends.kept, shares.spares, plan.width) if shares.spares else ""
+        i = Index(fresh_name("i", taken))
+        added = (
+            *_under(fits, shares.cut(b, i)),
+            *_under(fits, (shares.each(i, names, lambda share: owning.share(share, own, v, t), sends.kind),)),
+        )
+        if shares.spares:
+            n = Index(fresh_name("n", taken))
+            added += _under(fits, (shares.each(i, names, lambda share: owning.joined(share, own, n, v), sends.kind),))
     block: Block = (
         For(c.name, ZERO, chunks, (For(b.name, ZERO, last, (Store(counts, (c, b), ZERO),)),)),
         *sends.loops(counted, True),
         Store(starts, (ZERO,), ZERO),
         For(b.name, ZERO, last, (Store(starts, end.indices, begin), For(c.name, ZERO, chunks, sums))),
         *_under(fits, sends.loops(moved, False)),
-        For(b.name, ZERO, last, owned if fits is None else (If(fits, owned),), sends.kind),
+        *added,
     )
     if fits is None:
         return block
@@ -128,6 +139,83 @@ def partitioned(sends: Sends, plan: Partition, names: Names, taken: set[str]) ->
 
     plain = (For(v.name, ZERO, size, begun(v)), *map(_serial, sends.loops(ordered, False)))
     return (*block, If(apply("gt", total, const(plan.room)), plain))
+
+
+@record
+class _Owning:
+    """The last pass: what owners of blocks do with the sends that are sorted, `keys` of a dtype and `values`."""
+
+    sends: Sends
+    names: Names
+    keys: str
+    values: str
+    key_type: DType
+    width: int
+    size: int
+
+    def whole(self, block: Expr, begin: Expr, end: Expr, v: Index, t: Index) -> Block:
+        """Sends of a block are added to the result, whose elements begin here."""
+        low, high = mul(block, const(self.width)), apply("minimum", const(self.size), mul(add(block, ONE), const(self.width)))
+        return (For(v.name, low, high, (Store(*self.element(v), self.sends.start),)), *self.received(self.element, begin, end, t))
+
+    def share(self, share: Share, own: str, v: Index, t: Index) -> Block:
+        """One share of a block: the first is added to the result, any other one to a piece of `own`."""
+        first = self.whole(share.block, share.begin, share.end, v, t)
+        if not own:
+            return first
+
+        def piece(key: Expr) -> Place:
+            return own, (share.spare, apply("sub", key, mul(share.block, const(self.width))))
+
+        begun = For(v.name, ZERO, const(self.width), (Store(own, (share.spare, v), self.sends.start),))
+        further = (begun, *self.received(piece, share.begin, share.end, t))
+        return (If(apply("eq", share.number, ZERO), first, further),)
+
+    def joined(self, share: Share, own: str, n: Index, v: Index) -> Block:
+        """What the shares of a block have of its own, added to the result in their order: one of as many segments of it as shares."""
+        low = mul(share.block, const(self.width))
+        length = apply("floordiv", apply("add", share.shares, const(self.width - 1)), share.shares)
+        begin = apply("add", low, apply("mul", share.number, length))
+        end = apply("minimum", apply("minimum", const(self.size), add(low, const(self.width))), apply("add", begin, length))
+        piece = apply("add", apply("sub", share.spare, share.number), n)
+        target = self.element(v)
+        value = Access(own, (piece, apply("sub", v, low)), self.sends.kept)
+        one = Store(*target, self.sends.combine(Access(*target, self.sends.kept), value))
+        return (For(n.name, ONE, share.shares, (For(v.name, begin, end, (one,)),)),)
+
+    def element(self, key: Expr) -> Place:
+        return self.sends.element(unflattened(key, self.sends.type.shape))
+
+    def received(self, place: Callable[[Expr], Place], begin: Expr, end: Expr, t: Index) -> Block:
+        """Elements take in what is sent to them. One is held in a register for as long as the next send goes to it, too: adding to memory
+        again and again what was just stored there takes several times as long."""
+        kept = self.sends.kept
+        held, last, key = (
+            Buffer(self.names.fresh(word), dtype, (), "local")
+            for word, dtype in (("held", kept), ("last", dtypes.int64), ("key", dtypes.int64))
+        )
+        element, before, now = (Access(buffer.name, (), buffer.dtype) for buffer in (held, last, key))
+
+        def key_of(at: Expr) -> Expr:
+            found = Access(self.keys, (at,), self.key_type)
+            return found if self.key_type is dtypes.int64 else Cast(dtypes.int64, found)
+
+        put = Store(*place(before), element)
+        other: Block = (put, Store(last.name, (), now), Store(held.name, (), Access(*place(now), kept)))
+        step: Block = (
+            Store(key.name, (), key_of(t)),
+            If(apply("ne", now, before), other),
+            Store(held.name, (), self.sends.combine(element, Access(self.values, (t,), kept))),
+        )
+        body: Block = (
+            Store(last.name, (), key_of(begin)),
+            Store(held.name, (), Access(*place(before), kept)),
+            For(t.name, begin, end, step),
+            put,
+        )
+        for buffer in (key, last, held):
+            body = (Alloc(buffer, body),)
+        return (If(apply("lt", begin, end), body),)
 
 
 def _under(condition: Expr | None, block: Block) -> Block:

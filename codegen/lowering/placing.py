@@ -17,15 +17,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 
 from tensorexpr.bounds import implied
-from tensorexpr.codegen.lowering.arithmetic import ZERO, add, constant, sub
+from tensorexpr.codegen.lowering.arithmetic import ZERO, add, constant, minimum, sub
 from tensorexpr.codegen.lowering.scope import Scope
 from tensorexpr.codegen.lowering.slots import Slots
 from tensorexpr.codegen.lowering.tasks import Names
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, If
 from tensorexpr.codegen.schedule.placement import Part
-from tensorexpr.codegen.schedule.state import Split, Stage
-from tensorexpr.ir import Axis, Const, Define, Definition, Expr, Index, TensorType, apply, const
+from tensorexpr.codegen.schedule.state import Stage
+from tensorexpr.ir import Axis, Const, Define, Definition, Expr, Index, TensorType, apply, const, integer
 from tensorexpr.records import record
+from tensorexpr.traversal import free_names
 
 
 @record
@@ -171,9 +172,9 @@ class Placing(ABC):
     def begin(self, name: str, axis: int, scope: Scope) -> Expr:
         """Where the block begins that is computed of an axis."""
         point = self.parts[name].points[axis]
-        assert isinstance(point, Index)
-        split = next(r for r in scope.stage.relations if isinstance(r, Split) and r.parent == point.name)
-        return scope.with_values(**{split.inner: ZERO}).resolve(point)
+        assert point is not None
+        inside = {loop: ZERO for index in free_names(point) for loop in scope.stage.leaves(index) if not scope.knows(loop)}
+        return scope.with_values(**inside).resolve(point)
 
     def computed(self, name: str, scope: Scope) -> Block:
         """A placed definition, at the points that are asked for where the scope stands."""
@@ -184,7 +185,10 @@ class Placing(ABC):
             length = part.lengths[number]
             if length is not None:
                 first = f"{axis.index} begins"  # no name of an index has a space
-                axes[axis.index] = Axis(axis.index, Index(first), add(Index(first), const(length)))
+                stop = add(Index(first), const(length))
+                if not isinstance(point, Index) and integer(axis.stop) % length:
+                    stop = minimum(stop, axis.stop)  # the last block has fewer panels
+                axes[axis.index] = Axis(axis.index, Index(first), stop)
                 given[first] = self.begin(name, number, scope)
             elif point is not None:
                 values[axis.index] = scope.resolve(point)

@@ -25,12 +25,13 @@ from collections.abc import Iterator
 from math import inf, prod
 
 from tensorexpr.codegen.schedule.auto_copies import plan_copy
-from tensorexpr.codegen.schedule.auto_loops import Planner, Tile, split_classes
-from tensorexpr.codegen.schedule.legality import LARGEST_TILE, is_ordered
-from tensorexpr.codegen.schedule.orders import plain_inside, short_inside, tested_axes
+from tensorexpr.codegen.schedule.auto_loops import Planner
+from tensorexpr.codegen.schedule.auto_tiles import apply_plan
+from tensorexpr.codegen.schedule.legality import is_ordered
+from tensorexpr.codegen.schedule.orders import plain_inside, tested_axes
 from tensorexpr.codegen.schedule.placement import reads_tensors
 from tensorexpr.codegen.schedule.residues import classes
-from tensorexpr.codegen.schedule.schedule import Schedule, StageHandle
+from tensorexpr.codegen.schedule.schedule import Schedule
 from tensorexpr.codegen.schedule.staging import Layout
 from tensorexpr.codegen.schedule.state import definition_named
 from tensorexpr.codegen.schedule.strides import FAR, Reach
@@ -134,7 +135,7 @@ def plan_contraction(schedule: Schedule, name: str, shapes: dict[str, tuple[Expr
     planner = Planner(schedule, name, shapes, counts)
     if rows is not None:
         planner.lengths = {**planner.lengths, rows[0]: rows[1]}
-    model = _Model(planner)
+    model = Model(planner)
     if not model.is_contraction():
         return False
     plans = sorted((made for made in model.plans() if made.cost < inf), key=lambda made: made.cost)
@@ -143,11 +144,13 @@ def plan_contraction(schedule: Schedule, name: str, shapes: dict[str, tuple[Expr
     for made in schedule.decisions.ranked(f"{name}: contraction", plans[:1], others=lambda: plans[1:]):
         before, known = schedule.state, dict(shapes)
         try:
+            copies = []
             for tensor, layout in model.layouts(made):
                 copy = schedule[name].stage(tensor, layout)
                 shapes[copy] = schedule.state.program.types[copy].shape
                 plan_copy(schedule, copy, tensor, layout, shapes)
-            _apply(schedule, name, made, model, rows)
+                copies.append(copy)
+            apply_plan(schedule, name, made, model, tuple(copies), rows)
             return True
         except ScheduleError:
             schedule.state = before
@@ -156,7 +159,7 @@ def plan_contraction(schedule: Schedule, name: str, shapes: dict[str, tuple[Expr
     return False
 
 
-class _Model:
+class Model:
     """What a step of the reduction costs for each choice of axes and tile."""
 
     def __init__(self, planner: Planner) -> None:
@@ -396,106 +399,6 @@ class _Model:
             outer = [k for k in rest if moved[k] < 0]
             inner = sorted((k for k in rest if moved[k] >= 0), key=lambda k: moved[k])
             yield r.access.tensor, (*outer, (place, block), *inner)
-
-
-# ------------------------------------------------------------------------------------------------------------- loops
-
-
-def _apply(schedule: Schedule, name: str, chosen: Plan, model: _Model, rows: tuple[str, int] | None) -> None:
-    """The loops of a plan: blocks outermost, the reduction, the tile innermost."""
-    handle, planner, lengths = schedule[name], model.planner, model.lengths
-    lanes = chosen.vectors * model.lanes
-    counted = tuple((a, n) for a, n in planner.counts.items() if a == chosen.row or a in planner.tested)
-    loop_of, around, _ = split_classes(handle, Tile(chosen.vector, lanes, ((chosen.row, chosen.rows),), classes=counted))
-    front: list[str] = []
-    if rows is not None:
-        data = [a.index for a in schedule.state.stage(name).parts.axes]
-        front = data[: data.index(rows[0])]
-        if (schedule.state.stage(name).extent(rows[0]) or 0) > rows[1]:
-            block, loop_of[rows[0]] = handle.split(rows[0], rows[1], "shift")
-            front.append(block)
-    vector, row = (loop_of.get(axis, axis) for axis in (chosen.vector, chosen.row))
-    columns, lane = _blocks(handle, vector, lanes, chosen.vector in chosen.packed)
-    blocks, copied = _blocks(handle, row, chosen.rows, chosen.row in chosen.packed)
-    stage = schedule.state.stage(name)
-    tile = [x for x in (copied, lane) if x is not None]
-    rest = [x for x in stage.order if x not in (*front, *tile, *around, columns, blocks)]
-    data = [x for x in rest if stage.group_of(x) is None]
-    reduced = [x for x in rest if x not in data]
-    if chosen.window is None:
-        reduced = [x for x in plain_inside(stage, rest, frozenset(a.index for a in planner.data), lengths) if x not in data]
-    else:
-        order = model.order(chosen.row, chosen.window, chosen.copied)
-        reduced.sort(key=lambda x: max((order.index(a) for a in stage.axes_of(x) if a in order), default=-1))
-    lane_reads = [r for r in model.reads if r.stride(chosen.vector)]
-    batch = [x for x in data if any(r.stride(a) for a in stage.axes_of(x) for r in lane_reads)]
-    others = [x for x in data if x not in batch]
-    whole = model.target.l2_bytes // 2
-    operand = sum(_bytes(r, [chosen.vector, *model.reduction], lengths) for r in lane_reads)
-    streamed = [r for r in model.reads if r.stride(chosen.row) and not r.stride(chosen.vector)]
-    row_bytes = sum(_bytes(r, [*model.reduction], lengths) for r in streamed)
-    if operand <= whole or columns is None:
-        outer = [*batch, *others, columns, blocks]
-    elif blocks is not None and not others and row_bytes * lengths[chosen.row] > whole:
-        count = max(1, whole // max(1, row_bytes * chosen.rows))
-        total = stage.extent(blocks) or 1
-        count = min(count, max(1, total // (2 * model.target.cores)))
-        count = -(-total // -(-total // count))
-        far, near = (handle.split(blocks, count, "guard")) if 1 < count < total else (blocks, None)
-        outer = [*batch, far, columns, near]
-    else:
-        outer = [*batch, *others[:1], columns, *others[1:], blocks]
-    panel = sum(_bytes(r, model.reduction, lengths) for r in lane_reads) * lanes
-    held: list[str] = []
-    if panel > whole:
-        loops, held = _held(handle, [x for x in outer if x is not None], others, blocks, chosen.rows * lanes * planner.dtype.itemsize)
-        outer = [*loops]
-        if held and len(reduced) == 1:
-            reduced = [*handle.split(reduced[0], max(1, whole // 2 * lengths[model.reduction[0]] // panel))]
-    around = [x for x in (*outer, *around) if x is not None]
-    order = [*around, *reduced[: len(held) and 1], *held, *reduced[len(held) and 1 :]]
-    if not held and any(model.is_far(lanes, r) for r in lane_reads):
-        size = chosen.rows * lanes * planner.dtype.itemsize
-        order = short_inside(handle._stage, order, planner.read_again(), size, lengths)
-    handle.reorder(*front, *order, *tile)
-    if copied is not None:
-        handle.unroll(copied)
-    if chosen.window is not None:
-        handle.unroll(*(x for x in reduced[-1:] if chosen.window in stage.axes_of(x)))
-    if lane is not None:
-        handle.vectorize(lane)
-
-
-def _held(handle: StageHandle, outer: list[str], others: list[str], blocks: str | None, size: int) -> tuple[list[str], list[str]]:
-    """Loops over tiles that stand inside of the first loop of a reduction, as many as have their accumulators in the first level."""
-    held: list[str] = []
-    for loop in [*others, *([] if blocks is None else [blocks])]:
-        extent = handle._stage.extent(loop)
-        if loop not in outer or extent is None:
-            continue
-        count = min(extent, LARGEST_TILE // size)
-        count = -(-extent // -(-extent // count)) if count else 0
-        if count == extent:
-            outer, held, size = [x for x in outer if x != loop], [*held, loop], size * extent
-        elif count > 1 and loop == blocks:
-            far, near = handle.split(loop, count, "guard")
-            outer, held, size = [far if x == loop else x for x in outer], [*held, near], size * count
-    return outer, held
-
-
-def _blocks(handle: StageHandle, axis: str, count: int, packed: bool) -> tuple[str | None, str | None]:
-    """The loop over blocks along an axis, and that inside one; None where there is one block, or blocks of one."""
-    extent = handle._stage.extent(axis)
-    if count == 1 and not packed:
-        return axis, None
-    if extent == count:
-        return None, axis
-    return handle.split(axis, count, "guard" if packed or extent is None or extent < count else "shift")
-
-
-def _bytes(r: Reach, axes: list[str], lengths: dict[str, int]) -> int:
-    """The bytes that a read goes through along some axes."""
-    return prod(lengths[a] for a in axes if r.stride(a)) * r.access.dtype.itemsize
 
 
 def _place(access: Access, axis: str) -> int | None:

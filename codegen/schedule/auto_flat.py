@@ -35,9 +35,8 @@ RESIDENT = 1024
 def share_elementwise(s: Schedule) -> frozenset[str]:
     """Computes definitions in the one loop of the last of them that reads them there; gives the names of those that have their loops."""
     program = s.state.program
-    table = {
-        d.name: d for d in program.definitions if isinstance(d, Define) and d.name in s.state.table and is_elementwise(d, program.types)
-    }
+    types = program.types
+    table = {d.name: d for d in program.definitions if isinstance(d, Define) and d.name in s.state.table and is_elementwise(d, types)}
     fixed = {n for d in program.definitions if isinstance(d, Scan) for n in reads(d)}
     planned: dict[str, None] = {}
     for host in reversed(table.values()):

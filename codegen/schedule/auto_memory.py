@@ -14,7 +14,8 @@ from tensorexpr.codegen.schedule.schedule import Schedule
 from tensorexpr.codegen.schedule.state import accesses_of, definition_named
 from tensorexpr.codegen.schedule.strides import reach
 from tensorexpr.codegen.schedule.work import total_work
-from tensorexpr.ir import Const, Define, TensorType
+from tensorexpr.ir import Access, Const, Define, TensorType
+from tensorexpr.traversal import walk
 
 LEAST_SHARE = 4
 """Parts of the last cache that an output has to exceed one of before it is written past it."""
@@ -29,19 +30,30 @@ AHEAD = 4096
 
 
 def write_past(s: Schedule) -> None:
-    """Writes outputs past the caches where what the function touches is more than these hold.
+    """Writes outputs past the caches where what the function surely touches is more than these hold: its share, and half as
+    much again where the cache is larger than all shares, since others seldom use theirs up.
 
-    Not those that come slowly, as a contraction's do, nor small ones, which stay while the large ones go by.
+    Not those that come slowly, as a contraction's do, nor small ones, which stay while the large ones go by. How much of a
+    table is read through indices that are data nobody knows: one row of it, perhaps.
     """
     program = s.state.program
     types = program.types
-    sizes = {name: bytes_of(types[name]) for name in dict.fromkeys((*(i.name for i in program.inputs), *program.outputs))}
-    much = sum(sizes.values()) > s.target.last_level
+    sizes = {name: bytes_of(types[name]) for name in dict.fromkeys((*read_throughout(s), *program.outputs))}
+    much = sum(sizes.values()) > min(s.target.l3_bytes, 3 * s.target.last_level // 2)
     for name in s.stages:
         large = [n for n in streamable(s.state, name) if LEAST_SHARE * sizes[n] > s.target.last_level]
         few = large and total_work(s.state.stage(name).parts) <= MOST_STREAMED * sum(sizes[n] for n in large)
         if large and s.decisions.wanted(f"{name}: past the caches", bool(much and few)):
             s[name].stream()
+
+
+def read_throughout(s: Schedule) -> dict[str, None]:
+    """The inputs that some read meets at places that do not hang on data."""
+    inputs = {i.name for i in s.state.program.inputs}
+    reads = (access for name in s.stages for access in accesses_of(s.state.program, name))
+    return dict.fromkeys(
+        a.tensor for a in reads if a.tensor in inputs and not any(isinstance(n, Access) for index in a.indices for n in walk(index))
+    )
 
 
 def fetch_rows(s: Schedule) -> None:

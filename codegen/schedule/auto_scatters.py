@@ -7,8 +7,9 @@ Which form a scatter has is decided by what may collide and by how much there is
 3. else, where more points are added than the result has elements, blocks of the outermost axis have results of their own, which
    are added up in their order (`rfactor`): one for each time that the elements are as many as the points (an addition is an access to
    any place, filling parts and adding them up goes in a row), at least two, at most sixteen;
-4. else, of many points, what is sent is sorted by blocks of elements first, and each block has an owner (`partition`). Every send is
-   written and read once more for that, so two cores are about as fast as one is in plain loops, and more are faster;
+4. else, of many points, what is sent is sorted by blocks of elements first, and each block has an owner, or several where it receives
+   much more than others (`partition`). Every send is written and read once more for that, so two cores are about as fast as one is in
+   plain loops, and more are faster;
 5. what is left runs in order.
 
 Iterations of a *disjoint* axis (`independence`) never touch one element, so its loop may stand anywhere. One such axis, whose
@@ -48,6 +49,9 @@ CHUNKS = 32
 MOST_BLOCKS = 128
 """Blocks of elements: as many places as can be written to in turns without leaving the nearest caches."""
 LEAST_WIDTH = 1 << 12
+EVEN = 2
+"""How many times the mean of what blocks receive one owner takes before a block has several: at least as many sends as it has elements, so
+that results of their own are no more than what is sent."""
 OWNERS = 64
 """Blocks of rows that may own their elements, where the number of rows is known."""
 POINTS_PER_BLOCK = 1 << 12
@@ -87,7 +91,8 @@ def _take_apart(s: Schedule, scatter: Scatter) -> None:
         width = LEAST_WIDTH
         while width * MOST_BLOCKS < int(elements.value):
             width *= 2
-        s[scatter.name].partition(s[scatter.name].split(first, even_block(extent, CHUNKS))[0], width, room)
+        share = max(width, EVEN * points * width // int(elements.value))
+        s[scatter.name].partition(s[scatter.name].split(first, even_block(extent, CHUNKS))[0], width, room, share)
 
 
 def _points(s: Schedule, scatter: Scatter, shapes: Shapes) -> tuple[int, int | None]:

@@ -7,8 +7,12 @@
 
 Chunks are blocks of the outermost loop. The sends to a block stand in the order of the text, so every element takes in what is sent to it
 in that order, for any chunks, blocks and threads (products are rounded before they are added, where plain loops may fuse both). Each send
-is written and read once more, in a row, and a block of elements stays in the caches of its core; how places collide costs nothing, but
-that one owner has what goes to one element.
+is written and read once more, in a row, and a block of elements stays in the caches of its core.
+
+With `share`, nobody has more of what a block receives than that: a block that receives more is cut, in the order of its sends, into as
+many shares as it takes, each with a result of its own, and these are added up in their order. So how places collide costs little work
+and no owner has all of it. Where blocks are cut follows from the data, whatever the number of threads; sums of floats are then
+taken in another order than in plain loops.
 
 The sends need room. How many they are is known from the axes, or it is data (rows of a compressed matrix); then `room` is what is set aside
 for them, and where the counts say that they do not fit the scatter runs in plain loops.
@@ -27,12 +31,13 @@ ZERO = const(0)
 MOST_SENDS = 1 << 31
 
 
-def partition(state: State, name: str, loop: str, width: int, room: int | None = None) -> State:
+def partition(state: State, name: str, loop: str, width: int, room: int | None = None, share: int | None = None) -> State:
     """rewrite: for t: S[key(t)] += e(t) --> for t: sends[place(t)] = key(t), e(t); for b: for t of b: S[key] += e, b = key // width.
 
     `loop` is the outermost axis or the outer loop of its one split: its iterations are the chunks, which may run in parallel, as the
     blocks of `width` elements of the result do. `room` is for how many sends there is room where their number is not known before:
-    more of them run in plain loops.
+    more of them run in plain loops. With `share`, a block that receives more sends than that has several owners, whose results are
+    added up.
 
     >>> import tensorexpr as te
     >>> ids, v = te.placeholder((1000,), "int64", name="ids"), te.placeholder((1000,), name="v")
@@ -46,8 +51,9 @@ def partition(state: State, name: str, loop: str, width: int, room: int | None =
     if not isinstance(definition, Scatter) or stage.scan is not None or stage.partition is not None:
         raise refuse(stage, f"expected a scatter outside of scans to partition what it sends, got {name}")
     cut = outermost(stage, definition, loop)
-    if not _is_number(width) or (room is not None and not _is_number(room)):
-        raise refuse(stage, f"expected a width of blocks and room for sends of at least 1, got {width!r} and {room!r}", loop)
+    if not all(given is None or _is_number(given) for given in (room, share)) or not _is_number(width):
+        given = f"{width!r}, {room!r} and {share!r}"
+        raise refuse(stage, f"expected a width of blocks, room for sends and a share of them of at least 1, got {given}", loop)
     if stage.parts.groups:
         raise refuse(stage, f"expected a value of {name} without reductions, which would run for places and for values, got some", loop)
     sends, chunks = product(tuple(axis.stop for axis in definition.axes)), cut.part.stop
@@ -69,7 +75,7 @@ def partition(state: State, name: str, loop: str, width: int, room: int | None =
         where=None if definition.where is None else substitute(definition.where, moved),
     )
     state = with_parts(state, (), changed)
-    chosen = Partition(cut.part.index, int(chunks.value), width, most, known)
+    chosen = Partition(cut.part.index, int(chunks.value), width, most, known, share)
     return state.with_stage(replace(state.stage(name), owners=(cut.part.index,), partition=chosen))
 
 

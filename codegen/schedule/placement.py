@@ -3,7 +3,8 @@
 A definition placed in loop `l` of stage `s` is computed once per iteration of `l`, at the elements that the iteration
 reads. Per axis that is one element, an expression over axes of `s` that are settled in `l`, where every read asks for that
 one; a block of it, where every read asks for the index of an axis of `s` of which `l` is in the outer loop of a split (on a
-CPU); else the whole axis. The values live in a buffer of the iteration: on the stack where it is small, else in a part of the
+CPU), or for the number of a panel of such an axis (`j // 16`, in a copy of blocks) and the block is made of whole panels; else
+the whole axis. The values live in a buffer of the iteration: on the stack where it is small, else in a part of the
 workspace that the threads do not share. Where others read the definition too (it is an output, or a later definition reads
 it), or the buffer would be large, they live in the tensor itself, and then the iterations must make each of its elements
 exactly once.
@@ -15,7 +16,7 @@ from collections.abc import Callable
 
 from tensorexpr.codegen.schedule.state import Split, Stage, State, accesses_of, all_uses, definition_named, program_facts
 from tensorexpr.errors import ScheduleError
-from tensorexpr.ir import Axis, Const, Define, Definition, Expr, Index, const, integer
+from tensorexpr.ir import Apply, Axis, Const, Define, Definition, Expr, Index, const, integer
 from tensorexpr.records import record
 from tensorexpr.traversal import free_names, read_occurrences, substitute
 
@@ -52,20 +53,47 @@ def settled_axes(stage: Stage, loop: str) -> tuple[str, ...]:
     return tuple(a.index for a in stage.parts.axes if set(stage.loops_of(a.index)) <= open_loops)
 
 
-def blocks_in(stage: Stage, loop: str) -> dict[str, Split]:
-    """The data axes that `loop` stands in a block of: the outer loop of their split is open, the inner one is not, and all blocks are
-    equally long."""
+@record
+class Blocks:
+    """How long the block of a data axis is that a loop stands in; whether all are equally long, and begin at multiples of that."""
+
+    length: int
+    whole: bool
+    aligned: bool
+
+
+def blocks_in(stage: Stage, loop: str) -> dict[str, Blocks]:
+    """The data axes that `loop` stands in a block of: the outer loops of their splits are open, the inner ones are not."""
     open_loops = set(stage.order[: stage.order.index(loop) + 1])
-    found = {}
-    for axis in stage.parts.axes:
-        split = next((r for r in stage.relations if isinstance(r, Split) and r.parent == axis.index), None)
-        if split is None or split.tail == "stride" or not set(stage.loops_of(split.outer)) <= open_loops:
-            continue
-        extent = stage.extent(axis.index)
-        whole = extent is not None and (extent % split.factor == 0 or (split.tail == "shift" and extent >= split.factor))
-        if whole and not set(stage.loops_of(split.inner)) & open_loops:
-            found[axis.index] = split
-    return found
+    found = {axis.index: _blocks(stage, axis.index, open_loops) for axis in stage.parts.axes if set(stage.leaves(axis.index)) & open_loops}
+    return {axis: block for axis, block in found.items() if block is not None and block.length > 1}
+
+
+def _blocks(stage: Stage, loop: str, open_loops: set[str]) -> Blocks | None:
+    """What of an axis, or of a loop that was split, is left where some loops are open; None where that is no block."""
+    leaves = set(stage.leaves(loop))
+    if leaves <= open_loops:
+        return Blocks(1, True, True)
+    extent = stage.extent(loop)
+    if extent is None:
+        return None
+    if not leaves & open_loops:
+        return Blocks(extent, True, True)
+    split = next((r for r in stage.relations if isinstance(r, Split) and r.parent == loop), None)
+    if split is None:
+        return None
+    outer, inner = (_blocks(stage, x, open_loops) for x in (split.outer, split.inner))
+    if outer is None or inner is None:
+        return None
+    divides = extent % split.factor == 0
+    if split.tail == "stride" or not (divides or split.tail == "guard" or (split.tail == "shift" and extent >= split.factor)):
+        return None
+    if outer.length == 1:
+        moved = split.tail == "shift" and not divides  # the last block begins further in front
+        return Blocks(inner.length, inner.whole and (divides or moved), inner.aligned and not moved)
+    if set(stage.leaves(split.inner)) & open_loops or (split.tail == "shift" and not divides):
+        return None
+    return Blocks(outer.length * split.factor, outer.whole and divides, outer.aligned)
 
 
 def part_of(state: State, name: str) -> Part:
@@ -87,7 +115,7 @@ def _parts_of(state: State, root: str) -> dict[str, Part]:
     identity: dict[str, Expr] = {a.index: Index(a.index) for a in consumer.parts.axes}
     requests: dict[str, list[tuple[Expr | None, ...]]] = {s.name: [] for s in members}
     settled: dict[str, set[str]] = {}
-    blocks: dict[str, dict[str, Split]] = {}
+    blocks: dict[str, dict[str, Blocks]] = {}
     _collect(state, root, identity, requests)
     result: dict[str, Part] = {}
     for member in reversed(members):
@@ -140,20 +168,30 @@ def _agreed(requested: list[Expr | None], settled: set[str]) -> Expr | None:
 
 
 def _in_blocks(
-    made: Definition, consumer: Stage, points: tuple[Expr | None, ...], blocks: dict[str, Split]
+    made: Definition, consumer: Stage, points: tuple[Expr | None, ...], blocks: dict[str, Blocks]
 ) -> tuple[tuple[Expr | None, ...], tuple[int | None, ...]]:
-    """The points, and how many elements each stands for: indices of axes in blocks, alone and of the same extent, stand for a block;
-    of an axis that is read otherwise at what is in a block, the whole is computed."""
+    """The points, and how many elements each stands for: indices of axes in blocks, alone and of the same extent, stand for a block,
+    quotients of such indices for the panels that one is made of; of an axis that is read otherwise there, the whole is computed."""
     extents = {a.index: a.stop for a in consumer.parts.axes}
     found: list[tuple[Expr | None, int | None]] = []
     for extent, point in zip(made.results[0][1].shape, points, strict=True):
         if point is None or not set(free_names(point)) & set(blocks):
             found.append((point, None))
-        elif isinstance(point, Index) and extents[point.name] == extent:
-            found.append((point, blocks[point.name].factor))
-        else:
-            found.append((None, None))
+            continue
+        length = None
+        if isinstance(point, Index) and extents[point.name] == extent and blocks[point.name].whole:
+            length = blocks[point.name].length
+        elif isinstance(point, Apply) and point.op.name == "floordiv" and isinstance(point.args[0], Index):
+            length = _panels(extent, extents[point.args[0].name], point.args[1], blocks[point.args[0].name])
+        found.append((None if length is None else point, length))
     return tuple(p for p, _ in found), tuple(n for _, n in found)
+
+
+def _panels(panels: Expr, extent: Expr, width: Expr, block: Blocks) -> int | None:
+    """How many panels of an axis, of `width` elements each, a block of it is made of; None where that is no whole number."""
+    if not all(isinstance(e, Const) for e in (panels, extent, width)) or integer(panels) != -(-integer(extent) // integer(width)):
+        return None
+    return block.length // integer(width) if block.aligned and block.length % integer(width) == 0 else None
 
 
 def _part(state: State, name: str, root: str, points: tuple[Expr | None, ...], lengths: tuple[int | None, ...]) -> Part:

@@ -81,21 +81,25 @@ def rfactor(state: State, name: str, loop: str) -> tuple[State, tuple[str, ...]]
     """
     stage = state.stage(name)
     definition = program_facts(state.program).definitions[name]
-    names = {*state.program.types, *state.program.sizes, *(n for d in all_definitions(state.program) for n, _ in d.results)}
     if isinstance(definition, Scatter) and stage.scan is None:
-        parts, total = _scatter_parts(definition, outermost(stage, definition, loop), names)
+        parts, total = _scatter_parts(definition, outermost(stage, definition, loop), _names(state))
         return with_parts(state, (parts,), total), (parts.name,)
     if not isinstance(definition, Define) or stage.scan is not None:
         raise refuse(stage, f"expected a plain definition or a scatter outside of scans to take apart, got {name}")
     group = _group(state, stage, loop)
     cut = _cut(stage, group, loop)
     value = rename_bound(definition.value, {a.index for a in definition.axes})  # the names that loops have
-    maker = _Maker(definition, group, cut, names)
+    maker = _Maker(definition, group, cut, _names(state))
     changed = replace(definition, value=maker.visit(value, ()))
     made = tuple(maker.made)
     if not made:
         raise refuse(stage, f"expected a reduction of {name} itself over {cut.axis}, got one inside another", loop)
     return with_parts(state, made, changed), tuple(d.name for d in made)
+
+
+def _names(state: State) -> set[str]:
+    """The names of a program: asked for once it is known that parts are made, since a long program has thousands."""
+    return {*state.program.types, *state.program.sizes, *(n for d in all_definitions(state.program) for n, _ in d.results)}
 
 
 def with_parts(state: State, made: tuple[Define | Scatter | Segments, ...], changed: Define | Scatter) -> State:

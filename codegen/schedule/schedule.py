@@ -255,9 +255,9 @@ class StageHandle:
         self._apply("own", state, axis)
         return made
 
-    def partition(self, axis: str, width: int, room: int | None = None) -> None:
-        """Sorts what a scatter sends by blocks of `width` elements, each of which has an owner; `axis` runs over chunks of sends."""
-        self._apply("partition", partition(self._schedule.state, self.name, axis, width, room), axis, width, room)
+    def partition(self, axis: str, width: int, room: int | None = None, share: int | None = None) -> None:
+        """Sorts what a scatter sends by blocks of `width` elements, which have owners; `axis` runs over chunks of sends."""
+        self._apply("partition", partition(self._schedule.state, self.name, axis, width, room, share), axis, width, room, share)
 
     def sort(self) -> tuple[str, ...]:
         """Makes a sort plan and a gather of a scatter: gives the names of the definitions that were put in front of it."""

@@ -67,13 +67,14 @@ class Place:
 @record
 class Partition:
     """Chunks of sends, the iterations of the axis `chunk`, sorted by blocks of `width` elements: in `room` for that many. With `fits` they
-    fit for certain."""
+    fit for certain. A block that receives more than `share` has several owners."""
 
     chunk: str
     chunks: int
     width: int
     room: int
     fits: bool
+    share: int | None = None
 
 
 @record

@@ -7,6 +7,7 @@ Passes are linear in the number of definitions and never recur over chains of th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from weakref import WeakKeyDictionary
 
 from tensorexpr.ir import (
     FALSE,
@@ -36,26 +37,23 @@ from tensorexpr.simplify.rules_reduce import identity_value
 from tensorexpr.traversal import bottom_up, children, expressions, fresh_name, map_children, map_expressions, reads, walk
 
 _FOLDING = RuleSet((fold_operation, fold_cast, choose_branch))
-MOST_REMEMBERED = 20_000
 MOST_STEPS = 20
 
 
 class Settled:
-    """Remembers the definitions on which a pass has nothing to do; forgets everything when there are too many."""
+    """Remembers on which definitions a pass has nothing to do, for as long as they live: a program that is gone leaves nothing here."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[Definition, object], None] = {}
+        self._known: WeakKeyDictionary[Definition, dict[object, None]] = WeakKeyDictionary()
 
     def apply(self, definition: Definition, setting: object, change: Callable[[Definition], Definition]) -> Definition:
         """The definition after `change`, repeated until nothing is left to do in this setting."""
         for _ in range(MOST_STEPS):
-            if (definition, setting) in self._known:
+            if setting in self._known.get(definition, ()):
                 break
             result = change(definition)
             if result == definition:
-                if len(self._known) >= MOST_REMEMBERED:
-                    self._known.clear()
-                self._known[(definition, setting)] = None
+                self._known.setdefault(definition, {})[setting] = None
                 break
             definition = result
         return definition

@@ -255,9 +255,25 @@ def first_of_two():
     return te.compute((3,), lambda j: states[T - 2, j])
 
 
-@pytest.mark.parametrize(("make", "carried"), [(variance, [1, 2]), (logsumexp, [1, 2]), (first_of_two, [1])])
+def test_components_of_one_scan_backwards_are_consumers_of_their_own():
+    """What each of them sends is told apart when it is asked for."""
+    moments = te.compute((3,), lambda j: te.reduce(combine_moments, (0.0, 0.0, 0.0), lambda k: (1.0, x[k, j], 0.0), T))
+    heads = [te.placeholder((3,), F64, name=f"h{c}") for c in range(3)]
+    gradient = te.gradient(list(moments), [x], heads)
+    arrays = {t: RNG.uniform(0.5, 1.5, t.shape) for t in (x, *heads)}
+    parts = gradient.contributions[x]
+    assert set(parts) == set(moments)
+    for moment, head in zip(moments, heads, strict=True):
+        want = te.evaluate(te.gradient(moment, [x], head)[0], arrays)
+        np.testing.assert_allclose(te.evaluate(parts[moment], arrays), want, rtol=1e-12, atol=1e-14)
+    total = sum(te.evaluate(part, arrays) for part in parts.values())
+    np.testing.assert_allclose(te.evaluate(gradient[0], arrays), total, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize(("make", "carried"), [(variance, [2]), (logsumexp, [2]), (first_of_two, [1])])
 def test_no_state_is_carried_back_that_is_zero_at_all_steps(make, carried):
-    """Only states that a state which receives is computed from; and what starts from a number is read as that number."""
+    """Only states that a state which receives is computed from; and what starts from a number is read as that number. The components of a
+    combiner stand in definitions of their own and share one scan."""
     y = make()
     head = te.placeholder((3,), F64, name="head")
     program = te.gradient(y, [x], head).program

@@ -100,6 +100,7 @@ def test_copies_keep_every_field():
             assert twin == made and twin.name == made.name and twin.table == made.table and twin.total == made.total
         assert replace(made, y=9) == dataclasses.replace(made, y=9) and replace(made, y=9).total == x + 9
         assert as_dict(made) == {**dataclasses.asdict(made)}
+    assert Place.__dataclass_fields__ is Place.__dataclass_fields__  # made for the first that asks: `dataclasses.replace` asks each time
     assert Place(0).table is not Place(0).table
     match Place(3, 4):
         case Place(x, y):

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from tensorexpr.codegen.cuda.emit import PRELUDE, Launch, Source
+from tensorexpr.codegen.cuda.source import PRELUDE, Launch, Source
 from tensorexpr.errors import InternalError, TargetError
 
 _HERE = Path(__file__).parent

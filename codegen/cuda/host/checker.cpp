@@ -19,6 +19,7 @@
 namespace te {
 
 bool checking = false;
+bool refused = false;
 
 namespace {
 
@@ -120,7 +121,7 @@ void check(Region &region, Cell &cell, const char *at, Kind kind, const Thread &
     fault(from, writes ? "writes" : "reads", place(region, at), whose);
   }
   uint32_t filled = region.shared ? t.clock.block : 1;
-  if ((!writes || atomic) && cell.filled != filled) fault(from, "reads", place(region, at), ", which nothing has been written to");
+  if ((!writes || atomic) && cell.filled != filled && !refused) fault(from, "reads", place(region, at), ", which nothing has been written to");
   auto race = [&](const Access &other, const char *did) {
     std::string who = other.thread == kMany ? "other threads" : "thread " + std::to_string(other.thread);
     if (other.clock.block != t.clock.block) who += " of another block";
@@ -177,7 +178,9 @@ TE_EXPORT void te_check_memory(const char *name, char *start, std::size_t bytes,
 TE_EXPORT void te_check_forget() {
   for (te::Region &r : te::regions) munmap(r.cells, r.mapped);
   te::regions.clear();
+  te::refused = false;
 }
+TE_EXPORT void te_host_refused() { te::refused = true; }
 
 // ------------------------------------------------------------------------------- what instrumented kernels call
 #define TE_FROM __builtin_return_address(0)

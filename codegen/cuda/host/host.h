@@ -27,6 +27,7 @@ void te_host_barrier(int line);
 void te_host_warp_barrier(int line);
 void te_host_collective(void (*combine)(void **), void *operands, int line);
 void te_host_touch(const void *address, int bytes, int kind);
+void te_host_refused();
 void te_host_copy_async(void *to, const void *from, int bytes, int filled);
 void te_host_copies_commit();
 void te_host_copies_wait(int allowed);

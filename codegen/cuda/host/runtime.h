@@ -43,6 +43,8 @@ void complain(const char *format, ...);
 
 // The checker (checker.cpp): `checking` says whether it is on for the launch that runs.
 extern bool checking;
+// Whether a kernel has refused an index since arguments were named: the call is an error then, and what it leaves unwritten is none.
+extern bool refused;
 void check_block(const te_grid &grid);
 enum Kind { kRead, kWrite, kAtomic, kBegin, kFinish };
 void touch(const void *address, std::size_t bytes, Kind kind, void *from);

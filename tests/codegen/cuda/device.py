@@ -11,9 +11,10 @@ import pytest
 
 from tensorexpr.codegen.cuda import nvrtc
 from tensorexpr.codegen.cuda.device import Device, Kernels, current_device
-from tensorexpr.codegen.cuda.emit import Launch, Source, emit
+from tensorexpr.codegen.cuda.emit import emit
 from tensorexpr.codegen.cuda.host import HostKernels, Memory, compiler
 from tensorexpr.codegen.cuda.run import run_plan, value
+from tensorexpr.codegen.cuda.source import Launch, Source
 from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.errors import TargetError
 from tests.codegen.llvm.nests import guarded

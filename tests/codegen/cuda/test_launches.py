@@ -12,9 +12,9 @@ import pytest
 import tensorexpr as te
 from tensorexpr.codegen.cuda import device, run
 from tensorexpr.codegen.cuda.device import HostDevice, _CupyKernels
-from tensorexpr.codegen.cuda.emit import Launch
 from tensorexpr.codegen.cuda.host import HostKernels
 from tensorexpr.codegen.cuda.nvrtc import Compiled, Resources
+from tensorexpr.codegen.cuda.source import Launch
 from tensorexpr.ir import const
 from tests.codegen.cuda.device import needs_compiler
 

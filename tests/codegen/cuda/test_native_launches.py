@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 import tensorexpr as te
-from tensorexpr.codegen.cuda.emit import Launch, emit
+from tensorexpr.codegen.cuda.emit import emit
 from tensorexpr.codegen.cuda.launch_text import driver_text, launcher_text
 from tensorexpr.codegen.cuda.plan import Plan, planned
 from tensorexpr.codegen.cuda.run import run_plan, value
+from tensorexpr.codegen.cuda.source import Launch
 from tensorexpr.codegen.gpu_function import GpuFunction
 from tensorexpr.codegen.llvm import host, load
 from tensorexpr.codegen.llvm.arithmetic import Arithmetic

@@ -9,8 +9,9 @@ import pytest
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.cuda import nvrtc
-from tensorexpr.codegen.cuda.emit import Launch, Source, emit
+from tensorexpr.codegen.cuda.emit import emit
 from tensorexpr.codegen.cuda.host import HostKernels
+from tensorexpr.codegen.cuda.source import Launch, Source
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest_verify import verify_nest
 from tensorexpr.codegen.schedule import Schedule, autoschedule

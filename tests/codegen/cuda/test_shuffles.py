@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from tensorexpr.codegen.cuda import nvrtc, threads
-from tensorexpr.codegen.cuda.emit import Source
 from tensorexpr.codegen.cuda.host import HostKernels
 from tensorexpr.codegen.cuda.shuffles import WARP
+from tensorexpr.codegen.cuda.source import Source
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.codegen.nest_verify import verify_nest

@@ -71,6 +71,21 @@ def test_operands_of_a_large_product_are_read_from_panels_as_wide_as_the_tile():
     assert "s['C'].stage('B', ((1, 64), 0))" in found and "s['C'].split('j', 64, 'guard')" in found and "stage('A'" not in found
 
 
+def test_large_copies_are_made_a_panel_at_a_time_in_the_loops_of_the_product():
+    """Each panel once, kept by a thread while all rows go by; of panels too few for all cores, rows are taken in blocks."""
+    s = autoschedule(parse_program(product(1024, 1024, 1024)), SERVER)
+    assert s["C"].loops[:2] == ("j_o", "i_o") and "s['B_staged'].compute_at('C', 'j_o')" in s.as_python()
+    assert "B_staged_1: workspace(f32[4, 1, 1024, 64])" in str(lower(s))
+    assert "compute_at('C', 'j_o')" in lines(product(1000, 777, 333)) and "split('i_o', 28, 'guard')" in lines(product(1000, 777, 333))
+
+
+def test_copies_are_not_made_again_and_again():
+    """Those of rows stand before the loops over columns, which would make them for each panel; small ones, too."""
+    found = lines(product(1024, 1024, 1024, a="A[k, i]"))
+    assert "s['B_staged'].compute_at" in found and "s['A_staged'].compute_at" not in found
+    assert "compute_at" not in lines(product(20000, 128, 64))
+
+
 def test_an_operand_whose_columns_are_rows_of_the_tile_is_copied_as_well():
     found = lines(product(1024, 1024, 1024, a="A[k, i]"))
     assert "s['C'].stage('B', ((1, " in found and "s['C'].stage('A', ((1, " in found

@@ -78,7 +78,7 @@ def shuffled(s: Schedule, rng: random.Random, steps: int = 10) -> Schedule:
                         order = tuple(rng.sample(range(len(access.indices)), len(access.indices)))
                         handle.cache(access.tensor, rng.choice(loops), order)
                 case "partition":
-                    handle.partition(rng.choice(loops), rng.randint(1, 5), rng.choice((None, 3, 50)))
+                    handle.partition(rng.choice(loops), rng.randint(1, 5), rng.choice((None, 3, 50)), rng.choice((None, 1, 2, 9)))
                 case "pipeline":
                     place = rng.choice([stage.place for stage in s.state.stages if stage.place] or [None])
                     if place is not None:

@@ -25,6 +25,7 @@ w: f32[50, 3] = input()
 S: f32[28] = scatter({ids[t]: sum(w[t, d] for d in range(3)) for t in range(50)})
 return S
 """
+NUMBERS = "expected a width of blocks, room for sends and a share of them of at least 1"
 PLACES = {"random": np.random.default_rng(3).integers(0, 28, 50), "equal": np.full(50, 16), "sorted": np.sort(np.arange(50) % 28)}
 
 
@@ -60,6 +61,34 @@ def test_indices_of_several_axes_under_a_condition(places, width):
     assert again == s and str(again) == str(s)
 
 
+@pytest.mark.parametrize("share", [1, 2, 5, 39, 100])
+@pytest.mark.parametrize("combine", ["sum", "prod", "max", "min"])
+@pytest.mark.parametrize(("dtype", "width"), [("f64", 1), ("f16", 4), ("i32", 6)])
+def test_a_block_that_receives_more_than_a_share_has_several_owners(combine, dtype, width, share):
+    """The sums are the same, exactly so where no order of them makes a difference; nothing is left out of a share or counted twice."""
+    s = scattered(TABLE.format(dtype, combine))
+    s["S"].partition(s["S"].split("t", 7)[0], width, share=share)
+    s["S"].parallel("t_o")
+    for places in (np.arange(40) ** 3, np.full(40, 3), np.minimum(np.arange(40), 5)):
+        values = np.random.default_rng(1).integers(1, 3, 40).astype({"f64": "f8", "f16": "f2", "i32": "i4"}[dtype])
+        if combine == "prod":
+            values[places % 6 == 3] = 1
+        check(s, {"ids": places, "w": values})
+    again = scattered(TABLE.format(dtype, combine))
+    exec(s.as_python(), {"s": again})
+    assert again == s and str(again) == str(s)
+
+
+@pytest.mark.parametrize("pointers", POINTERS)
+@pytest.mark.parametrize(("room", "share"), [(100, 3), (100, 1), (12, 4), (1, 1)])
+def test_shares_of_rows_of_data(pointers, room, share):
+    """Also where more is sent than there is room for, and where a block of a table of several axes ends with the table."""
+    for text in (ROWS, GUARDED):
+        s = scattered(text)
+        s["S"].partition(s["S"].split("i", 3)[0], 7, room, share)
+        check(s, {"p": np.minimum(np.array(POINTERS[pointers]), 30 if text is ROWS else 14), "v": np.arange(30.0)})
+
+
 def test_a_place_out_of_bounds_is_an_error_before_anything_is_sent():
     s = scattered(PLANE)
     s["S"].partition("t", 5)
@@ -68,7 +97,7 @@ def test_a_place_out_of_bounds_is_an_error_before_anything_is_sent():
 
 
 def test_by_default_tables_with_more_elements_than_points_are_partitioned():
-    """By a rule of extents, not of cores; three passes and the start of the elements run on all cores."""
+    """By a rule of extents, not of cores; both passes over the points, owners, and what those of one block have apart run on all cores."""
     program = parse_program(
         """
 p: i64[8193] = input()
@@ -81,9 +110,9 @@ return S
     for cores in (2, 64):
         s = autoschedule(program, replace(WIDE, cores=cores))
         found = s.state.stage("S").partition
-        assert (found.chunks, found.width, found.room) == (32, 8192, 262144)
+        assert (found.chunks, found.width, found.room, found.share) == (32, 8192, 262144, 8192)
         parallel = [k for k in lower(s).kernels if isinstance(k.body[0], For) and k.body[0].kind == "parallel"]
-        assert len(parallel) == 3
+        assert len(parallel) == 4
 
 
 @pytest.mark.parametrize(
@@ -91,7 +120,9 @@ return S
     [
         ("x: f32[4] = input()\nS[i]: f32[4] = x[i]\nreturn S", "s['S'].partition('i', 2)",
          "expected a scatter outside of scans to partition what it sends, got S"),
-        (PLANE, "s['S'].partition('t', 0)", "expected a width of blocks and room for sends of at least 1, got 0 and None"),
+        (PLANE, "s['S'].partition('t', 0)", f"{NUMBERS}, got 0, None and None"),
+        (PLANE, "s['S'].partition('t', 4, share=0)",
+         f"{NUMBERS}, got 4, None and 0"),
         (SUMMED, "s['S'].partition('t', 4)",
          "expected a value of S without reductions, which would run for places and for values, got some"),
         (ROWS, "s['S'].partition('i', 4)", "expected room= for the sends of S, whose number is not known before, got None"),

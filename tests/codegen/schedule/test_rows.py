@@ -60,6 +60,51 @@ return C
     assert "for slot in parallel(range(0, 4)):" in found and "for b in range(slot + slot // 2, slot + (slot + 1) // 2 + 1):" in found
 
 
+PANELS = """
+A: f32[10, 5] = input()
+B: f32[5, 23] = input()
+C[i, j]: f32[10, 23] = sum(A[i, k] * B[k, j] for k in range(5))
+return C
+"""
+
+
+@pytest.mark.parametrize(
+    ("group", "loops", "at", "panels"),
+    [
+        (1, ("j_o", "i_o"), "j_o", 1),
+        (2, ("j_o_o", "j_o_i", "i_o"), "j_o_o", 2),
+        (4, ("i_o", "j_o_o", "j_o_i"), "j_o_o", 4),
+        (4, ("j_o_i", "j_o_o", "i_o"), "j_o_i", 6),
+    ],
+)
+@pytest.mark.parametrize("fuse", [False, True])
+def test_of_a_copy_in_blocks_the_panels_that_a_loop_stands_in_are_made_there(group, loops, at, panels, fuse):
+    """Also where the last panel, or the last group of them, is not full; blocks that lie apart are no block."""
+    s = plain(PANELS)
+    s["C"].stage("B", ((1, 4), 0))
+    s["C"].split("j", 4, "guard")
+    if group > 1:
+        s["C"].split("j_o", group, "guard")
+    s["C"].split("i", 3, "shift")
+    s["C"].reorder(*loops, "k", "i_i", "j_i")
+    if fuse and loops[0] != at:
+        at = s["C"].fuse(loops[0], at)
+    s["B_staged"].compute_at("C", at)
+    s["C"].parallel(s["C"].loops[0])
+    assert f"B_staged_1: local(f32[{panels}, 5, 4])" in text(s)
+    assert_means(s)
+
+
+def test_a_panel_whose_blocks_begin_where_the_loops_do_not_is_made_whole():
+    s = plain(PANELS)
+    s["C"].stage("B", ((1, 4), 0))
+    s["C"].split("j", 4, "shift")
+    s["C"].reorder("j_o", "i", "k", "j_i")
+    s["B_staged"].compute_at("C", "j_o")
+    assert "B_staged_1: local(f32[6, 5, 4])" in text(s)
+    assert_means(s)
+
+
 @pytest.mark.parametrize("bound", ["i + 1", "minimum(i + 2, 20)", "maximum(9 - i, 0)"])
 @pytest.mark.parametrize("start", ["0", "i // 1", "maximum(i - 3, 0)"])
 def test_a_triangle_runs_from_the_least_to_the_greatest_of_its_bounds(start, bound):

@@ -18,8 +18,9 @@ TARGET = Target("cpu", 512, 32, 2, 32 << 10, 1 << 20, 64 << 20)
 WIDE_MACHINE = Machine("x86_64-unknown-linux-gnu", "znver4", "+avx512f,+avx512vl", 512)
 
 
-def program_of(op, *shapes, **static):
-    return op.trace(*((shape, "float32") for shape in shapes), **static)
+def program_of(op, *shapes, indices=None, **static):
+    specs = [(shape, "float32") for shape in shapes]
+    return op.trace(*specs, **static) if indices is None else op.trace(((indices,), "int64"), *specs, **static)
 
 
 def streamed(op, *shapes, **static):
@@ -32,6 +33,13 @@ def test_large_outputs_alone():
     assert streamed(kernels.logsumexp, (4096, 1024), axis=-1) == ()  # what it writes is small
     assert len(streamed(kernels.cumsum, (4096, 4096), axis=1)) == 1
     assert streamed(kernels.matmul, (2048, 2048), (2048, 2048)) == ()
+
+
+def test_a_table_read_at_indices_that_are_data_does_not_count():
+    """Perhaps one row of it is read; the result of 8 MiB then stays in a cache of 16."""
+    table = program_of(kernels.embedding, (50000, 128), indices=16384)
+    assert lower(autoschedule(table, TARGET)).streams == ()
+    assert lower(autoschedule(program_of(kernels.embedding, (50000, 128), indices=65536), TARGET)).streams == ("embedding",)
 
 
 def test_what_is_read_again_stays_in_the_caches():

@@ -1,0 +1,196 @@
+"""One kernel: what it takes, the index that a block or a thread has in its grid, and its lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from math import prod
+
+from tensorexpr import dtypes
+from tensorexpr.codegen.cuda import values as v
+from tensorexpr.codegen.cuda.bound import settled
+from tensorexpr.codegen.cuda.source import Launch
+from tensorexpr.codegen.cuda.statements import Statements
+from tensorexpr.codegen.cuda.threads import team_of
+from tensorexpr.codegen.cuda.values import Value, memory_type
+from tensorexpr.codegen.nest import GRID, Alloc, Block, Buffer, Check, For, If, LoopNest, Stmt, Store
+from tensorexpr.ir import Access, Const, Expr, Index, Size, apply, integer
+from tensorexpr.traversal import walk
+
+THREADS = 256
+"""Threads of a block."""
+
+
+class Kernel(Statements):
+    """One kernel: its parameters and its grid, around its statements."""
+
+    def __init__(self, nest: LoopNest, buffers: dict[str, Buffer], outer: tuple[For, ...]) -> None:
+        super().__init__(nest, buffers)
+        self.outer = outer
+        self.used_buffers: dict[str, None] = {}
+        self.used_scalars: dict[str, None] = {}
+        self.written: set[str] = set()
+        self.reports = False
+
+    def together(self, word: str, loops: Sequence[For]) -> tuple[Launch, str]:
+        """Loops side by side as one kernel, and its launch: each has blocks of its own, found by halving."""
+        self.survey(tuple(loops))
+        for size in self.nest.sizes:
+            self.scope[size] = v.index(self.word(size), 0, None)
+        firsts = [0]
+        for loop in loops:
+            firsts.append(firsts[-1] - (-max(0, integer(loop.stop) - integer(loop.start)) // THREADS))
+
+        def among(low: int, high: int, margin: str) -> list[str]:
+            if high - low == 1:
+                lines = [margin + line.strip() for line in self.grid_index(loops[low], True, firsts[low])]
+                self.block(settled(loops[low].body), lines, margin)
+                return lines
+            middle = (low + high) // 2
+            test = f"{margin}if (blockIdx.x < {firsts[middle]}u) {{"
+            return [test, *among(low, middle, margin + "  "), f"{margin}}} else {{", *among(middle, high, margin + "  "), f"{margin}}}"]
+
+        lines = among(0, len(loops), "  ")
+        return self.finished(word, lines, (THREADS, 1, 1), (Const(firsts[-1] * THREADS, dtypes.int64),), True)
+
+    def text(self, word: str, body: Block, grid: tuple[For, ...]) -> tuple[Launch, str]:
+        """The kernel as text, and its launch."""
+        self.survey((*body, *(replace(loop, body=()) for loop in grid)))
+        for size in self.nest.sizes:
+            self.scope[size] = v.index(self.word(size), 0, None)
+        for loop in self.outer:
+            low, high = self.range(loop)
+            self.scope[loop.index] = v.index(self.word(loop.index), low, high)
+        lines: list[str] = []
+        self.team = team = team_of(body)
+        cut = team is None and any(loop.kind == "parallel" for loop in grid)
+        iterations: dict[str, Expr] = {axis: Const(1, dtypes.int64) for axis in GRID}
+        for loop in grid:
+            from_, to = loop.start, loop.stop
+            count = to if isinstance(from_, Const) and from_.value == 0 else apply("sub", to, from_)
+            iterations[loop.kind if loop.kind in GRID else GRID[0]] = count
+            lines += self.grid_index(loop, cut)
+        if team is None:
+            self.block(body, lines, "  ")
+        else:
+            for buffer in buffers_inside(team.body):
+                self.buffers[buffer.name] = buffer
+            self.block(team.body, lines, "  ")
+        threads = team.shape if team is not None else (THREADS if cut else 1, 1, 1)
+        return self.finished(word, lines, threads, tuple(iterations.values()), cut)
+
+    def finished(
+        self, word: str, lines: list[str], threads: tuple[int, int, int], iterations: tuple[Expr, ...], cut: bool
+    ) -> tuple[Launch, str]:
+        """The launch and the text of a kernel of these lines."""
+        parameters = [self.parameter(name) for name in self.used_buffers]
+        scalars = tuple(n for n in (*self.nest.sizes, *(loop.index for loop in self.outer)) if n in self.used_scalars)
+        parameters += [f"const int64_t {self.words[n]}_" if self.scope[n].narrow else f"const int64_t {self.words[n]}" for n in scalars]
+        entry = [f"  const int {self.words[n]} = (int){self.words[n]}_;" for n in scalars if self.scope[n].narrow]
+        if self.reports:
+            parameters.append("te_error *__restrict__ error")
+        head = f'extern "C" __global__ void __launch_bounds__({prod(threads)}) {word}('
+        signature = head + ", ".join(parameters) + ") {"
+        if len(signature) > 120:
+            signature = head + "\n    " + ",\n    ".join(parameters) + ") {"
+        text = "\n".join([signature, *entry, *lines, "}"]) + "\n"
+        return Launch(word, tuple(self.used_buffers), scalars, self.reports, threads, iterations, cut), text
+
+    def parameter(self, name: str) -> str:
+        """The declaration of a buffer as a parameter."""
+        const = "" if name in self.written else "const "
+        return f"{const}{memory_type(self.buffers[name].dtype)} *__restrict__ {self.words[name]}"
+
+    def survey(self, block: Block) -> None:
+        """Finds the buffers (in order of the nest), sizes and indices that a kernel uses, and gives them names."""
+        found: set[str] = set()
+        scalars: set[str] = set()
+
+        def expression(e: Expr) -> None:
+            for node in walk(e):
+                match node:
+                    case Access():
+                        found.add(node.tensor)
+                        buffer = self.buffers.get(node.tensor)
+                        for extent in buffer.shape[1:] if buffer is not None else ():
+                            expression(extent)
+                    case Index() | Size():
+                        scalars.add(node.name)
+
+        def visit(s: Stmt) -> None:
+            match s:
+                case For():
+                    expression(s.start)
+                    expression(s.stop)
+                    for inner in s.body:
+                        visit(inner)
+                case If():
+                    expression(s.condition)
+                    for inner in (*s.then, *s.otherwise):
+                        visit(inner)
+                case Alloc():
+                    self.buffers[s.buffer.name] = s.buffer
+                    for inner in s.body:
+                        visit(inner)
+                case Store():
+                    found.add(s.buffer)
+                    self.written.add(s.buffer)
+                    expression(Access(s.buffer, s.indices, s.value.dtype))
+                    expression(s.value)
+                case Check():
+                    self.reports = True
+                    expression(s.index)
+                    expression(s.extent)
+
+        for statement in block:
+            visit(statement)
+        for name, buffer in self.buffers.items():
+            if name in found and buffer.memory != "local":
+                self.used_buffers[name] = None
+                self.word(name)
+        for name in (*self.nest.sizes, *(loop.index for loop in self.outer)):
+            if name in scalars:
+                self.used_scalars[name] = None
+                self.word(name)
+
+    def range(self, loop: For) -> tuple[int | None, int | None]:
+        """The interval of a loop's index, from the intervals of its bounds."""
+        emitter = self.emitter(frozenset(), [])
+        start, stop = emitter.value(loop.start), emitter.value(loop.stop)
+        return start.low, None if stop.high is None else stop.high - 1
+
+    def grid_index(self, grid: For, cut: bool, block: int = 0) -> list[str]:
+        """The index of a loop of the grid from block and thread, and where it is `cut` the test that cuts the last block off; its blocks
+        begin at number `block`."""
+        low, high = self.range(grid)
+        name = self.word(grid.index, "point" if cut else "block")
+        emitter = self.emitter(frozenset(), [])
+        start, stop = emitter.value(grid.start), emitter.value(grid.stop)
+        # The last block may go on beyond the stop by all but one of its threads.
+        narrow = low is not None and high is not None and v.fits(low, high + THREADS)
+        self.scope[grid.index] = Value(name, dtypes.int64, v.ATOM, narrow, low, high)
+        type_ = "int" if narrow else "int64_t"
+        if not cut:
+            axis = "xyz"[GRID.index(grid.kind)] if grid.kind in GRID else "x"
+            first = f"(int)blockIdx.{axis}" if narrow else f"(int64_t)blockIdx.{axis}"
+            if start.constant != 0:
+                first = f"{start.inside(v.SUM)} + {first}"
+            return [f"  const {type_} {name} = {first};"]
+        own = f"(blockIdx.x - {block}u)" if block else "blockIdx.x"
+        first = f"(int)({own} * {THREADS}u + threadIdx.x)" if narrow else f"(int64_t){own} * {THREADS} + threadIdx.x"
+        if start.constant != 0:
+            first = f"{start.inside(v.SUM)} + {first}"
+        return [f"  const {type_} {name} = {first};", f"  if ({name} >= {stop.inside(v.ORDER + 1)}) return;"]
+
+
+def buffers_inside(block: Block) -> Iterator[Buffer]:
+    """The buffers that statements allocate."""
+    for s in block:
+        match s:
+            case Alloc():
+                yield s.buffer
+                yield from buffers_inside(s.body)
+            case For():
+                yield from buffers_inside(s.body)
+            case If():
+                yield from buffers_inside((*s.then, *s.otherwise))

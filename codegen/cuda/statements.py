@@ -1,0 +1,290 @@
+"""The statements of one kernel as lines of CUDA C++, and the names in them."""
+
+from __future__ import annotations
+
+from math import prod
+
+from tensorexpr import dtypes
+from tensorexpr.codegen.cuda import values as v
+from tensorexpr.codegen.cuda.expressions import RESERVED, Emitter, Surroundings, stored, wanted_names
+from tensorexpr.codegen.cuda.mma import WARP, Product, product_of
+from tensorexpr.codegen.cuda.packs import ALIGNMENT, Packed, copied, packed
+from tensorexpr.codegen.cuda.products import write_product
+from tensorexpr.codegen.cuda.shuffles import Shuffle, Warps
+from tensorexpr.codegen.cuda.threads import Barrier, Team, idle_axes, is_lanes, stages_ahead
+from tensorexpr.codegen.cuda.values import Value, memory_type
+from tensorexpr.codegen.nest import THREADS, Ahead, Alloc, Block, Buffer, Check, For, If, LoopNest, Stmt, Store
+from tensorexpr.ir import Access, Apply, Const, Expr, integer
+
+LONGEST = 8
+"""Letters of a name beyond which the index of many loops in one is called by what it is."""
+BANKS = 128
+"""Bytes of one row of the banks of shared memory."""
+ATOMICS = ("add", "mul", "maximum", "minimum")
+"""Updates of an element in one piece, as the prelude has them."""
+_WORDS = (
+    "alignas alignof and and_eq asm auto bitand bitor bool break case catch char class compl const constexpr continue default delete do"
+    " double else enum explicit export extern false float for friend goto if inline int long mutable namespace new not not_eq nullptr"
+    " operator or or_eq private protected public register return short signed sizeof static struct switch template this throw true try"
+    " typedef typeid typename union unsigned using virtual void volatile while xor xor_eq warpSize threadIdx blockIdx blockDim gridDim"
+    " error main j0 j1 jn y0 y1 yn gamma exp log sin cos tan pow abs floor ceil sqrt erf div index time signal"
+)
+_KEYWORDS = frozenset(_WORDS.split())
+
+
+class Statements:
+    """Statements of a kernel: names in C++ for buffers and indices, the indices in scope, and who runs what."""
+
+    def __init__(self, nest: LoopNest, buffers: dict[str, Buffer]) -> None:
+        self.nest = nest
+        self.buffers = dict(buffers)
+        self.taken: set[str] = {*_KEYWORDS, *RESERVED}
+        self.words: dict[str, str] = {}
+        self.scope: dict[str, Value] = {}
+        self.temporaries = 0
+        self.team: Team | None = None
+        self.in_lanes = False
+        self.copies = False
+        self.under_way = 0
+        """Groups of copies that barriers here do not wait for: those of iterations further ahead than the next."""
+
+    def word(self, name: str, role: str = "") -> str:
+        """An identifier of C++ for a name of the nest, the same each time: its own, or its `role` where that of many loops is long."""
+        found = self.words.get(name)
+        if found is None:
+            readable = role if role and len(name) > LONGEST else name
+            base = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in readable)
+            base = f"v{base}" if not base or base[0].isdigit() or base.startswith(("te_", "TE_", "__")) else base
+            found, number = base, 0
+            while found in self.taken:
+                number += 1
+                found = f"{base}_{number}"
+            self.taken.add(found)
+            self.words[name] = found
+        return found
+
+    def temporary(self) -> str:
+        """A new name."""
+        while True:
+            name = f"t{self.temporaries}"
+            self.temporaries += 1
+            if name not in self.taken:
+                self.taken.add(name)
+                return name
+
+    def emitter(self, names: frozenset[Expr], lines: list[str]) -> Emitter:
+        own = frozenset() if self.team is None else frozenset(name for name, home in self.team.homes.items() if home == "lane")
+        return Emitter(Surroundings(self.buffers, self.scope, self.word, self.temporary, own), names, lines)
+
+    def block(self, block: Block, lines: list[str], margin: str) -> None:
+        """The lines of statements."""
+        for statement in block:
+            self.statement(statement, lines, margin)
+
+    def statement(self, s: Stmt, lines: list[str], margin: str) -> None:
+        before: list[str] = []
+        match s:
+            case Barrier():
+                if self.copies and not s.warp:
+                    lines.append(f"{margin}te_copies_wait<{self.under_way}>();" if self.under_way else f"{margin}te_copies_wait_all();")
+                lines.append(f"{margin}{'__syncwarp' if s.warp else '__syncthreads'}();")
+            case Shuffle():
+                source, into = self.emitter(frozenset(), before).place(s.source.tensor, s.source.indices), self.word(s.into.name)
+                lines.append(f"{margin}{into} = te_shuffle_{f'down({source}, {s.distance})' if s.distance else f'from({source}, 0)'};")
+            case For() if self.team is not None and self.in_lanes and s.kind in THREADS:
+                self.lanes(s, self.team, lines, margin)
+            case For() if self.team is not None and not self.in_lanes and is_lanes(s):
+                idle = [f"threadIdx.{'xyz'[k]}" for k in idle_axes(s, self.team)]
+                if idle:
+                    lines.append(f"{margin}if ({' + '.join(idle)} == 0) {{")
+                self.lanes(s, self.team, lines, margin + "  " if idle else margin)
+                lines += [f"{margin}}}"] if idle else []
+            case For() if self.team is not None and not self.in_lanes and (made := self.product(s)) is not None:
+                self.in_lanes = True
+                write_product(self, made, lines, margin)
+                self.in_lanes = False
+            case For():
+                self.loop(s, lines, margin)
+            case Ahead():
+                self.ahead(s, lines, margin)
+            case If():
+                condition = self.emitter(wanted_names((s.condition,)), before).value(s.condition)
+                lines += [margin + line for line in before]
+                lines.append(f"{margin}if ({condition.text}) {{")
+                self.block(s.then, lines, margin + "  ")
+                if s.otherwise:
+                    lines.append(f"{margin}}} else {{")
+                    self.block(s.otherwise, lines, margin + "  ")
+                lines.append(f"{margin}}}")
+            case Store() if (update := self.update(s)) is not None:
+                word, added = update
+                emitter = self.emitter(wanted_names((*s.indices, added)), before)
+                place, text = emitter.place(s.buffer, s.indices), emitter.value(added).text
+                lines += [margin + line for line in before]
+                lines.append(f"{margin}te_atomic_{word}<{memory_type(added.dtype)}>(&{place}, {text});")
+            case Store():
+                emitter = self.emitter(wanted_names((*s.indices, s.value)), before)
+                place = emitter.place(s.buffer, s.indices)
+                if isinstance(s.value, Access) and s.value.dtype.is_float and s.value.dtype.bits == 16:
+                    text = emitter.place(s.value.tensor, s.value.indices)  # as it is, without a way by float32
+                else:
+                    text = stored(emitter.value(s.value))
+                lines += [margin + line for line in before]
+                first = ""
+                if self.team is not None and not self.in_lanes and self.team.homes.get(s.buffer) != "uniform":
+                    first = f"if ({self.team.first}) "
+                lines.append(f"{margin}{first}{place} = {text};")
+            case Alloc():
+                lines.append(f"{margin}{self.declaration(s.buffer)};")
+                self.block(s.body, lines, margin)
+            case Check():
+                emitter = self.emitter(wanted_names((s.index, s.extent)), before)
+                index, extent = emitter.value(s.index), emitter.value(s.extent)
+                lines += [margin + line for line in before]
+                arguments = f"{index.text}, {extent.text}"
+                # Others wait for a thread of a team: it leaves the loop alone, and with it all that would read there.
+                leave = "break" if self.in_lanes else "return"
+                lines.append(f"{margin}if (te_outside({arguments})) {{ te_fail(error, {s.check}, {arguments}); {leave}; }}")
+
+    def update(self, s: Store) -> tuple[str, Expr] | None:
+        """How a store updates its element in one piece, and with what; None for one that need not or that only sets it."""
+        if s.buffer not in self.nest.atomics or not isinstance(s.value, Apply) or s.value.op.name not in ATOMICS:
+            return None
+        own = Access(s.buffer, s.indices, s.value.dtype)
+        others = [a for a in s.value.args if a != own]
+        return (s.value.op.name, others[0]) if len(others) == 1 else None
+
+    def ahead(self, s: Ahead, lines: list[str], margin: str) -> None:
+        """Copies for an iteration to come: a group of their own, also where there are none, so that loops count groups."""
+        condition = self.emitter(frozenset(), []).value(s.condition).text
+        if condition == "true":
+            self.block(s.then, lines, margin)
+        else:
+            lines.append(f"{margin}if ({condition}) {{")
+            self.block(s.then, lines, margin + "  ")
+            lines.append(f"{margin}}}")
+        if self.copies:
+            lines.append(f"{margin}te_copies_commit();")
+
+    def product(self, s: For) -> Product | None:
+        """What a loop is on tensor cores, if anything."""
+        if self.team is None or self.team.shape[0] % WARP or any(n > 1 for n in self.team.shape[1:]):
+            return None
+        shared = {name: self.extents(self.buffers[name]) for name, home in self.team.homes.items() if home == "shared"}
+        pitch = {name: tuple(prod(extents[k + 1 :]) for k in range(len(extents))) for name, extents in shared.items()}
+        found = product_of(s, self.team.homes, pitch, self.nest.precision)
+        return found if found is not None and integer(found.lane.stop) == self.team.shape[0] else None
+
+    def fragment(self, name: str) -> str:
+        """A new name for what a lane holds of a buffer."""
+        return self.word(f"{name} fragment {self.temporaries}".replace(" ", "_"))
+
+    def extents(self, buffer: Buffer) -> list[int]:
+        """How long the axes of a local buffer are kept."""
+        extents = [int(extent.value) for extent in buffer.shape if isinstance(extent, Const)]
+        home = None if self.team is None else self.team.homes.get(buffer.name)
+        row = extents[-1] * buffer.dtype.itemsize if extents else 0
+        cores = buffer.dtype.itemsize == 2 or (buffer.dtype is dtypes.float32 and self.nest.precision == "tf32")
+        if home == "shared" and len(extents) > 1 and (row % BANKS == 0 or (cores and row % 32 == 0)):
+            # Threads that go down a column meet different banks; of single numbers of four bytes, so do those that go across four rows.
+            alone = cores and buffer.dtype.itemsize == 4 and extents[-1] > WARP // 2
+            extents[-1] += (2 if alone else 1) * ALIGNMENT // buffer.dtype.itemsize
+        return extents[:-1] if home == "lane" else extents
+
+    def declaration(self, buffer: Buffer) -> str:
+        """A local buffer: an array of a thread or of the block."""
+        self.buffers[buffer.name] = buffer
+        shared = "__shared__ __align__(16) " if self.team is not None and self.team.homes.get(buffer.name) == "shared" else ""
+        shape = "".join(f"[{n}]" for n in self.extents(buffer))
+        return f"{shared}{memory_type(buffer.dtype)} {self.word(buffer.name)}{shape}"
+
+    def lanes(self, s: For, team: Team, lines: list[str], margin: str) -> None:
+        """A loop over lanes, which are the threads of the block: those beyond the last leave it out, or each runs several."""
+        start, stop = integer(s.start), integer(s.stop)
+        name, axis = self.word(s.index, "thread"), THREADS.index(s.kind) if s.kind in THREADS else 0
+        threads = team.shape[axis]
+        self.scope[s.index] = Value(name, dtypes.int64, v.ATOM, True, start, stop - 1)
+        first = f"(int)threadIdx.{'xyz'[axis]}" + (f" + {start}" if start else "")
+        if isinstance(s, Warps):
+            lines += [f"{margin}{{", f"{margin}  const int {name} = (int)(threadIdx.x % {WARP}u);"]
+        elif stop - start > threads or _may_leave(s.body):
+            lines.append(f"{margin}for (int {name} = {first}; {name} < {stop}; {name} += {threads}) {{")
+        elif stop - start == threads:
+            lines += [f"{margin}{{", f"{margin}  const int {name} = {first};"]
+        else:
+            lines.append(f"{margin}if (const int {name} = {first}; {name} < {stop}) {{")
+        outermost, self.in_lanes = not self.in_lanes, True
+        self.block(s.body, lines, margin + "  ")
+        lines.append(f"{margin}}}")
+        self.in_lanes = not outermost
+
+    def pack(self, s: For, made: Packed, lines: list[str], margin: str) -> None:
+        """A loop over neighboring elements with their loads before and their stores after it."""
+        lanes = integer(s.stop)
+        for one in (*made.loads, *made.stores):
+            dtype = self.buffers[one.buffer].dtype
+            self.words[one.name] = one.name
+            self.buffers[one.name] = Buffer(one.name, dtype, (s.stop,), "local")
+            lines.append(f"{margin}{memory_type(dtype)} {one.name}[{lanes}];")
+        for one in made.loads:
+            before: list[str] = []
+            place = self.emitter(frozenset(), before).place(one.buffer, one.first)
+            lines += [*(margin + line for line in before), f"{margin}te_load({one.name}, &{place});"]
+        name = self.word(s.index)
+        self.scope[s.index] = Value(name, dtypes.int64, v.ATOM, True, 0, lanes - 1)
+        lines += [f"{margin}#pragma unroll", f"{margin}for (int {name} = 0; {name} < {lanes}; ++{name}) {{"]
+        self.block(made.body, lines, margin + "  ")
+        lines.append(f"{margin}}}")
+        for one in made.stores:
+            place = self.emitter(frozenset(), lines).place(one.buffer, one.first)
+            lines.append(f"{margin}te_store(&{place}, {one.name});")
+
+    def copy(self, store: Store, source: Access, size: int, lines: list[str], margin: str) -> None:
+        """Some bytes to shared memory, which arrive by themselves: every barrier waits for them first."""
+        self.copies = True
+        before: list[str] = []
+        emitter = self.emitter(wanted_names((*store.indices, *source.indices)), before)
+        to, from_ = emitter.place(store.buffer, store.indices), emitter.place(source.tensor, source.indices)
+        lines += [*(margin + line for line in before), f"{margin}te_copy_async<{size}>(&{to}, &{from_});"]
+
+    def loop(self, s: For, lines: list[str], margin: str) -> None:
+        before: list[str] = []
+        emitter = self.emitter(frozenset(), before)
+        start, stop = emitter.value(s.start), emitter.value(s.stop)
+        lines += [margin + line for line in before]
+        low, high = start.low, None if stop.high is None else stop.high - 1
+        # The index ends at its stop, which it must also hold.
+        narrow = start.narrow and stop.narrow and v.fits(low, None if high is None else high + 1)
+        name = self.word(s.index)
+        self.scope[s.index] = Value(name, dtypes.int64, v.ATOM, narrow, low, high)
+        if s.kind == "vectorize" and self.team is not None and self.in_lanes:
+            rows = {name: self.extents(self.buffers[name])[-1] for name, home in self.team.homes.items() if home == "shared"}
+            copy = copied(s, self.buffers, {name: n for name, n in rows.items()})
+            if copy is not None:
+                self.copy(*copy, lines, margin)
+                return
+        found = packed(s, self.buffers, iter(self.temporary, None)) if s.kind == "vectorize" else None
+        if found is not None:
+            self.pack(s, found, lines, margin)
+            return
+        if s.kind in ("unroll", "vectorize"):
+            lines.append(f"{margin}#pragma unroll")
+        type_ = "int" if narrow else "int64_t"
+        lines.append(f"{margin}for ({type_} {name} = {start.text}; {name} < {stop.inside(v.ORDER + 1)}; ++{name}) {{")
+        outside, self.under_way = self.under_way, max(0, stages_ahead(s) - 2)
+        self.block(s.body, lines, margin + "  ")
+        self.under_way = outside
+        lines.append(f"{margin}}}")
+
+
+def _may_leave(block: Block) -> bool:
+    """Whether a check stands in statements outside of their loops."""
+    for s in block:
+        match s:
+            case Check():
+                return True
+            case Alloc() if _may_leave(s.body):
+                return True
+            case If() if _may_leave((*s.then, *s.otherwise)):
+                return True
+    return False

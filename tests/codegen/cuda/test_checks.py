@@ -1,0 +1,63 @@
+"""Data-dependent indices that are refused in the lanes of a block: the call is an IndexError, wherever threads wait for each other."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tensorexpr.codegen.lowering import lower
+from tensorexpr.codegen.nest_verify import verify_nest
+from tensorexpr.codegen.schedule import autoschedule, schedule
+from tensorexpr.codegen.target import H200
+from tensorexpr.interpret import evaluate_program
+from tensorexpr.parse import parse_program
+from tests.codegen.cuda.device import Program, compiled_together, needs_compiler
+
+pytestmark = needs_compiler
+HEAD = "ids: i32[3, 300] = input()\nA: f32[51] = input()\n"
+TEXTS = {
+    # In the lanes of a reduction, before shuffles and a barrier.
+    "sum": "y[i]: f32[3] = sum(A[i64(ids[i, j])] for j in range(300))\nreturn y\n",
+    # Under a condition, and before a loop of the lane's own.
+    "guarded": "y[i]: f32[3] = max(where(j != 7, A[i64(ids[i, j])], 0.0) for j in range(300))\nreturn y\n",
+    "inner": "y[i]: f32[3] = sum(sum(A[i64(ids[i, j]) + k] for k in range(2)) for j in range(300))\nreturn y\n",
+    # In rows that other threads read afterwards.
+    "rows": "e[i, j]: f32[3, 300] = A[i64(ids[i, j])]\ny[i, j]: f32[3, 300] = e[i, 299 - j] / sum(e[i, k] for k in range(300))\nreturn y\n",
+}
+
+
+def in_block(name: str, text: str) -> Program:
+    program = parse_program(HEAD + text)
+    if name != "rows":
+        s = autoschedule(program, H200)
+    else:
+        s = schedule(program, H200)
+        s["e"].compute_at("y", "i")
+        for stage, axis in (("e", "j"), ("y", "k"), ("y", "j")):
+            s[stage].vectorize(s[stage].split(axis, 64, "guard")[-1])
+        s["y"].parallel("i")
+    return Program(verify_nest(lower(s)), f"{name}_")
+
+
+def test_a_refused_index_in_the_lanes_of_a_block():
+    made = {name: in_block(name, text) for name, text in TEXTS.items()}
+    compiled_together(list(made.values()))
+    rng = np.random.default_rng(0)
+    good, values = rng.integers(0, 50, (3, 300)).astype(np.int32), rng.integers(-3, 4, 51).astype(np.float32)
+    for name, run in made.items():
+        assert "_sync" in run.source.text or "te_shuffle" in run.source.text, name
+        program = parse_program(HEAD + TEXTS[name])
+        (want,) = evaluate_program(program, {"ids": good, "A": values}).values()
+        for order in (0, 1, 5):
+            (got,) = run({"ids": good, "A": values}, order=order).values()
+            np.testing.assert_allclose(got, want, rtol=1e-6, err_msg=name)
+        for row, place, wrong in ((0, 0, 51), (1, 255, -1), (2, 299, 1 << 30)):
+            bad = good.copy()
+            bad[row, place] = wrong
+            with pytest.raises(IndexError) as caught:
+                run({"ids": bad, "A": values}, order=row)
+            assert caught.value.args[0][2] == 51
+    # What a condition leaves out is not asked for.
+    bad = good.copy()
+    bad[:, 7] = 99
+    made["guarded"]({"ids": bad, "A": values})
