@@ -334,7 +334,12 @@ def _is_dear(s: Schedule, source: Define) -> bool:
     """Whether so much is computed per byte that a definition touches that it does not matter whether it is near."""
     types, stage = s.state.program.types, s.state.stage(source.name)
     touched = sum(bytes_of(types[n]) for n in dict.fromkeys((source.name, *reads(source))))
-    return has_reduction(source.value) and len(stage.parts.axes) > 1 and total_work(stage.parts) > MOST_WORK * touched > 0
+    return (
+        not s.target.is_gpu
+        and has_reduction(source.value)
+        and len(stage.parts.axes) > 1
+        and total_work(stage.parts) > MOST_WORK * touched > 0
+    )
 
 
 def _worth_sharing(s: Schedule, reader: Define, depth: int) -> bool:
