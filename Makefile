@@ -4,13 +4,17 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-peers test-nvrtc test-races lint bench bench-peers docs clean
+.PHONY: demo test test-seeds test-peers test-nvrtc test-races lint bench bench-peers docs clean
 
 demo: $(VENV)/.examples
 	$(BIN)/python -m tensorexpr demo
 
 test: $(VENV)/.test
 	$(BIN)/python -m pytest -n 2 --dist worksteal tests
+
+# The laws on all of their random programs, of which `make test` takes every third.
+test-seeds: $(VENV)/.test
+	TENSOREXPR_TEST_SEEDS=all $(BIN)/python -m pytest -n 2 --dist worksteal $$(grep -rl --include='test_*.py' 'share_of(' tests)
 
 test-peers: $(VENV)/.peers
 	$(BIN)/python -m pytest -n 2 --dist worksteal tests/peers tests/benchmarks/test_gpu.py

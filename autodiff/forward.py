@@ -116,7 +116,7 @@ class Forward:
             if found is None or not any(found == name for d in inner.workspace.definitions for name, _ in d.results):
                 found = self._copied(inner, found, again, c)
             nexts.append(found)
-        body = recalled(again, inner.workspace.definitions, nexts, {})
+        body = recalled(again, inner.workspace.definitions, nexts, {}, inner.rules)
         names: list[str] = []
         for c, (_, type_) in zip(floating, states, strict=True):  # carried in float32, rounded where a tangent leaves the scan
             same = type_.dtype is workspace.adjoint_type(scan.names[c]).dtype

@@ -17,7 +17,7 @@ from tensorexpr.autodiff.directions import Directions
 from tensorexpr.autodiff.overrides import Override, Rule
 from tensorexpr.autodiff.report import Report, Row, rows_of
 from tensorexpr.autodiff.reverse import Received, Reverse, reverse
-from tensorexpr.autodiff.units import GivenRule, Graph, Unit, tensors_of, units_of, without_copies
+from tensorexpr.autodiff.units import GivenRule, Graph, Unit, tensors_of, units_of, with_rules
 from tensorexpr.autodiff.workspace import Workspace
 from tensorexpr.errors import DifferentiationError, user_location
 from tensorexpr.ir import Access, Apply, Definition, Expr, Index, Program
@@ -111,6 +111,7 @@ class Gradient(Sequence[Tensor]):
         graph = Graph.of([*(part for tensor in planned for part in tensor.plan or ()), *roots], dict(units))
         self.tensors, self._labels, self.forward = graph.known, graph.labels, graph.program.definitions
         seeds = [(tensor.key, None if given is None else given.key) for tensor, given in zip(outputs, single, strict=True)]
+        self._units = graph.rules
         self._rules: Mapping[str, Override] = {name: unit.override(_sweep_rule(unit, graph)) for name, unit in graph.rules.items()}
         marked = [tensor.key for tensor in graph.known.values() if tensor.recompute]
         self.reverse: Reverse = reverse(
@@ -159,7 +160,8 @@ class Gradient(Sequence[Tensor]):
 
     def _lifted(self, definitions: Sequence[Definition], known: Mapping[str, Tensor]) -> dict[str, Tensor]:
         table = lift(Program((), (), tuple(definitions), (), self.reverse.program.sizes), known)
-        without_copies(self._rules, definitions, {name: t for name, t in table.items() if name not in known})
+        new = [d for d in definitions if not any(name in known for name, _ in d.results)]
+        with_rules(self._units, self._rules, new, table)
         return table
 
     def _result(self, name: str) -> Tensor:
@@ -287,11 +289,11 @@ class _Parts(_ByTensor[Tensor]):
 def _sweep_rule(unit: Unit, graph: Graph) -> Rule:
     """A unit as a rule of the sweep."""
 
-    def rule(adjoint: str, workspace: Workspace, override: Override) -> dict[str, str]:
+    def rule(adjoint: str, workspace: Workspace, override: Override) -> list[tuple[str, str]]:
         head = Tensor(f"{unit.tensor.name}_bar", unit.tensor.extents, unit.tensor.dtype)
         pairs = [(source, result) for source, result in zip(unit.inputs, unit.results(head), strict=True) if result is not None]
         names = graph.insert([result for _, result in pairs], {**override.names, head.key: adjoint}, workspace, unit.steps(override))
         pulled = zip((source for source, _ in pairs), names, strict=True)
-        return {override.names.get(source.key, source.key): name for source, name in pulled if source.dtype.is_float}
+        return [(override.names.get(source.key, source.key), name) for source, name in pulled if source.dtype.is_float]
 
     return rule

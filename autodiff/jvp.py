@@ -12,7 +12,7 @@ from tensorexpr.autodiff.gradient import Gradient
 from tensorexpr.autodiff.overrides import Override, Rule
 from tensorexpr.autodiff.reverse import reverse
 from tensorexpr.autodiff.scan_bodies import live
-from tensorexpr.autodiff.units import Graph, Unit, units_of, without_copies
+from tensorexpr.autodiff.units import Graph, Unit, units_of, with_rules
 from tensorexpr.autodiff.workspace import Workspace, plain_axes
 from tensorexpr.errors import DifferentiationError, user_location
 from tensorexpr.ir import Const, Define, Definition, Index, Input, Program, apply, conjunction
@@ -46,7 +46,7 @@ def jvp(output: Tensor | Sequence[Tensor], wrt: Tensor | Sequence[Tensor], tange
         names = [name for name, _ in results]
         derived += [definition for _, copies in results for definition in copies]
     table = lift(replace(graph.program, definitions=(*graph.program.definitions, *derived)), graph.known)
-    without_copies(rules, derived, {name: t for name, t in table.items() if name not in graph.known})
+    with_rules(graph.rules, rules, derived, table)
     found = [table[name] for name in names]
     return found[0] if isinstance(output, Tensor) else found
 

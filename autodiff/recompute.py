@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from tensorexpr.autodiff.overrides import Override
 from tensorexpr.autodiff.workspace import Workspace
 from tensorexpr.ir import Define, Definition, Scan, Scatter, apply
 from tensorexpr.language.renaming import ProgramRenaming, local_names
@@ -12,11 +13,15 @@ from tensorexpr.traversal import reads
 
 
 def with_copies(
-    derived: Sequence[Definition], forward: Iterable[Definition], marked: Collection[str], workspace: Workspace
+    derived: Sequence[Definition],
+    forward: Iterable[Definition],
+    marked: Collection[str],
+    rules: Mapping[str, Override],
+    workspace: Workspace,
 ) -> list[Definition]:
     """The definitions `derived` reading copies of the tensors that are `marked`, each defined before its first reader.
 
-    A copy reads copies of what is marked too. Their names and types are added to the workspace.
+    A copy reads copies of what is marked too, and has the rule of its tensor. Their names and types are added to the workspace.
     """
     table = {name: definition for definition in forward for name, _ in definition.results}
     wanted = {name for tensor in marked if tensor in table for name, _ in table[tensor].results}
@@ -32,17 +37,20 @@ def with_copies(
                 continue
             stack.pop()
             if name not in copies:
-                found.append(_copy(table[name], copies, workspace))
+                found.append(_copy(table[name], copies, rules, workspace))
         found.append(ProgramRenaming(copies, ()).definition(definition))
     return found
 
 
-def _copy(definition: Definition, copies: dict[str, str], workspace: Workspace) -> Definition:
+def _copy(definition: Definition, copies: dict[str, str], rules: Mapping[str, Override], workspace: Workspace) -> Definition:
     """A definition under new names, which are added to `copies`, and marked as a computation of its own."""
     copies.update((name, workspace.new_name(name, "_again")) for name, _ in definition.results)
     inner = {name: workspace.new_name(name, "_again") for name in local_names(definition)}
     copy = _marked(ProgramRenaming(copies | inner, ()).definition(definition))
     workspace.types.update(copy.results)
+    for tensor in (*(name for name, _ in definition.results), *inner):
+        if tensor in rules:
+            rules[tensor].copied(tensor, copies | inner, ())
     return copy
 
 

@@ -106,7 +106,7 @@ def reverse(
             sweep.apply_rule(custom, rules[custom])
     adjoints = {name: sweep.finish(name) for name in dict.fromkeys(wrt)}
     if marked:
-        workspace.definitions = with_copies(workspace.definitions, program.definitions, marked, workspace)
+        workspace.definitions = with_copies(workspace.definitions, program.definitions, marked, rules, workspace)
     workspace.simplify(program.definitions)
     definitions = (*program.definitions, *workspace.definitions)
     derived = Program(program.inputs, program.constants, definitions, tuple(adjoints[name] for name in wrt), program.sizes)
@@ -328,5 +328,5 @@ class Sweep:
         """Sends what a rule says in place of the derivative."""
         workspace = self.workspace
         head = workspace.rounded(self.finish(tensor), workspace.types[tensor].dtype, "_rounded")
-        for source, value in override.rule(head, workspace, override).items():
+        for source, value in override.rule(head, workspace, override):
             self.send_whole(tensor, source, workspace.rounded(value, workspace.adjoint_type(source).dtype, "_wide"))

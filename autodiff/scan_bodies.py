@@ -30,13 +30,16 @@ def before(scan: Scan, c: int, step: Expr, indices: tuple[Expr, ...]) -> Expr:
     return apply("where", apply("gt", step, const(0)), earlier, first)
 
 
-def recalled(scan: Scan, definitions: Sequence[Definition], outputs: Sequence[str], known: Mapping[str, str]) -> list[Definition]:
+def recalled(
+    scan: Scan, definitions: Sequence[Definition], outputs: Sequence[str], known: Mapping[str, str], rules: Mapping[str, Override]
+) -> list[Definition]:
     """What `outputs` need of definitions over the step of a scan, with everything that is stored read instead of computed again.
 
     Stored are the states, before the step and after it, and the definitions of the body that `known` has for all steps. A scan
-    among the definitions starts from a copy.
+    among the definitions starts from a copy, and what the rules of tensors within it send to is a copy.
     """
-    whole = {name for definition in definitions if isinstance(definition, Scan) for name in _starts(definition)}
+    scans = [definition for definition in definitions if isinstance(definition, Scan)]
+    whole = {name for inner in scans for name in (*_starts(inner), *inputs_within(inner, rules))}
     position = {name: c for c, (name, _) in enumerate(scan.states) if name not in whole}
     after = {d.name for d in scan.body if isinstance(d, Define)} - whole
     stored = {name: result for name, result in zip(scan.nexts, scan.names, strict=True) if name in after} | dict(known)

@@ -199,7 +199,7 @@ def _backward_scan(
         return map_expressions(definition, lambda e: substitute(e, {scan.step: step}))
 
     known = {} if steps is None else steps.kept
-    made.body += map(placed, recalled(scan, [*slices, *derived.program.definitions], derived.program.outputs, known))
+    made.body += map(placed, recalled(scan, [*slices, *derived.program.definitions], derived.program.outputs, known, rules))
     for c, label in found.states.items():
         made.next(label, adjoint[scan.states[c][0]], _wide(scan.states[c][1]))
     for part in slices:
@@ -227,6 +227,9 @@ def _backward_scan(
         made.next(found.carried[tensor], total, type_)
     if made.names:
         made.body = live(made.body, made.nexts)
+        again = {name for inner in made.body for name in local_names(inner)}
+        for rule in rules.values():
+            rule.moved(again, {scan.step: step})
         made.scan(scan.length, u)
     return found
 

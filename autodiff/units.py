@@ -7,18 +7,18 @@ the head, and the tensors that it gives become definitions of the derivative.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from functools import partial
 from typing import Any
 
 from tensorexpr.autodiff.arguments import text_of
-from tensorexpr.autodiff.overrides import Override, Rule
+from tensorexpr.autodiff.overrides import Copy, Override, Rule
 from tensorexpr.autodiff.workspace import Workspace
 from tensorexpr.errors import DifferentiationError, user_location
-from tensorexpr.ir import Definition, Expr, Index, Program
+from tensorexpr.ir import Definition, Expr, Index, Program, Scan
 from tensorexpr.language import Tensor, program_of
 from tensorexpr.language.renaming import ProgramRenaming, local_names
+from tensorexpr.language.tensor import Ruled, step_of
 from tensorexpr.language.tracing import Frame, binding, inside
 from tensorexpr.records import field, record
 from tensorexpr.text import print_type
@@ -32,7 +32,7 @@ class Unit:
     """The rule of `tensor`, and the inputs to which it sends.
 
     A tensor in the body of a scan stands in `frames`, outermost first; `names` are its own there, and those of others beside it, where
-    they are not their keys.
+    they are not their keys; `places` and `depth` are the `steps` and the `depth` of a `Ruled`.
     """
 
     tensor: Tensor
@@ -40,6 +40,8 @@ class Unit:
     rule: GivenRule
     frames: tuple[Frame, ...] = ()
     names: Mapping[str, str] = field(default_factory=dict)
+    places: tuple[Expr, ...] = ()
+    depth: int = 0
 
     def results(self, head: Tensor) -> list[Tensor | None]:
         """What the rule gives for a head: checked to be a tensor of its shape and dtype for each input, or None.
@@ -57,8 +59,9 @@ class Unit:
         return Override(tuple(self.names.get(t.key, t.key) for t in self.inputs), rule, self.names)
 
     def steps(self, override: Override) -> dict[str, Expr]:
-        """The steps of the scans around the tensor, as `override` calls them."""
-        return {frame.step: Index(step) for frame, step in zip(self.frames, override.steps, strict=True)}
+        """The steps of the frames of the tensor, by what `override` calls those of the scans around it."""
+        around: dict[str, Expr] = {step_of(at).name: Index(step) for at, step in enumerate(override.steps)}
+        return {frame.step: substitute(place, around) for frame, place in zip(self.frames, self.places, strict=True)}
 
 
 def units_of(roots: Sequence[Tensor], override: Mapping[Tensor, Any]) -> dict[Tensor, Unit]:
@@ -158,29 +161,46 @@ def _inner_units(tensors: Iterable[Tensor]) -> dict[str, Unit]:
         for one in tensor.ruled:
             assert one.tensor.unit is not None
             inputs, rule = one.tensor.unit
-            found[one.names.get(one.tensor.key, one.tensor.key)] = Unit(one.tensor, tuple(inputs), rule, one.frames, one.names)
+            found[one.names.get(one.tensor.key, one.tensor.key)] = Unit(
+                one.tensor, tuple(inputs), rule, one.frames, one.names, one.steps, one.depth
+            )
     return found
 
 
-def without_copies(rules: Mapping[str, Override], definitions: Sequence[Definition], tensors: Mapping[str, Tensor]) -> None:
-    """Makes the scans among new tensors refuse derivatives where a copy of a tensor with a rule stands in their bodies: it is computed
-    there again, because a scan within a scan is, and its rule is the rule of another tensor."""
-    labels = {copy: name for name, override in rules.items() for copy in override.copies}
-    for definition in definitions if labels else ():
-        for copied in [labels[name] for name in local_names(definition) if name in labels][:1]:
-            for name in (name for name, _ in definition.results if name in tensors):
-                tensors[name].unit = (tensors[name].sources, partial(_refused, copied))
+def with_rules(
+    units: Mapping[str, Unit], rules: Mapping[str, Override], definitions: Sequence[Definition], tensors: Mapping[str, Tensor]
+) -> None:
+    """Gives new tensors, made of definitions of a derivative, the rules of the tensors that are computed there again."""
+    copies = {name: (units[tensor], copy) for tensor, rule in rules.items() for name, copy in rule.copies.items()}
+    for definition in definitions if copies else ():
+        own = [(name, around) for name, around in _standing(definition) if name in copies]
+        results = [name for name, _ in definition.results]
+        made = tensors[results[0]].definition
+        if not own or made is None:
+            continue
+        inner = dict(zip(local_names(definition), local_names(made), strict=True))
+        table = {name: tensor.key for name, tensor in tensors.items()} | inner
+        ruled = tuple(_ruled(*copies[name], around, table) for name, around in own)
+        for name in results:
+            tensors[name].ruled = ruled
 
 
-def _refused(copied: str, output: Tensor, inputs: Sequence[Tensor], head: Tensor) -> list[Tensor | None]:
-    """The rule of a scan in a derivative that computes a tensor with a rule of its own again."""
-    label = copied.rpartition("__")[0] or copied
-    raise DifferentiationError(
-        f"expected one derivative of scans within scans around a rule, got a second one through {label}",
-        term=f"{output.name}: {print_type(output.type)}",
-        location=output.location or user_location(),
-        hint=f"leave checkpoint= out, give the whole scan a rule, or write {label} without one (te.stop_gradient works)",
-    )
+def _standing(definition: Definition, around: tuple[str, ...] = ()) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The results of a definition and the names inside of it, with the steps of the scans around them."""
+    yield from ((name, around) for name, _ in definition.results)
+    if isinstance(definition, Scan):
+        for inner in definition.body:
+            yield from _standing(inner, (*around, definition.step))
+
+
+def _ruled(unit: Unit, copy: Copy, around: tuple[str, ...], table: Mapping[str, str]) -> Ruled:
+    """A copy of a tensor inside of scans with steps `around`; `table` has the names of what is there."""
+    here: dict[str, Expr] = {name: step_of(at) for at, name in enumerate(around)}
+    further = range(len(around) - unit.depth + len(copy.steps), len(around))  # scans around the tensor that were copied with it
+    places = [substitute(step, here) for step in copy.steps] + [step_of(at) for at in further]
+    moved = {step_of(at).name: place for at, place in enumerate(places)}
+    names = {key: table[name] for key, name in copy.names.items() if name in table}
+    return Ruled(unit.tensor, unit.frames, names, tuple(substitute(place, moved) for place in unit.places), len(around))
 
 
 def _checked(unit: Unit, given: Any) -> list[Tensor | None]:

@@ -155,9 +155,20 @@ def build_program(program: Program, *, single: bool = False, target: str = "cpu"
     return CompiledFunction(executable_of(program), signature)
 
 
-def machine_of(target: str, precision: str = "float32") -> Target:
-    """What schedules for a target are made for: this CPU, or a GPU whether there is one or not. CPUs compute in full precision."""
-    return replace(H200, precision=precision) if target == "cuda" else host_target()
+def machine_of(target: str, precision: str = "float32", arch: str | None = None) -> Target:
+    """What schedules for a target are made for: this CPU, or a GPU whether there is one or not, with the shared memory of an architecture:
+    by default that of the current device. CPUs compute in full precision."""
+    if target != "cuda":
+        return host_target()
+    arch = _current_architecture() if arch is None else arch
+    return replace(H200 if arch is None else H200.running(arch), precision=precision)
+
+
+def _current_architecture() -> str | None:
+    try:
+        return current_device().arch
+    except TargetError:
+        return None
 
 
 def check_target(target: object) -> None:

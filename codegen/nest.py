@@ -14,6 +14,7 @@ launch. A loop's kind says how it runs; all kinds give the result of running it 
 - unroll: copied out; the extent is a constant.
 - tensorize: one instruction of the machine does what the loop says (an emitter that does not know it runs the loop).
 - block.x, ..., thread.z: the blocks of a GPU's grid (outermost in their kernel, each axis once) and the threads of a block.
+- warp: as vectorize, in the lanes of one warp of a GPU: up to 32 iterations, which need no barrier among each other.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ from tensorexpr.records import record
 
 GRID = ("block.x", "block.y", "block.z")
 THREADS = ("thread.x", "thread.y", "thread.z")
-LOOP_KINDS = ("serial", "parallel", "vectorize", "unroll", "tensorize", *GRID, *THREADS)
+IN_WARP = "warp"
+LANES = ("vectorize", IN_WARP)
+"""Kinds of loops whose iterations run at once, in lanes."""
+LOOP_KINDS = ("serial", "parallel", "vectorize", "unroll", "tensorize", *GRID, *THREADS, IN_WARP)
 MEMORIES = ("parameter", "constant", "workspace", "local")
 
 

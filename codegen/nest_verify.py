@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import NoReturn
 
 from tensorexpr import dtypes
-from tensorexpr.codegen.nest import GRID, LOOP_KINDS, MEMORIES, Alloc, Block, Buffer, Check, For, If, Kernel, LoopNest, Stmt, Store
+from tensorexpr.codegen.nest import GRID, LANES, LOOP_KINDS, MEMORIES, Alloc, Block, Buffer, Check, For, If, Kernel, LoopNest, Stmt, Store
 from tensorexpr.codegen.nest_text import print_block, print_expr
 from tensorexpr.errors import InternalError
 from tensorexpr.ir import Access, Const, Expr, Index, Param, Reduce, Size
@@ -97,7 +97,7 @@ class _Checker:
                     self.fail("expected nothing but serial loops and conditions around a parallel loop", statement)
                 if statement.kind in GRID and not outermost:
                     self.fail("expected the blocks of a grid outermost in their kernel", statement)
-                if statement.kind in ("vectorize", "unroll"):
+                if statement.kind in (*LANES, "unroll"):
                     # The length must be known; only vectorized loops also need a known start.
                     if not (isinstance(statement.stop, Const) and isinstance(statement.start, Const)):
                         self.fail(f"expected constant bounds of a loop to {statement.kind}", statement)

@@ -21,6 +21,10 @@ VECTORS = ("amx", "asimd", "avx", "sve")
 """How the names of the features begin that are instructions on vectors and tiles."""
 
 
+SHARED = {75: 64, 80: 163, 86: 99, 89: 99, 90: 227, 100: 227, 120: 99}
+"""KiB of shared memory of a block by compute capability; others have what the first of their generation has."""
+
+
 @record
 class Target:
     """A CPU, or a GPU (`kind`): width of its vectors in bits, number of vector registers, cores, and sizes of its caches in bytes."""
@@ -56,19 +60,30 @@ class Target:
 
 @record
 class Gpu(Target):
-    """A GPU: `cores` are its multiprocessors. A loop over lanes is run by the threads of a block, `threads` by default; a block has
-    `shared_bytes` of memory without asking, and a thread up to 255 registers of 32 bits. `arch` is what its code is compiled for;
+    """A GPU: `cores` are its multiprocessors. A loop over lanes is run by the threads of a block, `threads` by default; a block may ask for
+    `shared_bytes` of memory, and a thread has up to 255 registers of 32 bits. `arch` is what its code is compiled for;
     with `precision` "tf32", not "float32", sums of products may round their factors of float32 for tensor cores."""
 
     kind: str = "gpu"
     threads: int = 256
-    shared_bytes: int = 48 << 10
+    shared_bytes: int = 227 << 10
     arch: str = "sm_90"
     precision: str = "float32"
 
     def lanes(self, dtype: DType) -> int:
         """Threads of a block, whatever they work on."""
         return self.threads
+
+    def running(self, *archs: str) -> Gpu:
+        """The same for code that runs on each of some architectures: with no more shared memory than the least of them."""
+        return replace(self, shared_bytes=min([_shared_bytes(a) for a in archs], default=self.shared_bytes))
+
+
+def _shared_bytes(arch: str) -> int:
+    """What a block may ask for on an architecture such as "sm_90" (CUDA C++ Programming Guide, technical specifications per compute
+    capability); of one that is not known, as much as all have."""
+    number = int(arch.removeprefix("sm_").rstrip("af"))
+    return SHARED.get(number, SHARED[number // 10 * 10] if number // 10 * 10 in SHARED else min(SHARED.values())) << 10
 
 
 H200 = Gpu("cuda", 32, 255, 132, 192 << 10, 50 << 20, 50 << 20)

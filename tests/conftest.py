@@ -14,8 +14,8 @@ from tensorexpr.codegen.memo import forget
 
 os.environ["TENSOREXPR_CACHE_DIR"] = ""
 
-YOUNG_OBJECTS = 20_000
-"""As many new objects as bring about a collection: programs are trees of small tuples that live for long."""
+YOUNG_OBJECTS = 10_000
+"""As many new objects as bring about a collection: programs are trees of small tuples that live for long. More leave the caches."""
 
 
 def pytest_collection_finish() -> None:

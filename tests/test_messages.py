@@ -28,8 +28,9 @@ def pieces(node: ast.AST) -> list[str]:
 
 def texts(tree: ast.AST) -> list[ast.AST]:
     """The whole strings and f-strings below a node."""
-    inner = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
-    return [node for node in ast.walk(tree) if pieces(node) and id(node) not in inner]
+    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.JoinedStr | ast.Constant)]
+    inner = {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
+    return [node for node in nodes if pieces(node) and id(node) not in inner]
 
 
 def messages(file: Path) -> list[tuple[int, list[str]]]:
@@ -49,12 +50,25 @@ def messages(file: Path) -> list[tuple[int, list[str]]]:
 @cache
 def quoted() -> str:
     strings = {"\0".join(pieces(node)) for file in (ROOT / "tests").rglob("*.py") for node in texts(ast.parse(file.read_text()))}
-    return "\n".join(sorted(strings | {re.sub(r"\\(\W)", r"\1", text) for text in strings}))
+    return "\n".join([*sorted(strings | {re.sub(r"\\(\W)", r"\1", text) for text in strings}), ""])
+
+
+def is_quoted(parts: list[str]) -> bool:
+    """Whether some line of the strings of the tests has the parts in order; sought in the lines that have the longest of them."""
+    parts = [parts[0].removeprefix(": "), *parts[1:]]  # what begins with a colon stands behind a name
+    pattern, longest, strings = re.compile(".+?".join(map(re.escape, parts))), max(parts, key=len), quoted()
+    if any("\n" in part for part in parts):
+        return pattern.search(strings) is not None
+    at = strings.find(longest)
+    while at >= 0:
+        end = strings.find("\n", at + len(longest))
+        if pattern.search(strings[strings.rfind("\n", 0, at) + 1 : end]):
+            return True
+        at = strings.find(longest, end)
+    return False
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
 def test_each_message_is_quoted_by_a_test(file):
-    # What begins with a colon stands behind a name.
-    patterns = [(line, parts, ".+?".join(map(re.escape, parts)).removeprefix(r":\ ")) for line, parts in messages(file)]
-    missing = [f"{file.name}:{line}: {'...'.join(parts)}" for line, parts, pattern in patterns if not re.search(pattern, quoted())]
+    missing = [f"{file.name}:{line}: {'...'.join(parts)}" for line, parts in messages(file) if not is_quoted(parts)]
     assert not missing, "expected a test that quotes each message, got none for these"

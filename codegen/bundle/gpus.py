@@ -21,12 +21,14 @@ from tensorexpr.codegen.bundle.entries import gathered
 from tensorexpr.codegen.compile import machine_of
 from tensorexpr.codegen.cuda import nvrtc
 from tensorexpr.codegen.cuda.build import GpuCode
-from tensorexpr.codegen.cuda.launch_text import driver_text, launcher_text, ordered
+from tensorexpr.codegen.cuda.driver_text import driver_text
+from tensorexpr.codegen.cuda.launch_text import launcher_text, ordered
 from tensorexpr.codegen.cuda.plan import ALIGNMENT, Plan
 from tensorexpr.codegen.function import CompiledFunction
 from tensorexpr.codegen.gpu_function import GpuFunction
 from tensorexpr.codegen.llvm.arithmetic import Arithmetic
 from tensorexpr.codegen.nest import CheckSite
+from tensorexpr.codegen.target import Gpu
 from tensorexpr.codegen.tuning.lookup import scheduled
 from tensorexpr.errors import TargetError, user_location
 from tensorexpr.ir import Constant
@@ -70,11 +72,14 @@ def architectures(gpus: Sequence[str]) -> tuple[str, ...]:
 
 
 def gpu_part(function: CompiledFunction, gpus: Sequence[str]) -> GpuPart:
-    """A function for GPUs: as it was compiled, where that was for one, else by the schedule that one gets."""
-    if isinstance(function, GpuFunction):
-        code = function.code
-    else:
-        code = GpuCode(function.program, scheduled(function.program, machine_of("cuda")))
+    """A function for GPUs: as it was compiled, where that was for one with no more shared memory than they have, else by the schedule that
+    the least of them gets."""
+    code = function.code if isinstance(function, GpuFunction) else None
+    machine = machine_of("cuda") if code is None else code.schedule.state.target
+    assert isinstance(machine, Gpu)
+    machine = machine.running(*gpus)
+    if code is None or any(launch.shared > machine.shared_bytes for launch in code.source.launches):
+        code = GpuCode(function.program, scheduled(function.program, machine))
     nest = code.nest
     return GpuPart(Plan.of(nest, code.source), nest.checks, nest.constants, {arch: code.compiled(arch).cubin for arch in gpus})
 

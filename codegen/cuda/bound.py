@@ -5,13 +5,16 @@ that stand inside each other with nothing but conditions between, each axis once
 do the same. What is bound
 further inside (a rest of a split, a loop below statements of its own) is run by every thread from beginning to end, which means
 the same.
+
+Where loops are bound to the lanes of a warp, the threads along x are these, and loops bound to the others are the warps of the block,
+directly inside each other around all that a warp does. Where they stand otherwise, no loop is in the lanes of a warp.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from tensorexpr.codegen.nest import GRID, THREADS, Alloc, Block, Check, For, If, Stmt
+from tensorexpr.codegen.nest import GRID, IN_WARP, LANES, THREADS, Alloc, Block, Check, For, If, Stmt
 from tensorexpr.ir import Const
 
 
@@ -30,19 +33,67 @@ def grid_of(loop: For) -> tuple[tuple[For, ...], Block]:
 def settled(body: Block) -> Block:
     """What a block does, with the kinds of blocks and threads on those loops alone that are run by them; where loops are bound to
     threads, lanes outside of them are none."""
-    return _settled(body, _has_threads(body))
+    if in_warps(body):
+        return with_inside(body, _of_warp(inside_warps(body)))
+    return _settled(body, _has(body, THREADS))
 
 
-def _has_threads(body: Block) -> bool:
+def _has(body: Block, kinds: tuple[str, ...]) -> bool:
+    """Whether some loop is of these kinds; those of threads have constant bounds."""
     for s in body:
         match s:
-            case For() if _is_threads(s) or _has_threads(s.body):
+            case For() if (s.kind in kinds and isinstance(s.start, Const) and isinstance(s.stop, Const)) or _has(s.body, kinds):
                 return True
-            case Alloc() if _has_threads(s.body):
+            case Alloc() if _has(s.body, kinds):
                 return True
-            case If() if _has_threads((*s.then, *s.otherwise)):
+            case If() if _has((*s.then, *s.otherwise), kinds):
                 return True
     return False
+
+
+def in_warps(body: Block) -> bool:
+    """Whether what a block does is done by warps, each for itself."""
+    inner = inside_warps(body)
+    return _has(inner, (IN_WARP,)) and not _has(inner, THREADS)
+
+
+def inside_warps(body: Block) -> Block:
+    """What a warp does: what stands in the loops over the warps of a block."""
+    taken = {THREADS[0]}
+    while (loop := _only(body)) is not None and _is_threads(loop) and loop.kind not in taken:
+        taken.add(loop.kind)
+        body = loop.body
+    return body
+
+
+def with_inside(body: Block, made: Block) -> Block:
+    """The loops over the warps of a block around something else."""
+    inner = inside_warps(body)
+    if body is inner:
+        return made
+    (only,) = body
+    if isinstance(only, If):
+        return (replace(only, then=with_inside(only.then, made)),)
+    return (replace(only, body=with_inside(only.body, made)),) if isinstance(only, For) else made
+
+
+def _of_warp(body: Block) -> Block:
+    """What a warp does, with lanes on the loops alone that its lanes run."""
+    found: list[Stmt] = []
+    for s in body:
+        match s:
+            case For() if s.kind == IN_WARP:
+                found.append(replace(s, body=_inside(s.body)))
+            case For():
+                serial = s.kind in (*GRID, *THREADS, "vectorize")
+                found.append(replace(s, kind="serial" if serial else s.kind, body=_of_warp(s.body)))
+            case Alloc():
+                found.append(replace(s, body=_of_warp(s.body)))
+            case If():
+                found.append(replace(s, then=_of_warp(s.then), otherwise=_of_warp(s.otherwise)))
+            case _:
+                found.append(s)
+    return tuple(found)
 
 
 def in_one_block(loop: For, most: int) -> For | None:
@@ -98,7 +149,7 @@ def _settled(body: Block, bound: bool) -> Block:
             case For() if s.kind == "vectorize" and not bound:
                 found.append(replace(s, body=_inside(s.body)))
             case For():
-                serial = s.kind in (*GRID, *THREADS, "vectorize")
+                serial = s.kind in (*GRID, *THREADS, *LANES)
                 found.append(replace(s, kind="serial" if serial else s.kind, body=_settled(s.body, bound)))
             case Alloc():
                 found.append(replace(s, body=_settled(s.body, bound)))
@@ -145,7 +196,7 @@ def _inside(body: Block) -> Block:
     for s in body:
         match s:
             case For():
-                found.append(replace(s, kind="serial" if s.kind in (*GRID, *THREADS) else s.kind, body=_inside(s.body)))
+                found.append(replace(s, kind="serial" if s.kind in (*GRID, *THREADS, IN_WARP) else s.kind, body=_inside(s.body)))
             case Alloc():
                 found.append(replace(s, body=_inside(s.body)))
             case If():

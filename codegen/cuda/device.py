@@ -32,6 +32,8 @@ from tensorexpr.errors import InternalError, TargetError, user_location
 _CHOICE = "TENSOREXPR_CUDA"
 _BLOCK, _SIZE, _END = 1, 2, 0
 """The driver's words for a block of arguments, its size, and the end of what is said of them."""
+MOST_ASKED = 8
+"""CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: what a driver wants to be told before a launch asks for more than 48 KiB."""
 _LAUNCH: tuple[Any, ...] = (ctypes.c_void_p, *[ctypes.c_uint] * 7, *[ctypes.c_void_p] * 3)
 """What `cuLaunchKernel` takes: the function, blocks, threads, bytes of shared memory, the stream, and two ways to say arguments."""
 _INSTALL = "pip install 'tensorexpr[cuda]' (CUDA 13) or 'tensorexpr[cuda12]'"
@@ -141,13 +143,14 @@ class CupyDevice:
         self._cupy = cupy
         self._driver = ctypes.CDLL("libcuda.so.1" if os.name != "nt" else "nvcuda.dll")
         self._driver.cuLaunchKernel.argtypes = _LAUNCH  # numbers go as they are
+        self._driver.cuFuncSetAttribute.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.c_int)
         device = cupy.cuda.Device()
         self.arch: str | None = f"sm_{device.compute_capability}"
         self.name = f"cuda:{device.id}"
 
     def load(self, source: Source, compiled: Compiled | None) -> Kernels:
         assert compiled is not None
-        return _CupyKernels(self._cupy, self._driver, compiled)
+        return _CupyKernels(self._cupy, self._driver, source, compiled)
 
     def array(self, value: object) -> Any:
         cupy = self._cupy
@@ -185,12 +188,16 @@ class CupyDevice:
 class _CupyKernels:
     """A cubin loaded into the current context."""
 
-    def __init__(self, cupy: Any, driver: ctypes.CDLL, compiled: Compiled) -> None:
+    def __init__(self, cupy: Any, driver: ctypes.CDLL, source: Source, compiled: Compiled) -> None:
         self._stream = cupy.cuda.get_current_stream
         self._driver = driver
         self._module = cupy.cuda.function.Module()
         self._module.load(compiled.cubin)
         self._functions = {name: self._module.get_function(name) for name in compiled.resources}
+        for launch in source.launches:
+            status = launch.shared and driver.cuFuncSetAttribute(self._functions[launch.kernel].ptr, MOST_ASKED, launch.shared)
+            if status:
+                raise self._failure(f"expected {launch.shared} bytes of shared memory for {launch.kernel}", status)
 
     def launch(self, launch: Launch, blocks: tuple[int, int, int], arguments: Sequence[int]) -> None:
         self.ready(launch, blocks, range(len(arguments)), ())(arguments, self.stream())
@@ -206,7 +213,7 @@ class _CupyKernels:
         packed = (ctypes.c_void_p * 5)(_BLOCK, ctypes.addressof(values), _SIZE, ctypes.addressof(size), _END)
         held = (values, size)  # which `packed` has by address alone
         pack, run, function = form.pack_into, self._driver.cuLaunchKernel, self._functions[launch.kernel].ptr
-        grid = (*blocks, *launch.threads, 0)
+        grid = (*blocks, *launch.threads, launch.shared)
         # A report stands behind the scalars.
         buffers, behind = (tuple(places[:-1]), tuple(places[-1:])) if launch.reports and scalars else (tuple(places), ())
         scalars = tuple(scalars)
@@ -215,15 +222,14 @@ class _CupyKernels:
             pack(held[0], 0, *[addresses[k] for k in buffers], *scalars, *[addresses[k] for k in behind])
             status = run(function, *grid, stream, None, packed)
             if status:
-                raise self._failure(launch, blocks, status)
+                raise self._failure(f"the launch of {launch.kernel} with {' x '.join(map(str, blocks))} blocks failed", status)
 
         return launched
 
-    def _failure(self, launch: Launch, blocks: tuple[int, int, int], status: int) -> InternalError:
+    def _failure(self, what: str, status: int) -> InternalError:
         text = ctypes.c_char_p()
         self._driver.cuGetErrorString(status, ctypes.byref(text))
-        grid, why = " x ".join(map(str, blocks)), (text.value or b"?").decode()
-        return InternalError(f"cuda: the launch of {launch.kernel} with {grid} blocks failed: {why}")
+        return InternalError(f"cuda: {what}: {(text.value or b'?').decode()}")
 
 
 @cache

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 
 from tensorexpr.codegen.cuda.bound import grid_of, in_one_block, settled
 from tensorexpr.codegen.cuda.kernel import THREADS, Kernel
+from tensorexpr.codegen.cuda.neighbors import with_neighbors
 from tensorexpr.codegen.cuda.source import Launch, Repeat, Source
 from tensorexpr.codegen.cuda.threads import team_of
 from tensorexpr.codegen.nest import GRID, Alloc, Block, Buffer, For, If, LoopNest, Stmt
@@ -82,7 +83,7 @@ class _Writer:
         """The text of a kernel, and its launch."""
         writer = Kernel(self.nest, self.buffers, outer)
         word = f"{self.prefix}k{len(self.kernels)}_{_word(name)}"
-        launch, text = writer.text(word, settled(body), grid)
+        launch, text = writer.text(word, with_neighbors(settled(body), self.buffers), grid)
         self.kernels.append(text)
         return launch
 

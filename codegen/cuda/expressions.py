@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 from tensorexpr import dtypes, ir
 from tensorexpr.codegen.cuda import values as v
@@ -90,13 +91,15 @@ def _children(node: Expr) -> tuple[Expr, ...]:
 @record
 class Surroundings:
     """What expressions of a kernel refer to: buffers and, by name, loop indices and sizes in scope; `word` gives the identifier
-    of a buffer, `fresh` a new one. Of `own` buffers every thread has the element of its lane alone: they have no last axis."""
+    of a buffer, `fresh` a new one. Of `own` buffers every thread has the element of its lane alone: they have no last axis. Of those with
+    `slots` each warp has its own, which the text there is the index of."""
 
     buffers: dict[str, Buffer]
     indices: dict[str, Value]
     word: Callable[[str], str]
     fresh: Callable[[], str]
     own: frozenset[str] = frozenset()
+    slots: Mapping[str, str] = MappingProxyType({})
 
 
 class Emitter:
@@ -182,7 +185,7 @@ class Emitter:
         buffer, word = self.around.buffers[name], self.around.word(name)
         if buffer.memory == "local":
             indices = indices[:-1] if name in self.around.own else indices
-            return word + "".join(f"[{self.value(i).text}]" for i in indices)
+            return word + self.around.slots.get(name, "") + "".join(f"[{self.value(i).text}]" for i in indices)
         if len(indices) == 1 < len(buffer.shape):
             return f"{word}[{self.value(indices[0]).text}]"
         offset = self.flattened(indices, buffer.shape)

@@ -8,10 +8,12 @@ from math import prod
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.cuda import values as v
+from tensorexpr.codegen.cuda.arena import arena
 from tensorexpr.codegen.cuda.bound import settled
+from tensorexpr.codegen.cuda.packs import ALIGNMENT
 from tensorexpr.codegen.cuda.source import Launch
 from tensorexpr.codegen.cuda.statements import Statements
-from tensorexpr.codegen.cuda.threads import team_of
+from tensorexpr.codegen.cuda.threads import Team, team_of
 from tensorexpr.codegen.cuda.values import Value, memory_type
 from tensorexpr.codegen.nest import GRID, Alloc, Block, Buffer, Check, For, If, LoopNest, Stmt, Store
 from tensorexpr.ir import Access, Const, Expr, Index, Size, apply, integer
@@ -19,6 +21,8 @@ from tensorexpr.traversal import walk
 
 THREADS = 256
 """Threads of a block."""
+SHARED = 48 << 10
+"""Bytes of shared memory that a block has without asking."""
 
 
 class Kernel(Statements):
@@ -43,7 +47,7 @@ class Kernel(Statements):
 
         def among(low: int, high: int, margin: str) -> list[str]:
             if high - low == 1:
-                lines = [margin + line.strip() for line in self.grid_index(loops[low], True, firsts[low])]
+                lines = [margin + line.strip() for line in self.grid_index(loops[low], THREADS, "x", firsts[low])]
                 self.block(settled(loops[low].body), lines, margin)
                 return lines
             middle = (low + high) // 2
@@ -62,25 +66,47 @@ class Kernel(Statements):
             low, high = self.range(loop)
             self.scope[loop.index] = v.index(self.word(loop.index), low, high)
         lines: list[str] = []
-        self.team = team = team_of(body)
+        asked = 0
+        team = team_of(body)
         cut = team is None and any(loop.kind == "parallel" for loop in grid)
         iterations: dict[str, Expr] = {axis: Const(1, dtypes.int64) for axis in GRID}
         for loop in grid:
+            axis = loop.kind if loop.kind in GRID else GRID[0]
             from_, to = loop.start, loop.stop
-            count = to if isinstance(from_, Const) and from_.value == 0 else apply("sub", to, from_)
-            iterations[loop.kind if loop.kind in GRID else GRID[0]] = count
-            lines += self.grid_index(loop, cut)
+            if isinstance(from_, Const) and isinstance(to, Const):
+                count: Expr = Const(max(0, to.value - from_.value), dtypes.int64)
+            else:
+                count = to if from_ == Const(0, dtypes.int64) else apply("sub", to, from_)
+            each = self.warps_of_block(team, count) if team is not None and axis == GRID[0] else 1
+            if team is not None and each > 1:
+                team = replace(team, shape=(team.shape[0], each, 1))
+                count = Const(-(-count.value // each), dtypes.int64) if isinstance(count, Const) else _divided(count, each)
+            iterations[axis] = count
+            lines += self.grid_index(loop, THREADS if cut else each, "x" if cut else "y")
+        self.team = team
         if team is None:
             self.block(body, lines, "  ")
         else:
             for buffer in buffers_inside(team.body):
                 self.buffers[buffer.name] = buffer
+            shared = [b for b in buffers_inside(team.body) if team.homes.get(b.name) == "shared"]
+            slots = prod(team.shape[1:]) if self.slot() else 1
+            self.arena, asked = arena({b.name: slots * prod(self.extents(b)) * b.dtype.itemsize for b in shared})
             self.block(team.body, lines, "  ")
         threads = team.shape if team is not None else (THREADS if cut else 1, 1, 1)
-        return self.finished(word, lines, threads, tuple(iterations.values()), cut)
+        return self.finished(word, lines, threads, tuple(iterations.values()), cut, asked)
+
+    def warps_of_block(self, team: Team, count: Expr) -> int:
+        """How many iterations of a grid a block has, a warp for each: as many as there are, and as shared memory has room for."""
+        if not team.warps or prod(team.shape[1:]) > 1:
+            return 1
+        kept = [b for b in buffers_inside(team.body) if team.homes.get(b.name) == "shared"]
+        shared = sum(prod(map(integer, b.shape)) * b.dtype.itemsize + ALIGNMENT for b in kept)
+        most = min(THREADS // team.shape[0], SHARED // max(1, shared))
+        return max(1, min(most, integer(count)) if isinstance(count, Const) else most)
 
     def finished(
-        self, word: str, lines: list[str], threads: tuple[int, int, int], iterations: tuple[Expr, ...], cut: bool
+        self, word: str, lines: list[str], threads: tuple[int, int, int], iterations: tuple[Expr, ...], cut: bool, asked: int = 0
     ) -> tuple[Launch, str]:
         """The launch and the text of a kernel of these lines."""
         parameters = [self.parameter(name) for name in self.used_buffers]
@@ -94,7 +120,7 @@ class Kernel(Statements):
         if len(signature) > 120:
             signature = head + "\n    " + ",\n    ".join(parameters) + ") {"
         text = "\n".join([signature, *entry, *lines, "}"]) + "\n"
-        return Launch(word, tuple(self.used_buffers), scalars, self.reports, threads, iterations, cut), text
+        return Launch(word, tuple(self.used_buffers), scalars, self.reports, threads, iterations, cut, asked), text
 
     def parameter(self, name: str) -> str:
         """The declaration of a buffer as a parameter."""
@@ -159,28 +185,34 @@ class Kernel(Statements):
         start, stop = emitter.value(loop.start), emitter.value(loop.stop)
         return start.low, None if stop.high is None else stop.high - 1
 
-    def grid_index(self, grid: For, cut: bool, block: int = 0) -> list[str]:
-        """The index of a loop of the grid from block and thread, and where it is `cut` the test that cuts the last block off; its blocks
-        begin at number `block`."""
+    def grid_index(self, grid: For, each: int, thread: str, block: int = 0) -> list[str]:
+        """The index of a loop of the grid from block and, where a block has several iterations (`each`), the thread along an axis, with the
+        test that cuts the last block off where it may be too long; its blocks begin at number `block`."""
         low, high = self.range(grid)
-        name = self.word(grid.index, "point" if cut else "block")
+        name = self.word(grid.index, "point" if thread == "x" and each > 1 else "block" if each == 1 else "row")
         emitter = self.emitter(frozenset(), [])
         start, stop = emitter.value(grid.start), emitter.value(grid.stop)
-        # The last block may go on beyond the stop by all but one of its threads.
+        # The last block may go on beyond the stop by all but one of its iterations.
         narrow = low is not None and high is not None and v.fits(low, high + THREADS)
         self.scope[grid.index] = Value(name, dtypes.int64, v.ATOM, narrow, low, high)
         type_ = "int" if narrow else "int64_t"
-        if not cut:
-            axis = "xyz"[GRID.index(grid.kind)] if grid.kind in GRID else "x"
-            first = f"(int)blockIdx.{axis}" if narrow else f"(int64_t)blockIdx.{axis}"
-            if start.constant != 0:
-                first = f"{start.inside(v.SUM)} + {first}"
-            return [f"  const {type_} {name} = {first};"]
-        own = f"(blockIdx.x - {block}u)" if block else "blockIdx.x"
-        first = f"(int)({own} * {THREADS}u + threadIdx.x)" if narrow else f"(int64_t){own} * {THREADS} + threadIdx.x"
+        axis = "xyz"[GRID.index(grid.kind)] if grid.kind in GRID else "x"
+        own = f"(blockIdx.{axis} - {block}u)" if block else f"blockIdx.{axis}"
+        if each == 1:
+            first = f"({type_}){own}"
+        else:
+            first = f"(int)({own} * {each}u + threadIdx.{thread})" if narrow else f"(int64_t){own} * {each} + threadIdx.{thread}"
         if start.constant != 0:
             first = f"{start.inside(v.SUM)} + {first}"
-        return [f"  const {type_} {name} = {first};", f"  if ({name} >= {stop.inside(v.ORDER + 1)}) return;"]
+        lines = [f"  const {type_} {name} = {first};"]
+        if each > 1 and (start.constant is None or stop.constant is None or (stop.constant - start.constant) % each):
+            lines.append(f"  if ({name} >= {stop.inside(v.ORDER + 1)}) return;")
+        return lines
+
+
+def _divided(count: Expr, each: int) -> Expr:
+    """How many blocks of so many iterations there are."""
+    return apply("floordiv", apply("add", count, Const(each - 1, dtypes.int64)), Const(each, dtypes.int64))
 
 
 def buffers_inside(block: Block) -> Iterator[Buffer]:

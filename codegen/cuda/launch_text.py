@@ -16,7 +16,7 @@ frees what was loaded. Both work on the context that is current, as every call d
 becomes it. A context is known by the number that the driver gives it, so one that takes the place of another is not taken for it.
 Any number of threads may be inside; two that load at the same time both do, and one of the modules is used.
 
-The driver is the library that `LIBRARY` names, else `libcuda.so.1`; nothing of it is asked for before the first call.
+The driver is found by `driver_text`, which stands in the same module.
 """
 
 from __future__ import annotations
@@ -24,261 +24,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from tensorexpr.codegen.cuda.driver_text import FUNCTIONS, NO_CODE, NO_MEMORY, literal
 from tensorexpr.codegen.cuda.plan import ALIGNMENT, Loop, Plan, Step
 from tensorexpr.codegen.llvm.arithmetic import Arithmetic
 from tensorexpr.errors import TargetError, user_location
 
-SYMBOLS = ("dlopen", "dlsym", "getenv", "malloc", "free")
-"""What the text calls of the C library."""
-LIBRARY = "TENSOREXPR_CUDA_DRIVER"
-"""The variable of the environment that names the driver's library, where it is not where the system looks."""
-NO_CODE, NO_LIBRARY, NO_FUNCTION, NO_MEMORY, DRIVER = -1, -2, -3, -4, -1000
-"""Results: no code for this GPU; the driver's library is not there, or lacks a function; no memory of the host; DRIVER - r for a result r
-of the driver's."""
-
-_FUNCTIONS = (
-    "cuInit", "cuDeviceGet", "cuDeviceGetAttribute", "cuDevicePrimaryCtxRetain", "cuCtxGetCurrent", "cuCtxSetCurrent", "cuCtxGetDevice",
-    "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2", "cuModuleLoadData", "cuModuleUnload", "cuModuleGetFunction", "cuLaunchKernel",
-    "cuMemsetD8Async", "cuMemcpyDtoHAsync_v2", "cuStreamSynchronize",
-)  # fmt: skip
-_OPTIONAL = ("cuCtxGetId",)  # since CUDA 12; without it a context is known by its address
 _INVALID_VALUE = 1
 _MOST_BLOCKS = (1 << 31) - 1
-_MAJOR, _MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_...
+_MOST_ASKED = 8
+"""CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES."""
 _ARCHITECTURE = re.compile(r"sm_(\d+)(\d)(a?)")
-
-
-def _literal(text: str) -> str:
-    return f'[{len(text) + 1} x i8] c"{text}\\00"'
-
-
-def driver_text() -> str:
-    """The driver's functions, found once per process: what the texts of `launcher_text` in the same module call.
-
-    Also i64 te_gpu_read(host, device, bytes, stream): copies memory of the device once what stands before on the stream has run,
-    and waits for that.
-    """
-    names = (*_FUNCTIONS, *_OPTIONAL)
-    finding = []
-    for k, name in enumerate(names):
-        finding += [
-            f"find{k}:",
-            f"  %f{k} = call ptr @dlsym(ptr %library, ptr @te.gpu.name{k})",
-            f"  %g{k} = getelementptr ptr, ptr @te.gpu.functions, i64 {k}",
-            f"  store ptr %f{k}, ptr %g{k}, align 8",
-        ]
-        after = f"find{k + 1}" if k + 1 < len(names) else "found"
-        if name in _OPTIONAL:
-            finding.append(f"  br label %{after}")
-        else:
-            finding += [f"  %n{k} = icmp eq ptr %f{k}, null", f"  br i1 %n{k}, label %lacking, label %{after}"]
-    values = {"LACKS": str(NO_FUNCTION), "ABSENT": str(NO_LIBRARY), "DRIVER": str(DRIVER), "FINDING": "\n".join(finding)}
-    values |= {f"${name}": str(k) for k, name in enumerate(names)}
-    text = _DRIVER
-    for word in sorted(values, key=len, reverse=True):
-        text = text.replace(word, values[word])
-    constants = [f"@te.gpu.name{k} = internal constant {_literal(name)}" for k, name in enumerate(names)]
-    constants += [
-        f"@te.gpu.variable = internal constant {_literal(LIBRARY)}",
-        f"@te.gpu.usual = internal constant {_literal('libcuda.so.1')}",
-        f"@te.gpu.functions = internal global [{len(names)} x ptr] zeroinitializer, align 8",
-    ]
-    return "\n".join((*constants, text))
-
-
-_DRIVER = """@te.gpu.ready = internal global i64 0, align 8
-declare ptr @dlopen(ptr, i32)
-declare ptr @dlsym(ptr, ptr)
-declare ptr @getenv(ptr)
-declare ptr @malloc(i64)
-declare void @free(ptr)
-
-define internal ptr @te.gpu.function(i64 %number) alwaysinline nounwind {
-  %at = getelementptr ptr, ptr @te.gpu.functions, i64 %number
-  %found = load ptr, ptr %at, align 8
-  ret ptr %found
-}
-; A result of the driver's as one of ours.
-define internal i64 @te.gpu.said(i32 %result) alwaysinline nounwind {
-  %fine = icmp eq i32 %result, 0
-  %wide = sext i32 %result to i64
-  %shown = sub i64 DRIVER, %wide
-  %said = select i1 %fine, i64 0, i64 %shown
-  ret i64 %said
-}
-
-; Finds the driver's functions; the first of them that all threads know of is what counts, and they find the same.
-define internal i64 @te.gpu.start() nounwind {
-entry:
-  %ready = load atomic i64, ptr @te.gpu.ready acquire, align 8
-  %known = icmp ne i64 %ready, 0
-  br i1 %known, label %done, label %look
-done:
-  ret i64 0
-look:
-  %named = call ptr @getenv(ptr @te.gpu.variable)
-  %unnamed = icmp eq ptr %named, null
-  br i1 %unnamed, label %usual, label %letter
-letter:
-  %first = load i8, ptr %named, align 1
-  %empty = icmp eq i8 %first, 0
-  br i1 %empty, label %usual, label %open
-usual:
-  br label %open
-open:
-  %path = phi ptr [ %named, %letter ], [ @te.gpu.usual, %usual ]
-  %library = call ptr @dlopen(ptr %path, i32 2)
-  %missing = icmp eq ptr %library, null
-  br i1 %missing, label %absent, label %find0
-absent:
-  ret i64 ABSENT
-lacking:
-  ret i64 LACKS
-FINDING
-found:
-  %init = call ptr @te.gpu.function(i64 $cuInit)
-  %result = call i32 %init(i32 0)
-  %said = call i64 @te.gpu.said(i32 %result)
-  %fine = icmp eq i64 %said, 0
-  br i1 %fine, label %keep, label %refused
-keep:
-  store atomic i64 1, ptr @te.gpu.ready release, align 8
-  ret i64 0
-refused:
-  ret i64 %said
-}
-
-; The context that is current, and what it is known by.
-define internal i64 @te.gpu.context(ptr %context, ptr %id) nounwind {
-entry:
-  %device = alloca i32, align 4
-  %started = call i64 @te.gpu.start()
-  %usable = icmp eq i64 %started, 0
-  br i1 %usable, label %ask, label %unusable
-unusable:
-  ret i64 %started
-ask:
-  %current = call ptr @te.gpu.function(i64 $cuCtxGetCurrent)
-  %r0 = call i32 %current(ptr %context)
-  %e0 = icmp eq i32 %r0, 0
-  br i1 %e0, label %look, label %failed
-look:
-  %have = load ptr, ptr %context, align 8
-  %none = icmp eq ptr %have, null
-  br i1 %none, label %first, label %number
-first:
-  %get = call ptr @te.gpu.function(i64 $cuDeviceGet)
-  %r1 = call i32 %get(ptr %device, i32 0)
-  %e1 = icmp eq i32 %r1, 0
-  br i1 %e1, label %retain, label %failed
-retain:
-  %retaining = call ptr @te.gpu.function(i64 $cuDevicePrimaryCtxRetain)
-  %number0 = load i32, ptr %device, align 4
-  %r2 = call i32 %retaining(ptr %context, i32 %number0)
-  %e2 = icmp eq i32 %r2, 0
-  br i1 %e2, label %set, label %failed
-set:
-  %setting = call ptr @te.gpu.function(i64 $cuCtxSetCurrent)
-  %made = load ptr, ptr %context, align 8
-  %r3 = call i32 %setting(ptr %made)
-  %e3 = icmp eq i32 %r3, 0
-  br i1 %e3, label %number, label %failed
-number:
-  %numbering = call ptr @te.gpu.function(i64 $cuCtxGetId)
-  %its = load ptr, ptr %context, align 8
-  %address = ptrtoint ptr %its to i64
-  store i64 %address, ptr %id, align 8
-  %old = icmp eq ptr %numbering, null
-  br i1 %old, label %fine, label %ask.id
-ask.id:
-  %r4 = call i32 %numbering(ptr %its, ptr %id)
-  %e4 = icmp eq i32 %r4, 0
-  br i1 %e4, label %fine, label %failed
-fine:
-  ret i64 0
-failed:
-  %r = phi i32 [ %r0, %ask ], [ %r1, %first ], [ %r2, %retain ], [ %r3, %set ], [ %r4, %ask.id ]
-  %said = call i64 @te.gpu.said(i32 %r)
-  ret i64 %said
-}
-
-; The capability of the current device, as ten times its first number plus its second.
-define internal i64 @te.gpu.capability(ptr %capability) nounwind {
-entry:
-  %device = alloca i32, align 4
-  %value = alloca i32, align 4
-  %getting = call ptr @te.gpu.function(i64 $cuCtxGetDevice)
-  %r0 = call i32 %getting(ptr %device)
-  %e0 = icmp eq i32 %r0, 0
-  br i1 %e0, label %major, label %failed
-major:
-  %asking = call ptr @te.gpu.function(i64 $cuDeviceGetAttribute)
-  %number = load i32, ptr %device, align 4
-  %r1 = call i32 %asking(ptr %value, i32 75, i32 %number)
-  %e1 = icmp eq i32 %r1, 0
-  br i1 %e1, label %minor, label %failed
-minor:
-  %high = load i32, ptr %value, align 4
-  %r2 = call i32 %asking(ptr %value, i32 76, i32 %number)
-  %e2 = icmp eq i32 %r2, 0
-  br i1 %e2, label %fine, label %failed
-fine:
-  %low = load i32, ptr %value, align 4
-  %ten = mul i32 %high, 10
-  %both = add i32 %ten, %low
-  store i32 %both, ptr %capability, align 4
-  ret i64 0
-failed:
-  %r = phi i32 [ %r0, %entry ], [ %r1, %major ], [ %r2, %minor ]
-  %said = call i64 @te.gpu.said(i32 %r)
-  ret i64 %said
-}
-
-define i64 @te_gpu_read(ptr %host, ptr %device, i64 %bytes, ptr %stream) nounwind {
-entry:
-  %started = call i64 @te.gpu.start()
-  %usable = icmp eq i64 %started, 0
-  br i1 %usable, label %copy, label %unusable
-unusable:
-  ret i64 %started
-copy:
-  %copying = call ptr @te.gpu.function(i64 $cuMemcpyDtoHAsync_v2)
-  %r0 = call i32 %copying(ptr %host, ptr %device, i64 %bytes, ptr %stream)
-  %e0 = icmp eq i32 %r0, 0
-  br i1 %e0, label %wait, label %failed
-wait:
-  %waiting = call ptr @te.gpu.function(i64 $cuStreamSynchronize)
-  %r1 = call i32 %waiting(ptr %stream)
-  br label %failed
-failed:
-  %r = phi i32 [ %r0, %copy ], [ %r1, %wait ]
-  %said = call i64 @te.gpu.said(i32 %r)
-  ret i64 %said
-}
-
-; A module of a node whose context may be another one than the current: a node is
-; { next, id of the context, the context, the module, functions ... }.
-define internal void @te.gpu.drop(ptr %node) nounwind {
-  %old = alloca ptr, align 8
-  %context.at = getelementptr ptr, ptr %node, i64 2
-  %context = load ptr, ptr %context.at, align 8
-  %module.at = getelementptr ptr, ptr %node, i64 3
-  %module = load ptr, ptr %module.at, align 8
-  %pushing = call ptr @te.gpu.function(i64 $cuCtxPushCurrent_v2)
-  %r0 = call i32 %pushing(ptr %context)
-  %there = icmp eq i32 %r0, 0
-  br i1 %there, label %unload, label %gone
-unload:
-  %unloading = call ptr @te.gpu.function(i64 $cuModuleUnload)
-  %r1 = call i32 %unloading(ptr %module)
-  %popping = call ptr @te.gpu.function(i64 $cuCtxPopCurrent_v2)
-  %r2 = call i32 %popping(ptr %old)
-  br label %gone
-gone:
-  call void @free(ptr %node)
-  ret void
-}
-"""
 
 
 def launcher_text(symbol: str, plan: Plan, images: Mapping[str, bytes]) -> str:
@@ -293,9 +48,10 @@ def launcher_text(symbol: str, plan: Plan, images: Mapping[str, bytes]) -> str:
         data = images[arch]
         contents = f"\\{data.hex(chr(92))}" if data else ""
         parts.append(f'@{symbol}.{arch} = internal constant [{len(data)} x i8] c"{contents}", align 64')
-    parts += [f"@{symbol}.name{k} = internal constant {_literal(name)}" for k, name in enumerate(kernels)]
+    parts += [f"@{symbol}.name{k} = internal constant {literal(name)}" for k, name in enumerate(kernels)]
     parts += [f"@{symbol}.modules = internal global ptr null, align 8"]
-    parts += [_image(symbol, chosen), _functions(symbol, kernels), _load(symbol), _unload(symbol), _Launcher(symbol, plan, kernels).text()]
+    parts += [_image(symbol, chosen), _functions(symbol, kernels, _asked(plan)), _load(symbol), _unload(symbol)]
+    parts.append(_Launcher(symbol, plan, kernels).text())
     return "\n".join(parts)
 
 
@@ -349,10 +105,16 @@ def _image(symbol: str, chosen: Sequence[str]) -> str:
     return "\n".join([*lines, f"try{len(chosen)}:", f"  ret i64 {NO_CODE}", "}"])
 
 
-def _functions(symbol: str, kernels: Sequence[str]) -> str:
-    """The node of the current context (see `te.gpu.drop`), its module loaded where it is not."""
+def _asked(plan: Plan) -> dict[str, int]:
+    """The bytes of shared memory that launches of a kernel ask for, where they ask for some."""
+    return {step.kernel: step.shared for step in plan.launches if step.shared}
+
+
+def _functions(symbol: str, kernels: Sequence[str], asked: Mapping[str, int]) -> str:
+    """The node of the current context (see `te.gpu.drop`), its module loaded where it is not; the driver is told of kernels that will ask
+    for shared memory."""
     finding = []
-    for k in range(len(kernels)):
+    for k, name in enumerate(kernels):
         after = f"get{k + 1}" if k + 1 < len(kernels) else "push"
         finding += [
             f"get{k}:",
@@ -360,16 +122,26 @@ def _functions(symbol: str, kernels: Sequence[str]) -> str:
             f"  %got{k} = call i32 %getting(ptr %slot{k}, ptr %module, ptr @{symbol}.name{k})",
             f"  store i32 %got{k}, ptr %result, align 4",
             f"  %fine{k} = icmp eq i32 %got{k}, 0",
-            f"  br i1 %fine{k}, label %{after}, label %lacking",
+            f"  br i1 %fine{k}, label %{f'tell{k}' if name in asked else after}, label %lacking",
         ]
+        if name in asked:
+            finding += [
+                f"tell{k}:",
+                f"  %function{k} = load ptr, ptr %slot{k}, align 8",
+                f"  %told{k} = call i32 %telling(ptr %function{k}, i32 {_MOST_ASKED}, i32 {asked[name]})",
+                f"  store i32 %told{k}, ptr %result, align 4",
+                f"  %heard{k} = icmp eq i32 %told{k}, 0",
+                f"  br i1 %heard{k}, label %{after}, label %lacking",
+            ]
     values = {
         "SYMBOL": symbol,
         "BYTES": str(8 * (4 + len(kernels))),
         "FINDING": "\n".join(finding),
         "NEXT": "get0" if kernels else "push",
         "NO_MEMORY": str(NO_MEMORY),
-        "$LOAD": str(_FUNCTIONS.index("cuModuleLoadData")),
-        "$GET": str(_FUNCTIONS.index("cuModuleGetFunction")),
+        "$LOAD": str(FUNCTIONS.index("cuModuleLoadData")),
+        "$GET": str(FUNCTIONS.index("cuModuleGetFunction")),
+        "$TELL": str(FUNCTIONS.index("cuFuncSetAttribute")),
     }
     text = _NODE
     for word in sorted(values, key=len, reverse=True):
@@ -437,6 +209,7 @@ fill:
   %module.to = getelementptr ptr, ptr %made, i64 3
   store ptr %module, ptr %module.to, align 8
   %getting = call ptr @te.gpu.function(i64 $GET)
+  %telling = call ptr @te.gpu.function(i64 $TELL)
   br label %NEXT
 FINDING
 push:
@@ -512,14 +285,14 @@ class _Launcher:
             "  ret i64 %status",
             "begin:",
             "  %node = load ptr, ptr %node.at, align 8",
-            f"  %launching = call ptr @te.gpu.function(i64 {_FUNCTIONS.index('cuLaunchKernel')})",
+            f"  %launching = call ptr @te.gpu.function(i64 {FUNCTIONS.index('cuLaunchKernel')})",
         ]
         # CU_LAUNCH_PARAM_BUFFER_POINTER, _BUFFER_SIZE and _END, as every launch has them.
         for k, word in enumerate(("inttoptr (i64 1 to ptr)", "%block", "inttoptr (i64 2 to ptr)", "%bytes", "null")):
             ir.lines.append(f"  store ptr {word}, ptr {ir.new(f'getelementptr ptr, ptr %extra, i64 {k}')}, align 8")
         self.addresses()
         if plan.reports:
-            clearing = ir.new(f"call ptr @te.gpu.function(i64 {_FUNCTIONS.index('cuMemsetD8Async')})")
+            clearing = ir.new(f"call ptr @te.gpu.function(i64 {FUNCTIONS.index('cuMemsetD8Async')})")
             self.done(ir.new(f"call i32 {clearing}(ptr %report, i8 0, i64 24, ptr %stream)"))
         self.steps(plan.steps)
         ir.lines += [
@@ -601,6 +374,6 @@ class _Launcher:
         function = ir.new(f"load ptr, ptr {ir.new(f'getelementptr ptr, ptr %node, i64 {4 + self.kernels[step.kernel]}')}, align 8")
         grid = ", ".join(f"i32 {ir.new(f'trunc i64 {b} to i32')}" for b in blocks)
         threads = ", ".join(f"i32 {n}" for n in step.threads)
-        call = f"call i32 %launching(ptr {function}, {grid}, {threads}, i32 0, ptr %stream, ptr null, ptr %extra)"
+        call = f"call i32 %launching(ptr {function}, {grid}, {threads}, i32 {step.shared}, ptr %stream, ptr null, ptr %extra)"
         self.done(ir.new(call))
         ir.lines += [f"  br label %skip{k}", f"skip{k}:"]

@@ -117,8 +117,8 @@ class Product:
             moved[self.k.index] = _sum(start, number, apply("mul", later, const(8)))
         return _moved(self.a.access, moved, self.lane)
 
-    def b_row(self, start: Expr) -> Access:
-        """The same for two matrices of the second operand."""
+    def b_row(self, start: Expr, pairs: str = "") -> Access:
+        """The same for two matrices of the second operand; or for four, those of a tile and of the next along the loop `pairs`."""
         lane = Index(self.lane.index)
         number, later = apply("mod", lane, const(8)), apply("mod", apply("floordiv", lane, const(8)), const(2))
         if self.b.load == "rows":
@@ -129,6 +129,8 @@ class Product:
             }
         else:
             moved = {self.lane.index: _warp(lane), self.column.index: const(0), self.k.index: _sum(start, apply("mod", lane, const(16)))}
+        if pairs:
+            moved[pairs] = _sum(Index(pairs), apply("mod", apply("floordiv", lane, const(16)), const(2)))
         return _moved(self.b.access, moved, self.lane)
 
     def accumulators(self) -> list[Access]:

@@ -7,7 +7,7 @@ from arguments that begin at multiples of sixteen bytes (`ALIGNMENT`), which eve
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from tensorexpr.codegen.cuda.expressions import row_major
 from tensorexpr.codegen.nest import Buffer, For, Store
@@ -51,14 +51,16 @@ def packed(loop: For, buffers: dict[str, Buffer], fresh: Iterator[str]) -> Packe
     written = {s.buffer for s in stores}
     if len(stores) != len(loop.body) or len(written) != len(stores):
         return None
+    # What is local goes element by element, in order.
+    arrays = {name for name in written if buffers[name].memory != "local"}
     loads: dict[Access, Pack] = {}
     for store in stores:
         for access in _always(store.value):
-            if access.tensor in written:
+            if access.tensor in arrays:
                 return None
-            if access not in loads and _neighbors(access.tensor, access.indices, loop.index, lanes, buffers):
+            if access not in loads and is_pack(access.tensor, access.indices, loop.index, lanes, buffers):
                 loads[access] = Pack(access.tensor, _first(access.indices, loop.index), next(fresh))
-        if any(isinstance(n, Access) and n.tensor in written for n in walk(store.value)):
+        if any(isinstance(n, Access) and n.tensor in arrays for n in walk(store.value)):
             return None
     lane = Index(loop.index)
 
@@ -73,7 +75,7 @@ def packed(loop: For, buffers: dict[str, Buffer], fresh: Iterator[str]) -> Packe
     kept: list[Pack] = []
     body = []
     for store in stores:
-        if _neighbors(store.buffer, store.indices, loop.index, lanes, buffers):
+        if is_pack(store.buffer, store.indices, loop.index, lanes, buffers):
             kept.append(Pack(store.buffer, _first(store.indices, loop.index), next(fresh)))
             body.append(Store(kept[-1].name, (lane,), moved(store.value)))
         else:
@@ -106,13 +108,13 @@ def copied(loop: For, buffers: dict[str, Buffer], shared: dict[str, int]) -> tup
             return None
         if any(loop.index in free_names(i) for i in store.indices[:-1]):
             return None
-        if not _neighbors(value.tensor, value.indices, loop.index, lanes, buffers):
+        if not is_pack(value.tensor, value.indices, loop.index, lanes, buffers):
             return None
     first = replace(value, indices=_first(value.indices, loop.index))
     return Store(store.buffer, _first(store.indices, loop.index), first), first, size
 
 
-def _neighbors(name: str, indices: tuple[Expr, ...], lane: str, lanes: int, buffers: dict[str, Buffer]) -> bool:
+def is_pack(name: str, indices: tuple[Expr, ...], lane: str, lanes: int, buffers: Mapping[str, Buffer]) -> bool:
     """Whether the lanes ask for neighboring elements from an aligned place on."""
     buffer = buffers[name]
     if buffer.memory == "local" or buffer.dtype.itemsize * lanes > ALIGNMENT:

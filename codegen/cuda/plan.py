@@ -25,7 +25,7 @@ _COMPARED = frozenset(("add", "sub", "mul", "neg", "minimum", "maximum", "floord
 @record
 class Step:
     """A launch: the kernel's name, its arguments in order (buffers, then sizes and indices as int64, then the report where it has one),
-    the threads of a block along x, y, z, and the blocks of its grid."""
+    the threads of a block along x, y, z, the blocks of its grid, and the bytes of shared memory that it asks for."""
 
     kernel: str
     buffers: tuple[str, ...]
@@ -33,6 +33,7 @@ class Step:
     reports: bool
     threads: tuple[int, int, int]
     blocks: tuple[Extent, Extent, Extent]
+    shared: int = 0
 
 
 @record
@@ -97,7 +98,7 @@ def _steps(plan: Sequence[Launch | Repeat]) -> tuple[Step | Loop, ...]:
         if isinstance(item, Repeat):
             found.append(Loop(item.index, planned(item.start), planned(item.stop), _steps(item.body)))
         else:
-            found.append(Step(item.kernel, item.buffers, item.scalars, item.reports, item.threads, _blocks(item)))
+            found.append(Step(item.kernel, item.buffers, item.scalars, item.reports, item.threads, _blocks(item), item.shared))
     return tuple(found)
 
 
@@ -126,6 +127,7 @@ def _data(step: Step | Loop) -> dict[str, Any]:
         "kernel": step.kernel,
         "threads": list(step.threads),
         "blocks": list(step.blocks),
+        "shared": step.shared,
         "parameters": [{"name": name, "offset": 8 * k, "size": 8} for k, name in enumerate(layout)],
     }
 

@@ -83,6 +83,14 @@ template <class T, int N> TE_INLINE void te_store(T *to, const T (&from)[N]) {
 }
 #endif
 
+// --------------------------------------------------------------------------------------------------- the arena
+// Shared memory that a launch asks for: the buffer that begins so many bytes into it.
+
+#ifndef TE_HOST
+extern __shared__ __align__(128) unsigned char te_arena_bytes[];
+template <class T> TE_INLINE T &te_arena(int at) { return *reinterpret_cast<T *>(te_arena_bytes + at); }
+#endif
+
 // ---------------------------------------------------------------------------------------------------- shuffles
 // What another lane of the warp holds: the one `distance` further on (beyond the last its own), or lane number `lane`. All lanes take part.
 
@@ -153,6 +161,12 @@ template <bool TRANSPOSED> TE_INLINE void te_matrices(uint32_t (&to)[2], const v
   else
     asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
                  : "=r"(to[0]), "=r"(to[1]) : "r"(te_ptx_shared(row)) : "memory");
+}
+// Two pairs of matrices at once.
+template <bool TRANSPOSED> TE_INLINE void te_matrices(uint32_t (&to)[2], uint32_t (&next)[2], const void *row) {
+  uint32_t both[4];
+  te_matrices<TRANSPOSED>(both, row);
+  to[0] = both[0], to[1] = both[1], next[0] = both[2], next[1] = both[3];
 }
 #define TE_MMA(name, types)                                                                                            \
   TE_INLINE void name(float &c0, float &c1, float &c2, float &c3, const uint32_t (&a)[4], const uint32_t (&b)[2]) {    \

@@ -38,21 +38,23 @@ def write_product(kernel: Kernel, made: Product, lines: list[str], margin: str) 
     inner = margin + "    "
     type_ = "double" if kind.operand is dtypes.float64 else "uint32_t"
     names = []
-    for operand, registers, row, element in (
-        (made.a, kind.a_registers, made.a_row, made.a_element),
-        (made.b, kind.b_registers, made.b_row, made.b_element),
-    ):
+    for operand, registers, element in ((made.a, kind.a_registers, made.a_element), (made.b, kind.b_registers, made.b_element)):
         name = kernel.fragment(operand.access.tensor)
         sizes = "".join(f"[{_length(loop)}]" for loop in operand.loops)
         lines.append(f"{inner}{type_} {name}{sizes}[{registers}];")
-        deepest = _loops(kernel, operand.loops, lines, inner)
+        # Where there are two tiles of two matrices each, one load takes both.
+        pairs = next((loop.index for loop in reversed(operand.loops) if operand is made.b and operand.load and _length(loop) % 2 == 0), "")
+        deepest = _loops(kernel, operand.loops, lines, inner, pairs)
         place = name + "".join(f"[{kernel.word(loop.index)}]" for loop in operand.loops)
         if operand.load:
             transposed = "true" if operand.load == "columns" else "false"
-            at = _place(kernel, row(Index(made.k.index)), lines, deepest)
-            lines.append(f"{deepest}te_matrices<{transposed}>({place}, &{at});")
+            start = Index(made.k.index)
+            at = _place(kernel, made.a_row(start) if operand is made.a else made.b_row(start, pairs), lines, deepest)
+            next_ = name + "".join(f"[{kernel.word(n)}{' + 1' if n == pairs else ''}]" for n in (loop.index for loop in operand.loops))
+            filled = [place, next_] if pairs else [place]
+            lines.append(f"{deepest}te_matrices<{transposed}>({', '.join(filled)}, &{at});")
             if kind.operand is dtypes.float32:
-                lines.append(f"{deepest}te_tf32({place});")
+                lines += [f"{deepest}te_tf32({fragment});" for fragment in filled]
         else:
             _elements(kernel, made, operand, registers, element, place, lines, deepest)
         _close(operand.loops, lines, inner)
@@ -102,12 +104,14 @@ def _length(loop: For) -> int:
     return integer(loop.stop)
 
 
-def _loops(kernel: Kernel, loops: tuple[For, ...], lines: list[str], margin: str) -> str:
-    """Opens unrolled loops; gives the margin inside."""
+def _loops(kernel: Kernel, loops: tuple[For, ...], lines: list[str], margin: str, pairs: str = "") -> str:
+    """Opens unrolled loops, that of `pairs` with every second point; gives the margin inside."""
     for loop in loops:
-        name, length = kernel.word(loop.index), _length(loop)
-        kernel.scope[loop.index] = Value(name, dtypes.int64, v.ATOM, True, 0, length - 1)
-        lines += [f"{margin}#pragma unroll", f"{margin}for (int {name} = 0; {name} < {length}; ++{name}) {{"]
+        name, length, step = kernel.word(loop.index), _length(loop), 2 if loop.index == pairs else 1
+        kernel.scope[loop.index] = Value(name, dtypes.int64, v.ATOM, True, 0, length - step)
+        lines += [f"{margin}#pragma unroll", f"{margin}for (int {name} = 0; {name} < {length}; {name} += {step}) {{"]
+        if step == 1:
+            lines[-1] = lines[-1].replace(f"{name} += 1", f"++{name}")
         margin += "  "
     return margin
 

@@ -169,6 +169,7 @@ def _step(s: Stmt) -> tuple[tuple[str, ...], tuple[Expr, ...]] | None:
     local = {inner.buffer.name for inner in _flat(s.body) if isinstance(inner, Alloc)}
     written: dict[str, None] = {}
     read: set[str] = set()
+    further: set[str] = set()
     places: set[tuple[Expr, ...]] = set()
     for name, indices, write in _touched(s.body):
         if name in local:
@@ -181,7 +182,9 @@ def _step(s: Stmt) -> tuple[tuple[str, ...], tuple[Expr, ...]] | None:
             written[name] = None
         else:
             read.add(name)
-    if len(places) != 1 or not read <= set(written) or any(isinstance(inner, For | If | Check) for inner in _flat(s.body)):
+            further |= {name} if offset else set()
+    # What only starts lanes looks alike but for this.
+    if len(places) != 1 or not read <= set(written) or not further or any(isinstance(inner, For | If | Check) for inner in _flat(s.body)):
         return None
     return tuple(written), places.pop()
 

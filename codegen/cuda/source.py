@@ -15,7 +15,8 @@ PRELUDE = Path(__file__).with_name("prelude.cuh")
 class Launch:
     """A launch: the kernel's name, its arguments in order (names of buffers; of sizes and of indices of loops that the host runs, as
     int64), whether a report of checks is its last argument, the threads of a block along x, y, z, and how many iterations its grid has
-    along each, as expressions over sizes and those indices: blocks, or where `cut` threads."""
+    along each, as expressions over sizes and those indices: blocks, or where `cut` threads; and the bytes of shared memory that it asks
+    for, beside what the kernel declares."""
 
     kernel: str
     buffers: tuple[str, ...]
@@ -24,6 +25,7 @@ class Launch:
     threads: tuple[int, int, int]
     iterations: tuple[Expr, ...]
     cut: bool
+    shared: int = 0
 
     @property
     def parameters(self) -> tuple[tuple[int, int], ...]:

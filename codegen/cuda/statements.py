@@ -45,6 +45,8 @@ class Statements:
         self.team: Team | None = None
         self.in_lanes = False
         self.copies = False
+        self.arena: dict[str, int] = {}
+        """Where shared buffers begin in the memory that the launch asks for, where there are more than may be declared."""
         self.under_way = 0
         """Groups of copies that barriers here do not wait for: those of iterations further ahead than the next."""
 
@@ -73,13 +75,33 @@ class Statements:
                 return name
 
     def emitter(self, names: frozenset[Expr], lines: list[str]) -> Emitter:
-        own = frozenset() if self.team is None else frozenset(name for name, home in self.team.homes.items() if home == "lane")
-        return Emitter(Surroundings(self.buffers, self.scope, self.word, self.temporary, own), names, lines)
+        homes = {} if self.team is None else self.team.homes
+        own = frozenset(name for name, home in homes.items() if home == "lane")
+        slot = self.slot()
+        slots = {name: slot for name, home in homes.items() if home == "shared"} if slot else {}
+        return Emitter(Surroundings(self.buffers, self.scope, self.word, self.temporary, own, slots), names, lines)
+
+    def slot(self) -> str:
+        """The index of a warp among those of its block, where each has shared memory of its own."""
+        if self.team is None or not self.team.warps:
+            return ""
+        _, y, z = self.team.shape
+        parts = [f"threadIdx.z * {y}u" if y > 1 else "threadIdx.z"] if z > 1 else []
+        return f"[{' + '.join([*parts, *(['threadIdx.y'] if y > 1 else [])])}]" if y * z > 1 else ""
 
     def block(self, block: Block, lines: list[str], margin: str) -> None:
         """The lines of statements."""
         for statement in block:
             self.statement(statement, lines, margin)
+
+    def enclosed(self, block: Block, lines: list[str], margin: str) -> None:
+        """The lines of statements that always run, once, in braces where they have buffers of their own."""
+        if any(isinstance(s, Alloc) for s in block):
+            lines.append(f"{margin}{{")
+            self.block(block, lines, margin + "  ")
+            lines.append(f"{margin}}}")
+        else:
+            self.block(block, lines, margin)
 
     def statement(self, s: Stmt, lines: list[str], margin: str) -> None:
         before: list[str] = []
@@ -91,6 +113,8 @@ class Statements:
             case Shuffle():
                 source, into = self.emitter(frozenset(), before).place(s.source.tensor, s.source.indices), self.word(s.into.name)
                 lines.append(f"{margin}{into} = te_shuffle_{f'down({source}, {s.distance})' if s.distance else f'from({source}, 0)'};")
+            case For() if self.team is not None and self.team.warps and s.kind in THREADS:
+                self.warps(s, lines, margin)
             case For() if self.team is not None and self.in_lanes and s.kind in THREADS:
                 self.lanes(s, self.team, lines, margin)
             case For() if self.team is not None and not self.in_lanes and is_lanes(s):
@@ -110,6 +134,9 @@ class Statements:
             case If():
                 condition = self.emitter(wanted_names((s.condition,)), before).value(s.condition)
                 lines += [margin + line for line in before]
+                if condition.text in ("true", "false"):
+                    self.enclosed(s.then if condition.text == "true" else s.otherwise, lines, margin)
+                    return
                 lines.append(f"{margin}if ({condition.text}) {{")
                 self.block(s.then, lines, margin + "  ")
                 if s.otherwise:
@@ -168,7 +195,7 @@ class Statements:
 
     def product(self, s: For) -> Product | None:
         """What a loop is on tensor cores, if anything."""
-        if self.team is None or self.team.shape[0] % WARP or any(n > 1 for n in self.team.shape[1:]):
+        if self.team is None or self.team.warps or self.team.shape[0] % WARP or any(n > 1 for n in self.team.shape[1:]):
             return None
         shared = {name: self.extents(self.buffers[name]) for name, home in self.team.homes.items() if home == "shared"}
         pitch = {name: tuple(prod(extents[k + 1 :]) for k in range(len(extents))) for name, extents in shared.items()}
@@ -189,13 +216,19 @@ class Statements:
             # Threads that go down a column meet different banks; of single numbers of four bytes, so do those that go across four rows.
             alone = cores and buffer.dtype.itemsize == 4 and extents[-1] > WARP // 2
             extents[-1] += (2 if alone else 1) * ALIGNMENT // buffer.dtype.itemsize
+        if home == "shared" and extents and self.slot():
+            extents[-1] += -extents[-1] % max(1, ALIGNMENT // buffer.dtype.itemsize)  # that of the next warp begins aligned
         return extents[:-1] if home == "lane" else extents
 
     def declaration(self, buffer: Buffer) -> str:
         """A local buffer: an array of a thread or of the block."""
         self.buffers[buffer.name] = buffer
         shared = "__shared__ __align__(16) " if self.team is not None and self.team.homes.get(buffer.name) == "shared" else ""
-        shape = "".join(f"[{n}]" for n in self.extents(buffer))
+        slots = [prod(self.team.shape[1:])] if shared and self.team is not None and self.slot() else []
+        shape = "".join(f"[{n}]" for n in (*slots, *self.extents(buffer)))
+        if buffer.name in self.arena:
+            type_ = memory_type(buffer.dtype)
+            return f"{type_} (&{self.word(buffer.name)}){shape} = te_arena<{type_}{shape}>({self.arena[buffer.name]})"
         return f"{shared}{memory_type(buffer.dtype)} {self.word(buffer.name)}{shape}"
 
     def lanes(self, s: For, team: Team, lines: list[str], margin: str) -> None:
@@ -217,6 +250,17 @@ class Statements:
         self.block(s.body, lines, margin + "  ")
         lines.append(f"{margin}}}")
         self.in_lanes = not outermost
+
+    def warps(self, s: For, lines: list[str], margin: str) -> None:
+        """A loop over the warps of a block."""
+        start, stop = integer(s.start), integer(s.stop)
+        name, axis = self.word(s.index, "warp"), THREADS.index(s.kind)
+        self.scope[s.index] = Value(name, dtypes.int64, v.ATOM, True, start, stop - 1)
+        first = f"const int {name} = (int)threadIdx.{'xyz'[axis]}" + (f" + {start}" if start else "")
+        whole = stop - start == self.team.shape[axis] if self.team is not None else True
+        lines += [f"{margin}{{", f"{margin}  {first};"] if whole else [f"{margin}if ({first}; {name} < {stop}) {{"]
+        self.block(s.body, lines, margin + "  ")
+        lines.append(f"{margin}}}")
 
     def pack(self, s: For, made: Packed, lines: list[str], margin: str) -> None:
         """A loop over neighboring elements with their loads before and their stores after it."""
@@ -257,7 +301,7 @@ class Statements:
         narrow = start.narrow and stop.narrow and v.fits(low, None if high is None else high + 1)
         name = self.word(s.index)
         self.scope[s.index] = Value(name, dtypes.int64, v.ATOM, narrow, low, high)
-        if s.kind == "vectorize" and self.team is not None and self.in_lanes:
+        if s.kind == "vectorize" and self.team is not None and self.in_lanes and not self.team.warps:
             rows = {name: self.extents(self.buffers[name])[-1] for name, home in self.team.homes.items() if home == "shared"}
             copy = copied(s, self.buffers, {name: n for name, n in rows.items()})
             if copy is not None:
@@ -266,6 +310,10 @@ class Statements:
         found = packed(s, self.buffers, iter(self.temporary, None)) if s.kind == "vectorize" else None
         if found is not None:
             self.pack(s, found, lines, margin)
+            return
+        if start.constant is not None and stop.constant == start.constant + 1 and not (self.in_lanes and _may_leave(s.body)):
+            self.scope[s.index] = v.integer(start.constant)
+            self.enclosed(s.body, lines, margin)
             return
         if s.kind in ("unroll", "vectorize"):
             lines.append(f"{margin}#pragma unroll")

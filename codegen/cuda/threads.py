@@ -13,17 +13,20 @@ loops is kept
 
 Barriers follow from the nest: one stands before a statement that touches what another thread has written or read since the last;
 a barrier of warps where both are the work of the first warp alone.
+
+Where loops are bound to the lanes of a warp, each warp does by itself what a block of 32 threads would do: its shared memory is its own,
+and its barriers are those of a warp.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from math import prod
 
-from tensorexpr.codegen.cuda.bound import chain
+from tensorexpr.codegen.cuda.bound import chain, in_warps, inside_warps, with_inside
 from tensorexpr.codegen.cuda.shuffles import WARP, Warps, names_in, with_shuffles
-from tensorexpr.codegen.nest import THREADS, Ahead, Alloc, Block, Buffer, Check, For, If, Stmt, Store
+from tensorexpr.codegen.nest import IN_WARP, THREADS, Ahead, Alloc, Block, Buffer, Check, For, If, Stmt, Store
 from tensorexpr.ir import Access, Apply, Const, Expr, Index, const, integer
 from tensorexpr.regions import affine_of
 from tensorexpr.traversal import bottom_up, fresh_name, walk
@@ -43,15 +46,19 @@ class Barrier(Stmt):
 @dataclass(frozen=True, slots=True)
 class Team:
     """How a region is run by the threads of a block: how many along x, y and z, its statements with barriers, and where its local
-    buffers are kept ("lane": an element per thread, without the last axis; "uniform"; "shared")."""
+    buffers are kept ("lane": an element per thread, without the last axis; "uniform"; "shared"). With `warps` the threads along x are the
+    lanes of a warp, each of which does all of it by itself."""
 
     shape: tuple[int, int, int]
     body: Block
     homes: dict[str, str]
+    warps: bool = False
 
     @property
     def first(self) -> str:
-        """The condition that holds for the first thread."""
+        """The condition that holds for the first thread, of a block or of a warp."""
+        if self.warps:
+            return "threadIdx.x == 0"
         axes = [f"threadIdx.{axis}" for axis, n in zip("xyz", self.shape, strict=True) if n > 1] or ["threadIdx.x"]
         return f"{' + '.join(axes)} == 0"
 
@@ -83,8 +90,12 @@ class _Touch:
 
 def team_of(body: Block) -> Team | None:
     """The team of a region; None where no loop is long enough for threads."""
-    found = list(_lane_loops(body))
     taken = names_in(body)
+    if in_warps(body):
+        alone, homes = _planned(with_shuffles(_as_vectors(inside_warps(body)), WARP, taken), WARP, taken)
+        loops = [s for s in _lane_loops(body) if s.kind in THREADS]
+        return Team((WARP, *_bound_shape(loops)[1:]), with_inside(body, _for_warps(alone)), homes, warps=True)
+    found = list(_lane_loops(body))
     if any(s.kind in THREADS for s in found):
         shape = _bound_shape(found)
     else:
@@ -93,7 +104,11 @@ def team_of(body: Block) -> Team | None:
             return None
         shape = (min(MOST_THREADS, -(-longest // WARP) * WARP), 1, 1)
         body = with_shuffles(body, shape[0], taken)
-    threads = prod(shape)
+    return Team(shape, *_planned(body, prod(shape), taken))
+
+
+def _planned(body: Block, threads: int, taken: set[str]) -> tuple[Block, dict[str, str]]:
+    """The statements with barriers, and where their local buffers are kept."""
     body = _in_registers_first(body, threads, taken)
     homes = {b.name: _home(b, body, threads) for b in _locals(body)}
     shared = {name for name, home in homes.items() if home == "shared"}
@@ -101,7 +116,30 @@ def team_of(body: Block) -> Team | None:
     both = {t.buffer for t in touches if t.write} & {t.buffer for t in touches if not t.write}
     tracked = shared | (both - set(homes) - _allocated(body))
     body, _ = _with_barriers(body, frozenset(), homes, threads, tracked)
-    return Team(shape, body, homes)
+    return body, homes
+
+
+def _as_vectors(block: Block) -> Block:
+    """Loops over the lanes of a warp as those over lanes of a block that is one."""
+    return _changed(block, lambda s: replace(s, kind="vectorize") if isinstance(s, For) and s.kind == IN_WARP else s)
+
+
+def _for_warps(block: Block) -> Block:
+    """Barriers as those of each warp."""
+    return _changed(block, lambda s: Barrier(warp=True) if isinstance(s, Barrier) else s)
+
+
+def _changed(block: Block, change: Callable[[Stmt], Stmt]) -> Block:
+    """Statements changed one by one, those inside first."""
+    found: list[Stmt] = []
+    for s in block:
+        match s:
+            case For() | Alloc():
+                s = replace(s, body=_changed(s.body, change))
+            case If():
+                s = replace(s, then=_changed(s.then, change), otherwise=_changed(s.otherwise, change))
+        found.append(change(s))
+    return tuple(found)
 
 
 def _bound_shape(loops: list[For]) -> tuple[int, int, int]:
@@ -115,18 +153,6 @@ def _bound_shape(loops: list[For]) -> tuple[int, int, int]:
     return x, y, z
 
 
-def shared_bytes(body: Block, homes: dict[str, str]) -> int:
-    """Bytes of shared memory that the buffers of a region take."""
-    total = 0
-    for b in _locals(body):
-        if homes.get(b.name) == "shared":
-            elements = 1
-            for extent in b.shape:
-                elements *= integer(extent)
-            total += elements * b.dtype.itemsize
-    return total
-
-
 def is_lanes(s: Stmt) -> bool:
     """Whether a statement outside of loops over lanes is one."""
     return isinstance(s, For) and (s.kind == "vectorize" or s.kind in THREADS)
@@ -134,6 +160,8 @@ def is_lanes(s: Stmt) -> bool:
 
 def idle_axes(s: For, team: Team) -> list[int]:
     """The axes of a block along which a loop over lanes is for the first threads alone."""
+    if team.warps:
+        return []
     used = {inner.kind if inner.kind in THREADS else THREADS[0] for inner in chain(s)}
     return [k for k, axis in enumerate(THREADS) if axis not in used and team.shape[k] > 1]
 

@@ -102,7 +102,14 @@ def _wrapping(symbol: str, x: Value, y: Value) -> Value:
     return Value(text, dtypes.int64, PREFIX, wild=True)
 
 
+def _folded(value: int) -> Value | None:
+    """A result that is known as a number, where it is an int64."""
+    return integer(value) if -(1 << 63) <= value < 1 << 63 else None
+
+
 def _sum(x: Value, y: Value, sign: int) -> Value:
+    if x.constant is not None and y.constant is not None and (known := _folded(x.constant + sign * y.constant)) is not None:
+        return known
     other = (y.low, y.high) if sign > 0 else (_negated(y.high), _negated(y.low))
     low, high = _plus(x.low, other[0]), _plus(x.high, other[1])
     if low is None and high is None and (x.wild or y.wild):
@@ -134,6 +141,8 @@ def mul(x: Value, y: Value) -> Value:
         return y
     if y.constant == 1 or x.constant == 0:
         return x
+    if x.constant is not None and y.constant is not None and (known := _folded(x.constant * y.constant)) is not None:
+        return known
     low = high = None
     if x.low is not None and x.high is not None and y.low is not None and y.high is not None:
         corners = [a * b for a in (x.low, x.high) for b in (y.low, y.high)]
@@ -150,6 +159,8 @@ def mul(x: Value, y: Value) -> Value:
 def divide(x: Value, y: Value, modulo: bool) -> Value:
     """x // y or x % y of int64, rounding to minus infinity; plain division where nothing is negative."""
     divisor = y.constant
+    if divisor is not None and divisor > 0 and x.constant is not None:
+        return integer(x.constant % divisor if modulo else x.constant // divisor)
     low: int | None = None
     high: int | None = None
     if divisor is not None and divisor > 0:

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
 from tensorexpr import dtypes
-from tensorexpr.codegen.nest import Alloc, Block, Check, For, If, Kernel, Stmt, Store
+from tensorexpr.codegen.nest import LANES, Alloc, Block, Check, For, If, Kernel, Stmt, Store
 from tensorexpr.integers import Affine
 from tensorexpr.ir import Apply, Const, Expr, Index, apply, conjunction, const
 from tensorexpr.records import replace
@@ -110,7 +110,7 @@ def _expressions(block: Block, ranges: dict[str, Range], lanes: frozenset[str]) 
     for statement in block:
         match statement:
             case For():
-                inner = lanes | {statement.index} if statement.kind == "vectorize" else lanes
+                inner = lanes | {statement.index} if statement.kind in LANES else lanes
                 yield from _expressions(statement.body, _with(ranges, statement), inner)
             case If():
                 yield statement.condition, ranges, lanes

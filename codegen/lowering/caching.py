@@ -39,8 +39,14 @@ LARGEST = 24 << 10
 MOST_STAGES = 3
 """Tiles of one tensor: one is worked on, the others are filled for iterations to come. A fourth takes registers for its addresses, at
 which a convolution of float32 no longer has two blocks on a multiprocessor of sm_80 (130 registers in place of 128)."""
-SHARED = 44 << 10
-"""Bytes of all tiles that a loop fills: a block of a GPU has 48 KiB without asking, and other things to keep there."""
+DECLARED = 48 << 10
+"""Bytes of shared memory that a block of a GPU has without asking."""
+OTHER = 4 << 10
+"""Bytes of it that are left for other things than tiles."""
+SYSTEM = 1 << 10
+"""Bytes that a driver keeps of each block."""
+BLOCKS = 2
+"""Blocks of a multiprocessor that are to have room beside each other where they ask for memory."""
 PACK = 16
 """Bytes that a thread loads at once."""
 ALONE = (4, 8)
@@ -87,8 +93,9 @@ class _Box:
         return self.outer[axis] + self.low[axis]
 
 
-def with_tiles(loop: For, sources: tuple[Source, ...], fresh: Callable[[str], str]) -> Block:
-    """The loop with the parts of some tensors copied in each iteration."""
+def with_tiles(loop: For, sources: tuple[Source, ...], fresh: Callable[[str], str], shared: int = DECLARED) -> Block:
+    """The loop with the parts of some tensors copied in each iteration; a block of a GPU may ask for so many `shared` bytes."""
+    room = max(DECLARED - OTHER, shared // BLOCKS - SYSTEM)
     lanes = max((_lanes(s) for s in _loops(loop.body) if s.kind == "vectorize"), default=1)
     made: list[_Tile] = []
     body = loop.body
@@ -96,11 +103,11 @@ def with_tiles(loop: For, sources: tuple[Source, ...], fresh: Callable[[str], st
         box = _box(body, source)
         sizes = tuple(dict.fromkeys(n.name for r in _reads(body, source.buffer, {}, True) for n in walk(r.access) if isinstance(n, Size)))
         if box is not None:
-            made.append(_Tile(source, box, sizes, lanes, fresh, loop.index))
+            made.append(_Tile(source, box, sizes, lanes, fresh, loop.index, room // 2))
     if not made:
         return (loop,)
     some = constant(loop.start), constant(loop.stop)
-    stages = _stages(made, None if some[0] is None or some[1] is None else some[1] - some[0])
+    stages = _stages(made, None if some[0] is None or some[1] is None else some[1] - some[0], room)
     for tile in made:
         tile.settle(stages)
     body = _without_ends(body, frozenset(t.source.buffer for t in made))
@@ -125,10 +132,10 @@ def with_tiles(loop: For, sources: tuple[Source, ...], fresh: Callable[[str], st
     return block
 
 
-def _stages(made: list[_Tile], iterations: int | None) -> int:
+def _stages(made: list[_Tile], iterations: int | None, room: int) -> int:
     """How many tiles there are of each tensor whose tiles are filled ahead: as many as fit, and no more than iterations."""
     staged, others = (sum(t.bytes for t in made if t.staged is which) for which in (True, False))
-    fit = (SHARED - others) // staged if staged else 2
+    fit = (room - others) // staged if staged else 2
     return max(2, min(MOST_STAGES, fit, iterations or 2))
 
 
@@ -146,13 +153,15 @@ def _loaded(tiles: list[_Tile], loop: For, iteration: Expr) -> Block:
 class _Tile:
     """A tile of one tensor: its buffer and the statements that fill it."""
 
-    def __init__(self, source: Source, box: _Box, sizes: tuple[str, ...], lanes: int, fresh: Callable[[str], str], loop: str) -> None:
+    def __init__(
+        self, source: Source, box: _Box, sizes: tuple[str, ...], lanes: int, fresh: Callable[[str], str], loop: str, most: int
+    ) -> None:
         self.source, self.box, self.sizes, self.lanes, self.loop = source, box, sizes, lanes, loop
         self.pack = self._pack()
         size = prod(box.extents) * box.dtype.itemsize
         straight = source.order[-1] == len(source.order) - 1 and self.pack * box.dtype.itemsize == PACK
         straight = straight or (self.pack == 1 and box.dtype.itemsize in ALONE)
-        self.staged = straight and lanes >= TEAM and 2 * size <= LARGEST
+        self.staged = straight and lanes >= TEAM and 2 * size <= most
         row = box.extents[source.order[-1]] * box.dtype.itemsize
         self.bytes = size // row * (row + PACK)
         self.name, self.stages = fresh(f"{source.buffer}_tile"), 1

@@ -13,13 +13,13 @@ from collections.abc import Callable
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.lowering.arithmetic import ZERO, constant, floordiv, reads_data, sub
-from tensorexpr.codegen.lowering.caching import Ends, Source, with_tiles
+from tensorexpr.codegen.lowering.caching import DECLARED, Ends, Source, with_tiles
 from tensorexpr.codegen.lowering.calls import call_of
 from tensorexpr.codegen.lowering.joining import joined
 from tensorexpr.codegen.lowering.reductions import Reductions
 from tensorexpr.codegen.lowering.scope import Scope
 from tensorexpr.codegen.lowering.tasks import Names, Pending, Task
-from tensorexpr.codegen.nest import GRID, THREADS, Block, Check, CheckSite, For, If
+from tensorexpr.codegen.nest import GRID, LANES, THREADS, Block, Check, CheckSite, For, If
 from tensorexpr.codegen.schedule.intrinsics import intrinsic_named
 from tensorexpr.codegen.schedule.legality import COPIED
 from tensorexpr.codegen.schedule.narrowing import narrow
@@ -44,7 +44,8 @@ SHORT_WINDOW = 8
 class Loops(Reductions):
     """Makes the loops of one stage; `shape` and `read` tell what tensors are and where they are kept.
 
-    With `at_root` nothing is around the stage but the serial loops `around`, over steps of scans: its loops may be parallel."""
+    With `at_root` nothing is around the stage but the serial loops `around`, over steps of scans: its loops may be parallel.
+    A block of a GPU may ask for so many bytes of `shared` memory."""
 
     def __init__(
         self,
@@ -55,6 +56,7 @@ class Loops(Reductions):
         location: Location | None,
         at_root: bool,
         around: frozenset[str] = frozenset(),
+        shared: int = DECLARED,
     ) -> None:
         self.stage = stage
         self.parts = stage.parts
@@ -64,6 +66,7 @@ class Loops(Reductions):
         self.location = location
         self.at_root = at_root
         self.around = around
+        self.shared = shared
         self.is_parallel = any(kind == "parallel" or kind in GRID or kind in THREADS for _, kind in stage.kinds)
 
     # ------------------------------------------------------------------------------------------------------- walking
@@ -157,7 +160,7 @@ class Loops(Reductions):
         """An axis that runs in lanes, cut where a condition on it alone begins or ceases to hold: no lane tests it then."""
         own = self.stage.loops_of(axis)
         bounds = tuple(constant(e) for e in (scope.axes[axis].start, scope.axes[axis].stop))
-        whole = set(own) <= set(loops) and any(self.stage.kind(loop) == "vectorize" for loop in own)
+        whole = set(own) <= set(loops) and any(self.stage.kind(loop) in LANES for loop in own)
         if not whole or None in bounds:
             return ()
         start, stop = (int(bound) for bound in bounds if bound is not None)
@@ -242,14 +245,14 @@ class Loops(Reductions):
         start = scope.resolve(scope.axes[loop].start) if loop in scope.axes else ZERO
         stop = scope.resolve(scope.axes[loop].stop) if loop in scope.axes else extent
         kind = self.kind(loop, count, scope)
-        if kind in ("vectorize", "unroll") and count is not None and constant(start) is None:  # along the block of an axis
+        if kind in (*LANES, "unroll") and count is not None and constant(start) is None:  # along the block of an axis
             start, stop = ZERO, extent
-        if kind == "vectorize" and count is not None and self.stage.group_of(loop) is not None:
+        if kind in LANES and count is not None and self.stage.group_of(loop) is not None:
             wide = max(count, self.stage.extent(loop) or count)
             if count < wide or count & (count - 1):
-                return (*checks, *self.masked_rest(loop, count, wide, rest, scope, task))
+                return (*checks, *self.masked_rest(loop, kind, count, wide, rest, scope, task))
         inner = replace(scope.with_values(**{loop: sub(Index(name), start)}), names=scope.names | {name})
-        if kind == "vectorize":
+        if kind in LANES:
             inner = replace(inner, vectors=inner.vectors | {loop})
 
         def made() -> Block:
@@ -272,7 +275,7 @@ class Loops(Reductions):
     def with_copies(self, loop: str, nest: For) -> Block:
         """The loop, with copies of what it reads where these are asked for."""
         nest, sources = self.tensorized(loop, nest), self.cached_in(loop)
-        return with_tiles(nest, sources, self.names.fresh) if sources and nest.call is None else (nest,)
+        return with_tiles(nest, sources, self.names.fresh, self.shared) if sources and nest.call is None else (nest,)
 
     def tensorized(self, loop: str, nest: For) -> For:
         """The loop as an instruction, where it is the first of those that do the work of one, and runs in a whole block."""
@@ -308,19 +311,19 @@ class Loops(Reductions):
             return False
         return any(a.index == split.parent for a in self.parts.axes) and is_class(self.parts, split.parent, split.factor)
 
-    def masked_rest(self, loop: str, count: int, lanes: int, rest: tuple[str, ...], scope: Scope, task: Task) -> Block:
+    def masked_rest(self, loop: str, kind: str, count: int, lanes: int, rest: tuple[str, ...], scope: Scope, task: Task) -> Block:
         """Lanes of a reduction that are no power of two, or fewer than its accumulators: one vector, of which the last lanes are off."""
         name, wide = self.loop_name(loop, scope), 1 << (lanes - 1).bit_length()
         inner = scope.with_values(**{loop: Index(name)})
         inner = replace(inner, names=scope.names | {name}, vectors=scope.vectors | {loop}, conditional=True)
         if wide == count:
-            return (For(name, ZERO, const(wide), self.body(loop, rest, inner, task), "vectorize"),)
+            return (For(name, ZERO, const(wide), self.body(loop, rest, inner, task), kind),)
         inside = apply("lt", Index(name), const(count))
         if self.vanishes(loop, task):
             body = self.body(loop, rest, replace(inner, padded=inside), task)
         else:
             body = (If(inside, self.body(loop, rest, inner, task)),)
-        return (For(name, ZERO, const(wide), body, "vectorize"),)
+        return (For(name, ZERO, const(wide), body, kind),)
 
     def loop_name(self, loop: str, scope: Scope) -> str:
         """The name of a loop's index: its own, unless a loop around has it."""

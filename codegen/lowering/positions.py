@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 
-from tensorexpr.codegen.nest import Alloc, Block, For, If, Kernel, Stmt, Store
+from tensorexpr.codegen.nest import LANES, Alloc, Block, For, If, Kernel, Stmt, Store
 from tensorexpr.ir import Access, Apply, Expr, Index, apply, const
 from tensorexpr.records import replace
 from tensorexpr.regions import Opaque, affine_of, expression_of
@@ -32,7 +32,7 @@ def _block(block: Block, shapes: Shapes, lanes: frozenset[str]) -> Block:
 def _statement(s: Stmt, shapes: Shapes, lanes: frozenset[str]) -> Stmt:
     match s:
         case For():
-            body = _block(s.body, shapes, lanes | {s.index} if s.kind == "vectorize" else lanes)
+            body = _block(s.body, shapes, lanes | {s.index} if s.kind in LANES else lanes)
             return s if body is s.body else replace(s, body=body)
         case Alloc():
             body = _block(s.body, shapes, lanes)

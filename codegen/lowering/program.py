@@ -12,6 +12,7 @@ from tensorexpr import dtypes
 from tensorexpr.codegen.lowering.accumulators import COMBINE
 from tensorexpr.codegen.lowering.arithmetic import ONE, ZERO, add, constant, floordiv, mul, sub
 from tensorexpr.codegen.lowering.borders import cut_borders
+from tensorexpr.codegen.lowering.caching import DECLARED
 from tensorexpr.codegen.lowering.contracted import contracted
 from tensorexpr.codegen.lowering.cutting import cut_along
 from tensorexpr.codegen.lowering.digits import Digits, digits_of, sorted_by_digits, without_keys
@@ -104,6 +105,7 @@ class _Lowering(Placing):
         self.sweeps = {s.sweep.last: s for s in state.stages if s.sweep is not None}
         for root in dict.fromkeys(root for root, _ in self.placed):
             self.parts.update(parts_of(state, root))
+        self.shared = state.target.shared_bytes if isinstance(state.target, Gpu) else DECLARED
         self.slots = Slots(self.names, state.target.cores, sum(p.size for p in self.parts.values() if p.is_local and not p.is_on_stack()))
 
     def nest(self, name: str) -> LoopNest:
@@ -224,7 +226,7 @@ class _Lowering(Placing):
         return bottom_up(expr, visit)
 
     def loops(self, stage: Stage, definition: Define | Scatter, at_root: bool, around: frozenset[str]) -> Loops:
-        return Loops(stage, self.names, self.shape, self.read, definition.location, at_root, around)
+        return Loops(stage, self.names, self.shape, self.read, definition.location, at_root, around, self.shared)
 
     def shape(self, tensor: str) -> tuple[Expr, ...]:
         """The shape of a tensor that can be named where lowering stands."""

@@ -17,7 +17,7 @@ from tensorexpr.codegen.lowering.guards import around_tile, beyond_extents, may_
 from tensorexpr.codegen.lowering.hulls import hull
 from tensorexpr.codegen.lowering.scope import Result, Scope
 from tensorexpr.codegen.lowering.tasks import Names, Pending, Task
-from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, Stmt, Store
+from tensorexpr.codegen.nest import LANES, Alloc, Block, Buffer, For, If, Stmt, Store
 from tensorexpr.codegen.schedule.reductions import Group, Member, Parts
 from tensorexpr.codegen.schedule.state import Stage, is_inside
 from tensorexpr.codegen.schedule.windows import hull_conditions, window
@@ -27,7 +27,7 @@ from tensorexpr.records import record, replace
 from tensorexpr.regions import alternatives
 from tensorexpr.traversal import free_names, map_children, substitute, walk
 
-LOCAL_BYTES = 1 << 16
+LOCAL_BYTES = 1 << 17
 """No accumulators above this size: they would not fit a stack comfortably. Schedules have smaller tiles."""
 Buffers = tuple[tuple[Buffer, ...], ...]
 """The accumulators of a group: per member, in order."""
@@ -35,9 +35,10 @@ Buffers = tuple[tuple[Buffer, ...], ...]
 
 @record
 class Lanes:
-    """The accumulators of a vectorized reduction: the loop, its number of lanes, buffers with an axis for it per member."""
+    """The accumulators of a vectorized reduction: the loop, its kind and number of lanes, buffers with an axis for it per member."""
 
     loop: str
+    kind: str
     extent: int
     buffers: tuple[tuple[Buffer, ...], ...]
 
@@ -207,7 +208,7 @@ class Reductions(ABC):
         """An accumulator per lane and member where a loop of the group is vectorized."""
         for loop in own:
             found = self.stage.group_of(loop)
-            if found is not None and found.number == group.number and self.stage.kind(loop) == "vectorize":
+            if found is not None and found.number == group.number and self.stage.kind(loop) in LANES:
                 extent = self.stage.extent(loop)
                 if extent is None or extent < 2:
                     return None
@@ -216,7 +217,7 @@ class Reductions(ABC):
                     tuple(Buffer(self.names.fresh(f"{b.name}_lanes"), b.dtype, (*b.shape, const(extent)), "local") for b in member)
                     for member in buffers
                 )
-                return Lanes(loop, extent, made)
+                return Lanes(loop, self.stage.kind(loop), extent, made)
         return None
 
     def lanes_combined(self, group: Group, buffers: Buffers, lanes: Lanes | None, tile: tuple[str, ...], scope: Scope) -> Block:
@@ -234,7 +235,7 @@ class Reductions(ABC):
                 for member, made in zip(group.members, lanes.buffers, strict=True):
                     here, there = ((*at, i) for i in (Index(name), add(Index(name), const(half))))
                     stores.extend(self.merged(member, made, here, made, there))
-                block.append(For(name, ZERO, const(width - half), tuple(stores), "vectorize"))
+                block.append(For(name, ZERO, const(width - half), tuple(stores), lanes.kind))
                 width = half
             for member, total, made in zip(group.members, buffers, lanes.buffers, strict=True):
                 block.extend(self.merged(member, total, at, made, (*at, ZERO)))
@@ -262,7 +263,7 @@ class Reductions(ABC):
                 lane = self.loop_name(lanes.loop, inner)
                 each = [b for made in lanes.buffers for b in made]
                 own = tuple(Store(b.name, (*at, Index(lane)), start) for b, start in zip(each, starts, strict=True))
-                block = (*block, For(lane, ZERO, const(lanes.extent), own, "vectorize"))
+                block = (*block, For(lane, ZERO, const(lanes.extent), own, lanes.kind))
             return block
 
         return self.nest(tile, scope, Task((), finish))

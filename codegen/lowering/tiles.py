@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from tensorexpr.codegen.lowering.arithmetic import constant, reads_data, substituted
 from tensorexpr.codegen.lowering.unswitch import Ranges, assumed, conditions_in, hardest, is_innermost
-from tensorexpr.codegen.nest import Alloc, Block, Check, For, If, Stmt, Store
+from tensorexpr.codegen.nest import LANES, Alloc, Block, Check, For, If, Stmt, Store
 from tensorexpr.ir import TRUE, Expr, Index, conjuncts, const
 from tensorexpr.records import replace
 from tensorexpr.traversal import free_names
@@ -90,7 +90,7 @@ def _conditions(body: Block, ranges: Ranges, copied: frozenset[str]) -> Iterator
                     for condition, inner, inside in conditions_in(s.body, {}):
                         yield condition, {**known, **inner}, copied | inside
                 else:
-                    yield from _conditions(s.body, known, copied | {s.index} if s.kind in ("unroll", "vectorize") else copied)
+                    yield from _conditions(s.body, known, copied | {s.index} if s.kind in (*LANES, "unroll") else copied)
             case If():
                 yield from _conditions((*s.then, *s.otherwise), ranges, copied)
             case Alloc():

@@ -17,7 +17,7 @@ from itertools import product
 from math import prod
 
 from tensorexpr.codegen.lowering.arithmetic import constant, normal, reads_data
-from tensorexpr.codegen.nest import Alloc, Block, Check, For, If, Stmt, Store
+from tensorexpr.codegen.nest import LANES, Alloc, Block, Check, For, If, Stmt, Store
 from tensorexpr.integers import Affine
 from tensorexpr.ir import TRUE, Apply, Const, Expr, apply, conjunction, conjuncts, const
 from tensorexpr.records import replace
@@ -68,7 +68,7 @@ def is_innermost(body: Block) -> bool:
 def _is_plain(s: Stmt) -> bool:
     match s:
         case For():
-            return s.kind in ("unroll", "vectorize") and all(map(_is_plain, s.body))
+            return s.kind in (*LANES, "unroll") and all(map(_is_plain, s.body))
         case If():
             return all(map(_is_plain, (*s.then, *s.otherwise)))
     return not isinstance(s, Alloc | Check)

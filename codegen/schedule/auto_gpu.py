@@ -8,7 +8,8 @@ gets one of three forms:
   divide the extent, so that what it loads is used again;
 - rows: a block per point of the outer axes, its threads the lanes of a long reduction (or of the last axis of what is computed
   row by row), combined in a fixed order. This is for reductions that are long where points are few, or whose elements lie side
-  by side along the reduction, and for what shares the rows of its reader;
+  by side along the reduction, and for what shares the rows of its reader. Short rows, where there are enough, are a warp's each: several
+  share a block, and none waits for a barrier;
 - tiles: a block per tile of two axes of a contraction, its operands in shared memory, step by step (see `auto_blocks`; on tensor cores
   where they multiply what is to be multiplied, see `auto_mma`).
 """
@@ -18,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import prod
 
-from tensorexpr.codegen.nest import GRID
+from tensorexpr.codegen.nest import GRID, IN_WARP
 from tensorexpr.codegen.schedule.auto_blocks import plan_block, ranked_products, ranked_tiles, tiles_of
 from tensorexpr.codegen.schedule.auto_gpu_scatters import plan_gpu_scatter, plan_gpu_segments, take_gpu_scatters_apart
 from tensorexpr.codegen.schedule.auto_mma import plan_mma
@@ -38,6 +39,10 @@ LONG = 128
 """Points of a reduction from which the threads of a block share them."""
 WIDTHS = (32, 64, 128, 256)
 """Threads of a block that share a row."""
+SHORT_ROW = 1024
+"""Elements of a row up to which one warp takes it, where there are rows enough."""
+WARPS = 8
+"""Rows per multiprocessor from which on warps keep it busy."""
 RESIDENT = 1024
 """Threads per multiprocessor that keep it busy."""
 PACK = 16
@@ -246,9 +251,12 @@ def _rows(s: Schedule, name: str, hosted: list[str]) -> None:
     deepest = max((data.index(x) for x in shared if x in data), default=-1) + 1
     group = _main(stage)
     outer = data if not hosted and group is not None else data[:deepest]
-    for member in [*hosted, name]:
-        settled = outer if member == name else s.state.stage(member).order[: _settled(s, member)]
-        _lanes(s, member, tuple(settled))
+    settled = {m: tuple(s.state.stage(m).order[: _settled(s, m)]) for m in hosted} | {name: tuple(outer)}
+    longest = max(_points_of_row(s, m, settled[m]) for m in settled)
+    enough = prod(stage.extent(x) or 1 for x in outer) >= WARPS * s.target.cores
+    warps = s.decisions.wanted(f"{name}: a warp per row", longest <= (SHORT_ROW if enough else WIDTHS[0]))
+    for member in settled:
+        _lanes(s, member, settled[member], warps)
     outer = [x for x in outer if x in s.state.stage(name).order]
     if outer and s.state.stage(name).order[: len(outer)] == tuple(outer):
         if not hosted:
@@ -272,40 +280,55 @@ def _settled(s: Schedule, member: str) -> int:
     return host.order.index(place.loop) + 1
 
 
-def _lanes(s: Schedule, name: str, settled: tuple[str, ...]) -> None:
-    """Threads of a block along the longest reduction of a definition, or along its last free axis."""
+def _points_of_row(s: Schedule, name: str, settled: tuple[str, ...]) -> int:
+    """How many points a definition has in one iteration of the loops that are settled, those of its longest reduction at each of them; more
+    than a warp takes where one of these is open."""
     stage = s.state.stage(name)
-    handle = s[name]
-    long = lengths(stage.parts)
+    free = prod(stage.extent(x) or SHORT_ROW + 1 for x in _data(stage) if x not in settled)
+    return free * max((prod(stage.extent(a) or SHORT_ROW + 1 for a in g.indices) for g in stage.parts.groups), default=1)
+
+
+def _along(s: Schedule, name: str, settled: tuple[str, ...]) -> str | None:
+    """The axis of a definition that the lanes of its rows take: its last free one, or the last of its longest reduction."""
+    stage = s.state.stage(name)
     free = [x for x in _data(stage) if x not in settled]
     group = _main(stage)
-    threads = s.target.lanes(stage.parts.values[0].dtype)
-    if free and long.get(free[-1], 0) >= 32:
-        axis, tail = free[-1], "guard"
-    elif group is not None and runs_in_lanes(group):
-        axis = group.indices[-1]
-        # The rest of an open extent would be a loop that every thread runs.
-        tail = "guard" if stage.extent(axis) is None else "peel"
-    elif free:
-        axis, tail = free[-1], "guard"
-    else:
+    if free and lengths(stage.parts).get(free[-1], 0) >= WIDTHS[0]:
+        return free[-1]
+    if group is not None and runs_in_lanes(group):
+        return group.indices[-1]
+    return free[-1] if free else None
+
+
+def _lanes(s: Schedule, name: str, settled: tuple[str, ...], warps: bool) -> None:
+    """Threads of a block, or of a warp, along the longest reduction of a definition, or along its last free axis."""
+    stage = s.state.stage(name)
+    handle = s[name]
+    axis = _along(s, name, settled)
+    if axis is None:
         return
     extent = stage.extent(axis)
-    if extent is None:
-        width = threads
+    # The rest of an open extent of a reduction would be a loop that every thread runs.
+    tail = "guard" if extent is None or axis in _data(stage) else "peel"
+    if warps:
+        width = WIDTHS[0]
     else:
-        width = min(threads, max(32, 1 << max(0, extent - 1).bit_length()))
-    width = s.decisions.choose(
-        f"{name}: threads of a block", [width], others=lambda: [n for n in WIDTHS if extent is None or n < 2 * extent]
-    )
-    if extent == width:
+        threads = s.target.lanes(stage.parts.values[0].dtype)
+        width = threads if extent is None else min(threads, max(WIDTHS[0], 1 << max(0, extent - 1).bit_length()))
+        width = s.decisions.choose(
+            f"{name}: threads of a block", [width], others=lambda: [n for n in WIDTHS if extent is None or n < 2 * extent]
+        )
+    if extent == width or (warps and extent is not None and extent < width):
         loops: tuple[str, ...] = (axis,)
     else:
         loops = handle.split(axis, width, tail)
     lane = loops[-1]
     rest = [x for x in handle.loops if x != lane]
     handle.reorder(*rest, lane)
-    handle.vectorize(lane)
+    if warps:
+        handle.bind(lane, IN_WARP)
+    else:
+        handle.vectorize(lane)
 
 
 def _swept(s: Schedule, name: str) -> None:

@@ -5,6 +5,10 @@
 The threads are laid out as `mma` spreads its accumulators: lane 4 r + c of a warp has rows r and r + 8 of 16 and columns 2 c and
 2 c + 1 of 8, so that the loops over k inside are that instruction (the emitter finds this, see `cuda.mma`). Operands are cached as they
 lie, so that whole lines of them are copied sixteen bytes at a time.
+
+Which tile, says a count of clocks of a multiprocessor: of its tensor cores, of its shared memory (what warps
+read, and what copies write) and of the way from the second cache. A block takes as long as the longest of the three and a part of the
+others, which do not overlap wholly.
 """
 
 from __future__ import annotations
@@ -19,14 +23,22 @@ from tensorexpr.codegen.schedule.zeros import zero_beyond
 from tensorexpr.codegen.target import Gpu
 from tensorexpr.ir import Access, Apply, Cast, Expr
 
-WARPS = (2, 4)
-"""Warps of a block along rows and columns."""
-TILES = ((128, 128), (128, 64), (64, 64), (32, 64), (32, 32))
-"""Rows and columns of a tile of floats of 16 bits, or of 32."""
-TILES_F64 = ((64, 64), (32, 64), (32, 32))
+TILES = (
+    (128, 256, 2, 4), (256, 128, 4, 2), (128, 128, 2, 4), (128, 64, 4, 2), (64, 128, 2, 4), (64, 64, 2, 4), (32, 64, 2, 4), (32, 32, 2, 4),
+)  # fmt: skip
+"""Rows and columns of a tile of floats of 16 bits, or of 32, and the warps of a block along both."""
+TILES_F64 = ((64, 64, 2, 4), (32, 64, 2, 4), (32, 32, 2, 4))
 DEPTHS = (32, 16)
 """Points of a step along k, in 16 bits; a half of them in 32 and in 64."""
 MOST_WASTE = 1.5
+MULTIPLIED = 1270
+"""Products of 16-bit floats of a multiprocessor in a clock by `mma.sync`: what this instruction reaches of the 2048 that there are."""
+SHARED_BYTES = 128
+"""Bytes that shared memory gives or takes in a clock."""
+CACHE_BYTES = 28
+"""Bytes that a multiprocessor gets from the second cache in a clock where all of them ask."""
+BESIDE = 0.1
+"""The part of a shorter time that is not behind the longest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +50,7 @@ class Tile:
     columns: int
     depth: int
     halves: bool
+    warps: tuple[int, int]
 
     def __str__(self) -> str:
         return f"{self.rows} {self.view.row}, {self.columns} {self.view.column} by {self.depth} {self.view.step}"
@@ -77,21 +90,30 @@ def mma_tiles(s: Schedule, name: str, view: View, shapes: Shapes) -> list[Tile]:
     if depth is None:
         return []
     ranked = []
-    for rows, columns in TILES if wide else TILES_F64:
+    for rows, columns, *warps in TILES if wide else TILES_F64:
         across = [ceil(lengths[row] / rows), ceil(lengths[column] / columns)]
         blocks, waste = view.others * prod(across), prod(across) * rows * columns / (lengths[row] * lengths[column])
         if waste > MOST_WASTE or 2 * blocks < s.target.cores:
             continue
-        # A step brings rows + columns, for rows * columns products.
-        ranked.append((ceil(blocks / s.target.cores) * (rows * columns + 24 * (rows + columns)), Tile(view, rows, columns, depth, wide)))
+        tile = Tile(view, rows, columns, depth, wide, (warps[0], warps[1]))
+        ranked.append((ceil(blocks / s.target.cores) * _clocks(tile, dtype.itemsize), tile))
     return [tile for _, tile in sorted(ranked, key=lambda pair: pair[0])]
+
+
+def _clocks(tile: Tile, itemsize: int) -> float:
+    """The time of a point along k in a block that keeps a multiprocessor busy."""
+    multiplied = tile.rows * tile.columns * itemsize / 2 / MULTIPLIED
+    read = tile.warps[1] * tile.rows + tile.warps[0] * tile.columns
+    shared = (read + tile.rows + tile.columns) * itemsize / SHARED_BYTES
+    times = (multiplied, shared, (tile.rows + tile.columns) * itemsize / CACHE_BYTES)
+    return max(times) + BESIDE * (sum(times) - max(times))
 
 
 def plan_mma(s: Schedule, name: str, tile: Tile) -> None:
     """rewrite: [i, j, k] --> [i_o_j_o: parallel, k_o, k_i, rows: unroll, columns: unroll, threads: vectorize], operands cached at k_o."""
     handle, stage, view = s[name], s.state.stage(name), tile.view
     (group,) = stage.parts.groups
-    warp_rows, row_tiles = tile.rows // WARPS[0] // (16 if tile.halves else 8), tile.columns // WARPS[1] // 8
+    warp_rows, row_tiles = tile.rows // tile.warps[0] // (16 if tile.halves else 8), tile.columns // tile.warps[1] // 8
     grid, points_of = by_classes(s, name, view)
     row_blocks, rows = blocks_of(s, name, points_of[view.row], tile.rows)
     column_blocks, columns = blocks_of(s, name, points_of[view.column], tile.columns)

@@ -7,7 +7,7 @@ commute; accumulators of a tile need a constant number of places. Sums and produ
 
 from __future__ import annotations
 
-from tensorexpr.codegen.nest import GRID, THREADS
+from tensorexpr.codegen.nest import GRID, IN_WARP, LANES, THREADS
 from tensorexpr.codegen.schedule.bind import check_bound
 from tensorexpr.codegen.schedule.independence import free_axes, may_collide
 from tensorexpr.codegen.schedule.reductions import Group, Member
@@ -26,7 +26,7 @@ COPIED = 8
 """Iterations up to which an unrolled loop around reductions is copied out while lowering, so that bounds are simple in each copy."""
 LARGEST_TILE = 1 << 15
 """Bytes of the accumulators of one reduction over the points of the loops inside it."""
-LARGEST_BLOCK = 1 << 16
+LARGEST_BLOCK = 1 << 17
 """The same on a GPU, where they are the registers of all threads of a block."""
 COMMUTATIVE = ("sum", "prod", "max", "min", "all", "any")
 
@@ -50,10 +50,10 @@ def check_stage(state: State, stage: Stage) -> Stage:
             _check_parallel(state, stage, loop)
         if kind in ("vectorize", "unroll"):
             _check_copies(stage, loop, kind)
-        if kind == "vectorize":
-            _check_vector(state, stage, loop)
-        if kind in GRID or kind in THREADS:
+        if kind in (*GRID, *THREADS, IN_WARP):
             check_bound(state, stage, loop, kind, refuse)
+        if kind in LANES:
+            _check_vector(state, stage, loop, kind)
     check_tensorized(state, stage, refuse)
     return stage
 
@@ -314,16 +314,17 @@ def _extent_of_window(stage: Stage, loop: str) -> int | None:
     return most
 
 
-def _check_vector(state: State, stage: Stage, loop: str) -> None:
+def _check_vector(state: State, stage: Stage, loop: str, kind: str) -> None:
+    how = "vectorize" if kind == "vectorize" else f"bind to {kind}"
     group = stage.group_of(loop)
     if group is not None:
         if not runs_in_lanes(group):
             names = "/".join(m.combiner.name for m in group.members)
-            raise refuse(stage, f"expected a reduction that commutes to vectorize {loop}, got {names}", loop)
+            raise refuse(stage, f"expected a reduction that commutes to {how} {loop}, got {names}", loop)
         mine = [x for x in stage.order if stage.reduces(x, group)]
         if mine[-1] != loop:
-            raise refuse(stage, f"expected the innermost loop of the reduction to vectorize, got {loop} outside of {mine[-1]}", loop)
+            raise refuse(stage, f"expected the innermost loop of the reduction to {how}, got {loop} outside of {mine[-1]}", loop)
         return
     definition = definition_named(state.program, stage.name)
     if may_collide(definition, stage.axes_of(loop), state.target, stage.owners):
-        raise refuse(stage, f"expected iterations that touch different elements to vectorize, got {loop}: two may touch one", loop)
+        raise refuse(stage, f"expected iterations that touch different elements to {how}, got {loop}: two may touch one", loop)

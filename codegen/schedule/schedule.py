@@ -193,8 +193,8 @@ class StageHandle:
         self._apply("unroll", primitives.unroll(self._schedule.state, self.name, axis), axis)
 
     def bind(self, axis: str, gpu_axis: str) -> None:
-        """Runs the iterations of a loop as the blocks of a GPU's grid ("block.x" to "block.z"), or as the threads of a block
-        ("thread.x" to "thread.z")."""
+        """Runs the iterations of a loop as the blocks of a GPU's grid ("block.x" to "block.z"), as the threads of a block
+        ("thread.x" to "thread.z"), or in the lanes of a warp ("warp")."""
         self._apply("bind", primitives.bind(self._schedule.state, self.name, axis, gpu_axis), axis, gpu_axis)
 
     def serial(self, axis: str) -> None:

@@ -8,6 +8,7 @@ other, so those count as different.
 
 from __future__ import annotations
 
+from tensorexpr.codegen.nest import LANES
 from tensorexpr.codegen.schedule import Schedule
 from tensorexpr.codegen.schedule.reductions import Group
 from tensorexpr.codegen.schedule.state import Split, Stage
@@ -64,7 +65,7 @@ def _order(stage: Stage, group: Group) -> tuple[object, ...]:
     for loop in stage.order:
         own = stage.group_of(loop)
         if own is not None and own.number == group.number:
-            lanes = stage.extent(loop) if stage.kind(loop) == "vectorize" else None
+            lanes = stage.extent(loop) if stage.kind(loop) in LANES else None
             loops.append((loop, 0 if lanes is None else lanes))
     splits = {(r.outer, r.inner): r.parent for r in stage.relations if isinstance(r, Split) and r.tail != "stride"}
     at = 0

@@ -15,7 +15,8 @@ import jax
 
 from tensorexpr.codegen.compile import machine_of
 from tensorexpr.codegen.cuda.build import GpuCode
-from tensorexpr.codegen.cuda.launch_text import LIBRARY, SYMBOLS, driver_text, launcher_text
+from tensorexpr.codegen.cuda.driver_text import LIBRARY, SYMBOLS, driver_text
+from tensorexpr.codegen.cuda.launch_text import launcher_text
 from tensorexpr.codegen.cuda.plan import Plan
 from tensorexpr.codegen.llvm import NativeModule, host
 from tensorexpr.codegen.tuning.lookup import scheduled

@@ -104,6 +104,7 @@ def _add_siblings(results: Sequence[tuple[str, TensorType]], table: dict[str, Te
                 name, type_.shape, type_.dtype, key=known.definition.results[component][0], definition=known.definition,
                 component=component, sources=known.sources, frames=known.frames, location=known.location,
             )  # fmt: skip
+            table[name].ruled = known.ruled
 
 
 def evaluate(outputs: Any, arrays: Mapping[Tensor, Any] | None = None, sizes: Mapping[str, int] | None = None) -> Any:

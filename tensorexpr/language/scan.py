@@ -13,9 +13,8 @@ from tensorexpr.language.functions import cast, where
 from tensorexpr.language.printing import describe
 from tensorexpr.language.renaming import index_names, renamed
 from tensorexpr.language.scalar import Scalar
-from tensorexpr.language.tensor import Ruled, Tensor, as_extents, fresh_key, of_sizes
+from tensorexpr.language.tensor import Ruled, Tensor, as_extents, fresh_key, of_sizes, step_of
 from tensorexpr.language.tracing import RESERVED, Frame, active_frames, binding, fresh_index, inside, parameters, stem_of
-from tensorexpr.records import replace
 from tensorexpr.regions import affine_of
 from tensorexpr.traversal import expressions, fresh_name, walk
 
@@ -265,8 +264,8 @@ def _completed(
         for position, (n, key, state) in enumerate(zip(given, keys, frame.states, strict=True))
     )  # fmt: skip
     for result in results:
-        here = [Ruled(t, (frame,), {}) for t in local if t.unit is not None]
-        deeper = [replace(one, frames=(frame, *one.frames)) for t in local for one in t.ruled if t.unit is None]
+        here = [Ruled(t, (frame,), {}, (step_of(0),), 1) for t in local if t.unit is not None]
+        deeper = [one.inside(frame) for t in local for one in t.ruled if t.unit is None]
         result.ruled = tuple({one.tensor: one for one in (*here, *deeper)}.values())
     return results[0] if single else results[: len(names)]
 

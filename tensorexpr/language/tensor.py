@@ -21,7 +21,7 @@ from tensorexpr.data import frozen
 from tensorexpr.dtypes import DType
 from tensorexpr.errors import DefinitionError, Location, user_location
 from tensorexpr.initial import checked
-from tensorexpr.ir import Access, Apply, Cast, Const, Definition, Expr, Size, TensorType, const
+from tensorexpr.ir import Access, Apply, Cast, Const, Definition, Expr, Index, Size, TensorType, const
 from tensorexpr.language import borders
 from tensorexpr.language.printing import renamed_text
 from tensorexpr.language.renaming import local_names
@@ -30,7 +30,7 @@ from tensorexpr.language.tracing import RESERVED, Frame
 from tensorexpr.records import record
 from tensorexpr.regions import normal_form
 from tensorexpr.text import print_definition, print_type
-from tensorexpr.traversal import walk
+from tensorexpr.traversal import substitute, walk
 
 _serial = itertools.count()
 
@@ -38,11 +38,28 @@ _serial = itertools.count()
 @record
 class Ruled:
     """A tensor with a `unit` in the body of a scan: in `frames`, outermost first; `names` are what tensors there are called in the
-    definition, where these are not their keys."""
+    definition, where these are not their keys.
+
+    In the definition `depth` scans stand around it, and `steps` are the steps of the frames as expressions over theirs, `step_of(0)` the
+    outermost: the steps themselves where it stands as it was written, others where a derivative computes it again.
+    """
 
     tensor: Tensor
     frames: tuple[Frame, ...]
     names: Mapping[str, str]
+    steps: tuple[Expr, ...]
+    depth: int
+
+    def inside(self, frame: Frame) -> Ruled:
+        """The same with one more scan around."""
+        deeper: dict[str, Expr] = {step_of(at).name: step_of(at + 1) for at in range(self.depth)}
+        steps = (step_of(0), *(substitute(step, deeper) for step in self.steps))
+        return Ruled(self.tensor, (frame, *self.frames), self.names, steps, self.depth + 1)
+
+
+def step_of(at: int) -> Index:
+    """What stands for the step of a scan in `Ruled.steps`."""
+    return Index(f"#{at}")
 
 
 whole: contextvars.ContextVar[Callable[..., Any] | None] = contextvars.ContextVar("arithmetic on whole tensors", default=None)

@@ -10,6 +10,7 @@ from tensorexpr.integers.effort import spend
 from tensorexpr.language import program_of
 from tests.autodiff.laws import head_of
 from tests.autodiff.reads import strange_read
+from tests.seeds import share_of
 
 
 def knapsack(*more):
@@ -35,7 +36,7 @@ def test_a_read_beyond_the_budget_is_taken_value_by_value_or_sorted_and_right(se
     np.testing.assert_allclose(found, expected, rtol=1e-13, atol=1e-13)
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", share_of(range(24)))
 def test_strange_reads_are_exact_whatever_the_budget(seed, monkeypatch):
     case, head, gradient = gradients_of(seed)
     monkeypatch.setattr(components, "MOST_STEPS", 500)

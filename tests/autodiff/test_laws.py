@@ -14,6 +14,7 @@ from tensorexpr.interpret import evaluate_program
 from tensorexpr.ir import Input, Program
 from tensorexpr.verify import verify
 from tests.generators import random_inputs, random_program, random_sizes
+from tests.seeds import share_of
 
 SMOOTH = {"differentiable": True}
 EVERYTHING = {"floats_only": True, "without": ("casts",)}
@@ -77,7 +78,7 @@ def check(program: Program, seed: int, sizes: dict[str, int]) -> Program | None:
 @pytest.mark.parametrize("options", [SMOOTH, EVERYTHING], ids=["smooth", "everything"])
 @pytest.mark.parametrize("block", range(5))
 def test_first_derivatives_of_random_programs(block, options):
-    for seed in range(block * 20, block * 20 + 20):
+    for seed in share_of(range(block * 20, block * 20 + 20)):
         program = random_program(seed, **options)
         check(program, seed, random_sizes(program, seed))
 
@@ -85,7 +86,7 @@ def test_first_derivatives_of_random_programs(block, options):
 @pytest.mark.parametrize("options", [SMOOTH, EVERYTHING], ids=["smooth", "everything"])
 @pytest.mark.parametrize("block", range(2))
 def test_derivatives_of_derivatives(block, options):
-    for seed in range(block * 15, block * 15 + 15):
+    for seed in share_of(range(block * 15, block * 15 + 15)):
         program = random_program(seed, definitions=2, **options)
         sizes = random_sizes(program, seed)
         first = check(program, seed, sizes)

@@ -16,6 +16,7 @@ from tensorexpr.regions import domain_of
 from tensorexpr.traversal import children, walk
 from tests.autodiff.laws import gather_of, head_of, scatters
 from tests.autodiff.reads import random_read
+from tests.seeds import share_of
 
 F64 = "float64"
 
@@ -169,7 +170,7 @@ def test_half_precision_weights_are_added_in_single():
     np.testing.assert_array_equal(te.evaluate(gradient, {head: data}), np.array([2048] + [4096] * 6 + [6144], "float16"))
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", share_of(range(40)))
 def test_random_reads_by_cases(seed):
     """Nested //, %, minimum, maximum, abs, where, mirrors at any distance, several reads and guards."""
     case = random_read(seed)

@@ -14,6 +14,7 @@ from tensorexpr.language import program_of
 from tensorexpr.nonlinear import exact_quotient, named, number, plus, times
 from tests.autodiff.laws import gather_of, head_of
 from tests.autodiff.reads import random_read
+from tests.seeds import share_of
 
 n, m, k, h, w, c = (te.dim(name) for name in "nmkhwc")
 F64 = "float64"
@@ -220,7 +221,7 @@ def product(factors):
     return result
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", share_of(range(40)))
 def test_random_relayouts(seed):
     """Digits of any radix, in any order, some reversed, grouped into axes in one way and read in another."""
     rng = random.Random(seed)

@@ -12,6 +12,7 @@ from tensorexpr.graph.inline import inline
 from tensorexpr.graph.prune import prune, sink
 from tensorexpr.graph.strict import run_strict
 from tests.graph.programs import drawn, function_of
+from tests.seeds import share_of
 
 
 def outcome(run, variables, starts, arguments):
@@ -39,7 +40,7 @@ def same(a, b):
 @pytest.mark.parametrize("block", range(8))
 def test_001_31_random_programs_mean_the_same_inlined_and_optimized_as_strictly_run(block):
     failed = 0
-    for seed in range(block * 8, block * 8 + 8):
+    for seed in share_of(range(block * 8, block * 8 + 8)):
         program, starts, arguments = drawn(seed)
         variables = [te.Variable(start, name=f"v{k}") for k, start in enumerate(starts)]
         graph = te.function(function_of(program, variables, te.function)).graph(*arguments)
@@ -64,7 +65,7 @@ def test_001_31_random_programs_mean_the_same_inlined_and_optimized_as_strictly_
 
 @pytest.mark.parametrize("block", range(4))
 def test_gradients_of_random_programs_agree_with_differences(block):
-    for seed in range(1000 + block * 6, 1000 + block * 6 + 6):
+    for seed in share_of(range(1000 + block * 6, 1000 + block * 6 + 6)):
         program, starts, arguments = drawn(seed, effects=False, floating=True)
         variables = [te.Variable(start, name=f"v{k}") for k, start in enumerate(starts)]
         body = function_of(program, variables, te.function)

@@ -5,6 +5,7 @@ import pytest
 
 import tensorexpr as te
 from tests.graph.models import holding
+from tests.seeds import share_of
 
 DTYPES = ("float32", "float64", "float16", "bfloat16", "int64", "uint8", "bool")
 
@@ -38,7 +39,7 @@ def random_module(seed, filled=True):
     return holding(**{f"item{k}": thing(4) for k in range(4)})
 
 
-SEEDS = range(60)
+SEEDS = share_of(range(60))
 
 
 @pytest.mark.parametrize("seed", SEEDS)

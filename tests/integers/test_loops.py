@@ -12,11 +12,12 @@ from tensorexpr.integers import Affine, Domain, eq, ge, le, lt
 from tensorexpr.integers.loops import visit
 from tensorexpr.integers.polygon import count_polygon, sum_of_floors
 from tests.integers.oracles import box_points, random_affine, random_domain
+from tests.seeds import share_of
 
 
 def test_points_loops_counts_and_samples_agree_with_brute_force():
     slowest = (0.0, 0)
-    for seed in range(1800):
+    for seed in share_of(range(1800)):
         rng = random.Random(f"points{seed}")
         dims, sizes = rng.choice([1, 2, 2, 3, 3, 4]), rng.randint(0, 2)
         domain = random_domain(
@@ -40,7 +41,7 @@ def test_points_loops_counts_and_samples_agree_with_brute_force():
 
 
 def test_bounds_are_exact_for_the_last_name_and_hold_for_others():
-    for seed in range(400):
+    for seed in share_of(range(400)):
         rng = random.Random(f"bounds{seed}")
         domain = random_domain(rng, 3, 0, rng.randint(0, 3), 6, 3, 0.1, nonempty=True)
         points = list(domain.points())
@@ -108,11 +109,11 @@ def test_samples_are_small():
 @pytest.mark.parametrize("largest", [2, 9])
 def test_simplified_expressions_keep_their_value(largest):
     changed = 0
-    for seed in range(300):
+    for seed in share_of(range(300)):
         rng = random.Random(f"simplify{seed}")
         domain = random_domain(rng, 2, 0, rng.randint(0, 2), 3, 4, 0.1, nonempty=True)
         expr = random_affine(rng, domain.dims, largest) // rng.randint(2, 9) + random_affine(rng, domain.dims, largest, divisions=True)
         short = domain.simplify(expr)
         changed += short != expr
         assert all(short.evaluate(point) == expr.evaluate(point) for point in domain.points()), f"seed {seed}: {domain}, {expr}"
-    assert changed > 10
+    assert changed > 3

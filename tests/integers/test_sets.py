@@ -10,6 +10,7 @@ import pytest
 
 from tensorexpr.integers import Affine, Domain, Union, eq
 from tests.integers.oracles import box_points, isl_set, random_affine, random_domain
+from tests.seeds import share_of
 
 
 def pair(seed):
@@ -25,7 +26,7 @@ def pair(seed):
 def test_subset_difference_and_union_agree_with_isl():
     isl = pytest.importorskip("islpy")
     subsets = 0
-    for seed in range(700):
+    for seed in share_of(range(700)):
         a, b = pair(seed)
         theirs, others = isl_set(isl, a), isl_set(isl, b)
         difference = a.subtract(b)
@@ -40,13 +41,13 @@ def test_subset_difference_and_union_agree_with_isl():
         assert isl_set(isl, both, a.sizes).is_equal(theirs.union(others)), f"seed {seed}"
         assert difference.is_subset(a) and both.subtract(b).is_equal(difference), f"seed {seed}"
         subsets += a.is_subset(b)
-    assert subsets > 60
+    assert subsets > 20
 
 
 def test_gist_agrees_with_isl_and_is_irredundant():
     isl = pytest.importorskip("islpy")
     dropped = 0
-    for seed in range(700):
+    for seed in share_of(range(700)):
         a, context = pair(seed)
         short = a.gist(context)
         theirs, known = isl_set(isl, a), isl_set(isl, context)
@@ -56,7 +57,7 @@ def test_gist_agrees_with_isl_and_is_irredundant():
             others = [other for other in short.constraints if other is not one]
             assert one.is_false or not context.constrain(*others).implies(one), f"seed {seed}: {one} follows"
         dropped += len(a.constraints) - len(short.constraints)
-    assert dropped > 700
+    assert dropped > 230
 
 
 def projected(seed):
@@ -71,7 +72,7 @@ def projected(seed):
 
 def test_projection_agrees_with_brute_force():
     slowest, pieces = (0.0, 0), {}
-    for seed in range(800):
+    for seed in share_of(range(800)):
         _, domain, gone = projected(seed)
         start = time.perf_counter()
         shadow = domain.project_out(gone)
@@ -91,7 +92,7 @@ def test_projection_agrees_with_brute_force():
 
 def test_projection_agrees_with_isl():
     isl = pytest.importorskip("islpy")
-    for seed in range(500):
+    for seed in share_of(range(500)):
         rng = random.Random(f"shadow{seed}")
         gone = rng.randint(1, 2)
         dims = gone + rng.randint(1, 2)
@@ -103,7 +104,7 @@ def test_projection_agrees_with_isl():
 
 
 def test_images_and_preimages_agree_with_brute_force():
-    for seed in range(500):
+    for seed in share_of(range(500)):
         rng = random.Random(f"image{seed}")
         dims = rng.choice([1, 2, 2, 3])
         domain = random_domain(rng, dims, 0, rng.randint(0, 2), 4, 4, 0.1, nonempty=True)
@@ -122,7 +123,7 @@ def test_images_and_preimages_agree_with_brute_force():
 def test_determined_names_are_the_inverse():
     """Random mixed-radix maps and strided windows: `determine` inverts what is injective, and only that."""
     inverted = 0
-    for seed in range(400):
+    for seed in share_of(range(400)):
         rng = random.Random(f"inverse{seed}")
         names = ["i", "j", "k"][: rng.randint(1, 3)]
         extents = [rng.randint(1, 5) for _ in names]
@@ -143,4 +144,4 @@ def test_determined_names_are_the_inverse():
         assert set().union(*(value.names() for value in found.values())) <= {"x"}
         for point in domain.points():
             assert {name: value.evaluate(point) for name, value in found.items()} == {name: point[name] for name in names}, f"seed {seed}"
-    assert inverted > 200
+    assert inverted > 65

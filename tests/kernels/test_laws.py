@@ -76,12 +76,19 @@ def close(got: Any, expected: Any, relative: float) -> None:
 @kept
 def traced(case: Case) -> tuple[list[te.Tensor], Any, list[te.Tensor]]:
     """Placeholders for the inputs, the results on them, and the floating placeholders."""
+    return placed(case)
+
+
+def placed(case: Case, floats: str = "float64") -> tuple[list[te.Tensor], Any, list[te.Tensor]]:
+    """The row as tensors, as `traced`, its floats in a dtype."""
     counter = iter(range(1000))
 
     def place(tree: Any) -> Any:
         if isinstance(tree, tuple):
             return tuple(map(place, tree))
-        return None if tree is None else te.placeholder(tree.shape, tree.dtype.name, name=f"in_{next(counter)}")
+        if tree is None:
+            return None
+        return te.placeholder(tree.shape, floats if tree.dtype.kind == "f" else tree.dtype.name, name=f"in_{next(counter)}")
 
     inputs = [place(tree) for tree in case.arrays()]
     result = case.op(*inputs, **case.static)
@@ -188,14 +195,19 @@ def test_programs_print_parse_and_are_simplified(case: Case) -> None:
 
 @pytest.mark.parametrize("case", [c for c in ALL if c.float32 is not None], ids=lambda c: c.name)
 def test_float32(case: Case) -> None:
-    arrays = case.arrays()
+    """Values and gradient as one function."""
     assert case.float32 is not None
-    narrow = case.op(*map(as_float32, arrays), **case.static)
-    assert all(y.dtype == np.float32 for y in floating(flat(narrow)))
-    close(narrow, values(case), case.float32)
-    if case.differentiable:
-        found = te.vjp(case.op)(*map(as_float32, arrays), as_float32(heads_of(case)), **case.static)
-        close(found, gradients(case), 10 * case.float32)
+    inputs, result, wrt = placed(case, "float32")
+    outputs = list(leaves(result))
+    assert all(t.dtype.name == "float32" for t in outputs if t.dtype.is_float)
+    floating = [t for t in outputs if t.dtype.is_float]
+    heads = [te.placeholder(t.shape, t.dtype.name, name=f"head_{k}") for k, t in enumerate(floating)] if case.differentiable else []
+    slopes = list(te.gradient(floating, wrt, heads)) if heads else []
+    arrays = flat(case.arrays()) + (flat(heads_of(case)) if heads else [])
+    found = te.build([*outputs, *slopes], [*inputs, *heads])(*map(as_float32, arrays))
+    close(found[: len(outputs)], values(case), case.float32)
+    if heads:
+        close(found[len(outputs) :], gradients(case), 10 * case.float32)
 
 
 def test_names_are_unique_and_every_kernel_has_a_row() -> None:

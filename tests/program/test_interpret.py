@@ -11,6 +11,7 @@ from tensorexpr.ops import OPS, result_dtype
 from tensorexpr.parse import parse_program
 from tensorexpr.traversal import bottom_up, map_expressions, substitute
 from tests.generators import random_inputs, random_program
+from tests.seeds import share_of
 
 
 def run(text: str, sizes=None, **inputs) -> np.ndarray:
@@ -263,7 +264,7 @@ def test_operations_give_scalars_of_the_dtype_they_promise(op):
 
 
 def test_random_programs_evaluate_without_an_index_leaving_its_tensor():
-    for seed in range(400):
+    for seed in share_of(range(400)):
         program = random_program(seed)
         outputs = evaluate_program(program, random_inputs(program, seed))
         assert set(outputs) == set(program.outputs)
@@ -283,7 +284,7 @@ def test_exact_programs_do_not_depend_on_the_order_of_sums():
         values = tuple(substitute(v, turn) for v in expr.values)
         return Reduce(Combiner(expr.combiner.name), values, (axis, *rest), where)
 
-    for seed in range(200):
+    for seed in share_of(range(200)):
         program = random_program(seed)
         changed = Program(
             program.inputs, program.constants, tuple(map_expressions(d, lambda e: bottom_up(e, reverse)) for d in program.definitions),

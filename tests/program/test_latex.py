@@ -14,6 +14,7 @@ from tensorexpr.ops import OPS
 from tensorexpr.parse import parse_program
 from tensorexpr.simplify import simplify
 from tests.generators import random_program
+from tests.seeds import share_of
 from tests.tex import reads_as_latex
 
 X = te.placeholder((8, 3, 32), name="x")
@@ -201,7 +202,7 @@ def test_what_is_no_tensor_is_refused():
         te.latex(3)
 
 
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.parametrize("seed", share_of(range(150)))
 def test_random_programs_give_text_that_latex_reads(seed):
     program = random_program(seed)
     reads_as_latex(te.latex(program))

@@ -15,6 +15,7 @@ from tensorexpr.ops import OPS
 from tensorexpr.parse import parse_expr, parse_program
 from tensorexpr.text import WIDTH, digest, literal, print_definition, print_expr, print_program
 from tests.generators import random_program
+from tests.seeds import share_of
 
 EXAMPLE = """\
 sizes(n)
@@ -49,7 +50,7 @@ def test_example_prints_as_it_reads():
 
 @pytest.mark.parametrize("options", [{}, {"exact": False}, {"differentiable": True, "exact": False}])
 def test_random_programs_parse_back_to_themselves(options):
-    for seed in range(400):
+    for seed in share_of(range(400)):
         assert_round_trip(random_program(seed, **options))
 
 
@@ -78,7 +79,7 @@ def random_expr(rng: random.Random, dtype: dtypes.DType, depth: int) -> Expr:
 def test_random_expressions_parse_back_to_themselves():
     rng = random.Random(7)
     tensors = {f"x_{d}": d for d in dtypes.DTYPES} | {"bool_": dtypes.bool_}
-    for _ in range(3000):
+    for _ in share_of(range(3000)):
         dtype = rng.choice(dtypes.DTYPES)
         expr = random_expr(rng, dtype, 4)
         for context in (None, dtype):

@@ -29,6 +29,7 @@ from tensorexpr.ir import (
 from tensorexpr.parse import parse_expr, parse_program
 from tensorexpr.verify import verify
 from tests.generators import random_program
+from tests.seeds import share_of
 
 F32 = dtypes.float32
 BASE = parse_program("""\
@@ -207,7 +208,7 @@ def test_the_message_quotes_the_definition():
 
 @pytest.mark.parametrize("options", [{}, {"exact": False}, {"differentiable": True}, {"floats_only": True}])
 def test_random_programs_satisfy_all_invariants(options):
-    for seed in range(300):
+    for seed in share_of(range(300)):
         verify(random_program(seed, **options))
 
 

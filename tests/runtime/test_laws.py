@@ -15,8 +15,9 @@ from tensorexpr.interpret import evaluate_program
 from tensorexpr.parse import parse_program
 from tests.generators import random_inputs, random_program
 from tests.runtime.pages import guarded_copy
+from tests.seeds import share_of
 
-SEEDS = range(60)
+SEEDS = share_of(range(60))
 
 
 def same(found: np.ndarray, expected: np.ndarray) -> bool:
@@ -66,7 +67,7 @@ def test_reduced_programs(text):
         assert same(result, evaluate_program(program, inputs)[program.outputs[0]])
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", share_of(range(20)))
 def test_inexact_programs_agree_to_rounding(seed):
     program = random_program(seed + 500, exact=False, floats_only=True)
     inputs = random_inputs(program, seed, exact=False)

@@ -11,6 +11,7 @@ from tensorexpr import dtypes
 from tensorexpr.ir import Access, Expr, Index, Size, apply, const
 from tensorexpr.simplify import simplify_expr
 from tensorexpr.text import print_expr
+from tests.seeds import share_of
 from tests.simplify.points import IndexWriter, points_of, random_axes, same, values
 
 DATA = np.array([3, -1, 0, 2, 7, 1, 1], np.int64)
@@ -43,5 +44,5 @@ def _check(seed: int, what: str) -> None:
 @pytest.mark.parametrize("block", range(8))
 def test_value_is_kept_at_every_point(what: str, block: int) -> None:
     base = 1000 * block + {"index": 0, "subscript": 250, "condition": 500, "read": 750}[what]
-    for seed in range(base, base + 120):
+    for seed in share_of(range(base, base + 120)):
         _check(seed, what)

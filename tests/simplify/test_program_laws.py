@@ -9,12 +9,13 @@ from tensorexpr.interpret import evaluate_program
 from tensorexpr.simplify import Options, narrow_domains, simplify
 from tensorexpr.text import print_program
 from tests.generators import random_inputs, random_program, random_sizes
+from tests.seeds import share_of
 from tests.simplify.points import same
 
 
 @pytest.mark.parametrize("block", range(10))
 def test_simplify_keeps_outputs_and_is_idempotent(block: int) -> None:
-    for seed in range(7000 + 100 * block, 7000 + 100 * block + 30):
+    for seed in share_of(range(7000 + 100 * block, 7000 + 100 * block + 30)):
         program = random_program(seed)
         simple = simplify(program)
         text = f"seed {seed}\n{print_program(program)}\n-->\n{print_program(simple)}"
@@ -34,7 +35,7 @@ def test_simplify_keeps_outputs_and_is_idempotent(block: int) -> None:
 @pytest.mark.parametrize("block", range(4))
 def test_derived_formulas_stay_close_and_come_to_an_end(block: int) -> None:
     options = Options(signed_zeros=False, factor=True, derived=True)
-    for seed in range(9000 + 100 * block, 9000 + 100 * block + 25):
+    for seed in share_of(range(9000 + 100 * block, 9000 + 100 * block + 25)):
         program = random_program(seed)
         simple = narrow_domains(program, options)
         text = f"seed {seed}\n{print_program(program)}\n-->\n{print_program(simple)}"

@@ -23,8 +23,9 @@ from tensorexpr.parse import parse_program
 from tensorexpr.verify import verify
 from tests.generators import random_inputs, random_program
 from tests.runtime.test_laws import same
+from tests.seeds import share_of
 
-SEEDS = range(40)
+SEEDS = share_of(range(40))
 
 
 def run(part: Program, arrays: list[np.ndarray]) -> tuple[np.ndarray, ...]:

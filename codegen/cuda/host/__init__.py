@@ -95,6 +95,7 @@ class _Grid(ctypes.Structure):
         ("checked", ctypes.c_int),
         ("shared", ctypes.c_void_p),
         ("shared_end", ctypes.c_void_p),
+        ("asked", ctypes.c_uint),
     )
 
 
@@ -147,7 +148,7 @@ class HostKernels:
         pointers = (ctypes.c_void_p * len(arguments))(*(ctypes.addressof(values) + 8 * k for k in range(len(arguments))))
         enter = ctypes.cast(getattr(self._library, f"te_enter_{launch.kernel}"), ctypes.c_void_p)
         alone = not self._waits and not self.checked
-        grid = _Grid(blocks, launch.threads, int(alone), order, int(late), int(self.checked), *self._shared)
+        grid = _Grid(blocks, launch.threads, int(alone), order, int(late), int(self.checked), *self._shared, launch.shared)
         with _running:
             failed = _runtime().te_launch(enter, pointers, ctypes.byref(grid))
         if failed:

@@ -23,11 +23,16 @@ bool refused = false;
 
 namespace {
 
-constexpr uint32_t kMany = 0xffffffffu;
+constexpr uint32_t kMany = 0xffffffffu, kOfWarp = 0x80000000u;
 
+// Who did it last and when: a thread, several of one warp (`kOfWarp` with its number), or several of a block.
 struct Access {
   Clock clock;
   uint32_t thread;
+  bool of_warp(uint32_t warp) const {
+    if (thread == kMany) return false;
+    return (thread & kOfWarp ? thread & ~kOfWarp : thread / 32) == warp;
+  }
 };
 
 struct Cell {
@@ -55,6 +60,18 @@ void add(const char *name, char *start, std::size_t bytes, std::size_t grain, bo
   if (cells == MAP_FAILED) std::abort();
   regions.push_back({name, start, start + bytes, grain, writable, shared, (Cell *)cells, size});
   for (std::size_t k = 0; filled && k < count; ++k) regions.back().cells[k].filled = 1;
+}
+
+// The shared memory of the blocks of a launch, which in the arena ends where another launch may have more.
+void check_shared(char *start, char *end) {
+  for (std::size_t k = 0; k < regions.size(); ++k) {
+    if (!regions[k].shared || regions[k].start != start) continue;
+    if (regions[k].end == end) return;
+    munmap(regions[k].cells, regions[k].mapped);
+    regions.erase(regions.begin() + (std::ptrdiff_t)k);
+    break;
+  }
+  if (start != end) add("shared memory", start, (std::size_t)(end - start), 1, false, true, true);
 }
 
 Region *region_of(const char *address) {
@@ -98,7 +115,7 @@ std::size_t offset(void *from) {
 // Whether an earlier access of this block comes before what the thread does now.
 bool ordered(const Access &before, const Thread &t) {
   if (before.clock.interval != t.clock.interval || before.thread == t.number) return true;
-  return before.thread != kMany && before.thread / 32 == t.number / 32 && before.clock.warp != t.clock.warp;
+  return before.of_warp(t.number / 32) && before.clock.warp != t.clock.warp;
 }
 
 void note_read(Cell &cell, const Thread &t) {
@@ -106,9 +123,9 @@ void note_read(Cell &cell, const Thread &t) {
   // Blocks: one reader is remembered, or that there were many. Threads of a block likewise, as long as no barrier is between them.
   uint32_t block = r.clock.launch == t.clock.launch && r.clock.block != t.clock.block ? kMany : t.clock.block;
   bool same_interval = r.clock.interval == t.clock.interval;
-  bool same_warp = r.thread != kMany && r.thread / 32 == t.number / 32;
+  bool same_warp = r.of_warp(t.number / 32);
   bool alone = !same_interval || r.thread == t.number || (same_warp && r.clock.warp != t.clock.warp);
-  uint32_t thread = alone ? t.number : kMany;
+  uint32_t thread = alone ? t.number : same_warp ? kOfWarp | t.number / 32 : kMany;
   r = {t.clock, thread};
   r.clock.block = block;
 }
@@ -123,7 +140,7 @@ void check(Region &region, Cell &cell, const char *at, Kind kind, const Thread &
   uint32_t filled = region.shared ? t.clock.block : 1;
   if ((!writes || atomic) && cell.filled != filled && !refused) fault(from, "reads", place(region, at), ", which nothing has been written to");
   auto race = [&](const Access &other, const char *did) {
-    std::string who = other.thread == kMany ? "other threads" : "thread " + std::to_string(other.thread);
+    std::string who = other.thread & kOfWarp ? "other threads" : "thread " + std::to_string(other.thread);
     if (other.clock.block != t.clock.block) who += " of another block";
     fault(from, writes ? "writes" : "reads", place(region, at), " without a barrier after " + who + did + " it");
   };
@@ -163,10 +180,8 @@ void touch(const void *address, std::size_t bytes, Kind kind, void *from) {
 }
 
 void check_block(const te_grid &grid) {
-  for (const Region &r : regions)
-    if (r.shared && r.start == grid.shared) return;
-  if (grid.shared != grid.shared_end)
-    add("shared memory", grid.shared, (std::size_t)(grid.shared_end - grid.shared), 1, false, true, true);
+  check_shared(grid.shared, grid.shared_end);
+  check_shared(te_host_arena, te_host_arena + grid.asked);
 }
 
 }  // namespace te

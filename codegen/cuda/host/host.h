@@ -23,6 +23,7 @@ struct te_place { te_index3 thread, block, block_size, grid_size; };
 
 extern "C" {
 extern te_place *te_here;
+extern char *te_host_arena;  // memory of the block that its launch asked for
 void te_host_barrier(int line);
 void te_host_warp_barrier(int line);
 void te_host_collective(void (*combine)(void **), void *operands, int line);
@@ -36,6 +37,8 @@ uint64_t te_host_exchange(void *address, int size, uint64_t compare, uint64_t va
 extern char __start_te_shared[] __attribute__((weak, visibility("hidden")));
 extern char __stop_te_shared[] __attribute__((weak, visibility("hidden")));
 }
+
+template <class T> static inline T &te_arena(int at) { return *(T *)(te_host_arena + at); }
 
 #define threadIdx (te_here->thread)
 #define blockIdx (te_here->block)

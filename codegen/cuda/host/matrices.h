@@ -30,6 +30,13 @@ template <bool TRANSPOSED, int N> static inline void te_matrices(uint32_t (&to)[
   te_host_collective(te_spread<N, TRANSPOSED>, &mine, line);
 }
 
+template <bool TRANSPOSED>
+static inline void te_matrices(uint32_t (&to)[2], uint32_t (&next)[2], const void *row, int line = __builtin_LINE()) {
+  uint32_t both[4];
+  te_matrices<TRANSPOSED>(both, row, line);
+  to[0] = both[0], to[1] = both[1], next[0] = both[2], next[1] = both[3];
+}
+
 // The fragments of m16n8k16 (two elements, `parts`, to a register), m16n8k8 of TF32 and m8n8k4 (one): where element `part` of register `q`
 // of lane n lies; `wide`: there are sixteen rows.
 static inline int te_row_of_c(int n, int q, bool) { return n / 4 + 8 * (q / 2); }

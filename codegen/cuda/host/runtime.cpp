@@ -14,6 +14,7 @@
 namespace {
 
 constexpr std::size_t kStack = 256 << 10;
+constexpr std::size_t kArena = 256 << 10;  // more than any device has
 
 enum State { kReady, kBarrier, kWarp, kLeft };
 
@@ -81,11 +82,13 @@ using te::complain;
 
 extern "C" {
 __attribute__((visibility("default"))) te_place *te_here = nullptr;
+__attribute__((visibility("default"))) char *te_host_arena = nullptr;
 }
 
 bool te::ours(const void *address) {
   const char *at = (const char *)address;
   if (at >= (const char *)&te_here && at < (const char *)(&te_here + 1)) return true;
+  if (at >= (const char *)&te_host_arena && at < (const char *)(&te_host_arena + 1)) return true;
   return at >= (const char *)fibers.data() && at < (const char *)(fibers.data() + fibers.size());
 }
 
@@ -377,6 +380,12 @@ TE_EXPORT const char *te_launch(void (*enter)(void **), void **given, const te_g
     }
     fibers[k].stack = stacks[k];
   }
+  if (grid.asked && !te_host_arena) {
+    void *memory = mmap(nullptr, kArena, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) return "no memory for the shared memory of a block";
+    te_host_arena = (char *)memory;
+  }
+  if (grid.asked > kArena) return "more shared memory than a block has";
   const unsigned *t = grid.threads, *b = grid.blocks;
   now.launch = ++serial;
   te::checking = grid.checked != 0;
@@ -384,6 +393,7 @@ TE_EXPORT const char *te_launch(void (*enter)(void **), void **given, const te_g
   for (unsigned n = 0; n < blocks; ++n) {
     unsigned block = grid.order == 1 ? blocks - 1 - n : n;
     if (grid.shared != grid.shared_end) std::memset(grid.shared, 0xff, (std::size_t)(grid.shared_end - grid.shared));
+    if (grid.asked) std::memset(te_host_arena, 0xff, grid.asked);
     now.block = ++serial;
     now.interval = ++serial;
     for (unsigned k = 0; k < threads; ++k) {

@@ -11,14 +11,18 @@ struct te_place { te_index3 thread, block, block_size, grid_size; };
 
 // A grid to run: blocks and threads along three axes; whether threads never wait, so that each is a plain call; the order of the
 // threads of a block (0 forward, 1 backward, else the seed of a permutation); whether asynchronous copies arrive when they are waited
-// for (`late`) or when they are asked for; whether accesses are checked; and where shared memory lies.
+// for (`late`) or when they are asked for; whether accesses are checked; where declared shared memory lies; and
+// how many bytes of it the launch asks for beside, which lie in `te_host_arena`.
 struct te_grid {
   unsigned blocks[3], threads[3];
   int alone;
   unsigned order;
   int late, checked;
   char *shared, *shared_end;
+  unsigned asked;
 };
+
+extern "C" char *te_host_arena;
 
 namespace te {
 

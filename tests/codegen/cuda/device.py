@@ -95,7 +95,8 @@ def compiled_together(programs: Sequence[Program]) -> None:
     else:
         assert device.arch is not None
         text = "\n".join(p.source.text for p in programs)
-        kernels = device.load(programs[0].source, nvrtc.compile_text(text, device.arch))
+        source = Source(text, tuple(step for p in programs for step in p.source.plan))
+        kernels = device.load(source, nvrtc.compile_text(text, device.arch))
     for p in programs:
         p._kernels = kernels
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tensorexpr.codegen.cuda import host
-from tensorexpr.codegen.cuda.launch_text import LIBRARY
+from tensorexpr.codegen.cuda.driver_text import LIBRARY
 from tensorexpr.codegen.cuda.source import Source
 
 needs_compiler = pytest.mark.skipif(host.compiler() is None, reason="no C++ compiler to run CUDA kernels")

@@ -21,7 +21,7 @@ enum { kFine = 0, kInvalidValue = 1, kNoMemory = 2, kNoDevice = 100, kBadDevice 
 
 struct Context { int device; uint64_t id; bool alive; };
 struct Module { Context *context; void *library, *runtime; };
-struct Function { Module *module; void *enter; std::string name; };
+struct Function { Module *module; void *enter; std::string name; unsigned most_asked; };
 struct Block { std::size_t bytes; int device; };
 
 std::recursive_mutex lock;
@@ -192,7 +192,14 @@ API cuModuleUnload(Module *module) { Locked l(lock); --counts[1]; delete module;
 API cuModuleGetFunction(Function **function, Module *module, const char *name) {
   void *enter = module->library ? dlsym(module->library, (std::string("te_enter_") + name).c_str()) : nullptr;
   if (!enter && module->library) return kNotFound;
-  *function = new Function{module, enter, name};
+  *function = new Function{module, enter, name, 48u << 10};
+  return kFine;
+}
+API cuFuncSetAttribute(Function *function, int attribute, int value) {  // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+  const int capability = number("FAKE_CUDA_CAPABILITY", 90);
+  if (attribute != 8 || value < 0 || value > (capability >= 90 ? 227 : capability == 80 ? 163 : capability >= 86 ? 99 : 64) << 10)
+    return kInvalidValue;
+  function->most_asked = (unsigned)value;
   return kFine;
 }
 API cuLaunchKernel(Function *function, unsigned x, unsigned y, unsigned z, unsigned a, unsigned b, unsigned c, unsigned shared, void *,
@@ -200,19 +207,20 @@ API cuLaunchKernel(Function *function, unsigned x, unsigned y, unsigned z, unsig
   Locked l(lock);
   if (!current() || current() != function->module->context) return kBadContext;
   if (number("FAKE_CUDA_LAUNCH", 0)) return number("FAKE_CUDA_LAUNCH", 0);
-  if (!x || !y || !z || !a || !b || !c || y > 65535 || z > 65535 || shared || parameters || !extra) return kInvalidValue;
+  if (!x || !y || !z || !a || !b || !c || y > 65535 || z > 65535 || shared > function->most_asked || parameters || !extra) return kInvalidValue;
   if (extra[0] != (void *)1 || extra[2] != (void *)2 || extra[4]) return kInvalidValue;
   const std::size_t count = *(std::size_t *)extra[3] / 8;
   if (!function->enter) {
     notes += function->name;
     for (unsigned n : {x, y, z, a, b, c}) notes += " " + std::to_string(n);
+    if (shared) notes += " +" + std::to_string(shared);
     for (std::size_t k = 0; k < count; ++k) notes += " " + std::to_string(((int64_t *)extra[1])[k]);
     notes += "\n";
     return kFine;
   }
   std::vector<void *> pointers;
   for (std::size_t k = 0; k < count; ++k) pointers.push_back((uint64_t *)extra[1] + k);
-  te_grid grid = {{x, y, z}, {a, b, c}, 0, 0, 1, 0, nullptr, nullptr};
+  te_grid grid = {{x, y, z}, {a, b, c}, 0, 0, 1, 0, nullptr, nullptr, shared};
   auto extent = (void (*)(void **, void **))dlsym(function->module->library, "te_shared_extent");
   auto launch = (const char *(*)(void *, void **, te_grid *))dlsym(function->module->runtime, "te_launch");
   extent((void **)&grid.shared, (void **)&grid.shared_end);

@@ -44,6 +44,15 @@ BODIES = {
   y[blockIdx.x * 64 + threadIdx.x] = row[threadIdx.x ^ 1];
   __syncwarp();
   row[threadIdx.x ^ 2] = 0.0f;""",
+    "good_rows_of_warps": """
+  __shared__ float row[2][32];
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  for (int k = 0; k < 2; ++k) {
+    row[warp][lane] = x[threadIdx.x];
+    __syncwarp();
+    y[blockIdx.x * 64 + threadIdx.x] = row[warp][0] + row[warp][31];
+    __syncwarp();
+  }""",
     "good_copies": """
   __shared__ __align__(16) float row[2][64];
   if (threadIdx.x < 16) te_copy_async<16>(&row[0][threadIdx.x * 4], &x[threadIdx.x * 4]);
@@ -56,8 +65,24 @@ BODIES = {
   te_copies_wait<0>();
   __syncthreads();
   y[blockIdx.x * 64 + threadIdx.x] = first + row[1][63 - threadIdx.x];""",
+    "good_arena": """
+  float (&row)[64] = te_arena<float[64]>(128);
+  row[threadIdx.x] = x[threadIdx.x];
+  __syncthreads();
+  y[blockIdx.x * 64 + threadIdx.x] = row[63 - threadIdx.x];""",
     "good_atomics": """
   atomicAdd(&y[0], 1.0f);""",
+    # Shared memory that a launch asks for.
+    "in_the_arena": """
+  float (&row)[64] = te_arena<float[64]>(128);
+  row[threadIdx.x] = x[threadIdx.x];
+  y[blockIdx.x * 64 + threadIdx.x] = row[63 - threadIdx.x];""",
+    "behind_the_arena": """
+  float (&row)[65] = te_arena<float[65]>(128);
+  row[threadIdx.x + 1] = x[threadIdx.x];""",
+    "a_part_of_the_arena": """
+  float (&row)[64] = te_arena<float[64]>(0);
+  y[blockIdx.x * 64 + threadIdx.x] = row[threadIdx.x];""",
     # A barrier that is missing.
     "before_reading": """
   __shared__ float row[64];
@@ -75,6 +100,21 @@ BODIES = {
   row[threadIdx.x] = x[threadIdx.x];
   __syncwarp();
   y[blockIdx.x * 64 + threadIdx.x] = row[63 - threadIdx.x];""",
+    "of_rows_that_a_warp_has_read": """
+  __shared__ float row[2][32];
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  for (int k = 0; k < 2; ++k) {
+    row[warp][lane] = x[threadIdx.x];
+    __syncwarp();
+    y[blockIdx.x * 64 + threadIdx.x] = row[warp][0] + row[warp][31];
+  }""",
+    "of_rows_that_another_warp_has_read": """
+  __shared__ float row[32];
+  if (threadIdx.x < 32) row[threadIdx.x] = x[threadIdx.x];
+  __syncthreads();
+  y[blockIdx.x * 64 + threadIdx.x] = row[0];
+  __syncwarp();
+  if (threadIdx.x < 32) row[threadIdx.x] = 0.0f;""",
     "of_the_warp": """
   __shared__ float row[64];
   row[threadIdx.x] = x[threadIdx.x];
@@ -197,9 +237,14 @@ BODIES = {
   te_copies_wait<0>();""",
 }  # fmt: skip
 FOUND = {
+    "in_the_arena": "of shared memory, which nothing has been written to",
+    "behind_the_arena": "behind the end of shared memory",
+    "a_part_of_the_arena": "of shared memory, which nothing has been written to",
     "before_reading": "of shared memory, which nothing has been written to",
     "before_writing_again": "of shared memory without a barrier after thread",
     "of_the_block_not_the_warp": "of shared memory without a barrier after",
+    "of_rows_that_a_warp_has_read": "of shared memory without a barrier after",
+    "of_rows_that_another_warp_has_read": "of shared memory without a barrier after other threads read",
     "of_the_warp": "of shared memory, which nothing has been written to",
     "shuffles_order_nothing": "of shared memory without a barrier after",
     "two_writers": "without a barrier after thread",
@@ -234,10 +279,15 @@ FOUND = {
 BLOCKS = 3
 
 
+def launch_of(name: str) -> Launch:
+    asked = 128 + 64 * 4 if "arena" in name else 0
+    return Launch(name, ("x", "y"), (), False, (64, 1, 1), (Const(BLOCKS, dtypes.int64),), False, asked)
+
+
 @pytest.fixture(scope="module")
 def kernels() -> HostKernels:
     text = "\n".join(HEAD.format(name=name) + body + "\n}" for name, body in BODIES.items())
-    plan = tuple(Launch(name, ("x", "y"), (), False, (64, 1, 1), (Const(BLOCKS, dtypes.int64),), False) for name in BODIES)
+    plan = tuple(launch_of(name) for name in BODIES)
     return HostKernels(Source(text, plan), checked=True)
 
 
@@ -247,8 +297,7 @@ def checked(kernels: HostKernels, name: str, order: int, late: bool) -> None:
     places = [int(a.ctypes.data) + (-int(floats.ctypes.data) % 16) for a in (x, y)]
     filled = name in ("good_atomics", "blocks_add_without_atomics", "atomics_beside_plain_writes")
     kernels.watch([Memory("x", places[0], x.nbytes, 4, True, False), Memory("y", places[1], y.nbytes, 4, filled, True)])
-    launch = Launch(name, ("x", "y"), (), False, (64, 1, 1), (Const(BLOCKS, dtypes.int64),), False)
-    kernels.launch(launch, (BLOCKS, 1, 1), places, order, late)
+    kernels.launch(launch_of(name), (BLOCKS, 1, 1), places, order, late)
 
 
 @pytest.mark.parametrize("name", [name for name in BODIES if name.startswith("good_")])

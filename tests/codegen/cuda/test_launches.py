@@ -14,7 +14,7 @@ from tensorexpr.codegen.cuda import device, run
 from tensorexpr.codegen.cuda.device import HostDevice, _CupyKernels
 from tensorexpr.codegen.cuda.host import HostKernels
 from tensorexpr.codegen.cuda.nvrtc import Compiled, Resources
-from tensorexpr.codegen.cuda.source import Launch
+from tensorexpr.codegen.cuda.source import Launch, Source
 from tensorexpr.ir import const
 from tests.codegen.cuda.device import needs_compiler
 
@@ -23,7 +23,7 @@ class Driver:
     """Notes what it is given."""
 
     def __init__(self, status: int = 0) -> None:
-        self.status, self.launches = status, []
+        self.status, self.launches, self.told = status, [], []
 
     def cuLaunchKernel(self, function, *rest):
         *numbers, shared, stream, pointers, packed = rest
@@ -33,17 +33,21 @@ class Driver:
         self.launches.append((function, tuple(numbers), shared, stream, pointers, marks, values))
         return self.status
 
+    def cuFuncSetAttribute(self, function, attribute, value):
+        self.told.append((function, attribute, value))
+        return self.status
+
     def cuGetErrorString(self, status, text):
         text._obj.value = b"too many resources"
 
 
-def kernels(driver: Driver) -> _CupyKernels:
+def kernels(driver: Driver, *launches: Launch) -> _CupyKernels:
     module = types.SimpleNamespace(load=lambda cubin: None, get_function=lambda name: types.SimpleNamespace(ptr=77))
     cuda = types.SimpleNamespace(
         get_current_stream=lambda: types.SimpleNamespace(ptr=5), function=types.SimpleNamespace(Module=lambda: module)
     )
     compiled = Compiled("sm_90", b"", "", "", {"k": Resources(1, 0, 0, 0, 0)})
-    return _CupyKernels(types.SimpleNamespace(cuda=cuda), driver, compiled)
+    return _CupyKernels(types.SimpleNamespace(cuda=cuda), driver, Source("", launches), compiled)
 
 
 def test_arguments_go_as_one_block_to_the_callers_stream():
@@ -51,6 +55,16 @@ def test_arguments_go_as_one_block_to_the_callers_stream():
     launch = Launch("k", ("a",), ("n",), False, (16, 4, 1), (const(3), const(2), const(1)), False)
     kernels(driver).launch(launch, (3, 2, 1), [1 << 40, -7])
     assert driver.launches == [(77, (3, 2, 1, 16, 4, 1), 0, 5, None, (1, 2, None), [1 << 40, -7])]
+
+
+def test_a_driver_is_told_at_load_how_much_shared_memory_launches_ask_for():
+    driver, large = Driver(), Launch("k", (), (), False, (16, 4, 1), (const(3),), False, 100 << 10)
+    made = kernels(driver, large)
+    assert driver.told == [(77, 8, 100 << 10)]
+    made.launch(large, (3, 1, 1), [1])
+    assert [shared for _, _, shared, *_ in driver.launches] == [100 << 10]
+    with pytest.raises(te.TensorExprError, match="cuda: expected 102400 bytes of shared memory for k: too many resources"):
+        kernels(Driver(1), large)
 
 
 def test_a_launch_that_fails_says_which():

@@ -41,6 +41,22 @@ def bound(s: Schedule, rng: random.Random) -> Schedule:
     return s
 
 
+def in_warps(s: Schedule, rng: random.Random) -> Schedule:
+    """Splits of loops, the outer ones of the grid or over warps of a block, every loop that takes it in the lanes of a warp."""
+    for name in s.stages:
+        for loop in s[name].loops:
+            with suppress(ScheduleError):
+                s[name].split(loop, rng.choice((2, 3, 4, 8, 32)), rng.choice(("peel", "guard")))
+        axes = rng.choice((["parallel"], ["block.y", "block.x"], ["block.x", "thread.y"], ["thread.z", "thread.y"], []))
+        for loop, axis in zip(s[name].loops, axes, strict=False):
+            with suppress(ScheduleError):
+                s[name].parallel(loop) if axis == "parallel" else s[name].bind(loop, axis)
+        for loop in reversed(s[name].loops):
+            with suppress(ScheduleError):
+                s[name].bind(loop, "warp")
+    return s
+
+
 def assert_means(*given: tuple[int, ir.Program, LoopNest]) -> None:
     """Each program's nest, compiled together, gives what the interpreter gives."""
     programs = [Program(nest, f"s{seed}_") for seed, _, nest in given]
@@ -92,4 +108,16 @@ def test_bound_schedules(block):
         given.append((seed, program, nest_of(s)))
     texts = [emit(nest).text for _, _, nest in given]
     assert any("blockIdx.y" in text or "blockIdx.z" in text for text in texts) and any("threadIdx.y" in text for text in texts)
+    assert_means(*given)
+
+
+@pytest.mark.parametrize("block", range(2))
+def test_schedules_in_the_lanes_of_warps(block):
+    given = []
+    for seed in range(7000 + 12 * block, 7012 + 12 * block):
+        program = random_program(seed)
+        s = in_warps(shuffled(schedule(program, H200), random.Random(seed), 2), random.Random(seed))
+        given.append((seed, program, nest_of(s)))
+    texts = [emit(nest).text for _, _, nest in given]
+    assert any("te_shuffle_down" in text for text in texts) and any("threadIdx.y" in text for text in texts)
     assert_means(*given)

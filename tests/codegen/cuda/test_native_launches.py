@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 import tensorexpr as te
+from tensorexpr.codegen.cuda.driver_text import driver_text
 from tensorexpr.codegen.cuda.emit import emit
-from tensorexpr.codegen.cuda.launch_text import driver_text, launcher_text
-from tensorexpr.codegen.cuda.plan import Plan, planned
+from tensorexpr.codegen.cuda.launch_text import launcher_text
+from tensorexpr.codegen.cuda.plan import Plan, Step, planned
 from tensorexpr.codegen.cuda.run import run_plan, value
 from tensorexpr.codegen.cuda.source import Launch
 from tensorexpr.codegen.gpu_function import GpuFunction
@@ -199,6 +200,24 @@ def test_what_is_missing_has_a_number(fake: ctypes.CDLL, monkeypatch: pytest.Mon
         assert native.read(None, None, 24, None) == result
     with pytest.raises(TargetError, match="expected architectures of GPUs such as sm_90, got 'gfx90a'"):
         launcher_text("f", Plan.of(function.nest, function._code().source), {"gfx90a": b""})
+
+
+def test_shared_memory_is_asked_for(fake: ctypes.CDLL, monkeypatch: pytest.MonkeyPatch):
+    """The driver is told at load, a launch has the bytes, and a device that has fewer refuses."""
+    steps = (Step("k", ("x",), (), False, (32, 1, 1), (2, 1, 1), 150 << 10), Step("j", ("x",), (), False, (32, 1, 1), (2, 1, 1)))
+    images = dict.fromkeys(("sm_80", "sm_90"), b"fake notes\0")
+    launcher = launcher_text("f", Plan(("x",), (), (), (), steps), images)
+    text = f'target triple = "{host().triple}"\n{driver_text()}\n{launcher}'
+    for capability, result in (("90", 0), ("80", 0), ("86", -1001)):
+        monkeypatch.setenv("FAKE_CUDA_CAPABILITY", capability)
+        module = load(text, passes="none")
+        assert ctypes.CFUNCTYPE(ctypes.c_int64)(module.address("f_load"))() == result
+        enter = ctypes.CFUNCTYPE(ctypes.c_int64, *_NUMBERS)(module.address("f"))
+        assert enter((ctypes.c_void_p * 1)(4096), None, None, None, None) == result
+        noted = ctypes.create_string_buffer(1 << 10)
+        fake.fake_notes(noted, ctypes.c_size_t(len(noted)))
+        assert noted.value.decode().splitlines() == ([] if result else ["k 2 1 1 32 1 1 +153600 4096", "j 2 1 1 32 1 1 4096"])
+        ctypes.CFUNCTYPE(ctypes.c_int64)(module.address("f_unload"))()
 
 
 def test_random_programs_launch_what_the_host_launches(fake: ctypes.CDLL):

@@ -13,6 +13,7 @@ from tensorexpr.codegen.cuda.emit import emit
 from tensorexpr.codegen.cuda.host import HostKernels
 from tensorexpr.codegen.cuda.source import Launch, Source
 from tensorexpr.codegen.lowering import lower
+from tensorexpr.codegen.lowering.program import lower_state
 from tensorexpr.codegen.nest_verify import verify_nest
 from tensorexpr.codegen.schedule import Schedule, autoschedule
 from tensorexpr.codegen.schedule.decisions import Choices, Decisions
@@ -140,6 +141,16 @@ def test_products_that_are_none_stay_as_they_are():
         assert "te_mma" not in emit(verify_nest(lower(planned(text)))).text
     plain = autoschedule(parse_program(matmul(64, 64, 64, "bf16")), SMALL, Decisions(Choices({"C: tensor cores": "no"})))
     assert "te_mma" not in emit(verify_nest(lower(plain))).text
+
+
+def test_a_tile_asks_for_shared_memory_where_a_device_has_it():
+    s = planned(matmul(4096, 4096, 4096, "bf16"), H200)
+    made = [emit(verify_nest(lower_state(replace(s.state, target=H200.running(arch))))) for arch in ("sm_90", "sm_80", "sm_75")]
+    assert [f"te_arena<te_bf16[{n}][128][40]>(0)" in m.text for n, m in zip((3, 3), made, strict=False)] == [True] * 2
+    assert [m.launches[0].shared for m in made] == [81408, 81408, 0]
+    assert ["__shared__" in m.text for m in made] == [False, False, True]
+    small = emit(verify_nest(lower(planned(matmul(64, 64, 96, "bf16"))))).launches[0]
+    assert small.shared == 0
 
 
 def test_a_tile_of_warps_can_be_asked_for():
@@ -274,20 +285,21 @@ def test_tf32_is_the_nearest_and_away_from_zero_in_the_middle():
 
 @pytest.mark.skipif(not nvrtc.available(), reason="no NVRTC to compile CUDA kernels")
 @pytest.mark.parametrize(
-    ("text", "instruction"),
+    ("text", "instruction", "blocks"),
     [
-        (matmul(4096, 4096, 4096, "bf16"), "HMMA.16816.F32.BF16"),
-        (matmul(1024, 1024, 1024, "f16"), "HMMA.16816.F32"),
-        (matmul(1024, 1024, 1024, "f64"), "DMMA."),
+        (matmul(4096, 4096, 4096, "bf16"), "HMMA.16816.F32.BF16", 1),
+        (matmul(1024, 1024, 1024, "f16"), "HMMA.16816.F32", 2),
+        (matmul(1024, 1024, 1024, "f64"), "DMMA.", 2),
     ],
     ids=["bf16", "f16", "f64"],
 )  # fmt: skip
-def test_tensor_cores_in_machine_code_without_spills(text, instruction):
+def test_tensor_cores_in_machine_code_without_spills(text, instruction, blocks):
     source = emit(verify_nest(lower(planned(text, H200))))
     made = nvrtc.compile_text(source.text, "sm_90")
     (found,) = made.resources.values()
-    assert not found.spill_stores and not found.spill_loads and found.registers <= 128
-    assert "te_mma" in source.text and "mma.sync.aligned" in made.ptx
+    assert not found.spill_stores and not found.spill_loads and found.registers <= 255 // blocks + 1
+    assert "te_mma" in source.text and "mma.sync.aligned" in made.ptx and "ldmatrix.sync.aligned.m8n8.x2" not in made.ptx
+    assert blocks * (source.launches[0].shared + found.shared) <= H200.shared_bytes
     try:
         code = made.sass()
     except TargetError:
@@ -301,7 +313,7 @@ def test_tf32_in_machine_code_without_spills(arch):
     texts = [emit(verify_nest(lower(planned(matmul(2048, 2048, 1024), replace(H200, precision=p))))).text for p in ("float32", "tf32")]
     full, made = (nvrtc.compile_text(text, arch) for text in texts)
     (found,) = made.resources.values()
-    assert not found.spill_stores and not found.spill_loads and found.registers <= 128
+    assert not found.spill_stores and not found.spill_loads and found.registers <= 255
     assert "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32" in made.ptx and "cvt.rna.tf32.f32" in made.ptx
     assert "tf32" not in texts[0] + full.ptx and "mma.sync" not in full.ptx and ".ftz" not in full.ptx + made.ptx
     try:

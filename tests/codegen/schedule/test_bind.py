@@ -57,6 +57,17 @@ def test_what_is_computed_in_a_block_has_its_threads():
     assert loops(assert_means(s, exact=False)).count(("j", "thread.x")) == 2
 
 
+def test_lanes_of_a_warp_share_a_reduction_beside_those_that_take_its_points():
+    s = on_gpu(SOFTMAX)
+    for name in ("s", "e", "m"):
+        s[name].compute_at("Y", "i")
+    s["Y"].bind("i", "thread.y")
+    for name, axis in (("m", "k"), ("e", "j"), ("s", "k"), ("Y", "j")):
+        s[name].bind(s[name].split(axis, 32)[-1], "warp")
+    found = loops(assert_means(s, exact=False))
+    assert found[0] == ("i", "thread.y") and {kind for _, kind in found[1:]} == {"warp"}
+
+
 def test_serial_takes_it_back_and_python_rebuilds_it():
     s = on_gpu(MATMUL)
     s["C"].bind("i", "block.x")
@@ -77,8 +88,21 @@ def test_blocks_stand_outermost_in_a_nest():
 @pytest.mark.parametrize(
     ("text", "code", "message"),
     [
-        (MATMUL, "s['C'].bind('i', 'warp')",
-         "expected an axis of a GPU among block.x, block.y, block.z, thread.x, thread.y, thread.z, got 'warp'"),
+        (MATMUL, "s['C'].bind('i', 'lane')",
+         "expected an axis of a GPU among block.x, block.y, block.z, thread.x, thread.y, thread.z, warp, got 'lane'"),
+        (MATMUL, "s['C'].bind('j', 'warp')", "expected at most 32 iterations to bind to warp, got 40"),
+        (SIZES, "s['Y'].bind('i', 'warp')", "expected at most 32 iterations to bind to warp, got an extent known only when it runs"),
+        (MATMUL, "s['C'].bind('i', 'thread.x'); s['C'].bind('k', 'warp')",
+         "expected no loop bound to thread.x beside one bound to warp, got i and k"),
+        (MATMUL, "s['C'].bind('i', 'warp'); _, j = s['C'].split('j', 8); s['C'].bind(j, 'thread.y')",
+         "expected the warps of a block outside of their lanes, got j_i inside i"),
+        (MATMUL, "s['C'].bind('i', 'warp'); s['C'].bind('k', 'warp')", "expected one loop of a nest bound to warp, got i and k"),
+        (MATMUL, "_, i = s['C'].split('i', 5, 'shift'); s['C'].bind(i, 'warp')",
+         "expected iterations that touch different elements to bind to warp, got blocks that overlap"),
+        (MATMUL, "o, i = s['C'].split('k', 4); s['C'].bind(o, 'warp')",
+         "expected the innermost loop of the reduction to bind to warp, got k_o outside of k_i"),
+        (SCATTER, "_, t = s['Y'].split('t', 4); s['Y'].bind(t, 'warp')",
+         "expected iterations that touch different elements to bind to warp, got t_i: two may touch one"),
         (MATMUL, "s['C'].bind('k', 'thread.x')", "expected a data loop to bind to thread.x, got k of a reduction"),
         (SCAN, "s['g'].bind('i', 'thread.x')",
          "expected a definition outside of scans to bind to thread.x: the steps of a scan are serial"),

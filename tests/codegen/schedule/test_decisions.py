@@ -12,6 +12,7 @@ from tensorexpr.parse import parse_program
 from tests.codegen.programs import MATMUL, SOFTMAX, WIDE, assert_means
 from tests.codegen.schedule.test_laws import assert_same_meaning
 from tests.generators import random_program
+from tests.seeds import share_of
 
 
 def decided(program: Program, choices: Choices, target: Target = WIDE) -> tuple[Schedule, tuple[Decision, ...]]:
@@ -32,14 +33,14 @@ def wandered(program: Program, rng: random.Random, steps: int = 4, target: Targe
 
 @pytest.mark.parametrize("block", range(4))
 def test_any_choices_give_the_interpreters_result(block):
-    for seed in range(block * 40, (block + 1) * 40):
+    for seed in share_of(range(block * 40, (block + 1) * 40)):
         program = random_program(seed)
         s, _ = decided(program, wandered(program, random.Random(seed)))
         assert_same_meaning(s, seed)
 
 
 def test_any_choices_for_a_gpu_give_the_interpreters_result():
-    for seed in range(40):
+    for seed in share_of(range(40)):
         program = random_program(seed)
         s, _ = decided(program, wandered(program, random.Random(seed), target=H200), H200)
         assert_same_meaning(s, seed)
@@ -47,7 +48,7 @@ def test_any_choices_for_a_gpu_give_the_interpreters_result():
 
 @pytest.mark.parametrize("target", [WIDE, H200])
 def test_the_first_options_are_the_model_itself(target):
-    for seed in range(40):
+    for seed in share_of(range(40)):
         program = random_program(seed)
         plain = autoschedule(program, target)
         s, made = decided(program, Choices(), target)
@@ -58,7 +59,7 @@ def test_the_first_options_are_the_model_itself(target):
 
 
 def test_choices_rebuild_a_schedule_and_its_text_does():
-    for seed in range(40):
+    for seed in share_of(range(40)):
         program = random_program(seed)
         choices = wandered(program, random.Random(seed))
         s, _ = decided(program, choices)

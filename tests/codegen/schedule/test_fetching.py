@@ -18,6 +18,7 @@ from tensorexpr.errors import ScheduleError
 from tests.codegen.programs import WIDE
 from tests.codegen.schedule.test_laws import assert_same_meaning
 from tests.generators import random_program
+from tests.seeds import share_of
 
 TARGET = Target("cpu", 512, 32, 2, 32 << 10, 1 << 20, 64 << 20)
 
@@ -106,7 +107,7 @@ def test_the_last_rows_reach_beyond_the_array_without_touching_it():
 def test_random_programs_keep_their_meaning():
     """Law: wherever it is allowed, it changes nothing."""
     done = 0
-    for seed in range(120):
+    for seed in share_of(range(120)):
         s = schedule(random_program(seed), WIDE)
         for name, tensor in product(s.stages, (i.name for i in s.program.inputs)):
             for loop in s[name].loops:
@@ -118,4 +119,4 @@ def test_random_programs_keep_their_meaning():
                     assert s == before
         if lower(s).ahead:
             assert_same_meaning(s, seed)
-    assert done > 30
+    assert done > 10

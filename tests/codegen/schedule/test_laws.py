@@ -15,6 +15,7 @@ from tensorexpr.errors import OutOfBoundsError, ScheduleError
 from tensorexpr.interpret import evaluate_program
 from tests.codegen.programs import WIDE, outputs
 from tests.generators import random_inputs, random_program, random_sizes
+from tests.seeds import share_of
 
 WORDS = (
     "split",
@@ -121,34 +122,34 @@ def assert_same_meaning(s: Schedule, seed: int) -> None:
 
 @pytest.mark.parametrize("block", range(6))
 def test_plain_schedules(block):
-    for seed in range(block * 60, (block + 1) * 60):
+    for seed in share_of(range(block * 60, (block + 1) * 60)):
         assert_same_meaning(schedule(random_program(seed), WIDE), seed)
 
 
 @pytest.mark.parametrize("block", range(6))
 def test_default_schedules(block):
-    for seed in range(block * 60, (block + 1) * 60):
+    for seed in share_of(range(block * 60, (block + 1) * 60)):
         assert_same_meaning(autoschedule(random_program(seed), WIDE), seed)
 
 
 @pytest.mark.parametrize("block", range(6))
 def test_random_schedules(block):
-    for seed in range(block * 60, (block + 1) * 60):
+    for seed in share_of(range(block * 60, (block + 1) * 60)):
         assert_same_meaning(shuffled(schedule(random_program(seed), WIDE), random.Random(seed)), seed)
 
 
 def test_random_schedules_of_a_gpu():
-    for seed in range(60):
+    for seed in share_of(range(60)):
         assert_same_meaning(shuffled(schedule(random_program(seed), replace(WIDE, kind="cuda")), random.Random(seed), 15), seed)
 
 
 def test_default_schedules_that_were_shuffled_further():
-    for seed in range(60):
+    for seed in share_of(range(60)):
         assert_same_meaning(shuffled(autoschedule(random_program(seed), WIDE), random.Random(seed)), seed)
 
 
 def test_python_text_rebuilds_a_schedule():
-    for seed in range(60):
+    for seed in share_of(range(60)):
         program = random_program(seed)
         s = shuffled(autoschedule(program, WIDE), random.Random(seed))
         again = schedule(program, WIDE)

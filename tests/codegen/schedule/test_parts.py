@@ -13,6 +13,7 @@ from tensorexpr.parse import parse_program
 from tests.codegen.programs import WIDE, loops
 from tests.codegen.schedule.test_laws import assert_same_meaning
 from tests.generators import random_program
+from tests.seeds import share_of
 
 
 def total(n: int | str, value: str = "x[k] * x[k]", combiner: str = "sum") -> str:
@@ -105,11 +106,11 @@ def test_two_passes_over_everything_have_parts_each():
 def test_random_programs_with_all_that_can_be_taken_apart(monkeypatch):
     monkeypatch.setattr(auto_parts, "LEAST_WORK", 3)
     found = 0
-    for seed in range(100):
+    for seed in share_of(range(100)):
         s = autoschedule(random_program(seed), WIDE)
         found += any("rfactor" in call for call in s.state.calls)
         assert_same_meaning(s, seed)
-    assert found > 20
+    assert found > 6
 
 
 @pytest.mark.parametrize("value", ["x[k] * x[k]", "exp(x[k])"])

@@ -11,6 +11,7 @@ from tensorexpr.parse import parse_program
 from tests.codegen.programs import WIDE, assert_means, plain
 from tests.codegen.schedule.test_laws import assert_same_meaning, shuffled
 from tests.generators import random_program
+from tests.seeds import share_of
 
 ROWS = """
 X: f32[13, 8] = input()
@@ -121,7 +122,7 @@ def test_a_pipelined_loop_stays_a_loop():
 
 def test_random_programs_with_all_that_can_be_computed_ahead():
     found = 0
-    for seed in range(60):
+    for seed in share_of(range(60)):
         rng = random.Random(seed)
         s = schedule(random_program(seed), WIDE)
         for name in reversed(s.stages):
@@ -131,4 +132,4 @@ def test_random_programs_with_all_that_can_be_computed_ahead():
                     s[consumer].pipeline(s.state.stage(name).place.loop, rng.randint(2, 3))
                     found += 1
         assert_same_meaning(shuffled(s, rng, 4), seed)
-    assert found > 10
+    assert found > 3

@@ -18,6 +18,7 @@ from tensorexpr.simplify import simplify
 from tests.codegen.programs import WIDE, assert_means, plain
 from tests.codegen.schedule.test_laws import assert_same_meaning, shuffled
 from tests.generators import random_program
+from tests.seeds import share_of
 
 RUNNING = """
 X: f32[6, 9] = input()
@@ -213,13 +214,13 @@ return Y, B
 
 def test_random_sweeps_mean_the_same():
     done = 0
-    for seed in range(60):
+    for seed in share_of(range(60)):
         rng = random.Random(seed)
         program = parse_program(rng.choice((RUNNING, TWO, SWAPPED)))
         s = shuffled(swept(schedule(program, WIDE), rng), rng, 14)
         done += "sweep" in s.as_python()
         assert_same_meaning(s, seed)
-    assert done > 25
+    assert done > 8
 
 
 def test_default_sweeps_of_these_mean_the_same():
@@ -230,7 +231,7 @@ def test_default_sweeps_of_these_mean_the_same():
 
 
 def test_sweeps_in_random_programs_mean_the_same():
-    for seed in range(5000, 5100):
+    for seed in share_of(range(5000, 5100)):
         program = random_program(seed)
         if any(isinstance(d, Scan) for d in program.definitions):
             rng = random.Random(seed)

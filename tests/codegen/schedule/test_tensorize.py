@@ -15,6 +15,7 @@ from tensorexpr.codegen.target import host_target
 from tensorexpr.errors import ScheduleError
 from tensorexpr.parse import parse_program
 from tests.codegen.programs import WIDE, assert_means, statements
+from tests.seeds import share_of
 
 BYTES = """
 A: u8[6, 32] = input()
@@ -269,7 +270,7 @@ def test_an_operand_that_stands_twice_is_the_same_element():
 
 def test_wherever_it_is_legal_the_instruction_gives_the_same_bits():
     used = 0
-    for seed in range(40):
+    for seed in share_of(range(40)):
         rng = random.Random(seed)
         n, k, flip = rng.randint(1, 9), rng.randint(2, 9), rng.random() < 0.5
         product = "X[i, k] * Y[k, j]" if flip else "Y[k, j] * X[i, k]"
@@ -288,7 +289,7 @@ def test_wherever_it_is_legal_the_instruction_gives_the_same_bits():
                 used += bool(calls(s))
         x, y = (np.random.default_rng(seed).integers(-4, 5, shape).astype(np.float32) for shape in ((n, k), (k, 4)))
         np.testing.assert_array_equal(run(s, x, y), x @ y, err_msg=s.as_python())
-    assert used > 10
+    assert used > 3
 
 
 def test_an_operand_that_lies_otherwise_is_read_by_the_loops():

@@ -25,6 +25,7 @@ from tensorexpr.simplify import simplify
 from tests.codegen.schedule.test_decisions import wandered
 from tests.codegen.tuning.test_records import RECORD
 from tests.generators import random_program
+from tests.seeds import share_of
 
 COPIES = Choices({"c: copies of r": "2"})
 LANES = Choices({"c: planned as a contraction": "no", "c: lanes along": "r", "c: tile": "no such word"})
@@ -144,7 +145,7 @@ def test_files_are_read_when_something_is_compiled_and_not_when_it_is_called(fil
 
 def test_a_record_rebuilds_the_schedule_it_tells(file):
     """For any program, and any choices that keep the order of sums: the schedule of the record, with the same results."""
-    for seed in range(25):
+    for seed in share_of(range(25)):
         program = simplify(random_program(seed))
         choices = wandered(program, __import__("random").Random(seed), 2)
         record = record_of(program, choices, reassociated=True)

@@ -6,6 +6,7 @@ import tensorexpr as te
 from tensorexpr.codegen.tuning.operation import operation_of, shape_class
 from tensorexpr.simplify import simplify
 from tests.generators import random_program
+from tests.seeds import share_of
 
 
 def matmul(n: int, k: int, m: int, scale: float = 1.0, name: str = "c", dtype: str = "float32") -> str:
@@ -64,7 +65,7 @@ def test_tables_are_shared_by_their_types():
 
 def test_digests_are_of_the_text():
     seen: dict[str, str] = {}
-    for seed in range(60):
+    for seed in share_of(range(60)):
         operation = operation_of(random_program(seed))
         assert operation == operation_of(random_program(seed))
         assert seen.setdefault(operation.digest, operation.text) == operation.text

@@ -12,6 +12,7 @@ from tensorexpr.errors import OutOfBoundsError
 from tests.codegen.programs import MATMUL, WIDE, outputs, plain
 from tests.codegen.schedule.test_decisions import wandered
 from tests.generators import random_inputs, random_program, random_sizes
+from tests.seeds import share_of
 
 
 def results(s: Schedule, seed: int) -> dict[str, bytes] | None:
@@ -30,7 +31,7 @@ def results(s: Schedule, seed: int) -> dict[str, bytes] | None:
 
 def test_the_same_order_gives_the_same_bits():
     compared = 0
-    for seed in range(80):
+    for seed in share_of(range(80)):
         program = random_program(seed)
         analytic = autoschedule(program, WIDE)
         other = autoschedule(program, WIDE, Decisions(wandered(program, random.Random(seed), 3)))
@@ -38,7 +39,7 @@ def test_the_same_order_gives_the_same_bits():
         if same_order(analytic, other) and analytic != other:
             compared += 1
             assert results(analytic, seed) == results(other, seed), f"{seed}\n{program}\n{other.as_python()}"
-    assert compared > 20
+    assert compared > 6
 
 
 def changed(*calls: str) -> Schedule:

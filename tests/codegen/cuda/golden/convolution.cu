@@ -44,7 +44,6 @@ extern "C" __global__ void __launch_bounds__(256) k1_w_bar(
     const float *__restrict__ g,
     float *__restrict__ w_bar) {
   const int k_c_r_s = (int)(blockIdx.x * 256u + threadIdx.x);
-  if (k_c_r_s >= 18432) return;
   float w_bar_sum;
   w_bar_sum = 0.0f;
   for (int n = 0; n < 8; ++n) {

@@ -10,7 +10,6 @@ extern "C" __global__ void __launch_bounds__(256) k0_z(
     const float *__restrict__ y,
     float *__restrict__ z) {
   const int i_j_o = (int)(blockIdx.x * 256u + threadIdx.x);
-  if (i_j_o >= 4194304) return;
   float t0[4];
   float t1[4];
   float t2[4];

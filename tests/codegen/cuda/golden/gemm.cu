@@ -40,33 +40,24 @@ extern "C" __global__ void __launch_bounds__(256) k0_c(
   __shared__ __align__(16) float b_tile[3][8][68];
   {
     const int lane = (int)threadIdx.x;
+    float t0[4];
+    te_load(t0, &a[lane * 4 + i_o_j_o / 16 * 131072 + lane / 2 * 1016]);
     #pragma unroll
-    for (int step = 0; step < 1; ++step) {
-      float t0[4];
-      te_load(t0, &a[lane * 4 + i_o_j_o / 16 * 131072 + lane / 2 * 1016]);
-      #pragma unroll
-      for (int part = 0; part < 4; ++part) {
-        a_next[step][part] = t0[part];
-      }
+    for (int part = 0; part < 4; ++part) {
+      a_next[0][part] = t0[part];
     }
   }
   {
     const int lane_1 = (int)threadIdx.x;
-    #pragma unroll
-    for (int step_1 = 0; step_1 < 1; ++step_1) {
-      if (lane_1 < 128) {
-        te_copy_async<16>(&b_tile[0][lane_1 / 16][lane_1 % 16 * 4], &b[lane_1 * 4 + lane_1 / 16 * 960 + i_o_j_o % 16 * 64]);
-      }
+    if (lane_1 < 128) {
+      te_copy_async<16>(&b_tile[0][lane_1 / 16][lane_1 % 16 * 4], &b[lane_1 * 4 + lane_1 / 16 * 960 + i_o_j_o % 16 * 64]);
     }
   }
   te_copies_commit();
   {
     const int lane_1 = (int)threadIdx.x;
-    #pragma unroll
-    for (int step_1 = 0; step_1 < 1; ++step_1) {
-      if (lane_1 < 128) {
-        te_copy_async<16>(&b_tile[1][lane_1 / 16][lane_1 % 16 * 4], &b[lane_1 * 4 + lane_1 / 16 * 960 + i_o_j_o % 16 * 64 + 8192]);
-      }
+    if (lane_1 < 128) {
+      te_copy_async<16>(&b_tile[1][lane_1 / 16][lane_1 % 16 * 4], &b[lane_1 * 4 + lane_1 / 16 * 960 + i_o_j_o % 16 * 64 + 8192]);
     }
   }
   te_copies_commit();
@@ -77,35 +68,26 @@ extern "C" __global__ void __launch_bounds__(256) k0_c(
     {
       const int lane = (int)threadIdx.x;
       #pragma unroll
-      for (int step = 0; step < 1; ++step) {
-        #pragma unroll
-        for (int part = 0; part < 4; ++part) {
-          a_tile[part + lane % 2 * 4][lane / 2] = a_next[step][part];
-        }
+      for (int part = 0; part < 4; ++part) {
+        a_tile[part + lane % 2 * 4][lane / 2] = a_next[0][part];
       }
     }
     if (k_o + 1 < 128) {
       {
         const int lane = (int)threadIdx.x;
+        float t1[4];
+        te_load(t1, &a[k_o * 8 + lane * 4 + i_o_j_o / 16 * 131072 + lane / 2 * 1016 + 8]);
         #pragma unroll
-        for (int step = 0; step < 1; ++step) {
-          float t1[4];
-          te_load(t1, &a[k_o * 8 + lane * 4 + i_o_j_o / 16 * 131072 + lane / 2 * 1016 + 8]);
-          #pragma unroll
-          for (int part = 0; part < 4; ++part) {
-            a_next[step][part] = t1[part];
-          }
+        for (int part = 0; part < 4; ++part) {
+          a_next[0][part] = t1[part];
         }
       }
     }
     if (k_o + 2 < 128) {
       {
         const int lane_1 = (int)threadIdx.x;
-        #pragma unroll
-        for (int step_1 = 0; step_1 < 1; ++step_1) {
-          if (lane_1 < 128) {
-            te_copy_async<16>(&b_tile[(k_o + 2) % 3][lane_1 / 16][lane_1 % 16 * 4], &b[k_o * 8192 + lane_1 * 4 + lane_1 / 16 * 960 + i_o_j_o % 16 * 64 + 16384]);
-          }
+        if (lane_1 < 128) {
+          te_copy_async<16>(&b_tile[(k_o + 2) % 3][lane_1 / 16][lane_1 % 16 * 4], &b[k_o * 8192 + lane_1 * 4 + lane_1 / 16 * 960 + i_o_j_o % 16 * 64 + 16384]);
         }
       }
     }
@@ -133,12 +115,14 @@ extern "C" __global__ void __launch_bounds__(256) k0_c(
   for (int i_i_o_o = 0; i_i_o_o < 2; ++i_i_o_o) {
     #pragma unroll
     for (int i_i_i = 0; i_i_i < 4; ++i_i_i) {
-      #pragma unroll
-      for (int j_i_i = 0; j_i_i < 4; ++j_i_i) {
-        {
-          const int thread = (int)threadIdx.x;
-          c[i_i_i * 1024 + thread * 4 + i_i_o_o * 65536 + i_o_j_o * 64 + j_i_i + thread / 16 * 4032 + i_o_j_o / 16 * 130048] = c_sum[i_i_o_o][i_i_i][j_i_i];
+      {
+        const int thread = (int)threadIdx.x;
+        float t2[4];
+        #pragma unroll
+        for (int j_i_i = 0; j_i_i < 4; ++j_i_i) {
+          t2[j_i_i] = c_sum[i_i_o_o][i_i_i][j_i_i];
         }
+        te_store(&c[i_i_i * 1024 + thread * 4 + i_i_o_o * 65536 + i_o_j_o * 64 + thread / 16 * 4032 + i_o_j_o / 16 * 130048], t2);
       }
     }
   }

@@ -37,7 +37,6 @@ extern "C" __global__ void __launch_bounds__(256) k3_table_offsets_table_order(
     int64_t *__restrict__ table_offsets_counts,
     int64_t *__restrict__ table_offsets_starts) {
   const int q = (int)(blockIdx.x * 256u + threadIdx.x);
-  if (q >= 1024) return;
   int64_t total;
   total = 0;
   for (int c = 0; c < 32; ++c) {
@@ -102,7 +101,6 @@ extern "C" __global__ void __launch_bounds__(256) k7_table_bar(
     const int64_t *__restrict__ table_offsets,
     const int64_t *__restrict__ table_order) {
   const int p_d = (int)(blockIdx.x * 256u + threadIdx.x);
-  if (p_d >= 64000) return;
   float table_bar_sum;
   table_bar_sum = 0.0f;
   for (int64_t k = table_offsets[p_d / 64]; k < table_offsets[p_d / 64 + 1]; ++k) {

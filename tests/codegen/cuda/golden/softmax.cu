@@ -146,17 +146,13 @@ extern "C" __global__ void __launch_bounds__(256) k0_x_bar(
   for (int i1_o = 0; i1_o < 3; ++i1_o) {
     {
       const int i1_i = (int)threadIdx.x;
-      if (true) {
-        softmax[i0 * 1000 + i1_i + i1_o * 256] = expf(x[i0 * 1000 + i1_i + i1_o * 256] - top_1) * (1.0f / scale_sum_1);
-      }
+      softmax[i0 * 1000 + i1_i + i1_o * 256] = expf(x[i0 * 1000 + i1_i + i1_o * 256] - top_1) * (1.0f / scale_sum_1);
     }
   }
-  for (int i1_o = 3; i1_o < 4; ++i1_o) {
-    {
-      const int i1_i = (int)threadIdx.x;
-      if (i1_i + i1_o * 256 < 1000) {
-        softmax[i0 * 1000 + i1_i + i1_o * 256] = expf(x[i0 * 1000 + i1_i + i1_o * 256] - top_1) * (1.0f / scale_sum_1);
-      }
+  {
+    const int i1_i = (int)threadIdx.x;
+    if (i1_i + 768 < 1000) {
+      softmax[i0 * 1000 + i1_i + 768] = expf(x[i0 * 1000 + i1_i + 768] - top_1) * (1.0f / scale_sum_1);
     }
   }
   float scale_bar_1_1;
@@ -221,19 +217,15 @@ extern "C" __global__ void __launch_bounds__(256) k0_x_bar(
   for (int i1_o = 0; i1_o < 3; ++i1_o) {
     {
       const int i1_i = (int)threadIdx.x;
-      if (true) {
-        const float t2 = expf(x[i0 * 1000 + i1_i + i1_o * 256] - top_1);
-        x_bar[i0 * 1000 + i1_i + i1_o * 256] = g[i0 * 1000 + i1_i + i1_o * 256] * (1.0f / scale_sum_1) * t2 + scale_bar_1_1 * t2;
-      }
+      const float t2 = expf(x[i0 * 1000 + i1_i + i1_o * 256] - top_1);
+      x_bar[i0 * 1000 + i1_i + i1_o * 256] = g[i0 * 1000 + i1_i + i1_o * 256] * (1.0f / scale_sum_1) * t2 + scale_bar_1_1 * t2;
     }
   }
-  for (int i1_o = 3; i1_o < 4; ++i1_o) {
-    {
-      const int i1_i = (int)threadIdx.x;
-      if (i1_i + i1_o * 256 < 1000) {
-        const float t3 = expf(x[i0 * 1000 + i1_i + i1_o * 256] - top_1);
-        x_bar[i0 * 1000 + i1_i + i1_o * 256] = g[i0 * 1000 + i1_i + i1_o * 256] * (1.0f / scale_sum_1) * t3 + scale_bar_1_1 * t3;
-      }
+  {
+    const int i1_i = (int)threadIdx.x;
+    if (i1_i + 768 < 1000) {
+      const float t3 = expf(x[i0 * 1000 + i1_i + 768] - top_1);
+      x_bar[i0 * 1000 + i1_i + 768] = g[i0 * 1000 + i1_i + 768] * (1.0f / scale_sum_1) * t3 + scale_bar_1_1 * t3;
     }
   }
 }
