@@ -2,17 +2,25 @@
 
 What a file of tests compiled is forgotten at its end: a process that runs thousands of tests would carry gigabytes of programs, and every
 collection of garbage would walk through them. What is there before the first test is left out of these walks, which are made less often.
+
+Tests start some hundred interpreters, which take six times as long where they compile all they import. Who wants no bytecode beside the
+sources has it in the folder of builds.
 """
 
 import gc
 import os
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tensorexpr.codegen.memo import forget
 
 os.environ["TENSOREXPR_CACHE_DIR"] = ""
+if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
+    sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = str(Path(__file__).resolve().parent.parent / "build" / "bytecode")
+    sys.dont_write_bytecode = False
 
 YOUNG_OBJECTS = 10_000
 """As many new objects as bring about a collection: programs are trees of small tuples that live for long. More leave the caches."""

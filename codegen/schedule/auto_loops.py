@@ -14,6 +14,7 @@ from functools import partial
 from itertools import combinations, pairwise, product
 from math import inf, prod
 
+from tensorexpr.codegen.schedule.auto_classes import split_classes
 from tensorexpr.codegen.schedule.decisions import NO, YES
 from tensorexpr.codegen.schedule.legality import runs_in_lanes
 from tensorexpr.codegen.schedule.orders import SHORT, over_windows, plain_inside, short_inside
@@ -42,12 +43,19 @@ FAR_LINE = 7.0
 """What it costs where the second level does not hold what a tile reads."""
 BROADCAST = 0.7
 """What a load of one element for all lanes costs: it comes with the arithmetic."""
+APART, PAGE = 1.5, 4096
+"""How much dearer lines of many rows are that lie a page or more apart: each row is a stream of its own, more than a processor sees coming,
+and they may fall on one place of the first level."""
+STREAMS = 8
+"""Rows from which on that is so."""
 NEAR = 8
 """Up to this distance, elements that are not consecutive share cache lines."""
 PAGE = 4096
 """Bytes from which on rows are far from each other: a page, and what one way of the first cache holds."""
 MOST_ROWS = 12
 ROWS = (2, 3, 4, 5, 6, 8)
+MOST_UNROLLED = 64
+"""Multiplications that are written out one after the other."""
 WIDEST_LANES = 4
 """Vectors that one vectorized loop has at most, so that their latencies overlap."""
 
@@ -63,6 +71,10 @@ class Tile:
     blocks: int = 1
     classes: tuple[tuple[str, int], ...] = ()
     """Axes whose residue classes have loops of their own, each with their number."""
+    window: str | None = None
+    """The innermost axis of the reduction where its steps share what they read of the rows: they are copied out."""
+    near: bool = False
+    """Whether the operand that rows share stays near anyway, beside others that move along rows and lanes."""
     again: tuple[str, ...] = ()
     """Short axes along which the same elements are read again: their loops may stand inside of the reduction."""
 
@@ -131,7 +143,7 @@ def _apply(handle: StageHandle, tile: Tile) -> None:
             inner.append(made[-1])
             kinds.append(kind)
     rest = [x for x in handle.loops if x not in inner and x not in around and x not in within]
-    if tile.rows and tile.vector is not None and tile.blocks == 1 and stage.group_of(tile.vector) is None:
+    if tile.rows and tile.vector is not None and tile.blocks == 1 and stage.group_of(tile.vector) is None and not tile.near:
         rest = _columns_first(handle._stage, rest, tile)
     if tile.rows and tile.vector is not None and stage.group_of(tile.vector) is None:
         rest = plain_inside(handle._stage, rest, frozenset((tile.vector, *dict(tile.rows))), lengths(stage.parts))
@@ -145,6 +157,8 @@ def _apply(handle: StageHandle, tile: Tile) -> None:
             handle.vectorize(loop)
         else:
             handle.unroll(loop)
+    if tile.window is not None and tile.window in handle.loops and handle.loops.index(tile.window) == len(handle.loops) - len(inner) - 1:
+        handle.unroll(tile.window)
 
 
 def _hangs_on_row(stage: Stage, axis: str) -> bool:
@@ -152,30 +166,6 @@ def _hangs_on_row(stage: Stage, axis: str) -> bool:
     found = next((a for g in stage.parts.groups for a in g.axes if a.index == axis), None)
     data = {a.index for a in stage.parts.axes}
     return found is not None and bool(data & {*free_names(found.start), *free_names(found.stop)})
-
-
-def split_classes(handle: StageHandle, tile: Tile) -> tuple[dict[str, str], list[str], list[str]]:
-    """The loop along each axis that is split into residue classes, and the loops over classes: around reductions, and innermost.
-
-    Where the classes differ in length, their loop stays outside of the axis, unless that would leave no loop for all cores.
-    """
-    stage = handle._stage
-    loop_of: dict[str, str] = {}
-    around: list[str] = []
-    within: list[str] = []
-    for axis, count in tile.classes:
-        extent = stage.extent(axis)
-        whole = extent is not None and extent % count == 0
-        in_tile = axis == tile.vector or axis in dict(tile.rows)
-        strided = in_tile and bool(stage.parts.groups) and not whole and stage.order[0] != axis
-        tail = "stride" if strided else "peel" if whole or not stage.parts.groups else "guard"
-        outer, loop = handle.split(axis, count, tail)
-        handle.unroll(loop)
-        if in_tile:
-            loop_of[axis] = outer
-            if not strided:
-                (around if stage.parts.groups else within).append(loop)
-    return loop_of, around, within
 
 
 def _columns_first(stage: Stage, loops: list[str], tile: Tile) -> list[str]:
@@ -265,7 +255,30 @@ class Planner:
         """The tiles with the classes and the short axes that follow from their axes."""
         again = self.read_again()
         found = [replace(tile, again=tuple(a for a in again if a not in dict(tile.rows)) if tile.rows else ()) for tile in found]
+        found = [replace(tile, window=self._window(tile), near=self._stays_near(vector, dict(tile.rows))) for tile in found]
         return [replace(tile, classes=self._classes(vector, *dict(tile.rows))) for tile in found]
+
+    def _window(self, tile: Tile) -> str | None:
+        """The axis of the reduction whose steps read, along the rows, what other steps read there, where all of them can be copied out."""
+        last = None if self.main is None else self.main.axes[-1].index
+        products = prod(n for _, n in tile.rows) * tile.blocks * max(1, tile.lanes // self.lane_count)
+        if last is None or last == tile.vector or self.lengths[last] * products > MOST_UNROLLED or not tile.rows:
+            return None
+        moving = [r for r in self.reads if r.stride(last)]
+        shared = (
+            r.stride(a) and r.stride(last) % r.stride(a) == 0 and abs(r.stride(last)) < n * abs(r.stride(a))
+            for r in moving
+            for a, n in tile.rows
+        )
+        return last if any(shared) else None
+
+    def _stays_near(self, vector: str, rows: dict[str, int]) -> bool:
+        """Whether all that lanes load and rows share is small, where other reads move along both."""
+        shared = [r for r in self.reads if r.stride(vector) and not any(r.stride(a) for a in rows)]
+        axes = [vector, *(a.index for a in (() if self.main is None else self.main.axes))]
+        size = sum(r.access.dtype.itemsize * prod(self.lengths[a] for a in axes if r.stride(a)) for r in shared)
+        both = any(r.stride(vector) and r.stride(a) for r in self.reads for a in rows)
+        return both and size <= self.target.l1_bytes // 4
 
     def read_again(self) -> tuple[str, ...]:
         """Short data axes along which every read stays where it is, or moves among what an axis of the reduction reads."""
@@ -420,6 +433,7 @@ class Planner:
                 near = 1.0
                 for index, count in rows:
                     near *= count if abs(r.stride(index)) * count > self.lane_count else 1
+                    near *= APART if count >= STREAMS and abs(r.stride(index)) * r.access.dtype.itemsize >= PAGE else 1.0
                 lines += near * vectors
         each_point = max(1, sum(arithmetic(v) for m in self.main.members for v in m.values)) if self.main is not None else 1
         # Few independent accumulators leave the pipelines of the multiplier idle: eight keep them busy.

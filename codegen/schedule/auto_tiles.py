@@ -14,7 +14,8 @@ from itertools import takewhile
 from math import ceil, prod
 from typing import TYPE_CHECKING
 
-from tensorexpr.codegen.schedule.auto_loops import Tile, split_classes
+from tensorexpr.codegen.schedule.auto_classes import split_classes
+from tensorexpr.codegen.schedule.auto_loops import Tile
 from tensorexpr.codegen.schedule.legality import LARGEST_TILE
 from tensorexpr.codegen.schedule.orders import plain_inside, short_inside
 from tensorexpr.codegen.schedule.placement import part_of

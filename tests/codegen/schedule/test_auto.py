@@ -220,3 +220,24 @@ def test_a_pool_and_its_winners_read_the_picture_together():
 
     assert count(64, 112, 2) == count(64, 112, 64) == 2  # sums may not hang on how many cores there are
     assert count(2, 32, 2) == 3  # the whole picture stays near
+
+
+DEPTHWISE = """
+x: f32[8, 6, 32, 64] = input()
+w: f32[3, 3, 64] = input()
+y[n, p, q, k]: f32[8, 6, 32, 64] = sum(
+    where(i + p >= 1 and i + p < 7 and j + q >= 1 and j + q < 33, x[n, i + p - 1, j + q - 1, k], 0.0) * w[i, j, k]
+    for i in range(3)
+    for j in range(3)
+)
+return y
+"""
+
+
+def test_rows_of_a_tile_lie_near_each_other_and_taps_along_them_share_what_they_read():
+    """Not images, each a stream of its own; and what all rows share is so small that blocks of channels go by inside of those of rows."""
+    target = Target("test", vector_bits=512, registers=32, cores=2)
+    s = autoschedule(parse_program(DEPTHWISE), target)
+    assert s["y"].loops == ("n", "p", "q_o", "k_o", "i", "j", "q_i", "k_i")
+    assert "s['y'].unroll('q_i')" in s.as_python() and "s['y'].unroll('j')" in s.as_python()
+    assert_means(s)
