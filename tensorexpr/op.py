@@ -30,7 +30,7 @@ from tensorexpr.errors import DefinitionError, Location, failure_location, user_
 from tensorexpr.hosts import host_of
 from tensorexpr.ir import Program
 from tensorexpr.language import Tensor, compute, constant, program_of
-from tensorexpr.op_arguments import tree_text, weak_floats
+from tensorexpr.op_arguments import check_integer, tree_text, weak_floats
 from tensorexpr.op_rules import Rule, article, refusing
 from tensorexpr.op_specs import Spec, argument_error, dtype_of, is_scalar, opened, placeholders_of, spec_of
 from tensorexpr.op_trees import leaves, map_tree, rebuild
@@ -354,6 +354,7 @@ class Op(Entered):
         return tree
 
     def _as_array(self, name: str, leaf: object) -> np.ndarray:
+        check_integer(self.name, name, leaf)
         array = np.asarray(leaf) if isinstance(leaf, np.ndarray) or is_scalar(leaf) else None
         if array is None or isinstance(leaf, np.ma.MaskedArray):
             raise argument_error(

@@ -16,6 +16,7 @@ from tensorexpr.codegen.schedule.decisions import Decisions
 from tensorexpr.codegen.schedule.fetching import prefetch
 from tensorexpr.codegen.schedule.legality import refuse
 from tensorexpr.codegen.schedule.own import own
+from tensorexpr.codegen.schedule.part import part
 from tensorexpr.codegen.schedule.partition import partition
 from tensorexpr.codegen.schedule.pipeline import pipeline
 from tensorexpr.codegen.schedule.recompute import recompute, share
@@ -262,6 +263,12 @@ class StageHandle:
         """Makes a sort plan and a gather of a scatter: gives the names of the definitions that were put in front of it."""
         state, made = sort(self._schedule.state, self.name)
         self._apply("sort", state)
+        return made
+
+    def part(self, axis: str, *lengths: int) -> tuple[str, ...]:
+        """Takes long segments of a sort plan apart, at multiples of `lengths` points: gives the names of the sums of parts."""
+        state, made = part(self._schedule.state, self.name, axis, lengths)
+        self._apply("part", state, axis, *lengths)
         return made
 
     def tensorize(self, axis: str, intrinsic: str) -> None:
