@@ -134,13 +134,13 @@ def accumulate(
     carried = dtypes.accumulator(type_.dtype)
     scattered = [one for one in flows if one.gathers is None]
     if len(scattered) == 1 == len(flows) and not seeds and carried is type_.dtype:
-        return workspace.add(_scatter(scattered[0], name, type_))
+        return workspace.add(scatter_of(scattered[0], name, type_))
     terms = [cast_to(seed, carried) for seed in seeds]
     terms += _terms([one for one in flows if one.gathers is not None], target, carried, workspace)
     wide = TensorType(type_.shape, carried)
     for one in scattered:
         part = workspace.new_name(name, "_scattered")
-        workspace.add(_scatter(one, part, wide))
+        workspace.add(scatter_of(one, part, wide))
         terms.append(cast_to(Access(part, tuple(Index(axis.index) for axis in target), wide.dtype), carried))
     terms = [term for term in terms if not is_number(term, 0)] or [Const(0, carried)]
     return workspace.add(Define(name, target, cast_to(_added(terms), type_.dtype)))
@@ -190,7 +190,7 @@ def _selected(c: Contribution, workspace: Workspace) -> Expr:
     return simplify_expr(c.value, (*workspace.steps, *c.axes), c.guards, signed_zeros=False, derived=True)
 
 
-def _scatter(one: Flow, name: str, type_: TensorType) -> Scatter:
+def scatter_of(one: Flow, name: str, type_: TensorType) -> Scatter:
     """A contribution as a scatter over the axes that say where it goes; over the others its value is summed before."""
     c = one.contribution
     axes, inner = _summed_before(c)

@@ -148,15 +148,16 @@ class Gradient(Sequence[Tensor]):
     def report(self) -> Report:
         """One row per read as written, in the order in which the gradient was derived."""
         rows: list[Row] = []
-        scattered: list[str] = []
+        scattered: dict[str, Program] = {}
         types = self.reverse.workspace.types
         extents = tuple(dict.fromkeys(e for name in self.tensors for e in types[name].shape if isinstance(e, Apply)))
         for name, received in self.reverse.received.items():
             if name in self.tensors:
-                for row, has_plan in rows_of(name, received, self.reverse.around, self._labels, types, extents):
+                for row, scatter in rows_of(name, received, self.reverse.around, self._labels, types, extents):
                     rows.append(row)
-                    scattered += [row.access] if row.lowering == "segments" and not has_plan else []
-        return Report(tuple(rows), tuple(dict.fromkeys(scattered)))
+                    if row.lowering == "segments" and scatter is not None:
+                        scattered.setdefault(row.access, scatter)
+        return Report(tuple(rows), tuple(scattered.items()))
 
     def _lifted(self, definitions: Sequence[Definition], known: Mapping[str, Tensor]) -> dict[str, Tensor]:
         table = lift(Program((), (), tuple(definitions), (), self.reverse.program.sizes), known)

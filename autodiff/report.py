@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from tensorexpr.autodiff.accumulate import Flow
+from tensorexpr.autodiff.accumulate import Flow, scatter_of
 from tensorexpr.autodiff.contributions import Contribution
 from tensorexpr.autodiff.counts import Count, DataCount, Space, count_of, reads_of
 from tensorexpr.autodiff.reverse import Around, Received
 from tensorexpr.autodiff.segments import is_settled_by_data
 from tensorexpr.autodiff.sharing import one_of
-from tensorexpr.ir import Access, Axis, Expr, Index, TensorType, apply
+from tensorexpr.ir import Access, Axis, Expr, Index, Input, Program, Scatter, TensorType, apply
 from tensorexpr.records import record, replace
 from tensorexpr.text import print_expr
-from tensorexpr.traversal import bottom_up, fresh_name, substitute
+from tensorexpr.traversal import bottom_up, expressions, fresh_name, reads, size_names, substitute
+
+how_scattered: list[Callable[[Program], str]] = []
+"""What the default schedule makes of a program that is one scatter, in words. Derivatives know no schedules: the package's front door puts
+here what does."""
 
 
 class Row(NamedTuple):
@@ -47,8 +51,8 @@ class Report:
     """
 
     rows: tuple[Row, ...]
-    scattered: tuple[str, ...] = ()
-    """The accesses of rows called "segments" whose number of points is data: owners of elements add up what is sent, without a plan."""
+    scattered: tuple[tuple[str, Program], ...] = ()
+    """The accesses of rows called "segments" whose number of points is data, which have no plan, and what they send as a scatter."""
 
     def __str__(self) -> str:
         lines = [("tensor", "consumer", "access", "lowering", "iterations", "reads", "ratio")]
@@ -59,8 +63,8 @@ class Report:
         table = [_line(line, widths) for line in lines]
         if any(isinstance(count, Count) and count.polynomial is None for row in self.rows for count in (row.iterations, row.reads)):
             table.append("f(...): no closed form was found; the count is exact when called with the sizes")
-        for access in self.scattered:
-            table.append(f"{access}: rows of data, no plan; owners of elements or parts add in the order of the text (te.autoschedule)")
+        for access, scatter in self.scattered:
+            table.append(f"{access}: rows of data, no plan; {how_scattered[0](scatter)} (te.autoschedule)")
         return "\n".join(table)
 
     def __repr__(self) -> str:
@@ -74,8 +78,8 @@ def rows_of(
     labels: Mapping[str, str],
     types: Mapping[str, TensorType],
     extents: Sequence[Expr],
-) -> list[tuple[Row, bool]]:
-    """The rows of what a tensor received, one for each access object of each consumer, and whether it is gathered.
+) -> list[tuple[Row, Program | None]]:
+    """What a tensor received, one row for each access object of each consumer, and what it sends as a scatter if nothing is gathered.
 
     `around` tells where reductions stood that became definitions, `labels` the names that users see, `types` those of all
     tensors, `extents` the extents of the tensors of the forward pass.
@@ -113,8 +117,17 @@ def rows_of(
             count_of(visited, extents, types, labels, of),
             count_of(read, extents, types, labels, of),
         )
-        rows.append((row, any(one.gathers is not None for _, _, one in items)))
+        gathered = any(one.gathers is not None for _, _, one in items)
+        rows.append((row, None if gathered else _as_program(scatter_of(items[0][2], f"{tensor}_bar", types[tensor]), types)))
     return rows
+
+
+def _as_program(scatter: Scatter, types: Mapping[str, TensorType]) -> Program:
+    """A scatter by itself."""
+    sizes = dict.fromkeys(name for e in (*expressions(scatter), *scatter.type.shape) for name in size_names(e))
+    inputs = tuple(Input(name, types[name]) for name in reads(scatter))
+    sizes |= dict.fromkeys(name for given in inputs for e in given.type.shape for name in size_names(e))
+    return Program(inputs, (), (scatter,), (scatter.name,), tuple(sizes))
 
 
 def _reads_once(items: Sequence[tuple[Access, tuple[Expr, ...], Flow]]) -> list[tuple[Flow, list[Space], bool]]:

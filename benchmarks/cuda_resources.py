@@ -89,7 +89,8 @@ def listing(arch: str) -> list[dict[str, object]]:
         parts = re.split(r"\n\s*Function : (\w+)\n", made.sass())
         text = dict(zip(parts[1::2], parts[2::2], strict=True))
         for launch in code.source.launches:
-            words = re.findall(r"^\s*/\*[0-9a-f]+\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)", text[launch.kernel], re.MULTILINE)
+            words = re.findall(r"^\s*/\*[0-9a-f]+\*/\s+(?:@!?U?P(?!T)\w+\s+)?([A-Z][A-Z0-9_.]*)", text[launch.kernel], re.MULTILINE)
+            # What never runs (@!PT), as the assembler puts in front of asynchronous copies, counts for nothing.
             counts = {what: sum(w.startswith(begins) for w in words) for what, begins in COUNTED.items()}
             resources = asdict(made.resources[launch.kernel])
             rows.append({"workload": name, "kernel": launch.kernel, "threads": launch.threads, **resources, "instructions": counts})

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from tensorexpr.codegen.arguments import signature_of
 from tensorexpr.codegen.cuda.build import GpuCode
 from tensorexpr.codegen.cuda.device import current_device
 from tensorexpr.codegen.executable import executable_of, executable_of_schedule
+from tensorexpr.codegen.folding import folded
 from tensorexpr.codegen.function import CompiledFunction
 from tensorexpr.codegen.gpu_function import GpuFunction
 from tensorexpr.codegen.schedule import Schedule
@@ -36,7 +39,7 @@ def build(
 
     One tensor (or a schedule of one) gives a function that returns an array, a list or tuple of tensors one that returns a
     tuple. Without `inputs` the arguments are the placeholders in order
-    of appearance.
+    of appearance. What hangs on constants alone is computed now (not where a schedule is given: that says what is computed).
 
     `precision="tf32"` lets a GPU round the factors of sums of products of float32 to ten bits of fraction, for its tensor cores;
     sums stay float32, and so does everything else. On the CPU it changes nothing. Without it, float32 is float32.
@@ -137,7 +140,7 @@ def autoschedule(
     """
     check_target(target)
     check_precision(precision)
-    found = scheduled(simplify(program_from(outputs, inputs, "te.autoschedule")), machine_of(target, precision))
+    found = scheduled(simplify(fold_constants(program_from(outputs, inputs, "te.autoschedule"))), machine_of(target, precision))
     return Schedule(found.state, _names(outputs, inputs), isinstance(outputs, Tensor), found.origin)
 
 
@@ -148,11 +151,22 @@ def _names(outputs: Tensor | Sequence[Tensor], inputs: Sequence[Tensor] | None) 
 def build_program(program: Program, *, single: bool = False, target: str = "cpu", precision: str = "float32") -> CompiledFunction:
     """Compiles a program as a function of its inputs; it returns a tuple unless it is to return its `single` output bare."""
     check_target(target)
+    program = fold_constants(program)
     signature = signature_of(program, single)
     if target == "cuda":
         device, simplified = current_device(), simplify(program)
         return GpuFunction(GpuCode(simplified, scheduled(simplified, machine_of(target, precision))), device, signature)
     return CompiledFunction(executable_of(program), signature)
+
+
+def fold_constants(program: Program) -> Program:
+    """The program with what hangs on constants alone computed, as code of this CPU computes it."""
+
+    def run(part: Program, arrays: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
+        results: Sequence[np.ndarray] = build_program(part)(*arrays)
+        return results
+
+    return folded(program, run)
 
 
 def machine_of(target: str, precision: str = "float32", arch: str | None = None) -> Target:

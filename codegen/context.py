@@ -106,7 +106,6 @@ class Context:
     def __init__(self, bindings: Mapping[str, Any] | None = None, *, workspace: Any = None) -> None:
         self._arrays: dict[str, Any] = {}
         self._symbols: dict[str, Symbol] = {}
-        self._functions: list[str] = []
         self._own: Any = None
         self._busy = threading.Lock()
         self._lent = workspace is not None
@@ -133,14 +132,30 @@ class Context:
             symbols = [item if isinstance(item, Symbol) else symbol_of(item) for item in what]
         else:
             symbols = list(what.placeholders)
-            self._functions.append(what.name)
-            self._own = what.own
         with self._entered():
+            before = dict(self._symbols)
             for symbol in symbols:
                 self._symbols[symbol.name] = self._symbols[symbol.path] = symbol
-            for name, array in self._arrays.items():
-                self._check(name, array)
+            try:
+                for name, array in self._arrays.items():
+                    self._check(name, array)
+                    self.once(self._symbols[name])
+            except ArgumentError:
+                self._symbols = before
+                raise
+            if not isinstance(what, Iterable):
+                self._own = what.own
         return self
+
+    def once(self, symbol: Symbol) -> None:
+        """Raises `ArgumentError` where a placeholder is bound twice: by its path and by its name, before the context knew of it."""
+        if symbol.name != symbol.path and symbol.name in self._arrays and symbol.path in self._arrays:
+            raise ArgumentError(
+                f"context: expected {symbol.path} to be bound once, got arrays for {symbol.path} and {symbol.name}, which is the same",
+                term=symbol,
+                location=user_location(),
+                hint=f"del context[{symbol.name!r}]",
+            )
 
     def bind(self, name: str, array: Any) -> None:
         """Binds a placeholder that is not bound yet. Raises `ArgumentError` where it is, or where the array does not fit."""
@@ -317,6 +332,7 @@ class Context:
         outputs: list[Any] = []
         used: set[str] = set()
         for symbol in function.placeholders:
+            self.once(symbol)
             found = []
             for name in dict.fromkeys((symbol.path, symbol.name)):
                 if name in given:

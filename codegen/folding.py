@@ -3,13 +3,14 @@
 Whole definitions that read nothing but constants, and inside of the others the largest expressions over elements of constants
 (the scale of a normalisation from its variance) at indices that are plain loops over whole ranges, so that they may be
 computed everywhere. Nothing is folded whose result takes more memory than the constants that it is made of (a small
-bound aside): it would be read from memory where it is computed now. What was read for folded definitions only is gone from
-the program. The values are those of compiled code; equal ones are one array for all functions that have them.
+bound aside): it would be read from memory where it is computed now. Nor is a product that stands in a sum: it is fused with
+the sum, at no cost and rounded once. What was read for folded definitions only is gone from the program. The values are those of
+compiled code; equal ones are one array for all functions that have them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import prod
 
 import numpy as np
@@ -17,6 +18,7 @@ import numpy as np
 from tensorexpr import data
 from tensorexpr.codegen.disk import digest
 from tensorexpr.errors import OutOfBoundsError
+from tensorexpr.freezing import with_literals
 from tensorexpr.ir import (
     Access,
     Apply,
@@ -31,10 +33,12 @@ from tensorexpr.ir import (
     Input,
     Program,
     Reduce,
+    Scatter,
     TensorType,
     const,
 )
 from tensorexpr.records import replace
+from tensorexpr.simplify import remove_dead_definitions
 from tensorexpr.text import print_program
 from tensorexpr.traversal import bound_names, expressions, fresh_name, map_children, reads, size_names, walk
 
@@ -44,11 +48,18 @@ FREE_BYTES = 64 << 10
 Run = Callable[[Program, Sequence[np.ndarray]], Sequence[np.ndarray]]
 
 
+def folded(program: Program, run: Run) -> Program:
+    """The program as it is compiled: literals for constants without axes, `fold`, and nothing that no output needs."""
+    if not program.constants:
+        return program
+    return remove_dead_definitions(fold(remove_dead_definitions(with_literals(program)), run))
+
+
 def fold(program: Program, run: Run) -> Program:
     """The program with constants for what hangs on constants alone; `run` computes a program on its inputs.
 
-    Requires: nothing. Ensures: inputs, outputs and values are kept (to rounding: a product that was fused with the sum it stands
-    in is rounded by itself). A program whose folded part would fail (an index out of bounds) stays as it is.
+    Requires: nothing. Ensures: inputs, outputs and values are kept, bit for bit but for sums of floats, which have the order that the
+    schedule of the folded part gives them. A program whose folded part would fail (an index out of bounds) stays as it is.
     """
     if not program.constants:
         return program
@@ -100,20 +111,71 @@ def _made_of(program: Program) -> dict[str, frozenset[str]]:
 def _worthwhile(program: Program, made_of: Mapping[str, frozenset[str]]) -> dict[str, None]:
     """The results to fold: no larger than what they are made of, or only read by what is folded."""
     sizes = {c.name: c.data.nbytes for c in program.constants}
+    products = _products(program)
     readers: dict[str, list[Definition]] = {}
     for definition in program.definitions:
         for name in reads(definition):
             readers.setdefault(name, []).append(definition)
     folded: dict[str, None] = {}
+    fused: set[str] = set()
     for definition in reversed(program.definitions):
         names = [name for name, _ in definition.results]
         if not all(name in made_of for name in names):
             continue
         inner = all(name not in program.outputs and all(_all_in(r, folded) for r in readers.get(name, ())) for name in names)
         bytes_ = sum(_bytes(type_) for _, type_ in definition.results)
+        rest = [r for name in names for r in readers.get(name, ()) if not _all_in(r, folded)]
+        if not products.isdisjoint(names) and any(not _added(r, fused).isdisjoint(names) for r in rest):
+            fused.update(names)
+            continue
         if inner or bytes_ <= max(FREE_BYTES, sum(sizes[c] for c in made_of[names[0]])):
             folded.update(dict.fromkeys(names))
     return folded
+
+
+def _tips(expr: Expr) -> Iterator[Expr]:
+    """What a value is in the end: the branches of choices, without signs in front of them."""
+    match expr:
+        case Apply() if expr.op.name == "neg":
+            yield from _tips(expr.args[0])
+        case Apply() if expr.op.name == "where":
+            yield from _tips(expr.args[1])
+            yield from _tips(expr.args[2])
+        case _:
+            yield expr
+
+
+def _is_product(expr: Expr) -> bool:
+    return isinstance(expr, Apply) and expr.op.name == "mul" and expr.dtype.is_float
+
+
+def _products(program: Program) -> set[str]:
+    """The tensors whose elements are products of floats, there or where they are read from."""
+    found: set[str] = set()
+    for definition in program.definitions:
+        if isinstance(definition, Define) and any(
+            _is_product(tip) or (isinstance(tip, Access) and tip.tensor in found) for tip in _tips(definition.value)
+        ):
+            found.add(definition.name)
+    return found
+
+
+def _terms(expr: Expr) -> tuple[Expr, ...]:
+    """What an expression may add up, by itself or over its points."""
+    match expr:
+        case Apply() if expr.op.name in ("add", "sub"):
+            return expr.args
+        case Reduce():
+            return expr.values
+    return ()
+
+
+def _added(definition: Definition, terms_themselves: set[str]) -> set[str]:
+    """The tensors that a definition reads as terms of sums; the values of some definitions are such terms themselves."""
+    terms = [term for e in expressions(definition) for node in walk(e) for term in _terms(node)]
+    if isinstance(definition, Scatter) or (isinstance(definition, Define) and definition.name in terms_themselves):
+        terms.append(definition.value)
+    return {tip.tensor for term in terms for tip in _tips(term) if isinstance(tip, Access)}
 
 
 def _bytes(type_: TensorType) -> int:
@@ -173,7 +235,17 @@ class _Lifter:
         inner = ranges
         if isinstance(expr, Reduce):
             inner = {**ranges, **_ranges(expr.axes)}
-        return map_children(expr, lambda child: self.visit(child, inner))
+        terms = {id(term) for term in _terms(expr)}
+        return map_children(expr, lambda child: self.term(child, inner) if id(child) in terms else self.visit(child, inner))
+
+    def term(self, expr: Expr, ranges: dict[str, int]) -> Expr:
+        """A term of a sum: its products stay, for what their factors have of constants alone."""
+        if not any(map(_is_product, _tips(expr))):
+            return self.visit(expr, ranges)
+        if _is_product(expr):
+            return map_children(expr, lambda factor: self.visit(factor, ranges))
+        choice = expr.args[0] if isinstance(expr, Apply) and expr.op.name == "where" else None
+        return map_children(expr, lambda child: self.visit(child, ranges) if child is choice else self.term(child, ranges))
 
     def lifts(self, expr: Expr, ranges: Mapping[str, int]) -> bool:
         """Whether an expression reads constants alone, at places that exist at every point of the ranges, and is worth its memory."""

@@ -1,8 +1,8 @@
 """Programs that are compiled once and run on many arrays: `te.compile` and `te.freeze`.
 
-`te.build` is the short way: a function that shows how it came about. `te.compile` gives the same code for use: constants are
-folded, the mode is settled, and the function holds code and the data of its constants, and nothing of the IR that it was made
-of. (What shows the IR, `.program`, `.nest`, makes it again from the program's text.)
+`te.build` is the short way: a function that shows how it came about. `te.compile` gives the same code for use: the mode is
+settled, and the function holds code and the data of its constants, and nothing of the IR that it was made of. (What shows
+the IR, `.program`, `.nest`, makes it again from the program's text.)
 """
 
 from __future__ import annotations
@@ -14,12 +14,11 @@ import numpy as np
 
 from tensorexpr import data
 from tensorexpr.codegen.arguments import shape_text, signature_of
-from tensorexpr.codegen.compile import build_program, check_precision, check_target, machine_of, program_from
+from tensorexpr.codegen.compile import check_precision, check_target, fold_constants, machine_of, program_from
 from tensorexpr.codegen.context import Context, symbol_of, symbols_of
 from tensorexpr.codegen.cuda.build import GpuCode
 from tensorexpr.codegen.cuda.device import current_device
 from tensorexpr.codegen.executable import Look, executable_of, stages_of
-from tensorexpr.codegen.folding import fold
 from tensorexpr.codegen.function import CompiledFunction
 from tensorexpr.codegen.gpu_function import GpuFunction
 from tensorexpr.codegen.tuning.lookup import scheduled
@@ -94,13 +93,8 @@ def _checked_updates(updates: Mapping[Tensor, Tensor]) -> dict[Tensor, Tensor]:
 
 def _compiled(program: Program, target: str, mode: str, single: bool, precision: str) -> CompiledFunction:
     flag = {i.name: np.asarray(mode == "training") for i in program.inputs if i.path == MODE_PATH}
-    program = with_literals(with_constants(program, {name: data.frozen(array) for name, array in flag.items()}))
-
-    def run(part: Program, arrays: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
-        results: Sequence[np.ndarray] = build_program(part)(*arrays)
-        return results
-
-    program = remove_dead_definitions(fold(remove_dead_definitions(program), run))
+    program = remove_dead_definitions(with_constants(program, {name: data.frozen(array) for name, array in flag.items()}))
+    program = fold_constants(program)
     signature, symbols = signature_of(program, single), symbols_of(program)
     text, arrays = print_program(program), {c.name: c.data for c in program.constants}
 
@@ -132,6 +126,8 @@ def freeze(
     program = what if isinstance(what, Program) else program_from(what, inputs, "te.freeze")
     if not isinstance(context, Context):
         raise ArgumentError(f"te.freeze: expected a te.Context, got a {type(context).__name__}", location=user_location())
+    for symbol in symbols_of(program):
+        context.once(symbol)
     known = {name: i for i in program.inputs for name in (i.name, i.path or i.name)}
     chosen = [name for name in context if name in known] if names is None else list(names)
     arrays: dict[str, np.ndarray] = {}

@@ -17,9 +17,11 @@ from tensorexpr.autodiff import gradient, jvp
 from tensorexpr.autodiff.vmap import has_rules, vmap
 from tensorexpr.codegen.compile import build
 from tensorexpr.codegen.function import CompiledFunction
+from tensorexpr.errors import DefinitionError, user_location
 from tensorexpr.language import Tensor, compute, placeholder
 from tensorexpr.language import sum as sum_of
-from tensorexpr.op import Op, Spec
+from tensorexpr.op import Op, Spec, op
+from tensorexpr.op_rules import article
 from tensorexpr.op_trees import leaves, map_tree, rebuild
 from tensorexpr.records import cached_property
 from tensorexpr.traversal import fresh_name
@@ -185,6 +187,17 @@ def _floating(tensors: Sequence[Tensor]) -> list[Tensor]:
 def _total(tensor: Tensor) -> Tensor:
     """The sum over the first axis."""
     return compute(tensor.shape[1:], lambda *i: sum_of(lambda b: tensor[(b, *i)], tensor.shape[0]))
+
+
+def op_of(value: object, what: str) -> Op:
+    """The op that a value is, or makes as a plain function on tensors. Raises `DefinitionError` in the name of `what` for anything else."""
+    if isinstance(value, Op):
+        return value
+    if isinstance(value, Tensor) or not callable(value):
+        raise DefinitionError(
+            f"{what}: expected a te.op, got {article(value)}", location=user_location(), hint="decorate the function with @te.op"
+        )
+    return op(value)
 
 
 def leaf_names(operation: Op, trees: Sequence[Any]) -> list[tuple[str, Any]]:

@@ -19,9 +19,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from tensorexpr.autodiff import Gradient, gradient, jacobian
+from tensorexpr.autodiff.report import how_scattered
 from tensorexpr.codegen.compile import autoschedule, build, schedule
 from tensorexpr.codegen.function import CompiledFunction
 from tensorexpr.codegen.schedule import Schedule, intrinsic
+from tensorexpr.codegen.schedule.auto_scatters import form_of
 from tensorexpr.dtypes import (
     DType,
     bfloat16,
@@ -154,6 +156,7 @@ if TYPE_CHECKING:  # what type checkers and editors see of the names in LATER
     from tensorexpr.graph.variable import Variable
 
 __version__ = "0.1.0"
+how_scattered.append(form_of)
 
 __all__ = [
     "ArgumentError", "CompiledFunction", "DType", "DefinitionError", "DifferentiationError", "Gradient", "GradientCheckError",

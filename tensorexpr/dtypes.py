@@ -135,7 +135,7 @@ def dtype(value: object) -> DType:
     if name in _BY_NAME:
         return _BY_NAME[name]
     raise DefinitionError(
-        f"expected a dtype of the language, got {value!r}",
+        f"expected a dtype of the language, got {value.name if isinstance(value, np.dtype) else repr(value)}",
         location=user_location(),
         hint="use one of " + ", ".join(d.name for d in DTYPES),
     )

@@ -11,6 +11,7 @@ import numpy as np
 from tensorexpr.dtypes import DTYPES, promote
 from tensorexpr.language import Tensor
 from tensorexpr.op_rules import type_text
+from tensorexpr.op_specs import argument_error
 from tensorexpr.op_trees import leaves, map_tree
 
 _FLOATING = {d.name: d for d in DTYPES if d.is_float}
@@ -29,6 +30,13 @@ def weak_floats(trees: Sequence[Any]) -> list[Any]:
         return list(trees)
     common = functools.reduce(promote, strong).numpy.type
     return [map_tree(lambda leaf: common(leaf) if type(leaf) is float else leaf, tree) for tree in trees]
+
+
+def check_integer(operation: str, name: str, value: object, least: int = -(2**63), greatest: int = 2**64 - 1) -> None:
+    """Raises `ArgumentError` for a Python integer that no array of integers holds."""
+    if isinstance(value, int) and not least <= value <= greatest:
+        kinds = "int64 holds" if greatest < 2**63 else "int64 or uint64 holds"
+        raise argument_error(f"{operation}: argument {name}: expected an integer that {kinds}, got {value}")
 
 
 def tree_text(tree: Any) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tensorexpr.codegen.compile import check_precision, check_target, program_from
+from tensorexpr.codegen.compile import check_precision, check_target, fold_constants, program_from
 from tensorexpr.codegen.schedule import Schedule
 from tensorexpr.codegen.tuning.search import Progress
 from tensorexpr.codegen.tuning.session import TuningResult, tune_program
@@ -63,7 +63,7 @@ def tune(
         single = isinstance(operation, Tensor)
         names = names_of([operation] if isinstance(operation, Tensor) else operation, inputs)
     found = tune_program(
-        simplify(program),
+        simplify(fold_constants(program)),
         float(budget),
         target=target,
         precision=precision,

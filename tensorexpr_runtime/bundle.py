@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tensorexpr_runtime.cuda import driver
-from tensorexpr_runtime.errors import BundleError
+from tensorexpr_runtime.errors import ArgumentError, BundleError
 from tensorexpr_runtime.files import array_type, check_file, mapped, read_table
 from tensorexpr_runtime.function import BundleFunction
 from tensorexpr_runtime.gpu import Gpus
@@ -107,6 +107,8 @@ def load(path: str | os.PathLike[str], *, verify: bool = True) -> Bundle:
     A GPU is looked for when arrays on one are given, or now where the bundle has no code for CPUs. Raises `BundleError` that says
     why where it is damaged, cut off, none at all, of another version, or for other machines.
     """
+    if not isinstance(path, str | os.PathLike):
+        raise ArgumentError(f"load: expected the path of a bundle, got {path!r}")
     return Bundle(Path(path), verify)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Mapping, Sequence
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,7 +21,15 @@ from tensorexpr_runtime.files import array_type
 from tensorexpr_runtime.gpu import GpuEntry, Gpus
 
 _ALIGNMENT = 64
+_LAYOUTS = 256  # that a function remembers
 _READY = 0x0001 | 0x0100  # NumPy's flags: contiguous and aligned
+
+
+class _Layout(NamedTuple):
+    """What follows from the shapes of the inputs: the sizes as C takes them, the shapes of the outputs."""
+
+    sizes: Any
+    outputs: tuple[tuple[int, ...], ...]
 
 
 class BundleFunction:
@@ -43,7 +51,9 @@ class BundleFunction:
         self.updates: tuple[str, ...] = tuple(table["updates"])
         self._table = table
         self._types = {p["name"]: array_type(p["dtype"]) for p in self.placeholders}
-        self._constants = constants
+        self._made = [self._types[p["name"]] for p in self.outputs]
+        self._layouts: dict[tuple[tuple[int, ...], ...], _Layout] = {}
+        self._constants, self._constants_at = constants, constants.ctypes.data
         self._gpu = None if gpus is None else GpuEntry(name, table, library, gpus)
         self._checks: Sequence[Mapping[str, Any]] = () if variant is None else table["checks"][variant]
         self._on_cpu = variant is not None
@@ -59,14 +69,13 @@ class BundleFunction:
         if stream is not None or any(is_device_array(a) for a in (*bound, *given)) or not self._on_cpu:
             return self._call_gpu(bound, out, workspace, stream)
         inputs = [self._input(p, a) for p, a in zip(self.inputs, bound, strict=True)]
-        sizes = self._sizes([a.shape for a in inputs])
-        results, targets = self._results(out, sizes, inputs)
-        values = self._values(sizes)
-        block = self._workspace(self._size(values), workspace)
-        pointers = (ctypes.c_void_p * len(self.placeholders))(*(a.ctypes.data for a in (*inputs, *results)))
+        layout = self._layout(tuple([a.shape for a in inputs]))
+        results, targets = self._results(out, layout.outputs, inputs)
+        block = self._workspace(self._size(layout.sizes), workspace)
+        pointers = (ctypes.c_void_p * len(self.placeholders))(*[a.__array_interface__["data"][0] for a in (*inputs, *results)])
         error = (ctypes.c_int64 * 2)()
         start = 0 if block is None else -(-block.ctypes.data // _ALIGNMENT) * _ALIGNMENT
-        status = self._entry(self._constants.ctypes.data, pointers, values, start, error)
+        status = self._entry(self._constants_at, pointers, layout.sizes, start, error)
         if status:
             raise self._failure(self._checks, status, error[0], error[1])
         for target, result in zip(targets, results, strict=True):
@@ -97,15 +106,28 @@ class BundleFunction:
 
     # ---------------------------------------------------------------------------------------------------------- a GPU
 
-    def _on_gpu(self) -> GpuEntry:
+    def _on_gpu(self, first: str = "") -> GpuEntry:
+        """The function on a GPU; `first` says which argument asks for it."""
         if self._gpu is None:
-            raise ArgumentError(f"{self.name}: expected arrays in this machine's memory, got a GPU's: the bundle has no code for GPUs")
+            raise ArgumentError(
+                f"{self.name}: {first}expected arrays in this machine's memory, got a GPU's: the bundle has no code for GPUs"
+            )
         return self._gpu
 
+    def _first_on_gpu(self, bound: Sequence[Any], given: Sequence[Any]) -> str:
+        """The first array that lies on a GPU, as errors say it; nothing where there is none."""
+        rows = zip((*self.inputs, *self.outputs), (*bound, *given), strict=False)
+        kinds = {"input": "argument", "output": "out"}
+        return next((f"{kinds[row['kind']]} {row['path']}: " for row, value in rows if is_device_array(value)), "")
+
     def _call_gpu(self, bound: Sequence[Any], out: Any, workspace: Any, stream: Any) -> Any:
-        entry = self._on_gpu()
+        given = [] if out is None else [out] if self._table["single"] else list(out)
+        entry = self._gpu or self._on_gpu(self._first_on_gpu(bound, given))
+        try:
+            found = driver()
+        except BundleError as error:
+            raise BundleError(f"{self.name}: {self._first_on_gpu(bound, given)}{error}") from None
         device, number, placed = entry.place(self.inputs, bound, stream)
-        found = driver()
         with found.on(device):
             inputs = [
                 DeviceArray.copied(np.asarray(value, self._types[p["name"]]), device, number) if array is None else array
@@ -113,16 +135,15 @@ class BundleFunction:
             ]
             for p, array in zip(self.inputs, inputs, strict=True):
                 self._fits(p, array)
-            sizes = self._sizes([a.shape for a in inputs])
-            shapes = [tuple(extent_value(e, sizes) for e in p["shape"]) for p in self.outputs]
-            types = [self._types[p["name"]] for p in self.outputs]
+            layout = self._layout(tuple([a.shape for a in inputs]))
             if out is None:
-                results: Sequence[Any] = [DeviceArray.empty(shape, t, device, number) for shape, t in zip(shapes, types, strict=True)]
+                made = zip(layout.outputs, self._made, strict=True)
+                results: Sequence[Any] = [DeviceArray.empty(shape, type_, device, number) for shape, type_ in made]
                 targets = results
             else:
-                results = self._targets(out, shapes, device, number, inputs)
+                results = self._targets(out, layout.outputs, device, number, inputs)
                 targets = [out] if self._table["single"] else list(out)
-            status, index, extent = entry.run(device, number, inputs, results, self._values(sizes), workspace)
+            status, index, extent = entry.run(device, number, inputs, results, layout.sizes, workspace)
         if status:
             raise self._failure(entry.checks, status, index, extent)
         return targets[0] if self._table["single"] else tuple(targets)
@@ -200,10 +221,23 @@ class BundleFunction:
                 raise ArgumentError(f"{self.name}: argument {row['path']}: expected shape {list(expected)}, got {list(shape)}")
         return sizes
 
-    def _results(self, out: Any, sizes: Mapping[str, int], inputs: Sequence[np.ndarray]) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    def _layout(self, shapes: tuple[tuple[int, ...], ...]) -> _Layout:
+        """What follows from the shapes of the inputs, worked out once for each."""
+        found = self._layouts.get(shapes)
+        if found is None:
+            sizes = self._sizes(shapes)
+            outputs = tuple(tuple(extent_value(e, sizes) for e in p["shape"]) for p in self.outputs)
+            found = _Layout(self._values(sizes), outputs)
+            if len(self._layouts) >= _LAYOUTS:
+                self._layouts.clear()
+            self._layouts[shapes] = found
+        return found
+
+    def _results(
+        self, out: Any, shapes: Sequence[tuple[int, ...]], inputs: Sequence[np.ndarray]
+    ) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """Arrays to compute into, and arrays to give."""
-        shapes = [tuple(extent_value(e, sizes) for e in p["shape"]) for p in self.outputs]
-        types = [self._types[p["name"]] for p in self.outputs]
+        types = self._made
         if out is None:
             made = [np.empty(shape, type_) for shape, type_ in zip(shapes, types, strict=True)]
             return made, made

@@ -1,6 +1,7 @@
 """Each room imports only from rungs above it, by its installed name, at the top of the file."""
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -25,17 +26,22 @@ LAZY = {  # what may be imported inside a function: how a node or a schedule pri
 }
 
 
-def modules() -> dict[str, ast.Module]:
+def modules() -> dict[str, Path]:
     found = {}
     for room in ROOMS:
         for file in sorted((ROOT / room).rglob("*.py")):
             parts = file.relative_to(ROOT).with_suffix("").parts
             name = ".".join(parts if room == "tensorexpr" else ("tensorexpr", *parts)).removesuffix(".__init__")
-            found[name] = ast.parse(file.read_text())
+            found[name] = file
     return found
 
 
 MODULES = modules()
+
+
+@cache
+def parsed(module: str) -> ast.Module:
+    return ast.parse(MODULES[module].read_text())
 
 
 def imported(tree: ast.AST) -> list[str]:
@@ -62,7 +68,7 @@ def rung(module: str) -> str:
 @pytest.mark.parametrize("module", MODULES)
 def test_imports_climb_the_ladder(module):
     own = rung(module)
-    for name in imported(MODULES[module]):
+    for name in imported(parsed(module)):
         assert name.split(".")[0] not in set(ROOMS) - {"tensorexpr"}, f"{module}: expected tensorexpr.{name}, got {name}"
         if name.split(".")[0] != "tensorexpr" or (module, name) in LAZY:
             continue
@@ -73,7 +79,7 @@ def test_imports_climb_the_ladder(module):
 
 @pytest.mark.parametrize("module", MODULES)
 def test_our_own_modules_are_imported_at_the_top(module):
-    for node in ast.walk(MODULES[module]):
+    for node in ast.walk(parsed(module)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             inside = {name for name in imported(node) if name.split(".")[0] == "tensorexpr"}
             assert all((module, name) in LAZY for name in inside), f"{module}.{node.name} imports {', '.join(inside)} inside"

@@ -19,7 +19,7 @@ from tensorexpr.codegen.bundle.elf_shared import Input, shared_object
 from tensorexpr.codegen.bundle.entries import Code, entries_text
 from tensorexpr.codegen.bundle.gpus import GpuEntry, GpuPart, architectures, gpu_part, gpu_text
 from tensorexpr.codegen.bundle.gpus import exports as gpu_exports
-from tensorexpr.codegen.bundle.header import c_name, header_text
+from tensorexpr.codegen.bundle.header import c_name, header_text, is_taken
 from tensorexpr.codegen.bundle.table import FILE, FORMAT, VERSION, function_table, table_file
 from tensorexpr.codegen.bundle.tensors import tensors_file
 from tensorexpr.codegen.bundle.variants import Variant, detection_text, variants_of
@@ -74,9 +74,11 @@ def export(
 
     The folder is there whole or not at all; a bundle at `path` is replaced, anything else is refused. Gives the path.
 
-    Raises `ArgumentError` for what is no compiled function and for names that C cannot tell apart, `TargetError` for CPUs and GPUs that
-    are unknown, and where NVRTC is not installed.
+    Raises `ArgumentError` for what is no compiled function and for names that C cannot tell apart or has itself, `TargetError` for CPUs
+    and GPUs that are unknown, and where NVRTC is not installed.
     """
+    if not isinstance(path, str | os.PathLike):
+        raise ArgumentError(f"export: expected the path of a folder, got {path!r}", location=user_location())
     place = Path(path)
     if not functions:
         raise ArgumentError("export: expected functions by name, got none", location=user_location(), hint="te.export(path, forward=f)")
@@ -91,7 +93,7 @@ def export(
         cpus = [] if all(isinstance(f, GpuFunction) for f in functions.values()) else ["host"]
     if gpus is None:
         gpus = [_architecture(name, f) for name, f in functions.items() if isinstance(f, GpuFunction)]
-    cpus, gpus = [cpus] if isinstance(cpus, str) else cpus, [gpus] if isinstance(gpus, str) else gpus
+    cpus, gpus = _names("CPUs", cpus), _names("GPUs", gpus)
     if not cpus and not gpus:
         raise TargetError("export: expected at least one CPU or GPU to make code for, got none", location=user_location())
     prefix = c_name(place.name.split(".")[0])
@@ -100,8 +102,19 @@ def export(
     return place
 
 
+def _names(what: str, given: object) -> Sequence[str]:
+    """Names, or one name. Raises `TargetError` for anything else."""
+    items = [given] if isinstance(given, str) else list(given) if isinstance(given, Iterable) else [None]
+    names = [item for item in items if isinstance(item, str)]
+    if len(names) != len(items):
+        raise TargetError(f"export: expected the names of {what}, got {given!r}", location=user_location())
+    return names
+
+
 def _check_symbols(prefix: str, names: Iterable[str]) -> None:
-    """Raises `ArgumentError` where the entry points of two functions, or one and what every bundle has, would have one name."""
+    """Raises `ArgumentError` where the entry points of two functions, or one and what every bundle has, would have one name, or one
+    that C, C++ or the system's library has."""
+    system = [ctypes.CDLL(name) for name in dict.fromkeys(_LIBRARIES.values())]
     taken = {f"{prefix}_{word}": "that of every bundle" for word in ("variant", "threads", "after_fork", "cuda_load")}
     for name in names:
         for end in ("", "_workspace", "_cuda", "_cuda_workspace"):
@@ -110,6 +123,13 @@ def _check_symbols(prefix: str, names: Iterable[str]) -> None:
                 raise ArgumentError(
                     f"export: expected functions that have names of their own in C, got {name}, whose {symbol} is {taken[symbol]}, too",
                     location=user_location(),
+                )
+            if is_taken(symbol) or any(hasattr(library, symbol) for library in system):
+                raise ArgumentError(
+                    f"export: expected functions whose names in C are free, got {name}, whose {symbol} is a word of C, C++ or the system's "
+                    "library",
+                    location=user_location(),
+                    hint="another name for the function or the bundle: they are put together",
                 )
             taken[symbol] = f"that of {name}"
 

@@ -7,12 +7,24 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 _ARGUMENTS = "const void *constants, void *const *placeholders, const int64_t *sizes, void *workspace, int64_t *error"
+_KEYWORDS = (
+    "_Alignas", "_Alignof", "_Atomic", "_BitInt", "_Bool", "_Complex", "_Decimal128", "_Decimal32", "_Decimal64", "_Generic",
+    "_Imaginary", "_Noreturn", "_Static_assert", "_Thread_local", "and_eq", "char16_t", "char32_t", "char8_t", "co_await",
+    "co_return", "co_yield", "const_cast", "dynamic_cast", "not_eq", "or_eq", "reinterpret_cast", "static_assert", "static_cast",
+    "thread_local", "typeof_unqual", "wchar_t", "xor_eq",
+)  # fmt: skip
+_INTEGERS = re.compile(r"u?int\w*_t|(?:U?INT|PTRDIFF|SIZE|SIG_ATOMIC|WCHAR|WINT)\w*_(?:C|MAX|MIN|WIDTH)")
 
 
 def c_name(text: str) -> str:
     """A text as a C identifier."""
     made = re.sub(r"\W", "_", text, flags=re.ASCII)
     return f"_{made}" if not made or made[0].isdigit() else made
+
+
+def is_taken(symbol: str) -> bool:
+    """Whether C, C++ or the header <stdint.h> gives a meaning to an identifier of several words."""
+    return symbol in _KEYWORDS or bool(_INTEGERS.fullmatch(symbol))
 
 
 def header_text(

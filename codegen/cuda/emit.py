@@ -16,8 +16,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tensorexpr.codegen.cuda.bound import grid_of, in_one_block, settled
+from tensorexpr.codegen.cuda.held import with_rows
 from tensorexpr.codegen.cuda.kernel import THREADS, Kernel
 from tensorexpr.codegen.cuda.neighbors import with_neighbors
+from tensorexpr.codegen.cuda.shuffles import names_in
 from tensorexpr.codegen.cuda.source import Launch, Repeat, Source
 from tensorexpr.codegen.cuda.threads import team_of
 from tensorexpr.codegen.nest import GRID, Alloc, Block, Buffer, For, If, LoopNest, Stmt
@@ -83,7 +85,9 @@ class _Writer:
         """The text of a kernel, and its launch."""
         writer = Kernel(self.nest, self.buffers, outer)
         word = f"{self.prefix}k{len(self.kernels)}_{_word(name)}"
-        launch, text = writer.text(word, with_neighbors(settled(body), self.buffers), grid)
+        body = settled(body)
+        body = with_rows(body, self.buffers, {*self.buffers, *names_in(body)})
+        launch, text = writer.text(word, with_neighbors(body, self.buffers), grid)
         self.kernels.append(text)
         return launch
 

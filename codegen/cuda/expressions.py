@@ -155,6 +155,8 @@ class Emitter:
         if e.dtype is dtypes.int64 and not narrow:
             taken, otherwise = v.widened(taken), v.widened(otherwise)
         wild = taken.wild or otherwise.wild
+        if not before and not after and otherwise.text == "false":
+            return _logical("and", e.dtype, [condition, taken])  # which does not ask for the second either
         if not before and not after:
             text = f"{condition.inside(v.OR)} ? {taken.inside(v.OR)} : {otherwise.inside(v.CHOICE)}"
             return Value(text, e.dtype, v.CHOICE, narrow, low, high, wild)

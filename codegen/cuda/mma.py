@@ -340,8 +340,8 @@ def _load(made: Product, access: Access, lengths: Mapping[str, int | None], pitc
     first = access is made.a.access
     distance = pitch[access.tensor]
     names, values = _points(access, lengths)
-    outside = [d for i, d in zip(access.indices, distance, strict=True) if not any(n in lengths for n in free_names(i))]
-    if values is None or any(d % together for d in outside):
+    outside = [(i, d) for i, d in zip(access.indices, distance, strict=True) if not any(n in lengths for n in free_names(i))]
+    if values is None or any(d * (int(i.value) if isinstance(i, Const) else 1) % together for i, d in outside):
         return ""
     place = sum(v * d for v, d in zip(values, distance, strict=True))
     k = names.index(made.k.index)

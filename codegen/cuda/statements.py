@@ -10,6 +10,7 @@ from tensorexpr.codegen.cuda.expressions import RESERVED, Emitter, Surroundings,
 from tensorexpr.codegen.cuda.mma import WARP, Product, product_of
 from tensorexpr.codegen.cuda.packs import ALIGNMENT, Packed, copied, packed
 from tensorexpr.codegen.cuda.products import write_product
+from tensorexpr.codegen.cuda.selects import under_condition
 from tensorexpr.codegen.cuda.shuffles import Shuffle, Warps
 from tensorexpr.codegen.cuda.threads import Barrier, Team, idle_axes, is_lanes, stages_ahead
 from tensorexpr.codegen.cuda.values import Value, memory_type
@@ -131,6 +132,13 @@ class Statements:
                 self.loop(s, lines, margin)
             case Ahead():
                 self.ahead(s, lines, margin)
+            case If() if (choice := self.choice(s)) is not None:
+                test, store = choice
+                emitter = self.emitter(wanted_names((*store.indices, store.value, test)), before)
+                place, text, name = emitter.place(store.buffer, store.indices), emitter.value(store.value).text, self.temporary()
+                before.append(f"const {memory_type(store.value.dtype)} {name} = {text};")
+                chosen = f"{place} = {emitter.value(test).inside(v.OR)} ? {name} : {place};"
+                lines += [margin + line for line in (*before, chosen)]
             case If():
                 condition = self.emitter(wanted_names((s.condition,)), before).value(s.condition)
                 lines += [margin + line for line in before]
@@ -172,6 +180,25 @@ class Statements:
                 # Others wait for a thread of a team: it leaves the loop alone, and with it all that would read there.
                 leave = "break" if self.in_lanes else "return"
                 lines.append(f"{margin}if (te_outside({arguments})) {{ te_fail(error, {s.check}, {arguments}); {leave}; }}")
+
+    def choice(self, s: If) -> tuple[Expr, Store] | None:
+        """The update of what a thread holds that statements are, and its condition, where all that it reads may be read anyway."""
+        found = under_condition(s) if self.team is not None and self.in_lanes else None
+        if found is None or self.team is None or self.team.homes.get(found[1].buffer) != "lane":
+            return None
+        condition, store, read = found
+        if store.value.dtype.bits == 16 or not any(self.team.homes.get(a.tensor) == "shared" for a in read):
+            return None
+        emitter = self.emitter(frozenset(), [])
+        for access in read:
+            buffer = self.buffers[access.tensor]
+            if buffer.memory != "local":
+                return None
+            for index, extent in zip(access.indices, buffer.shape, strict=True):
+                at = emitter.value(index)
+                if at.low is None or at.high is None or at.low < 0 or at.high >= integer(extent):
+                    return None
+        return condition, store
 
     def update(self, s: Store) -> tuple[str, Expr] | None:
         """How a store updates its element in one piece, and with what; None for one that need not or that only sets it."""

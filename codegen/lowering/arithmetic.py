@@ -23,6 +23,8 @@ def add(a: Expr, b: Expr) -> Expr:
     x, y = constant(a), constant(b)
     if x is not None and y is not None:
         return const(x + y)
+    if isinstance(b, Apply) and b.op.name == "sub" and b.args[1] == a:
+        return b.args[0]
     return b if x == 0 else a if y == 0 else normal(apply("add", a, b))
 
 

@@ -18,7 +18,9 @@ from math import ceil, prod
 from tensorexpr.codegen.schedule import auto_mma as mma
 from tensorexpr.codegen.schedule.auto_views import View, as_grid, best_view, blocks_of, by_classes
 from tensorexpr.codegen.schedule.schedule import Schedule
-from tensorexpr.ir import Expr
+from tensorexpr.codegen.schedule.work import total_work
+from tensorexpr.codegen.target import Gpu
+from tensorexpr.ir import Const, Expr, Index, integer
 from tensorexpr.records import record
 
 Shapes = dict[str, tuple[Expr, ...]]
@@ -34,6 +36,8 @@ SHARED_READ = 0.6
 """The time of a read of shared memory beside that of a multiplication and addition."""
 MOST_WASTE = 1.5
 """Points beyond the ends of the axes that a tile may have, to points within."""
+READS = 1 << 8
+"""Operations for each element of an operand from which on a copy of it costs next to nothing."""
 FEW_BLOCKS = 8
 """Blocks per multiprocessor up to which the last ones to run count as a whole round."""
 
@@ -82,6 +86,31 @@ def tiles_of(s: Schedule, name: str, shapes: Shapes) -> list[Tile]:
         reads = 1 / tile.thread_rows + 1 / tile.thread_columns
         ranked.append((rounds * tile.rows * tile.columns * (1 + SHARED_READ * reads), tile))
     return [tile for _, tile in sorted(ranked, key=lambda pair: pair[0])]
+
+
+def operands_to_stage(s: Schedule, name: str, shapes: Shapes) -> list[tuple[str, tuple[int, ...]]]:
+    """The operands of a contraction whose elements lie side by side neither along its tile nor along its steps, as the weights of a
+    convolution: a copy of such an operand with one of these axes last is read in whole lines. Only where each
+    element is read often enough that the copy costs next to nothing."""
+    tiles = tiles_of(s, name, shapes)
+    if not tiles:
+        return []
+    view, work = tiles[0].view, total_work(s.state.stage(name).parts)
+    rounds = isinstance(s.target, Gpu) and s.target.precision == "tf32"
+    found = []
+    for reach in view.operands:
+        tensor, shape = reach.access.tensor, shapes[reach.access.tensor]
+        # A step's lines go to shared memory as they lie: along the tile, but as factors of TF32 come, which are loaded along the steps.
+        axes = (view.step, view.row, view.column) if rounds else (view.row, view.column, view.step)
+        near = {a: abs(reach.stride(a)) for a in axes if reach.stride(a)}
+        places = {i.name: k for k, i in enumerate(reach.access.indices) if isinstance(i, Index)}
+        axis = next((a for a in near if a in places), None)
+        once = sum(r.access.tensor == tensor for r in view.operands) == 1
+        if axis is None or not once or min(near.values()) == 1 or not all(isinstance(e, Const) for e in shape):
+            continue
+        if prod(integer(e) for e in shape) * READS <= work:
+            found.append((tensor, (*(k for k in range(len(shape)) if k != places[axis]), places[axis])))
+    return found
 
 
 def _side(s: Schedule, name: str, axis: str, block: int, own: int) -> tuple[list[str], list[str], str]:

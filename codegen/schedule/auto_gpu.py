@@ -20,7 +20,7 @@ from collections.abc import Callable
 from math import prod
 
 from tensorexpr.codegen.nest import GRID, IN_WARP
-from tensorexpr.codegen.schedule.auto_blocks import plan_block, ranked_products, ranked_tiles, tiles_of
+from tensorexpr.codegen.schedule.auto_blocks import operands_to_stage, plan_block, ranked_products, ranked_tiles, tiles_of
 from tensorexpr.codegen.schedule.auto_gpu_scatters import plan_gpu_scatter, plan_gpu_segments, take_gpu_scatters_apart
 from tensorexpr.codegen.schedule.auto_mma import plan_mma
 from tensorexpr.codegen.schedule.auto_parts import even_block
@@ -32,6 +32,7 @@ from tensorexpr.codegen.schedule.strides import reaches
 from tensorexpr.codegen.schedule.work import group_work, lengths
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Access, Define, Expr, Scan, Scatter, Segments
+from tensorexpr.regions import affine_of
 from tensorexpr.traversal import free_names, walk
 
 Shapes = dict[str, tuple[Expr, ...]]
@@ -66,6 +67,12 @@ def plan_gpu(s: Schedule, shapes: Shapes, flat: frozenset[str]) -> None:
                 _done(s, _columns_in_parts, name, *parts)
     shapes = {**shapes, **{name: type_.shape for name, type_ in s.state.program.types.items()}}
     for name in s.stages:
+        if name not in flat and s.state.stage(name).place is None:
+            for tensor, order in operands_to_stage(s, name, shapes):
+                if s.decisions.wanted(f"{name}: {tensor} staged"):
+                    _done(s, _staged, name, tensor, order)
+    shapes = {**shapes, **{name: type_.shape for name, type_ in s.state.program.types.items()}}
+    for name in s.stages:
         if name not in s.state.table or s.state.stage(name).place is not None:
             continue
         if name in flat:
@@ -82,7 +89,7 @@ def plan_gpu(s: Schedule, shapes: Shapes, flat: frozenset[str]) -> None:
                 if not tensor_cores and not any(_done(s, plan_block, name, tile) for tile in ranked_tiles(s, name, shapes)):
                     _done(s, _points, name, shapes)
             case Define() if s.decisions.wanted(f"{name}: a block per point", bool(hosted) or _wants_rows(s, name, shapes)):
-                if not _done(s, _rows, name, hosted):
+                if not _done(s, _rows, name, hosted, shapes):
                     _done(s, _points, name, shapes)
             case Define():
                 _done(s, _points, name, shapes)
@@ -103,6 +110,10 @@ def _done(s: Schedule, way: Callable[..., None], *arguments: object) -> bool:
         s.state = before
         return False
     return True
+
+
+def _staged(s: Schedule, name: str, tensor: str, order: tuple[int, ...]) -> None:
+    s[name].stage(tensor, order)
 
 
 def _main(stage: Stage) -> Group | None:
@@ -240,7 +251,7 @@ def _row_axis(s: Schedule, stage: Stage, shapes: Shapes) -> tuple[str, int] | No
     return None if best is None else (best[2], best[1])
 
 
-def _rows(s: Schedule, name: str, hosted: list[str]) -> None:
+def _rows(s: Schedule, name: str, hosted: list[str], shapes: Shapes) -> None:
     """rewrite: [i, j, r] --> [i_j: parallel, r_o, r_i: vectorize]: a block per point of the outer axes, its threads along the rest.
 
     What is computed in the loops of the definition runs over the same rows, its own reductions and axes in the same threads.
@@ -256,7 +267,7 @@ def _rows(s: Schedule, name: str, hosted: list[str]) -> None:
     enough = prod(stage.extent(x) or 1 for x in outer) >= WARPS * s.target.cores
     warps = s.decisions.wanted(f"{name}: a warp per row", longest <= (SHORT_ROW if enough else WIDTHS[0]))
     for member in settled:
-        _lanes(s, member, settled[member], warps)
+        _lanes(s, member, settled[member], warps, shapes)
     outer = [x for x in outer if x in s.state.stage(name).order]
     if outer and s.state.stage(name).order[: len(outer)] == tuple(outer):
         if not hosted:
@@ -300,16 +311,22 @@ def _along(s: Schedule, name: str, settled: tuple[str, ...]) -> str | None:
     return free[-1] if free else None
 
 
-def _lanes(s: Schedule, name: str, settled: tuple[str, ...], warps: bool) -> None:
-    """Threads of a block, or of a warp, along the longest reduction of a definition, or along its last free axis."""
+def _lanes(s: Schedule, name: str, settled: tuple[str, ...], warps: bool, shapes: Shapes) -> None:
+    """Threads of a block, or of a warp, along the longest reduction of a definition, or along its last free axis; those of a block take
+    neighbors at once where these lie side by side."""
     stage = s.state.stage(name)
     handle = s[name]
     axis = _along(s, name, settled)
     if axis is None:
         return
+    part, pack = "", 1 if warps else _pack(stage, axis, shapes)
+    inner = axis in _data(stage)
+    if pack > 1 and s.decisions.wanted(f"{name}: neighbors of a thread"):
+        axis, part = handle.split(axis, pack)
+        stage = s.state.stage(name)
     extent = stage.extent(axis)
     # The rest of an open extent of a reduction would be a loop that every thread runs.
-    tail = "guard" if extent is None or axis in _data(stage) else "peel"
+    tail = "guard" if extent is None or inner else "peel"
     if warps:
         width = WIDTHS[0]
     else:
@@ -323,12 +340,30 @@ def _lanes(s: Schedule, name: str, settled: tuple[str, ...], warps: bool) -> Non
     else:
         loops = handle.split(axis, width, tail)
     lane = loops[-1]
-    rest = [x for x in handle.loops if x != lane]
-    handle.reorder(*rest, lane)
+    rest = [x for x in handle.loops if x not in (lane, part)]
+    handle.reorder(*rest, *([part] if part else []), lane)
+    if part:
+        handle.unroll(part)
     if warps:
         handle.bind(lane, IN_WARP)
     else:
         handle.vectorize(lane)
+
+
+def _pack(stage: Stage, axis: str, shapes: Shapes) -> int:
+    """How many neighbors along an axis a thread takes at once: sixteen bytes of the widest element, where all that goes along the axis lies
+    side by side there and begins at multiples of so many; else one."""
+    extent = stage.extent(axis)
+    inside = tuple(v for g in stage.parts.groups if axis in g.indices for m in g.members for v in m.values)
+    last = bool(stage.parts.axes) and stage.parts.axes[-1].index == axis
+    read = [r for r in reaches(inside or stage.parts.values, shapes) if r.stride(axis)]
+    if extent is None or not read or not (inside or last):
+        return 1
+    pack = PACK // max([r.access.dtype.itemsize for r in read] + ([stage.parts.values[0].dtype.itemsize] if last else []))
+    starts = [affine_of(r.access.indices[-1]) for r in read]
+    even = all(r.stride(axis) == 1 and all(n % pack == 0 for x, n in r.strides.items() if x != axis) for r in read)
+    whole = all(form is not None and form.constant % pack == 0 for form in starts)
+    return pack if even and whole and extent % pack == 0 and extent >= WIDTHS[0] * pack else 1
 
 
 def _swept(s: Schedule, name: str) -> None:

@@ -4,6 +4,8 @@
 - In the order of the text: sorted, where few threads could run side by side else (`sort`); or a thread per point of the axes along which no
   two points meet, which runs the others one after the other. Rows of places that follow each other, as those of a compressed matrix,
   have a thread each where the data keeps them apart (`own`).
+
+Sums over the segments of a sort plan, which one thread would add up, however many points meet, are taken apart (`part`).
 """
 
 from __future__ import annotations
@@ -12,10 +14,11 @@ from math import prod
 
 from tensorexpr.codegen.schedule.independence import free_axes, is_atomic
 from tensorexpr.codegen.schedule.own import rows_of
+from tensorexpr.codegen.schedule.part import plans_of, segment_sum
 from tensorexpr.codegen.schedule.schedule import Schedule
 from tensorexpr.codegen.schedule.work import lengths
 from tensorexpr.errors import ScheduleError
-from tensorexpr.ir import Access, Expr, Scatter
+from tensorexpr.ir import Access, Const, Define, Expr, Scatter, Segments, product
 from tensorexpr.traversal import free_names, walk
 
 Shapes = dict[str, tuple[Expr, ...]]
@@ -25,12 +28,15 @@ LEAST_POINTS = 1 << 9
 """Points of a scatter below which one thread adds them up as soon as many have sorted them."""
 BUSY = 256
 """Threads per multiprocessor that are enough without a sort."""
+PARTS = ((1 << 16, (64, 64)), (1 << 12, (64,)))
+"""Points of a plan from which on its segments are taken apart, and the lengths of parts: chains of some hundred additions at most."""
 
 
 def take_gpu_scatters_apart(s: Schedule, shapes: Shapes) -> Shapes:
     """Gives scatters whose points would run one after the other another form; gives the shapes of all tensors behind that."""
     _sort(s)
     _own_rows(s)
+    _part(s)
     return {**shapes, **{name: type_.shape for name, type_ in s.state.program.types.items()}}
 
 
@@ -49,6 +55,34 @@ def _sort(s: Schedule) -> None:
                 s[definition.name].sort()
             except ScheduleError:
                 s.state = before
+
+
+def _part(s: Schedule) -> None:
+    """Takes sums over the segments of large plans apart."""
+    plans = plans_of(s.state)
+    for definition in s.state.program.definitions if plans else ():
+        if not isinstance(definition, Define) or definition.name not in s.state.table:
+            continue
+        found = segment_sum(definition.value, plans)
+        if found is None or s.state.stage(definition.name).place is not None or s.state.placed_in(definition.name):
+            continue
+        points = product(tuple(axis.stop for axis in found.plan.axes))
+        lengths = next((n for least, n in PARTS if not isinstance(points, Const) or int(points.value) >= least), ())
+        if s.decisions.wanted(f"{definition.name}: segments in parts", bool(lengths)):
+            before = s.state
+            try:
+                s[definition.name].part(_loop_of(s, definition.name, plans), *(lengths or PARTS[-1][1]))
+            except ScheduleError:
+                s.state = before
+
+
+def _loop_of(s: Schedule, name: str, plans: dict[str, Segments]) -> str:
+    """The loop over a segment of a plan."""
+    for group in s.state.stage(name).parts.groups:
+        for axis in group.axes:
+            if isinstance(axis.start, Access) and axis.start.tensor in plans:
+                return axis.index
+    return ""
 
 
 def _own_rows(s: Schedule) -> None:

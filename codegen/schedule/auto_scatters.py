@@ -29,12 +29,12 @@ from tensorexpr.codegen.schedule.independence import disjoint_axes
 from tensorexpr.codegen.schedule.legality import runs_in_lanes
 from tensorexpr.codegen.schedule.own import rows_of
 from tensorexpr.codegen.schedule.reductions import Group
-from tensorexpr.codegen.schedule.schedule import Schedule
+from tensorexpr.codegen.schedule.schedule import Schedule, schedule
 from tensorexpr.codegen.schedule.strides import reaches
 from tensorexpr.codegen.schedule.work import UNKNOWN_EXTENT, lengths
 from tensorexpr.dtypes import accumulator
 from tensorexpr.errors import ScheduleError
-from tensorexpr.ir import Access, Const, Expr, Scatter, product
+from tensorexpr.ir import Access, Const, Expr, Program, Scatter, product
 from tensorexpr.regions import Opaque, affine_of
 from tensorexpr.traversal import free_names, walk
 
@@ -57,6 +57,12 @@ OWNERS = 64
 POINTS_PER_BLOCK = 1 << 12
 """Points of a block of rows where it is not."""
 ENOUGH_OWNERS = 4
+FORMS = {
+    "own": "rows own their elements where the data keeps them apart",
+    "rfactor": "parts have results of their own, added up in their order",
+    "partition": "sorted by blocks of elements, which have owners",
+}
+"""What the primitives that take scatters apart make of them."""
 
 
 def take_scatters_apart(s: Schedule) -> None:
@@ -64,6 +70,16 @@ def take_scatters_apart(s: Schedule) -> None:
     for definition in s.state.program.definitions:
         if isinstance(definition, Scatter) and definition.name in s.state.table and definition.axes:
             _attempt(s, partial(_take_apart, s, definition))
+
+
+def form_of(program: Program) -> str:
+    """What becomes of a program that is one scatter, in words."""
+    s = schedule(program)
+    take_scatters_apart(s)
+    calls = s.as_python()
+    found = next((meaning for word, meaning in FORMS.items() if f".{word}(" in calls), None)
+    free = any(isinstance(d, Scatter) and disjoint_axes(d) for d in program.definitions)
+    return found or ("owners of elements add in the order of the text" if free else "added in the order of the text")
 
 
 def _take_apart(s: Schedule, scatter: Scatter) -> None:

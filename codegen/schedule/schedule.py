@@ -12,10 +12,12 @@ from collections.abc import Mapping
 from tensorexpr.codegen.schedule import primitives, staging, sweeps
 from tensorexpr.codegen.schedule.alongside import alongside
 from tensorexpr.codegen.schedule.cache import cache
+from tensorexpr.codegen.schedule.compute_with import compute_with
 from tensorexpr.codegen.schedule.decisions import Decisions
 from tensorexpr.codegen.schedule.fetching import prefetch
 from tensorexpr.codegen.schedule.legality import refuse
 from tensorexpr.codegen.schedule.own import own
+from tensorexpr.codegen.schedule.part import part
 from tensorexpr.codegen.schedule.partition import partition
 from tensorexpr.codegen.schedule.pipeline import pipeline
 from tensorexpr.codegen.schedule.recompute import recompute, share
@@ -264,6 +266,12 @@ class StageHandle:
         self._apply("sort", state)
         return made
 
+    def part(self, axis: str, *lengths: int) -> tuple[str, ...]:
+        """Takes long segments of a sort plan apart, at multiples of `lengths` points: gives the names of the sums of parts."""
+        state, made = part(self._schedule.state, self.name, axis, lengths)
+        self._apply("part", state, axis, *lengths)
+        return made
+
     def tensorize(self, axis: str, intrinsic: str) -> None:
         """Runs the loops from one inwards as an instruction of the machine, known by name (`te.intrinsic` declares one)."""
         state = tensorize(self._schedule.state, self.name, axis, intrinsic, refuse)
@@ -278,6 +286,11 @@ class StageHandle:
         """Runs the iterations of the outermost loop in any order with those of another definition: one parallel region for both."""
         name = self._schedule[other].name
         self._apply("alongside", alongside(self._schedule.state, self.name, name, refuse), name)
+
+    def compute_with(self, other: object) -> None:
+        """Runs the definition in the loops of another that it does not hang on, as far as the loops of both are alike."""
+        name = self._schedule[other].name
+        self._apply("compute_with", compute_with(self._schedule.state, self.name, name, refuse), name)
 
     def compute_at(self, consumer: object, axis: str) -> None:
         """Computes the definition in a loop of another that reads it, once per iteration, at the elements read there."""

@@ -20,29 +20,26 @@ from __future__ import annotations
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.schedule.legality import refuse
+from tensorexpr.codegen.schedule.points import by_place, places_of, through_axes
 from tensorexpr.codegen.schedule.rfactor import length_of, with_parts
 from tensorexpr.codegen.schedule.state import State, all_definitions, program_facts
-from tensorexpr.dtypes import accumulator
 from tensorexpr.ir import (
     Access,
     Axis,
     Cast,
     Combiner,
-    Const,
     Define,
     Expr,
     Index,
     Reduce,
     Scatter,
     Segments,
-    TensorType,
     apply,
     conjunction,
     conjuncts,
     const,
 )
-from tensorexpr.records import replace
-from tensorexpr.traversal import bottom_up, bound_names, expressions, free_names, fresh_name, substitute, walk
+from tensorexpr.traversal import bound_names, expressions, free_names, fresh_name, substitute, walk
 
 
 def sort(state: State, name: str) -> tuple[State, tuple[str, ...]]:
@@ -68,11 +65,11 @@ def sort(state: State, name: str) -> tuple[State, tuple[str, ...]]:
     names = {*state.program.types, *state.program.sizes, *(n for d in all_definitions(state.program) for n, _ in d.results)}
     made: list[Scatter] = []
     if any(not _is_known(axis) for axis in definition.axes):
-        parts = _by_place(definition, {n: t.shape for n, t in state.program.types.items()}, names)
+        parts = by_place(definition, {n: t.shape for n, t in state.program.types.items()}, names)
         if parts is None:
             raise refuse(stage, f"expected points known before they run, or known to the key by a place alone, to sort {name}, got others")
         *made, definition = parts
-    through = _through(definition)
+    through = through_axes(definition)
     if len(through) == len(definition.indices):
         raise refuse(stage, f"expected an index of {name} that is no axis by itself to sort by, got none")
     plan, gather = _sorted(definition, through, names)
@@ -83,19 +80,6 @@ def sort(state: State, name: str) -> tuple[State, tuple[str, ...]]:
 def _is_known(axis: Axis) -> bool:
     """Whether the points of an axis are known before anything runs."""
     return not any(isinstance(n, Access | Index) for e in (axis.start, axis.stop) for n in walk(e))
-
-
-def _through(scatter: Scatter) -> dict[str, int]:
-    """The axes that are an index of the result by themselves, over all of it, and which."""
-    found: dict[str, int] = {}
-    stops = {axis.index: axis.stop for axis in scatter.axes if axis.start == const(0)}
-    for at, index in enumerate(scatter.indices):
-        if isinstance(index, Index) and stops.get(index.name) == scatter.type.shape[at]:
-            elsewhere = [other for k, other in enumerate(scatter.indices) if k != at]
-            elsewhere += [e for axis in scatter.axes for e in (axis.start, axis.stop)]
-            if not any(index.name in free_names(e) for e in elsewhere):
-                found[index.name] = at
-    return found
 
 
 def _sorted(scatter: Scatter, through: dict[str, int], names: set[str]) -> tuple[Segments, Define]:
@@ -125,65 +109,13 @@ def _sorted(scatter: Scatter, through: dict[str, int], names: set[str]) -> tuple
     k = fresh_name("k", taken)
     point = Access(plan.names[1], (Index(k),), dtypes.int64, scatter.location)
     values: dict[str, Expr] = {name: Index(elements[at].index) for name, at in through.items()}
-    left: Expr = point
-    for axis in reversed(axes[1:]):
-        values[axis.index] = apply("mod", left, axis.stop)
-        left = apply("floordiv", left, axis.stop)
-    if axes:
-        values[axes[0].index] = left
+    values |= places_of(axes, point)
     start, stop = (Access(plan.names[0], (at,), dtypes.int64, scatter.location) for at in (segment, apply("add", segment, const(1))))
     late = [c for c in conditions if c not in here]
     where = substitute(substitute(conjunction(late), begun), values) if late else None
     total = Reduce(Combiner(scatter.combine), (substitute(substitute(scatter.value, begun), values),), (Axis(k, start, stop),), where)
     kept = total if total.dtype is scatter.type.dtype else Cast(scatter.type.dtype, total)
     return plan, Define(scatter.name, elements, kept, scatter.location)
-
-
-def _by_place(scatter: Scatter, shapes: dict[str, tuple[Expr, ...]], names: set[str]) -> tuple[Scatter, Scatter, Scatter] | None:
-    """The sums by place, the places that were met, and the scatter of the places; None where the key knows points by more than one."""
-    through = _through(scatter)
-    rest = {axis.index for axis in scatter.axes} - set(through)
-    keys = [index for at, index in enumerate(scatter.indices) if at not in through.values()]
-    conditions = {n for c in conjuncts(scatter.where) for n in free_names(c)}
-    if conditions & set(through):
-        return None
-    for access in dict.fromkeys(n for key in keys for n in walk(key) if isinstance(n, Access) and len(n.indices) == 1):
-        (place,), (extent,) = access.indices, shapes[access.tensor]
-        if not set(free_names(place)) & rest:
-            continue
-        taken = {*names, *(axis.index for axis in scatter.axes), *(n for e in expressions(scatter) for n in bound_names(e))}
-        z = fresh_name("z", taken)
-        indices = tuple(index if at in through.values() else _at(index, place, z) for at, index in enumerate(scatter.indices))
-        if any(set(free_names(index)) & rest for index in indices):
-            continue
-        kept = accumulator(scatter.type.dtype) if scatter.combine in ("sum", "prod") else scatter.type.dtype
-        own = [(name, scatter.type.shape[at]) for name, at in through.items()]
-        sums = replace(
-            scatter,
-            name=fresh_name(f"{scatter.name}_places", names),
-            type=TensorType((extent, *(stop for _, stop in own)), kept),
-            indices=(place, *(Index(name) for name, _ in own)),
-            value=scatter.value if scatter.value.dtype is kept else Cast(kept, scatter.value),
-        )
-        met = replace(
-            scatter,
-            name=fresh_name(f"{scatter.name}_met", names),
-            type=TensorType((extent,), dtypes.int32),
-            axes=tuple(axis for axis in scatter.axes if axis.index in rest),
-            indices=(place,),
-            value=Const(1, dtypes.int32),
-            combine="max",
-        )
-        axes = (Axis(z, const(0), extent), *(axis for axis in scatter.axes if axis.index in through))
-        value: Expr = Access(sums.name, (Index(z), *(Index(name) for name, _ in own)), kept, scatter.location)
-        where = apply("gt", Access(met.name, (Index(z),), dtypes.int32, scatter.location), Const(0, dtypes.int32))
-        return sums, met, replace(scatter, axes=axes, indices=indices, value=value, where=where)
-    return None
-
-
-def _at(index: Expr, place: Expr, z: str) -> Expr:
-    """An index with what is read at a place read at z."""
-    return bottom_up(index, lambda n: replace(n, indices=(Index(z),)) if isinstance(n, Access) and n.indices == (place,) else n)
 
 
 def _wide(index: Expr) -> Expr:

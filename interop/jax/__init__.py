@@ -27,13 +27,12 @@ from tensorexpr.codegen.memo import Memo
 from tensorexpr.dtypes import dtype
 from tensorexpr.errors import ArgumentError, user_location
 from tensorexpr.interop.jax.primitive import Call, Types, check_dtype, primitive, types_of
-from tensorexpr.interop.operators import Operator, leaf_names
+from tensorexpr.interop.operators import Operator, leaf_names, op_of
 from tensorexpr.language import Tensor, cast, compute
 from tensorexpr.op import Op
-from tensorexpr.op_arguments import weak_floats
+from tensorexpr.op_arguments import check_integer, weak_floats
 from tensorexpr.op_rules import article
 from tensorexpr.op_trees import leaves, map_tree, rebuild
-from tensorexpr.transforms import as_op
 from tensorexpr.traversal import fresh_name
 
 _FORMS_KEPT = 1024
@@ -134,11 +133,12 @@ def _narrow(tensor: Tensor) -> Tensor:
 
 def _weak(leaf: Any) -> Any:
     """Python's integers are int64 and its bools bool, as in calls on NumPy's arrays; its floats follow the others."""
-    return np.asarray(leaf) if isinstance(leaf, bool | int) else leaf
+    return np.asarray(leaf) if isinstance(leaf, bool | int) and abs(leaf) < 2**64 else leaf
 
 
 def _as_jax(op: str, name: str, leaf: Any) -> Any:
     """An argument as JAX's array. Raises `ArgumentError` for what is none, or of a dtype that the language does not have."""
+    check_integer(op, name, leaf)
     if isinstance(leaf, jax.Array):
         array = leaf
     elif isinstance(leaf, np.ndarray | np.generic | float) and not isinstance(leaf, np.ma.MaskedArray):
@@ -160,11 +160,11 @@ def as_jax(operation: Any) -> JaxFunction:
     """The op (or plain function on tensors) as a function of JAX's arrays, with the op's static arguments by name.
 
     It can be called, and put under `jit`, `grad`, `vmap`, `jvp`, `scan` and any nesting of them. Arguments are arrays or tracers of
-    JAX, NumPy's arrays and Python's numbers. Raises `ArgumentError` for other arguments, `DifferentiationError` for a derivative
-    that the op does not have, `TargetError` for extents that are open (exports with symbolic shapes) and where a program is
-    lowered for another platform than the CPU.
+    JAX, NumPy's arrays and Python's numbers. Raises `DefinitionError` for what is no op; calls raise `ArgumentError` for other
+    arguments, `DifferentiationError` for a derivative that the op does not have, `TargetError` for extents that are open (exports
+    with symbolic shapes) and where a program is lowered for another platform than the CPU.
     """
-    return JaxFunction(as_op(operation, "as_jax"))
+    return JaxFunction(op_of(operation, "as_jax"))
 
 
 class _Host:

@@ -13,7 +13,7 @@ from functools import cache
 
 import jax
 
-from tensorexpr.codegen.compile import machine_of
+from tensorexpr.codegen.compile import fold_constants, machine_of
 from tensorexpr.codegen.cuda.build import GpuCode
 from tensorexpr.codegen.cuda.driver_text import LIBRARY, SYMBOLS, driver_text
 from tensorexpr.codegen.cuda.launch_text import launcher_text
@@ -75,7 +75,7 @@ def kernel_of(program: Program, operator: str) -> Kernel:
 
 def gpu_code(program: Program) -> GpuCode:
     """A program on its way to a GPU."""
-    simplified = simplify(program)
+    simplified = simplify(fold_constants(program))
     return GpuCode(simplified, scheduled(simplified, machine_of("cuda")))
 
 

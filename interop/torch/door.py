@@ -11,11 +11,12 @@ import numpy as np
 import torch
 
 from tensorexpr.dtypes import promote
-from tensorexpr.errors import ArgumentError, DefinitionError, user_location
-from tensorexpr.interop.operators import Operator, leaf_names
+from tensorexpr.errors import ArgumentError, user_location
+from tensorexpr.interop.operators import Operator, leaf_names, op_of
 from tensorexpr.interop.torch.dtypes import FROM_TORCH, TO_TORCH
 from tensorexpr.interop.torch.operator import TorchOperator
 from tensorexpr.op import Op
+from tensorexpr.op_arguments import check_integer
 from tensorexpr.op_rules import article
 from tensorexpr.op_trees import leaves, map_tree, rebuild
 
@@ -85,10 +86,7 @@ class Door:
             return torch.scalar_tensor(symbol, dtype=torch.int64 if isinstance(leaf, torch.SymInt) else floating, device=device)
         if isinstance(leaf, bool | int | float):
             kind = torch.bool if isinstance(leaf, bool) else torch.int64 if isinstance(leaf, int) else floating
-            if kind is torch.int64 and not -(2**63) <= leaf < 2**63:
-                raise ArgumentError(
-                    f"{self.operation.name}: argument {name}: expected an integer that int64 holds, got {leaf}", location=user_location()
-                )
+            check_integer(self.operation.name, name, leaf, greatest=2**63 - 1)
             return torch.tensor(leaf, dtype=kind, device=device)
         raise self._refused(name, leaf)
 
@@ -125,8 +123,9 @@ def nested(operator: TorchOperator, tensors: tuple[torch.Tensor, ...], results: 
     return rebuild(form, iter(results)) if form else results
 
 
-def as_torch(operation: Op, *, autocast: torch.dtype | bool | None = None, target: str | None = None) -> Callable[..., Any]:
-    """A function of torch tensors that computes an op: `f(*tensors, **static)`, differentiable by torch in every way it knows.
+def as_torch(operation: Any, *, autocast: torch.dtype | bool | None = None, target: str | None = None) -> Callable[..., Any]:
+    """A function of torch tensors that computes an op (or plain function on `te` tensors), differentiable by torch in every way it
+    knows: `f(*tensors, **static)`.
 
     Arguments are those of the op (tuples of tensors, static arguments by name, Python numbers for 0-d tensors), results nest as
     the op's. All tensors lie on one device, the CPU or a CUDA device, have any strides, and a dtype of the language.
@@ -140,10 +139,7 @@ def as_torch(operation: Op, *, autocast: torch.dtype | bool | None = None, targe
     `f.operator(*tensors, **static)` what computes it.
     Raises `DefinitionError` for what is no op; calls raise `ArgumentError` for arguments that do not fit.
     """
-    if not isinstance(operation, Op):
-        raise DefinitionError(
-            f"as_torch: expected a te.op, got {article(operation)}", location=user_location(), hint="decorate the function with @te.op"
-        )
+    operation = op_of(operation, "as_torch")
     if not (autocast is None or isinstance(autocast, bool) or (isinstance(autocast, torch.dtype) and autocast.is_floating_point)):
         raise ArgumentError(
             f"as_torch: argument autocast: expected None, a truth value or a floating dtype of torch, got {autocast!r}",

@@ -117,7 +117,8 @@ def show(
             programs = [*([program_of(forward)] if with_gradient else []), written]
             return "\n".join(f"\\[\n{latex(simplify(one))}\n\\]" for one in programs), notes
     if stage in _CUDA_STAGES:
-        code = GpuCode(simplify(written), autoschedule(outputs, "cuda", inputs, precision=precision))
+        schedule = autoschedule(outputs, "cuda", inputs, precision=precision)
+        code = GpuCode(schedule.program, schedule)
         return code.source.text if stage == "cuda" else code.compiled(H200.arch).ptx, notes
     compiled = build(outputs, inputs)
     if stage in ("schedule", "calls"):

@@ -112,6 +112,27 @@ def sparse_rows(depth=None):
     return y, p, cols, v, x
 
 
+@pytest.mark.parametrize(
+    ("elements", "form"),
+    [
+        (1 << 22, "sorted by blocks of elements, which have owners"),
+        (1 << 10, "parts have results of their own, added up in their order"),
+    ],
+)
+def test_the_report_says_who_adds_up_what_rows_send(elements, form):
+    """As the default schedule of the gradient has it."""
+    rows, points = 1 << 12, 1 << 18
+    p, cols = te.placeholder((rows + 1,), "int64", name="p"), te.placeholder((points,), "int64", name="cols")
+    v, x = te.placeholder((points,), name="v"), te.placeholder((elements,), name="x")
+    y = te.compute((rows,), lambda i: te.sum(lambda k: v[p[i] + k] * x[cols[p[i] + k]], p[i + 1] - p[i]), name="y")
+    gradient = te.gradient(y, [v, x], te.placeholder((rows,), name="h"))
+    told = dict(line.split(": rows of data, no plan; ") for line in str(gradient.report()).splitlines() if "no plan" in line)
+    assert told["x[cols[p[i] + k]]"] == f"{form} (te.autoschedule)"
+    assert told["v[p[i] + k]"] == "rows own their elements where the data keeps them apart (te.autoschedule)"
+    calls = te.autoschedule(gradient[1]).as_python()
+    assert (".partition(" in calls) == (form.startswith("sorted")) and (".rfactor(" in calls) == form.startswith("parts")
+
+
 @pytest.mark.parametrize("columns", COLUMNS)
 @pytest.mark.parametrize("rows", ROWS)
 @pytest.mark.parametrize("depth", [None, 3])
@@ -125,7 +146,8 @@ def test_gradients_of_compressed_rows(rows, columns, depth):
     ordered, atomic = te.gradient(y, [v, x], head), te.gradient(y, [v, x], head, lowering="atomics")
     assert {row.lowering for row in ordered.report().rows} == {"segments"}
     told = str(ordered.report()).splitlines()[-1]
-    assert told.endswith(": rows of data, no plan; owners of elements or parts add in the order of the text (te.autoschedule)")
+    form = "added in the order of the text" if depth is None else "owners of elements add in the order of the text"
+    assert told.endswith(f": rows of data, no plan; {form} (te.autoschedule)")
     for first, second in zip(ordered, atomic, strict=True):
         np.testing.assert_allclose(te.evaluate(first, data), te.evaluate(second, data), rtol=1e-12, atol=1e-12)
     found = te.build(list(ordered), list(data))(*data.values())

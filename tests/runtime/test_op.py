@@ -230,7 +230,7 @@ def test_calls_that_do_not_fit():
     assert "scale: argument x: expected an array, got Python numbers in a list" in text and "hint: np.asarray(x)" in text
     assert "scale: argument x: expected an array or a te tensor, got a str" in refused(te.ArgumentError, scale, "x")
     text = refused(te.ArgumentError, scale, np.ones(2, complex))
-    assert "scale: argument x: expected a dtype of the language, got dtype('complex128')" in text
+    assert "scale: argument x: expected a dtype of the language, got complex128" in text
     assert "expected no out with te tensors, got one" in refused(te.ArgumentError, scale, te.placeholder((3,)), out=x)
 
 

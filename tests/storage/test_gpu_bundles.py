@@ -243,7 +243,9 @@ def test_a_gpu_that_is_not_there_or_has_no_code_is_refused(fake: ctypes.CDLL, tm
     loaded.threads(2)
     with pytest.raises(ArgumentError, match="f: argument x: expected an array on a GPU, as the other ones are, got a ndarray"):
         loaded.f(array)
-    with pytest.raises(ArgumentError, match="f: expected arrays in this machine's memory, got a GPU's: the bundle has no code for GPUs"):
+    with pytest.raises(
+        ArgumentError, match="f: argument x: expected arrays in this machine's memory, got a GPU's: the bundle has no code for GPUs"
+    ):
         tensorexpr_runtime.load(tmp_path / "cpu").f(on_gpu(array))
     damaged = tensorexpr_runtime.load(tmp_path / "damaged")
     assert np.array_equal(damaged.f(array), array + 1)
@@ -277,7 +279,12 @@ def test_a_gpu_that_is_not_there_or_has_no_code_is_refused(fake: ctypes.CDLL, tm
         cuda.driver.cache_clear()
         with pytest.raises(BundleError, match=message):
             tensorexpr_runtime.load(tmp_path / "gpu")
-        assert np.array_equal(tensorexpr_runtime.load(tmp_path / "damaged").f(array), array + 1)  # the CPU's code needs none
+        both = tensorexpr_runtime.load(tmp_path / "damaged")
+        assert np.array_equal(both.f(array), array + 1)  # the CPU's code needs none
+        there = DeviceArray(64, (4,), array.dtype, 0, 0)
+        for use, what in ((lambda: both.f(there), "argument x"), (lambda: both.f(array, out=there), "out y")):  # noqa: B023
+            with pytest.raises(BundleError, match=f"f: {what}: {message}"):
+                use()
 
 
 ALONE = """

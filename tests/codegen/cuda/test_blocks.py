@@ -76,6 +76,14 @@ g: f32[32, 30] = input()
 x_bar[c, q]: f32[28, 32] = sum(g[k, q - s] * w[k, c, s] for k in range(32) for s in range(maximum(q - 29, 0), minimum(q + 1, 3)))
 return x_bar
 """
+GRADIENT = """
+w: f32[128, 128, 3] = input()
+g: f32[64, 128, 1022] = input()
+x_bar[n, c, q]: f32[64, 128, 1024] = sum(
+    g[n, k, q - s] * w[k, c, s] for k in range(128) for s in range(maximum(q - 1021, 0), minimum(q + 1, 3))
+)
+return x_bar
+"""
 CLASSES = """
 w: f32[16, 32, 3] = input()
 g: f32[2, 16, 32] = input()
@@ -107,7 +115,7 @@ def is_tiled(s: Schedule) -> bool:
     "text",
     [
         matmul(64, 64, 64), matmul(60, 90, 69), matmul(61, 31, 66, b="B[j, k]"), matmul(64, 64, 64, "f64"), matmul(32, 60, 70, "f16"),
-        matmul(32, 60, 70, "bf16"), matmul(50, 32, 65, "i32"), batched(3, 60, 30, 20), conv(2, 20, 30, 66, 1), conv(1, 20, 31, 130, 2),
+        matmul(32, 60, 70, "bf16"), matmul(50, 32, 65, "i32"), batched(3, 60, 30, 20), conv(5, 20, 30, 106, 1), conv(1, 20, 31, 130, 2),
         PADDED, BIASED, WINDOWS, CLASSES, THIRDS,
     ],
 )  # fmt: skip
@@ -130,7 +138,7 @@ def test_results_are_those_of_the_interpreter(text):
 def test_operands_come_four_at_a_time_without_spills(text, fused, arch):
     source = emit(verify_nest(lower(planned(text, H200))))
     made = nvrtc.compile_text(source.text, arch)
-    (found,) = made.resources.values()
+    found = made.resources[source.launches[-1].kernel]
     assert not found.spill_stores and not found.spill_loads and found.registers <= 128
     assert source.text.count("__syncthreads()") <= 4
     # A step is unrolled whole: each value that is multiplied has been read with three others.
@@ -141,6 +149,16 @@ def test_operands_come_four_at_a_time_without_spills(text, fused, arch):
     )
 
 
+@pytest.mark.skipif(not nvrtc.available(), reason="no NVRTC to compile CUDA kernels")
+def test_what_a_window_leaves_out_is_read_four_at_a_time_too():
+    source = emit(verify_nest(lower(planned(GRADIENT, H200))))
+    made = nvrtc.compile_text(source.text, "sm_80")
+    found = made.resources[source.launches[-1].kernel]
+    body = [line.strip() for line in made.ptx.splitlines()]
+    assert not found.spill_stores and not any(line.startswith("ld.shared.f32") for line in body)
+    assert sum(line.startswith("ld.shared.v4") for line in body) == 32 and sum(line.startswith("fma.rn.f32") for line in body) == 512
+
+
 @pytest.mark.parametrize(("text", "count"), [(CLASSES, 2), (THIRDS, 3)])
 def test_the_threads_of_a_block_have_one_residue_class(text, count):
     s = planned(text)
@@ -149,6 +167,14 @@ def test_the_threads_of_a_block_have_one_residue_class(text, count):
     # The class is the outermost axis of the grid, and bounds of loops around the steps hang on the block alone.
     fused = next(line for line in made.splitlines() if ".fuse('q_i'" in line)
     assert fused and "threadIdx" not in "".join(line for line in emit(verify_nest(lower(s))).text.splitlines() if "for (int z" in line)
+
+
+def test_weights_are_read_in_whole_lines_of_a_copy():
+    for n, length in ((5, 106), (1, 50)):  # each weight is read 520 times, or 48
+        s = planned(conv(n, 20, 30, length, 1))
+        assert ("s['Y'].stage('W', (1, 2, 0))" in s.as_python()) is (n == 5)
+    text = emit(verify_nest(lower(planned(conv(32, 64, 128, 4098, 1), H200)))).text
+    assert "te_copy_async<16>(&W_staged_tile" in text and "te_copy_async<4>(&W" not in text
 
 
 def test_what_is_no_contraction_or_small_has_no_tiles():

@@ -75,30 +75,34 @@ def test_cast(source) -> None:
 
 @pytest.mark.parametrize("name", ["floordiv", "mod", "pow", "shift_left", "shift_right"])
 def test_constant_right_operand(name: str) -> None:
+    arrays, parameters, results, kernels = {}, [], [], []
     for dtype in (dtypes.int8, dtypes.uint8, dtypes.int32, dtypes.int64, dtypes.uint64):
-        values = specials(dtype, 64, 9)
-        x = buffer("X", dtype, 64)
-        rights = [r for r in (-8, -3, -1, 0, 1, 2, 3, 7, 8, 64, 100) if int(dtype.least) <= r <= int(dtype.greatest)]
-        results = [buffer(f"Y{k}", dtype, 64) for k in range(len(rights))]
-        kernels = [
-            (loop("i", 64, write(y, [Index("i")], apply(name, read(x, Index("i")), Const(right, dtype))), kind="parallel"),)
-            for y, right in zip(results, rights, strict=True)
-        ]
-        found = run(nest([x, *results], results, *kernels), {"X": values})
-        for y, right in zip(results, rights, strict=True):
-            with np.errstate(all="ignore"):
-                want = np.array([OPS[name].evaluate(v, dtype.numpy.type(right)) for v in values])
-            got = found[y.name]
-            assert np.array_equal(got, want), (dtype, right, values[got != want], got[got != want], want[got != want])
+        x = buffer(f"X_{dtype.short}", dtype, 64)
+        arrays[x.name] = specials(dtype, 64, 9)
+        parameters.append(x)
+        for right in (r for r in (-8, -3, -1, 0, 1, 2, 3, 7, 8, 64, 100) if int(dtype.least) <= r <= int(dtype.greatest)):
+            y = buffer(f"Y{len(results)}", dtype, 64)
+            kernels.append((loop("i", 64, write(y, [Index("i")], apply(name, read(x, Index("i")), Const(right, dtype))), kind="parallel"),))
+            results.append((y, x, right))
+    found = run(nest([*parameters, *(y for y, _, _ in results)], [y for y, _, _ in results], *kernels), arrays)
+    for y, x, right in results:
+        values, got = arrays[x.name], found[y.name]
+        with np.errstate(all="ignore"):
+            want = np.array([OPS[name].evaluate(v, y.dtype.numpy.type(right)) for v in values])
+        assert np.array_equal(got, want), (y.dtype, right, values[got != want], got[got != want], want[got != want])
 
 
 def test_constants_read_back() -> None:
-    for dtype in DTYPES:
-        values = specials(dtype, 60, 3)
-        y = buffer("Y", dtype, 60)
-        body = tuple(write(y, [k], Const(v.item() if dtype.name != "bfloat16" else float(v), dtype)) for k, v in enumerate(values))
-        got = run(nest([y], [y], body), {})["Y"]
+    wanted = {f"Y_{dtype.short}": specials(dtype, 60, 3) for dtype in DTYPES}
+    results = [buffer(name, dtype, 60) for name, dtype in zip(wanted, DTYPES, strict=True)]
+    bodies = [
+        tuple(write(y, [k], Const(v.item() if y.dtype.name != "bfloat16" else float(v), y.dtype)) for k, v in enumerate(wanted[y.name]))
+        for y in results
+    ]
+    found = run(nest(results, results, *bodies), {})
+    for y in results:
+        values, got = wanted[y.name], found[y.name]
         assert same(got, values).all()
-        if dtype.is_float:
+        if y.dtype.is_float:
             there = ~np.isnan(values)
             assert np.array_equal(np.signbit(got[there].astype(np.float64)), np.signbit(values[there].astype(np.float64)))

@@ -55,6 +55,12 @@ W: bf16[32, 32, 3] = input()
 Y[k, o]: bf16[32, 64] = sum(W[k, c, r] * where(o + r >= 1 and o + r < 65, X[c, o + r - 1], 0.0) for c in range(32) for r in range(3))
 return Y
 """
+BATCH = """
+X: bf16[4, 32, 66] = input()
+W: bf16[32, 32, 3] = input()
+Y[n, k, o]: bf16[4, 32, 64] = sum(W[k, c, r] * X[n, c, o + r] for c in range(32) for r in range(3))
+return Y
+"""
 WINDOW = """
 W: bf16[32, 32, 2] = input()
 G: bf16[32, 63] = input()
@@ -91,15 +97,18 @@ def assert_means(s: Schedule) -> str:
         (BIASED, "te_mma_bf16(", ("te_matrices<false>(a", "te_matrices<true>(b")),
         (matmul(60, 64, 48, "f64"), "te_mma_f64(", ()),
         (PADDED, "te_mma_bf16(", ("te_matrices<true>(x",)),
+        (BATCH, "te_mma_bf16(", ("te_matrices<true>(x", "te_matrices<true>(w")),
         (WINDOW, "te_mma_bf16_columns(", ("te_matrices<true>(g",)),
         (WINDOW.replace("bf16", "f64"), "te_mma_f64_columns(", ()),
     ],
-    ids=["bf16", "f16 with ends", "f16 transposed", "batched", "both transposed", "strided", "with a bias", "f64", "padded",
+    ids=["bf16", "f16 with ends", "f16 transposed", "batched", "both transposed", "strided", "with a bias", "f64", "padded", "staged",
          "columns that count", "columns that count in f64"],
 )  # fmt: skip
 def test_results_are_those_of_the_interpreter(text, word, loads):
     made = assert_means(planned(text))
-    lower_case = made.replace("A_tile", "a").replace("B_tile", "b").replace("X_tile", "x").replace("G_tile", "g")
+    lower_case = (
+        made.replace("A_tile", "a").replace("B_tile", "b").replace("X_tile", "x").replace("G_tile", "g").replace("W_staged_tile", "w")
+    )
     assert word in made
     for load in loads:
         head, _, name = load.partition("(")

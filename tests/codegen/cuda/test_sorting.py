@@ -8,7 +8,7 @@ import pytest
 from tensorexpr.codegen.cuda.emit import emit
 from tensorexpr.codegen.lowering import digits, lower, sorting
 from tensorexpr.codegen.nest_verify import verify_nest
-from tensorexpr.codegen.schedule import autoschedule
+from tensorexpr.codegen.schedule import auto_gpu_scatters, autoschedule
 from tensorexpr.codegen.target import H200
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.ir import const
@@ -147,3 +147,33 @@ def test_scatters_in_order_by_many_threads():
         want, got = evaluate_program(program, arrays), run(arrays, order=order)
         for name, parameter in zip(program.outputs, run.nest.writes, strict=True):
             np.testing.assert_array_equal(got[parameter], want[name], err_msg=name)
+
+
+GRADIENT = """
+ids: i32[700] = input()
+g: f32[700, 3] = input()
+S: f32[9, 3] = scatter({{(ids[t], d): g[t, d] for t in range(700) for d in range(3){0}}})
+return S
+"""
+
+
+@needs_compiler
+def test_long_segments_are_many_threads_work(monkeypatch):
+    """All points at one place, a few places, none: the interpreter's sums (of integers, which do not hang on the order), and of floats the
+    same bits for any order of threads; no thread adds up more than the parts of a segment and what is beside them."""
+    monkeypatch.setattr(auto_gpu_scatters, "PARTS", ((4, (8, 4)),))
+    texts = {"all": GRADIENT.format(""), "some": GRADIENT.format(" if ids[t] >= 0")}
+    programs = {name: parse_program(text) for name, text in texts.items()}
+    made = {name: Program(verify_nest(lower(autoschedule(p, H200))), f"{name}_") for name, p in programs.items()}
+    compiled_together(list(made.values()))
+    rng = np.random.default_rng(5)
+    cases = (np.full(700, 8), np.sort(rng.integers(0, 9, 700)), rng.integers(0, 9, 700), np.repeat([3, -1, 5, -2], 175), np.full(700, -1))
+    for name, run in made.items():
+        assert sum("parts" in launch.kernel for launch in run.source.launches) == 2
+        for order, ids in enumerate(cases[: 3 if name == "all" else 5]):
+            whole = {"ids": ids.astype(np.int32), "g": rng.integers(-4, 5, (700, 3)).astype(np.float32)}
+            (want,) = evaluate_program(programs[name], whole).values()
+            (got,) = run(whole, order=order).values()
+            np.testing.assert_array_equal(got, want)
+            floats = {**whole, "g": rng.standard_normal((700, 3)).astype(np.float32)}
+            assert len({next(iter(run(floats, order=k).values())).tobytes() for k in (0, 1, 5)}) == 1

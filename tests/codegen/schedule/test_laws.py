@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tensorexpr.codegen.lowering import lower
-from tensorexpr.codegen.nest import GRID, THREADS
+from tensorexpr.codegen.nest import GRID, IN_WARP, THREADS
 from tensorexpr.codegen.schedule import Schedule, autoschedule, schedule
 from tensorexpr.codegen.schedule.intrinsics import known_intrinsics
 from tensorexpr.codegen.schedule.state import accesses_of
@@ -33,6 +33,7 @@ WORDS = (
     "own",
     "partition",
     "sort",
+    "part",
     "bind",
     "pipeline",
     "tensorize",
@@ -41,6 +42,8 @@ WORDS = (
     "recompute",
     "share",
     "alongside",
+    "compute_with",
+    "compute_with",
     "compute_at",
     "compute_at",
 )
@@ -78,6 +81,8 @@ def shuffled(s: Schedule, rng: random.Random, steps: int = 10) -> Schedule:
                         handle.cache(access.tensor, rng.choice(loops), order)
                 case "partition":
                     handle.partition(rng.choice(loops), rng.randint(1, 5), rng.choice((None, 3, 50)), rng.choice((None, 1, 2, 9)))
+                case "part":
+                    handle.part(rng.choice(loops), *(rng.randint(2, 5) for _ in range(rng.randint(1, 3))))
                 case "pipeline":
                     place = rng.choice([stage.place for stage in s.state.stages if stage.place] or [None])
                     if place is not None:
@@ -85,9 +90,11 @@ def shuffled(s: Schedule, rng: random.Random, steps: int = 10) -> Schedule:
                 case "tensorize":
                     handle.tensorize(rng.choice(loops), rng.choice(known_intrinsics()).name)
                 case "bind":
-                    handle.bind(rng.choice(loops), rng.choice((*GRID, *THREADS)))
+                    handle.bind(rng.choice(loops), rng.choice((*GRID, *THREADS, IN_WARP, IN_WARP)))
                 case "alongside":
                     handle.alongside(rng.choice(s.stages))
+                case "compute_with":
+                    handle.compute_with(rng.choice(s.stages))
                 case "compute_at":
                     consumer = rng.choice(s.stages)
                     handle.compute_at(consumer, rng.choice(s[consumer].loops or ("none",)))

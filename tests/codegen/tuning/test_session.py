@@ -77,7 +77,7 @@ def test_what_is_found_is_kept_and_used_and_no_bit_changes(bench, file):
     arrays = [np.random.default_rng(1).random(t.shape, np.float32) for t in inputs]
     before = te.build(c, inputs)(*arrays)
     bench(copies_are_faster)
-    result = te.tune(c, inputs, budget=3.0)
+    result = te.tune(c, inputs, budget=1.0)
     assert result.improved and result.speedup == pytest.approx(2.0) and result.path == file
     assert result.choices["c: copies of r"] in ("2", "4", "8")
     (record,) = read(file)
@@ -91,7 +91,7 @@ def test_what_is_found_is_kept_and_used_and_no_bit_changes(bench, file):
 def test_a_result_reads_well(bench, file):
     c, inputs = product(20, 70, 100)
     bench(copies_are_faster)
-    text = str(te.tune(c, inputs, budget=3.0))
+    text = str(te.tune(c, inputs, budget=1.0))
     assert text.startswith("# c: ") and "2.00x of the model's schedule: 1 ms before, 500 us now" in text
     assert "#   c: copies of r: " in text and f"# kept in {file}" in text
     again = te.schedule(c, inputs=inputs)
@@ -111,7 +111,7 @@ def test_the_model_stays_where_nothing_is_faster_and_that_is_kept_too(bench, fil
 def test_a_second_session_starts_from_the_first(bench, file):
     c, inputs = product(20, 70, 100)
     bench(copies_are_faster)
-    first = te.tune(c, inputs, budget=3.0)
+    first = te.tune(c, inputs, budget=1.0)
     seen: list[str] = []
     second = te.tune(c, inputs, budget=0.2, progress=lambda progress: seen.append(progress.now))
     assert second.choices == first.choices and seen[1] == "; ".join(f"{n}: {w}" for n, w in first.choices.items())

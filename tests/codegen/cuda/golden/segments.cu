@@ -1,5 +1,9 @@
 // The gradient of a table by rows that data names.
-// s['table_bar'].reorder('p', 'd', 'k')
+// s['table_bar'].part('k', 64)
+// s['table_bar_parts'].reorder('p_1', 'd', 'i')
+// s['table_bar_parts'].fuse('p_1', 'd')
+// s['table_bar_parts'].parallel('p_1_d')
+// s['table_bar'].reorder('p', 'd', 'k_1', 'p_1', 'k_2')
 // s['table_bar'].fuse('p', 'd')
 // s['table_bar'].parallel('p_d')
 
@@ -95,16 +99,47 @@ extern "C" __global__ void __launch_bounds__(256) k6_table_offsets_table_order(
   table_offsets[v] = low;
 }
 
-extern "C" __global__ void __launch_bounds__(256) k7_table_bar(
+extern "C" __global__ void __launch_bounds__(256) k7_table_bar_parts(
+    const int64_t *__restrict__ ids,
+    const float *__restrict__ g,
+    const int64_t *__restrict__ table_offsets,
+    const int64_t *__restrict__ table_order,
+    float *__restrict__ table_bar_parts) {
+  const int p_1_d = (int)(blockIdx.x * 256u + threadIdx.x);
+  if (p_1_d >= 4992) return;
+  if (p_1_d / 64 * 64 + 63 < table_offsets[1000] && ids[(int)table_order[p_1_d / 64 * 64]] == ids[(int)table_order[p_1_d / 64 * 64 + 63]]) {
+    float table_bar_parts_sum;
+    table_bar_parts_sum = 0.0f;
+    for (int i = 0; i < 64; ++i) {
+      table_bar_parts_sum = table_bar_parts_sum + g[(int)table_order[i + p_1_d / 64 * 64] * 64 + p_1_d % 64];
+    }
+    table_bar_parts[p_1_d] = table_bar_parts_sum;
+  } else {
+    table_bar_parts[p_1_d] = 0.0f;
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(256) k8_table_bar(
     const float *__restrict__ g,
     float *__restrict__ table_bar,
     const int64_t *__restrict__ table_offsets,
-    const int64_t *__restrict__ table_order) {
+    const int64_t *__restrict__ table_order,
+    const float *__restrict__ table_bar_parts) {
   const int p_d = (int)(blockIdx.x * 256u + threadIdx.x);
   float table_bar_sum;
   table_bar_sum = 0.0f;
-  for (int64_t k = table_offsets[p_d / 64]; k < table_offsets[p_d / 64 + 1]; ++k) {
-    table_bar_sum = table_bar_sum + g[(int)table_order[(int)(int64_t)((uint64_t)table_offsets[p_d / 64] + (uint64_t)(int64_t)((uint64_t)k - (uint64_t)table_offsets[p_d / 64]))] * 64 + p_d % 64];
+  for (int64_t k_1 = table_offsets[p_d / 64]; k_1 < te_minimum<int64_t>(table_offsets[p_d / 64 + 1], (int64_t)((uint64_t)te_floordiv<int64_t>((int64_t)((uint64_t)table_offsets[p_d / 64] + (uint64_t)63), 64ll) * (uint64_t)64)); ++k_1) {
+    table_bar_sum = table_bar_sum + g[(int)table_order[(int)k_1] * 64 + p_d % 64];
   }
-  table_bar[p_d] = table_bar_sum;
+  float table_bar_sum_1;
+  table_bar_sum_1 = 0.0f;
+  for (int64_t p_1 = te_floordiv<int64_t>((int64_t)((uint64_t)table_offsets[p_d / 64] + (uint64_t)63), 64ll); p_1 < te_floordiv<int64_t>(table_offsets[p_d / 64 + 1], 64ll); ++p_1) {
+    table_bar_sum_1 = table_bar_sum_1 + table_bar_parts[p_1 * 64 + p_d % 64];
+  }
+  float table_bar_sum_2;
+  table_bar_sum_2 = 0.0f;
+  for (int64_t k_2 = te_maximum<int64_t>((int64_t)((uint64_t)te_floordiv<int64_t>((int64_t)((uint64_t)table_offsets[p_d / 64] + (uint64_t)63), 64ll) * (uint64_t)64), (int64_t)((uint64_t)te_floordiv<int64_t>(table_offsets[p_d / 64 + 1], 64ll) * (uint64_t)64)); k_2 < table_offsets[p_d / 64 + 1]; ++k_2) {
+    table_bar_sum_2 = table_bar_sum_2 + g[(int)table_order[(int)k_2] * 64 + p_d % 64];
+  }
+  table_bar[p_d] = table_bar_sum + table_bar_sum_1 + table_bar_sum_2;
 }

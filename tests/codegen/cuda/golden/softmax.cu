@@ -3,21 +3,31 @@
 // s['scale_bar_1'].compute_at('x_bar', 'i0')
 // s['scale_sum'].compute_at('x_bar', 'i0')
 // s['top'].compute_at('x_bar', 'i0')
-// s['top'].split('i0_1', 256, 'peel')
-// s['top'].reorder('i0', 'i0_1_o', 'i0_1_i')
-// s['top'].vectorize('i0_1_i')
-// s['scale_sum'].split('i0_1', 256, 'peel')
-// s['scale_sum'].reorder('i0', 'i0_1_o', 'i0_1_i')
-// s['scale_sum'].vectorize('i0_1_i')
-// s['softmax'].split('i1', 256, 'guard')
-// s['softmax'].reorder('i0', 'i1_o', 'i1_i')
-// s['softmax'].vectorize('i1_i')
-// s['scale_bar_1'].split('i1', 256, 'peel')
-// s['scale_bar_1'].reorder('i0', 'i1_o', 'i1_i')
-// s['scale_bar_1'].vectorize('i1_i')
-// s['x_bar'].split('i1', 256, 'guard')
-// s['x_bar'].reorder('i0', 'i1_o', 'i1_i')
-// s['x_bar'].vectorize('i1_i')
+// s['top'].split('i0_1', 4, 'peel')
+// s['top'].split('i0_1_o', 256, 'peel')
+// s['top'].reorder('i0', 'i0_1_o_o', 'i0_1_i', 'i0_1_o_i')
+// s['top'].unroll('i0_1_i')
+// s['top'].vectorize('i0_1_o_i')
+// s['scale_sum'].split('i0_1', 4, 'peel')
+// s['scale_sum'].split('i0_1_o', 256, 'peel')
+// s['scale_sum'].reorder('i0', 'i0_1_o_o', 'i0_1_i', 'i0_1_o_i')
+// s['scale_sum'].unroll('i0_1_i')
+// s['scale_sum'].vectorize('i0_1_o_i')
+// s['softmax'].split('i1', 4, 'peel')
+// s['softmax'].split('i1_o', 256, 'guard')
+// s['softmax'].reorder('i0', 'i1_o_o', 'i1_i', 'i1_o_i')
+// s['softmax'].unroll('i1_i')
+// s['softmax'].vectorize('i1_o_i')
+// s['scale_bar_1'].split('i1', 4, 'peel')
+// s['scale_bar_1'].split('i1_o', 256, 'peel')
+// s['scale_bar_1'].reorder('i0', 'i1_o_o', 'i1_i', 'i1_o_i')
+// s['scale_bar_1'].unroll('i1_i')
+// s['scale_bar_1'].vectorize('i1_o_i')
+// s['x_bar'].split('i1', 4, 'peel')
+// s['x_bar'].split('i1_o', 256, 'guard')
+// s['x_bar'].reorder('i0', 'i1_o_o', 'i1_i', 'i1_o_i')
+// s['x_bar'].unroll('i1_i')
+// s['x_bar'].vectorize('i1_o_i')
 // s['x_bar'].parallel('i0')
 
 extern "C" __global__ void __launch_bounds__(256) k0_x_bar(
@@ -32,19 +42,18 @@ extern "C" __global__ void __launch_bounds__(256) k0_x_bar(
   float top_max_lanes_own;
   top_max = -TE_INF_F32;
   {
-    const int i0_1_i = (int)threadIdx.x;
+    const int i0_1_o_i = (int)threadIdx.x;
     top_max_lanes_own = -TE_INF_F32;
   }
-  for (int i0_1_o = 0; i0_1_o < 3; ++i0_1_o) {
-    {
-      const int i0_1_i = (int)threadIdx.x;
-      top_max_lanes_own = te_maximum(top_max_lanes_own, x[i0 * 1000 + i0_1_i + i0_1_o * 256]);
-    }
-  }
   {
-    const int i0_1_i = (int)threadIdx.x;
-    if (i0_1_i < 232) {
-      top_max_lanes_own = te_maximum(top_max_lanes_own, x[i0 * 1000 + i0_1_i + 768]);
+    const int i0_1_o_i = (int)threadIdx.x;
+    if (i0_1_o_i < 250) {
+      float t0[4];
+      te_load(t0, &x[i0 * 1000 + i0_1_o_i * 4]);
+      #pragma unroll
+      for (int i0_1_i = 0; i0_1_i < 4; ++i0_1_i) {
+        top_max_lanes_own = te_maximum(top_max_lanes_own, t0[i0_1_i]);
+      }
     }
   }
   {
@@ -83,27 +92,26 @@ extern "C" __global__ void __launch_bounds__(256) k0_x_bar(
     top_max_lanes_all = te_shuffle_from(top_max_lanes_held[0], 0);
   }
   top_max = te_maximum(top_max, top_max_lanes_all);
-  const float t0 = top_max;
-  top_1 = fabsf(t0) == TE_INF_F32 ? 0.0f : t0;
+  const float t1 = top_max;
+  top_1 = fabsf(t1) == TE_INF_F32 ? 0.0f : t1;
   float scale_sum_1;
   float scale_sum_sum;
   __shared__ __align__(16) float scale_sum_sum_lanes[256];
   float scale_sum_sum_lanes_own;
   scale_sum_sum = 0.0f;
   {
-    const int i0_1_i = (int)threadIdx.x;
+    const int i0_1_o_i = (int)threadIdx.x;
     scale_sum_sum_lanes_own = 0.0f;
   }
-  for (int i0_1_o = 0; i0_1_o < 3; ++i0_1_o) {
-    {
-      const int i0_1_i = (int)threadIdx.x;
-      scale_sum_sum_lanes_own = scale_sum_sum_lanes_own + expf(x[i0 * 1000 + i0_1_i + i0_1_o * 256] - top_1);
-    }
-  }
   {
-    const int i0_1_i = (int)threadIdx.x;
-    if (i0_1_i < 232) {
-      scale_sum_sum_lanes_own = scale_sum_sum_lanes_own + expf(x[i0 * 1000 + i0_1_i + 768] - top_1);
+    const int i0_1_o_i = (int)threadIdx.x;
+    if (i0_1_o_i < 250) {
+      float t2[4];
+      te_load(t2, &x[i0 * 1000 + i0_1_o_i * 4]);
+      #pragma unroll
+      for (int i0_1_i = 0; i0_1_i < 4; ++i0_1_i) {
+        scale_sum_sum_lanes_own = scale_sum_sum_lanes_own + expf(t2[i0_1_i] - top_1);
+      }
     }
   }
   {
@@ -143,16 +151,17 @@ extern "C" __global__ void __launch_bounds__(256) k0_x_bar(
   }
   scale_sum_sum = scale_sum_sum + scale_sum_sum_lanes_all;
   scale_sum_1 = scale_sum_sum;
-  for (int i1_o = 0; i1_o < 3; ++i1_o) {
-    {
-      const int i1_i = (int)threadIdx.x;
-      softmax[i0 * 1000 + i1_i + i1_o * 256] = expf(x[i0 * 1000 + i1_i + i1_o * 256] - top_1) * (1.0f / scale_sum_1);
-    }
-  }
   {
-    const int i1_i = (int)threadIdx.x;
-    if (i1_i + 768 < 1000) {
-      softmax[i0 * 1000 + i1_i + 768] = expf(x[i0 * 1000 + i1_i + 768] - top_1) * (1.0f / scale_sum_1);
+    const int i1_o_i = (int)threadIdx.x;
+    if (i1_o_i < 250) {
+      float t3[4];
+      float t4[4];
+      te_load(t3, &x[i0 * 1000 + i1_o_i * 4]);
+      #pragma unroll
+      for (int i1_i = 0; i1_i < 4; ++i1_i) {
+        t4[i1_i] = expf(t3[i1_i] - top_1) * (1.0f / scale_sum_1);
+      }
+      te_store(&softmax[i0 * 1000 + i1_o_i * 4], t4);
     }
   }
   float scale_bar_1_1;
@@ -161,19 +170,20 @@ extern "C" __global__ void __launch_bounds__(256) k0_x_bar(
   float scale_bar_1_sum_lanes_own;
   scale_bar_1_sum = 0.0f;
   {
-    const int i1_i = (int)threadIdx.x;
+    const int i1_o_i = (int)threadIdx.x;
     scale_bar_1_sum_lanes_own = 0.0f;
   }
-  for (int i1_o = 0; i1_o < 3; ++i1_o) {
-    {
-      const int i1_i = (int)threadIdx.x;
-      scale_bar_1_sum_lanes_own = scale_bar_1_sum_lanes_own + g[i0 * 1000 + i1_i + i1_o * 256] * expf(x[i0 * 1000 + i1_i + i1_o * 256] - top_1);
-    }
-  }
   {
-    const int i1_i = (int)threadIdx.x;
-    if (i1_i < 232) {
-      scale_bar_1_sum_lanes_own = scale_bar_1_sum_lanes_own + g[i0 * 1000 + i1_i + 768] * expf(x[i0 * 1000 + i1_i + 768] - top_1);
+    const int i1_o_i = (int)threadIdx.x;
+    if (i1_o_i < 250) {
+      float t5[4];
+      float t6[4];
+      te_load(t5, &g[i0 * 1000 + i1_o_i * 4]);
+      te_load(t6, &x[i0 * 1000 + i1_o_i * 4]);
+      #pragma unroll
+      for (int i1_i = 0; i1_i < 4; ++i1_i) {
+        scale_bar_1_sum_lanes_own = scale_bar_1_sum_lanes_own + t5[i1_i] * expf(t6[i1_i] - top_1);
+      }
     }
   }
   {
@@ -212,20 +222,22 @@ extern "C" __global__ void __launch_bounds__(256) k0_x_bar(
     scale_bar_1_sum_lanes_all = te_shuffle_from(scale_bar_1_sum_lanes_held[0], 0);
   }
   scale_bar_1_sum = scale_bar_1_sum + scale_bar_1_sum_lanes_all;
-  const float t1 = scale_sum_1;
-  scale_bar_1_1 = -(scale_bar_1_sum * (1.0f / t1 / t1));
-  for (int i1_o = 0; i1_o < 3; ++i1_o) {
-    {
-      const int i1_i = (int)threadIdx.x;
-      const float t2 = expf(x[i0 * 1000 + i1_i + i1_o * 256] - top_1);
-      x_bar[i0 * 1000 + i1_i + i1_o * 256] = g[i0 * 1000 + i1_i + i1_o * 256] * (1.0f / scale_sum_1) * t2 + scale_bar_1_1 * t2;
-    }
-  }
+  const float t7 = scale_sum_1;
+  scale_bar_1_1 = -(scale_bar_1_sum * (1.0f / t7 / t7));
   {
-    const int i1_i = (int)threadIdx.x;
-    if (i1_i + 768 < 1000) {
-      const float t3 = expf(x[i0 * 1000 + i1_i + 768] - top_1);
-      x_bar[i0 * 1000 + i1_i + 768] = g[i0 * 1000 + i1_i + 768] * (1.0f / scale_sum_1) * t3 + scale_bar_1_1 * t3;
+    const int i1_o_i = (int)threadIdx.x;
+    if (i1_o_i < 250) {
+      float t8[4];
+      float t9[4];
+      float t10[4];
+      te_load(t8, &g[i0 * 1000 + i1_o_i * 4]);
+      te_load(t9, &x[i0 * 1000 + i1_o_i * 4]);
+      #pragma unroll
+      for (int i1_i = 0; i1_i < 4; ++i1_i) {
+        const float t11 = expf(t9[i1_i] - top_1);
+        t10[i1_i] = t8[i1_i] * (1.0f / scale_sum_1) * t11 + scale_bar_1_1 * t11;
+      }
+      te_store(&x_bar[i0 * 1000 + i1_o_i * 4], t10);
     }
   }
 }
