@@ -18,6 +18,7 @@ import struct
 from collections.abc import Sequence
 from functools import cache
 from math import prod
+from operator import itemgetter
 from typing import Any, Protocol
 
 import numpy as np
@@ -206,20 +207,24 @@ class _CupyKernels:
         return int(self._stream().ptr)
 
     def ready(self, launch: Launch, blocks: tuple[int, int, int], places: Sequence[int], scalars: Sequence[int]) -> Ready:
-        # One block of arguments, eight bytes each, as the parameter table of the cubin has them; the driver copies it.
-        form = struct.Struct(f"{len(places) + len(scalars)}q")
-        values = ctypes.create_string_buffer(max(1, form.size))
-        size = ctypes.c_size_t(form.size)
+        # One block of arguments, eight bytes each, as the parameter table of the cubin has them; the driver copies it. Scalars stay
+        # in it, behind the buffers and before the report.
+        places, count = list(places), len(places) - launch.reports
+        values = ctypes.create_string_buffer(max(8, 8 * (len(places) + len(scalars))))
+        size = ctypes.c_size_t(8 * (len(places) + len(scalars)))
         packed = (ctypes.c_void_p * 5)(_BLOCK, ctypes.addressof(values), _SIZE, ctypes.addressof(size), _END)
         held = (values, size)  # which `packed` has by address alone
-        pack, run, function = form.pack_into, self._driver.cuLaunchKernel, self._functions[launch.kernel].ptr
+        run, function = self._driver.cuLaunchKernel, self._functions[launch.kernel].ptr
         grid = (*blocks, *launch.threads, launch.shared)
-        # A report stands behind the scalars.
-        buffers, behind = (tuple(places[:-1]), tuple(places[-1:])) if launch.reports and scalars else (tuple(places), ())
-        scalars = tuple(scalars)
+        struct.pack_into(f"{len(scalars)}q", values, 8 * count, *scalars)
+        pack, report = struct.Struct(f"{count}q").pack_into, struct.Struct("q").pack_into
+        # Of one place an item getter gives the address alone, of several a tuple.
+        buffers = itemgetter(*places[:count]) if count > 1 else lambda addresses: [addresses[k] for k in places[:count]]
 
         def launched(addresses: Sequence[int], stream: int) -> None:
-            pack(held[0], 0, *[addresses[k] for k in buffers], *scalars, *[addresses[k] for k in behind])
+            pack(held[0], 0, *buffers(addresses))
+            if launch.reports:
+                report(held[0], 8 * (count + len(scalars)), addresses[places[-1]])
             status = run(function, *grid, stream, None, packed)
             if status:
                 raise self._failure(f"the launch of {launch.kernel} with {' x '.join(map(str, blocks))} blocks failed", status)

@@ -8,22 +8,24 @@ import pytest
 import tensorexpr as te
 from tensorexpr import kernels
 from tensorexpr.codegen.cuda import nvrtc
+from tensorexpr.codegen.cuda.source import Source
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest_verify import verify_nest
 from tensorexpr.codegen.schedule import Schedule, autoschedule, schedule
 from tensorexpr.codegen.target import H200
+from tensorexpr.errors import InternalError
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.parse import parse_program
 from tensorexpr.simplify import simplify
-from tests.codegen.cuda.device import Program, compiled_together, needs_compiler
+from tests.codegen.cuda.device import Program, compiled_together, gpu, needs_compiler
 from tests.generators import random_inputs
 
 # Rows that no thread has alone, and reductions of several dtypes.
 ROWS = """
 X: f32[13, 70] = input()
 m[i]: f32[13] = max(X[i, k] for k in range(70))
-e[i, j]: f32[13, 70] = X[i, 69 - j] - m[i]
-s[i]: f32[13] = sum(e[i, k] for k in range(70))
+e[i, j]: f32[13, 70] = X[i, j] - m[i]
+s[i]: f32[13] = sum(e[i, 69 - k] for k in range(70))
 Y[i, j]: f32[13, 70] = e[i, j] * s[i]
 return Y
 """
@@ -148,3 +150,13 @@ def test_short_rows_are_a_warp_each_by_default():
             assert threads in [launch.threads for launch in source.launches]
             if threads[1] == 8:
                 assert "__syncthreads" not in source.text and "te_shuffle_down" in source.text
+
+
+@pytest.mark.skipif(gpu() is not None, reason="faults are for the checker of kernels on a CPU")
+@needs_compiler
+def test_rows_of_a_warp_need_its_barriers():
+    s = rows(("i", "parallel"))
+    made = program(s)
+    made.source = Source(made.source.text.replace("__syncwarp();", ""), made.source.plan)
+    with pytest.raises(InternalError, match="of shared memory"):
+        made(random_inputs(s.program, 0))
