@@ -14,7 +14,7 @@ from math import prod
 
 from tensorexpr.autodiff.inversion import Gather, invert
 from tensorexpr.autodiff.pieces import Piece, narrowed, split
-from tensorexpr.integers import DomainTooComplex, at_most
+from tensorexpr.integers import Domain, DomainTooComplex, at_most
 from tensorexpr.ir import Access, Axis, Const, Expr, Index, apply, const
 from tensorexpr.records import field, record, replace
 from tensorexpr.regions import affine_of, constraints_of, expression_of
@@ -30,6 +30,8 @@ MOST_STEPS = 30_000
 read that would take more is sorted. Steps are counted, not timed (`integers.effort`): the same read always gives the same code."""
 
 
+MOST_STEPS_BY_VALUES = 80_000
+"""Steps for one component that is taken value by value of a loop, which is several smaller questions."""
 MOST_VALUES = 8
 """Iterations of a loop that may become a piece each, where a read would be sorted else."""
 MOST_TRIES = 2
@@ -149,9 +151,9 @@ class Inverse:
         values: dict[str, Expr] = {}
         outer: dict[Expr, None] = {}
         inner: list[Expr] = []
-        loops: list[tuple[int, Axis]] = []
-        for gather in chosen:
-            gather = kept_apart(gather, taken)
+        loops: list[tuple[bool, int, Axis]] = []
+        for piece in chosen:
+            gather = kept_apart(piece, taken)
             values |= gather.values
             outer.update(dict.fromkeys(gather.outer))
             inner += gather.inner
@@ -160,10 +162,24 @@ class Inverse:
             for loop in gather.axes:
                 taken.add(loop.index)
                 last = max(last, min((position[name] for name, names in mentions.items() if loop.index in names), default=len(self.axes)))
-                loops.append((last, loop))
-        loops.sort(key=lambda item: item[0])
+                loops.append((not _is_partial(piece), last, loop))
+        loops.sort(key=lambda item: item[:2])
         inner += [substitute(guard, values) for guard in self.loose]
-        return Gather(values, tuple(loop for _, loop in loops), tuple(outer), tuple(inner), self.lowering)
+        return Gather(values, tuple(loop for *_, loop in loops), tuple(outer), tuple(inner), self.lowering)
+
+
+@lru_cache(maxsize=1 << 12)
+def _is_partial(gather: Gather) -> bool:
+    """Whether a piece, such as one at a border, has loops that are empty at some elements: loops around them would go round in vain."""
+    points = gather.points
+    if points is None or gather.lowering != "pieces" or not gather.axes:
+        return False
+    whole = Domain(points.free, [*points.known, *points.constraints], points.sizes)
+    try:
+        with at_most(MOST_STEPS):
+            return bool(whole.hull_without(points.free).gist(Domain((), points.known, points.sizes)).constraints)
+    except DomainTooComplex:
+        return False
 
 
 @lru_cache(maxsize=1 << 12)
@@ -214,7 +230,7 @@ def _by_values(part: Component, reserved: tuple[str, ...]) -> tuple[Gather, ...]
     short = [a for a in short if int(a.stop.value) - int(a.start.value) <= MOST_VALUES]  # type: ignore[attr-defined]
     for axis in sorted(short, key=lambda a: -uses.count(a.index))[:MOST_TRIES]:
         try:
-            with at_most(MOST_STEPS):
+            with at_most(MOST_STEPS_BY_VALUES):
                 found = _at_values(part, axis, reserved)
                 if found is not None and len(found) <= MOST_CASES:
                     return found

@@ -33,8 +33,8 @@ class Reduced:
 
     The indices of the element are called @0, @1, ... in all of it; `target` are the axes of the tensor and those of the
     digits of its indices. `values` gives every axis as it was over `axes` and the element, `outer` conditions on the element,
-    `meaning` what the names made here stand for. `exact` says that no digit is left among `axes`, or that digits took the place
-    of whole axes.
+    `meaning` what the names made here stand for. `exact` says that no digit is left among `axes`, or one alone, whose bounds say all, or
+    that digits took the place of whole axes.
     """
 
     axes: tuple[Axis, ...]
@@ -290,6 +290,7 @@ class _Radices(Numerals):
         for one in self.unknowns.values():  # with what holds of the element, what the loops that are left say
             for fact in one.facts:
                 self.outside.assume(fact)
+        linear = not guards and not any(map(self._is_nonlinear, (*self.guards, *self.facts)))
         for fact in (*self.guards, *self.facts):
             if self._inside(fact) and not self.outside.proves(fact) and not self._keep(fact, axes, guards):
                 if fact not in self.guards:
@@ -317,7 +318,7 @@ class _Radices(Numerals):
             {axis.index: settled(values.get(axis.index, Index(axis.index))) for axis in self.axes},
             tuple(self.outer),
             self._meaning(),
-            self.plain or (determined and not equations and not self.outer),
+            self.plain or (not equations and not self.outer and (determined or (len(axes) == 1 and linear))),
         )
 
     def _name_digits(self) -> None:

@@ -77,6 +77,13 @@ def units_of(roots: Sequence[Tensor], override: Mapping[Tensor, Any]) -> dict[Te
                 location=user_location(),
                 hint="override={C: rule} or {C: ([A, B], rule)} with rule(output, inputs, head) -> list of gradients",
             )
+        if tensor.frames:
+            raise DifferentiationError(
+                f"expected override= for tensors of their own, got {tensor.name}, which belongs to the body of a scan",
+                term=text_of(tensor),
+                location=tensor.location or user_location(),
+                hint="an op has its rule inside of scans, too: te.op(gradient=rule); or override what te.scan returns",
+            )
         if tensor.definition is None:
             raise DifferentiationError(
                 f"expected override= for computed tensors, got {tensor.name}, which is given",

@@ -38,6 +38,8 @@ class Target:
     l3_bytes: int = 8 << 20
     kind: str = "cpu"
     features: tuple[str, ...] = ()
+    multiplies: int = 2
+    """Whole vectors of multiplications with addition that a core starts in one cycle."""
 
     @property
     def is_gpu(self) -> bool:
@@ -111,7 +113,19 @@ def host_target() -> Target:
         sizes.get(2, default.l2_bytes),
         sizes.get(3, default.l3_bytes),
         features=tuple(sorted(f for f in features if f.startswith(VECTORS))),
+        multiplies=_multiplies(bits),
     )
+
+
+def _multiplies(bits: int, path: Path = Path("/proc/cpuinfo")) -> int:
+    """Vectors of so many bits that are multiplied in one cycle: two, but for those of 512 bits on AMD's family 25 (Zen 4), which has two
+    units of 256 bits and makes one vector of both."""
+    try:
+        lines = path.read_text().splitlines()
+    except OSError:
+        return 2
+    facts = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in reversed(lines))}
+    return 1 if bits == 512 and facts.get("vendor_id") == "AuthenticAMD" and facts.get("cpu family") == "25" else 2
 
 
 def _cores() -> int:

@@ -79,7 +79,8 @@ class Op(Entered):
 
     `name`; `parameters`, the names of its tensor arguments; `rest`, the stem of the names of further ones (of a transform
     that takes a varying number; None: no more are taken); `optional`, those parameters that may be left out; `static`, its
-    static arguments with their defaults (`inspect.Parameter.empty`: must be given); `rule`, its own gradient rule or None;
+    static arguments with their defaults (`inspect.Parameter.empty`: must be given); `rule`, its own gradient rule or None; `surplus`,
+    the hint where more tensors are given (None: the static arguments);
     `direct`, what computes calls without static arguments on arrays of another library, by their type, once its host has seen some;
     `kept`, what hosts made of the op, by their name.
     """
@@ -94,6 +95,7 @@ class Op(Entered):
         rest: str | None = None,
         rule: Callable[..., Any] | None = None,
         optional: tuple[str, ...] = (),
+        surplus: str | None = None,
         written_by_user: bool = False,
     ) -> None:
         self.function = function
@@ -103,6 +105,7 @@ class Op(Entered):
         self.optional = optional
         self.static = dict(static)
         self.rule = rule
+        self.surplus = surplus
         self._written_by_user = written_by_user
         self.direct: dict[type, Callable[..., Any]] = {}
         self.kept: dict[str, Any] = {}
@@ -261,11 +264,11 @@ class Op(Entered):
         required = len(self.parameters) - (0 if self.rest is None else len(self.optional))
         if len(given) < required or named or (len(given) > len(self.parameters) and self.rest is None):
             wanted = ", ".join(self.parameters) or "none"
-            surplus = self.static and number > len(self.parameters)
+            static_hint = f"static arguments are given by name: {', '.join(self.static)}" if self.static else None
             raise argument_error(
                 f"{self.name}: expected {len(self.parameters)} tensor arguments ({wanted}), got {number}",
                 term=self._term,
-                hint=f"static arguments are given by name: {', '.join(self.static)}" if surplus else None,
+                hint=(self.surplus or static_hint) if number > len(self.parameters) else None,
             )
         for name, value in static.items():
             if value is inspect.Parameter.empty:

@@ -43,7 +43,13 @@ def vjp(operation: Op, wrt: Wrt = None) -> Op:
         outputs = operation.compose(inputs, static)
         return _gradients(name, operation, outputs, inputs, wrt, heads)
 
-    return Op(pulled, name=name, parameters=parameters, rest=rest, static=operation.static, optional=operation.optional)
+    heads = f"the heads of several outputs are one argument, a tuple: {_call(name, operation)}"
+    return Op(pulled, name=name, parameters=parameters, rest=rest, static=operation.static, optional=operation.optional, surplus=heads)
+
+
+def _call(name: str, operation: Op) -> str:
+    """How the pullback of an op of several outputs is called."""
+    return f"{name}({', '.join((*operation.parameters, '(head_0, head_1, ...)'))})"
 
 
 def grad(operation: Op, wrt: Wrt = None) -> Op:
@@ -180,7 +186,10 @@ def _gradients(name: str, operation: Op, outputs: Any, inputs: Sequence[Any], wr
     if heads is not None:
         flat_heads = list(leaves(heads))
         if len(flat_heads) != len(floating):
-            raise _error(f"{name}: expected {len(floating)} heads, one per floating output, got {len(flat_heads)}")
+            raise _error(
+                f"{name}: expected {len(floating)} heads, one per floating output, got {len(flat_heads)}",
+                hint=f"as one argument, a tuple where there are several: {_call(name, operation)}",
+            )
     found = iter(gradient(floating, tensors, flat_heads))
     trees = tuple(_unflatten(inputs[position], found) for position in chosen)
     return trees[0] if isinstance(wrt, (str, int)) else trees

@@ -72,7 +72,8 @@ def variants_of(names: Sequence[str]) -> tuple[Variant, ...]:
             needs, bits, registers = LEVELS[name]
             level = Machine(machine.triple, name, ",".join(f"+{f}" for f in sorted(needs)), bits)
             flags = tuple(sorted(f for f in needs if f.startswith("avx")))
-            found.append(Variant(name, level, replace(host_target(), vector_bits=bits, registers=registers, features=flags), needs))
+            target = replace(host_target(), vector_bits=bits, registers=registers, features=flags, multiplies=Target(name).multiplies)
+            found.append(Variant(name, level, target, needs))
         else:
             known = ", ".join(("host", *LEVELS))
             raise TargetError(f"export: expected CPUs among {known}, got {name!r}", location=user_location())

@@ -7,6 +7,7 @@ that is the only liberty taken: NaN, infinities and signed zeros behave as IEEE-
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 
 from tensorexpr import dtypes
@@ -66,6 +67,7 @@ def _compare(b: Builder, name: str, dtype: DType, x: Value, y: Value) -> Value:
     return b.compare(floating if dtype.is_float else signed if dtype.kind == "int" else unsigned, x, y)
 
 
+_HOLDS = {"eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge}
 _MIRRORED = {"eq": "eq", "ne": "ne", "lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}
 
 
@@ -79,6 +81,9 @@ def _compare_lanes(b: Builder, name: str, x: Value, y: Value) -> Value | None:
         distance = b.sub(y, x.base)
     else:
         name, distance = _MIRRORED[name], b.sub(x.base, y)
+    if distance.const is not None:
+        holds = ("true" if _HOLDS[name](lane, distance.const) else "false" for lane in range(x.lanes))
+        return Value(f"<{', '.join(f'i1 {one}' for one in holds)}>", "i1", x.lanes)
     # Both sides have known bounds, so the distance has not wrapped; beyond the lanes on either side it decides alike.
     near = b.intrinsic("smin", b.intrinsic("smax", distance, -1), x.lanes)
     numbers = Value(f"<{', '.join(f'i32 {lane}' for lane in range(x.lanes))}>", "i32", x.lanes)

@@ -13,9 +13,12 @@ from tensorexpr.codegen.lowering.accumulators import COMBINE
 from tensorexpr.codegen.lowering.arithmetic import ONE, ZERO, add, constant, floordiv, mul, sub
 from tensorexpr.codegen.lowering.borders import cut_borders
 from tensorexpr.codegen.lowering.caching import DECLARED
+from tensorexpr.codegen.lowering.contracted import contracted
 from tensorexpr.codegen.lowering.cutting import cut_along
 from tensorexpr.codegen.lowering.digits import Digits, digits_of, sorted_by_digits, without_keys
+from tensorexpr.codegen.lowering.literals import with_folded_literals
 from tensorexpr.codegen.lowering.loops import Loops
+from tensorexpr.codegen.lowering.merging import merged
 from tensorexpr.codegen.lowering.partitioned import Sends, partitioned
 from tensorexpr.codegen.lowering.placing import Ahead, Home, Placing, all_axes, slot
 from tensorexpr.codegen.lowering.positions import at_positions
@@ -31,6 +34,7 @@ from tensorexpr.codegen.lowering.unswitch import unswitched
 from tensorexpr.codegen.nest import GRID, THREADS, Block, Buffer, For, If, Kernel, LoopNest, Stmt, Store
 from tensorexpr.codegen.nest_verify import touched
 from tensorexpr.codegen.schedule.alongside import groups
+from tensorexpr.codegen.schedule.compute_with import joined_groups
 from tensorexpr.codegen.schedule.fetching import distances
 from tensorexpr.codegen.schedule.independence import is_atomic
 from tensorexpr.codegen.schedule.placement import Part, parts_of
@@ -127,6 +131,9 @@ class _Lowering(Placing):
             self.definition(definition)
         for target, source in copies:
             self.add_kernels(target, self.copy(self.types[source], Home(target), self.homes[source], frozenset()))
+        alike = [[self.made[n] for n in names if n in self.made] for names in joined_groups(self.state)]
+        if alike:
+            self.kernels = contracted(merged(self.kernels, alike), {b.name: b for b in self.names.workspace}, self.names.fresh)
         used = _read_buffers(self.kernels)
         known = [(b.name, b.shape) for b in (*parameters, *self.names.workspace)] + [(c.name, c.type.shape) for c in program.constants]
         shapes = {name: tuple(map(integer, shape)) for name, shape in known if all(isinstance(e, Const) for e in shape)}
@@ -136,7 +143,7 @@ class _Lowering(Placing):
             tuple(parameters),
             tuple(c for c in program.constants if c.name in used),
             tuple(b for b in self.names.workspace if b.name in used),
-            run_together([self.specialized(kernel, shapes) for kernel in self.kernels], self.groups(), self.names.fresh),
+            tuple(k for k in run_together([self.specialized(k, shapes) for k in self.kernels], self.groups(), self.names.fresh) if k.body),
             tuple(outputs),
             program.sizes,
             tuple(self.names.checks),
@@ -149,10 +156,11 @@ class _Lowering(Placing):
     def specialized(self, kernel: Kernel, shapes: Mapping[str, tuple[int, ...]]) -> Kernel:
         """The kernel with copies of loops in which tests are decided, and elements by their number where all are gone through;
         threads of a GPU test at no cost."""
+        kernel = with_folded_literals(kernel)
         if self.state.target.is_gpu:
             return cut_borders(kernel)
         block = cut_along(unswitched(cut_at_borders(kernel.body)))
-        return at_positions(cut_borders(replace(kernel, body=block)), shapes)
+        return at_positions(with_folded_literals(cut_borders(replace(kernel, body=block))), shapes)
 
     def buffer(self, tensor: str, type_: TensorType) -> Buffer:
         """The workspace of a tensor: all of it, or the last two entries of a scan."""

@@ -108,17 +108,21 @@ def _at(expr: Expr, values: dict[str, Expr]) -> Expr:
 
 def placed(body: Block, index: str, at: int) -> Block:
     """The statements of one iteration of a loop."""
-    values: dict[str, Expr] = {index: const(at)}
+    return resolved(body, {index: const(at)})
+
+
+def resolved(body: Block, values: dict[str, Expr]) -> Block:
+    """The statements with some indices known."""
     made: list[Stmt] = []
     for s in body:
         match s:
             case For():
-                made.append(replace(s, start=_at(s.start, values), stop=_at(s.stop, values), body=placed(s.body, index, at)))
+                made.append(replace(s, start=_at(s.start, values), stop=_at(s.stop, values), body=resolved(s.body, values)))
             case If():
                 condition = _at(s.condition, values)
-                made.append(If(condition, placed(s.then, index, at), placed(s.otherwise, index, at)))
+                made.append(replace(s, condition=condition, then=resolved(s.then, values), otherwise=resolved(s.otherwise, values)))
             case Alloc():
-                made.append(replace(s, body=placed(s.body, index, at)))
+                made.append(replace(s, body=resolved(s.body, values)))
             case Store():
                 made.append(replace(s, indices=tuple(_at(e, values) for e in s.indices), value=_at(s.value, values)))
             case Check():

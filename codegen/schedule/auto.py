@@ -19,6 +19,7 @@ from tensorexpr.codegen.schedule.auto_loops import plan
 from tensorexpr.codegen.schedule.auto_memory import bytes_of, fetch_rows, fetch_streams, write_past
 from tensorexpr.codegen.schedule.auto_pairs import pair_terms, plan_nested, sharing
 from tensorexpr.codegen.schedule.auto_parts import partial_results
+from tensorexpr.codegen.schedule.auto_passes import join_alike, join_passes, one_pass, plan_passes
 from tensorexpr.codegen.schedule.auto_rows import plan_rows
 from tensorexpr.codegen.schedule.auto_scatters import plan_scatter, take_scatters_apart
 from tensorexpr.codegen.schedule.auto_staging import stage_operands
@@ -42,6 +43,8 @@ MOST_LOOKED_AT = 200
 """Definitions of a program up to which all pairs of them are looked at for common rows."""
 MOST_SHARED = 32
 """Definitions computed in the loops of one other: beyond it their rows do not stay near anyway, and each nests a level deeper."""
+MOST_WORK = 64
+"""Operations per byte of what a definition touches up to which it matters that its results are near when they are read."""
 CHUNKS_PER_CORE = 4
 NOWHERE = "no loop"
 
@@ -61,6 +64,7 @@ def autoschedule(program: Program, target: Target | None = None, decisions: Deci
     redirect_copies(s)
     if not isinstance(s.target, Gpu):
         take_scatters_apart(s)
+    passes = one_pass(s)
     partial_results(s)
     sweep_scans(s)
     shapes = shapes_of(s.state.program)
@@ -68,6 +72,7 @@ def autoschedule(program: Program, target: Target | None = None, decisions: Deci
     if not isinstance(s.target, Gpu):
         planned |= plan_rows(s, shapes)
         planned |= plan_batches(s, shapes)
+    planned |= plan_passes(s, passes)
     flat = share_elementwise(s)
     _share_loops(s)
     if isinstance(s.target, Gpu):
@@ -92,6 +97,8 @@ def autoschedule(program: Program, target: Target | None = None, decisions: Deci
             plan_sweep(s, name, shapes)
         elif isinstance(definition, Scatter):
             plan_scatter(s, definition, shapes)
+    join_passes(s, passes)
+    join_alike(s)
     write_past(s)
     fetch_rows(s)
     fetch_streams(s)
@@ -236,7 +243,8 @@ def _is_near(s: Schedule, table: dict[str, Define], host: Define, guest: str) ->
         return False
     types = s.state.program.types
     both = sum(bytes_of(types[n]) for n in sorted(_rows(s, host) & _rows(s, table[guest])))
-    outer = prod(length(a) for a in host.axes[: [a.index for a in host.axes].index(place.loop) + 1])
+    axis = s.state.stage(host.name).axes_of(place.loop)[-1]
+    outer = prod(length(a) for a in host.axes[: [a.index for a in host.axes].index(axis) + 1])
     return s.target.l2_bytes < both <= outer * s.target.l2_bytes // 4
 
 
@@ -281,19 +289,23 @@ def _share(s: Schedule, table: dict[str, Define], reader: Define, name: str) -> 
     depth = 0
     group = [reader.name, *(m.name for m in s.state.placed_in(reader.name))]
     asking = [(table[other], a) for other in group for a in accesses_of(s.state.program, other) if a.tensor == name]
+    outer: tuple[str, ...] = ()
+    loops: list[str] = []
     while depth < min(len(source.axes), len(reader.axes)):
         axis = reader.axes[depth]
-        same = source.axes[depth].stop == axis.stop
-        if not same or stage.order[: depth + 1] != tuple(a.index for a in reader.axes[: depth + 1]):
+        own = stage.loops_of(axis.index)
+        outer += own
+        alone = all(stage.axes_of(x) == (axis.index,) and stage.kind(x) == "serial" for x in own)
+        if source.axes[depth].stop != axis.stop or stage.order[: len(outer)] != outer or not alone:
             break
         if not all(_leading_axis(other, access, depth) for other, access in asking):
             break
         depth += 1
-    if depth == 0 or not _worth_sharing(s, reader, depth):
+        loops.append(outer[-1])
+    if depth == 0 or not _worth_sharing(s, reader, depth) or _is_dear(s, source):
         return False
     if depth == len(reader.axes) and len(source.axes) == depth and len(reader.axes) > 1:
-        depth -= 1  # the innermost loop stays free for vectors
-    loops = [a.index for a in reader.axes[:depth]]
+        loops.pop()  # the innermost loop stays free for vectors
     loop = s.decisions.choose(f"{name}: computed in {reader.name} at", loops[-1:], others=lambda: (*reversed(loops), NOWHERE))
     if loop == NOWHERE:
         return False
@@ -316,6 +328,18 @@ def _rows_enough(target: Target) -> int:
     """Rows from which a loop over them alone has work for all. Of a CPU the same for any number of cores: what is computed in whose
     loops decides the order of sums, and results must not hang on how many cores a process may use."""
     return 2 * target.cores if isinstance(target, Gpu) else ENOUGH_ROWS
+
+
+def _is_dear(s: Schedule, source: Define) -> bool:
+    """Whether so much is computed per byte that a definition touches that it does not matter whether it is near."""
+    types, stage = s.state.program.types, s.state.stage(source.name)
+    touched = sum(bytes_of(types[n]) for n in dict.fromkeys((source.name, *reads(source))))
+    return (
+        not s.target.is_gpu
+        and has_reduction(source.value)
+        and len(stage.parts.axes) > 1
+        and total_work(stage.parts) > MOST_WORK * touched > 0
+    )
 
 
 def _worth_sharing(s: Schedule, reader: Define, depth: int) -> bool:
@@ -343,7 +367,8 @@ def _parallelize(s: Schedule, name: str) -> None:
     before = s.state
     try:
         loop = free[0]
-        if isinstance(definition, Define | Scan) and not members:
+        joined = stage.joins is not None or any(other.joins == name for other in s.state.stages)
+        if isinstance(definition, Define | Scan) and not members and not joined:
             loop = _fused_outer(s, name, free)
         s[name].parallel(loop)
     except ScheduleError:

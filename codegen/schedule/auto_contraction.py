@@ -49,8 +49,6 @@ LINE_BYTES = 64
 PAGE = 4096
 PAGES = 64
 """Pages of memory that a loop may go through again and again before each costs a walk through tables."""
-PORTS = 2
-"""Multiplications that start in one cycle."""
 LOAD = 0.65
 """Cycles per load: two start together, but wait for each other at times."""
 LATENCY = 4
@@ -320,7 +318,7 @@ class Model:
                 memory += WALK * (each if between >= PAGE else 1) / together
             if apart >= LINE_BYTES and apart % PAGE == 0 and visits > WAYS:
                 memory += ALIASED * lines
-        return max(rows * vectors / PORTS, loads * LOAD, float(LATENCY)) + BESIDE * loads + HIDDEN * memory
+        return max(rows * vectors / self.target.multiplies, loads * LOAD, float(LATENCY)) + BESIDE * loads + HIDDEN * memory
 
     def plain_cost(self) -> float:
         """Cycles of a vector of products in the loops that the definition has without a plan, where plans know none like them."""
@@ -344,7 +342,7 @@ class Model:
             loads += each * vectors * (UNALIGNED + (MASKED if tested else 0.0)) if along else each
             lines = each * (vectors * self.lanes if along else 1) * bytes_ / LINE_BYTES
             memory += LINE_CYCLES * lines * self.is_far(each * (1 if reduced else vectors * self.lanes), r)
-        step = max(products / PORTS, loads * LOAD, float(LATENCY)) + BESIDE * loads + HIDDEN * memory
+        step = max(products / self.target.multiplies, loads * LOAD, float(LATENCY)) + BESIDE * loads + HIDDEN * memory
         waste = _rounded(self.lengths[vector], vectors * self.lanes) * prod(_rounded(self.lengths[a], n) for a, n in rows.items())
         ends = TOGETHER / max(1.0, self.steps / self.lanes) if reduced else self._results(vector, vectors, None, 1)
         return step / products * waste + ends

@@ -23,7 +23,7 @@ from tensorexpr.codegen.schedule.reductions import Parts
 from tensorexpr.codegen.schedule.residues import classes, in_class, tested
 from tensorexpr.codegen.schedule.schedule import Schedule, StageHandle
 from tensorexpr.codegen.schedule.state import Stage, State
-from tensorexpr.codegen.schedule.strides import reach, reaches
+from tensorexpr.codegen.schedule.strides import Reach, reach, reaches
 from tensorexpr.codegen.schedule.windows import has_hull, window
 from tensorexpr.codegen.schedule.work import arithmetic, group_work, lengths
 from tensorexpr.codegen.target import Target
@@ -50,6 +50,8 @@ STREAMS = 8
 """Rows from which on that is so."""
 NEAR = 8
 """Up to this distance, elements that are not consecutive share cache lines."""
+PAGE = 4096
+"""Bytes from which on rows are far from each other: a page, and what one way of the first cache holds."""
 MOST_ROWS = 12
 ROWS = (2, 3, 4, 5, 6, 8)
 MOST_UNROLLED = 64
@@ -394,11 +396,26 @@ class Planner:
         depends = self.main.depends
         rows = [a for a in self.data if a.index != vector and a.index in depends and a.index not in self.apart]
         rows = [a for a in rows if any(not r.stride(a.index) for r in self.reads)]
+        near = [a for a in rows if not any(self._is_window_far(r, vector, a.index) for r in self.reads)]
         # Rows that are off at times are kept apart by jumps, and share nothing; lanes that are off are masked.
         tests = [set(free_names(e)) for c in self.main.where for e in conjuncts(c)]
         tests += [{*free_names(a.start), *free_names(a.stop)} for a in self.main.axes]
         asked = {n for names in tests if vector not in names for n in names}
-        return [a for a in rows if a.index not in asked] or rows
+        return [a for a in near if a.index not in asked] or (rows if len(near) == len(rows) else [])
+
+    def _is_window_far(self, r: Reach, vector: str, row: str) -> bool:
+        """Whether rows have windows of their own of what is read, pages from each other, and share little: side by side they drive each
+        other out of the first cache before the next points read the same again."""
+        assert self.main is not None
+        if not r.stride(vector) or abs(r.stride(row)) * r.access.dtype.itemsize < PAGE:
+            return False
+        moved = {
+            a.index for a in self.data for along in self.main.axes if r.stride(a.index) and _among(r.stride(a.index), r.stride(along.index))
+        }
+        shared = (
+            prod(self.lengths[n] for n in o.strides if n in self.lengths) * o.access.dtype.itemsize for o in self.reads if not o.stride(row)
+        )
+        return bool(moved) and row not in moved and sum(shared) <= self.target.l1_bytes // 2
 
     def _tile_cost(self, vector: str, lanes: int, rows: tuple[tuple[str, int], ...]) -> float:
         """Cost per useful vector operation: arithmetic, or loads where those are more."""

@@ -54,7 +54,9 @@ def _planned(s: Schedule, name: str, shapes: Mapping[str, tuple[Expr, ...]]) -> 
         return False
     reached = reaches(values, shapes)
     names = {*group.depends, *group.indices}
-    in_rows = all(abs(r.stride(column)) <= 1 and all(abs(r.stride(x)) != 1 for x in group.indices) for r in reached)
+    in_rows = all(
+        not r.stride(column) or (abs(r.stride(column)) == 1 and all(abs(r.stride(x)) != 1 for x in group.indices)) for r in reached
+    )
     if not in_rows or not any(names <= set(r.strides) and r.stride(column) == 1 for r in reached):
         return False
     # Where rows of another axis could share what a column loads, tiles of registers are better.

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from tensorexpr.codegen.schedule import primitives, staging, sweeps
 from tensorexpr.codegen.schedule.alongside import alongside
 from tensorexpr.codegen.schedule.cache import cache
+from tensorexpr.codegen.schedule.compute_with import compute_with
 from tensorexpr.codegen.schedule.decisions import Decisions
 from tensorexpr.codegen.schedule.fetching import prefetch
 from tensorexpr.codegen.schedule.legality import refuse
@@ -285,6 +286,11 @@ class StageHandle:
         """Runs the iterations of the outermost loop in any order with those of another definition: one parallel region for both."""
         name = self._schedule[other].name
         self._apply("alongside", alongside(self._schedule.state, self.name, name, refuse), name)
+
+    def compute_with(self, other: object) -> None:
+        """Runs the definition in the loops of another that it does not hang on, as far as the loops of both are alike."""
+        name = self._schedule[other].name
+        self._apply("compute_with", compute_with(self._schedule.state, self.name, name, refuse), name)
 
     def compute_at(self, consumer: object, axis: str) -> None:
         """Computes the definition in a loop of another that reads it, once per iteration, at the elements read there."""

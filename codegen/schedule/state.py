@@ -109,6 +109,8 @@ class Stage:
     """How what a scatter sends is sorted by blocks of elements first (see `partition`)."""
     alongside: str | None = None
     """The first of the definitions that it runs side by side with (see `alongside`)."""
+    joins: str | None = None
+    """The definition in whose loops it runs, as far as these are alike (see `compute_with`)."""
 
     def kind(self, loop: str) -> str:
         return dict(self.kinds).get(loop, SERIAL)

@@ -7,12 +7,12 @@ smaller one. A congruence reads ``x % m == r``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import gcd
 
 from tensorexpr import dtypes
-from tensorexpr.integers import Affine, Constraint, FloorDiv, congruent, ge
-from tensorexpr.ir import FALSE, TRUE, Apply, Const, Expr, apply, conjuncts, const
+from tensorexpr.integers import Affine, Constraint, FloorDiv, congruent, eq, ge
+from tensorexpr.ir import FALSE, TRUE, Apply, Const, Expr, apply, conjunction, conjuncts, const
 from tensorexpr.simplify.context import COMPARISONS, Context
 from tensorexpr.simplify.indices import Term, add_up, reduced, summands
 from tensorexpr.simplify.rules_common import reads_nothing
@@ -267,7 +267,93 @@ def needed(parts: list[Expr], context: Context) -> list[Expr] | None:
         inner = context.assuming(p for p in others if known[p] is not None)
         if all(inner.implies(c) for c in known[part] or ()):
             kept = others
-    return kept
+    return _met(kept, known, context)
+
+
+def _met(parts: list[Expr], known: dict[Expr, tuple[Constraint, ...] | None], context: Context) -> list[Expr]:
+    """The conditions with two bounds that leave one number as that number: ``i >= 6 and i < 7`` is ``i == 6``."""
+    bounds = [(part, found[0]) for part in parts if (found := known[part]) is not None and not found[0].is_equality]
+    for at, (part, one) in enumerate(bounds):
+        for other, opposite in bounds[:at]:
+            if one.expr + opposite.expr == Affine.of(0):
+                equal = condition_of(eq(one.expr, 0), context)
+                if equal is not None:
+                    return [equal if p is other else p for p in parts if p is not part]
+    return parts
+
+
+def united(parts: list[Expr], context: Context) -> list[Expr]:
+    """The alternatives without those that say less than another one: ``i < j or i > j`` is ``i != j``, ``i < 2 or i < 5`` is ``i < 5``."""
+    found = list(parts)
+    at = 0
+    while at < len(found):
+        for other in range(at):
+            one = _union(found[other], found[at], context)
+            if one is not None:
+                found[other : other + 1] = [one]
+                del found[at]
+                at = -1
+                break
+        at += 1
+    return found
+
+
+def _union(first: Expr, second: Expr, context: Context) -> Expr | None:
+    """One condition that says that either of two conditions on integers holds, None where none is found."""
+    rows = [_rows(part, context) for part in (first, second)]
+    if rows[0] is None or rows[1] is None:
+        return None
+    if len(rows[0]) == len(rows[1]) == 1 and not rows[0][0].is_equality and not rows[1][0].is_equality:
+        between = rows[0][0].expr + rows[1][0].expr
+        if between.is_constant and between.constant >= -1:
+            return TRUE
+        if between.is_constant and between.constant == -2:  # e >= 0 or e <= -2
+            left_out = condition_of(eq(rows[0][0].expr, -1), context)
+            return None if left_out is None else negate(left_out)
+    return _hull(first, rows[0], second, rows[1], context)
+
+
+def _rows(condition: Expr, context: Context) -> list[Constraint] | None:
+    """The constraints whose conjunction a condition is, None where it is none."""
+    found: list[Constraint] = []
+    for part in conjuncts(condition):
+        own = context.arithmetic.constraints(part) if reads_nothing(part) else None
+        if own is None:
+            return None
+        found.extend(own)
+    return found
+
+
+def _hull(first: Expr, rows: list[Constraint], second: Expr, others: list[Constraint], context: Context) -> Expr | None:
+    """The conjunction that holds for the points of both conditions and no others, None where there is none."""
+    inside = context.assuming([first]), context.assuming([second])
+    hull: dict[Expr, None] = {}
+    beyond: list[Constraint] = []  # what the first condition says and the hull does not
+    for own, opposite in ((_inequalities(rows), inside[1]), (_inequalities(others), inside[0])):
+        for row in own:
+            least = 0 if opposite.implies(row) else opposite.range(row.expr)[0]
+            if least != 0 and opposite is inside[1]:
+                beyond.append(row)
+            condition = None if least is None else condition_of(ge(row.expr, min(least, 0)), context)
+            if condition is not None and condition != TRUE:
+                hull.setdefault(condition)
+    for row in beyond:  # hull minus first, one disjoint part after the other, has to be in second
+        if not all(context.assuming([*hull, *_failing(row, context)]).implies(other) for other in others):
+            return None
+        within = condition_of(row, context)
+        assert within is not None
+        hull.setdefault(within)
+    found = list(hull)[: len(hull) - len(beyond)]
+    return conjunction(needed(found, context) or found)
+
+
+def _failing(row: Constraint, context: Context) -> list[Expr]:
+    opposite = condition_of(row.negate()[0], context)
+    return [] if opposite is None else [opposite]
+
+
+def _inequalities(rows: Iterable[Constraint]) -> list[Constraint]:
+    return [one for row in rows for one in ((ge(row.expr, 0), ge(-row.expr, 0)) if row.is_equality else (row,))]
 
 
 def _weight(constraints: tuple[Constraint, ...] | None, part: Expr) -> tuple[bool, int, int, int]:

@@ -11,17 +11,17 @@ by their axes and keep them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from tensorexpr.integers import Affine, Constraint, Domain, DomainTooComplex, FloorDiv, le
 from tensorexpr.integers.loops import Bounds
 from tensorexpr.ir import FALSE, TRUE, Apply, Axis, Cast, Const, Expr, Index, Reduce, Scatter, apply, conjunction, conjuncts, const
 from tensorexpr.records import record, replace
 from tensorexpr.regions import alternatives, bound_constraints
-from tensorexpr.simplify.conditions import condition_of
+from tensorexpr.simplify.conditions import condition_of, disjuncts
 from tensorexpr.simplify.context import Context
 from tensorexpr.simplify.indices import expression
-from tensorexpr.simplify.rules_common import reads_nothing
+from tensorexpr.simplify.rules_common import fold_constants, reads_nothing
 from tensorexpr.simplify.rules_reduce import identity, identity_value
 from tensorexpr.traversal import free_names, negate, substitute, walk
 
@@ -125,6 +125,66 @@ def _outside(expr: Reduce, context: Context) -> Expr:
         return expr
     rest = [c for c in conjuncts(expr.where) if c not in free]
     return apply("where", conjunction(free), replace(expr, where=conjunction(rest) if rest else None), identity(expr))
+
+
+def without_idle_guards(expr: Apply, context: Context, signed_zeros: bool = True) -> Expr:
+    """where(c and d, sum(e for k in range(a, b)), 0) -> where(d, sum(e for k in range(a, b)), 0), where there is no k unless c
+
+    Also around sums that are added, negated and scaled by literals. What all of that gives over nothing has to be the other branch: the
+    same zero. The outermost loops have to be the empty ones: where they go round in vain, asking the condition costs less.
+    """
+    condition, taken, otherwise = expr.args
+    if not isinstance(otherwise, Const) or not any(isinstance(node, Reduce) for node in _summed(taken)):
+        return expr
+    parts = kept = list(conjuncts(condition))
+    for part in parts:
+        others = [other for other in kept if other is not part]
+        if reads_nothing(part) and all(
+            _is_idle(taken, otherwise, context.assuming([*others, side]), signed_zeros) for side in _failing(part)
+        ):
+            kept = others
+    if len(kept) == len(parts):
+        return expr
+    return apply("where", conjunction(kept), taken, otherwise) if kept else taken
+
+
+def _is_idle(taken: Expr, otherwise: Const, context: Context, signed_zeros: bool) -> bool:
+    found = _over_nothing(taken, context)
+    return found == otherwise or (found is not None and found.value == otherwise.value == 0 and not signed_zeros)
+
+
+def _failing(condition: Expr) -> tuple[Expr, ...]:
+    """Conditions one of which holds where `condition` does not."""
+    if isinstance(condition, Apply) and condition.op.name == "eq" and condition.args[0].dtype.is_integer:
+        return apply("lt", *condition.args), apply("gt", *condition.args)
+    return (conjunction([negate(part) for part in disjuncts(condition)]),)
+
+
+_SUMMED = ("neg", "add", "sub", "mul", "div")
+
+
+def _summed(expr: Expr) -> Iterator[Expr]:
+    """What is added up in an expression, and what it is multiplied by."""
+    yield expr
+    if isinstance(expr, Apply) and expr.op.name in _SUMMED:
+        for arg in expr.args:
+            yield from _summed(arg)
+
+
+def _over_nothing(expr: Expr, context: Context) -> Const | None:
+    """The value where all reductions in it are over nothing, None where they are not or more than literals stands beside them."""
+    match expr:
+        case Const():
+            return expr
+        case Reduce() if expr.axes and expr.combiner.is_builtin:
+            first = expr.axes[0]
+            idle = context.harmless(first.start) and context.harmless(first.stop) and context.inside(first).is_empty()
+            return identity(expr) if idle else None
+        case Apply() if expr.op.name in _SUMMED:
+            args = [found for arg in expr.args if (found := _over_nothing(arg, context)) is not None]
+            folded = fold_constants(Apply(expr.op, tuple(args))) if len(args) == len(expr.args) else None
+            return folded if isinstance(folded, Const) else None
+    return None
 
 
 # ---------------------------------------------------------------------------------------------------- residue classes

@@ -47,11 +47,13 @@ from tensorexpr.simplify.conditions import (
     normal_comparison,
     ordered,
     split_extremum,
+    united,
 )
 from tensorexpr.simplify.context import Arithmetic, Context
-from tensorexpr.simplify.domains import narrowed, residue_classes
+from tensorexpr.simplify.domains import narrowed, residue_classes, without_idle_guards
 from tensorexpr.simplify.indices import divide, multiply, normal_index
 from tensorexpr.simplify.options import STRICT, Options
+from tensorexpr.simplify.pieces import with_joint_pieces
 from tensorexpr.simplify.reductions import factored
 from tensorexpr.simplify.rules_common import COMMON_RULES, operands_of, reads_nothing
 from tensorexpr.simplify.rules_float import DERIVED_RULES, FLOAT_RULES, REASSOCIATION_RULES, ZERO_SIGN_RULES
@@ -211,6 +213,10 @@ class Simplifier:
             return self._comparison(node, context)
         if name in ("minimum", "maximum", "abs") and sure:
             return self._abs(node, context) if name == "abs" else self._extremum(node, context)
+        if name in ("add", "sub") and self.options.derived:
+            joint = with_joint_pieces(node, context)
+            if joint is not node:
+                return joint
         if name in ("minimum", "maximum"):
             return known_extremum(node, context) or self._by_rules(node, context)
         return self._by_rules(node, context)
@@ -319,10 +325,11 @@ class Simplifier:
             if simple != FALSE:
                 parts.update(dict.fromkeys(disjuncts(simple)))
             inner = inner.assuming([negate(simple)])
-        if list(parts) == before:
+        found = united(list(parts), context)
+        if found == before:
             return expr
         result: Expr | None = None
-        for part in parts:
+        for part in found:
             result = part if result is None else apply("or", result, part)
         return FALSE if result is None else result
 
@@ -334,12 +341,15 @@ class Simplifier:
         otherwise = self.visit(expr.args[2], context.assuming([self._opposite(condition)]), subscript)
         args = (condition, taken, otherwise)
         node = expr if all(a is b for a, b in zip(args, expr.args, strict=True)) else Apply(expr.op, args)
+        bare = without_idle_guards(node, context, self.options.signed_zeros)
+        if bare is not node:
+            return bare
         inner = operands_of(taken, "where")
         if inner is not None and inner[2] == otherwise and context.harmless(inner[0]):
             return apply("where", apply("and", condition, inner[0]), inner[1], otherwise)  # as in `merge_selections`
         inner = operands_of(otherwise, "where")
-        if inner is not None and inner[1] == taken and isinstance(taken, Const) and context.harmless(inner[0]):
-            return apply("where", apply("or", condition, inner[0]), taken, inner[2])
+        if inner is not None and inner[1] == taken and context.harmless(inner[0]):
+            return apply("where", apply("or", condition, inner[0]), taken, inner[2])  # as in `merge_alternatives`
         return self._by_rules(node, context)
 
     @staticmethod

@@ -104,6 +104,38 @@ def merge_selections(expr: Expr) -> Expr | None:
     return None
 
 
+@on("where")
+def merge_alternatives(expr: Expr) -> Expr | None:
+    """where(c, a, where(d, a, b)) -> where(c or d, a, b), where d reads no tensor (it is now evaluated where c is true)"""
+    assert isinstance(expr, Apply)
+    condition, taken, otherwise = expr.args
+    if isinstance(otherwise, Apply) and otherwise.op.name == "where" and otherwise.args[1] == taken and reads_nothing(otherwise.args[0]):
+        return apply("where", apply("or", condition, otherwise.args[0]), taken, otherwise.args[2])
+    return None
+
+
+_UNIONS = {("lt", "gt"): "ne", ("lt", "eq"): "le", ("gt", "eq"): "ge"}
+"""What it says that one of two comparisons of the same integers holds."""
+
+
+@on("or")
+def unite_comparisons(expr: Expr) -> Expr | None:
+    """a < b or a > b -> a != b;  a < b or a == b -> a <= b;  a > b or a == b -> a >= b, where a and b are integers, also as b > a"""
+    assert isinstance(expr, Apply)
+    first, second = expr.args
+    if not isinstance(first, Apply) or not isinstance(second, Apply) or first.op.name not in _MIRRORED or second.op.name not in _MIRRORED:
+        return None
+    if not first.args[0].dtype.is_integer:
+        return None
+    name = second.op.name
+    if first.args == second.args[::-1]:
+        name = _MIRRORED[name]
+    elif first.args != second.args:
+        return None
+    found = _UNIONS.get((first.op.name, name)) or _UNIONS.get((name, first.op.name))
+    return None if found is None else apply(found, *first.args)
+
+
 @on("add", "sub", "mul", "div", "minimum", "maximum", "and", "or")
 def join_selections(expr: Expr) -> Expr | None:
     """where(c, a, k) + where(c, b, m) -> where(c, a + b, k + m), where k and m are literals, for every operation of two operands"""
@@ -281,6 +313,8 @@ COMMON_RULES = (
     turn_selection,
     select_bool,
     merge_selections,
+    merge_alternatives,
+    unite_comparisons,
     join_selections,
     logic_units,
     logic_twice,

@@ -40,7 +40,7 @@ def _inside(
     axes: tuple[Axis, ...], where: Expr | None, values: tuple[Expr, ...], points: Points, count: int, bound: bool = True
 ) -> Iterator[str]:
     """Smells of axes, the condition on them and what stands in them."""
-    for axis in axes:
+    for level, axis in enumerate(axes):
         if bound:
             for bound_ in (axis.start, axis.stop):
                 yield from _expr(bound_, points, count)
@@ -53,6 +53,9 @@ def _inside(
             yield f"one iteration of {axis.index} from {print_expr(axis.start)} to {print_expr(axis.stop)}"
         if bound and count and not lengths.any():
             yield f"no iteration of {axis.index} from {print_expr(axis.start)} to {print_expr(axis.stop)}"
+        vain = int((lengths == 0).sum())
+        if bound and level and 2 * vain > count:
+            yield f"in vain {vain} times of {count} around {axis.index} from {print_expr(axis.start)} to {print_expr(axis.stop)}"
         if lengths.sum() > MOST_POINTS:
             return
         first = np.repeat(np.cumsum(lengths) - lengths, lengths)
@@ -103,13 +106,19 @@ def _expr(expr: Expr, points: Points, count: int) -> Iterator[str]:
     if isinstance(expr, Apply) and expr.op.name == "where":
         condition, taken, otherwise = expr.args
         yield from _condition(condition, points, count)
+        if isinstance(otherwise, Const) and otherwise.value == 0:
+            yield from _around_nothing(condition, taken, points, count)
         yield from _expr(taken, *_kept(condition, points, count))
         yield from _expr(otherwise, *_kept(negate(condition), points, count))
         if taken == otherwise:
             yield f"the same in both branches: {print_expr(expr)}"
         if isinstance(taken, Apply) and taken.op.name == "where" and taken.args[2] == otherwise and not _reads(taken.args[0]):
             yield f"nested selections: {print_expr(expr)}"
+        if isinstance(otherwise, Apply) and otherwise.op.name == "where" and otherwise.args[1] == taken and not _reads(otherwise.args[0]):
+            yield f"one selection twice: {print_expr(expr)}"
         return
+    if isinstance(expr, Apply) and expr.op.name == "add":
+        yield from _pieces(expr, points, count)
     for child in _children(expr):
         yield from _expr(child, points, count)
     if isinstance(expr, Cast) and isinstance(expr.arg, Const):
@@ -118,6 +127,45 @@ def _expr(expr: Expr, points: Points, count: int) -> Iterator[str]:
         yield from _operation(expr)
         if count and expr.args[0].dtype.is_integer:
             yield from _integers(expr, points, count)
+
+
+def _around_nothing(condition: Expr, taken: Expr, points: Points, count: int) -> Iterator[str]:
+    """Conditions around a sum whose outermost loop is empty where they do not hold."""
+    while isinstance(taken, Apply) and (taken.op.name == "neg" or (taken.op.name in ("mul", "div") and isinstance(taken.args[1], Const))):
+        taken = taken.args[0]
+    if not isinstance(taken, Reduce) or taken.combiner.name != "sum":
+        return
+    parts = list(conjuncts(condition))
+    for part in parts:
+        others = points, count
+        for other in parts:
+            if other is not part:
+                others = _kept(other, *others)
+        try:
+            evaluate_on(part, others[0])
+            outside, left = _kept(negate(part), *others)
+            start, stop = (np.broadcast_to(evaluate_on(e, outside), (left,)) for e in (taken.axes[0].start, taken.axes[0].stop))
+        except NotEnumerable:
+            continue
+        if (stop <= start).all():
+            yield f"around nothing: {print_expr(part)} around {print_expr(taken)}"
+
+
+def _pieces(expr: Apply, points: Points, count: int) -> Iterator[str]:
+    """Terms of a sum that are equal under conditions which exclude each other."""
+    terms, stack = [], list(expr.args)
+    while stack:
+        term = stack.pop()
+        if isinstance(term, Apply) and term.op.name == "add":
+            stack += term.args
+        elif isinstance(term, Apply) and term.op.name == "where" and isinstance(term.args[2], Const) and not _reads(term.args[0]):
+            terms.append(term)
+    for at, one in enumerate(terms):
+        for other in terms[:at]:
+            if one.args[1:] == other.args[1:]:
+                kept = _kept(one.args[0], *_kept(other.args[0], points, count))
+                if not kept[1]:
+                    yield f"pieces that could be one: {print_expr(expr)}"
 
 
 def _reads(expr: Expr) -> bool:

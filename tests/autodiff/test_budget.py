@@ -24,9 +24,25 @@ def gradients_of(seed):
     return case, head, te.gradient(case.output, [case.x], head=head)
 
 
-@pytest.mark.parametrize(("seed", "lowering"), [(25, "pieces"), (65, "pieces"), (155, "pieces"), (111, "segments"), (293, "segments")])
-def test_a_read_beyond_the_budget_is_taken_value_by_value_or_sorted_and_right(seed, lowering):
+@pytest.mark.parametrize(
+    ("seed", "lowering", "steps"),
+    [
+        (25, "pieces", None),
+        (65, "pieces", None),
+        (155, "pieces", None),
+        (344, "pieces", None),
+        (111, "segments", 40_000),
+        (293, "segments", 500),
+    ],
+)
+def test_a_read_beyond_the_budget_is_taken_value_by_value_or_sorted_and_right(seed, lowering, steps, monkeypatch):
+    if steps is not None:
+        monkeypatch.setattr(components, "MOST_STEPS_BY_VALUES", steps)
+        components._pieces.cache_clear()
+        components.invert_read.cache_clear()
     case, head, gradient = gradients_of(seed)
+    components._pieces.cache_clear()
+    components.invert_read.cache_clear()
     (row,) = gradient.report().rows
     assert row.lowering == lowering and row.iterations == row.reads
     data = {case.x: np.zeros(case.x.shape), head: np.random.default_rng(0).standard_normal(case.output.shape)}
@@ -40,6 +56,7 @@ def test_a_read_beyond_the_budget_is_taken_value_by_value_or_sorted_and_right(se
 def test_strange_reads_are_exact_whatever_the_budget(seed, monkeypatch):
     case, head, gradient = gradients_of(seed)
     monkeypatch.setattr(components, "MOST_STEPS", 500)
+    monkeypatch.setattr(components, "MOST_STEPS_BY_VALUES", 500)
     components._pieces.cache_clear()
     components.invert_read.cache_clear()
     sparing = te.gradient(case.output, [case.x], head=head)

@@ -92,6 +92,11 @@ def test_overrides_that_do_not_fit():
         "expected override= for tensors of the graph, got z, which the outputs do not depend on"
     )
     assert message(te.gradient, Y, [X], head=H, override={X: rule()})[0] == "expected override= for computed tensors, got x, which is given"
+    inside = []
+    states = te.scan(lambda t, s: inside.append(te.compute((3,), lambda i: s[i] + 1.0, name="q")) or inside[0], X, 2, name="s")
+    lines = message(te.gradient, states, [X], head=te.placeholder((2, 3), X.dtype), override={inside[0]: rule(X)})
+    assert lines[0] == "expected override= for tensors of their own, got q, which belongs to the body of a scan"
+    assert lines[2] == "  hint: an op has its rule inside of scans, too: te.op(gradient=rule); or override what te.scan returns"
     lines = message(te.gradient, Y, [X], head=H, override={Y: ([X, z], rule(X, X))})
     assert lines[0] == "expected the inputs of the rule of y to be tensors that it is computed from, got z"
     assert (

@@ -257,6 +257,28 @@ x_bar[t, d]: f32[6, 8] = (
 return x_bar
 """,
     ),
+    "off the diagonal": (
+        lambda: unary((4, 4), (4, 4), lambda x: lambda i, j: te.where(i != j, x[i, j], 0.0)),
+        "\nx_bar[i, j]: f32[4, 4] = where(i != j, y_bar[i, j], 0.0)\nreturn x_bar\n",
+    ),
+    "every third, halved": (
+        lambda: unary((33,), (20,), lambda x: lambda i: te.sum(lambda k: x[(3 * i + 1) // 2 + k], 3)),
+        """
+x_bar[p]: f32[33] = sum(
+    y_bar[p - k - q]
+    for k in range(maximum(p - 29, 0), minimum(p + 1, 3))
+    for q in range(-((k - p) // 3), (p - k + 1) // 3 + 1)
+)
+return x_bar
+""",
+    ),
+    "mixed radix of an uneven extent": (
+        lambda: unary((24,), (30,), lambda x: lambda i: x[i % 6 * 4 + i // 6 % 4]),
+        """
+x_bar[p]: f32[24] = sum(y_bar[p % 4 * 6 + p // 4 + i * 24] for i in range(2 - (p % 4 * 6 + p // 4 + 18) // 24))
+return x_bar
+""",
+    ),
     "clip": (
         lambda: unary((5,), (5,), lambda x: lambda i: te.maximum(te.minimum(x[i], 1.0), -1.0)),
         """
@@ -305,8 +327,11 @@ C[i]: f32[4] = sum(X[i, k] for k in range(i, i + 1)) * 2.0 * 3.0
 D[i]: f32[4] = X[i % 4, i // 4] + X[i, 0] * 1.0
 E[i]: f32[4] = X[i, 0] - -X[i, 1] + where(i > 1, where(i < 3, X[i, 2], 0.0), 0.0)
 F[i]: f32[4] = where(i > 1, X[i, 0], X[i, 0]) + (X[i, 1] + X[i, 1])
+H[i]: f32[4] = where(i < 2, sum(X[i, k] for k in range(i, 2)), 0.0)
+I[i]: f32[4] = where(i < 2, X[i, 0], 0.0) + X[i, 1] + where(i > 2, X[i, 0], 0.0) + where(i < 1, X[i, 2], where(i > 2, X[i, 2], 0.0))
+J[i]: f32[4] = sum(X[k, l] for k in range(4) for l in range(i, k - 1))
 G[i]: f32[4] = 2.0 * X[i, 0] + where(i > 0 and (i < 3 and X[i, 0] > 0.0), X[i, 1], f32(i64(3)))
-return A, B, C, D, E, F, G
+return A, B, C, D, E, F, G, H, I, J
 """)
     found = smells(program)
     for kind in (
@@ -314,5 +339,6 @@ return A, B, C, D, E, F, G
         "C: one iteration of k", "C: two literals", "D: no division: i % 4", "D: no division: i // 4", "D: neutral: X[i, 0] * 1.0",
         "E: sign", "E: nested selections", "F: the same in both branches", "F: twice the same", "G: literal first",
         "G: nested conjunction", "G: literal cast",
+        "H: around nothing: i < 2", "I: pieces that could be one", "I: one selection twice", "J: in vain 13 times of 16",
     ):  # fmt: skip
         assert any(smell.startswith(kind) for smell in found), (kind, found)

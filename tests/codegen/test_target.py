@@ -25,3 +25,12 @@ def test_what_the_system_does_not_say_has_defaults(tmp_path):
     for name, value in (("type", "Data"), ("level", "1"), ("size", "48K")):
         (cache / name).write_text(value)
     assert target._cache_sizes(tmp_path / "cache") == {1: 48 << 10}
+
+
+def test_vectors_that_a_core_multiplies_in_one_cycle(tmp_path):
+    """Zen 4 makes one of 512 bits in its two units of 256."""
+    zen4, other = tmp_path / "zen4", tmp_path / "other"
+    zen4.write_text("processor\t: 0\nvendor_id\t: AuthenticAMD\ncpu family\t: 25\n\nprocessor\t: 1\n")
+    other.write_text("processor\t: 0\nvendor_id\t: GenuineIntel\ncpu family\t: 6\n")
+    assert target._multiplies(512, zen4) == 1 and target._multiplies(256, zen4) == 2
+    assert target._multiplies(512, other) == 2 and target._multiplies(512, tmp_path / "none") == 2

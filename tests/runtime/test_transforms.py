@@ -280,6 +280,9 @@ def test_transforms_that_do_not_fit():
     assert "expected a floating input to differentiate by, got none" in refused(te.DifferentiationError, integer, np.arange(3))
     text = refused(te.DifferentiationError, te.vjp(polar), x, x, x)
     assert "vjp(polar): expected 2 heads, one per floating output, got 1" in text
+    assert "hint: as one argument, a tuple where there are several: vjp(polar)(" in text and ", (head_0, head_1, ...))" in text
+    text = refused(te.ArgumentError, te.vjp(polar), x, x, x, x)
+    assert "hint: the heads of several outputs are one argument, a tuple: vjp(polar)(" in text
     assert "jvp(matmul): expected 2 inputs and one tangent per floating input, got 3 arguments" in refused(
         te.DifferentiationError, te.jvp(matmul), normal(2, 2), normal(2, 2), normal(2, 2)
     )

@@ -11,7 +11,7 @@ import pytest
 from tensorexpr import dtypes
 from tensorexpr.dtypes import DTYPES, DType
 from tensorexpr.errors import DefinitionError
-from tensorexpr.ir import Access, Apply, Cast, Const, Expr, Index, apply
+from tensorexpr.ir import Access, Apply, Cast, Const, Expr, Index, apply, const
 from tensorexpr.ops import OPS
 from tensorexpr.rewrite import Rule
 from tensorexpr.simplify.rules_common import COMMON_RULES
@@ -41,10 +41,18 @@ class Writer:
         return self.rng.choice([0.0, -0.0, 1.0, -1.0, 2.0, 0.5, -2.5, float("inf"), float("-inf"), float("nan")])
 
     def leaf(self, dtype: DType) -> Expr:
+        if dtype.is_bool and self.rng.random() < 0.2:
+            return apply(self.rng.choice(["lt", "gt", "eq"]), Index("p"), const(self.rng.randint(0, 9)))  # reads nothing
         if self.rng.random() < 0.45:
             return self.literal(dtype)
         name = self.rng.choice(["X", "Y"]) if dtype is self.dtype else "B" if dtype.is_bool else None
         return self.literal(dtype) if name is None else Access(name, (Index("p"),), dtype)
+
+    def compared_again(self, expr: Expr | None) -> Expr | None:
+        """Another comparison of the same two numbers."""
+        if not isinstance(expr, Apply) or OPS[expr.op.name].result != "bool" or expr.op.arity != 2:
+            return expr
+        return apply(self.rng.choice(["lt", "le", "gt", "ge", "eq", "ne"]), *expr.args[:: self.rng.choice((1, -1))])
 
     def expr(self, dtype: DType, depth: int, head: str | None = None) -> Expr | None:
         rng = self.rng
@@ -66,12 +74,15 @@ class Writer:
             return self.leaf(dtype)
         if head == "where":
             parts = [self.expr(dtypes.bool_, depth - 1), self.expr(dtype, depth - 1), self.expr(dtype, depth - 1)]
+            if rng.random() < 0.2 and None not in parts:  # nested selections with a branch in common
+                inner = (self.leaf(dtypes.bool_), parts[1], parts[2])
+                parts[rng.choice((1, 2))] = apply("where", *inner)  # type: ignore[arg-type]
         else:
             parts = [self.expr(inner, depth - 1) for _ in range(op.arity)]
             if op.result == "bool" and op.arity == 2 and rng.random() < 0.2:
                 parts = [Cast(inner, Access("B", (Index("p"),), dtypes.bool_)), self.literal(inner)]
             if op.arity == 2 and rng.random() < 0.3:
-                parts[1] = parts[0]
+                parts[1] = self.compared_again(parts[0]) if head == "or" and rng.random() < 0.5 else parts[0]
         if any(p is None for p in parts):
             return None
         try:

@@ -5,9 +5,13 @@ from __future__ import annotations
 import random
 
 import numpy as np
+import pytest
 
 import tensorexpr as te
+from tensorexpr import dtypes
 from tensorexpr.codegen.llvm.builder import Builder, Module, Value, literal, ramp
+from tensorexpr.codegen.llvm.emit_ops import apply
+from tensorexpr.ops import OPS
 
 
 def expression(rng, index, depth):
@@ -61,3 +65,12 @@ def test_only_what_fits_is_halved():
     far = b.vector(ramp(16, 1 << 28), 16)
     assert b.half(far) is None  # 15 * 2**28 is more than 32 bits hold
     assert b.half(Value("%loaded", "i64", 16, low=0, high=9)) is None  # a vector made in 64 bits has no half
+
+
+@pytest.mark.parametrize("name", ["eq", "ne", "lt", "le", "gt", "ge"])
+@pytest.mark.parametrize("stride", [1, -1])
+def test_lanes_against_a_literal_are_a_literal(name, stride):
+    b = Builder(Module())
+    mask = apply(b, name, dtypes.int64, [b.add(ramp(4, stride), 3), literal(4 if stride == 1 else 1, "i64")])
+    lanes = [OPS[name].evaluate(np.int64(3 + stride * lane), np.int64(4 if stride == 1 else 1)) for lane in range(4)]
+    assert b.lines == [] and mask.text == f"<{', '.join('i1 true' if holds else 'i1 false' for holds in lanes)}>"

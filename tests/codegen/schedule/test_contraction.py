@@ -11,6 +11,7 @@ from tensorexpr.codegen.schedule import auto_contraction, autoschedule, schedule
 from tensorexpr.codegen.target import Target
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.parse import parse_program
+from tensorexpr.records import replace
 from tests.codegen.programs import WIDE, assert_means
 
 SERVER = Target("test", vector_bits=512, registers=32, cores=2, l1_bytes=48 << 10, l2_bytes=2 << 20)
@@ -108,6 +109,26 @@ def test_tiles_fit_the_registers_of_the_machine():
     rows = int(found.split("s['C'].split('i', ")[1].split(",")[0])
     vectors = int(found.split("s['C'].split('j', ")[1].split(",")[0]) // 8
     assert rows * vectors + vectors + 1 <= 16 and rows * vectors >= 8
+
+
+STRIDED = """
+x: f32[8, 56, 56, 64] = input()
+w: f32[3, 3, 64, 64] = input()
+y[n, p, q, k]: f32[8, 28, 28, 64] = sum(
+    where(i + 2 * p >= 1 and j + 2 * q >= 1, x[n, i + 2 * p - 1, j + 2 * q - 1, c], 0.0) * w[i, j, c, k]
+    for i in range(3)
+    for j in range(3)
+    for c in range(64)
+)
+return y
+"""
+
+
+def test_what_a_load_costs_beside_hangs_on_how_many_vectors_are_multiplied_in_a_cycle():
+    """Where multiplications take twice as long, loads hide behind them, and a larger tile is worth more than a window that saves some."""
+    slower = replace(SERVER, l1_bytes=32 << 10, l2_bytes=1 << 20, multiplies=1)
+    assert "s['y'].unroll('j')" in lines(STRIDED, replace(slower, multiplies=2))
+    assert "s['y'].split('n', 4, 'shift')" in lines(STRIDED, slower) and "stage('w', ((3, 64)" in lines(STRIDED, slower)
 
 
 def test_a_long_reduction_has_tiles_inside_of_its_first_loop(monkeypatch):

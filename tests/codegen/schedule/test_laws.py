@@ -42,6 +42,8 @@ WORDS = (
     "recompute",
     "share",
     "alongside",
+    "compute_with",
+    "compute_with",
     "compute_at",
     "compute_at",
 )
@@ -91,6 +93,8 @@ def shuffled(s: Schedule, rng: random.Random, steps: int = 10) -> Schedule:
                     handle.bind(rng.choice(loops), rng.choice((*GRID, *THREADS, IN_WARP, IN_WARP)))
                 case "alongside":
                     handle.alongside(rng.choice(s.stages))
+                case "compute_with":
+                    handle.compute_with(rng.choice(s.stages))
                 case "compute_at":
                     consumer = rng.choice(s.stages)
                     handle.compute_at(consumer, rng.choice(s[consumer].loops or ("none",)))

@@ -1,0 +1,62 @@
+"""Literals folded in a finished kernel: what unrolling, tiles and borders leave of bounds and conditions once extents are numbers.
+
+for k in range(minimum(0, 48), 8):                 for k in range(0, 8):
+    if 3 < 4:                              -->         ...
+        ...
+"""
+
+from __future__ import annotations
+
+from tensorexpr import dtypes
+from tensorexpr.codegen.nest import Ahead, Alloc, Block, Check, For, If, Kernel, Stmt, Store
+from tensorexpr.ir import FALSE, TRUE, Apply, Const, Expr
+from tensorexpr.records import replace
+from tensorexpr.rewrite import RuleSet
+from tensorexpr.simplify.rules_common import choose_branch, fold_constants, logic_units
+from tensorexpr.traversal import bottom_up, walk
+
+_RULES = RuleSet((fold_constants, logic_units, choose_branch))
+
+
+def with_folded_literals(kernel: Kernel) -> Kernel:
+    """The kernel without operations on integer literals, and without tests that are decided."""
+    return replace(kernel, body=_block(kernel.body))
+
+
+def _block(block: Block) -> Block:
+    return tuple(made for s in block for made in _statement(s))
+
+
+def _statement(s: Stmt) -> Block:
+    match s:
+        case For():
+            return (replace(s, start=_folded(s.start), stop=_folded(s.stop), body=_block(s.body)),)
+        case Alloc():
+            return (replace(s, body=_block(s.body)),)
+        case If():
+            condition, then, otherwise = _folded(s.condition), _block(s.then), _block(s.otherwise)
+            if condition in (TRUE, FALSE) and not isinstance(s, Ahead):
+                return then if condition == TRUE else otherwise
+            return (replace(s, condition=condition, then=then, otherwise=otherwise),)
+        case Store():
+            return (replace(s, indices=tuple(map(_folded, s.indices)), value=_folded(s.value)),)
+        case Check():
+            return (replace(s, index=_folded(s.index), extent=_folded(s.extent)),)
+    return (s,)
+
+
+def _folded(expr: Expr) -> Expr:
+    return bottom_up(expr, _without_literals) if any(map(_is_foldable, walk(expr))) else expr
+
+
+def _is_foldable(node: Expr) -> bool:
+    """Whether an operation on integers has literals alone, or one on conditions a literal."""
+    if not isinstance(node, Apply) or node.args[0].dtype not in (dtypes.int64, dtypes.bool_):
+        return False
+    return all(isinstance(a, Const) for a in node.args) or TRUE in node.args or FALSE in node.args
+
+
+def _without_literals(node: Expr) -> Expr:
+    if not isinstance(node, Apply) or node.args[0].dtype not in (dtypes.int64, dtypes.bool_):
+        return node
+    return _RULES.step(node) or node
