@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 from tensorexpr.ir import (
     FALSE,
@@ -269,8 +270,21 @@ def map_expressions(definition: Definition, function: Callable[[Expr], Expr]) ->
     raise AssertionError(type(definition))
 
 
+_read: WeakKeyDictionary[Definition, tuple[str, ...]] = WeakKeyDictionary()
+
+
 def reads(definition: Definition) -> tuple[str, ...]:
-    """Names of the tensors a definition reads, in order of first occurrence (a scan: from outside, its inits included)."""
+    """Names of the tensors a definition reads, in order of first occurrence (a scan: from outside, its inits included).
+
+    Remembered as long as the definition is there: every pass over a program asks.
+    """
+    found = _read.get(definition)
+    if found is None:
+        found = _read[definition] = _reads(definition)
+    return found
+
+
+def _reads(definition: Definition) -> tuple[str, ...]:
     if isinstance(definition, Scan):
         local = {name for name, _ in definition.states} | {name for inner in definition.body for name, _ in inner.results}
         outer = [name for inner in definition.body for name in reads(inner) if name not in local]

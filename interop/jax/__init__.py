@@ -10,7 +10,8 @@ in the program. Derivatives and batches are derived from the definition, compile
 again. The result of an op called on arrays of JAX (`op(x)`) is the same.
 
 What differs from a call on NumPy's arrays: JAX has 64-bit types only where `jax_enable_x64` is on. Where it is off, results that
-the definition makes 64 bits wide have the type of 32 bits that JAX uses in their place, and so have Python's numbers.
+the definition makes 64 bits wide have the type of 32 bits that JAX uses in their place, and so have numbers and arrays of Python and
+NumPy; integers that it does not hold are refused.
 An index that leaves its tensor ends the program of XLA with an error that has the words of the `IndexError`.
 """
 
@@ -142,7 +143,16 @@ def _as_jax(op: str, name: str, leaf: Any) -> Any:
     if isinstance(leaf, jax.Array):
         array = leaf
     elif isinstance(leaf, np.ndarray | np.generic | float) and not isinstance(leaf, np.ma.MaskedArray):
-        check_dtype(op, name, np.asarray(leaf).dtype)
+        given = np.asarray(leaf)
+        check_dtype(op, name, given.dtype)
+        narrow = given.astype(jax.dtypes.canonicalize_dtype(given.dtype), copy=False)
+        if given.dtype.kind in "iu" and narrow is not given and not np.array_equal(narrow, given):
+            value = given[narrow != given].flat[0] if given.ndim else given
+            raise ArgumentError(
+                f"{op}: argument {name}: expected integers that {narrow.dtype} holds, in which JAX computes here, got {value}",
+                location=user_location(),
+                hint='jax.config.update("jax_enable_x64", True)',
+            )
         array = jax.numpy.asarray(leaf)
     else:
         raise ArgumentError(

@@ -69,14 +69,14 @@ def kernel_of(program: Program, operator: str) -> Kernel:
     """The kernel of a program of constant extents on the GPUs of JAX. Raises `TargetError` where there are none, or where NVRTC or the
     driver is missing."""
     arch = architecture(operator)
-    code = gpu_code(program)
+    code = gpu_code(program, arch)
     return kernel_with(handlers(), program, code, {arch: code.compiled(arch).cubin})
 
 
-def gpu_code(program: Program) -> GpuCode:
-    """A program on its way to a GPU."""
+def gpu_code(program: Program, arch: str | None = None) -> GpuCode:
+    """A program on its way to a GPU, with no more shared memory than an architecture has."""
     simplified = simplify(fold_constants(program))
-    return GpuCode(simplified, scheduled(simplified, machine_of("cuda")))
+    return GpuCode(simplified, scheduled(simplified, machine_of("cuda", arch=arch)))
 
 
 def kernel_with(made_by: Handlers, program: Program, code: GpuCode, images: dict[str, bytes]) -> Kernel:

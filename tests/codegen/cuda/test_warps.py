@@ -160,3 +160,18 @@ def test_rows_of_a_warp_need_its_barriers():
     made.source = Source(made.source.text.replace("__syncwarp();", ""), made.source.plan)
     with pytest.raises(InternalError, match="of shared memory"):
         made(random_inputs(s.program, 0))
+
+
+@needs_compiler
+def test_as_many_rows_as_a_run_has(monkeypatch):
+    monkeypatch.setenv("TENSOREXPR_CUDA", "host")
+    n = te.dim("n")
+    x = te.placeholder((n, 96), name="x")
+    s = te.schedule(te.compute((n,), lambda i: te.sum(lambda k: x[i, k], 96), name="y"), "cuda")
+    s["y"].bind(s["y"].split("k", 32)[-1], "warp")
+    s["y"].bind("i", "block.x")
+    f = te.build(s, [x])
+    assert "blockIdx.x * 8 + threadIdx.y" in f.source("cuda")
+    for count in (0, 1, 8, 13):
+        a = np.arange(count * 96, dtype=np.float32).reshape(count, 96) % 7
+        np.testing.assert_array_equal(f(a), a.sum(1))
