@@ -7,8 +7,10 @@ which an element receives the same are not worth telling apart. Only in derived 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 
 from tensorexpr.ir import Apply, Const, Expr, apply
+from tensorexpr.simplify.conditions import disjuncts
 from tensorexpr.simplify.context import Context
 from tensorexpr.simplify.rules_common import reads_nothing
 
@@ -61,4 +63,7 @@ def _fit(first: Expr, second: Expr, context: Context) -> bool:
     if not _is_piece(first) or not _is_piece(second):
         return False
     assert isinstance(first, Apply) and isinstance(second, Apply)
-    return first.args[1:] == second.args[1:] and context.assuming([first.args[0], second.args[0]]).is_empty()
+    if first.args[1:] != second.args[1:]:
+        return False
+    pairs = product(disjuncts(first.args[0]), disjuncts(second.args[0]))
+    return all(context.assuming(pair).is_empty() for pair in pairs)

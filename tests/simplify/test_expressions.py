@@ -170,6 +170,7 @@ def test_selections(before: str, after: str) -> None:
         ("where(i < j, A[i], 0.0) + A[j] + where(i > j, A[i], 0.0)", "where(i != j, A[i], 0.0) + A[j]"),
         ("where(i < j, A[i], 0.0) - where(i > j, A[i], 0.0)", "where(i < j, A[i], 0.0) - where(i > j, A[i], 0.0)"),
         ("where(i < 5, A[i], 0.0) + where(j < 5, A[i], 0.0)", "where(i < 5, A[i], 0.0) + where(j < 5, A[i], 0.0)"),
+        ("where(i < 2, A[j], 0.0) + where(i == 4, A[j], 0.0) + where(i > 7, A[j], 0.0)", "where(i < 2 or i == 4 or i >= 8, A[j], 0.0)"),
         ("where(i < 4, -sum(A[q] for q in range(i, 4)), 0.0)", "-sum(A[q] for q in range(i, 4))"),
         ("sum(A[i] * where(q + i >= 4, A[q], 0.0) for q in range(9))", "sum(A[i] * A[q] for q in range(maximum(4 - i, 0), 9))"),
     ],
