@@ -1,7 +1,7 @@
-"""How many random programs the laws draw: every third one in a run, all of them in a campaign.
+"""How many random programs the laws draw: every third one in a run, all of them in a campaign, or others.
 
-`TENSOREXPR_TEST_SEEDS=all` is the campaign (`make test-seeds`); a number n is n times as many, for long runs. What a campaign finds is
-reduced and added to a list of its own beside the law, which every run takes as a whole.
+`TENSOREXPR_TEST_SEEDS=all` is the campaign (`make test-seeds`); a number n takes as many programs that no run has seen, from the n-th
+million on. What a campaign finds is reduced and added to a list of its own beside the law, which every run takes as a whole.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ import os
 
 _GIVEN = os.environ.get("TENSOREXPR_TEST_SEEDS", "")
 _SHARE = 3
+_APART = 1_000_000
 
 
 def share_of(seeds: range) -> range:
-    """The seeds that this run takes of those of a law (of a block of them: behind it others begin, which a longer run takes as well)."""
+    """The seeds that this run takes of those of a law, or in place of them."""
     if not _GIVEN:
         return seeds[::_SHARE]
-    return seeds if _GIVEN == "all" else range(seeds.start, seeds.start + int(_GIVEN) * len(seeds))
+    moved = 0 if _GIVEN == "all" else int(_GIVEN) * _APART
+    return range(seeds.start + moved, seeds.stop + moved)

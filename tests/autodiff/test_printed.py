@@ -8,6 +8,7 @@ from tensorexpr.language import names_of, program_of
 from tensorexpr.parse import parse_program
 from tensorexpr.simplify import Options, narrow_domains, remove_dead_definitions
 from tests.autodiff.clean import smells
+from tests.autodiff.reads import random_read
 
 F32 = "float32"
 
@@ -315,6 +316,18 @@ def test_formulas_have_nothing_superfluous(name):
     own = tuple(d for d in program.definitions if d.results[0][0] not in forward)
     assert [d for d in narrow_domains(program, options).definitions if d.results[0][0] not in forward] == list(own)
     assert remove_dead_definitions(program) is program
+
+
+LEFT = ("in vain", "one iteration")
+"""What reads that no kernel has may leave: loops around loops that are mostly empty, loops of one point whose bounds hang on others."""
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_gradients_of_random_reads_have_nothing_superfluous(seed):
+    case = random_read(seed)
+    gradient = te.gradient(case.output, [case.x], head=te.placeholder(case.output.shape, "float64", name="y_bar"))
+    found = smells(program_of(list(gradient)), frozenset({"y"}))
+    assert [smell for smell in found if not smell.split(": ")[1].startswith(LEFT)] == []
 
 
 def test_the_oracle_of_smells():

@@ -5,6 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import tensorexpr as te
+from tensorexpr.codegen.llvm import set_threads
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import For
 from tensorexpr.codegen.schedule import autoschedule
@@ -113,6 +115,23 @@ return S
         assert (found.chunks, found.width, found.room, found.share) == (32, 8192, 262144, 8192)
         parallel = [k for k in lower(s).kernels if isinstance(k.body[0], For) and k.body[0].kind == "parallel"]
         assert len(parallel) == 4
+
+
+def test_shares_have_the_same_bits_on_any_number_of_threads():
+    """Compiled, on sums of floats whose order makes a difference."""
+    text = TABLE.format("f32", "sum").replace("40", "40000").replace("[6]", "[999]").replace("% 6", "% 999")
+    s = scattered(text)
+    s["S"].partition(s["S"].split("t", 1250)[0], 64, share=512)
+    s["S"].parallel("t_o")
+    f = te.build(s, [te.placeholder((40000,), "int64", name="ids"), te.placeholder((40000,), name="w")])
+    values = numbers(40000).astype(np.float32)
+    try:
+        for places in (np.arange(40000) ** 2, np.full(40000, 7), np.arange(40000) // 300):
+            found = [f(places, values)[0] for threads in (1, 2, 5) if set_threads(threads)]
+            assert all(same.tobytes() == found[0].tobytes() for same in found)
+            np.testing.assert_allclose(found[0], np.bincount(places % 999, values.astype("f8"), 999), atol=1e-3)
+    finally:
+        set_threads()
 
 
 @pytest.mark.parametrize(
