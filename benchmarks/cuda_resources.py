@@ -93,7 +93,16 @@ def listing(arch: str) -> list[dict[str, object]]:
             # What never runs (@!PT), as the assembler puts in front of asynchronous copies, counts for nothing.
             counts = {what: sum(w.startswith(begins) for w in words) for what, begins in COUNTED.items()}
             resources = asdict(made.resources[launch.kernel])
-            rows.append({"workload": name, "kernel": launch.kernel, "threads": launch.threads, **resources, "instructions": counts})
+            rows.append(
+                {
+                    "workload": name,
+                    "kernel": launch.kernel,
+                    "threads": launch.threads,
+                    "asked": launch.shared,
+                    **resources,
+                    "instructions": counts,
+                }
+            )
     return rows
 
 
@@ -113,7 +122,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options.file.write_text(json.dumps(document, indent=1) + "\n")
     for row in rows:
         counts = ", ".join(f"{n} {what}" for what, n in row["instructions"].items() if n)  # type: ignore[attr-defined]
-        print(f"{row['workload']}: {row['kernel']}: {row['registers']} registers, {row['shared']} bytes shared; {counts}")
+        shared = f"{row['shared']} bytes shared and {row['asked']} asked for"
+        print(f"{row['workload']}: {row['kernel']}: {row['registers']} registers, {shared}; {counts}")
     return 0
 
 

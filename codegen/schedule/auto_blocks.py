@@ -38,6 +38,8 @@ MOST_WASTE = 1.5
 """Points beyond the ends of the axes that a tile may have, to points within."""
 READS = 1 << 8
 """Operations for each element of an operand from which on a copy of it costs next to nothing."""
+CACHED = 4
+"""Copies of an operand that the second cache has room for."""
 FEW_BLOCKS = 8
 """Blocks per multiprocessor up to which the last ones to run count as a whole round."""
 
@@ -91,7 +93,7 @@ def tiles_of(s: Schedule, name: str, shapes: Shapes) -> list[Tile]:
 def operands_to_stage(s: Schedule, name: str, shapes: Shapes) -> list[tuple[str, tuple[int, ...]]]:
     """The operands of a contraction whose elements lie side by side neither along its tile nor along its steps, as the weights of a
     convolution: a copy of such an operand with one of these axes last is read in whole lines. Only where each
-    element is read often enough that the copy costs next to nothing."""
+    element is read often enough that the copy costs next to nothing, and it stays in the second cache."""
     tiles = tiles_of(s, name, shapes)
     if not tiles:
         return []
@@ -108,7 +110,8 @@ def operands_to_stage(s: Schedule, name: str, shapes: Shapes) -> list[tuple[str,
         once = sum(r.access.tensor == tensor for r in view.operands) == 1
         if axis is None or not once or min(near.values()) == 1 or not all(isinstance(e, Const) for e in shape):
             continue
-        if prod(integer(e) for e in shape) * READS <= work:
+        elements = prod(integer(e) for e in shape)
+        if elements * READS <= work and elements * reach.access.dtype.itemsize * CACHED <= s.target.l3_bytes:
             found.append((tensor, (*(k for k in range(len(shape)) if k != places[axis]), places[axis])))
     return found
 

@@ -1,7 +1,8 @@
 """Nothing is left of what was compiled, run and dropped: no objects, no code, next to no memory.
 
-`cycles.py` runs as many cycles as it is asked for. A run to 3,000: 183 MiB after 1,000 cycles, 197 after 3,000, nothing alive, as many
-maps all the while; the objects that grow in number (70 a cycle) are definitions in tables of simplifying, which are emptied when full.
+`cycles.py` runs as many cycles of two programs as it is asked for. A run of 10,000: 178.1 MiB after 1,000 cycles (the code of the
+last 1,024 programs is kept), 180.6 after 4,000, 183.4 after 7,000, 185.6 at the end; 93,400 objects of Python after 1,000, 93,500 at
+the end, 1,510 maps all the while, nothing alive. What still grows, 0.85 KiB a cycle, is outside of Python's objects.
 """
 
 from __future__ import annotations
