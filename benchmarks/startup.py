@@ -10,9 +10,15 @@ import tempfile
 import numpy as np
 
 CASES = {
-    "convolution with gradient": ("conv2d", "(np.ones((8, 32, 28, 28), 'f'), np.ones((32, 32, 3, 3), 'f'))"),
-    "softmax with gradient": ("softmax", "(np.ones((1024, 1024), 'f'),)"),
+    "convolution with gradient": ("operations.conv2d", "(np.ones((8, 32, 28, 28), 'f'), np.ones((32, 32, 3, 3), 'f'))"),
+    "softmax with gradient": ("operations.softmax", "(np.ones((1024, 1024), 'f'),)"),
+    "layer norm with gradient": ("kernels.layer_norm", "(np.ones((1024, 512), 'f'), np.ones(512, 'f'), np.ones(512, 'f'))"),
+    "causal attention with gradient": (
+        "lambda *x: kernels.scaled_dot_product_attention(*x, is_causal=True)",
+        "(np.ones((8, 512, 64), 'f'),) * 3",
+    ),
 }
+"""What is compiled: a function of tensors, and arrays of their shapes."""
 
 
 def import_milliseconds(rounds: int = 7) -> float:
@@ -37,9 +43,9 @@ def compile_milliseconds(rounds: int = 5) -> dict[str, float]:
     result = {}
     for name, (op, arrays) in CASES.items():
         probe = (
-            "import time, numpy as np, tensorexpr as te; from tensorexpr.benchmarks import operations\n"
+            "import time, numpy as np, tensorexpr as te; from tensorexpr import kernels; from tensorexpr.benchmarks import operations\n"
             "operations.matmul(np.ones((3, 3)), np.ones((3, 3)))\n"
-            f"op = operations.{op}; arrays = {arrays}\n"
+            f"op = {op}; arrays = {arrays}\n"
             "specs = [te.placeholder(a.shape, 'float32', name=f'x{i}') for i, a in enumerate(arrays)]\n"
             "t = time.perf_counter(); y = op(*specs); head = te.placeholder(y.shape, 'float32', name='head')\n"
             "outputs = [y, *te.gradient(y, specs, head)]; d = time.perf_counter()\n"
