@@ -176,8 +176,8 @@ def test_the_key_hangs_on_all_that_the_code_hangs_on(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(executable, "_executables", executable.Memo(8))
 
     def build(scale: float, offset: float = 0.0, split: bool = False) -> None:
-        x, table = te.placeholder((6, 40), name="x"), te.constant(np.full(40, offset), name="table")
-        y = te.compute((6, 40), lambda i, j: x[i, j] * scale + te.cast(table[j], "float32"), name="y")
+        x, table = te.placeholder((6, 40), name="x"), te.constant(np.full(40, offset, np.float32), name="table")
+        y = te.compute((6, 40), lambda i, j: x[i, j] * scale + table[j], name="y")
         if split:
             s = te.schedule(y)
             s[y].split("j", 8)
