@@ -21,7 +21,7 @@ from tensorexpr.ir import Axis, Expr, Index, Size, apply, const
 from tensorexpr.nonlinear import Poly, exact_quotient, named, number, plus, times
 from tensorexpr.records import record
 from tensorexpr.regions import alternatives
-from tensorexpr.traversal import bottom_up, conjuncts, substitute
+from tensorexpr.traversal import bottom_up, conjuncts, free_names, substitute
 
 UNITS = (ONE, number(-1))
 MOST_STEPS = 40
@@ -310,15 +310,18 @@ class _Radices(Numerals):
         determined = all(one.axis in self.axes for one in self.unknowns.values()) and not any(
             self._inside(form) for form, _ in self.late.values()
         )
+        left = tuple(Axis(axis.index, settled(axis.start), settled(axis.stop)) for axis in axes.values())
+        # Where a length is data, read at an axis that hangs on this one, the bounds of the only one left cannot be known before it.
+        alone = len(left) == 1 and linear and left[0].index not in (*free_names(left[0].start), *free_names(left[0].stop))
         return Reduced(
-            tuple(Axis(axis.index, settled(axis.start), settled(axis.stop)) for axis in axes.values()),
+            left,
             tuple(target),
             tuple(equations),
             tuple(map(settled, guards)),
             {axis.index: settled(values.get(axis.index, Index(axis.index))) for axis in self.axes},
             tuple(self.outer),
             self._meaning(),
-            self.plain or (not equations and not self.outer and (determined or (len(axes) == 1 and linear))),
+            self.plain or (not equations and not self.outer and (determined or alone)),
         )
 
     def _name_digits(self) -> None:

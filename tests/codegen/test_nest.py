@@ -98,7 +98,7 @@ BROKEN = [
     (nest(over(over())), "expected a new name for a loop, got i again"),
     (nest(over(kind="wild")),
         "expected a kind among serial, parallel, vectorize, unroll, tensorize, block.x, block.y, block.z, thread.x, thread.y, thread.z, "
-        "got 'wild'"),
+        "warp, got 'wild'"),
     (nest(For("j", const(0), const(2), (over(kind="parallel"),), "parallel")),
      "expected nothing but serial loops and conditions around a parallel loop"),
     (nest(over(kind="vectorize", stop=Size("n")), sizes=("n",)), "expected constant bounds of a loop to vectorize"),

@@ -195,7 +195,7 @@ def test_what_cannot_be_shared_is_refused():
         scaled(Packed(np.ones(2)), Packed(np.ones(2, np.complex64)))
     with pytest.raises(te.ArgumentError, match="scaled: argument y: expected an array, got a str"):
         scaled(Packed(np.ones(2)), "y")
-    with pytest.raises(te.ArgumentError, match="scaled: argument x: expected a dtype of the language, got dtype"):
+    with pytest.raises(te.ArgumentError, match="scaled: argument x: expected a dtype of the language, got complex64"):
         scaled(Described(np.ones(2, np.complex64)))
     with pytest.raises(te.ArgumentError, match="array whose memory can be shared, got a Described: its array interface has a mask"):
         scaled(Described(np.ones(2), mask=np.zeros(2, bool)))
