@@ -13,7 +13,7 @@ import numpy as np
 from tensorexpr.enumeration import NotEnumerable, evaluate_on
 from tensorexpr.ir import Access, Apply, Axis, Cast, Const, Define, Definition, Expr, Program, Reduce, Scan, Scatter, conjuncts
 from tensorexpr.text import print_expr
-from tensorexpr.traversal import negate, walk
+from tensorexpr.traversal import free_names, negate, walk
 
 Points = dict[str, np.ndarray]
 MOST_POINTS = 1 << 16
@@ -39,7 +39,11 @@ def _of(definition: Definition, points: Points, count: int) -> Iterator[str]:
 def _inside(
     axes: tuple[Axis, ...], where: Expr | None, values: tuple[Expr, ...], points: Points, count: int, bound: bool = True
 ) -> Iterator[str]:
-    """Smells of axes, the condition on them and what stands in them."""
+    """Smells of axes, the condition on them and what stands in them.
+
+    Loops that are empty at some elements, each by itself, cannot all be outermost: what is in vain among them is none.
+    """
+    around: list[str] = []  # the loops that are there at every element
     for level, axis in enumerate(axes):
         if bound:
             for bound_ in (axis.start, axis.stop):
@@ -54,7 +58,10 @@ def _inside(
         if bound and count and not lengths.any():
             yield f"no iteration of {axis.index} from {print_expr(axis.start)} to {print_expr(axis.stop)}"
         vain = int((lengths == 0).sum())
-        if bound and level and 2 * vain > count:
+        ordered = around or {a.index for a in axes[:level]} & {n for e in (axis.start, axis.stop) for n in free_names(e)}
+        if vain == 0:
+            around.append(axis.index)
+        if bound and level and ordered and 2 * vain > count:
             yield f"in vain {vain} times of {count} around {axis.index} from {print_expr(axis.start)} to {print_expr(axis.stop)}"
         if lengths.sum() > MOST_POINTS:
             return
