@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Collection
 from functools import cache
 from pathlib import Path
 
@@ -130,11 +131,23 @@ def compile_text(text: str, arch: str) -> Compiled:
     Raises `TargetError` where NVRTC is not found, `InternalError` with its log where it refuses the text.
     """
     made = _compiled(text, arch)
-    spilled = [name for name, r in made.resources.items() if r.spill_stores or r.spill_loads]
-    if not spilled:
+    # The assembler spills a little, not always by that name, rather than run fewer threads at once, unless one block is said to be enough.
+    kept = {name: _in_memory(r) for name, r in made.resources.items() if _in_memory(r)}
+    if not kept:
         return made
-    # The assembler spills a little rather than run fewer threads at once, unless one block is said to be enough.
-    return _compiled(_BOUNDS.sub(lambda m: f"__launch_bounds__({m[1]}, 1) {m[2]}(" if m[2] in spilled else m[0], text), arch)
+    one = _compiled(_for_one_block(text, kept), arch)
+    helped = [name for name, size in kept.items() if _in_memory(one.resources[name]) < size]
+    if len(helped) == len(kept):
+        return one
+    return _compiled(_for_one_block(text, helped), arch) if helped else made  # arrays that a thread keeps stay there
+
+
+def _in_memory(r: Resources) -> int:
+    return r.spill_stores + r.spill_loads + r.stack
+
+
+def _for_one_block(text: str, names: Collection[str]) -> str:
+    return _BOUNDS.sub(lambda m: f"__launch_bounds__({m[1]}, 1) {m[2]}(" if m[2] in names else m[0], text)
 
 
 _BOUNDS = re.compile(r"__launch_bounds__\((\d+)\) (\w+)\(")
