@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import tensorexpr as te
-from tensorexpr.benchmarks import page, peers, report, startup, workloads
+from tensorexpr.benchmarks import page, peers, report, startup, worker, workloads
 from tensorexpr.benchmarks.harness import SETTLE, Effort
 from tensorexpr.cli import output
 from tensorexpr.cli.info import collect
@@ -87,7 +87,8 @@ def results(options: Options, threads: int, names: list[str], there: list[str]) 
     }  # fmt: skip
     with tempfile.TemporaryFile("w+") as noise:
         command = [sys.executable, "-m", "tensorexpr.benchmarks.worker", json.dumps(request)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=noise, text=True) as process:
+        environment = os.environ | worker.limits(threads)
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=noise, text=True, env=environment) as process:
             assert process.stdout is not None
             for line in process.stdout:
                 yield json.loads(line)

@@ -24,7 +24,7 @@ import numpy as np
 import tensorexpr as te
 from tensorexpr.benchmarks import peers
 from tensorexpr.benchmarks.harness import Effort, interleaved
-from tensorexpr.benchmarks.worker import limit_threads
+from tensorexpr.benchmarks.worker import limits, take_cores
 from tensorexpr.cli import output
 from tensorexpr.cli.info import collect
 from tensorexpr.examples import char_transformer, train_digits
@@ -142,7 +142,7 @@ def measured(case: Case, threads: int, effort: Effort, torch: Any) -> Row:
 def worker(request: dict[str, Any]) -> None:
     """One number of threads: a line of JSON for each case."""
     os.environ["TENSOREXPR_CACHE_DIR"] = ""
-    limit_threads(request["threads"])
+    take_cores(request["threads"])
     torch = None
     if request["torch"]:
         torch = importlib.import_module("tensorexpr.benchmarks.peers.training_with_torch")
@@ -176,7 +176,8 @@ def main(threads: Sequence[int], rounds: int = 9, path: str | None = None, names
         effort = asdict(Effort(rounds=rounds) if count > 1 else Effort(rounds=rounds, settle=0.0))
         request = json.dumps({"threads": count, "torch": there, "cases": list(names), "effort": effort})
         command = [sys.executable, "-m", "tensorexpr.benchmarks.training", request]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        environment = os.environ | limits(count)
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
             assert process.stdout is not None
             for line in process.stdout:
                 rows.append(Row(**json.loads(line)))

@@ -1,7 +1,7 @@
 """One workload in a process of its own: pools, memory and compile times of one are not those of another.
 
 The processes are forked from one that has imported the peers (nothing of them has run there), with the number of threads set
-for every library before. What a process finds is plain values, for `run` to print and keep.
+for every library in the environment that it was started in. What a process finds is plain values, for `run` to print and keep.
 """
 
 from __future__ import annotations
@@ -33,12 +33,14 @@ REFERENCES = ("torch", "numpy", "jax", "numba", "keops", "halide")
 """Who is right about values, the first that is there."""
 
 
-def limit_threads(threads: int) -> None:
-    """So many threads for ours and for every peer, on so many cores of this process. Must run before peers are imported."""
-    for name in _VARIABLES:
-        os.environ[name] = str(threads)
-    if threads == 1:
-        os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
+def limits(threads: int) -> dict[str, str]:
+    """What the environment of a process has for so many threads of ours and of every peer; OpenBLAS under NumPy reads it when loaded."""
+    found = dict.fromkeys(_VARIABLES, str(threads))
+    return found | {"XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false"} if threads == 1 else found
+
+
+def take_cores(threads: int) -> None:
+    """So many cores for this process and those that it starts."""
     if hasattr(os, "sched_setaffinity"):
         allowed = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, allowed[-threads:])
@@ -156,7 +158,7 @@ def main(request: dict[str, Any]) -> None:
     """Measures what a request names, one line of JSON for each finding on what is the standard output now; peers may print there too."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    limit_threads(request["threads"])
+    take_cores(request["threads"])
     import_peers(request["peers"], 0.0 if request["timed"] else request["seconds"] / 4)
     operations.matmul(np.ones((3, 3), np.float32), np.ones((3, 3), np.float32))  # loads LLVM
     if request["timed"]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 
 import pytest
 
@@ -58,6 +59,17 @@ def test_a_worker_that_fails_says_so():
     options = run.Options(peers=())
     with pytest.raises(RuntimeError, match="expected exit status 0 of the worker, got 1"):
         list(run.results(options, 0, ["add of 16"], ["no-such-peer"]))
+
+
+def test_a_worker_starts_with_as_many_threads_of_every_library_as_are_asked_for(monkeypatch):
+    """OpenBLAS reads its number as NumPy is loaded, before a worker's own first line: two threads on one core double every other time."""
+    given = {}
+    popen = subprocess.Popen
+    monkeypatch.setattr(run.subprocess, "Popen", lambda *args, **kwargs: given.update(kwargs["env"]) or popen(*args, **kwargs))
+    (found,) = run.results(run.Options(peers=()), 1, [], [])
+    assert found.keys() == {"roofline"}
+    assert given["OPENBLAS_NUM_THREADS"] == given["TENSOREXPR_NUM_THREADS"] == "1" and "XLA_FLAGS" in given
+    assert "XLA_FLAGS" not in run.worker.limits(2)
 
 
 def test_one_thread_needs_no_rest_and_quick_few_rounds():
