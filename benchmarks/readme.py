@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tensorexpr.benchmarks import report
+from tensorexpr.benchmarks.peers import PACKAGES
 from tensorexpr.benchmarks.run import FORMAT
 
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -25,7 +26,8 @@ def text(folder: Path = RESULTS) -> str:
     if found is None:
         return "Not measured yet beside its peers: `benchmarks/measure.sh` does it, and writes this paragraph."
     path, document = found
-    versions = ", ".join(f"{name} {version}" for name, version in document["peers"].items() if version)
+    timed = {name for run in document["runs"] for row in run["rows"] for name in row["timings"]}
+    versions = ", ".join(f"{peer} {document['peers'][package]}" for peer, package in PACKAGES.items() if peer in timed)
     cpu = document["machine"]["cpu"]
     lines = [
         f"Measured on {document['date'][:10]} on a {cpu['name']} (vectors of {cpu['vector_bits']} bits), float32, beside {versions}:",

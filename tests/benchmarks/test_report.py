@@ -92,11 +92,12 @@ def test_the_readme_quotes_the_newest_results(tmp_path):
     assert readme.text(tmp_path) == "Not measured yet beside its peers: `benchmarks/measure.sh` does it, and writes this paragraph."
     kept = {**DOCUMENT, "format": FORMAT, "rounds": 9, "startup_ms": {"import beyond NumPy": 70.4}}
     kept["machine"] = {"cpu": {"name": "zen", "vector_bits": 512}}
+    kept["peers"] = {"numpy": "2.0", "torch": "2.13", "pykeops": "2.3"}  # the last is installed, and was not asked
     for name, date in (("a.json", "2026-01-02"), ("b.json", "2026-01-01")):
         (tmp_path / name).write_text(json.dumps({**kept, "date": date}))
     (tmp_path / "old.json").write_text(json.dumps({"date": "2030-01-01"}))
     text = readme.text(tmp_path)
-    assert "Measured on 2026-01-02 on a zen (vectors of 512 bits), float32, beside numpy 2.0:" in text
+    assert "Measured on 2026-01-02 on a zen (vectors of 512 bits), float32, beside numpy 2.0, torch 2.13:" in text
     assert "(benchmarks/results/a.json)" in text and "- 1 thread: 1 of 2 at least as fast as the best peer" in text
     assert "| gemm | 12.5 | 1.20 (torch) | 50.0 | 0.80 (torch) |" in text and text.endswith("import beyond NumPy 70 ms.")
 
