@@ -205,3 +205,13 @@ def test_one_call_lays_out_the_packages_and_runs_tests_and_workloads(tmp_path):
     probe = (tmp_path / "machine.txt").read_text()
     assert "device host" in probe and str(SCRIPT.parents[1]) not in probe  # the packages that were laid out, not the checkout's
     assert json.loads((tmp_path / "gpu.json").read_text())["rows"][0]["ms"]["tensorexpr"] > 0
+
+
+def test_all_tests_of_a_gpu_are_found_where_the_packages_are_laid_out(tmp_path):
+    """One that imports what is not there would end the whole run, a minute of a GPU."""
+    environment = {**os.environ, "PYTHON": sys.executable, "GPU_WORKERS": "--collect-only -q"}
+    environment.pop("GPU_TESTS", None)
+    command = ["bash", str(SCRIPT), str(tmp_path), "90", "--tiny", "--peers", "", "--filter", "no-such-workload"]
+    subprocess.run(command, env=environment, capture_output=True, text=True, timeout=180)
+    found = (tmp_path / "tests.txt").read_text()
+    assert "tests/codegen/cuda/test_goldens.py" in found and "ERROR" not in found and "error" not in found.splitlines()[-1]
