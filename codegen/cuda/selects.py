@@ -11,7 +11,7 @@ product is the same instruction, under a predicate.
 
 from __future__ import annotations
 
-from tensorexpr.codegen.nest import If, Store
+from tensorexpr.codegen.nest import If, Stmt, Store
 from tensorexpr.ir import Access, Expr, conjunction
 from tensorexpr.traversal import walk
 
@@ -20,10 +20,10 @@ def under_condition(s: If) -> tuple[Expr, Store, list[Access]] | None:
     """The condition that an update of one element stands under, the update, and what it reads; None where statements are something else
     or the condition reads, too."""
     conditions: list[Expr] = []
-    body = (s,)
+    body: tuple[Stmt, ...] = (s,)
     while len(body) == 1 and isinstance(body[0], If) and not body[0].otherwise:
         conditions.append(body[0].condition)
-        body = body[0].then  # type: ignore[assignment]
+        body = body[0].then
     store = body[0] if len(body) == 1 else None
     if not isinstance(store, Store) or not store.value.dtype.is_float:
         return None

@@ -100,7 +100,9 @@ def _blocks(first: Block, second: Block, needed: frozenset[str]) -> Block | None
     made: list[Stmt] = []
     at, to = 0, 0
     for i, k in pairs:
-        loop = _loop(a[i], b[k], needed & written((a[i],)))  # type: ignore[arg-type]
+        one, other = a[i], b[k]
+        assert isinstance(one, For) and isinstance(other, For), "pairs are of loops"
+        loop = _loop(one, other, needed & written((one,)))
         if loop is None:
             return None
         made += [*a[at:i], *b[to:k], loop]
