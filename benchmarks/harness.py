@@ -17,6 +17,10 @@ import numpy as np
 SETTLE = 0.04
 """Seconds of rest before each sample where threads are: the workers of some libraries spin for a while after their last call, on
 cores that the next candidate is meant to have."""
+RESTS = 25
+"""Such rests at most, until the process computes next to nothing in one: XLA goes on giving back memory long after its result is there."""
+IDLE = 0.02
+"""Of a core: what a process that rests may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +46,20 @@ class Timing:
     samples: int
 
 
+def settled(seconds: float) -> None:
+    """Rests until no thread of this process computes."""
+    for _ in range(RESTS):
+        before = time.process_time()
+        time.sleep(seconds)
+        if time.process_time() - before <= IDLE * seconds:
+            return
+
+
 def interleaved(
     candidates: dict[str, Callable[[], Any]],
     effort: Effort,
     clock: Callable[[], float] = time.perf_counter,
-    rest: Callable[[float], None] = time.sleep,
+    rest: Callable[[float], None] = settled,
 ) -> dict[str, Timing]:
     """Times candidates that have been called before."""
     began = clock()

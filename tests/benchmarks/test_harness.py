@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tensorexpr.benchmarks import memory
-from tensorexpr.benchmarks.harness import Effort, arrays_of, difference, interleaved
+from tensorexpr.benchmarks import harness, memory
+from tensorexpr.benchmarks.harness import Effort, arrays_of, difference, interleaved, settled
 
 
 class Clock:
@@ -72,6 +72,17 @@ def test_no_round_starts_after_the_limit_but_three_are_run():
     clock = Clock()
     found = interleaved({"a": clock.candidate("a", 5.0)}, Effort(rounds=9, sample=0.1, settle=0.0, limit=1.0), clock, clock.rest)
     assert found["a"].samples == 3
+
+
+@pytest.mark.parametrize("busy, rests", [([0.0], 1), ([0.5, 0.3, 0.02, 0.0], 4), ([1.0] * 99, harness.RESTS)])
+def test_samples_wait_until_the_process_rests(monkeypatch, busy, rests):
+    """What threads of a library still do after its result is there would be done beside the next candidate."""
+    taken = [0.0, *np.cumsum(busy)]
+    slept: list[float] = []
+    monkeypatch.setattr(harness.time, "process_time", lambda: taken[len(slept)])
+    monkeypatch.setattr(harness.time, "sleep", slept.append)
+    settled(0.5)
+    assert slept == [0.5] * rests
 
 
 def test_values_are_compared_relative_to_the_largest():
