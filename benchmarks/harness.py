@@ -26,13 +26,15 @@ IDLE = 0.02
 @dataclass(frozen=True, slots=True)
 class Effort:
     """How much to time: rounds, seconds of calls per sample, seconds of rest before it, seconds for a whole set of candidates after
-    which no round starts (the third still does), and how many times slower than the fastest a candidate stays in."""
+    which no round starts (the third still does), how many times slower than the fastest a candidate stays in after two samples, and how
+    many after one."""
 
     rounds: int = 9
     sample: float = 0.01
     settle: float = SETTLE
     limit: float = 10.0
     slow: float = 3.0
+    hopeless: float = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,8 @@ def interleaved(
             break
         fastest = min((float(np.median(taken)) for taken in samples.values() if taken), default=0.0)
         for name, function in candidates.items():
-            if number >= 2 and float(np.median(samples[name])) > effort.slow * fastest:
+            patience = (float("inf"), effort.hopeless, effort.slow)[min(number, 2)]
+            if number and float(np.median(samples[name])) > patience * fastest:
                 continue
             rest(effort.settle)
             start = clock()
