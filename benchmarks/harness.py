@@ -17,18 +17,24 @@ import numpy as np
 SETTLE = 0.04
 """Seconds of rest before each sample where threads are: the workers of some libraries spin for a while after their last call, on
 cores that the next candidate is meant to have."""
+RESTS = 25
+"""Such rests at most, until the process computes next to nothing in one: XLA goes on giving back memory long after its result is there."""
+IDLE = 0.02
+"""Of a core: what a process that rests may take."""
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
     """How much to time: rounds, seconds of calls per sample, seconds of rest before it, seconds for a whole set of candidates after
-    which no round starts (the third still does), and how many times slower than the fastest a candidate stays in."""
+    which no round starts (the third still does), how many times slower than the fastest a candidate stays in after two samples, and how
+    many after one."""
 
     rounds: int = 9
     sample: float = 0.01
     settle: float = SETTLE
     limit: float = 10.0
     slow: float = 3.0
+    hopeless: float = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +48,20 @@ class Timing:
     samples: int
 
 
+def settled(seconds: float) -> None:
+    """Rests until no thread of this process computes."""
+    for _ in range(RESTS):
+        before = time.process_time()
+        time.sleep(seconds)
+        if time.process_time() - before <= IDLE * seconds:
+            return
+
+
 def interleaved(
     candidates: dict[str, Callable[[], Any]],
     effort: Effort,
     clock: Callable[[], float] = time.perf_counter,
-    rest: Callable[[float], None] = time.sleep,
+    rest: Callable[[float], None] = settled,
 ) -> dict[str, Timing]:
     """Times candidates that have been called before."""
     began = clock()
@@ -57,7 +72,8 @@ def interleaved(
             break
         fastest = min((float(np.median(taken)) for taken in samples.values() if taken), default=0.0)
         for name, function in candidates.items():
-            if number >= 2 and float(np.median(samples[name])) > effort.slow * fastest:
+            patience = (float("inf"), effort.hopeless, effort.slow)[min(number, 2)]
+            if number and float(np.median(samples[name])) > patience * fastest:
                 continue
             rest(effort.settle)
             start = clock()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tensorexpr.benchmarks import memory
-from tensorexpr.benchmarks.harness import Effort, arrays_of, difference, interleaved
+from tensorexpr.benchmarks import harness, memory
+from tensorexpr.benchmarks.harness import Effort, arrays_of, difference, interleaved, settled
 
 
 class Clock:
@@ -61,17 +61,29 @@ def test_the_spread_is_that_of_the_quartiles():
     assert (timing.lower, timing.median, timing.upper, timing.least) == (2.0, 3.0, 4.0, 1.0)
 
 
-def test_what_is_far_slower_sits_out_after_two_rounds():
+def test_what_is_far_slower_sits_out_after_two_rounds_or_one():
     clock = Clock()
-    candidates = {"fast": clock.candidate("fast", 1.0), "slow": clock.candidate("slow", 3.5), "near": clock.candidate("near", 2.5)}
+    times = {"fast": 1.0, "slow": 3.5, "near": 2.5, "hopeless": 11.0}
+    candidates = {name: clock.candidate(name, taken) for name, taken in times.items()}
     found = interleaved(candidates, Effort(rounds=6, sample=0.1, settle=0.0, limit=1e9, slow=3.0), clock, clock.rest)
-    assert [timing.samples for timing in found.values()] == [6, 2, 6]
+    assert [timing.samples for timing in found.values()] == [6, 2, 6, 1]
 
 
 def test_no_round_starts_after_the_limit_but_three_are_run():
     clock = Clock()
     found = interleaved({"a": clock.candidate("a", 5.0)}, Effort(rounds=9, sample=0.1, settle=0.0, limit=1.0), clock, clock.rest)
     assert found["a"].samples == 3
+
+
+@pytest.mark.parametrize("busy, rests", [([0.0], 1), ([0.5, 0.3, 0.02, 0.0], 4), ([1.0] * 99, harness.RESTS)])
+def test_samples_wait_until_the_process_rests(monkeypatch, busy, rests):
+    """What threads of a library still do after its result is there would be done beside the next candidate."""
+    taken = [0.0, *np.cumsum(busy)]
+    slept: list[float] = []
+    monkeypatch.setattr(harness.time, "process_time", lambda: taken[len(slept)])
+    monkeypatch.setattr(harness.time, "sleep", slept.append)
+    settled(0.5)
+    assert slept == [0.5] * rests
 
 
 def test_values_are_compared_relative_to_the_largest():
