@@ -26,10 +26,12 @@ from __future__ import annotations
 
 from functools import reduce
 
+from tensorexpr.bounds import PROVED, check_access
 from tensorexpr.codegen.schedule.independence import disjoint_axes
 from tensorexpr.codegen.schedule.legality import is_ordered, refuse
 from tensorexpr.codegen.schedule.reductions import Group, canonical
 from tensorexpr.codegen.schedule.state import Split, Stage, State, all_definitions, plain_order, plain_stages, program_facts
+from tensorexpr.codegen.schedule.work import has_reduction
 from tensorexpr.dtypes import accumulator
 from tensorexpr.ir import (
     TRUE,
@@ -102,7 +104,7 @@ def rfactor(state: State, name: str, loop: str, turns: int = 1) -> tuple[State, 
     group = _group(state, stage, loop)
     cut = _cut(stage, group, loop)
     value = rename_bound(definition.value, {a.index for a in definition.axes})  # the names that loops have
-    maker = _Maker(definition, group, cut, _names(state))
+    maker = _Maker(state, stage, definition, group, cut)
     changed = replace(definition, value=maker.visit(value, ()))
     made = tuple(maker.made)
     if not made:
@@ -247,11 +249,13 @@ def _plus(a: Expr, b: Expr) -> Expr:
 class _Maker:
     """Writes the reductions of one group over their partial results, and the definitions of these."""
 
-    def __init__(self, definition: Define, group: Group, cut: Cut, names: set[str]) -> None:
+    def __init__(self, state: State, stage: Stage, definition: Define, group: Group, cut: Cut) -> None:
+        self.state = state
+        self.stage = stage
         self.definition = definition
         self.indices = group.indices
         self.cut = cut
-        self.names = names
+        self.names = _names(state)
         self.made: list[Define] = []
         self.known: dict[Expr, Access] = {}
         self.axes: tuple[Axis, ...] | None = None
@@ -285,6 +289,7 @@ class _Maker:
 
     def over_parts(self, node: Reduce, path: tuple[Expr, ...]) -> Expr:
         """The final reduction, over partial results that are made."""
+        path = self.known_before(node, path)
         at = self.indices.index(self.cut.axis)
         moved = {node.axes[at].index: self.cut.place}
         axes = [*node.axes[:at], *self.cut.rest, *node.axes[at + 1 :]]
@@ -301,6 +306,21 @@ class _Maker:
         wide = tuple(v if v.dtype is kept else Cast(kept, v) for v in part.values)
         total = replace(node, values=(self.partial(replace(part, values=wide)),), axes=(self.cut.part,), where=None)
         return total if kept is node.dtype else Cast(node.dtype, total)
+
+    def known_before(self, node: Reduce, path: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        """The conditions around a reduction but for those that ask for results of reductions: every part would compute these anew. What
+        the reduction reads has to be in bounds without them."""
+        kept = tuple(c for c in path if not has_reduction(c))
+        if kept != path:
+            for read in read_occurrences(node, self.definition.axes, kept):
+                verdicts = check_access(read.access.indices, self.state.program.types[read.access.tensor].shape, read.axes, read.guards)
+                if any(verdict is not PROVED for verdict in verdicts):
+                    raise refuse(
+                        self.stage,
+                        f"expected reads in bounds whatever other reductions give to take {self.cut.axis} apart, got one that depends",
+                        self.cut.axis,
+                    )
+        return kept
 
     def winner(self, node: Reduce, part: Reduce) -> Expr:
         """The position of the first winner among those of the parts: the value at each is looked up again."""
