@@ -290,8 +290,9 @@ def check_placement(state: State, name: str) -> State:
         raise refuse(f"expected a plain definition to compute in, got the scan {consumer.name}")
     if consumer.place is not None:
         raise refuse(f"expected a definition with loops of its own, got {consumer.name}, computed in {consumer.place.stage}")
+    hint = f"loops: {', '.join(consumer.order)}"
     if place.loop not in consumer.order or consumer.group_of(place.loop) is not None:
-        raise refuse(f"expected a data loop of {place.stage}, got {place.loop}", f"loops: {', '.join(consumer.order)}")
+        raise refuse(f"expected a data loop of {place.stage}, got {place.loop}", hint)
     at = consumer.order.index(place.loop)
     for group in consumer.parts.groups:
         first = min(consumer.order.index(x) for a in group.indices for x in consumer.loops_of(a))
@@ -311,6 +312,8 @@ def check_placement(state: State, name: str) -> State:
                 raise refuse(f"expected every other reader after {place.stage}, got {reader} before it")
         elif reader != place.stage:
             other = state.stage(reader).site
+            if other.loop not in consumer.order:
+                raise refuse(f"expected a data loop of {place.stage}, got {other.loop}, in which {reader} is computed", hint)
             if consumer.order.index(other.loop) < at:
                 raise refuse(f"expected its readers in the same loop or deeper, got {reader} in {other.loop}")
     part = parts_of(state, place.stage)[name]

@@ -206,3 +206,20 @@ def test_random_chains() -> None:
             word = rng.choice(("vectorize", "unroll", "parallel", "pipeline"))
             attempt(s, name, word, rng.choice(s[name].loops))
         assert_means(s, seed)
+
+
+def test_loops_in_which_something_is_computed_stay_loops() -> None:
+    s = plain(BLUR.replace("Y[i, j]: f32[18, 10] = B", "C[i, j]: f32[20, 10] = B[i, j] + 1.0\nY[i, j]: f32[18, 10] = C"))
+    s["C"].compute_at("Y", "j")
+    s["B"].compute_at("Y", "i")
+    with pytest.raises(ScheduleError, match="expected a data loop of Y, got j, in which C is computed"):
+        s["Y"].split("j", 4)
+    assert_means(s)
+
+
+def test_a_tile_that_is_refused_changes_nothing() -> None:
+    s = plain(BLUR)
+    before = s.copy()
+    with pytest.raises(ScheduleError, match="expected a positive int as the factor, got 0"):
+        s["Y"].tile("i", "j", 4, 0)
+    assert s == before
