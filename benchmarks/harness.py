@@ -2,7 +2,8 @@
 
 Interleaving makes ratios hold when the machine's speed drifts; medians are quoted, with the quartiles as the spread. Every
 candidate has been called before timing starts and once more before each sample, so code and caches are warm: operands that
-fit in a cache are there. A candidate far slower than the fastest sits out the later rounds.
+fit in a cache are there (a call so long that filling a cache is nothing to it is its own sample). A candidate far slower
+than the fastest sits out the later rounds.
 """
 
 from __future__ import annotations
@@ -26,13 +27,16 @@ IDLE = 0.02
 @dataclass(frozen=True, slots=True)
 class Effort:
     """How much to time: rounds, seconds of calls per sample, seconds of rest before it, seconds for a whole set of candidates after
-    which no round starts (the third still does), and how many times slower than the fastest a candidate stays in."""
+    which no round starts (the third still does), how many times slower than the fastest a candidate stays in after two samples, and how
+    many after one, and seconds of a call that needs no other before it."""
 
     rounds: int = 9
     sample: float = 0.01
     settle: float = SETTLE
     limit: float = 10.0
     slow: float = 3.0
+    hopeless: float = 10.0
+    long: float = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +72,19 @@ def interleaved(
     for number in range(effort.rounds):
         if number >= 3 and clock() - began > effort.limit:
             break
-        fastest = min((float(np.median(taken)) for taken in samples.values() if taken), default=0.0)
+        fastest = min((float(np.median(found)) for found in samples.values() if found), default=0.0)
         for name, function in candidates.items():
-            if number >= 2 and float(np.median(samples[name])) > effort.slow * fastest:
+            patience = (float("inf"), effort.hopeless, effort.slow)[min(number, 2)]
+            if number and float(np.median(samples[name])) > patience * fastest:
                 continue
             rest(effort.settle)
             start = clock()
             function()
-            count = repeats.setdefault(name, max(1, round(effort.sample / max(clock() - start, 1e-7))))
+            taken = clock() - start
+            if taken >= effort.long:
+                samples[name].append(taken)
+                continue
+            count = repeats.setdefault(name, max(1, round(effort.sample / max(taken, 1e-7))))
             if count > 1 and number == 0:  # the first estimate may have had caches to fill
                 start = clock()
                 function()
@@ -84,7 +93,7 @@ def interleaved(
             for _ in range(count):
                 function()
             samples[name].append((clock() - start) / count)
-    return {name: _timing(taken) for name, taken in samples.items()}
+    return {name: _timing(found) for name, found in samples.items()}
 
 
 def _timing(samples: Sequence[float]) -> Timing:

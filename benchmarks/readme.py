@@ -36,11 +36,26 @@ def text(folder: Path = RESULTS) -> str:
         "with the output. A ratio is the time of the fastest peer over ours.",
         "",
     ]
+    lines += [*_peers(document), ""]
     lines += [f"- {_threads(run)}: {report.headline(run)}; {report.roof_text(run)}." for run in document["runs"]]
     lines += ["", report.markdown(document["runs"]), ""]
     if document["startup_ms"]:
         lines.append("; ".join(f"{name} {value:.0f} ms" for name, value in document["startup_ms"].items()) + ".")
     return "\n".join(lines).strip()
+
+
+def _peers(document: dict[str, Any]) -> list[str]:
+    """In how many rows each peer stands, and which were not asked."""
+    counts = [report.counts(run) for run in document["runs"]]
+    rows = max(len(run["rows"]) for run in document["runs"])
+    timed = [name for name in PACKAGES if any(name in found for found in counts)]
+    parts = [f"{name} in {max(found.get(name, 0) for found in counts)}" for name in timed]
+    lines = [f"Timed in so many of the {rows} rows (in the others a peer has not got the operation, or is not for it): {', '.join(parts)}."]
+    absent = document.get("skipped") or {name: "" for name in PACKAGES if name not in timed}
+    if absent:
+        why = ", ".join(f"{name} ({reason})" if reason else name for name, reason in absent.items())
+        lines.append(f"Not measured: {why}.")
+    return lines
 
 
 def _threads(run: dict[str, Any]) -> str:

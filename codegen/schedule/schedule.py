@@ -250,10 +250,11 @@ class StageHandle:
         state = cache(self._schedule.state, self.name, tensor, axis, tuple(order))
         self._apply("cache", state, tensor, axis, tuple(order))
 
-    def rfactor(self, axis: str) -> tuple[str, ...]:
-        """Takes a reduction apart along one of its loops: gives the names of the partial results, which have loops of their own."""
-        state, made = rfactor(self._schedule.state, self.name, axis)
-        self._apply("rfactor", state, axis)
+    def rfactor(self, axis: str, turns: int = 1) -> tuple[str, ...]:
+        """Takes a reduction apart along one of its loops, a scatter along its first: gives the names of the partial results, which have
+        loops of their own."""
+        state, made = rfactor(self._schedule.state, self.name, axis, turns)
+        self._apply("rfactor", state, axis, *((turns,) if turns != 1 else ()))
         return made
 
     def own(self, axis: str) -> str:
