@@ -24,9 +24,12 @@ from tensorexpr.codegen.lowering.tasks import Names
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, If
 from tensorexpr.codegen.schedule.placement import Part
 from tensorexpr.codegen.schedule.state import Stage
-from tensorexpr.ir import Axis, Const, Define, Definition, Expr, Index, TensorType, apply, const, integer
+from tensorexpr.ir import Access, Axis, Const, Define, Definition, Expr, Index, Scatter, TensorType, apply, const, integer, product
 from tensorexpr.records import record
-from tensorexpr.traversal import free_names
+from tensorexpr.traversal import free_names, walk
+
+PAGE, LINE = 4096, 64
+"""Bytes of a page of memory, and of a line of the caches."""
 
 
 @record
@@ -199,3 +202,17 @@ class Placing(ABC):
         for condition in reversed(conditions):
             block = (If(condition, block),)
         return block
+
+
+def moved_apart(scatter: Scatter) -> tuple[Expr, ...]:
+    """The shape of the memory of a scatter's result, where results of parts lie a multiple of a page apart: a cache line further then.
+
+    A core compares loads with the stores before them by their places within a page first, so additions to the same element of
+    results a page apart would wait for each other.
+    """
+    shape, item = scatter.type.shape, scatter.type.dtype.itemsize
+    first = next((d for d, index in enumerate(scatter.indices) if any(isinstance(n, Access) for n in walk(index))), 0)
+    whole, row = constant(product(shape[first:])), constant(product(shape[first + 1 :]))
+    if not first or not whole or not row or whole * item % PAGE:
+        return shape
+    return (*shape[:first], add(shape[first], const(-(-LINE // (row * item)))), *shape[first + 1 :])

@@ -20,7 +20,7 @@ from tensorexpr.codegen.lowering.literals import with_folded_literals
 from tensorexpr.codegen.lowering.loops import Loops
 from tensorexpr.codegen.lowering.merging import merged
 from tensorexpr.codegen.lowering.partitioned import Sends, partitioned
-from tensorexpr.codegen.lowering.placing import Ahead, Home, Placing, all_axes, slot
+from tensorexpr.codegen.lowering.placing import Ahead, Home, Placing, all_axes, moved_apart, slot
 from tensorexpr.codegen.lowering.positions import at_positions
 from tensorexpr.codegen.lowering.rings import last_entries
 from tensorexpr.codegen.lowering.scope import Scope
@@ -167,7 +167,9 @@ class _Lowering(Placing):
 
     def buffer(self, tensor: str, type_: TensorType) -> Buffer:
         """The workspace of a tensor: all of it, or the last two entries of a scan."""
-        shape = (const(2), *type_.shape[1:]) if tensor in self.rings else type_.shape
+        shape, definition = (const(2), *type_.shape[1:]) if tensor in self.rings else type_.shape, self.definitions.get(tensor)
+        if isinstance(definition, Scatter) and not self.state.target.is_gpu:
+            shape = moved_apart(definition)
         return Buffer(tensor, type_.dtype, shape, "workspace", self.within.get(tensor))
 
     def stored(self, tensor: str) -> bool:

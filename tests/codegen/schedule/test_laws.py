@@ -39,6 +39,7 @@ WORDS = (
     "tensorize",
     "stage",
     "cache",
+    "store_as",
     "recompute",
     "share",
     "alongside",
@@ -79,8 +80,12 @@ def shuffled(s: Schedule, rng: random.Random, steps: int = 10) -> Schedule:
                     if access is not None:
                         order = tuple(rng.sample(range(len(access.indices)), len(access.indices)))
                         handle.cache(access.tensor, rng.choice(loops), order)
+                case "store_as":
+                    handle.store_as(rng.choice(("int8", "int16", "int32")))
                 case "partition":
                     handle.partition(rng.choice(loops), rng.randint(1, 5), rng.choice((None, 3, 50)), rng.choice((None, 1, 2, 9)))
+                case "rfactor":
+                    handle.rfactor(rng.choice(loops), rng.choice((1, 1, 2, 3)))
                 case "part":
                     handle.part(rng.choice(loops), *(rng.randint(2, 5) for _ in range(rng.randint(1, 3))))
                 case "pipeline":
