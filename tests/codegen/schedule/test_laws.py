@@ -43,6 +43,7 @@ WORDS = (
     "tensorize",
     "stage",
     "cache",
+    "store_as",
     "recompute",
     "share",
     "alongside",
@@ -85,6 +86,8 @@ def shuffled(s: Schedule, rng: random.Random, steps: int = 10) -> Schedule:
                     if access is not None:
                         order = tuple(rng.sample(range(len(access.indices)), len(access.indices)))
                         handle.cache(access.tensor, rng.choice(loops), order)
+                case "store_as":
+                    handle.store_as(rng.choice(("int8", "int16", "int32")))
                 case "partition":
                     handle.partition(rng.choice(loops), rng.randint(1, 5), rng.choice((None, 3, 50)), rng.choice((None, 1, 2, 9)))
                 case "rfactor":
