@@ -175,9 +175,14 @@ class StageHandle:
         >>> s["y"].loops
         ('i_o', 'j_o', 'i_i', 'j_i')
         """
-        a_outer, a_inner = self.split(a, a_factor, tail)
-        b_outer, b_inner = self.split(b, b_factor, tail)
-        self.reorder(a_outer, b_outer, a_inner, b_inner)
+        before = self._schedule.state
+        try:
+            a_outer, a_inner = self.split(a, a_factor, tail)
+            b_outer, b_inner = self.split(b, b_factor, tail)
+            self.reorder(a_outer, b_outer, a_inner, b_inner)
+        except ScheduleError:
+            self._schedule.state = before
+            raise
         return a_outer, b_outer, a_inner, b_inner
 
     def parallel(self, axis: str) -> None:

@@ -20,6 +20,7 @@ from tests.seeds import share_of
 WORDS = (
     "split",
     "split",
+    "tile",
     "reorder",
     "reorder",
     "fuse",
@@ -27,6 +28,7 @@ WORDS = (
     "vectorize",
     "vectorize",
     "unroll",
+    "serial",
     "inline",
     "stream",
     "rfactor",
@@ -36,6 +38,8 @@ WORDS = (
     "part",
     "bind",
     "pipeline",
+    "sweep",
+    "prefetch",
     "tensorize",
     "stage",
     "cache",
@@ -61,6 +65,8 @@ def shuffled(s: Schedule, rng: random.Random, steps: int = 10) -> Schedule:
             match rng.choice(WORDS):
                 case "split":
                     handle.split(rng.choice(loops), rng.randint(1, 4), rng.choice(("peel", "shift", "guard", "stride")))
+                case "tile":
+                    handle.tile(rng.choice(loops), rng.choice(loops), rng.randint(1, 4), rng.randint(1, 4))
                 case "reorder":
                     handle.reorder(*rng.sample(loops, rng.randint(1, len(loops))))
                 case "fuse":
@@ -92,6 +98,12 @@ def shuffled(s: Schedule, rng: random.Random, steps: int = 10) -> Schedule:
                     place = rng.choice([stage.place for stage in s.state.stages if stage.place] or [None])
                     if place is not None:
                         s[place.stage].pipeline(place.loop, rng.randint(2, 3))
+                case "sweep":
+                    s.sweep(name, *rng.sample(s.stages, min(1, len(s.stages))))
+                case "prefetch":
+                    access = rng.choice(accesses_of(s.state.program, name) or (None,))
+                    if access is not None:
+                        handle.prefetch(access.tensor, rng.choice(loops), rng.randint(1, 3))
                 case "tensorize":
                     handle.tensorize(rng.choice(loops), rng.choice(known_intrinsics()).name)
                 case "bind":
