@@ -271,6 +271,8 @@ def literal(e: Const) -> Value:
         value = int(e.value)
         suffix = {"uint32": "u", "uint64": "ull"}.get(e.dtype.name, "")
         text = "(-2147483647 - 1)" if value == -(1 << 31) else f"{value}{suffix}"
+        if e.dtype is dtypes.int32:
+            return Value(text, e.dtype, v.PREFIX if value < 0 else v.ATOM, low=value, high=value)
         return Value(
             f"({c_type(e.dtype)}){text}" if e.dtype.bits < 32 else text, e.dtype, v.PREFIX if value < 0 or e.dtype.bits < 32 else v.ATOM
         )
@@ -306,6 +308,8 @@ def cast(x: Value, target: DType) -> Value:
     if source.is_float:
         least, greatest = integer_literal(int(target.least), target), integer_literal(int(target.greatest), target)
         return Value(f"te_saturate<{c_type(target)}>({x.text}, {least}, {greatest})", target, wild=target is dtypes.int64)
+    if target is dtypes.int32 and x.narrow:
+        return Value(x.text, target, x.rank, low=x.low, high=x.high)
     text = f"({c_type(target)}){x.inside(v.PREFIX)}"
     if target is dtypes.int64:
         if source is dtypes.uint64:
@@ -417,7 +421,11 @@ def _on_integers(name: str, dtype: DType, args: list[Value]) -> Value:
     type_ = c_type(dtype)
     wild = dtype is dtypes.int64
     if name in _ARITHMETIC:
-        symbol, _ = _ARITHMETIC[name]
+        symbol, rank = _ARITHMETIC[name]
+        low, high = v.interval(name, *args)
+        if dtype is dtypes.int32 and v.fits(low, high):
+            right = args[1].inside(rank + 1)
+            return Value(f"{args[0].inside(rank)} {symbol} {right}", dtype, rank, low=low, high=high)
         wide = "uint64_t" if dtype.bits == 64 else "uint32_t"
         text = f"({type_})(({wide}){args[0].inside(v.PREFIX)} {symbol} ({wide}){args[1].inside(v.PREFIX)})"
         return Value(text, dtype, v.PREFIX, wild=wild)
