@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from tensorexpr.cli.info import collect
+
 SETTLE = 0.04
 """Seconds of rest before each sample where threads are: the workers of some libraries spin for a while after their last call, on
 cores that the next candidate is meant to have."""
@@ -99,6 +101,11 @@ def interleaved(
 def _timing(samples: Sequence[float]) -> Timing:
     lower, median, upper = np.percentile(samples, (25, 50, 75))
     return Timing(float(median), float(lower), float(upper), min(samples), len(samples))
+
+
+def machine() -> dict[str, Any]:
+    """What results say of where they were made: `tensorexpr info`, but for what is kept on this disk."""
+    return {name: fact for name, fact in collect().items() if name != "cache"}
 
 
 def arrays_of(result: Any) -> list[np.ndarray]:

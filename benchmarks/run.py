@@ -20,9 +20,8 @@ from typing import Any
 
 import tensorexpr as te
 from tensorexpr.benchmarks import page, peers, report, startup, worker, workloads
-from tensorexpr.benchmarks.harness import SETTLE, Effort
+from tensorexpr.benchmarks.harness import SETTLE, Effort, machine
 from tensorexpr.cli import output
-from tensorexpr.cli.info import collect
 from tensorexpr.errors import ArgumentError
 
 FORMAT = 2
@@ -151,7 +150,7 @@ def document_of(runs: list[dict[str, Any]], options: Options, absent: dict[str, 
     return {
         "format": FORMAT,
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "machine": collect(),
+        "machine": machine(),
         "peers": peers.versions(),
         "skipped": absent,
         "rounds": options.effort(1).rounds,

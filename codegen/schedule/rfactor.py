@@ -31,6 +31,7 @@ from tensorexpr.codegen.schedule.independence import disjoint_axes
 from tensorexpr.codegen.schedule.legality import is_ordered, refuse
 from tensorexpr.codegen.schedule.reductions import Group, canonical
 from tensorexpr.codegen.schedule.state import Split, Stage, State, all_definitions, plain_order, plain_stages, program_facts
+from tensorexpr.codegen.schedule.windows import alternatives, compared
 from tensorexpr.codegen.schedule.work import has_reduction
 from tensorexpr.dtypes import accumulator
 from tensorexpr.ir import (
@@ -294,7 +295,7 @@ class _Maker:
         moved = {node.axes[at].index: self.cut.place}
         axes = [*node.axes[:at], *self.cut.rest, *node.axes[at + 1 :]]
         inner = tuple(Axis(a.index, substitute(a.start, moved), substitute(a.stop, moved)) for a in axes)
-        guarded = replace(node, where=conjunction([*path, *conjuncts(node.where)]))
+        guarded = replace(node, where=conjunction([*path, *_spared(node.axes[at]), *conjuncts(node.where)]))
         where = None if guarded.where == TRUE else substitute(guarded.where, moved)  # type: ignore[arg-type]
         part = replace(node, values=tuple(substitute(v, moved) for v in node.values), axes=inner, where=where)
         if not node.combiner.is_builtin:
@@ -352,6 +353,13 @@ class _Maker:
             self.made.append(made)
             self.known[key] = Access(made.name, tuple(Index(a.index) for a in axes), value.dtype, definition.location)
         return self.known[key]
+
+
+def _spared(axis: Axis) -> list[Expr]:
+    """What bounds of an axis say that depend on loops around: the axis that is taken apart has constant ones, which are wider."""
+    starts, stops = alternatives(axis.start, "maximum"), alternatives(axis.stop, "minimum")
+    conditions = [compared("ge", axis.index, e) for e in starts if free_names(e)]
+    return conditions + [compared("lt", axis.index, e) for e in stops if free_names(e)]
 
 
 def length_of(axis: Axis) -> Expr:

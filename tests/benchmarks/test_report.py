@@ -120,3 +120,19 @@ def test_the_roofline_is_a_picture(tmp_path):
     pytest.importorskip("matplotlib")
     page.png(RUN, str(tmp_path / "roofline.png"))
     assert (tmp_path / "roofline.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_readme_quotes_the_newest_training_steps(tmp_path):
+    assert readme.training(tmp_path).startswith("Training steps have not been measured yet")
+    row = {"case": "digits", "threads": 1, "ours": 0.1, "torch": 1.8, "trace": 0.25, "compile": 1.0, "kernels": 29, "difference": 1e-7}
+    rows = [row, {**row, "case": "hundred", "torch": None}]
+    for name, cpu in (("2026-01-02-zen.json", "zen"), ("2026-01-01-old.json", "old")):
+        (tmp_path / name).write_text(json.dumps({"machine": {"cpu": {"name": cpu}}, "rows": rows}))
+    assert readme.training(tmp_path).splitlines()[1:] == [
+        "zen (`python -m tensorexpr bench training`; [figures](benchmarks/results/training/2026-01-02-zen.json)):",
+        "",
+        "| training step | threads | ms | PyTorch ms | PyTorch / ours | traced and compiled in s |",
+        "| --- | --- | --- | --- | --- | --- |",
+        "| digits | 1 | 0.100 | 1.80 | 18.00 | 1.2 |",
+        "| hundred | 1 | 0.100 | - | - | 1.2 |",
+    ]

@@ -61,6 +61,18 @@ return S
 """
 
 
+def test_bounds_that_were_widened_are_conditions_of_the_parts():
+    """A loop whose bounds leave out few points has constant ones; what they said holds in the parts, too."""
+    s = plain("""
+x: f32[20] = input()
+y[p]: f32[4] = sum(x[p + q * 6 - 3] for q in range(-((p - 3) // 6), 4))
+return y
+""")
+    assert s["y"].loops == ("p", "q")
+    assert s["y"].rfactor("q") == ("y_parts",)
+    assert_means(s)
+
+
 def test_parts_are_a_definition_with_loops_of_its_own():
     s = plain(TOTAL)
     outer, _ = s["S"].split("k", 16)
