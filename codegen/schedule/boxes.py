@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from tensorexpr.codegen.schedule.windows import alternatives, widest
+from tensorexpr.codegen.schedule.work import has_reduction
 from tensorexpr.integers import Affine, FloorDiv
 from tensorexpr.integers.affine import Interval
 from tensorexpr.ir import Axis, Const, Expr, apply, const, integer
@@ -78,7 +79,7 @@ class Asked:
     def point(self, axis: int) -> Expr | None:
         """The index along an axis over what is known; None where it is over something else."""
         index, points = self.read.access.indices[axis], self.known.points
-        if not set(free_names(index)) <= set(points) or reads_tensors(index):
+        if not set(free_names(index)) <= set(points) or reads_tensors(index) or has_reduction(index):
             return None
         return substitute(index, points)
 

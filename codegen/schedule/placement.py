@@ -293,6 +293,9 @@ def check_placement(state: State, name: str) -> State:
     hint = f"loops: {', '.join(consumer.order)}"
     if place.loop not in consumer.order or consumer.group_of(place.loop) is not None:
         raise refuse(f"expected a data loop of {place.stage}, got {place.loop}", hint)
+    for other in state.placed_in(place.stage):
+        if other.site.loop not in consumer.order:
+            raise refuse(f"expected a data loop of {place.stage}, got {other.site.loop}, in which {other.name} is computed", hint)
     at = consumer.order.index(place.loop)
     for group in consumer.parts.groups:
         first = min(consumer.order.index(x) for a in group.indices for x in consumer.loops_of(a))
@@ -311,11 +314,9 @@ def check_placement(state: State, name: str) -> State:
             if facts.numbers[reader] < facts.numbers[place.stage]:
                 raise refuse(f"expected every other reader after {place.stage}, got {reader} before it")
         elif reader != place.stage:
-            other = state.stage(reader).site
-            if other.loop not in consumer.order:
-                raise refuse(f"expected a data loop of {place.stage}, got {other.loop}, in which {reader} is computed", hint)
-            if consumer.order.index(other.loop) < at:
-                raise refuse(f"expected its readers in the same loop or deeper, got {reader} in {other.loop}")
+            site = state.stage(reader).site
+            if consumer.order.index(site.loop) < at:
+                raise refuse(f"expected its readers in the same loop or deeper, got {reader} in {site.loop}")
     part = parts_of(state, place.stage)[name]
     whole = {a.index for a, p, n in zip(stage.parts.axes, part.points, part.lengths, strict=True) if p is None or n is not None}
     for loop in stage.order:

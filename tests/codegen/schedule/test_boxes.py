@@ -133,6 +133,18 @@ return Y
     assert_means(s)
 
 
+def test_an_index_that_is_a_reduction_is_no_point() -> None:
+    s = plain("""
+X: f32[6] = input()
+A[i, j]: f32[6, 3] = X[i] + f32(j)
+Y[i]: f32[6] = A[i, argmax(f32(-1.0) for j in range(3))]
+return Y
+""")
+    s["A"].compute_at("Y", "i")
+    assert_means(s)
+    te.build(s)
+
+
 def test_other_readers_ask_for_the_whole() -> None:
     s = plain(BLUR.replace("return Y", "return B, Y"))
     with pytest.raises(ScheduleError, match="expected iterations that make each element of B once, since it is kept whole"):
