@@ -66,13 +66,10 @@ def test_a_driver_that_is_too_old():
 
 @pytest.mark.skipif(not nvrtc.available(), reason="no NVRTC to compile CUDA kernels")
 def test_a_gpu_that_nvrtc_does_not_know():
-    known = nvrtc.architectures()
+    known, (major, minor) = nvrtc.architectures(), nvrtc.version()
     text = refused(nvrtc.compile_text, "", "sm_35")
-    version = ".".join(map(str, nvrtc.version()))
-    assert (
-        f"expected a GPU that NVRTC {version} makes code for, of sm_{min(known)} to sm_{max(known)}, got one of sm_35" in text
-        and "another version of NVRTC" in text
-    )
+    assert f"expected a GPU that NVRTC {major}.{minor} makes code for, of sm_{min(known)} to sm_{max(known)}, got one of sm_35" in text
+    assert "another version of NVRTC" in text
     assert not nvrtc.compile_text("", "sm_90a").resources  # a letter behind the number is code for that alone
 
 
