@@ -16,6 +16,7 @@ from tensorexpr.codegen.lowering.caching import DECLARED
 from tensorexpr.codegen.lowering.contracted import contracted
 from tensorexpr.codegen.lowering.cutting import cut_along
 from tensorexpr.codegen.lowering.digits import WORDS, Digits, behind, digits_of, sorted_by_digits, without_keys
+from tensorexpr.codegen.lowering.holding import Holding, is_held
 from tensorexpr.codegen.lowering.literals import with_folded_literals
 from tensorexpr.codegen.lowering.loops import Loops
 from tensorexpr.codegen.lowering.merging import merged
@@ -293,8 +294,12 @@ class _Lowering(Scans):
         def combined(old: Expr, value: Expr) -> Expr:
             return apply(COMBINE[definition.combine], old, value)
 
+        holding = Holding.made(type_.shape, kept, self.names) if is_held(definition, stage) and not self.state.target.is_gpu else None
+
         def finish(inner: Scope) -> Block:
             at = home.at(place(inner))
+            if holding is not None:
+                return holding.sent(home.buffer, at, lambda old: combined(old, sent(inner)))
             return (Store(home.buffer, at, combined(Access(home.buffer, at, kept), sent(inner))),)
 
         def nest(finish: Callable[[Scope], Block], checked: bool = True) -> Block:
@@ -318,7 +323,7 @@ class _Lowering(Scans):
             )
             filled, added = (), partitioned(sends, stage.partition, self.names, {*names, *self.program.sizes})
         else:
-            added = nest(finish)
+            added = nest(finish) if holding is None else holding.around(nest(finish))
         if home is target:
             return (*filled, *added)
         rounded = self.over(
