@@ -27,10 +27,12 @@ from tensorexpr.codegen.schedule import (
     primitives,
     recompute,
     rfactor,
+    skewing,
     sort,
     staging,
     sweeps,
     tensorize,
+    widths,
 )
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "schedules.md"
@@ -73,6 +75,7 @@ FAMILIES: tuple[tuple[str, tuple[tuple[str, Places], ...]], ...] = (
             ("part", (part.part, part)),
             ("pipeline", (pipeline.pipeline, pipeline)),
             ("sweep", (sweeps.sweep, sweeps._Analysis)),
+            ("skew", (skewing.skew, skewing)),
         ),
     ),
     (
@@ -80,6 +83,7 @@ FAMILIES: tuple[tuple[str, tuple[tuple[str, Places], ...]], ...] = (
         (
             ("stage", (staging.stage,)),
             ("cache", (cache.cache, cache)),
+            ("store_as", (widths.store_as,)),
             ("redirect", (primitives.redirect,)),
             ("stream", (primitives.stream,)),
             ("prefetch", (fetching.prefetch,)),

@@ -21,7 +21,7 @@ from tensorexpr.errors import InternalError
 from tensorexpr.ir import Access, Apply, Cast, Const, Expr, Index, Size, const
 from tensorexpr.records import record
 from tensorexpr.regions import affine_of, expression_of
-from tensorexpr.traversal import walk
+from tensorexpr.traversal import bottom_up, substitute, walk
 
 _WORTH_A_NAME = 12  # nodes of an index expression from which it is named where it occurs twice
 
@@ -178,9 +178,16 @@ class Emitter:
         text = self.place(e.tensor, e.indices)
         if e.dtype.is_float and e.dtype.bits == 16:
             return Value(f"te_f32({text})", e.dtype)
-        if e.dtype is dtypes.int64:
+        if e.dtype is not dtypes.int64:
+            return Value(text, e.dtype)
+        buffer = self.around.buffers[e.tensor]
+        if buffer.within is None:
             return Value(text, e.dtype, v.ATOM, wild=True)
-        return Value(text, e.dtype)
+        least, most = buffer.within[0], self.value(buffer.within[1]).high
+        if is_narrow(buffer):
+            return Value(text, e.dtype, v.ATOM, True, least, most)
+        found = Value(text, e.dtype, v.ATOM, False, least, most)
+        return found if most is None else v.narrowed(found, least, most)
 
     def place(self, name: str, indices: tuple[Expr, ...]) -> str:
         """An element as a place in memory."""
@@ -207,11 +214,32 @@ class Emitter:
         these cancel. None where there is no such form or no such part."""
         if not any(isinstance(n, Apply) and n.op.name in ("floordiv", "mod") for i in indices for n in walk(i)):
             return None
-        position = row_major(indices, shape)
+        read: dict[str, Expr] = {}
+
+        def named(node: Expr) -> Expr:
+            if not isinstance(node, Access) or node.dtype is not dtypes.int64:
+                return node
+            name = next((n for n, e in read.items() if e == node), f"#{len(read)}")
+            read[name] = node
+            return Index(name)
+
+        # Quotient and remainder of what is read cancel, too.
+        position = row_major(tuple(bottom_up(i, named) for i in indices), shape)
         form = None if position is None else affine_of(position)
         if form is None:
             return None
-        return self.value(expression_of(form))
+        found = expression_of(form)
+        for name in reversed(read):  # what is read may be read at places that are read
+            found = substitute(found, {name: read[name]})
+        return self.value(found)
+
+
+def is_narrow(buffer: Buffer) -> bool:
+    """Whether a buffer is a number of a thread that an `int` holds."""
+    if buffer.within is None or buffer.memory != "local" or buffer.shape or buffer.dtype is not dtypes.int64:
+        return False
+    least, most = buffer.within
+    return isinstance(most, Const) and v.fits(least, int(most.value))
 
 
 def row_major(indices: tuple[Expr, ...], shape: tuple[Expr, ...]) -> Expr | None:
@@ -256,6 +284,8 @@ def literal(e: Const) -> Value:
         value = int(e.value)
         suffix = {"uint32": "u", "uint64": "ull"}.get(e.dtype.name, "")
         text = "(-2147483647 - 1)" if value == -(1 << 31) else f"{value}{suffix}"
+        if e.dtype is dtypes.int32:
+            return Value(text, e.dtype, v.PREFIX if value < 0 else v.ATOM, low=value, high=value)
         return Value(
             f"({c_type(e.dtype)}){text}" if e.dtype.bits < 32 else text, e.dtype, v.PREFIX if value < 0 or e.dtype.bits < 32 else v.ATOM
         )
@@ -291,6 +321,8 @@ def cast(x: Value, target: DType) -> Value:
     if source.is_float:
         least, greatest = integer_literal(int(target.least), target), integer_literal(int(target.greatest), target)
         return Value(f"te_saturate<{c_type(target)}>({x.text}, {least}, {greatest})", target, wild=target is dtypes.int64)
+    if target is dtypes.int32 and x.narrow:
+        return Value(x.text, target, x.rank, low=x.low, high=x.high)
     text = f"({c_type(target)}){x.inside(v.PREFIX)}"
     if target is dtypes.int64:
         if source is dtypes.uint64:
@@ -402,7 +434,11 @@ def _on_integers(name: str, dtype: DType, args: list[Value]) -> Value:
     type_ = c_type(dtype)
     wild = dtype is dtypes.int64
     if name in _ARITHMETIC:
-        symbol, _ = _ARITHMETIC[name]
+        symbol, rank = _ARITHMETIC[name]
+        low, high = v.interval(name, *args)
+        if dtype is dtypes.int32 and v.fits(low, high):
+            right = args[1].inside(rank + 1)
+            return Value(f"{args[0].inside(rank)} {symbol} {right}", dtype, rank, low=low, high=high)
         wide = "uint64_t" if dtype.bits == 64 else "uint32_t"
         text = f"({type_})(({wide}){args[0].inside(v.PREFIX)} {symbol} ({wide}){args[1].inside(v.PREFIX)})"
         return Value(text, dtype, v.PREFIX, wild=wild)

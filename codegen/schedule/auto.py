@@ -11,6 +11,7 @@ from __future__ import annotations
 import heapq
 from math import prod
 
+from tensorexpr import dtypes
 from tensorexpr.codegen.schedule.auto_batches import plan_batches
 from tensorexpr.codegen.schedule.auto_contraction import plan_contraction
 from tensorexpr.codegen.schedule.auto_flat import share_elementwise
@@ -22,6 +23,7 @@ from tensorexpr.codegen.schedule.auto_parts import partial_results
 from tensorexpr.codegen.schedule.auto_passes import join_alike, join_passes, one_pass, plan_passes
 from tensorexpr.codegen.schedule.auto_rows import plan_rows
 from tensorexpr.codegen.schedule.auto_scatters import plan_scatter, take_scatters_apart
+from tensorexpr.codegen.schedule.auto_skewing import skew_scans
 from tensorexpr.codegen.schedule.auto_staging import stage_operands
 from tensorexpr.codegen.schedule.auto_streams import plan_stream
 from tensorexpr.codegen.schedule.auto_sweeps import plan_sweep, redirect_copies, sweep_scans
@@ -30,6 +32,7 @@ from tensorexpr.codegen.schedule.auto_variants import vary
 from tensorexpr.codegen.schedule.decisions import Decisions
 from tensorexpr.codegen.schedule.schedule import Schedule, schedule
 from tensorexpr.codegen.schedule.state import State, accesses_of, definition_named, program_facts
+from tensorexpr.codegen.schedule.widths import NARROW, bounds
 from tensorexpr.codegen.schedule.work import ENOUGH_ROWS, has_reduction, is_contraction, length, total_work
 from tensorexpr.codegen.target import Gpu, Target
 from tensorexpr.errors import ScheduleError
@@ -61,6 +64,7 @@ def autoschedule(program: Program, target: Target | None = None, decisions: Deci
     if terms:
         s.recompute(*terms)
     _inline(s)
+    _narrow(s)
     redirect_copies(s)
     if not isinstance(s.target, Gpu):
         take_scatters_apart(s)
@@ -97,6 +101,7 @@ def autoschedule(program: Program, target: Target | None = None, decisions: Deci
             plan_sweep(s, name, shapes)
         elif isinstance(definition, Scatter):
             plan_scatter(s, definition, shapes)
+    skew_scans(s)
     join_passes(s, passes)
     join_alike(s)
     write_past(s)
@@ -146,6 +151,22 @@ def _epilogues(program: Program, state: State) -> list[str]:
         if len(found) == 1 and isinstance(found[0], Define) and _reads_elementwise(found[0], definition):
             chosen.append(definition.name)
     return chosen
+
+
+def _narrow(s: Schedule) -> None:
+    """Keeps integers that are known to be small, positions of winners, in the least type that holds them."""
+    for name in s.stages:
+        definition = definition_named(s.state.program, name)
+        if not isinstance(definition, Define) or name in s.state.program.outputs or definition.value.dtype is not dtypes.int64:
+            continue
+        found = bounds(definition.value)
+        fitting = [t for t in NARROW if found is not None and int(t.least) <= found[0] and found[1] <= int(t.greatest)]
+        if fitting and s.decisions.wanted(f"{name}: narrow"):
+            before = s.state
+            try:
+                s[name].store_as(fitting[0].name)
+            except ScheduleError:
+                s.state = before
 
 
 def _reads_elementwise(reader: Define, source: Define) -> bool:
