@@ -257,8 +257,21 @@ def row_major(indices: tuple[Expr, ...], shape: tuple[Expr, ...]) -> Expr | None
 def stored(value: Value) -> str:
     """The text of a value as an element in memory."""
     if value.dtype.is_float and value.dtype.bits == 16:
-        return f"te_to_{value.dtype.short}({value.text})"
+        word = f"te_round_{value.dtype.short}"
+        # To become an element is to be rounded.
+        inner = value.text[len(word) :] if value.text.startswith(f"{word}(") and _closes_at(value.text, len(word)) else f"({value.text})"
+        return f"te_to_{value.dtype.short}{inner}"
     return value.text
+
+
+def _closes_at(text: str, start: int) -> bool:
+    """Whether the parenthesis at a place is closed by the last character."""
+    depth = 0
+    for place in range(start, len(text)):
+        depth += (text[place] == "(") - (text[place] == ")")
+        if not depth:
+            return place == len(text) - 1
+    return False
 
 
 def literal(e: Const) -> Value:

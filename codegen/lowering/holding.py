@@ -1,8 +1,8 @@
 """Scatters that hold the element they add to: what is sent to one place again and again does not wait for memory.
 
-    key = ids[i]
-    old = S[part, |key - 1| where key == last else key]
-    held = (held where key == last else old) + v[i];  last = key
+    key = ids[i];  same = part * n + key == last
+    old = S[part, |key - 1| where same else key]
+    held = (held where same else old) + v[i];  last = part * n + key
     S[part, key] = held
 
 An addition to memory waits for the one before where that went to the same place, three times as long as one to a register. What was
@@ -20,6 +20,7 @@ from collections.abc import Callable
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.lowering.arithmetic import ONE, constant
+from tensorexpr.codegen.lowering.sorting import flat
 from tensorexpr.codegen.lowering.tasks import Names
 from tensorexpr.codegen.nest import LANES, Alloc, Block, Buffer, For, Stmt, Store
 from tensorexpr.codegen.schedule.state import Stage
@@ -47,29 +48,31 @@ def is_held(scatter: Scatter, stage: Stage) -> bool:
 
 @record
 class Holding:
-    """The registers of a scatter that adds to elements of a dtype: what it last added to, and where that is kept."""
+    """The registers of a scatter into a result of some shape: the element that it last added to, and the position of that."""
 
+    shape: tuple[Expr, ...]
     held: Buffer
     last: Buffer
     key: Buffer
     old: Buffer
 
     @classmethod
-    def made(cls, kept: DType, names: Names) -> Holding:
+    def made(cls, shape: tuple[Expr, ...], kept: DType, names: Names) -> Holding:
         words = (("held", kept), ("last", dtypes.int64), ("key", dtypes.int64), ("old", kept))
-        return cls(*(Buffer(names.fresh(word), dtype, (), "local") for word, dtype in words))
+        return cls(shape, *(Buffer(names.fresh(word), dtype, (), "local") for word, dtype in words))
 
     def sent(self, buffer: str, at: tuple[Expr, ...], combined: Callable[[Expr], Expr]) -> Block:
         """One send to an element, which becomes `combined` of what it is."""
         held, last, key, old = (Access(b.name, (), b.dtype) for b in (self.held, self.last, self.key, self.old))
         *leading, place = at
-        same = apply("eq", key, last)
+        position = flat((*leading[len(at) - len(self.shape) :], key), self.shape)
+        same = apply("eq", position, last)
         elsewhere = apply("where", same, apply("abs", apply("sub", key, ONE)), key)
         body: Block = (
             Store(self.key.name, (), place if place.dtype is dtypes.int64 else Cast(dtypes.int64, place)),
             Store(self.old.name, (), Access(buffer, (*leading, elsewhere), self.old.dtype)),
             Store(self.held.name, (), combined(apply("where", same, held, old))),
-            Store(self.last.name, (), key),
+            Store(self.last.name, (), position),
             Store(buffer, (*leading, key), held),
         )
         return (Alloc(self.key, (Alloc(self.old, body),)),)

@@ -294,7 +294,7 @@ class _Lowering(Scans):
         def combined(old: Expr, value: Expr) -> Expr:
             return apply(COMBINE[definition.combine], old, value)
 
-        holding = Holding.made(kept, self.names) if is_held(definition, stage) and not self.state.target.is_gpu else None
+        holding = Holding.made(type_.shape, kept, self.names) if is_held(definition, stage) and not self.state.target.is_gpu else None
 
         def finish(inner: Scope) -> Block:
             at = home.at(place(inner))

@@ -151,3 +151,17 @@ def test_the_readme_quotes_the_newest_training_steps(tmp_path):
         "| digits | 1 | 0.100 | 1.80 | 18.00 | 1.2 |",
         "| hundred | 1 | 0.100 | - | - | 1.2 |",
     ]
+
+
+def test_the_page_on_libraries_quotes_the_newest_calls(tmp_path):
+    assert readme.interop(tmp_path).startswith("Not measured yet")
+    document = {
+        "info": {"cpu": {"name": "zen"}},
+        "rows": [{"host": "numpy", "call": "op", "microseconds": 0.084, "ratio": 0.28}],
+        "threads": [{"workload": "matmul", "threads": count, "scaling": float(count)} for count in (1, 2)],
+        "bundle": {"function": "x * x", "kilobytes": 18.6, "load": 0.261},
+    }
+    (tmp_path / "2026-01-02-zen.json").write_text(json.dumps(document))
+    text = readme.interop(tmp_path)
+    assert text.startswith("Measured on 2026-01-02 on a zen:") and "| numpy | `op` | 0.08 | 0.28 |" in text
+    assert text.endswith("times those by one: 2.00 (`matmul`).\nA bundle of x * x is 19 KB, loaded in 0.26 ms.")

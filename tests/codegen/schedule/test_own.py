@@ -120,18 +120,19 @@ def test_parts_have_results_of_their_own(combine, dtype, block, turns):
 
 
 @pytest.mark.parametrize("combine", ["sum", "max"])
-@pytest.mark.parametrize("parts", [False, True])
+@pytest.mark.parametrize("parts", ["none", "parallel", "serial"])
 @pytest.mark.parametrize("extent", [6, 2, 1])
 def test_the_element_that_is_added_to_is_held(monkeypatch, combine, parts, extent):
-    """Whether results are large is no matter of meaning: runs of one place, places in turns, its neighbor, and a send outside."""
+    """Whether results are large is no matter of meaning: runs of one place, within a part and into the next,
+    places in turns, neighbors, and a send outside."""
     monkeypatch.setattr(holding, "HELD_BYTES", 0)
     text = TABLE.format("f64", combine).replace("ids[t] % 6", "ids[t]").replace("f64[6]", f"f64[{extent}]")
     s = scattered(text)
-    if parts:
+    if parts != "none":
         loop = s["S"].split("t", 7)[0]
         s["S"].rfactor(loop)
-        s["S_parts"].parallel(loop)
-    assert ("where(key[()] == last[()]" in str(lower(s))) == (extent > 1)
+        getattr(s["S_parts"], parts)(loop)
+    assert ("== last[()], held[()]" in str(lower(s))) == (extent > 1)
     for ids in (np.zeros(40, int), np.arange(40) // 9, np.arange(40) % 2, np.arange(40) ** 3):
         check(s, {"ids": ids % extent, "w": np.round(8 * numbers(40))})
     with pytest.raises(OutOfBoundsError):
