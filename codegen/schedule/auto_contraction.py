@@ -9,6 +9,8 @@ tile that the registers hold, the model counts
     copies    an operand copied into panels as wide as the tile costs per element, and its steps then cost no more than loads
     window    where a short axis of the reduction goes over the places that the rows stand at (taps of a convolution), it runs
               innermost, and what several of its steps read of the rows is loaded once for all of them
+    afar      planes that come from beyond the second level, a page or more apart: they are gone through outermost or innermost, and each
+              step to the next one waits for all rows at once
     waste     lanes and rows computed beyond the extents
     results   stores across lanes: squares of them are turned around in registers where rows lie side by side, else single
               elements are stored, which costs most where they fall on one place of the first level
@@ -22,7 +24,7 @@ does not fit, its outer loop stands around more tiles, whose accumulators wait i
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import inf, prod
+from math import ceil, inf, prod
 
 from tensorexpr.codegen.schedule.auto_copies import plan_copy
 from tensorexpr.codegen.schedule.auto_loops import Planner
@@ -68,6 +70,11 @@ CROSSED, GAPS = 1.5, 3.0
 """Lines per vector that is not aligned, and how much dearer lines are with gaps between them."""
 WALK = 30.0
 """What a page costs that is not at hand."""
+FRESH = 300.0
+"""What steps cost that are the first to touch lines beyond the second level, a page from those before: nothing fetches them ahead, and all
+rows wait for them at once."""
+STREAM = 256
+"""Bytes side by side from which on lines are fetched before they are asked for."""
 ALIASED = 50.0
 """What a line costs where lines fall on one place of the cache and push each other out."""
 COPY, COPY_ACROSS = 1.0, 1.6
@@ -103,8 +110,12 @@ class Plan:
     vectors: int
     copied: tuple[Reach, ...]
     """The reads of operands that are copied into panels as wide, or high, as the tile."""
+    order: tuple[str, ...]
+    """The axes of the reduction, outermost first."""
     window: str | None = None
     """The axis of the reduction that runs innermost, over places that rows share."""
+    near: bool = False
+    """Whether the reduction goes through its axes as the rows lie in memory."""
 
     @property
     def packed(self) -> tuple[str, ...]:
@@ -113,7 +124,7 @@ class Plan:
 
     def __str__(self) -> str:
         copied = "".join(f", {r.access.tensor} copied" for r in self.copied)
-        window = f", over {self.window}" if self.window is not None else ""
+        window = f", over {self.window}" if self.window is not None else f", {self.order[0]} outermost" if self.near else ""
         return f"{self.rows} {self.row}, {self.vectors} vectors of {self.vector}{copied}{window}"
 
 
@@ -214,9 +225,11 @@ class Model:
                 waste = _rounded(width, vectors * self.lanes) * _rounded(height, rows) * borders * near
                 results = self._results(vector.index, vectors, row.index, rows)
                 for copied, copies in choices:
-                    window = self._window(vectors, row.index, rows, copied)
-                    step = self._step(vector.index, vectors, row.index, rows, copied, window)
-                    yield Plan(step / (rows * vectors) * waste + results + copies, vector.index, row.index, rows, vectors, copied, window)
+                    for order, window in self._orders(vectors, row.index, rows, copied):
+                        step = self._step(vector.index, vectors, row.index, rows, copied, order, window)
+                        cost = step / (rows * vectors) * waste + results + copies
+                        moved = order is not self.reduction
+                        yield Plan(cost, vector.index, row.index, rows, vectors, copied, tuple(order), window, moved)
 
     def _choices(self, vector: str, row: str) -> Iterator[tuple[Reach, ...]]:
         """The reads that may be copied together: those of lanes, those of rows, both or none."""
@@ -268,18 +281,27 @@ class Model:
                 lines *= count
         return lines / prod(counts.values())
 
-    def order(self, row: str, window: str | None, copied: tuple[Reach, ...]) -> list[str]:
-        """The axes of the reduction, outermost first: a window innermost, the others as the rows lie in memory."""
+    def _orders(self, vectors: int, row: str, rows: int, copied: tuple[Reach, ...]) -> Iterator[tuple[list[str], str | None]]:
+        """The axes of the reduction, outermost first, in each order to look at: with conditions outermost; as the rows lie in memory where
+        the steps of that order are pages apart; and so with a window innermost, which is returned beside."""
+        window = self._window(vectors, row, rows, copied)
         if window is None:
-            return self.reduction
-        moving = [r for r in self.reads if r not in copied and r.stride(row) and r.stride(window)]
-        far = {a: max(abs(r.stride(a)) for r in moving) for a in self.reduction}
-        return [*sorted((a for a in self.reduction if a != window), key=lambda a: -far[a]), window]
+            yield self.reduction, None
+        moving = [r for r in self.reads if r not in copied and r.stride(row)]
+        if moving and len(self.reduction) > 1:
+            far = {a: max(abs(r.stride(a)) for r in moving) for a in self.reduction}
+            order = sorted(self.reduction, key=lambda a: -far[a])
+            if window is not None:
+                yield [*(a for a in order if a != window), window], window
+            if any(abs(r.stride(self.reduction[-1])) * r.access.dtype.itemsize >= PAGE // 2 for r in moving):
+                yield order, None
 
-    def _step(self, vector: str, vectors: int, row: str, rows: int, copied: tuple[Reach, ...], window: str | None) -> float:
+    def _step(
+        self, vector: str, vectors: int, row: str, rows: int, copied: tuple[Reach, ...], order: list[str], window: str | None
+    ) -> float:
         """Cycles of one step of the reduction for a whole tile."""
         loads, memory = 0.0, 0.0
-        inner = self.reduction[-1]
+        inner, near = order[-1], order is not self.reduction
         for r in self.reads:
             each = self._places(r, row, rows, window if r not in copied else None)
             along, bytes_ = r.stride(vector), r.access.dtype.itemsize
@@ -294,15 +316,14 @@ class Model:
                 return inf
             loads += each * vectors * UNALIGNED if along else each
             apart, between = abs(r.stride(inner)) * bytes_, abs(r.stride(row)) * bytes_
-            order, going, together = self.reduction, len(self.reduction) - 1, 1
-            if window is not None:  # `going` is the innermost axis whose steps lie far apart: it goes on after all steps inside of it
-                order = self.order(row, window, copied)
+            going, together = len(order) - 1, 1
+            if near:  # `going` is the innermost axis whose steps lie far apart: it goes on after all steps inside of it
                 going = next((k for k in range(len(order) - 1, -1, -1) if abs(r.stride(order[k])) * bytes_ >= PAGE // 2), len(order) - 1)
                 apart, together = abs(r.stride(order[going])) * bytes_, prod(self.lengths[a] for a in order[going + 1 :])
             if along:
                 # Vectors that may cross a line; where there are gaps between those of two steps, nothing fetches the next ones ahead.
                 lines = each * vectors * CROSSED * (GAPS if apart > vectors * LINE_BYTES else 1.0)
-            elif window is not None:
+            elif near:
                 lines = self._lines(r, row, rows, order[-2:])
             elif apart < LINE_BYTES:
                 lines = each * apart / LINE_BYTES
@@ -316,9 +337,24 @@ class Model:
             )  # outer axes of the reduction go on where inner ones end
             if apart >= PAGE // 2 and visits > PAGES:
                 memory += WALK * (each if between >= PAGE else 1) / together
+            if near and not along and apart >= PAGE // 2:
+                fresh = self._fresh(r, rows, order[going + 1 :])
+                memory += FRESH * fresh / together / ceil(self.lengths[vector] / (vectors * self.lanes))
             if apart >= LINE_BYTES and apart % PAGE == 0 and visits > WAYS:
                 memory += ALIASED * lines
         return max(rows * vectors / self.target.multiplies, loads * LOAD, float(LATENCY)) + BESIDE * loads + HIDDEN * memory
+
+    def _fresh(self, r: Reach, rows: int, inner: list[str]) -> float:
+        """How likely the steps along inner axes of the reduction are the first to touch lines of an operand that come from beyond the
+        second level, too few side by side to be fetched ahead."""
+        elements = prod(int(e.value) for e in self.planner.shapes[r.access.tensor] if isinstance(e, Const))
+        itemsize, run = r.access.dtype.itemsize, 1
+        for a in sorted(inner, key=lambda a: abs(r.stride(a))):
+            run *= self.lengths[a] if abs(r.stride(a)) == run else 1
+        if elements * itemsize <= self.target.l2_bytes or run * itemsize > STREAM:
+            return 0.0
+        again = prod(self.lengths[a] for a in r.strides if a in self.lengths) / elements
+        return min(1.0, rows * prod(self.lengths[a] for a in inner) / max(1.0, again) * itemsize / LINE_BYTES)
 
     def plain_cost(self) -> float:
         """Cycles of a vector of products in the loops that the definition has without a plan, where plans know none like them."""
@@ -391,7 +427,7 @@ class Model:
             axis, block = (chosen.vector, chosen.vectors * self.lanes) if r.stride(chosen.vector) else (chosen.row, chosen.rows)
             place = _place(r.access, axis)
             assert place is not None
-            order = self.order(chosen.row, chosen.window, chosen.copied)
+            order = chosen.order
             moved = [max((order.index(a) for a in order if a in free_names(i)), default=-1) for i in r.access.indices]
             rest = [k for k in range(len(moved)) if k != place]
             outer = [k for k in rest if moved[k] < 0]

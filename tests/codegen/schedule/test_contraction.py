@@ -131,6 +131,21 @@ def test_what_a_load_costs_beside_hangs_on_how_many_vectors_are_multiplied_in_a_
     assert "s['y'].split('n', 4, 'shift')" in lines(STRIDED, slower) and "stage('w', ((3, 64)" in lines(STRIDED, slower)
 
 
+def test_planes_that_come_from_afar_are_gone_through_outermost_and_by_large_tiles():
+    """Taps of one plane lie near each other, planes pages apart: a step to the next one waits, and a larger tile has fewer of them."""
+    text = """
+x: f32[8, 64, 57, 57] = input()
+w: f32[64, 64, 3, 3] = input()
+y[n, k, p, q]: f32[8, 64, 28, 28] = sum(
+    x[n, c, i + 2 * p, j + 2 * q] * w[k, c, i, j] for c in range(64) for i in range(3) for j in range(3)
+)
+return y
+"""
+    found = autoschedule(parse_program(text), replace(SERVER, l1_bytes=32 << 10, l2_bytes=1 << 20, multiplies=1))
+    assert found["y"].loops[-5:] == ("c", "i", "j", "q_i", "k_i")
+    assert "s['y'].split('q', 14, " in found.as_python() and "s['y'].unroll('j')" not in found.as_python()
+
+
 def test_a_long_reduction_has_tiles_inside_of_its_first_loop(monkeypatch):
     monkeypatch.setattr(auto_contraction, "LEAST_WORK", 1 << 12)
     small = Target("test", vector_bits=512, registers=32, cores=2, l1_bytes=4 << 10, l2_bytes=16 << 10)
