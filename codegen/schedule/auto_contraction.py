@@ -12,6 +12,7 @@ tile that the registers hold, the model counts
     afar      planes that come from beyond the second level, a page or more apart: they are gone through outermost or innermost, and each
               step to the next one waits for all rows at once
     waste     lanes and rows computed beyond the extents
+    outside   products with zero beyond a border, which rows that have the same border share
     results   stores across lanes: squares of them are turned around in registers where rows lie side by side, else single
               elements are stored, which costs most where they fall on one place of the first level
 
@@ -24,6 +25,7 @@ does not fit, its outer loop stands around more tiles, whose accumulators wait i
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 from math import ceil, inf, prod
 
 from tensorexpr.codegen.schedule.auto_copies import plan_copy
@@ -39,9 +41,10 @@ from tensorexpr.codegen.schedule.state import definition_named
 from tensorexpr.codegen.schedule.strides import FAR, Reach
 from tensorexpr.codegen.schedule.work import length
 from tensorexpr.errors import ScheduleError
-from tensorexpr.ir import Access, Axis, Const, Define, Expr, Index
+from tensorexpr.ir import Access, Apply, Axis, Const, Define, Expr, Index, apply, conjuncts
 from tensorexpr.records import record
-from tensorexpr.traversal import free_names
+from tensorexpr.regions import affine_of
+from tensorexpr.traversal import free_names, walk
 
 LEAST_WORK = 1 << 16
 """Products from which on a contraction is looked at: below, copies and blocks do not matter."""
@@ -58,6 +61,10 @@ UNALIGNED = 1.7
 """Loads of a vector that may cross a line, in loads of one that does not."""
 BESIDE = 0.2
 """Cycles that each load of a step costs beside what is multiplied meanwhile: it waits for lines, and others wait for it."""
+MULTIPLIES = 2
+"""Vectors multiplied in one cycle where that holds."""
+HIDE = 1.3
+"""How much longer than its loads a step must multiply so that it does not matter how many they are."""
 HIDDEN = 0.15
 """The part of what memory costs that is not hidden behind arithmetic."""
 WAYS = 8
@@ -91,6 +98,9 @@ AWAY = 2.0
 """Cycles of an accumulator that waits in memory until those of the other residue classes are there, with which it is stored."""
 MOST_UNROLLED = 64
 """Multiplications of all steps of a window, which are written out one after the other."""
+COMPARED = ("lt", "le", "gt", "ge")
+MOST_COUNTED = 1 << 10
+"""Points of a test up to which those are counted at which it holds."""
 TOGETHER = 10.0
 """Cycles for adding up the lanes of an accumulator."""
 DOUBT = 1.25
@@ -185,6 +195,9 @@ class Model:
         self.points = prod(self.lengths[a.index] for a in planner.parts.axes)
         whole = definition_named(planner.state.program, planner.stage.name)
         self.all_points = prod(map(length, whole.axes)) if isinstance(whole, Define) else self.points
+        found = (n for m in self.group.members for v in m.values for n in walk(v) if isinstance(n, Apply) and n.op.name == "where")
+        self.tests = [t for n in found if not planner.counts and n.args[2] == Const(0.0, n.dtype) for t in conjuncts(n.args[0])]
+        self.outside: dict[tuple[str, str], float] = {}
         self.placed = {m.name for m in planner.state.stages if m.place is not None}
 
     def is_contraction(self) -> bool:
@@ -227,6 +240,7 @@ class Model:
                 for copied, copies in choices:
                     for order, window in self._orders(vectors, row.index, rows, copied):
                         step = self._step(vector.index, vectors, row.index, rows, copied, order, window)
+                        step *= 1 - self._outside(row.index, order[-1]) * (1 - 1 / rows)
                         cost = step / (rows * vectors) * waste + results + copies
                         moved = order is not self.reduction
                         yield Plan(cost, vector.index, row.index, rows, vectors, copied, tuple(order), window, moved)
@@ -253,6 +267,9 @@ class Model:
         for a in self.reduction if len(self.reduction) > 1 and held <= self.target.registers else ():
             if 1 < self.lengths[a] <= MOST_UNROLLED // (rows * vectors):
                 moving = [r for r in self.reads if r not in copied and r.stride(row) and r.stride(a)]
+                apart = all(abs(r.stride(row)) * r.access.dtype.itemsize >= LINE_BYTES for r in moving)
+                if apart and HIDE * LOAD * (rows * len(moving) + vectors) <= rows * vectors / self.target.multiplies:
+                    continue  # each place has a line of its own, and loads hide behind arithmetic anyway
                 shared = sum(self._places(r, row, rows, a) / rows for r in moving)
                 if shared < len(moving):
                     found.append((shared / len(moving), a))
@@ -342,7 +359,32 @@ class Model:
                 memory += FRESH * fresh / together / ceil(self.lengths[vector] / (vectors * self.lanes))
             if apart >= LINE_BYTES and apart % PAGE == 0 and visits > WAYS:
                 memory += ALIASED * lines
-        return max(rows * vectors / self.target.multiplies, loads * LOAD, float(LATENCY)) + BESIDE * loads + HIDDEN * memory
+        return max(rows * vectors / self.target.multiplies, loads * LOAD, float(LATENCY)) + self._beside(loads, memory)
+
+    def _beside(self, loads: float, memory: float) -> float:
+        """Cycles that loads and memory cost beside arithmetic: the longer that takes, the more loads hide behind it."""
+        return BESIDE * loads * self.target.multiplies / MULTIPLIES + HIDDEN * memory
+
+    def _outside(self, row: str, inner: str) -> float:
+        """The part of the products that are with zero for all rows at once, as tests say that do not change along the innermost axis:
+        beyond the borders of an image (`lowering.zeros` sums them once)."""
+        known = self.outside.get((row, inner))
+        if known is None:
+            tests = (t for t in self.tests if row not in free_names(t) and inner not in free_names(t))
+            known = self.outside[row, inner] = 1 - prod(map(self._share, tests))
+        return known
+
+    def _share(self, test: Expr) -> float:
+        """At how many of its points a comparison holds, in parts of all; 1 where they are too many, or more than indices decides."""
+        names = [n for n in free_names(test) if n in self.lengths]
+        form = None
+        if isinstance(test, Apply) and test.op.name in COMPARED and prod(self.lengths[n] for n in names) <= MOST_COUNTED:
+            left, right = test.args if test.op.name in ("gt", "ge") else reversed(test.args)
+            form = affine_of(apply("sub", left, right)) if left.dtype.is_integer and right.dtype.is_integer else None
+        if form is None or set(form.names()) - set(names):
+            return 1.0
+        values = [sum(at, form.constant) for at in product(*([form.coefficient(n) * k for k in range(self.lengths[n])] for n in names))]
+        return sum(v > (0 if test.op.name in ("lt", "gt") else -1) for v in values) / len(values)  # type: ignore[union-attr]
 
     def _fresh(self, r: Reach, rows: int, inner: list[str]) -> float:
         """How likely the steps along inner axes of the reduction are the first to touch lines of an operand that come from beyond the
@@ -378,7 +420,7 @@ class Model:
             loads += each * vectors * (UNALIGNED + (MASKED if tested else 0.0)) if along else each
             lines = each * (vectors * self.lanes if along else 1) * bytes_ / LINE_BYTES
             memory += LINE_CYCLES * lines * self.is_far(each * (1 if reduced else vectors * self.lanes), r)
-        step = max(products / self.target.multiplies, loads * LOAD, float(LATENCY)) + BESIDE * loads + HIDDEN * memory
+        step = max(products / self.target.multiplies, loads * LOAD, float(LATENCY)) + self._beside(loads, memory)
         waste = _rounded(self.lengths[vector], vectors * self.lanes) * prod(_rounded(self.lengths[a], n) for a, n in rows.items())
         ends = TOGETHER / max(1.0, self.steps / self.lanes) if reduced else self._results(vector, vectors, None, 1)
         return step / products * waste + ends
