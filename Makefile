@@ -32,9 +32,10 @@ lint: $(VENV)/.lint
 	$(BIN)/ruff format --check .
 	./scripts/typecheck.sh $(BIN)
 
-# Beside the peers that are installed; `make bench-peers` installs them all.
+# Beside the peers that are installed, some ten minutes for each number of threads; `make bench-peers` installs them all, and
+# `benchmarks/measure.sh` fills their caches first (searches for schedules, compilers of C++), which takes up to an hour, once.
 bench: $(VENV)/.examples
-	$(BIN)/python -m tensorexpr bench --json build/benchmarks/bench.json --html build/benchmarks/bench.html
+	$(BIN)/python -m tensorexpr bench --threads 1 --threads all --rounds 5 --limit 3 --json build/benchmarks/bench.json --html build/benchmarks/bench.html
 
 bench-peers: $(VENV)/.bench
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import gcd
 
+from tensorexpr.autodiff.conditions import condition_of
 from tensorexpr.autodiff.radices import reduce_radices
 from tensorexpr.integers import Affine, Bounds, Constraint, Domain, DomainTooComplex, FloorDiv, congruent, eq, ge, le, lt, solve_parametric
 from tensorexpr.ir import Axis, Const, Expr, Index, apply, const
@@ -493,24 +494,3 @@ def _opaque_bounds(bound: Expr, op: str, values: dict[str, Expr]) -> list[Expr]:
     """The alternatives of a bound that are not affine, over the new indices."""
     parts = list(bound.args) if getattr(bound, "op", None) is not None and bound.op.name == op else [bound]  # type: ignore[attr-defined]
     return [substitute(part, values) for part in parts if affine_of(part) is None]
-
-
-def condition_of(constraint: Constraint, write: Callable[[Affine], Expr]) -> Expr:
-    """A constraint as a condition: congruences as `e % m == r`, otherwise positive terms on the left."""
-    expr = constraint.expr
-    if constraint.is_equality:
-        for sign in (1, -1):
-            signed = expr * sign
-            for atom, factor in signed.terms:
-                if isinstance(atom, FloorDiv) and factor == -atom.denominator:
-                    rest = signed - atom.numerator + Affine.of(atom) * atom.denominator
-                    if rest.is_constant:
-                        left = apply("mod", write(atom.numerator), const(atom.denominator))
-                        return apply("eq", left, const(-rest.constant))
-    high = Affine([(atom, factor) for atom, factor in expr.terms if factor > 0])
-    low = high - expr
-    if constraint.is_equality:
-        return apply("eq", write(high), write(low)) if high.terms else apply("eq", write(low - low.constant), const(-low.constant))
-    if not high.terms:
-        return apply("lt", write(low - low.constant), const(1 - low.constant))
-    return apply("gt", write(high), write(low - 1)) if low.constant == 1 and low.terms else apply("ge", write(high), write(low))

@@ -20,9 +20,10 @@ from functools import lru_cache, reduce
 from itertools import product
 
 from tensorexpr.autodiff.components import Inverse, kept_apart
+from tensorexpr.autodiff.conditions import condition_of
 from tensorexpr.autodiff.contributions import Contribution
 from tensorexpr.autodiff.derivatives import cast_to, plus, times
-from tensorexpr.autodiff.inversion import Gather, Points, condition_of
+from tensorexpr.autodiff.inversion import Gather, Points
 from tensorexpr.dtypes import DType
 from tensorexpr.integers import Constraint, Domain, DomainTooComplex, eq, ge
 from tensorexpr.ir import Access, Apply, Axis, Const, Expr, Index, Reduce, apply, conjunction

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tensorexpr import dtypes
-from tensorexpr.autodiff.inversion import condition_of
+from tensorexpr.autodiff.conditions import condition_of
 from tensorexpr.autodiff.turns import turns
 from tensorexpr.ir import Access, Apply, Axis, Cast, Expr, apply, conjuncts, const
 from tensorexpr.regions import Opaque, affine_of, cases_where, constraints_of, domain_of, expression_of, with_constraints

@@ -22,7 +22,7 @@ from typing import Any
 import tensorexpr as te
 from tensorexpr.autodiff import Row
 from tensorexpr.benchmarks import operations
-from tensorexpr.cli.info import collect
+from tensorexpr.benchmarks.harness import machine
 from tensorexpr.errors import ArgumentError
 from tensorexpr.simplify import simplify
 
@@ -204,7 +204,7 @@ def main(json_path: str | None = None) -> int:
     if json_path is not None:
         document = {
             "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-            "machine": collect(),
+            "machine": machine(),
             "cases": as_json(found),
             "growth": [[asdict(one) | {"rows": len(one.rows)} for one in pair] for pair in pairs],
         }

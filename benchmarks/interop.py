@@ -24,7 +24,7 @@ import numpy as np
 import tensorexpr_runtime
 from tensorexpr.benchmarks import threads
 from tensorexpr.benchmarks.calls.square import COUNT, square
-from tensorexpr.cli.info import collect
+from tensorexpr.benchmarks.harness import machine
 from tensorexpr.codegen.bundle.export import export
 from tensorexpr.transforms import vjp
 
@@ -133,5 +133,5 @@ def main(file: str | None = None, rounds: int = ROUNDS) -> int:
         more = {"threads": [asdict(row) for row in scaling], "bundle": asdict(bundled)}
         when = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         Path(file).parent.mkdir(parents=True, exist_ok=True)
-        Path(file).write_text(json.dumps({"when": when, "info": collect(), "rows": [asdict(row) for row in rows], **more}, indent=1) + "\n")
+        Path(file).write_text(json.dumps({"when": when, "info": machine(), "rows": [asdict(row) for row in rows], **more}, indent=1) + "\n")
     return 0

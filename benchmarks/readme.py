@@ -1,4 +1,4 @@
-"""The README's account of speed, made from the newest file of `benchmarks/results` alone, so that it quotes exactly what was measured."""
+"""The README's account of speed, made from the newest files of `benchmarks/results` alone, so that it quotes exactly what was measured."""
 
 from __future__ import annotations
 
@@ -36,11 +36,45 @@ def text(folder: Path = RESULTS) -> str:
         "with the output. A ratio is the time of the fastest peer over ours.",
         "",
     ]
+    lines += [*_peers(document), ""]
     lines += [f"- {_threads(run)}: {report.headline(run)}; {report.roof_text(run)}." for run in document["runs"]]
     lines += ["", report.markdown(document["runs"]), ""]
     if document["startup_ms"]:
         lines.append("; ".join(f"{name} {value:.0f} ms" for name, value in document["startup_ms"].items()) + ".")
     return "\n".join(lines).strip()
+
+
+def training(folder: Path = RESULTS / "training") -> str:
+    """The steps of the newest results of `bench training`, the last by the dates that their names begin with."""
+    found = sorted(folder.glob("*.json"))
+    if not found:
+        return "Training steps have not been measured yet: `python -m tensorexpr bench training --json FILE`."
+    document, link = json.loads(found[-1].read_text()), f"[figures](benchmarks/results/training/{found[-1].name})"
+    heads = ("training step", "threads", "ms", "PyTorch ms", "PyTorch / ours", "traced and compiled in s")
+    lines: list[tuple[str, ...]] = [heads, ("---",) * len(heads)]
+    for row in document["rows"]:
+        torch = ("-", "-") if row["torch"] is None else (f"{row['torch']:.2f}", f"{row['torch'] / row['ours']:.2f}")
+        lines.append((row["case"], str(row["threads"]), f"{row['ours']:.3f}", *torch, f"{row['trace'] + row['compile']:.1f}"))
+    return "\n".join([
+        f"Whole training steps (loss, all gradients, update) beside the same models in PyTorch eager, on {found[-1].name[:10]} on a",
+        f"{document['machine']['cpu']['name']} (`python -m tensorexpr bench training`; {link}):",
+        "",
+        *(f"| {' | '.join(line)} |" for line in lines),
+    ])  # fmt: skip
+
+
+def _peers(document: dict[str, Any]) -> list[str]:
+    """In how many rows each peer stands, and which were not asked."""
+    counts = [report.counts(run) for run in document["runs"]]
+    rows = max(len(run["rows"]) for run in document["runs"])
+    timed = [name for name in PACKAGES if any(name in found for found in counts)]
+    parts = [f"{name} in {max(found.get(name, 0) for found in counts)}" for name in timed]
+    lines = [f"Timed in so many of the {rows} rows (in the others a peer has not got the operation, or is not for it): {', '.join(parts)}."]
+    absent = document.get("skipped") or {name: "" for name in PACKAGES if name not in timed}
+    if absent:
+        why = ", ".join(f"{name} ({reason})" if reason else name for name, reason in absent.items())
+        lines.append(f"Not measured: {why}.")
+    return lines
 
 
 def _threads(run: dict[str, Any]) -> str:

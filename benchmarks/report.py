@@ -14,7 +14,7 @@ from tensorexpr.benchmarks.roofline import Roofline
 
 COLUMNS = (
     "workload", "", "ours ms", "best peer ms", "peer", "peer / ours", "Gflop/s", "of peak", "GB/s", "of stream", "memory",
-    "build ms", "warm ms",
+    "build ms", "warm ms", "beside",
 )  # fmt: skip
 GRADIENT_BARS = {"contraction": 3.0, "memory": 2.5, "fused": 2.5, "small": 3.0}
 """How many times the forward's time its gradient, with the output, may take."""
@@ -78,6 +78,7 @@ def cells(row: dict[str, Any], roof: Roofline) -> list[str]:
         _number(weight, "{:.2f}"),
         _milliseconds(row["compile"].get(OURS)),
         _milliseconds(row.get("warm")),
+        " ".join(name for name in row.get("timings", {}) if name != OURS) or "-",
     ]
 
 
@@ -133,7 +134,27 @@ def headline(run: dict[str, Any]) -> str:
 
 def summary(run: dict[str, Any]) -> str:
     """The headline, and what is behind."""
-    return "\n".join([headline(run), *(f"  behind: {text}" for text in behind(run)), failures(run)]).rstrip()
+    return "\n".join([headline(run), *(f"  behind: {text}" for text in behind(run)), *skipped(run), failures(run)]).rstrip()
+
+
+def counts(run: dict[str, Any]) -> dict[str, int]:
+    """In how many rows each peer was timed."""
+    found: dict[str, int] = {}
+    for row in run["rows"]:
+        for name in row.get("timings", {}):
+            if name != OURS:
+                found[name] = found.get(name, 0) + 1
+    return found
+
+
+def skipped(run: dict[str, Any]) -> Iterator[str]:
+    """A line for each peer and reason that it was not timed for, though it is installed."""
+    found: dict[tuple[str, str], int] = {}
+    for row in run["rows"]:
+        for reason in row.get("lacking", {}).items():
+            found[reason] = found.get(reason, 0) + 1
+    for (name, why), rows in found.items():
+        yield f"  skipped: {name} in {rows} of {len(run['rows'])} rows ({why})"
 
 
 def failures(run: dict[str, Any]) -> str:

@@ -20,13 +20,12 @@ from typing import Any
 
 import tensorexpr as te
 from tensorexpr.benchmarks import page, peers, report, startup, worker, workloads
-from tensorexpr.benchmarks.harness import SETTLE, Effort
+from tensorexpr.benchmarks.harness import SETTLE, Effort, machine
 from tensorexpr.cli import output
-from tensorexpr.cli.info import collect
 from tensorexpr.errors import ArgumentError
 
 FORMAT = 2
-SECONDS, SECONDS_PREPARING = 120.0, 1800.0
+SECONDS, SECONDS_PREPARING = 300.0, 1800.0
 """What a workload may take, everything included; more while caches of compiled code are being filled."""
 QUICK = ("numpy", "torch", "jax", "numba")
 """Peers that need no compiler of C++ and no search for schedules."""
@@ -36,6 +35,7 @@ QUICK = ("numpy", "torch", "jax", "numba")
 class Options:
     """What to run: parts of names of workloads (none: all), numbers of threads, peers, how much to time, where to write.
 
+    After `limit` seconds of timing a direction of a workload no round starts; three are always made.
     `prepare` builds and calls every candidate and times nothing, so that compilers' caches on disk are warm.
     """
 
@@ -43,6 +43,7 @@ class Options:
     threads: tuple[int, ...] = (1,)
     peers: tuple[str, ...] = peers.PEERS
     rounds: int = 9
+    limit: float = 10.0
     quick: bool = False
     prepare: bool = False
     json: str | None = None
@@ -51,7 +52,7 @@ class Options:
     def effort(self, threads: int) -> Effort:
         """Rests are for cores that other threads spin on; one thread has none."""
         settle = SETTLE if threads > 1 else 0.002
-        return Effort(3, settle=settle, limit=1.0) if self.quick else Effort(self.rounds, settle=settle)
+        return Effort(3, settle=settle, limit=1.0) if self.quick else Effort(self.rounds, settle=settle, limit=self.limit)
 
 
 def cores() -> int:
@@ -69,14 +70,15 @@ def chosen(parts: tuple[str, ...]) -> list[str]:
     return found
 
 
-def wanted(options: Options) -> tuple[list[str], list[str]]:
-    """The peers to measure, and those that are not installed. Raises `ArgumentError` for a name that is none."""
+def wanted(options: Options) -> tuple[list[str], dict[str, str]]:
+    """The peers to measure, and why others are not. Raises `ArgumentError` for a name that is none."""
     for name in options.peers:
         if name not in peers.PEERS:
             raise ArgumentError(f"bench: expected peers among {', '.join(peers.PEERS)}, got {name!r}")
-    names = [name for name in options.peers if not options.quick or name in QUICK]
-    absent = peers.missing(names)
-    return [name for name in names if name not in absent], absent
+    absent = dict.fromkeys(peers.missing(options.peers), "not installed: pip install 'tensorexpr[bench]'")
+    if options.quick:
+        absent |= dict.fromkeys((name for name in options.peers if name not in QUICK), "left out by --quick")
+    return [name for name in options.peers if name not in absent], absent
 
 
 def results(options: Options, threads: int, names: list[str], there: list[str]) -> Iterator[dict[str, Any]]:
@@ -121,13 +123,13 @@ def main(options: Options) -> int:
     names, (there, absent) = chosen(options.filter), wanted(options)
     limits = ", ".join(str(count) for count in options.threads)
     print(f"tensorexpr {te.__version__}; float32; threads: {limits}; caches warm; medians of interleaved rounds", flush=True)
-    for name in absent:
-        print(f"skipped: {name} (not installed: pip install 'tensorexpr[bench]')")
+    for name, why in absent.items():
+        print(f"skipped: {name} ({why})")
     runs = [run_of(options, threads, names, there) for threads in options.threads]
     if options.prepare:
         print("\n".join(report.failures(run) for run in runs))
         return 0
-    document = document_of(runs, options)
+    document = document_of(runs, options, absent)
     for run in runs:
         print(f"\n{run['threads']} threads: {report.roof_text(run)}")
         output.print_columns(report.lines(run), report.COLUMNS, {0, 1, 4})
@@ -140,7 +142,7 @@ def main(options: Options) -> int:
     return int(any(report.wrong(run) for run in runs))
 
 
-def document_of(runs: list[dict[str, Any]], options: Options) -> dict[str, Any]:
+def document_of(runs: list[dict[str, Any]], options: Options, absent: dict[str, str]) -> dict[str, Any]:
     """What is kept: everything that tables are made of, with date, machine and versions."""
     started = {} if options.quick or options.filter else {"import beyond NumPy": startup.import_milliseconds()}
     if started:
@@ -148,8 +150,9 @@ def document_of(runs: list[dict[str, Any]], options: Options) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "machine": collect(),
+        "machine": machine(),
         "peers": peers.versions(),
+        "skipped": absent,
         "rounds": options.effort(1).rounds,
         "startup_ms": started,
         "runs": runs,

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from tensorexpr.benchmarks.calls.square import COUNT, square
-from tensorexpr.cli.info import collect
+from tensorexpr.benchmarks.harness import machine
 from tensorexpr.codegen.llvm import set_threads
 from tensorexpr.kernels import matmul, softmax
 from tensorexpr.transforms import vjp
@@ -115,5 +115,5 @@ def main(file: str | None = None) -> int:
     if file is not None:
         when = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         Path(file).parent.mkdir(parents=True, exist_ok=True)
-        Path(file).write_text(json.dumps({"when": when, "info": collect(), "rows": [asdict(row) for row in rows]}, indent=1) + "\n")
+        Path(file).write_text(json.dumps({"when": when, "info": machine(), "rows": [asdict(row) for row in rows]}, indent=1) + "\n")
     return 0

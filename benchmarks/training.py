@@ -8,6 +8,7 @@ in Python that does next to nothing to a hundred variables.
 
 from __future__ import annotations
 
+import datetime
 import importlib
 import json
 import os
@@ -23,10 +24,9 @@ import numpy as np
 
 import tensorexpr as te
 from tensorexpr.benchmarks import peers
-from tensorexpr.benchmarks.harness import Effort, interleaved
+from tensorexpr.benchmarks.harness import Effort, interleaved, machine
 from tensorexpr.benchmarks.worker import limits, take_cores
 from tensorexpr.cli import output
-from tensorexpr.cli.info import collect
 from tensorexpr.examples import char_transformer, train_digits
 from tensorexpr.graph import optimizers
 
@@ -187,9 +187,9 @@ def main(threads: Sequence[int], rounds: int = 9, path: str | None = None, names
     output.print_columns(lines(rows), HEADS, {0})
     if path is not None:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
-        Path(path).write_text(
-            json.dumps({"machine": collect(), "peers": peers.versions(), "rows": [asdict(row) for row in rows]}, indent=1) + "\n"
-        )
+        date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        document = {"date": date, "machine": machine(), "peers": peers.versions(), "rows": [asdict(row) for row in rows]}
+        Path(path).write_text(json.dumps(document, indent=1) + "\n")
     return int(any(row.difference is not None and not row.difference < CLOSE for row in rows))
 
 

@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -29,6 +29,8 @@ from tensorexpr.benchmarks.spec import Spec
 _VARIABLES = (
     "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS", "TENSOREXPR_NUM_THREADS", "HL_NUM_THREADS", "NPROC",
 )  # fmt: skip
+Say = Callable[[tuple[str, str] | None], None]
+"""Told the direction and the candidate that are built and called for the first time now; None while all are timed."""
 REFERENCES = ("torch", "numpy", "jax", "numba", "keops", "halide")
 """Who is right about values, the first that is there."""
 
@@ -59,12 +61,20 @@ def import_peers(names: Sequence[str], patience: float) -> None:
 def measured(spec: Spec, names: Sequence[str], effort: Effort, seconds: float, timed: bool = True) -> dict[str, Any]:
     """What processes find about a workload: one for all candidates, and two in which ours is built from disk, called and weighed.
 
-    Each has at most `seconds` (one that needs longer is ended).
+    Each has at most `seconds` (one that needs longer is ended). A peer that ends its process, or is being built when time is up, is named
+    as failed, and the others are measured anew.
     """
     context = multiprocessing.get_context("fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn")
     with tempfile.TemporaryDirectory() as cache:
-        result = _in_process(context, _measure, (spec, list(names), effort, timed, cache), seconds)
+        lost: dict[tuple[str, str], str] = {}
+        while True:
+            result = _in_process(context, _measure, (spec, list(names), tuple(lost), effort, timed, cache), seconds)
+            direction, name = result.get("at") or ("", peers.OURS)
+            if "error" not in result or name == peers.OURS:
+                break
+            lost[direction, name] = result["error"]
         for row in result.get("rows", ()):
+            row["failed"] |= {name: why for (direction, name), why in lost.items() if direction == row["direction"]}
             if timed and peers.OURS in row["timings"]:
                 row |= _in_process(context, _again, (spec, row["direction"] == "gradient", cache), seconds)
     return result
@@ -75,14 +85,17 @@ def _in_process(context: Any, target: Any, arguments: tuple[Any, ...], seconds: 
     process = context.Process(target=_send, args=(sender, target, arguments))
     process.start()
     sender.close()
+    began, at = time.perf_counter(), None
     try:
-        if not receiver.poll(seconds):
-            return {"error": f"expected an answer within {seconds:.0f} s, got none"}
-        found: dict[str, Any] = receiver.recv()
-        return found
+        while receiver.poll(max(0.0, seconds - (time.perf_counter() - began))):
+            found: dict[str, Any] = receiver.recv()
+            if "at" not in found:
+                return found
+            at = found["at"]
+        return {"error": f"expected an answer within {seconds:.0f} s, got none", "at": at}
     except EOFError:
         process.join()
-        return {"error": f"expected an answer, got exit status {process.exitcode}"}
+        return {"error": f"expected an answer, got exit status {process.exitcode}", "at": at}
     finally:
         if process.is_alive() and not receiver.closed:
             process.join(1.0)
@@ -92,38 +105,46 @@ def _in_process(context: Any, target: Any, arguments: tuple[Any, ...], seconds: 
 
 
 def _send(sender: Any, target: Any, arguments: tuple[Any, ...]) -> None:
+    def say(at: tuple[str, str] | None) -> None:
+        sender.send({"at": at})
+
     try:
-        sender.send(target(*arguments))
+        sender.send(target(say, *arguments))
     except Exception:
         sender.send({"error": traceback.format_exc(limit=3)})
 
 
-def _measure(spec: Spec, names: list[str], effort: Effort, timed: bool, cache: str) -> dict[str, Any]:
-    arrays = spec.draw()
-    rows = [_row(spec, names, arrays, None, effort, timed, cache)]
-    if spec.differentiable:
-        rows.append(_row(spec, names, arrays, spec.head(), effort, timed, cache))
+def _measure(
+    say: Say, spec: Spec, names: list[str], without: tuple[tuple[str, str], ...], effort: Effort, timed: bool, cache: str
+) -> dict[str, Any]:
+    arrays, rows = spec.draw(), []
+    for direction in ("forward", "gradient") if spec.differentiable else ("forward",):
+        there = [name for name in names if (direction, name) not in without]
+        head = spec.head() if direction == "gradient" else None
+        rows.append(_row(say, spec, there, arrays, head, effort, timed, cache))
     return {"rows": rows}
 
 
 def _row(
-    spec: Spec, names: list[str], arrays: list[np.ndarray], head: np.ndarray | None, effort: Effort, timed: bool, cache: str
+    say: Say, spec: Spec, names: list[str], arrays: list[np.ndarray], head: np.ndarray | None, effort: Effort, timed: bool, cache: str
 ) -> dict[str, Any]:
-    """Builds, compares, times and weighs the candidates of one direction."""
+    """Builds, compares, times and weighs the candidates of one direction; `say` is told at which of them it is."""
     gradient = head is not None
     given = [*arrays, *([head] if head is not None else [])]
     row: dict[str, Any] = {
         "workload": spec.name, "group": spec.group, "direction": "gradient" if gradient else "forward",
-        "operations": spec.work(gradient), "bytes": spec.moved(gradient), "compile": {}, "failed": {}, "differs": {},
+        "operations": spec.work(gradient), "bytes": spec.moved(gradient), "compile": {}, "failed": {}, "differs": {}, "lacking": {},
         "inputs": sum(array.nbytes for array in given),
     }  # fmt: skip
     calls: dict[str, peers.Candidate] = {}
     results: dict[str, list[np.ndarray]] = {}
     for name in names:
         os.environ["TENSOREXPR_CACHE_DIR"] = cache
+        say((row["direction"], name))
         try:
             make = peers.maker(name, spec, arrays, head)
             if make is None:
+                row["lacking"][name] = peers.lacking(name, spec, gradient)
                 continue
             start = time.perf_counter()
             call = make()
@@ -134,6 +155,7 @@ def _row(
             row["failed"][name] = f"{type(error).__name__}: {error}"[:300]
             continue
         calls[name] = call
+    say(None)
     reference = next((name for name in (*REFERENCES, *results) if name in results), None)
     row["reference"] = reference
     if reference is not None:
@@ -170,8 +192,9 @@ def main(request: dict[str, Any]) -> None:
             print(json.dumps({"workload": spec.name, **found}), file=answers, flush=True)
 
 
-def _again(spec: Spec, gradient: bool, cache: str) -> dict[str, Any]:
+def _again(say: Say, spec: Spec, gradient: bool, cache: str) -> dict[str, Any]:
     """Seconds to build from code on disk, and bytes that ours adds at its peak to what stood there before its first call."""
+    del say
     os.environ["TENSOREXPR_CACHE_DIR"] = cache
     arrays, head = spec.draw(), spec.head() if gradient else None
     start = time.perf_counter()

@@ -40,12 +40,14 @@ class Buffer(Node):
     `memory` is "parameter" (an argument of the entry point), "constant" (data of the program), "workspace" (temporary,
     shared by all kernels of the nest, uninitialized, allocated per call) or "local" (private to one iteration around its
     `Alloc`: registers where indices are constants after unrolling and vectorizing, else the stack; its shape is constant).
+    Of integers that the nest writes itself, `within` may say between which two values (both included) every element is.
     """
 
     name: str
     dtype: DType
     shape: tuple[Expr, ...]
     memory: str
+    within: tuple[int, Expr] | None = None
 
 
 class Stmt(Node):

@@ -84,7 +84,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "llvm": llvm_excerpt,
     "cuda": cuda,
 }
-PROSE: dict[str, Callable[[], str]] = {"benchmarks": readme.text}
+PROSE: dict[str, Callable[[], str]] = {"benchmarks": readme.text, "training": readme.training}
 """Blocks that are text, not code."""
 LANGUAGES = {"report": "text", "llvm": "llvm", "cuda": "cuda"}
 

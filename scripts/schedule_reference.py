@@ -31,6 +31,7 @@ from tensorexpr.codegen.schedule import (
     staging,
     sweeps,
     tensorize,
+    widths,
 )
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "schedules.md"
@@ -80,6 +81,7 @@ FAMILIES: tuple[tuple[str, tuple[tuple[str, Places], ...]], ...] = (
         (
             ("stage", (staging.stage,)),
             ("cache", (cache.cache, cache)),
+            ("store_as", (widths.store_as,)),
             ("redirect", (primitives.redirect,)),
             ("stream", (primitives.stream,)),
             ("prefetch", (fetching.prefetch,)),

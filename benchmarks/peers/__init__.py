@@ -50,13 +50,21 @@ def module(name: str) -> Any:
     return importlib.import_module(f"tensorexpr.benchmarks.peers.with_{name.split('.')[0]}")
 
 
+def lacking(name: str, spec: Spec, gradient: bool) -> str | None:
+    """Why a peer is not measured on a workload: it has not got the operation, or is not meant for it; None where it is."""
+    if name == OURS or module(name).has(spec.key, spec.static, gradient):
+        return None
+    left: Sequence[str] = getattr(module(name), "LEFT_TO_LIBRARIES", ())
+    return "left to libraries" if spec.key in left else "has not got it"
+
+
 def maker(name: str, spec: Spec, arrays: Sequence[np.ndarray], head: np.ndarray | None) -> Callable[[], Candidate] | None:
     """What builds a candidate: ours, or an installed peer's; None where the peer has not got the operation, or not its gradient."""
     if name == OURS:
         return lambda: ours(spec, arrays, head)
-    room = module(name)
-    if not room.has(spec.key, spec.static, head is not None):
+    if lacking(name, spec, head is not None):
         return None
+    room = module(name)
     options = {"compiled": True} if name == "torch.compile" else {}
     return lambda: room.candidate(spec.key, spec.static, arrays, head, **options)
 

@@ -273,8 +273,13 @@ def _parameter(name: str, shape: Sequence[int], gradient: bool) -> tuple[Any, Ar
     return parameter, Array(func, tuple(shape))
 
 
-def pipeline(key: str, static: dict[str, Any], shapes: Sequence[Sequence[int]], gradient: bool) -> tuple[list[Array], list[Any]]:
-    """Outputs and inputs of the pipeline: the output, and with `gradient` (then the last input is the head) those by every input."""
+def pipeline(
+    key: str, static: dict[str, Any], shapes: Sequence[Sequence[int]], gradient: bool, copied: bool = False
+) -> tuple[list[Array], list[Any]]:
+    """Outputs and inputs of the pipeline: the output, and with `gradient` (then the last input is the head) those by every input.
+
+    Where its derivatives scatter, Halide asks for more of a gradient than there is: such gradients are `copied` from arrays of its own.
+    """
     inputs = [_parameter(f"x{k}", shape, gradient) for k, shape in enumerate(shapes)]
     output = PIPELINES[key](*(array for _, array in inputs), **static)
     outputs = [output]
@@ -282,7 +287,10 @@ def pipeline(key: str, static: dict[str, Any], shapes: Sequence[Sequence[int]], 
         head, adjoint = _parameter("head", output.shape, True)
         ranges = [hl.Range(0, extent) for extent in reversed(output.shape)]
         derivative = hl.propagate_adjoints(output.func, adjoint.func, ranges)
-        outputs += [Array(derivative[array.func], array.shape) for _, array in inputs]
+        gradients = [Array(derivative[array.func], array.shape) for _, array in inputs]
+        if copied:
+            gradients = [defined(f"g{k}", array.shape, lambda *at, of=array: of[at]) for k, array in enumerate(gradients)]
+        outputs += gradients
         inputs.append((head, adjoint))
     for array in outputs:
         array.func.set_estimates([hl.Range(0, extent) for extent in reversed(array.shape)])
@@ -296,8 +304,17 @@ def _plugin(name: str) -> None:
 
 def build(request: dict[str, Any]) -> None:
     """Schedules, compiles and links what a request asks for, and calls it once; beside the library stand the shapes of its results."""
+    try:
+        _build(request, False)
+    except RuntimeError:
+        if not request["gradient"]:
+            raise
+        _build(request, True)
+
+
+def _build(request: dict[str, Any], copied: bool) -> None:
     target = hl.get_host_target()
-    outputs, inputs = pipeline(request["key"], request["static"], request["shapes"], request["gradient"])
+    outputs, inputs = pipeline(request["key"], request["static"], request["shapes"], request["gradient"], copied)
     made = hl.Pipeline([array.func for array in outputs])
     if request["scheduler"] is not None:
         _plugin(request["scheduler"])

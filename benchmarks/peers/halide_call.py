@@ -33,17 +33,30 @@ def _buffer(array: np.ndarray) -> _Buffer:
     return _Buffer(0, None, array.ctypes.data, 0, 2, 32, 1, array.ndim, dimensions, None)  # 2: floating
 
 
+@ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_char_p)
+def _said(context: int, text: bytes) -> None:
+    """In place of Halide's own handler of errors, which ends the process."""
+    del context
+    _errors.append(text.decode(errors="replace").strip())
+
+
+_errors: list[str] = []
+
+
 def caller(path: Path, given: Sequence[np.ndarray], results: Sequence[Sequence[int]]) -> Callable[[], Any]:
     """A call of a library's kernel on arrays, which gives new arrays of the shapes `results`, or the only one."""
-    kernel = ctypes.CDLL(str(path)).kernel
+    library = ctypes.CDLL(str(path))
+    library.halide_set_error_handler(_said)
+    kernel = library.kernel
     inputs = [ctypes.byref(_buffer(array)) for array in given]
 
     def call(held: Sequence[np.ndarray] = given) -> Any:  # buffers point into arrays that must stay alive
         del held
         made = [np.empty(shape, np.float32) for shape in results]
+        _errors.clear()
         status = kernel(*inputs, *(ctypes.byref(_buffer(array)) for array in made))
         if status != 0:
-            raise RuntimeError(f"expected status 0 of the pipeline, got {status}")
+            raise RuntimeError(f"expected status 0 of the pipeline, got {status}: {'; '.join(_errors)}")
         return tuple(made) if len(made) > 1 else made[0]
 
     return call

@@ -21,7 +21,7 @@ from tensorexpr.errors import InternalError
 from tensorexpr.ir import Access, Apply, Cast, Const, Expr, Index, Size, const
 from tensorexpr.records import record
 from tensorexpr.regions import affine_of, expression_of
-from tensorexpr.traversal import walk
+from tensorexpr.traversal import bottom_up, substitute, walk
 
 _WORTH_A_NAME = 12  # nodes of an index expression from which it is named where it occurs twice
 
@@ -178,9 +178,16 @@ class Emitter:
         text = self.place(e.tensor, e.indices)
         if e.dtype.is_float and e.dtype.bits == 16:
             return Value(f"te_f32({text})", e.dtype)
-        if e.dtype is dtypes.int64:
+        if e.dtype is not dtypes.int64:
+            return Value(text, e.dtype)
+        buffer = self.around.buffers[e.tensor]
+        if buffer.within is None:
             return Value(text, e.dtype, v.ATOM, wild=True)
-        return Value(text, e.dtype)
+        least, most = buffer.within[0], self.value(buffer.within[1]).high
+        if is_narrow(buffer):
+            return Value(text, e.dtype, v.ATOM, True, least, most)
+        found = Value(text, e.dtype, v.ATOM, False, least, most)
+        return found if most is None else v.narrowed(found, least, most)
 
     def place(self, name: str, indices: tuple[Expr, ...]) -> str:
         """An element as a place in memory."""
@@ -207,11 +214,32 @@ class Emitter:
         these cancel. None where there is no such form or no such part."""
         if not any(isinstance(n, Apply) and n.op.name in ("floordiv", "mod") for i in indices for n in walk(i)):
             return None
-        position = row_major(indices, shape)
+        read: dict[str, Expr] = {}
+
+        def named(node: Expr) -> Expr:
+            if not isinstance(node, Access) or node.dtype is not dtypes.int64:
+                return node
+            name = next((n for n, e in read.items() if e == node), f"#{len(read)}")
+            read[name] = node
+            return Index(name)
+
+        # Quotient and remainder of what is read cancel, too.
+        position = row_major(tuple(bottom_up(i, named) for i in indices), shape)
         form = None if position is None else affine_of(position)
         if form is None:
             return None
-        return self.value(expression_of(form))
+        found = expression_of(form)
+        for name in reversed(read):  # what is read may be read at places that are read
+            found = substitute(found, {name: read[name]})
+        return self.value(found)
+
+
+def is_narrow(buffer: Buffer) -> bool:
+    """Whether a buffer is a number of a thread that an `int` holds."""
+    if buffer.within is None or buffer.memory != "local" or buffer.shape or buffer.dtype is not dtypes.int64:
+        return False
+    least, most = buffer.within
+    return isinstance(most, Const) and v.fits(least, int(most.value))
 
 
 def row_major(indices: tuple[Expr, ...], shape: tuple[Expr, ...]) -> Expr | None:

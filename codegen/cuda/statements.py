@@ -6,7 +6,7 @@ from math import prod
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.cuda import values as v
-from tensorexpr.codegen.cuda.expressions import RESERVED, Emitter, Surroundings, stored, wanted_names
+from tensorexpr.codegen.cuda.expressions import RESERVED, Emitter, Surroundings, is_narrow, stored, wanted_names
 from tensorexpr.codegen.cuda.mma import WARP, Product, product_of
 from tensorexpr.codegen.cuda.packs import ALIGNMENT, Packed, copied, packed
 from tensorexpr.codegen.cuda.products import write_product
@@ -256,7 +256,8 @@ class Statements:
         if buffer.name in self.arena:
             type_ = memory_type(buffer.dtype)
             return f"{type_} (&{self.word(buffer.name)}){shape} = te_arena<{type_}{shape}>({self.arena[buffer.name]})"
-        return f"{shared}{memory_type(buffer.dtype)} {self.word(buffer.name)}{shape}"
+        type_ = "int" if is_narrow(buffer) and not shared else memory_type(buffer.dtype)
+        return f"{shared}{type_} {self.word(buffer.name)}{shape}"
 
     def lanes(self, s: For, team: Team, lines: list[str], margin: str) -> None:
         """A loop over lanes, which are the threads of the block: those beyond the last leave it out, or each runs several."""

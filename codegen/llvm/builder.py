@@ -226,7 +226,7 @@ class Builder:
             return found
         half = self.half(value) if value.stride else None
         if half is not None:
-            result = self._widened(half)
+            result = self.widened(half)
         elif value.stride and value.const is not None:
             result = self._steps(value.type, lanes, value.stride, int(value.const))
         else:
@@ -277,10 +277,11 @@ class Builder:
         halves = [self.half(v) for v in operands]
         if any(half is None for half in halves):
             return None
-        wide = self._widened(make(*halves))
+        wide = self.widened(make(*halves))
         return Value(wide.text, "i64", wide.lanes, 0, None, low, high)
 
-    def _widened(self, half: Value) -> Value:
+    def widened(self, half: Value) -> Value:
+        """A vector of int32 as int64; what reads it may still take it in 32 bits."""
         wide = self.convert("sext", half, "i64")
         self.halves[wide.text] = half
         return wide

@@ -94,7 +94,11 @@ def _integer_to_integer(b: Builder, value: Value, source: DType, target: DType) 
         return value
     if target.bits < source.bits:
         return b.convert("trunc", value, register_type(target))
-    wide = b.convert("sext" if source.kind == "int" else "zext", value, register_type(target))
+    opcode = "sext" if source.kind == "int" else "zext"
+    if target is dtypes.int64 and value.lanes > 1 and int(source.greatest) <= int(dtypes.int32.greatest):
+        wide = b.widened(value if source is dtypes.int32 else b.convert(opcode, value, "i32"))
+    else:
+        wide = b.convert(opcode, value, register_type(target))
     low = int(source.least)
     high = 1 if source.is_bool else int(source.greatest)
     if target.bits == 64 and source.bits < 64:

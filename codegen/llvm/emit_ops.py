@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from math import gcd
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.llvm import emit_integers
@@ -181,7 +182,7 @@ def _extreme(b: Builder, dtype: DType, x: Value, y: Value, greater: bool) -> Val
         if made is not None:
             return made
         found = b.intrinsic(opcode, x, y)
-        return Value(found.text, "i64", found.lanes, 0, None, low, high)
+        return Value(found.text, "i64", found.lanes, 0, None, low, high, gcd(x.multiple, y.multiple) if found.lanes == 1 else 1)
     return b.intrinsic(("s" if dtype.is_signed else "u") + ("max" if greater else "min"), x, y)
 
 

@@ -1,15 +1,17 @@
 """A sort plan on a GPU: points go to their places digit by digit of their keys, the least first, by many threads.
 
     for c in parallel: counts[c, d] of chunk c, for each digit d          a thread for each chunk of points
-    for d in parallel: counts[c, d] = how many chunks before c have;  starts[d + 1] = how many there are
-    starts[d + 1] += starts[d]                                            one thread: there are few digits
-    for c in parallel: keys and points of chunk c to starts[d] + counts[c, d], in their order
+    for g, d in parallel: sums[g, d] of the chunks of group g
+    for d in parallel: begins[g, d] = how many the groups before g have;  totals[d] = how many there are
+    for g, d in parallel: places[c, d] = totals of the digits before d + begins[g, d] + counts of the chunks of g before c
+    for c in parallel: keys and points of chunk c to places[c, d], in their order
     for v in parallel: offsets[v] = the first place whose key is v or more, by bisection
 
 Each pass keeps the order of what it finds, so the result is the one order that is sorted and stable, for any number of chunks. Time hangs
-neither on keys nor on how they collide: no thread does more than its chunk, its digit or its bisection. Points without a key get the
-key behind the last one, and zeros in their places at the end. So do points whose key a check has refused: what is launched behind the
-check runs all the same, and must stay inside of its buffers.
+neither on keys nor on how they collide: no thread does more than its chunk, a group of chunks (there are about as many groups as a group
+has chunks), or its bisection. Digits are small, so that chunks are short. Points without a key get the key behind the last one, and zeros
+in their places at the end. So do points whose key a check has refused: what is launched behind the check runs all the same, and must stay
+inside of its buffers.
 
 A digit is some bits of the key. Where the number of points is open, so is that of the chunks; where the number of keys is, the passes after
 the first are a loop, from one of two buffers into the other. Each point of a batch has chunks, digits and offsets of its own, side by side
@@ -19,6 +21,7 @@ with those of the others.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import isqrt
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.lowering.arithmetic import ONE, ZERO, add, constant, floordiv, sub
@@ -30,20 +33,25 @@ from tensorexpr.traversal import fresh_name
 
 MANY_POINTS = 1 << 9
 """Points from which on many threads sort."""
-MOST_BITS = 10
+MOST_BITS = 7
 """Bits of a digit."""
-CHUNKS = (32, 1 << 12)
+CHUNKS = (32, 1 << 15)
 """Chunks of points, of all plans of a batch together, at least and at most."""
 LEAST_CHUNK = 64
 """Points of a chunk where there are enough."""
+GROUP = 64
+"""Chunks of a group where their number is open."""
 MOST_PLACES = 48
 """Halvings of an open number of points until one is left."""
+WORDS = ("sorted_keys", "points", "counts", "places", "sums", "begins", "totals")
+"""What the buffers of a sort are called."""
 
 
 @record
 class Digits:
     """A sort by `passes` digits of `bits` bits, in `chunks`. Its buffers by what they hold: `keys` and `points` behind each pass (in one of
-    two slots in turns; where the number of passes is known the last leaves its points in the plan itself), `counts` and `starts`."""
+    two slots in turns; where the number of passes is known the last leaves its points in the plan itself), `counts` and `places` of each
+    chunk and digit, `sums` and `begins` of each group of chunks and digit, `totals` of each digit."""
 
     passes: Expr
     bits: int
@@ -51,22 +59,44 @@ class Digits:
     keys: str
     points: str
     counts: str
-    starts: str
+    places: str
+    sums: str
+    begins: str
+    totals: str
+
+    @property
+    def group(self) -> int:
+        """Chunks of a group: about as many as there are groups."""
+        known = constant(self.chunks)
+        return GROUP if known is None else max(1, isqrt(max(0, known - 1)) + 1)
+
+    @property
+    def groups(self) -> Expr:
+        """The number of groups."""
+        known = constant(self.chunks)
+        return const(-(-known // self.group)) if known is not None else floordiv(add(self.chunks, const(self.group - 1)), self.group)
 
     @property
     def slots(self) -> int:
         """How many slots the keys have."""
         return 1 if self.passes == ONE else 2
 
-    def shapes(self, sorting: Sorting) -> dict[str, tuple[Expr, ...]]:
-        """The shape of every buffer that is needed."""
-        batch = tuple(axis.stop for axis in sorting.batch)
-        base = const(1 << self.bits)
-        slots = const(self.slots)
-        found = {self.keys: (slots, *batch, sorting.points), self.points: (slots, *batch, sorting.points)}
+    def buffers(self, sorting: Sorting) -> tuple[Buffer, ...]:
+        """Every buffer that is needed."""
+        batch, base, slots = tuple(axis.stop for axis in sorting.batch), const(1 << self.bits), const(self.slots)
+        last, number = behind(sorting.points), sorting.points
+        shapes: dict[str, tuple[tuple[Expr, ...], Expr]] = {
+            self.keys: ((slots, *batch, number), sorting.extent),
+            self.points: ((slots, *batch, number), last),
+            self.counts: ((*batch, self.chunks, base), number),
+            self.places: ((*batch, self.chunks, base), number),
+            self.sums: ((*batch, self.groups, base), number),
+            self.begins: ((*batch, self.groups, base), number),
+            self.totals: ((*batch, base), number),
+        }
         if self.passes == ONE:
-            del found[self.points]
-        return {**found, self.counts: (*batch, self.chunks, base), self.starts: (*batch, const((1 << self.bits) + 1))}
+            del shapes[self.points]
+        return tuple(Buffer(name, dtypes.int64, shape, "workspace", (0, most)) for name, (shape, most) in shapes.items())
 
 
 def digits_of(sorting: Sorting) -> tuple[Expr, int, Expr] | None:
@@ -118,6 +148,12 @@ def sorted_by_digits(sorting: Sorting, plan: Digits, taken: set[str], fresh: Cal
     return (*block, again, copied, *_offsets(sorting, plan, taken, fresh))
 
 
+def behind(extent: Expr) -> Expr:
+    """The last of so many."""
+    known = constant(extent)
+    return sub(extent, ONE) if known is None else const(max(0, known - 1))
+
+
 def _times(sorting: Sorting, extent: Expr) -> Expr:
     """So many for each point of the batch."""
     return product((*(axis.stop for axis in sorting.batch), extent))
@@ -158,65 +194,98 @@ class _Pass:
             self.key = Access(plan.keys, (from_, *self.batch, self.p), dtypes.int64)
             self.point = Access(plan.points, (from_, *self.batch, self.p), dtypes.int64)
         shift = const(plan.bits * known) if known is not None else apply("mul", number, const(plan.bits))
-        digit = self.key if known == 0 else apply("shift_right", self.key, shift)
-        self.digit = digit if plan.passes == ONE else apply("and", digit, const((1 << plan.bits) - 1))
+        self.number, self.shift = known, shift
         self.is_last = add(number, ONE) == plan.passes
+
+    def digit(self, key: Expr) -> Expr:
+        """The digit of a key."""
+        plan, number = self.plan, self.number
+        if number is None:
+            return apply("and", apply("shift_right", key, self.shift), const((1 << plan.bits) - 1))
+        # Keys are none below 0: division is a shift, of which intervals are known.
+        above = key if number == 0 else apply("floordiv", key, const(1 << plan.bits * number))
+        return above if plan.passes == ONE else apply("mod", above, self.base)
 
     def block(self) -> Block:
         """Its launches."""
-        plan, p = self.plan, self.p
-        own = Access(plan.counts, (*self.batch, self.chunk, self.digit), dtypes.int64)
-        one_more = Store(plan.counts, own.indices, apply("add", own, ONE))
-        place = apply("add", Access(plan.starts, (*self.batch, self.digit), dtypes.int64), own)
-        there = self.sorting.order((*self.batch, place)) if self.is_last else (plan.points, (self.to, *self.batch, place))
-        moved: Block = (Store(plan.keys, (self.to, *self.batch, place), self.key), Store(*there, self.point), one_more)
-        d = self.d
+        plan, p, d = self.plan, self.p, self.d
+        key = Buffer(self.fresh("key"), dtypes.int64, (), "local", (0, self.sorting.extent))
+        held = Access(key.name, (), dtypes.int64)
+        digit = self.digit(held)
+        kept = Store(key.name, (), self.key)
+        own = Access(plan.counts, (*self.batch, self.chunk, digit), dtypes.int64)
+        counted = Alloc(key, (kept, Store(plan.counts, own.indices, apply("add", own, ONE))))
         cleared = For(d.name, ZERO, self.base, (Store(plan.counts, (*self.batch, self.chunk, d), ZERO),))
+        place = Buffer(self.fresh("place"), dtypes.int64, (), "local", (0, behind(self.sorting.points)))
+        at = Access(place.name, (), dtypes.int64)
+        next_ = Access(plan.places, (*self.batch, self.chunk, digit), dtypes.int64)
+        there = self.sorting.order((*self.batch, at)) if self.is_last else (plan.points, (self.to, *self.batch, at))
+        moved: Block = (
+            kept,
+            Store(place.name, (), next_),
+            Store(plan.keys, (self.to, *self.batch, at), held),
+            Store(*there, self.point),
+            Store(plan.places, next_.indices, apply("add", at, ONE)),
+        )
         return (
-            self._chunks((cleared, For(p.name, *self.mine, (one_more,)))),
-            self._totals(),
-            *self._starts(),
-            self._chunks((For(p.name, *self.mine, moved),)),
+            self._over(plan.chunks, (cleared, For(p.name, *self.mine, (counted,)))),
+            self._sums(),
+            self._begins(),
+            self._places(),
+            self._over(plan.chunks, (For(p.name, *self.mine, (Alloc(key, (Alloc(place, moved),)),)),)),
         )
 
-    def _chunks(self, body: Block) -> For:
-        return For(self.q.name, ZERO, _times(self.sorting, self.plan.chunks), body, "parallel")
+    def _over(self, extent: Expr, body: Block) -> For:
+        return For(self.q.name, ZERO, _times(self.sorting, extent), body, "parallel")
 
-    def _totals(self) -> For:
-        """For each digit how many each chunk finds before its own, and how many there are."""
+    def _total(self) -> tuple[Buffer, Access]:
+        total = Buffer(self.fresh("total"), dtypes.int64, (), "local", (0, self.sorting.points))
+        return total, Access(total.name, (), dtypes.int64)
+
+    def _of_group(self) -> tuple[tuple[Expr, ...], tuple[Expr, Expr]]:
+        """The batch, group and digit of a thread, and the chunks of its group."""
+        axes = (*(axis.stop for axis in self.sorting.batch), self.plan.groups, self.base)
+        *batch, group, digit = unflattened(self.q, axes)
+        size = const(self.plan.group)
+        first = apply("mul", group, size)
+        return (*batch, group, digit), (first, apply("minimum", self.plan.chunks, apply("add", first, size)))
+
+    def _sums(self) -> For:
+        """How many points with a digit each group of chunks has."""
         plan, c = self.plan, self.c
-        *batch, digit = unflattened(self.q, (*(axis.stop for axis in self.sorting.batch), self.base))
-        count, end = Access(plan.counts, (*batch, c, digit), dtypes.int64), (*batch, add(digit, ONE))
-        total = Buffer(self.fresh("total"), dtypes.int64, (), "local")
-        here = Access(total.name, (), dtypes.int64)
-        now = Buffer(self.fresh("now"), dtypes.int64, (), "local")
-        step: Block = (
-            Store(now.name, (), count),
-            Store(plan.counts, count.indices, here),
-            Store(total.name, (), apply("add", here, Access(now.name, (), dtypes.int64))),
-        )
-        body: Block = (Store(total.name, (), ZERO), For(c.name, ZERO, plan.chunks, (Alloc(now, step),)), Store(plan.starts, end, here))
-        return For(self.q.name, ZERO, _times(self.sorting, self.base), (Alloc(total, body),), "parallel")
+        (*batch, group, digit), chunks = self._of_group()
+        total, here = self._total()
+        more = Store(total.name, (), apply("add", here, Access(plan.counts, (*batch, c, digit), dtypes.int64)))
+        body: Block = (Store(total.name, (), ZERO), For(c.name, *chunks, (more,)), Store(plan.sums, (*batch, group, digit), here))
+        return self._over(product((plan.groups, self.base)), (Alloc(total, body),))
 
-    def _starts(self) -> Block:
-        """Where each digit begins."""
-        plan, d = self.plan, self.d
-        axes = tuple(axis.stop for axis in self.sorting.batch)
-        batch = unflattened(self.q, axes) if axes else ()
-        end = Access(plan.starts, (*batch, add(d, ONE)), dtypes.int64)
-        total = Buffer(self.fresh("total"), dtypes.int64, (), "local")
-        here = Access(total.name, (), dtypes.int64)
-        step: Block = (Store(total.name, (), apply("add", here, end)), Store(plan.starts, end.indices, here))
-        body: Block = (
-            Alloc(total, (Store(total.name, (), ZERO), Store(plan.starts, (*batch, ZERO), ZERO), For(d.name, ZERO, self.base, step))),
-        )
-        return (For(self.q.name, ZERO, product(axes), body, "parallel"),) if axes else body
+    def _begins(self) -> For:
+        """How many the groups before each have, and all of them."""
+        plan, g = self.plan, self.c
+        *batch, digit = unflattened(self.q, (*(axis.stop for axis in self.sorting.batch), self.base))
+        total, here = self._total()
+        found = Access(plan.sums, (*batch, g, digit), dtypes.int64)
+        step: Block = (Store(plan.begins, found.indices, here), Store(total.name, (), apply("add", here, found)))
+        body: Block = (Store(total.name, (), ZERO), For(g.name, ZERO, plan.groups, step), Store(plan.totals, (*batch, digit), here))
+        return self._over(self.base, (Alloc(total, body),))
+
+    def _places(self) -> For:
+        """Where the first point of each chunk with a digit goes."""
+        plan, c, d = self.plan, self.c, self.d
+        (*batch, group, digit), chunks = self._of_group()
+        total, here = self._total()
+        less = Store(total.name, (), apply("add", here, Access(plan.totals, (*batch, d), dtypes.int64)))
+        found = Access(plan.counts, (*batch, c, digit), dtypes.int64)
+        step: Block = (Store(plan.places, found.indices, here), Store(total.name, (), apply("add", here, found)))
+        begun = Store(total.name, (), Access(plan.begins, (*batch, group, digit), dtypes.int64))
+        body: Block = (begun, For(d.name, ZERO, digit, (less,)), For(c.name, *chunks, step))
+        return self._over(product((plan.groups, self.base)), (Alloc(total, body),))
 
 
 def _offsets(sorting: Sorting, plan: Digits, taken: set[str], fresh: Callable[[str], str]) -> Block:
     """Where each key begins, and zeros for the points behind the last."""
     v, p, step = (Index(fresh_name(name, taken)) for name in ("v", "p", "step"))
-    low, high = (Buffer(fresh(name), dtypes.int64, (), "local") for name in ("low", "high"))
+    low, high = (Buffer(fresh(name), dtypes.int64, (), "local", (0, sorting.points)) for name in ("low", "high"))
     first, last = (Access(b.name, (), dtypes.int64) for b in (low, high))
     middle = apply("floordiv", apply("add", first, last), const(2))
     axes, points = tuple(axis.stop for axis in sorting.batch), constant(sorting.points)

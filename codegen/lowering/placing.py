@@ -24,9 +24,12 @@ from tensorexpr.codegen.lowering.tasks import Names
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, If
 from tensorexpr.codegen.schedule.placement import Part
 from tensorexpr.codegen.schedule.state import Stage
-from tensorexpr.ir import Axis, Const, Define, Definition, Expr, Index, TensorType, apply, const, integer
+from tensorexpr.ir import Access, Axis, Const, Define, Definition, Expr, Index, Scatter, TensorType, apply, const, product
 from tensorexpr.records import record
-from tensorexpr.traversal import free_names
+from tensorexpr.traversal import free_names, walk
+
+PAGE, LINE = 4096, 64
+"""Bytes of a page of memory, and of a line of the caches."""
 
 
 @record
@@ -69,11 +72,6 @@ class Ahead:
     entries: int
     homes: Mapping[str, Home]
 
-    def home(self, name: str, position: Expr) -> Home | None:
-        """Where the values for the iteration at a position are kept; None for what has no buffer of its own there."""
-        home = self.homes.get(name)
-        return None if home is None else Home(home.buffer, (slot(position, self.entries),), home.axes)
-
 
 class Placing(ABC):
     """The part of lowering a program that computes definitions in the loops of others."""
@@ -107,7 +105,7 @@ class Placing(ABC):
         later = add(position, const(ahead.entries - 1))
         block = self.computed_ahead(names, ahead, loop, scope, later, extent)
         before = dict(self.homes)
-        self.homes.update((name, home) for name in names if (home := ahead.home(name, position)) is not None)
+        self.homes.update(self.homes_ahead(ahead, position, scope))
         block = (*block, *body())
         self.homes.update(before)
         return block
@@ -132,14 +130,19 @@ class Placing(ABC):
     def computed_ahead(self, names: list[str], ahead: Ahead, loop: str, scope: Scope, position: Expr, extent: Expr) -> Block:
         """What an iteration needs, where there is one at this position."""
         before = dict(self.homes)
-        self.homes.update((name, home) for name in names if (home := ahead.home(name, position)) is not None)
         inner = scope.with_values(**{loop: position})
+        self.homes.update(self.homes_ahead(ahead, position, inner))
         block = tuple(s for name in names for s in self.computed(name, inner))
         self.homes.update(before)
         at, stop = constant(position), constant(extent)
         if at is not None and stop is not None:
             return block if at < stop else ()
         return (If(self.read(apply("lt", position, extent)), block),)
+
+    def homes_ahead(self, ahead: Ahead, position: Expr, scope: Scope) -> dict[str, Home]:
+        """Where the values for the iteration at a position are kept, whose scope is given."""
+        at = (slot(position, ahead.entries),)
+        return {name: Home(home.buffer, at, home.axes, origins=self.origins(name, scope)) for name, home in ahead.homes.items()}
 
     def with_placed(self, names: list[str], scope: Scope, body: Callable[[], Block]) -> Block:
         """The body of a loop after the definitions that are computed in it; their local buffers live around it."""
@@ -150,9 +153,10 @@ class Placing(ABC):
             return (*self.computed(name, scope), *self.with_placed(rest, scope, body))
         before = self.homes[name]
         part, axes = self.parts[name], self.whole_axes(name)
-        origins = tuple((axis, self.begin(name, axis, scope)) for axis in axes if part.lengths[axis] is not None)
         buffer = self.local_buffer(name) if part.is_on_stack() else self.slots.buffer(name, self.local_buffer)
-        self.homes[name] = Home(buffer.name, () if part.is_on_stack() else (self.slots.index,), axes, origins=origins)
+        # Outside of all loops no iteration has a slot: all that follows reads what was made once, in the first.
+        slots = () if part.is_on_stack() else (self.slots.index if scope.names else ZERO,)
+        self.homes[name] = Home(buffer.name, slots, axes, origins=self.origins(name, scope))
         block = (*self.computed(name, scope), *self.with_placed(rest, scope, body))
         self.homes[name] = before
         return (Alloc(buffer, block),) if part.is_on_stack() else block
@@ -169,8 +173,12 @@ class Placing(ABC):
         part = self.parts[name]
         return tuple(axis for axis, (p, n) in enumerate(zip(part.points, part.lengths, strict=True)) if p is None or n is not None)
 
+    def origins(self, name: str, scope: Scope) -> tuple[tuple[int, Expr], ...]:
+        """The axes of which a block or a window is computed, and where it begins."""
+        return tuple((axis, self.begin(name, axis, scope)) for axis, n in enumerate(self.parts[name].lengths) if n is not None)
+
     def begin(self, name: str, axis: int, scope: Scope) -> Expr:
-        """Where the block begins that is computed of an axis."""
+        """Where the block or window begins that is computed of an axis."""
         point = self.parts[name].points[axis]
         assert point is not None
         inside = {loop: ZERO for index in free_names(point) for loop in scope.stage.leaves(index) if not scope.knows(loop)}
@@ -186,7 +194,7 @@ class Placing(ABC):
             if length is not None:
                 first = f"{axis.index} begins"  # no name of an index has a space
                 stop = add(Index(first), const(length))
-                if not isinstance(point, Index) and integer(axis.stop) % length:
+                if number in part.ragged:
                     stop = minimum(stop, axis.stop)  # the last block has fewer panels
                 axes[axis.index] = Axis(axis.index, Index(first), stop)
                 given[first] = self.begin(name, number, scope)
@@ -199,3 +207,17 @@ class Placing(ABC):
         for condition in reversed(conditions):
             block = (If(condition, block),)
         return block
+
+
+def moved_apart(scatter: Scatter) -> tuple[Expr, ...]:
+    """The shape of the memory of a scatter's result, where results of parts lie a multiple of a page apart: a cache line further then.
+
+    A core compares loads with the stores before them by their places within a page first, so additions to the same element of
+    results a page apart would wait for each other.
+    """
+    shape, item = scatter.type.shape, scatter.type.dtype.itemsize
+    first = next((d for d, index in enumerate(scatter.indices) if any(isinstance(n, Access) for n in walk(index))), 0)
+    whole, row = constant(product(shape[first:])), constant(product(shape[first + 1 :]))
+    if not first or not whole or not row or whole * item % PAGE:
+        return shape
+    return (*shape[:first], add(shape[first], const(-(-LINE // (row * item)))), *shape[first + 1 :])

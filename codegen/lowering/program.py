@@ -15,12 +15,12 @@ from tensorexpr.codegen.lowering.borders import cut_borders
 from tensorexpr.codegen.lowering.caching import DECLARED
 from tensorexpr.codegen.lowering.contracted import contracted
 from tensorexpr.codegen.lowering.cutting import cut_along
-from tensorexpr.codegen.lowering.digits import Digits, digits_of, sorted_by_digits, without_keys
+from tensorexpr.codegen.lowering.digits import WORDS, Digits, behind, digits_of, sorted_by_digits, without_keys
 from tensorexpr.codegen.lowering.literals import with_folded_literals
 from tensorexpr.codegen.lowering.loops import Loops
 from tensorexpr.codegen.lowering.merging import merged
 from tensorexpr.codegen.lowering.partitioned import Sends, partitioned
-from tensorexpr.codegen.lowering.placing import Ahead, Home, Placing, all_axes, slot
+from tensorexpr.codegen.lowering.placing import Ahead, Home, Placing, all_axes, moved_apart, slot
 from tensorexpr.codegen.lowering.positions import at_positions
 from tensorexpr.codegen.lowering.rings import last_entries
 from tensorexpr.codegen.lowering.scope import Scope
@@ -40,7 +40,8 @@ from tensorexpr.codegen.schedule.fetching import distances
 from tensorexpr.codegen.schedule.independence import is_atomic
 from tensorexpr.codegen.schedule.placement import Part, parts_of
 from tensorexpr.codegen.schedule.primitives import streamable
-from tensorexpr.codegen.schedule.state import Stage, State
+from tensorexpr.codegen.schedule.sorting import ranges_of
+from tensorexpr.codegen.schedule.state import Stage, State, all_definitions
 from tensorexpr.codegen.target import Gpu
 from tensorexpr.dtypes import accumulator
 from tensorexpr.interpret import identity_of
@@ -105,6 +106,8 @@ class _Lowering(Placing):
         self.elsewhere = {n for n in tops if n not in self.stages and not _has_body(self.definitions[n])}
         self.elsewhere |= {s.name for s in state.stages if s.sweep is not None}
         self.sweeps = {s.sweep.last: s for s in state.stages if s.sweep is not None}
+        ranges = ranges_of(all_definitions(program))
+        self.within = {name: (0, most if comparison == "le" else behind(most)) for name, (comparison, most) in ranges.items()}
         for root in dict.fromkeys(root for root, _ in self.placed):
             self.parts.update(parts_of(state, root))
         self.shared = state.target.shared_bytes if isinstance(state.target, Gpu) else DECLARED
@@ -123,7 +126,7 @@ class _Lowering(Placing):
                 target = self.names.fresh(f"{output}_out")
                 copies.append((target, output))
             outputs.append(target)
-            parameters.append(Buffer(target, type_.dtype, type_.shape, "parameter"))
+            parameters.append(Buffer(target, type_.dtype, type_.shape, "parameter", self.within.get(output)))
         between = [n for d in program.definitions for n, _ in d.results if n not in outputs]
         for tensor in between:
             if self.stored(tensor):
@@ -165,8 +168,10 @@ class _Lowering(Placing):
 
     def buffer(self, tensor: str, type_: TensorType) -> Buffer:
         """The workspace of a tensor: all of it, or the last two entries of a scan."""
-        shape = (const(2), *type_.shape[1:]) if tensor in self.rings else type_.shape
-        return Buffer(tensor, type_.dtype, shape, "workspace")
+        shape, definition = (const(2), *type_.shape[1:]) if tensor in self.rings else type_.shape, self.definitions.get(tensor)
+        if isinstance(definition, Scatter) and not self.state.target.is_gpu:
+            shape = moved_apart(definition)
+        return Buffer(tensor, type_.dtype, shape, "workspace", self.within.get(tensor))
 
     def stored(self, tensor: str) -> bool:
         """Whether a tensor between definitions has a buffer of its own."""
@@ -325,7 +330,8 @@ class _Lowering(Placing):
         stage = self.stages[definition.name]
         offsets, order = (self.homes[name] for name in definition.names)
         (_, offsets_type), (_, order_type) = definition.results
-        kept = Buffer(self.names.fresh(f"{definition.name}_keys"), order_type.dtype, order_type.shape, "workspace")
+        most = behind(product(definition.extents))
+        kept = Buffer(self.names.fresh(f"{definition.name}_keys"), order_type.dtype, order_type.shape, "workspace", (-1, most))
         self.names.workspace.append(kept)
         sorting = Sorting(
             definition.batch,
@@ -381,9 +387,9 @@ class _Lowering(Placing):
         sizes = digits_of(sorting) if self.state.target.is_gpu else None
         if sizes is None:
             return None
-        made = (self.names.fresh(f"{definition.name}_{word}") for word in ("sorted_keys", "points", "counts", "starts"))
+        made = (self.names.fresh(f"{definition.name}_{word}") for word in WORDS)
         digits = Digits(*sizes, *made)
-        self.names.workspace += [Buffer(name, dtypes.int64, shape, "workspace") for name, shape in digits.shapes(sorting).items()]
+        self.names.workspace += digits.buffers(sorting)
         return digits
 
     def blocks_of(self, definition: Segments, sorting: Sorting) -> Blocks | None:

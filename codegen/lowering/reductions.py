@@ -164,7 +164,7 @@ class Reductions(ABC):
         shared = self.is_outermost(scope) and not tile and self.is_parallel
         buffers, results = [], {}
         for member in group.members:
-            kept = accumulators.carried(member)
+            kept = accumulators.carried(member, group)
             if sum(k.dtype.itemsize for k in kept) * elements > LOCAL_BYTES:
                 raise InternalError(f"expected accumulators of at most {LOCAL_BYTES} bytes, got {elements} elements in {self.stage.name}")
             made = tuple(
@@ -174,7 +174,7 @@ class Reductions(ABC):
             if shared:
                 self.names.workspace.extend(made)
             buffers.append(made)
-            for component, final in enumerate(accumulators.finals(member)):
+            for component, final in enumerate(accumulators.finals(member, group)):
                 results[f"{member.name}.{component}"] = Result(made[component].name, made[component].dtype, tile, final)
         return tuple(buffers), results
 
@@ -255,7 +255,7 @@ class Reductions(ABC):
     def started(self, group: Group, buffers: Buffers, lanes: Lanes | None, tile: tuple[str, ...], scope: Scope) -> Block:
         def finish(inner: Scope) -> Block:
             at = inner.positions(tile)
-            starts = [kept.start for member in group.members for kept in accumulators.carried(member)]
+            starts = [kept.start for member in group.members for kept in accumulators.carried(member, group)]
             flat = [buffer for made in buffers for buffer in made]
             # The counter of points, where there is one, comes last and starts from 0.
             block: Block = tuple(Store(buffer.name, at, start) for buffer, start in zip(flat, [*starts, ZERO], strict=False))
@@ -287,7 +287,7 @@ class Reductions(ABC):
             values = tuple(self.read(scope.resolve(v)) for v in member.values)
             if scope.padded is not None:
                 values = tuple(_padded(v, scope.padded) for v in values)
-            new = accumulators.taken_in(member, old, values, place)
+            new = accumulators.taken_in(member, group, old, values, place)
             if len(new) == 1:
                 stores.append(Store(made[0].name, at, new[0]))
             else:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import heapq
 from math import prod
 
+from tensorexpr import dtypes
 from tensorexpr.codegen.schedule.auto_batches import plan_batches
 from tensorexpr.codegen.schedule.auto_contraction import plan_contraction
 from tensorexpr.codegen.schedule.auto_flat import share_elementwise
@@ -30,6 +31,7 @@ from tensorexpr.codegen.schedule.auto_variants import vary
 from tensorexpr.codegen.schedule.decisions import Decisions
 from tensorexpr.codegen.schedule.schedule import Schedule, schedule
 from tensorexpr.codegen.schedule.state import State, accesses_of, definition_named, program_facts
+from tensorexpr.codegen.schedule.widths import NARROW, bounds
 from tensorexpr.codegen.schedule.work import ENOUGH_ROWS, has_reduction, is_contraction, length, total_work
 from tensorexpr.codegen.target import Gpu, Target
 from tensorexpr.errors import ScheduleError
@@ -61,6 +63,7 @@ def autoschedule(program: Program, target: Target | None = None, decisions: Deci
     if terms:
         s.recompute(*terms)
     _inline(s)
+    _narrow(s)
     redirect_copies(s)
     if not isinstance(s.target, Gpu):
         take_scatters_apart(s)
@@ -146,6 +149,22 @@ def _epilogues(program: Program, state: State) -> list[str]:
         if len(found) == 1 and isinstance(found[0], Define) and _reads_elementwise(found[0], definition):
             chosen.append(definition.name)
     return chosen
+
+
+def _narrow(s: Schedule) -> None:
+    """Keeps integers that are known to be small, positions of winners, in the least type that holds them."""
+    for name in s.stages:
+        definition = definition_named(s.state.program, name)
+        if not isinstance(definition, Define) or name in s.state.program.outputs or definition.value.dtype is not dtypes.int64:
+            continue
+        found = bounds(definition.value)
+        fitting = [t for t in NARROW if found is not None and int(t.least) <= found[0] and found[1] <= int(t.greatest)]
+        if fitting and s.decisions.wanted(f"{name}: narrow"):
+            before = s.state
+            try:
+                s[name].store_as(fitting[0].name)
+            except ScheduleError:
+                s.state = before
 
 
 def _reads_elementwise(reader: Define, source: Define) -> bool:

@@ -31,9 +31,9 @@ from math import ceil, inf, prod
 from tensorexpr.codegen.schedule.auto_copies import plan_copy
 from tensorexpr.codegen.schedule.auto_loops import Planner
 from tensorexpr.codegen.schedule.auto_tiles import apply_plan
+from tensorexpr.codegen.schedule.boxes import reads_tensors
 from tensorexpr.codegen.schedule.legality import is_ordered
 from tensorexpr.codegen.schedule.orders import plain_inside, tested_axes
-from tensorexpr.codegen.schedule.placement import reads_tensors
 from tensorexpr.codegen.schedule.residues import classes
 from tensorexpr.codegen.schedule.schedule import Schedule
 from tensorexpr.codegen.schedule.staging import Layout

@@ -3,7 +3,7 @@
 Iterations of data loops are what runs on all cores. Where these are fewer than a machine may have cores, and the reduction
 is long, partial results give it more (`rfactor`): blocks of its outermost axis that is long enough, each a piece of
 memory of its own. How many there are follows from extents, not from the number of cores or threads: a result has the same
-bits for any of them.
+bits for any of them. On a GPU a row has a block of threads, and is taken apart where blocks are few and rows long (`auto_gpu_rows`).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import prod
 
+from tensorexpr.codegen.schedule.auto_gpu_rows import parts_of_rows
 from tensorexpr.codegen.schedule.auto_loops import vector_axis
 from tensorexpr.codegen.schedule.reductions import Group
 from tensorexpr.codegen.schedule.schedule import Schedule
@@ -63,12 +64,14 @@ def _taken_apart(s: Schedule, name: str, shapes: dict[str, tuple[Expr, ...]], ma
         open_ended = [a for a in group.indices if stage.extent(a) is None and length(stage.axis(a)) == UNKNOWN_EXTENT]
         if not open_ended and work < 2 * LEAST_WORK:
             continue
+        rows = parts_of_rows(stage, group, shapes) if s.target.is_gpu and not open_ended else None
         few = _pieces(s, stage, group, shapes, known) < ENOUGH
         if open_ended:
             # As many parts as it turns out to be long: blocks of the least work.
             blocks = {a: LEAST_WORK * known[a] // max(1, work) for a in open_ended if few}
         else:
-            parts = min(MOST_PARTS, work // LEAST_WORK, MOST_PARTS if few else _near(s, group, shapes, known))
+            near = MOST_PARTS if few and not s.target.is_gpu else _near(s, group, shapes, known)
+            parts = max(rows or 0, min(MOST_PARTS, work // LEAST_WORK, near))
             axes = sorted(group.indices, key=lambda a: 2 * known[a] < parts)
             blocks = {a: even_block(known[a], parts) for a in axes if parts > 1}
         before = s.state

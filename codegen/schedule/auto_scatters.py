@@ -5,8 +5,9 @@ Which form a scatter has is decided by what may collide and by how much there is
 1. rows of places that follow each other, as those of a compressed matrix, own their elements where the data keeps them apart (`own`);
 2. where an axis is disjoint and long enough its iterations are the owners;
 3. else, where more points are added than the result has elements, blocks of the outermost axis have results of their own, which
-   are added up in their order (`rfactor`): one for each time that the elements are as many as the points (an addition is an access to
-   any place, filling parts and adding them up goes in a row), at least two, at most sixteen;
+   are added up in their order (`rfactor`): all together have no more elements than there are points (an addition is an access to
+   any place, filling parts and adding them up goes in a row), but at least two. Where four times fit, each part has up to four that take
+   what is sent in turns: an addition then does not wait for the one before, also where all go to one element;
 4. else, of many points, what is sent is sorted by blocks of elements first, and each block has an owner, or several where it receives
    much more than others (`partition`). Every send is written and read once more for that, so two cores are about as fast as one is in
    plain loops, and more are faster;
@@ -43,6 +44,10 @@ Shapes = dict[str, tuple[Expr, ...]]
 LEAST_POINTS = 1 << 14
 """Points of a scatter below which it is left alone."""
 MOST_PARTS = 16
+TURNS = 4
+"""Results of a part that take what is sent in turns: a core makes as many additions to memory while one waits for the one before."""
+FEW_RESULTS, MANY_RESULTS = 16, 32
+"""Results that pay where their elements are as many as the points, and where they are half as many; more have an eighth of them at most."""
 MANY_SENDS = 1 << 17
 """Points from which on what is sent is sorted by blocks of elements."""
 CHUNKS = 32
@@ -100,15 +105,35 @@ def _take_apart(s: Schedule, scatter: Scatter) -> None:
     elements = product(scatter.type.shape)
     if owners >= ENOUGH_OWNERS or extent is None or not isinstance(elements, Const):
         return
-    parts = min(MOST_PARTS, extent, max(2, points // int(elements.value)) if 0 < int(elements.value) <= points else 0)
-    if parts > 1:
-        s[scatter.name].rfactor(s[scatter.name].split(first, even_block(extent, parts))[0])
+    parts, turns = _results(points, int(elements.value), bool(stage.parts.groups))
+    if min(parts, extent) > 1:
+        block = even_block(extent, min(parts, extent))
+        (made,) = s[scatter.name].rfactor(s[scatter.name].split(first, block)[0], turns)
+        if turns > 1:
+            apart = disjoint_axes(scatter)
+            last = next(axis.index for axis in reversed(scatter.axes) if axis.index not in apart)
+            length = block if last == first else points // prod(known[axis.index] for axis in scatter.axes if axis.index != last)
+            if length >= 2 * turns:  # nobody needs to compute then whose turn it is
+                handle = s[made]
+                handle.unroll(handle.split(next(x for x in reversed(handle.loops) if x not in apart), turns)[1])
     elif points >= MANY_SENDS:
         width = LEAST_WIDTH
         while width * MOST_BLOCKS < int(elements.value):
             width *= 2
         share = max(width, EVEN * points * width // int(elements.value))
         s[scatter.name].partition(s[scatter.name].split(first, even_block(extent, CHUNKS))[0], width, room, share)
+
+
+def _results(points: int, elements: int, dear: bool) -> tuple[int, int]:
+    """How many parts of a scatter have results of their own, if any, and how many each. What is `dear` to compute waits for no addition."""
+    if not 0 < elements <= points:
+        return 0, 1
+    times = points // elements
+    if dear or times < 4:
+        return min(MOST_PARTS, max(2, times)), 1
+    room = min(times, MOST_PARTS * TURNS, max(FEW_RESULTS, min(MANY_RESULTS, times // 2), times // 8))
+    turns = TURNS if room >= 2 * TURNS else 2
+    return room // turns, turns
 
 
 def _points(s: Schedule, scatter: Scatter, shapes: Shapes) -> tuple[int, int | None]:

@@ -73,8 +73,8 @@ def _check(state: State, stage: Stage, loop: str, stages: int) -> None:
     for name in kept:
         type_ = state.program.types[name]
         size = type_.dtype.itemsize * stages
-        for extent, point in zip(type_.shape, parts[name].points, strict=True):
-            size *= int(extent.value) if point is None and isinstance(extent, Const) else 1
+        for extent in parts[name].extents(type_.shape):
+            size *= int(extent.value) if isinstance(extent, Const) else 1
         if size > MOST_BYTES:
             raise refuse(stage, f"expected at most {MOST_BYTES} bytes for {stages} stages of {name}, got {size}", loop, "fewer stages")
 

@@ -3,22 +3,25 @@
 A definition placed in loop `l` of stage `s` is computed once per iteration of `l`, at the elements that the iteration
 reads. Per axis that is one element, an expression over axes of `s` that are settled in `l`, where every read asks for that
 one; a block of it, where every read asks for the index of an axis of `s` of which `l` is in the outer loop of a split (on a
-CPU), or for the number of a panel of such an axis (`j // 16`, in a copy of blocks) and the block is made of whole panels; else
-the whole axis. The values live in a buffer of the iteration: on the stack where it is small, else in a part of the
-workspace that the threads do not share. Where others read the definition too (it is an output, or a later definition reads
-it), or the buffer would be large, they live in the tensor itself, and then the iterations must make each of its elements
-exactly once.
+CPU), or for the number of a panel of such an axis (`j // 16`, in a copy of blocks) and the block is made of whole panels; a
+window of constant length, where what is read lies between two such forms (`boxes`); else the whole axis. The values live in a
+buffer of the iteration: on the stack where it is small, else in a part of the workspace that the threads do not share. Where
+others read the definition too (it is an output, or a later definition reads it), or the buffer would be large, they live in
+the tensor itself, and then the iterations must make each of its elements exactly once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from tensorexpr.codegen.schedule.state import Split, Stage, State, accesses_of, all_uses, definition_named, program_facts
+from tensorexpr.codegen.schedule.boxes import Asked, Begin, Known, Site, Window
+from tensorexpr.codegen.schedule.state import Split, Stage, State, all_uses, definition_named, program_facts, reads_of
 from tensorexpr.errors import ScheduleError
+from tensorexpr.integers import Affine
 from tensorexpr.ir import Apply, Axis, Const, Define, Definition, Expr, Index, const, integer
 from tensorexpr.records import record
-from tensorexpr.traversal import free_names, read_occurrences, substitute
+from tensorexpr.regions import affine_of
+from tensorexpr.traversal import free_names, read_occurrences
 
 LOCAL_LIMIT = 1 << 15
 """Bytes up to which a placed definition is kept on the stack."""
@@ -28,14 +31,16 @@ SCRATCH_LIMIT = 1 << 22
 
 @record
 class Part:
-    """What one iteration computes: per axis the element, or None for the whole axis; where `lengths` says how many, the elements of
-    the block of an axis of the consumer, whose index stands for them. Whether it is kept for the iteration alone, and how many
-    bytes that takes."""
+    """What one iteration computes: per axis the element, or None for the whole axis; where `lengths` says how many, those from an element
+    on: the index of an axis of the consumer, which stands for its block; the number of the first panel of one (`ragged`: the last block may
+    have fewer); where a window begins, along `windows`. Whether it is kept for the iteration alone, and how many bytes that takes."""
 
     points: tuple[Expr | None, ...]
     lengths: tuple[int | None, ...]
     is_local: bool
     size: int
+    ragged: frozenset[int] = frozenset()
+    windows: frozenset[int] = frozenset()
 
     def is_on_stack(self) -> bool:
         return self.size <= LOCAL_LIMIT
@@ -55,11 +60,13 @@ def settled_axes(stage: Stage, loop: str) -> tuple[str, ...]:
 
 @record
 class Blocks:
-    """How long the block of a data axis is that a loop stands in; whether all are equally long, and begin at multiples of that."""
+    """How long the block of a data axis is that a loop stands in; whether all are equally long, and begin at multiples of that; whether
+    blocks have that length in every form that the loops run in (a rest is no shorter block by itself)."""
 
     length: int
     whole: bool
     aligned: bool
+    exact: bool
 
 
 def blocks_in(stage: Stage, loop: str) -> dict[str, Blocks]:
@@ -73,27 +80,26 @@ def _blocks(stage: Stage, loop: str, open_loops: set[str]) -> Blocks | None:
     """What of an axis, or of a loop that was split, is left where some loops are open; None where that is no block."""
     leaves = set(stage.leaves(loop))
     if leaves <= open_loops:
-        return Blocks(1, True, True)
+        return Blocks(1, True, True, True)
     extent = stage.extent(loop)
     if extent is None:
         return None
     if not leaves & open_loops:
-        return Blocks(extent, True, True)
+        return Blocks(extent, True, True, True)
     split = next((r for r in stage.relations if isinstance(r, Split) and r.parent == loop), None)
-    if split is None:
+    if split is None or split.tail == "stride":
         return None
     outer, inner = (_blocks(stage, x, open_loops) for x in (split.outer, split.inner))
     if outer is None or inner is None:
         return None
     divides = extent % split.factor == 0
-    if split.tail == "stride" or not (divides or split.tail == "guard" or (split.tail == "shift" and extent >= split.factor)):
-        return None
+    moved = split.tail == "shift" and not divides  # the last block begins further in front
+    exact = outer.exact and inner.exact and (divides or split.tail == "guard" or (split.tail == "shift" and extent >= split.factor))
     if outer.length == 1:
-        moved = split.tail == "shift" and not divides  # the last block begins further in front
-        return Blocks(inner.length, inner.whole and (divides or moved), inner.aligned and not moved)
-    if set(stage.leaves(split.inner)) & open_loops or (split.tail == "shift" and not divides):
+        return Blocks(inner.length, outer.whole and inner.whole and (divides or moved) and exact, inner.aligned and not moved, exact)
+    if set(stage.leaves(split.inner)) & open_loops:
         return None
-    return Blocks(outer.length * split.factor, outer.whole and divides, outer.aligned)
+    return Blocks(outer.length * split.factor, outer.whole and divides, outer.aligned, exact and not moved)
 
 
 def part_of(state: State, name: str) -> Part:
@@ -112,28 +118,66 @@ def parts_of(state: State, root: str) -> dict[str, Part]:
 def _parts_of(state: State, root: str) -> dict[str, Part]:
     consumer = state.stage(root)
     members = state.placed_in(root)
-    identity: dict[str, Expr] = {a.index: Index(a.index) for a in consumer.parts.axes}
-    requests: dict[str, list[tuple[Expr | None, ...]]] = {s.name: [] for s in members}
-    settled: dict[str, set[str]] = {}
-    blocks: dict[str, dict[str, Blocks]] = {}
-    _collect(state, root, identity, requests)
+    requests: dict[str, list[Asked]] = {s.name: [] for s in members}
+    sites: dict[str, tuple[Site, dict[str, Blocks]]] = {}
+    begins: dict[str, Begin] = {}
+    same = {a.index: Affine.of(a.index) for a in consumer.parts.axes}
+    _collect(state, root, Known({n: Index(n) for n in same}, {n: (form, form) for n, form in same.items()}), requests)
     result: dict[str, Part] = {}
     for member in reversed(members):
         made = definition_named(state.program, member.name)
-        loop = member.site.loop
-        if loop not in settled:
-            settled[loop] = set(settled_axes(consumer, loop))
-            blocks[loop] = {} if state.target.is_gpu or loop in dict(consumer.ahead) else blocks_in(consumer, loop)
-        known_there = settled[loop] | set(blocks[loop])
-        if not requests[member.name]:
+        loop, shape, wanted = member.site.loop, made.results[0][1].shape, requests[member.name]
+        if loop not in sites:
+            sites[loop] = _site(state, consumer, loop, begins)
+        site, blocks = sites[loop]
+        known_there = {*site.settled, *blocks}
+        if not wanted:
             points = _at_same(made, consumer, known_there)
         else:
-            points = tuple(_agreed([r[axis] for r in requests[member.name]], known_there) for axis in range(len(made.results[0][1].shape)))
-        points, lengths = _in_blocks(made, consumer, points, blocks[loop])
-        result[member.name] = _part(state, member.name, root, points, lengths)
-        known = {a.index: p for a, p in zip(made.axes, points, strict=True) if p is not None}  # type: ignore[union-attr]
-        _collect(state, member.name, known, requests)
+            points = tuple(_agreed([one.point(axis) for one in wanted], known_there) for axis in range(len(shape)))
+        part = _part(state, member.name, root, *_in_blocks(made, consumer, points, blocks))
+        windows = {axis: site.window((one.span(axis) for one in wanted), shape[axis]) for axis, p in enumerate(part.points) if p is None}
+        narrow = _with_windows(state, member.name, root, part, {axis: w for axis, w in windows.items() if w is not None})
+        result[member.name] = part = narrow if narrow.is_local else part  # where it is kept whole all of its elements are asked for
+        _collect(state, member.name, _known(made, member.name, loop, part, begins), requests)
     return result
+
+
+def _site(state: State, consumer: Stage, loop: str, begins: dict[str, Begin]) -> tuple[Site, dict[str, Blocks]]:
+    """What is known in a loop of the consumer; the axes that it stands in exact blocks of."""
+    blocks = {} if state.target.is_gpu else blocks_in(consumer, loop)
+    ranges = {axis: (block.length, block.whole) for axis, block in blocks.items()}
+    axes = {a.index: a for a in consumer.parts.axes}
+    site = Site(loop, frozenset(settled_axes(consumer, loop)), ranges, axes, frozenset(state.program.sizes), begins)
+    return site, {axis: block for axis, block in blocks.items() if block.exact}
+
+
+def _with_windows(state: State, name: str, root: str, part: Part, windows: dict[int, Window]) -> Part:
+    """The part with windows along some axes."""
+    if not windows:
+        return part
+    points = tuple(windows[axis].begin if axis in windows else p for axis, p in enumerate(part.points))
+    lengths = tuple(windows[axis].length if axis in windows else n for axis, n in enumerate(part.lengths))
+    return _part(state, name, root, points, lengths, part.ragged, frozenset(windows))
+
+
+def _known(made: Definition, name: str, loop: str, part: Part, begins: dict[str, Begin]) -> Known:
+    """What the axes of a definition are where a part of it is computed; windows are noted in `begins`."""
+    assert isinstance(made, Define)
+    points: dict[str, Expr] = {}
+    spans: dict[str, tuple[Affine | None, Affine | None]] = {}
+    for number, (axis, point, length) in enumerate(zip(made.axes, part.points, part.lengths, strict=True)):
+        if point is None:
+            spans[axis.index] = (Affine.of(0), Affine.of(integer(axis.stop) - 1)) if isinstance(axis.stop, Const) else (None, None)
+        elif number in part.windows and length is not None:
+            begin = f"{axis.index} of {name}"  # no name of an index has a space
+            begins[begin] = Begin(loop, point, integer(axis.stop) - length)
+            spans[axis.index] = Affine.of(begin), Affine.of(begin) + (length - 1)
+        else:
+            points[axis.index] = point
+            form = affine_of(point)
+            spans[axis.index] = form, form
+    return Known(points, spans)
 
 
 def _at_same(made: Definition, consumer: Stage, settled: set[str]) -> tuple[Expr | None, ...]:
@@ -147,17 +191,11 @@ def _at_same(made: Definition, consumer: Stage, settled: set[str]) -> tuple[Expr
     return tuple(points)
 
 
-def _collect(state: State, name: str, known: dict[str, Expr], requests: dict[str, list[tuple[Expr | None, ...]]]) -> None:
-    """Notes for every tensor asked about the elements that a definition reads, over the axes that `known` translates."""
-    for access in accesses_of(state.program, name):
-        if access.tensor in requests:
-            requests[access.tensor].append(
-                tuple(substitute(i, known) if set(free_names(i)) <= set(known) and not reads_tensors(i) else None for i in access.indices)
-            )
-
-
-def reads_tensors(expr: Expr) -> bool:
-    return any(True for _ in read_occurrences(expr, ()))
+def _collect(state: State, name: str, known: Known, requests: dict[str, list[Asked]]) -> None:
+    """Notes for every tensor asked about what a definition reads of it."""
+    for read in reads_of(state.program, name):
+        if read.access.tensor in requests:
+            requests[read.access.tensor].append(Asked(read, known))
 
 
 def _agreed(requested: list[Expr | None], settled: set[str]) -> Expr | None:
@@ -169,12 +207,14 @@ def _agreed(requested: list[Expr | None], settled: set[str]) -> Expr | None:
 
 def _in_blocks(
     made: Definition, consumer: Stage, points: tuple[Expr | None, ...], blocks: dict[str, Blocks]
-) -> tuple[tuple[Expr | None, ...], tuple[int | None, ...]]:
-    """The points, and how many elements each stands for: indices of axes in blocks, alone and of the same extent, stand for a block,
-    quotients of such indices for the panels that one is made of; of an axis that is read otherwise there, the whole is computed."""
+) -> tuple[tuple[Expr | None, ...], tuple[int | None, ...], frozenset[int]]:
+    """The points, how many elements each stands for, and along which axes the last block may have fewer. Indices of axes in blocks, alone
+    and of the same extent, stand for a block, quotients of such indices for the panels that one is made of; of an axis that is read
+    otherwise there, the whole is computed."""
     extents = {a.index: a.stop for a in consumer.parts.axes}
     found: list[tuple[Expr | None, int | None]] = []
-    for extent, point in zip(made.results[0][1].shape, points, strict=True):
+    ragged: set[int] = set()
+    for axis, (extent, point) in enumerate(zip(made.results[0][1].shape, points, strict=True)):
         if point is None or not set(free_names(point)) & set(blocks):
             found.append((point, None))
             continue
@@ -183,8 +223,10 @@ def _in_blocks(
             length = blocks[point.name].length
         elif isinstance(point, Apply) and point.op.name == "floordiv" and isinstance(point.args[0], Index):
             length = _panels(extent, extents[point.args[0].name], point.args[1], blocks[point.args[0].name])
+            if length is not None and integer(extent) % length:
+                ragged.add(axis)
         found.append((None if length is None else point, length))
-    return tuple(p for p, _ in found), tuple(n for _, n in found)
+    return tuple(p for p, _ in found), tuple(n for _, n in found), frozenset(ragged)
 
 
 def _panels(panels: Expr, extent: Expr, width: Expr, block: Blocks) -> int | None:
@@ -194,14 +236,22 @@ def _panels(panels: Expr, extent: Expr, width: Expr, block: Blocks) -> int | Non
     return block.length // integer(width) if block.aligned and block.length % integer(width) == 0 else None
 
 
-def _part(state: State, name: str, root: str, points: tuple[Expr | None, ...], lengths: tuple[int | None, ...]) -> Part:
+def _part(
+    state: State,
+    name: str,
+    root: str,
+    points: tuple[Expr | None, ...],
+    lengths: tuple[int | None, ...],
+    ragged: frozenset[int],
+    windows: frozenset[int] = frozenset(),
+) -> Part:
     type_ = definition_named(state.program, name).results[0][1]
     size: int = type_.dtype.itemsize
     for extent in Part(points, lengths, False, 0).extents(type_.shape):
         size *= int(extent.value) if isinstance(extent, Const) else SCRATCH_LIMIT
     limit = LOCAL_LIMIT if state.target.is_gpu else SCRATCH_LIMIT
     is_local = size <= limit and name not in state.program.outputs and not outside_readers(state, name, root)
-    return Part(points, lengths, is_local, size)
+    return Part(points, lengths, is_local, size, ragged, windows)
 
 
 def part_axes(state: State, name: str) -> tuple[Axis, ...]:
@@ -240,8 +290,9 @@ def check_placement(state: State, name: str) -> State:
         raise refuse(f"expected a plain definition to compute in, got the scan {consumer.name}")
     if consumer.place is not None:
         raise refuse(f"expected a definition with loops of its own, got {consumer.name}, computed in {consumer.place.stage}")
+    hint = f"loops: {', '.join(consumer.order)}"
     if place.loop not in consumer.order or consumer.group_of(place.loop) is not None:
-        raise refuse(f"expected a data loop of {place.stage}, got {place.loop}", f"loops: {', '.join(consumer.order)}")
+        raise refuse(f"expected a data loop of {place.stage}, got {place.loop}", hint)
     at = consumer.order.index(place.loop)
     for group in consumer.parts.groups:
         first = min(consumer.order.index(x) for a in group.indices for x in consumer.loops_of(a))
@@ -261,6 +312,8 @@ def check_placement(state: State, name: str) -> State:
                 raise refuse(f"expected every other reader after {place.stage}, got {reader} before it")
         elif reader != place.stage:
             other = state.stage(reader).site
+            if other.loop not in consumer.order:
+                raise refuse(f"expected a data loop of {place.stage}, got {other.loop}, in which {reader} is computed", hint)
             if consumer.order.index(other.loop) < at:
                 raise refuse(f"expected its readers in the same loop or deeper, got {reader} in {other.loop}")
     part = parts_of(state, place.stage)[name]

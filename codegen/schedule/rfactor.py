@@ -13,14 +13,26 @@ user's combiner, which is associative but need not commute) is taken apart along
 piece of that order.
 
 A scatter is taken apart along its outermost loop: each part adds to a result of its own, in the order of the text, and the
-final reduction takes the parts in their order. So its parts may run side by side, however places collide.
+final reduction takes the parts in their order. So its parts may run side by side, however places collide. A part may have several
+results, which take what is sent in turns:
+
+    S[ids[i]] += v[i]   -->   S_parts[i_o, i_i % 4, ids[i_o * 64 + i_i]] += v[i_o * 64 + i_i];  S[p] = sum(S_parts[i_o, turn, p])
+
+An addition to memory waits for the one before where that went to the same place, some four times as long as a core needs for one. With
+four results only every fourth addition can go to the same place, so they take the same time however places collide.
 """
 
 from __future__ import annotations
 
+from functools import reduce
+
+from tensorexpr.bounds import PROVED, check_access
+from tensorexpr.codegen.schedule.independence import disjoint_axes
 from tensorexpr.codegen.schedule.legality import is_ordered, refuse
 from tensorexpr.codegen.schedule.reductions import Group, canonical
 from tensorexpr.codegen.schedule.state import Split, Stage, State, all_definitions, plain_order, plain_stages, program_facts
+from tensorexpr.codegen.schedule.windows import alternatives, compared
+from tensorexpr.codegen.schedule.work import has_reduction
 from tensorexpr.dtypes import accumulator
 from tensorexpr.ir import (
     TRUE,
@@ -62,12 +74,12 @@ class Cut:
     points: int
 
 
-def rfactor(state: State, name: str, loop: str) -> tuple[State, tuple[str, ...]]:
+def rfactor(state: State, name: str, loop: str, turns: int = 1) -> tuple[State, tuple[str, ...]]:
     """rewrite: C[i] = sum(e[k] for k) --> C_parts[k_o, i] = sum(e[k_o * f + k_i] for k_i); C[i] = sum(C_parts[k_o, i] for k_o).
 
     `loop` is a loop of a reduction: one that was split off its axis, or the whole axis. The reduction over the partial results
     takes its place. Gives the names of the definitions that hold them: one for each result that reductions in these loops have.
-    Of a scatter `loop` is the outermost loop, and each part adds to a result of its own.
+    Of a scatter `loop` is the outermost loop, and each part adds to a result of its own, or to so many `turns` of them in turns.
 
     >>> import tensorexpr as te
     >>> x = te.placeholder((4096,), name="x")
@@ -81,15 +93,19 @@ def rfactor(state: State, name: str, loop: str) -> tuple[State, tuple[str, ...]]
     """
     stage = state.stage(name)
     definition = program_facts(state.program).definitions[name]
+    if not isinstance(turns, int) or isinstance(turns, bool) or turns < 1:
+        raise refuse(stage, f"expected a positive int as the number of turns, got {turns!r}", loop)
     if isinstance(definition, Scatter) and stage.scan is None:
-        parts, total = _scatter_parts(definition, outermost(stage, definition, loop), _names(state))
+        parts, total = _scatter_parts(definition, outermost(stage, definition, loop), turns, _names(state))
         return with_parts(state, (parts,), total), (parts.name,)
+    if turns > 1:
+        raise refuse(stage, f"expected a scatter outside of scans for results that take turns, got {name}", loop)
     if not isinstance(definition, Define) or stage.scan is not None:
         raise refuse(stage, f"expected a plain definition or a scatter outside of scans to take apart, got {name}")
     group = _group(state, stage, loop)
     cut = _cut(stage, group, loop)
     value = rename_bound(definition.value, {a.index for a in definition.axes})  # the names that loops have
-    maker = _Maker(definition, group, cut, _names(state))
+    maker = _Maker(state, stage, definition, group, cut)
     changed = replace(definition, value=maker.visit(value, ()))
     made = tuple(maker.made)
     if not made:
@@ -133,26 +149,33 @@ def outermost(stage: Stage, scatter: Scatter, loop: str) -> Cut:
     return cut_axis(axis, loop, split if isinstance(split, Split) else None)
 
 
-def _scatter_parts(scatter: Scatter, cut: Cut, names: set[str]) -> tuple[Scatter, Define]:
+def _scatter_parts(scatter: Scatter, cut: Cut, turns: int, names: set[str]) -> tuple[Scatter, Define]:
     """A scatter for each part, and their total."""
     moved: dict[str, Expr] = {cut.axis: cut.place}
     rest = (*cut.rest, *scatter.axes[1:])
     axes = tuple(Axis(a.index, substitute(a.start, moved), substitute(a.stop, moved)) for a in rest)
     kept = accumulator(scatter.type.dtype) if scatter.combine in ("sum", "prod") else scatter.type.dtype
     value = substitute(scatter.value, moved)
+    taken = {cut.part.index, *(a.index for a in axes)}
+    each = (cut.part,) if turns == 1 else (cut.part, Axis(fresh_name("turn", taken), const(0), const(turns)))
+    # Places that certainly differ need no turns, and keep their lanes; the others change from one addition to the next.
+    apart = disjoint_axes(scatter)
+    changing: list[Expr] = [Index(a.index) for a in reversed(axes) if a.index not in apart]
+    sent = reduce(_plus, changing) if changing else const(0)
+    which = (Index(cut.part.index), apply("mod", sent, const(turns)))
     parts = replace(
         scatter,
         name=fresh_name(f"{scatter.name}_parts", names),
-        type=TensorType((cut.part.stop, *scatter.type.shape), kept),
+        type=TensorType((*(a.stop for a in each), *scatter.type.shape), kept),
         axes=(cut.part, *axes),
-        indices=(Index(cut.part.index), *(substitute(index, moved) for index in scatter.indices)),
+        indices=(*which[: len(each)], *(substitute(index, moved) for index in scatter.indices)),
         value=value if value.dtype is kept else Cast(kept, value),
         where=None if scatter.where is None else substitute(scatter.where, moved),
     )
-    taken = {cut.part.index}
+    taken = {a.index for a in each}
     elements = tuple(Axis(fresh_name(f"i{d}", taken), const(0), stop) for d, stop in enumerate(scatter.type.shape))
-    element = Access(parts.name, (Index(cut.part.index), *(Index(a.index) for a in elements)), kept, scatter.location)
-    total = Reduce(Combiner(scatter.combine), (element,), (cut.part,))
+    element = Access(parts.name, tuple(Index(a.index) for a in (*each, *elements)), kept, scatter.location)
+    total = Reduce(Combiner(scatter.combine), (element,), each)
     return parts, Define(scatter.name, elements, total if kept is scatter.type.dtype else Cast(scatter.type.dtype, total), scatter.location)
 
 
@@ -227,11 +250,13 @@ def _plus(a: Expr, b: Expr) -> Expr:
 class _Maker:
     """Writes the reductions of one group over their partial results, and the definitions of these."""
 
-    def __init__(self, definition: Define, group: Group, cut: Cut, names: set[str]) -> None:
+    def __init__(self, state: State, stage: Stage, definition: Define, group: Group, cut: Cut) -> None:
+        self.state = state
+        self.stage = stage
         self.definition = definition
         self.indices = group.indices
         self.cut = cut
-        self.names = names
+        self.names = _names(state)
         self.made: list[Define] = []
         self.known: dict[Expr, Access] = {}
         self.axes: tuple[Axis, ...] | None = None
@@ -265,11 +290,12 @@ class _Maker:
 
     def over_parts(self, node: Reduce, path: tuple[Expr, ...]) -> Expr:
         """The final reduction, over partial results that are made."""
+        path = self.known_before(node, path)
         at = self.indices.index(self.cut.axis)
         moved = {node.axes[at].index: self.cut.place}
         axes = [*node.axes[:at], *self.cut.rest, *node.axes[at + 1 :]]
         inner = tuple(Axis(a.index, substitute(a.start, moved), substitute(a.stop, moved)) for a in axes)
-        guarded = replace(node, where=conjunction([*path, *conjuncts(node.where)]))
+        guarded = replace(node, where=conjunction([*path, *_spared(node.axes[at]), *conjuncts(node.where)]))
         where = None if guarded.where == TRUE else substitute(guarded.where, moved)  # type: ignore[arg-type]
         part = replace(node, values=tuple(substitute(v, moved) for v in node.values), axes=inner, where=where)
         if not node.combiner.is_builtin:
@@ -281,6 +307,21 @@ class _Maker:
         wide = tuple(v if v.dtype is kept else Cast(kept, v) for v in part.values)
         total = replace(node, values=(self.partial(replace(part, values=wide)),), axes=(self.cut.part,), where=None)
         return total if kept is node.dtype else Cast(node.dtype, total)
+
+    def known_before(self, node: Reduce, path: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        """The conditions around a reduction but for those that ask for results of reductions: every part would compute these anew. What
+        the reduction reads has to be in bounds without them."""
+        kept = tuple(c for c in path if not has_reduction(c))
+        if kept != path:
+            for read in read_occurrences(node, self.definition.axes, kept):
+                verdicts = check_access(read.access.indices, self.state.program.types[read.access.tensor].shape, read.axes, read.guards)
+                if any(verdict is not PROVED for verdict in verdicts):
+                    raise refuse(
+                        self.stage,
+                        f"expected reads in bounds whatever other reductions give to take {self.cut.axis} apart, got one that depends",
+                        self.cut.axis,
+                    )
+        return kept
 
     def winner(self, node: Reduce, part: Reduce) -> Expr:
         """The position of the first winner among those of the parts: the value at each is looked up again."""
@@ -312,6 +353,13 @@ class _Maker:
             self.made.append(made)
             self.known[key] = Access(made.name, tuple(Index(a.index) for a in axes), value.dtype, definition.location)
         return self.known[key]
+
+
+def _spared(axis: Axis) -> list[Expr]:
+    """What bounds of an axis say that depend on loops around: the axis that is taken apart has constant ones, which are wider."""
+    starts, stops = alternatives(axis.start, "maximum"), alternatives(axis.stop, "minimum")
+    conditions = [compared("ge", axis.index, e) for e in starts if free_names(e)]
+    return conditions + [compared("lt", axis.index, e) for e in stops if free_names(e)]
 
 
 def length_of(axis: Axis) -> Expr:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tensorexpr import dtypes
 from tensorexpr.codegen.schedule import primitives, staging, sweeps
 from tensorexpr.codegen.schedule.alongside import alongside
 from tensorexpr.codegen.schedule.cache import cache
@@ -25,6 +26,7 @@ from tensorexpr.codegen.schedule.rfactor import rfactor
 from tensorexpr.codegen.schedule.sort import sort
 from tensorexpr.codegen.schedule.state import Stage, State, plain_state
 from tensorexpr.codegen.schedule.tensorize import tensorize, with_digest
+from tensorexpr.codegen.schedule.widths import store_as
 from tensorexpr.codegen.target import Target, host_target
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Program
@@ -173,9 +175,14 @@ class StageHandle:
         >>> s["y"].loops
         ('i_o', 'j_o', 'i_i', 'j_i')
         """
-        a_outer, a_inner = self.split(a, a_factor, tail)
-        b_outer, b_inner = self.split(b, b_factor, tail)
-        self.reorder(a_outer, b_outer, a_inner, b_inner)
+        before = self._schedule.state
+        try:
+            a_outer, a_inner = self.split(a, a_factor, tail)
+            b_outer, b_inner = self.split(b, b_factor, tail)
+            self.reorder(a_outer, b_outer, a_inner, b_inner)
+        except ScheduleError:
+            self._schedule.state = before
+            raise
         return a_outer, b_outer, a_inner, b_inner
 
     def parallel(self, axis: str) -> None:
@@ -229,6 +236,10 @@ class StageHandle:
         """
         self._apply("share", share(self._schedule.state, self.name))
 
+    def store_as(self, dtype: str) -> None:
+        """Keeps integers that are known to be small in a narrower type: "int8", "int16" or "int32"."""
+        self._apply("store_as", store_as(self._schedule.state, self.name, dtypes.dtype(dtype)), dtype)
+
     def stage(self, tensor: str, layout: staging.Layout) -> str:
         """Reads a copy of a tensor, its axes in the order given; gives the name of the copy, which has loops of its own.
 
@@ -244,10 +255,11 @@ class StageHandle:
         state = cache(self._schedule.state, self.name, tensor, axis, tuple(order))
         self._apply("cache", state, tensor, axis, tuple(order))
 
-    def rfactor(self, axis: str) -> tuple[str, ...]:
-        """Takes a reduction apart along one of its loops: gives the names of the partial results, which have loops of their own."""
-        state, made = rfactor(self._schedule.state, self.name, axis)
-        self._apply("rfactor", state, axis)
+    def rfactor(self, axis: str, turns: int = 1) -> tuple[str, ...]:
+        """Takes a reduction apart along one of its loops, a scatter along its first: gives the names of the partial results, which have
+        loops of their own."""
+        state, made = rfactor(self._schedule.state, self.name, axis, turns)
+        self._apply("rfactor", state, axis, *((turns,) if turns != 1 else ()))
         return made
 
     def own(self, axis: str) -> str:

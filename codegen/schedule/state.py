@@ -24,7 +24,7 @@ from tensorexpr.codegen.target import Target
 from tensorexpr.errors import InternalError, ScheduleError
 from tensorexpr.ir import Access, Axis, Const, Define, Definition, Expr, Program, Scan, Scatter, Segments, const
 from tensorexpr.records import field, record, replace
-from tensorexpr.traversal import expressions, read_occurrences, reads
+from tensorexpr.traversal import Read, expressions, read_occurrences, reads
 
 SERIAL = "serial"
 TAILS = ("peel", "shift", "guard", "stride")
@@ -253,14 +253,14 @@ class State:
 class Facts:
     """What is asked often of a program: definitions by the name of each result (bodies of scans included), their number in
     the order of the program, the tensors that each top-level definition reads, who reads them (by first results), and
-    the shapes of tensors. `read_by` keeps what `accesses_of` finds."""
+    the shapes of tensors. `read_by` keeps what `reads_of` finds."""
 
     definitions: Mapping[str, Definition]
     numbers: Mapping[str, int]
     producers: Mapping[str, tuple[str, ...]]
     readers: Mapping[str, tuple[str, ...]]
     shapes: Mapping[str, tuple[Expr, ...]]
-    read_by: dict[str, tuple[Access, ...]] = field(default_factory=dict)
+    read_by: dict[str, tuple[Read, ...]] = field(default_factory=dict)
 
 
 _facts: WeakKeyDictionary[Program, Facts] = WeakKeyDictionary()
@@ -286,14 +286,18 @@ def _facts_of(program: Program) -> Facts:
     return Facts(definitions, numbers, producers, {name: tuple(found) for name, found in readers.items()}, shapes)
 
 
-def accesses_of(program: Program, name: str) -> tuple[Access, ...]:
+def reads_of(program: Program, name: str) -> tuple[Read, ...]:
     """The reads in a definition, in order, remembered."""
     facts = program_facts(program)
     known = facts.read_by.get(name)
     if known is None:
-        exprs = expressions(facts.definitions[name])
-        known = facts.read_by[name] = tuple(access for e in exprs for access, _, _ in read_occurrences(e, ()))
+        known = facts.read_by[name] = tuple(read for e in expressions(facts.definitions[name]) for read in read_occurrences(e, ()))
     return known
+
+
+def accesses_of(program: Program, name: str) -> tuple[Access, ...]:
+    """The accesses of the reads in a definition, in order."""
+    return tuple(read.access for read in reads_of(program, name))
 
 
 def plain_state(program: Program, target: Target) -> State:

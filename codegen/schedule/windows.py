@@ -52,7 +52,7 @@ def window(axis: Axis, inner: frozenset[str]) -> Window | None:
             if set(width.names()) & inner:
                 continue
             # A width that is not the same everywhere makes loops of unknown length: it must be much less than a constant one.
-            most, varies = _most(width), not width.is_constant
+            most, varies = widest(width), not width.is_constant
             rank = (most is None, (most or 0) * (MUCH if varies else 1), varies, i, j)
             if best is None or rank < best[0]:
                 best = rank, start, stop
@@ -68,7 +68,7 @@ def window(axis: Axis, inner: frozenset[str]) -> Window | None:
     return Window(Axis(axis.index, const(0), expression_of(width, sizes)), start, tuple(others))
 
 
-def _most(width: Affine) -> int | None:
+def widest(width: Affine) -> int | None:
     """The most that a difference is anywhere, where what grows in it cancels but for the rounding of divisions."""
     slopes: dict[str, Fraction] = {}
     most = Fraction(width.constant)

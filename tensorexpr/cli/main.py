@@ -54,6 +54,7 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument("--threads", action="append", type=_threads, metavar="N", help="how many, or 'all' (may be repeated; default: 1)")
     bench.add_argument("--peers", metavar="A,B,..", help="peers to measure beside (default: all that are installed)")
     bench.add_argument("--rounds", type=_count, default=9, help="interleaved rounds per workload (default: 9)")
+    bench.add_argument("--limit", type=_seconds, default=10.0, metavar="S", help="seconds of timing a row after three rounds (default: 10)")
     bench.add_argument("--quick", action="store_true", help="three rounds, and only peers that need no compiler of their own")
     bench.add_argument("--prepare", action="store_true", help="fill the peers' caches of compiled code, and time nothing")
     bench.add_argument("--json", metavar="FILE", help="also write the results as JSON to this file")
@@ -137,6 +138,7 @@ def _bench(options: argparse.Namespace) -> int:
             threads=tuple(dict.fromkeys(counts)),
             peers=tuple(options.peers.split(",")) if options.peers is not None else run.peers.PEERS,
             rounds=options.rounds,
+            limit=options.limit,
             quick=options.quick,
             prepare=options.prepare,
             json=options.json,

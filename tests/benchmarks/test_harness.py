@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tensorexpr.benchmarks import memory
-from tensorexpr.benchmarks.harness import Effort, arrays_of, difference, interleaved
+from tensorexpr.benchmarks import harness, memory
+from tensorexpr.benchmarks.harness import Effort, arrays_of, difference, interleaved, settled
 
 
 class Clock:
@@ -35,7 +35,7 @@ class Clock:
 
 def test_candidates_take_turns_and_medians_are_quoted():
     clock = Clock()
-    effort = Effort(rounds=3, sample=1.0, settle=0.5, limit=1e9)
+    effort = Effort(rounds=3, sample=1.0, settle=0.5, limit=1e9, long=1e9)
     found = interleaved({"a": clock.candidate("a", 1.0), "b": clock.candidate("b", 2.0)}, effort, clock, clock.rest)
     assert clock.ran == ["a", "a", "b", "b"] * 3  # one call to warm up, one that counts
     assert clock.rested == 0.5 * 2 * 3
@@ -45,7 +45,7 @@ def test_candidates_take_turns_and_medians_are_quoted():
 
 def test_short_calls_are_repeated_for_the_length_of_a_sample():
     clock = Clock()
-    effort = Effort(rounds=2, sample=1.0, settle=0.0)
+    effort = Effort(rounds=2, sample=1.0, settle=0.0, long=1e9)
     found = interleaved({"a": clock.candidate("a", 0.5, 0.01)}, effort, clock, clock.rest)  # the first call has caches to fill
     assert clock.ran.count("a") == (1 + 1 + 100) + (1 + 100)
     assert found["a"].median == pytest.approx(0.01)
@@ -56,22 +56,40 @@ def test_the_spread_is_that_of_the_quartiles():
     times = [9.0]
     for taken in (1.0, 2.0, 3.0, 4.0, 5.0):
         times += [taken, 9.0]
-    effort = Effort(rounds=5, sample=1e-9, settle=0.0, limit=1e9)
+    effort = Effort(rounds=5, sample=1e-9, settle=0.0, limit=1e9, long=1e9)
     timing = interleaved({"a": clock.candidate("a", *times)}, effort, clock, clock.rest)["a"]
     assert (timing.lower, timing.median, timing.upper, timing.least) == (2.0, 3.0, 4.0, 1.0)
 
 
-def test_what_is_far_slower_sits_out_after_two_rounds():
+def test_what_is_far_slower_sits_out_after_two_rounds_or_one():
     clock = Clock()
-    candidates = {"fast": clock.candidate("fast", 1.0), "slow": clock.candidate("slow", 3.5), "near": clock.candidate("near", 2.5)}
-    found = interleaved(candidates, Effort(rounds=6, sample=0.1, settle=0.0, limit=1e9, slow=3.0), clock, clock.rest)
-    assert [timing.samples for timing in found.values()] == [6, 2, 6]
+    times = {"fast": 1.0, "slow": 3.5, "near": 2.5, "hopeless": 11.0}
+    candidates = {name: clock.candidate(name, taken) for name, taken in times.items()}
+    found = interleaved(candidates, Effort(rounds=6, sample=0.1, settle=0.0, limit=1e9, slow=3.0, long=1e9), clock, clock.rest)
+    assert [timing.samples for timing in found.values()] == [6, 2, 6, 1]
 
 
 def test_no_round_starts_after_the_limit_but_three_are_run():
     clock = Clock()
-    found = interleaved({"a": clock.candidate("a", 5.0)}, Effort(rounds=9, sample=0.1, settle=0.0, limit=1.0), clock, clock.rest)
+    found = interleaved({"a": clock.candidate("a", 5.0)}, Effort(rounds=9, sample=0.1, settle=0.0, limit=1.0, long=1e9), clock, clock.rest)
     assert found["a"].samples == 3
+
+
+@pytest.mark.parametrize("busy, rests", [([0.0], 1), ([0.5, 0.3, 0.02, 0.0], 4), ([1.0] * 99, harness.RESTS)])
+def test_samples_wait_until_the_process_rests(monkeypatch, busy, rests):
+    """What threads of a library still do after its result is there would be done beside the next candidate."""
+    taken = [0.0, *np.cumsum(busy)]
+    slept: list[float] = []
+    monkeypatch.setattr(harness.time, "process_time", lambda: taken[len(slept)])
+    monkeypatch.setattr(harness.time, "sleep", slept.append)
+    settled(0.5)
+    assert slept == [0.5] * rests
+
+
+def test_a_long_call_is_its_own_sample():
+    clock = Clock()
+    found = interleaved({"a": clock.candidate("a", 0.4, 0.5, 0.35)}, Effort(rounds=3, settle=0.0), clock, clock.rest)
+    assert clock.ran == ["a"] * 3 and (found["a"].median, found["a"].samples) == (pytest.approx(0.4), 3)
 
 
 def test_values_are_compared_relative_to_the_largest():

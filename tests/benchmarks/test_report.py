@@ -25,13 +25,14 @@ def row(workload, direction, ours, peers, **more):
     }  # fmt: skip
 
 
+LACKING = {"numba": "has not got it"}
 RUN = {
     "threads": 1,
     "roofline": ROOF.as_json(),
     "errors": {},
     "rows": [
         row("gemm", "forward", 0.0125, {"numpy": 0.02, "torch": 0.015}),
-        row("gemm", "gradient", 0.05, {"torch": 0.04}, failed={"halide": "RuntimeError: no code"}, differs={"jax": 0.5}),
+        row("gemm", "gradient", 0.05, {"torch": 0.04}, failed={"halide": "RuntimeError: no code"}, differs={"jax": 0.5}, lacking=LACKING),
     ],
 }
 DOCUMENT = {
@@ -46,12 +47,13 @@ def test_a_line_of_the_table():
     assert dict(zip(report.COLUMNS, report.lines(RUN)[0], strict=True)) == {
         "workload": "gemm", "": "forward", "ours ms": "12.5", "best peer ms": "15.0", "peer": "torch", "peer / ours": "1.20x",
         "Gflop/s": "80.0", "of peak": "80%", "GB/s": "0.5", "of stream": "1%", "memory": "1.00", "build ms": "100.0", "warm ms": "3.000",
+        "beside": "numpy torch",
     }  # fmt: skip
 
 
 def test_what_is_small_has_no_stream_and_no_weight():
     small = row("add", "forward", 1e-7, {}, bytes=192.0, operations=0.0, in_and_out=192)
-    assert report.cells(small, ROOF)[2:] == ["0.00010", "-", "-", "-", "-", "-", "1.9", "-", "-", "100.0", "3.000"]
+    assert report.cells(small, ROOF)[2:] == ["0.00010", "-", "-", "-", "-", "-", "1.9", "-", "-", "100.0", "3.000", "-"]
 
 
 def test_bandwidth_is_that_of_streams_of_the_same_size():
@@ -67,6 +69,7 @@ def test_the_summary_names_what_is_behind_and_what_was_left_out():
         "  behind: gemm gradient: 0.80 of torch",
         "  behind: gemm gradient: 4.0 times the forward",
         "  behind: pool forward: 1.40 times the memory of inputs and outputs",
+        "  skipped: numba in 1 of 3 rows (has not got it)",
         "  scan: expected an answer within 60 s, got none",
         "  gemm gradient: halide failed (RuntimeError: no code)",
         "  gemm gradient: jax differs from torch by 5.0e-01",
@@ -93,11 +96,13 @@ def test_the_readme_quotes_the_newest_results(tmp_path):
     kept = {**DOCUMENT, "format": FORMAT, "rounds": 9, "startup_ms": {"import beyond NumPy": 70.4}}
     kept["machine"] = {"cpu": {"name": "zen", "vector_bits": 512}}
     kept["peers"] = {"numpy": "2.0", "torch": "2.13", "pykeops": "2.3"}  # the last is installed, and was not asked
+    kept["skipped"] = {"keops": "left out by --quick"}
     for name, date in (("a.json", "2026-01-02"), ("b.json", "2026-01-01")):
         (tmp_path / name).write_text(json.dumps({**kept, "date": date}))
     (tmp_path / "old.json").write_text(json.dumps({"date": "2030-01-01"}))
     text = readme.text(tmp_path)
     assert "Measured on 2026-01-02 on a zen (vectors of 512 bits), float32, beside numpy 2.0, torch 2.13:" in text
+    assert "is not for it): numpy in 1, torch in 2.\nNot measured: keops (left out by --quick).\n" in text
     assert "(benchmarks/results/a.json)" in text and "- 1 thread: 1 of 2 at least as fast as the best peer" in text
     assert "| gemm | 12.5 | 1.20 (torch) | 50.0 | 0.80 (torch) |" in text and text.endswith("import beyond NumPy 70 ms.")
 
@@ -115,3 +120,19 @@ def test_the_roofline_is_a_picture(tmp_path):
     pytest.importorskip("matplotlib")
     page.png(RUN, str(tmp_path / "roofline.png"))
     assert (tmp_path / "roofline.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_readme_quotes_the_newest_training_steps(tmp_path):
+    assert readme.training(tmp_path).startswith("Training steps have not been measured yet")
+    row = {"case": "digits", "threads": 1, "ours": 0.1, "torch": 1.8, "trace": 0.25, "compile": 1.0, "kernels": 29, "difference": 1e-7}
+    rows = [row, {**row, "case": "hundred", "torch": None}]
+    for name, cpu in (("2026-01-02-zen.json", "zen"), ("2026-01-01-old.json", "old")):
+        (tmp_path / name).write_text(json.dumps({"machine": {"cpu": {"name": cpu}}, "rows": rows}))
+    assert readme.training(tmp_path).splitlines()[1:] == [
+        "zen (`python -m tensorexpr bench training`; [figures](benchmarks/results/training/2026-01-02-zen.json)):",
+        "",
+        "| training step | threads | ms | PyTorch ms | PyTorch / ours | traced and compiled in s |",
+        "| --- | --- | --- | --- | --- | --- |",
+        "| digits | 1 | 0.100 | 1.80 | 18.00 | 1.2 |",
+        "| hundred | 1 | 0.100 | - | - | 1.2 |",
+    ]

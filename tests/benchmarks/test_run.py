@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 
 import pytest
 
-from tensorexpr.benchmarks import roofline, run, startup
+from tensorexpr.benchmarks import peers, roofline, run, startup, worker, workloads
+from tensorexpr.benchmarks.harness import Effort
 from tensorexpr.cli.main import main
 from tensorexpr.codegen.llvm import Machine
 
@@ -39,10 +41,30 @@ def test_what_is_not_there_is_refused_or_skipped_by_name(capsys, monkeypatch):
     assert "bench: expected part of the name of a workload, got no such workload\n  hint: one of gemm 1024, " in capsys.readouterr().err
     assert main(["bench", "--peers", "numpy,fortran"]) == 1
     assert "bench: expected peers among numpy, torch, torch.compile, jax, numba, keops, halide, got 'fortran'" in capsys.readouterr().err
-    monkeypatch.setattr(run.peers, "missing", lambda wanted: ["keops"])
+    monkeypatch.setattr(run.peers, "missing", lambda wanted: ["keops"] if "keops" in wanted else [])
     monkeypatch.setattr(run, "results", lambda *_: iter([{"workload": "x", "error": "gone"}]))
     assert main(["bench", "--prepare", "--peers", "numpy,keops"]) == 0
     assert "skipped: keops (not installed: pip install 'tensorexpr[bench]')" in capsys.readouterr().out
+
+    assert run.wanted(run.Options(quick=True, peers=("numpy", "halide"))) == (["numpy"], {"halide": "left out by --quick"})
+
+
+def test_a_peer_that_ends_its_process_costs_nothing_but_itself(monkeypatch):
+    """It is named as failed in that direction, and the others are measured anew; what a peer has not got is named, too."""
+    spec = next(spec for spec in workloads.specs(tiny=True) if spec.key == "add")
+    make = peers.maker
+    monkeypatch.setattr(peers, "lacking", lambda name, spec, gradient: "has not got it" if (name, gradient) == ("numba", True) else None)
+
+    def maker(name, spec, arrays, head):
+        if name == "numpy" and head is not None:
+            return lambda: os._exit(7)
+        return None if peers.lacking(name, spec, head is not None) else make(name if name == peers.OURS else "numpy", spec, arrays, head)
+
+    monkeypatch.setattr(peers, "maker", maker)
+    forward, gradient = worker.measured(spec, [peers.OURS, "numpy", "numba"], Effort(1, sample=1e-6, settle=0.0), 60.0)["rows"]
+    assert list(forward["timings"]) == ["tensorexpr", "numpy", "numba"] and not forward["failed"] and not forward["lacking"]
+    assert gradient["failed"] == {"numpy": "expected an answer, got exit status 7"} and gradient["lacking"] == {"numba": "has not got it"}
+    assert list(gradient["timings"]) == ["tensorexpr"] and gradient["warm"] > 0
 
 
 def test_threads_are_numbers_or_all(capsys, monkeypatch):
@@ -74,7 +96,7 @@ def test_a_worker_starts_with_as_many_threads_of_every_library_as_are_asked_for(
 
 def test_one_thread_needs_no_rest_and_quick_few_rounds():
     assert run.Options().effort(1).settle < run.Options().effort(2).settle
-    assert run.Options(quick=True).effort(1).rounds == 3
+    assert run.Options(quick=True).effort(1).rounds == 3 and run.Options(rounds=5, limit=3.0).effort(2).limit == 3.0
 
 
 def test_the_kernels_of_the_roofline():

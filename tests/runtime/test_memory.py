@@ -65,6 +65,13 @@ def test_small_results_are_left_to_numpy():
     assert fill((POOLED // 4,))(1.0).ctypes.data % 64 == 0
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="pages are mapped on Linux")
+def test_results_of_mapped_pages_are_off_the_places_in_a_page_where_other_libraries_have_theirs():
+    """Loads of an argument near a page's start would wait for stores to a result that lies the same way in its page."""
+    for shape in ((512, 512), (1025, 1024)):
+        assert fill(shape)(3.0).ctypes.data % 4096 == 2048
+
+
 def test_memory_comes_back_with_the_array(fresh):
     f = fill((256, 1024))
     y = f(1.0)

@@ -17,7 +17,7 @@ import tensorexpr as te
 from tensorexpr.codegen.cuda import nvrtc
 from tensorexpr.codegen.lowering import digits, lower
 from tensorexpr.codegen.nest_verify import verify_nest
-from tensorexpr.codegen.schedule import auto_gpu, auto_gpu_scatters, autoschedule
+from tensorexpr.codegen.schedule import auto_gpu, auto_gpu_rows, auto_gpu_scatters, autoschedule
 from tensorexpr.codegen.target import H200
 from tensorexpr.op_trees import leaves
 from tensorexpr.simplify import simplify
@@ -74,6 +74,7 @@ def as_if_large(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     """With a true parameter short rows have blocks of threads, few points are sorted by many, and few rows own what they add to."""
     if request.param:
         monkeypatch.setattr(auto_gpu, "LONG", 3)
+        monkeypatch.setattr(auto_gpu_rows, "LONG", 3)
         monkeypatch.setattr(auto_gpu_scatters, "LEAST_POINTS", 4)
         monkeypatch.setattr(auto_gpu_scatters, "LEAST_ROWS", 2)
         monkeypatch.setattr(auto_gpu_scatters, "PARTS", ((4, (2, 2)),))

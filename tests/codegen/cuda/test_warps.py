@@ -140,7 +140,7 @@ def test_short_rows_are_a_warp_each_by_default():
     for (count, length), threads in (
         ((4096, 256), (32, 8, 1)),
         ((4096, 1100), (256, 1, 1)),
-        ((300, 256), (256, 1, 1)),
+        ((300, 256), (64, 1, 1)),
         ((300, 32), (32, 8, 1)),
     ):
         x, g = te.placeholder((count, length), name="x"), te.placeholder((count, length), name="g")

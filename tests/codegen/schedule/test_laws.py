@@ -20,6 +20,7 @@ from tests.seeds import share_of
 WORDS = (
     "split",
     "split",
+    "tile",
     "reorder",
     "reorder",
     "fuse",
@@ -27,6 +28,7 @@ WORDS = (
     "vectorize",
     "vectorize",
     "unroll",
+    "serial",
     "inline",
     "stream",
     "rfactor",
@@ -36,9 +38,12 @@ WORDS = (
     "part",
     "bind",
     "pipeline",
+    "sweep",
+    "prefetch",
     "tensorize",
     "stage",
     "cache",
+    "store_as",
     "recompute",
     "share",
     "alongside",
@@ -60,6 +65,8 @@ def shuffled(s: Schedule, rng: random.Random, steps: int = 10) -> Schedule:
             match rng.choice(WORDS):
                 case "split":
                     handle.split(rng.choice(loops), rng.randint(1, 4), rng.choice(("peel", "shift", "guard", "stride")))
+                case "tile":
+                    handle.tile(rng.choice(loops), rng.choice(loops), rng.randint(1, 4), rng.randint(1, 4))
                 case "reorder":
                     handle.reorder(*rng.sample(loops, rng.randint(1, len(loops))))
                 case "fuse":
@@ -79,14 +86,24 @@ def shuffled(s: Schedule, rng: random.Random, steps: int = 10) -> Schedule:
                     if access is not None:
                         order = tuple(rng.sample(range(len(access.indices)), len(access.indices)))
                         handle.cache(access.tensor, rng.choice(loops), order)
+                case "store_as":
+                    handle.store_as(rng.choice(("int8", "int16", "int32")))
                 case "partition":
                     handle.partition(rng.choice(loops), rng.randint(1, 5), rng.choice((None, 3, 50)), rng.choice((None, 1, 2, 9)))
+                case "rfactor":
+                    handle.rfactor(rng.choice(loops), rng.choice((1, 1, 2, 3)))
                 case "part":
                     handle.part(rng.choice(loops), *(rng.randint(2, 5) for _ in range(rng.randint(1, 3))))
                 case "pipeline":
                     place = rng.choice([stage.place for stage in s.state.stages if stage.place] or [None])
                     if place is not None:
                         s[place.stage].pipeline(place.loop, rng.randint(2, 3))
+                case "sweep":
+                    s.sweep(name, *rng.sample(s.stages, min(1, len(s.stages))))
+                case "prefetch":
+                    access = rng.choice(accesses_of(s.state.program, name) or (None,))
+                    if access is not None:
+                        handle.prefetch(access.tensor, rng.choice(loops), rng.randint(1, 3))
                 case "tensorize":
                     handle.tensorize(rng.choice(loops), rng.choice(known_intrinsics()).name)
                 case "bind":

@@ -12,6 +12,7 @@ from tensorexpr.errors import OutOfBoundsError, ScheduleError
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.ir import Scatter
 from tensorexpr.parse import parse_program
+from tensorexpr.text import print_expr
 from tests.codegen.programs import WIDE, outputs
 
 ROWS = """
@@ -106,20 +107,51 @@ def test_a_row_that_leaves_the_result_is_an_error_in_either_form():
 
 @pytest.mark.parametrize("combine", ["sum", "prod", "max", "min"])
 @pytest.mark.parametrize("dtype", ["f64", "f16", "i32"])
-@pytest.mark.parametrize("block", [None, 1, 7, 64])
-def test_parts_have_results_of_their_own(combine, dtype, block):
+@pytest.mark.parametrize(("block", "turns"), [(None, 1), (1, 3), (7, 2), (64, 4), (64, 1)])
+def test_parts_have_results_of_their_own(combine, dtype, block, turns):
     s = scattered(TABLE.format(dtype, combine))
     loop = "t" if block is None else s["S"].split("t", block)[0]
-    assert s["S"].rfactor(loop) == ("S_parts",)
+    assert s["S"].rfactor(loop, turns) == ("S_parts",)
+    if turns > 1 and block > turns:
+        s["S_parts"].unroll(s["S_parts"].split("t_i", turns)[1])
     s["S_parts"].parallel(loop)
     values = np.random.default_rng(1).integers(1, 3, 40).astype({"f64": "f8", "f16": "f2", "i32": "i4"}[dtype])
     check(s, {"ids": np.arange(40) ** 3, "w": values if combine != "prod" else np.where(np.arange(40) % 5, 1, values).astype(values.dtype)})
 
 
+TURNS = """
+p: i64[6] = input()
+ids: i64[60] = input()
+v: f32[60, 4] = input()
+S: f32[1024, 4] = scatter({(ids[p[i] + k], j): v[p[i] + k, j] for i in range(5) for k in range(p[i + 1] - p[i]) for j in range(4)})
+return S
+"""
+
+
+@pytest.mark.parametrize("unrolled", [False, True])
+def test_neighbors_in_a_row_go_to_other_results(unrolled):
+    """Turns go along the axes that may collide, whose last one unrolls; what is a multiple of a page apart is a line further."""
+    s = scattered(TURNS)
+    s["S"].rfactor(s["S"].split("i", 3)[0], 4)
+    (parts,) = (d for d in s.state.program.definitions if d.name == "S_parts")
+    assert [print_expr(e) for e in parts.indices[1::2]] == ["(k + i_i) % 4", "j"]
+    if unrolled:
+        s["S_parts"].unroll(s["S_parts"].split("k", 4)[1])
+    s["S_parts"].vectorize("j")
+    (kept,) = (b for b in lower(s).workspace if b.name == "S_parts")
+    assert [int(e.value) for e in kept.shape] == [2, 4, 1028, 4]
+    arrays = {"p": np.array([3, 3, 4, 11, 40, 60]), "v": np.random.default_rng(2).integers(-9, 9, (60, 4)).astype("f4")}
+    for ids in (np.full(60, 7), np.arange(60) % 3 * 500):
+        check(s, arrays | {"ids": ids})
+    for beyond in (1024, 1027, -1):
+        with pytest.raises(OutOfBoundsError):
+            outputs(lower(s), s.program, arrays | {"ids": np.full(60, beyond)}, {})
+
+
 def test_python_text_rebuilds_both():
     for text, word in ((ROWS, "own"), (ROWS, "rfactor")):
         s = scattered(text)
-        getattr(s["S"], word)(s["S"].split("i", 2)[0])
+        getattr(s["S"], word)(s["S"].split("i", 2)[0], *((3,) if word == "rfactor" else ()))
         again = scattered(text)
         exec(s.as_python(), {"s": again})
         assert again == s and str(again) == str(s)
@@ -138,9 +170,11 @@ return a, b
 """
 
 
-@pytest.mark.parametrize(("columns", "parts"), [(1024, 16), (16000, 4), (60000, 2), (70000, 0)])
-def test_by_default_rows_own_and_tables_with_many_points_are_in_parts(columns, parts):
-    """A row is about as long as all that is read along the rows, divided by their number; parts have about as many elements."""
+@pytest.mark.parametrize(
+    ("columns", "parts", "turns"), [(64, 16, 4), (1024, 8, 4), (8000, 2, 4), (16000, 2, 2), (60000, 2, 1), (70000, 0, 1)]
+)
+def test_by_default_rows_own_and_tables_with_many_points_are_in_parts(columns, parts, turns):
+    """A row is about as long as all that is read along the rows, divided by their number; all results have about as many elements."""
     program = parse_program(SPARSE.format(columns))
     forms = {cores: autoschedule(program, replace(WIDE, cores=cores)) for cores in (2, 64)}
     s = forms[2]
@@ -148,7 +182,9 @@ def test_by_default_rows_own_and_tables_with_many_points_are_in_parts(columns, p
     made = [d for d in s.state.program.definitions if isinstance(d, Scatter)]
     assert [d.name for d in made] == (["a", "b_parts"] if parts else ["a", "b"])
     if parts:
-        assert made[1].type.shape[0].value == parts and s.state.stage("b_parts").kind("i_o") == "parallel"
+        shape = [e.value for e in made[1].type.shape]
+        assert shape == ([parts, turns, columns] if turns > 1 else [parts, columns]) and s.state.stage("b_parts").kind("i_o") == "parallel"
+        assert (s.state.stage("b_parts").kind("k_i") == "unroll") == (turns > 1)
     assert forms[64].state.program == s.state.program  # the order of sums does not hang on cores
     large = [k for k in lower(s).kernels if isinstance(k.body[0], For) and k.body[0].kind == "parallel"]
     assert len(large) >= (2 if parts else 1)
@@ -168,6 +204,9 @@ def test_by_default_rows_own_and_tables_with_many_points_are_in_parts(columns, p
         (ROWS, "s['S'].rfactor('k')", "expected i or the outer loop of its one split to take a scatter apart, got k"),
         ("p: i64[3] = input()\nS: f32[4] = scatter({k % 4: 1.0 for k in range(p[0])})\nreturn S", "s['S'].rfactor('k')",
          "expected bounds of k that are known before the loops run to take S apart, got others"),
+        (ROWS, "s['S'].rfactor(s['S'].split('i', 4)[0], 0)", "expected a positive int as the number of turns, got 0"),
+        ("x: f32[8] = input()\nS: f32 = sum(x[k] for k in range(8))\nreturn S", "s['S'].rfactor('k', 2)",
+         "expected a scatter outside of scans for results that take turns, got S"),
         (ROWS, "s['S'].parallel('i')", "expected iterations that touch different elements to run in parallel, got i: two may touch one"),
     ],
 )  # fmt: skip

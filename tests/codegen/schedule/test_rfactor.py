@@ -48,12 +48,29 @@ S: f32 = sum(x[k] for k in range(n))
 M: i64 = argmax(x[k] for k in range(n))
 return S, M
 """
+SHIFTED = """
+x: f32[3, 40] = input()
+S[i]: f32[3] = where(isinf(max(x[i, k] for k in range(40))), 0.0, max(x[i, k] for k in range(40)))
+return S
+"""
 CHECKED = """
 x: f32[9] = input()
 ids: i64[12] = input()
 S: f32 = sum(x[ids[k]] for k in range(12))
 return S
 """
+
+
+def test_bounds_that_were_widened_are_conditions_of_the_parts():
+    """A loop whose bounds leave out few points has constant ones; what they said holds in the parts, too."""
+    s = plain("""
+x: f32[20] = input()
+y[p]: f32[4] = sum(x[p + q * 6 - 3] for q in range(-((p - 3) // 6), 4))
+return y
+""")
+    assert s["y"].loops == ("p", "q")
+    assert s["y"].rfactor("q") == ("y_parts",)
+    assert_means(s)
 
 
 def test_parts_are_a_definition_with_loops_of_its_own():
@@ -122,6 +139,16 @@ def test_conditions_around_a_reduction_go_with_its_parts():
     assert_means(s)
 
 
+def test_parts_do_not_ask_for_results_of_reductions():
+    """The conditions of a reduction may be others over the same points: each part would run through all of them."""
+    s = plain(SHIFTED)
+    assert s["S"].rfactor(s["S"].split("k", 8)[0]) == ("S_parts",)
+    assert "S_parts[k_o, i]: f32[5, 3] = max(x[i, k_o * 8 + k_i] for k_i in range(8))" in str(s.state.program)
+    x = np.linspace(-3, 3, 120, dtype=np.float32).reshape(3, 40)
+    x[1, 7], x[2] = np.inf, -np.inf
+    assert_means(s, inputs={"x": x})
+
+
 def test_sizes_known_only_at_run_time():
     for n in (0, 1, 7, 8, 9, 30):
         s = plain(SIZES)
@@ -163,6 +190,9 @@ def test_python_text_rebuilds_it():
          "expected bounds of k that are known before the loops run to take i apart, got ones that are not"),
         ("x: f32[4, 4] = input()\nS: f32 = max(sum(x[i, k] for k in range(4)) for i in range(4))\nreturn S", "s['S'].rfactor('k')",
          "expected a reduction of S itself over k, got one inside another"),
+        (CHECKED.replace("sum(x[ids[k]] for k in range(12))",
+         "where(any(x[i] > 0.0 for i in range(9)), sum(x[ids[k]] for k in range(12)), 0.0)"),
+         "s['S'].rfactor('k')", "expected reads in bounds whatever other reductions give to take k apart, got one that depends"),
         ("h0: f32[4] = input()\nfor t in range(3):\n    h: f32[4] = state(h0)\n    g[i]: f32[4] = sum(h[k] for k in range(4))\n"
          "    H[t] = h = g\nreturn H",
          "s['g'].rfactor('k')", "expected a plain definition or a scatter outside of scans to take apart, got g"),

@@ -28,78 +28,182 @@ extern "C" __global__ void __launch_bounds__(256) k2_table_offsets_table_order(
     const int64_t *__restrict__ table_offsets_keys,
     int64_t *__restrict__ table_offsets_counts) {
   const int q = (int)(blockIdx.x * 256u + threadIdx.x);
-  if (q >= 32) return;
-  for (int d = 0; d < 1024; ++d) {
-    table_offsets_counts[q * 1024 + d] = 0;
+  if (q >= 78) return;
+  for (int d = 0; d < 32; ++d) {
+    table_offsets_counts[q * 32 + d] = 0;
   }
-  for (int p = q * 157; p < te_minimum(5000, q * 157 + 157); ++p) {
-    table_offsets_counts[q * 1024 + (int)(table_offsets_keys[p] < 0 ? 1000ll : table_offsets_keys[p])] = (int64_t)((uint64_t)table_offsets_counts[q * 1024 + (int)(table_offsets_keys[p] < 0 ? 1000ll : table_offsets_keys[p])] + (uint64_t)1);
+  for (int p = te_minimum(5000, q * 65); p < te_minimum(5000, q * 65 + 65); ++p) {
+    int key;
+    key = (int)table_offsets_keys[p] < 0 ? 1000 : (int)table_offsets_keys[p];
+    table_offsets_counts[q * 32 + key % 32] = (int)table_offsets_counts[q * 32 + key % 32] + 1;
   }
 }
 
 extern "C" __global__ void __launch_bounds__(256) k3_table_offsets_table_order(
-    int64_t *__restrict__ table_offsets_counts,
-    int64_t *__restrict__ table_offsets_starts) {
+    const int64_t *__restrict__ table_offsets_counts,
+    int64_t *__restrict__ table_offsets_sums) {
   const int q = (int)(blockIdx.x * 256u + threadIdx.x);
-  int64_t total;
+  if (q >= 288) return;
+  int total;
   total = 0;
-  for (int c = 0; c < 32; ++c) {
-    int64_t now;
-    now = table_offsets_counts[c * 1024 + q];
-    table_offsets_counts[c * 1024 + q] = total;
-    total = (int64_t)((uint64_t)total + (uint64_t)now);
+  for (int c = q / 32 * 9; c < te_minimum(78, q / 32 * 9 + 9); ++c) {
+    total = total + (int)table_offsets_counts[c * 32 + q % 32];
   }
-  table_offsets_starts[q + 1] = total;
+  table_offsets_sums[q] = total;
 }
 
-extern "C" __global__ void __launch_bounds__(1) k4_table_offsets_table_order(
-    int64_t *__restrict__ table_offsets_starts) {
-  int64_t total_1;
+extern "C" __global__ void __launch_bounds__(256) k4_table_offsets_table_order(
+    const int64_t *__restrict__ table_offsets_sums,
+    int64_t *__restrict__ table_offsets_begins,
+    int64_t *__restrict__ table_offsets_totals) {
+  const int q = (int)(blockIdx.x * 256u + threadIdx.x);
+  if (q >= 32) return;
+  int total_1;
   total_1 = 0;
-  table_offsets_starts[0] = 0;
-  for (int d = 0; d < 1024; ++d) {
-    total_1 = (int64_t)((uint64_t)total_1 + (uint64_t)table_offsets_starts[d + 1]);
-    table_offsets_starts[d + 1] = total_1;
+  for (int c = 0; c < 9; ++c) {
+    table_offsets_begins[c * 32 + q] = total_1;
+    total_1 = total_1 + (int)table_offsets_sums[c * 32 + q];
   }
+  table_offsets_totals[q] = total_1;
 }
 
 extern "C" __global__ void __launch_bounds__(256) k5_table_offsets_table_order(
-    int64_t *__restrict__ table_order,
-    const int64_t *__restrict__ table_offsets_keys,
-    int64_t *__restrict__ table_offsets_sorted_keys,
-    int64_t *__restrict__ table_offsets_counts,
-    const int64_t *__restrict__ table_offsets_starts) {
+    const int64_t *__restrict__ table_offsets_counts,
+    int64_t *__restrict__ table_offsets_places,
+    const int64_t *__restrict__ table_offsets_begins,
+    const int64_t *__restrict__ table_offsets_totals) {
   const int q = (int)(blockIdx.x * 256u + threadIdx.x);
-  if (q >= 32) return;
-  for (int p = q * 157; p < te_minimum(5000, q * 157 + 157); ++p) {
-    table_offsets_sorted_keys[(int)(int64_t)((uint64_t)table_offsets_starts[(int)(table_offsets_keys[p] < 0 ? 1000ll : table_offsets_keys[p])] + (uint64_t)table_offsets_counts[q * 1024 + (int)(table_offsets_keys[p] < 0 ? 1000ll : table_offsets_keys[p])])] = table_offsets_keys[p] < 0 ? 1000ll : table_offsets_keys[p];
-    table_order[(int)(int64_t)((uint64_t)table_offsets_starts[(int)(table_offsets_keys[p] < 0 ? 1000ll : table_offsets_keys[p])] + (uint64_t)table_offsets_counts[q * 1024 + (int)(table_offsets_keys[p] < 0 ? 1000ll : table_offsets_keys[p])])] = p;
-    table_offsets_counts[q * 1024 + (int)(table_offsets_keys[p] < 0 ? 1000ll : table_offsets_keys[p])] = (int64_t)((uint64_t)table_offsets_counts[q * 1024 + (int)(table_offsets_keys[p] < 0 ? 1000ll : table_offsets_keys[p])] + (uint64_t)1);
+  if (q >= 288) return;
+  int total_2;
+  total_2 = (int)table_offsets_begins[q];
+  for (int d = 0; d < q % 32; ++d) {
+    total_2 = total_2 + (int)table_offsets_totals[d];
+  }
+  for (int c = q / 32 * 9; c < te_minimum(78, q / 32 * 9 + 9); ++c) {
+    table_offsets_places[c * 32 + q % 32] = total_2;
+    total_2 = total_2 + (int)table_offsets_counts[c * 32 + q % 32];
   }
 }
 
 extern "C" __global__ void __launch_bounds__(256) k6_table_offsets_table_order(
+    const int64_t *__restrict__ table_offsets_keys,
+    int64_t *__restrict__ table_offsets_sorted_keys,
+    int64_t *__restrict__ table_offsets_points,
+    int64_t *__restrict__ table_offsets_places) {
+  const int q = (int)(blockIdx.x * 256u + threadIdx.x);
+  if (q >= 78) return;
+  for (int p = te_minimum(5000, q * 65); p < te_minimum(5000, q * 65 + 65); ++p) {
+    int key;
+    int place;
+    key = (int)table_offsets_keys[p] < 0 ? 1000 : (int)table_offsets_keys[p];
+    place = (int)table_offsets_places[q * 32 + key % 32];
+    table_offsets_sorted_keys[place] = key;
+    table_offsets_points[place] = p;
+    table_offsets_places[q * 32 + key % 32] = place + 1;
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(256) k7_table_offsets_table_order(
+    const int64_t *__restrict__ table_offsets_sorted_keys,
+    int64_t *__restrict__ table_offsets_counts) {
+  const int q_1 = (int)(blockIdx.x * 256u + threadIdx.x);
+  if (q_1 >= 78) return;
+  for (int d_1 = 0; d_1 < 32; ++d_1) {
+    table_offsets_counts[q_1 * 32 + d_1] = 0;
+  }
+  for (int p_1 = te_minimum(5000, q_1 * 65); p_1 < te_minimum(5000, q_1 * 65 + 65); ++p_1) {
+    int key_1;
+    key_1 = (int)table_offsets_sorted_keys[p_1];
+    table_offsets_counts[q_1 * 32 + key_1 / 32] = (int)table_offsets_counts[q_1 * 32 + key_1 / 32] + 1;
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(256) k8_table_offsets_table_order(
+    const int64_t *__restrict__ table_offsets_counts,
+    int64_t *__restrict__ table_offsets_sums) {
+  const int q_1 = (int)(blockIdx.x * 256u + threadIdx.x);
+  if (q_1 >= 288) return;
+  int total_3;
+  total_3 = 0;
+  for (int c_1 = q_1 / 32 * 9; c_1 < te_minimum(78, q_1 / 32 * 9 + 9); ++c_1) {
+    total_3 = total_3 + (int)table_offsets_counts[c_1 * 32 + q_1 % 32];
+  }
+  table_offsets_sums[q_1] = total_3;
+}
+
+extern "C" __global__ void __launch_bounds__(256) k9_table_offsets_table_order(
+    const int64_t *__restrict__ table_offsets_sums,
+    int64_t *__restrict__ table_offsets_begins,
+    int64_t *__restrict__ table_offsets_totals) {
+  const int q_1 = (int)(blockIdx.x * 256u + threadIdx.x);
+  if (q_1 >= 32) return;
+  int total_4;
+  total_4 = 0;
+  for (int c_1 = 0; c_1 < 9; ++c_1) {
+    table_offsets_begins[c_1 * 32 + q_1] = total_4;
+    total_4 = total_4 + (int)table_offsets_sums[c_1 * 32 + q_1];
+  }
+  table_offsets_totals[q_1] = total_4;
+}
+
+extern "C" __global__ void __launch_bounds__(256) k10_table_offsets_table_order(
+    const int64_t *__restrict__ table_offsets_counts,
+    int64_t *__restrict__ table_offsets_places,
+    const int64_t *__restrict__ table_offsets_begins,
+    const int64_t *__restrict__ table_offsets_totals) {
+  const int q_1 = (int)(blockIdx.x * 256u + threadIdx.x);
+  if (q_1 >= 288) return;
+  int total_5;
+  total_5 = (int)table_offsets_begins[q_1];
+  for (int d_1 = 0; d_1 < q_1 % 32; ++d_1) {
+    total_5 = total_5 + (int)table_offsets_totals[d_1];
+  }
+  for (int c_1 = q_1 / 32 * 9; c_1 < te_minimum(78, q_1 / 32 * 9 + 9); ++c_1) {
+    table_offsets_places[c_1 * 32 + q_1 % 32] = total_5;
+    total_5 = total_5 + (int)table_offsets_counts[c_1 * 32 + q_1 % 32];
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(256) k11_table_offsets_table_order(
+    int64_t *__restrict__ table_order,
+    int64_t *__restrict__ table_offsets_sorted_keys,
+    const int64_t *__restrict__ table_offsets_points,
+    int64_t *__restrict__ table_offsets_places) {
+  const int q_1 = (int)(blockIdx.x * 256u + threadIdx.x);
+  if (q_1 >= 78) return;
+  for (int p_1 = te_minimum(5000, q_1 * 65); p_1 < te_minimum(5000, q_1 * 65 + 65); ++p_1) {
+    int key_1;
+    int place_1;
+    key_1 = (int)table_offsets_sorted_keys[p_1];
+    place_1 = (int)table_offsets_places[q_1 * 32 + key_1 / 32];
+    table_offsets_sorted_keys[5000 + place_1] = key_1;
+    table_order[place_1] = (int)table_offsets_points[p_1];
+    table_offsets_places[q_1 * 32 + key_1 / 32] = place_1 + 1;
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(256) k12_table_offsets_table_order(
     int64_t *__restrict__ table_offsets,
     const int64_t *__restrict__ table_offsets_sorted_keys) {
   const int v = (int)(blockIdx.x * 256u + threadIdx.x);
   if (v >= 1001) return;
-  int64_t low;
-  int64_t high;
+  int low;
+  int high;
   low = 0;
   high = 5000;
   for (int step = 0; step < 13; ++step) {
     if (low < high) {
-      if (table_offsets_sorted_keys[(int)te_floordiv<int64_t>((int64_t)((uint64_t)low + (uint64_t)high), 2ll)] < v) {
-        low = (int64_t)((uint64_t)te_floordiv<int64_t>((int64_t)((uint64_t)low + (uint64_t)high), 2ll) + (uint64_t)1);
+      if ((int)table_offsets_sorted_keys[(low + high) / 2 + 5000] < v) {
+        low = (low + high) / 2 + 1;
       } else {
-        high = te_floordiv<int64_t>((int64_t)((uint64_t)low + (uint64_t)high), 2ll);
+        high = (low + high) / 2;
       }
     }
   }
   table_offsets[v] = low;
 }
 
-extern "C" __global__ void __launch_bounds__(256) k7_table_bar_parts(
+extern "C" __global__ void __launch_bounds__(256) k13_table_bar_parts(
     const int64_t *__restrict__ ids,
     const float *__restrict__ g,
     const int64_t *__restrict__ table_offsets,
@@ -107,7 +211,7 @@ extern "C" __global__ void __launch_bounds__(256) k7_table_bar_parts(
     float *__restrict__ table_bar_parts) {
   const int p_1_d = (int)(blockIdx.x * 256u + threadIdx.x);
   if (p_1_d >= 4992) return;
-  if (p_1_d / 64 * 64 + 63 < table_offsets[1000] && ids[(int)table_order[p_1_d / 64 * 64]] == ids[(int)table_order[p_1_d / 64 * 64 + 63]]) {
+  if (p_1_d / 64 * 64 + 63 < (int)table_offsets[1000] && ids[(int)table_order[p_1_d / 64 * 64]] == ids[(int)table_order[p_1_d / 64 * 64 + 63]]) {
     float table_bar_parts_sum;
     table_bar_parts_sum = 0.0f;
     for (int i = 0; i < 64; ++i) {
@@ -119,7 +223,7 @@ extern "C" __global__ void __launch_bounds__(256) k7_table_bar_parts(
   }
 }
 
-extern "C" __global__ void __launch_bounds__(256) k8_table_bar(
+extern "C" __global__ void __launch_bounds__(256) k14_table_bar(
     const float *__restrict__ g,
     float *__restrict__ table_bar,
     const int64_t *__restrict__ table_offsets,
@@ -128,18 +232,18 @@ extern "C" __global__ void __launch_bounds__(256) k8_table_bar(
   const int p_d = (int)(blockIdx.x * 256u + threadIdx.x);
   float table_bar_sum;
   table_bar_sum = 0.0f;
-  for (int64_t k_1 = table_offsets[p_d / 64]; k_1 < te_minimum<int64_t>(table_offsets[p_d / 64 + 1], (int64_t)((uint64_t)te_floordiv<int64_t>((int64_t)((uint64_t)table_offsets[p_d / 64] + (uint64_t)63), 64ll) * (uint64_t)64)); ++k_1) {
-    table_bar_sum = table_bar_sum + g[(int)table_order[(int)k_1] * 64 + p_d % 64];
+  for (int k_1 = (int)table_offsets[p_d / 64]; k_1 < te_minimum((int)table_offsets[p_d / 64 + 1], ((int)table_offsets[p_d / 64] + 63) / 64 * 64); ++k_1) {
+    table_bar_sum = table_bar_sum + g[(int)table_order[k_1] * 64 + p_d % 64];
   }
   float table_bar_sum_1;
   table_bar_sum_1 = 0.0f;
-  for (int64_t p_1 = te_floordiv<int64_t>((int64_t)((uint64_t)table_offsets[p_d / 64] + (uint64_t)63), 64ll); p_1 < te_floordiv<int64_t>(table_offsets[p_d / 64 + 1], 64ll); ++p_1) {
+  for (int p_1 = ((int)table_offsets[p_d / 64] + 63) / 64; p_1 < (int)table_offsets[p_d / 64 + 1] / 64; ++p_1) {
     table_bar_sum_1 = table_bar_sum_1 + table_bar_parts[p_1 * 64 + p_d % 64];
   }
   float table_bar_sum_2;
   table_bar_sum_2 = 0.0f;
-  for (int64_t k_2 = te_maximum<int64_t>((int64_t)((uint64_t)te_floordiv<int64_t>((int64_t)((uint64_t)table_offsets[p_d / 64] + (uint64_t)63), 64ll) * (uint64_t)64), (int64_t)((uint64_t)te_floordiv<int64_t>(table_offsets[p_d / 64 + 1], 64ll) * (uint64_t)64)); k_2 < table_offsets[p_d / 64 + 1]; ++k_2) {
-    table_bar_sum_2 = table_bar_sum_2 + g[(int)table_order[(int)k_2] * 64 + p_d % 64];
+  for (int k_2 = te_maximum(((int)table_offsets[p_d / 64] + 63) / 64 * 64, (int)table_offsets[p_d / 64 + 1] / 64 * 64); k_2 < (int)table_offsets[p_d / 64 + 1]; ++k_2) {
+    table_bar_sum_2 = table_bar_sum_2 + g[(int)table_order[k_2] * 64 + p_d % 64];
   }
   table_bar[p_d] = table_bar_sum + table_bar_sum_1 + table_bar_sum_2;
 }

@@ -1,0 +1,84 @@
+"""Rows on a GPU: several axes of a reduction are one row where the last is short; few long rows have a block for each of their parts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tensorexpr.codegen.cuda.emit import emit
+from tensorexpr.codegen.cuda.source import Source
+from tensorexpr.codegen.lowering import lower
+from tensorexpr.codegen.nest_verify import verify_nest
+from tensorexpr.codegen.schedule import auto_gpu_rows, autoschedule
+from tensorexpr.codegen.target import H200
+from tensorexpr.interpret import evaluate_program
+from tensorexpr.parse import parse_program
+from tests.codegen.cuda.device import needs_compiler, run
+from tests.generators import random_inputs
+
+ODD = """
+x: f32[5, 9, 11] = input()
+w: f32[11] = input()
+s[i]: f32[5] = sum(x[i, h, k] * w[k] for h in range(9) for k in range(11))
+y[i, h, k]: f32[5, 9, 11] = x[i, h, k] - s[i]
+return y
+"""
+
+
+def softmax(rows: int, length: int) -> str:
+    top = f"max(x[i, k] for k in range({length}))"
+    return f"""
+x: f32[{rows}, {length}] = input()
+top[i]: f32[{rows}] = where(isinf({top}), 0.0, {top})
+scale[i]: f32[{rows}] = sum(exp(x[i, k] - top[i]) for k in range({length}))
+y[i, j]: f32[{rows}, {length}] = exp(x[i, j] - top[i]) / scale[i]
+return y
+"""
+
+
+def channels(n: int, c: int, h: int, w: int) -> str:
+    return f"""
+x: f32[{n}, {c}, {h}, {w}] = input()
+s[c]: f32[{c}] = sum(x[n, c, h, w] * x[n, c, h, w] for n in range({n}) for h in range({h}) for w in range({w}))
+return s
+"""
+
+
+def made(text: str) -> tuple[Source, tuple[str, ...]]:
+    s = autoschedule(parse_program(text), H200)
+    return emit(verify_nest(lower(s))), s.stages
+
+
+@pytest.mark.parametrize("rows", [512, 1 << 14])
+def test_a_softmax_is_one_kernel_a_block_or_a_warp_for_each_row(rows):
+    source, stages = made(softmax(rows, 1000))
+    (launch,) = source.launches
+    assert stages == ("top", "scale", "y") and launch.blocks([int(n.value) for n in launch.iterations])[0] in (rows, rows // 8)
+
+
+def test_few_long_rows_have_many_blocks_each_of_which_reads_its_part_alone():
+    source, stages = made(softmax(8, 1 << 20))
+    assert stages == ("top_parts", "top", "scale_parts", "scale", "y")
+    (parts, _, _), *_ = ([int(n.value) for n in launch.iterations] for launch in source.launches)
+    assert parts == 1024 and source.text.count("te_load(") >= 3
+
+
+def test_the_elements_of_a_channel_are_one_row():
+    source, stages = made(channels(32, 64, 56, 56))
+    assert stages == ("s_parts", "s")
+    parts = source.text.split("}\n\n")[0]
+    assert source.launches[0].threads == (256, 1, 1) and "te_load(t0, &x[" in parts and " % " not in parts.split("te_load")[1].split(";")[0]
+
+
+@needs_compiler
+@pytest.mark.parametrize("text", [ODD, channels(3, 2, 6, 7), softmax(3, 300)])
+@pytest.mark.parametrize("parts", [1 << 12, 8])
+def test_results_are_those_of_the_interpreter(text, parts, monkeypatch):
+    monkeypatch.setattr(auto_gpu_rows, "LONG", 8)
+    monkeypatch.setattr(auto_gpu_rows, "PART_OF_ROW", parts)
+    monkeypatch.setattr(auto_gpu_rows, "FEW_PARTS", 2)
+    s = autoschedule(parse_program(text), H200)
+    inputs = random_inputs(s.program, 3)
+    (want,) = evaluate_program(s.program, inputs).values()
+    (got,) = run(verify_nest(lower(s)), inputs, order=1).values()
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
