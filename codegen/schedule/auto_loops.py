@@ -399,11 +399,13 @@ class Planner:
         rows = [a for a in self.data if a.index != vector and a.index in depends and a.index not in self.apart]
         rows = [a for a in rows if any(not r.stride(a.index) for r in self.reads)]
         near = [a for a in rows if not any(self._is_window_far(r, vector, a.index) for r in self.reads)]
-        # Rows that are off at times are kept apart by jumps, and share nothing; lanes that are off are masked.
+        # Rows that are off at times are kept apart by jumps, and share nothing where lanes are masked beside; without any masks they make
+        # tiles of their own at the borders.
         tests = [set(free_names(e)) for c in self.main.where for e in conjuncts(c)]
         tests += [{*free_names(a.start), *free_names(a.stop)} for a in self.main.axes]
         asked = {n for names in tests if vector not in names for n in names}
-        return [a for a in near if a.index not in asked] or (rows if len(near) == len(rows) else [])
+        masked = any(vector in names for names in tests)
+        return [a for a in near if a.index not in asked] or (near if len(near) == len(rows) or not masked else [])
 
     def _is_window_far(self, r: Reach, vector: str, row: str) -> bool:
         """Whether rows have windows of their own of what is read, pages from each other, and share little: side by side they drive each
