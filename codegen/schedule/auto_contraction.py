@@ -377,14 +377,15 @@ class Model:
     def _share(self, test: Expr) -> float:
         """At how many of its points a comparison holds, in parts of all; 1 where they are too many, or more than indices decides."""
         names = [n for n in free_names(test) if n in self.lengths]
-        form = None
-        if isinstance(test, Apply) and test.op.name in COMPARED and prod(self.lengths[n] for n in names) <= MOST_COUNTED:
-            left, right = test.args if test.op.name in ("gt", "ge") else reversed(test.args)
-            form = affine_of(apply("sub", left, right)) if left.dtype.is_integer and right.dtype.is_integer else None
+        if not isinstance(test, Apply) or test.op.name not in COMPARED or prod(self.lengths[n] for n in names) > MOST_COUNTED:
+            return 1.0
+        left, right = test.args if test.op.name in ("gt", "ge") else reversed(test.args)
+        form = affine_of(apply("sub", left, right)) if left.dtype.is_integer and right.dtype.is_integer else None
         if form is None or set(form.names()) - set(names):
             return 1.0
+        least = 0 if test.op.name in ("lt", "gt") else -1
         values = [sum(at, form.constant) for at in product(*([form.coefficient(n) * k for k in range(self.lengths[n])] for n in names))]
-        return sum(v > (0 if test.op.name in ("lt", "gt") else -1) for v in values) / len(values)  # type: ignore[union-attr]
+        return sum(v > least for v in values) / len(values)
 
     def _fresh(self, r: Reach, rows: int, inner: list[str]) -> float:
         """How likely the steps along inner axes of the reduction are the first to touch lines of an operand that come from beyond the
