@@ -1,7 +1,7 @@
 """What the assembler makes of the GPU benchmark's kernels, where there is no GPU to time them on: registers, spills, shared memory, and
-counts of the machine's instructions that tell how a kernel works.
+counts of the machine's instructions that tell how a kernel works, of all of it and of its main loop: the one that multiplies most.
 
-    python -m tensorexpr.benchmarks.cuda_resources FILE.json [--arch sm_90]
+    python -m tensorexpr.benchmarks.cuda_resources FILE.json [--arch sm_90,sm_80]
 
 These are evidence of what was compiled, not of how fast it runs.
 """
@@ -37,6 +37,9 @@ COUNTED = {
     "spills": ("LDL", "STL"),
 }
 """What is counted, by how its instructions begin."""
+_INSTRUCTION = re.compile(r"^\s*/\*([0-9a-f]+)\*/\s+(@!?U?P(?!T)\w+\s+)?([A-Z][A-Z0-9_.]*)([^;]*);", re.MULTILINE)
+"""An instruction in a listing: where, its predicate, its name, its operands. What never runs (@!PT), as the assembler puts in front of
+asynchronous copies, is none."""
 
 
 def _gemm(n: int, dtype: str) -> tuple[list[te.Tensor], list[te.Tensor]]:
@@ -77,30 +80,52 @@ WORKLOADS = {
 }
 
 
+def counts_of(words: Sequence[str]) -> dict[str, int]:
+    """How many of the instructions are of each kind that is counted."""
+    return {what: sum(w.startswith(begins) for w in words) for what, begins in COUNTED.items()}
+
+
+def main_loop(text: str) -> dict[str, int]:
+    """The counts of the loop of a listing that multiplies most, the shortest of several, and of all its instructions; empty where none
+    multiplies."""
+    found = [(int(at, 16), word, rest) for at, _, word, rest in _INSTRUCTION.findall(text)]
+    best: tuple[int, int, dict[str, int]] = (0, 0, {})
+    for end, word, rest in found:
+        target = re.search(r"0x([0-9a-f]+)", rest) if word.startswith("BRA") else None
+        if target is None or int(target[1], 16) >= end:
+            continue
+        words = [w for at, w, _ in found if int(target[1], 16) <= at <= end]
+        counts = counts_of(words)
+        rank = (counts["tensor cores"] + counts["multiply-adds"], -len(words))
+        if rank > best[:2]:
+            best = (*rank, {"all": len(words), **counts})
+    return best[2]
+
+
 def listing(arch: str) -> list[dict[str, object]]:
     """A row for every kernel of every workload."""
     rows: list[dict[str, object]] = []
     for name, make in WORKLOADS.items():
         outputs, inputs = make()
         program = simplify(te.program_of(outputs, inputs))
-        target = replace(H200, precision="tf32") if "tf32" in name else H200
+        target = replace(H200.running(arch), precision="tf32" if "tf32" in name else "float32")
         code = GpuCode(program, autoschedule(program, target))
         made = code.compiled(arch)
         parts = re.split(r"\n\s*Function : (\w+)\n", made.sass())
         text = dict(zip(parts[1::2], parts[2::2], strict=True))
         for launch in code.source.launches:
-            words = re.findall(r"^\s*/\*[0-9a-f]+\*/\s+(?:@!?U?P(?!T)\w+\s+)?([A-Z][A-Z0-9_.]*)", text[launch.kernel], re.MULTILINE)
-            # What never runs (@!PT), as the assembler puts in front of asynchronous copies, counts for nothing.
-            counts = {what: sum(w.startswith(begins) for w in words) for what, begins in COUNTED.items()}
+            counts = counts_of([word for _, _, word, _ in _INSTRUCTION.findall(text[launch.kernel])])
             resources = asdict(made.resources[launch.kernel])
             rows.append(
                 {
+                    "arch": arch,
                     "workload": name,
                     "kernel": launch.kernel,
                     "threads": launch.threads,
                     "asked": launch.shared,
                     **resources,
                     "instructions": counts,
+                    "main loop": main_loop(text[launch.kernel]),
                 }
             )
     return rows
@@ -110,20 +135,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Writes the listing."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("file", type=Path)
-    parser.add_argument("--arch", default="sm_90")
+    parser.add_argument("--arch", default="sm_90,sm_80")
     options = parser.parse_args(arguments)
-    rows = listing(options.arch)
+    rows = [row for arch in options.arch.split(",") for row in listing(arch)]
     document = {
         "about": "compiled, not run: no GPU was there",
-        "arch": options.arch,
         "nvrtc": ".".join(map(str, nvrtc.version())),
         "rows": rows,
     }
     options.file.write_text(json.dumps(document, indent=1) + "\n")
     for row in rows:
-        counts = ", ".join(f"{n} {what}" for what, n in row["instructions"].items() if n)  # type: ignore[attr-defined]
+        counts, loop = (", ".join(f"{n} {what}" for what, n in row[key].items() if n) for key in ("instructions", "main loop"))  # type: ignore[attr-defined]
         shared = f"{row['shared']} bytes shared and {row['asked']} asked for"
-        print(f"{row['workload']}: {row['kernel']}: {row['registers']} registers, {shared}; {counts}")
+        place = f"{row['arch']}: {row['workload']}: {row['kernel']}"
+        print(f"{place}: {row['registers']} registers, {shared}; {counts}{'; main loop: ' if loop else ''}{loop}")
     return 0
 
 

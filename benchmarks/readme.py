@@ -63,6 +63,27 @@ def training(folder: Path = RESULTS / "training") -> str:
     ])  # fmt: skip
 
 
+def interop(folder: Path = RESULTS / "interop") -> str:
+    """What calls cost by the newest results of `bench interop`, how threads scale, and what a bundle is."""
+    found = sorted(folder.glob("*.json"))
+    if not found:
+        return "Not measured yet: `python -m tensorexpr bench interop --json FILE`."
+    document = json.loads(found[-1].read_text())
+    lines: list[tuple[str, ...]] = [("library", "call", "us", "times its own"), ("---", "---", "---", "---")]
+    for row in document["rows"]:
+        lines.append((row["host"], f"`{row['call']}`", f"{row['microseconds']:.2f}", f"{row['ratio']:.2f}"))
+    scaling = ", ".join(f"{row['scaling']:.2f} (`{row['workload']}`)" for row in document["threads"] if row["threads"] == 2)
+    bundle = document["bundle"]
+    return "\n".join([
+        f"Measured on {found[-1].name[:10]} on a {document['info']['cpu']['name']}:",
+        "",
+        *(f"| {' | '.join(line)} |" for line in lines),
+        "",
+        f"Calls of one function by two threads together, times those by one: {scaling}.",
+        f"A bundle of {bundle['function']} is {bundle['kilobytes']:.0f} KB, loaded in {bundle['load']:.2f} ms.",
+    ])  # fmt: skip
+
+
 def _peers(document: dict[str, Any]) -> list[str]:
     """In how many rows each peer stands, and which were not asked."""
     counts = [report.counts(run) for run in document["runs"]]

@@ -18,6 +18,11 @@ COLUMNS = (
 )  # fmt: skip
 GRADIENT_BARS = {"contraction": 3.0, "memory": 2.5, "fused": 2.5, "small": 3.0}
 """How many times the forward's time its gradient, with the output, may take."""
+FRAMEWORKS = ("torch", "torch.compile", "jax")
+FRAMEWORK_BAR, SMALL_BAR = 3.0, 2.0
+"""How many times our time the fastest array framework takes at least for what is fused, and the best peer for what is small."""
+PEAK_BAR, STREAM_BAR = 0.9, 0.85
+"""Shares of the peak of multiply-adds that contractions reach at least, and of the best stream that what memory bounds does."""
 MEMORY_BAR = 1.1
 LEAST_WEIGHED = 8 << 20
 """Bytes of inputs and outputs below which memory is mostly that of code."""
@@ -29,9 +34,10 @@ def ours(row: dict[str, Any]) -> float | None:
     return None if timing is None else timing["median"]
 
 
-def best_peer(row: dict[str, Any]) -> tuple[str, float] | None:
-    """The fastest peer and its median."""
-    peers = {name: timing["median"] for name, timing in row.get("timings", {}).items() if name != OURS}
+def best_peer(row: dict[str, Any], among: Sequence[str] | None = None) -> tuple[str, float] | None:
+    """The fastest peer (of some) and its median."""
+    timings = row.get("timings", {}).items()
+    peers = {name: timing["median"] for name, timing in timings if name != OURS and (among is None or name in among)}
     return min(peers.items(), key=lambda item: item[1]) if peers else None
 
 
@@ -108,7 +114,9 @@ def roof_text(run: dict[str, Any]) -> str:
 
 
 def behind(run: dict[str, Any]) -> Iterator[str]:
-    """What stays behind a bar: a peer that is faster, a gradient that takes too long, memory beyond inputs and outputs."""
+    """What stays behind a bar: a peer that is faster or not slow enough, a gradient that takes too long, memory beyond inputs and outputs,
+    arithmetic or bandwidth left unused."""
+    roof = Roofline.of_json(run["roofline"])
     forward = {row["workload"]: ours(row) for row in run["rows"] if row["direction"] == "forward"}
     for row in run["rows"]:
         name = f"{row['workload']} {row['direction']}"
@@ -121,6 +129,21 @@ def behind(run: dict[str, Any]) -> Iterator[str]:
             yield f"{name}: {mine / before:.1f} times the forward"
         if weight is not None and weight > MEMORY_BAR:
             yield f"{name}: {weight:.2f} times the memory of inputs and outputs"
+        yield from (f"{name}: {text}" for text in _unused(row, roof))
+
+
+def _unused(row: dict[str, Any], roof: Roofline) -> Iterator[str]:
+    """What bounds the group of a row, where it is missed."""
+    peak, stream = fractions(row, roof)
+    if row["group"] == "contraction" and peak is not None and peak < PEAK_BAR:
+        yield f"{peak:.2f} of the peak of multiply-adds"
+    if row["group"] == "memory" and stream is not None and stream < STREAM_BAR:
+        yield f"{stream:.2f} of the best stream"
+    bar, names = (SMALL_BAR, None) if row["group"] == "small" else (FRAMEWORK_BAR, FRAMEWORKS)
+    peer = best_peer(row, names)
+    mine = ours(row)
+    if row["group"] in ("fused", "small") and mine and peer is not None and mine <= peer[1] < bar * mine:
+        yield f"{peer[1] / mine:.2f} of {peer[0]}, where {bar:.0f} is meant"
 
 
 def headline(run: dict[str, Any]) -> str:

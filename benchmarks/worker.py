@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib
 import io
 import json
 import multiprocessing
@@ -54,6 +55,8 @@ def import_peers(names: Sequence[str], patience: float) -> None:
     for name in names:
         with contextlib.redirect_stdout(io.StringIO()):
             room = peers.module(name)
+            if name == "torch.compile":  # what its first call would import, in every process anew
+                importlib.import_module("torch._inductor.compile_fx")
         if hasattr(room, "PATIENCE"):
             room.PATIENCE = patience
 

@@ -362,6 +362,8 @@ class Arguments:
             raise self._error(f"{label}: expected a writeable array, got a read-only one")
         if target.size and any(stride == 0 and n > 1 for stride, n in zip(target.strides, target.shape, strict=True)):
             raise self._error(f"{label}: expected every element to have its own memory, got a broadcast array")
+        if not target.flags.forc and _meets_itself(target):
+            raise self._error(f"{label}: expected every element to have its own memory, got an array whose elements overlap")
 
     def _label(self, parameter: Parameter) -> str:
         return "out" if self.signature.single else f"out {parameter.name}"
@@ -396,3 +398,19 @@ def _count(number: int, noun: str) -> str:
 
 def _kind(value: object) -> str:
     return "None" if value is None else f"a {type(value).__name__}"
+
+
+def _meets_itself(array: np.ndarray) -> bool:
+    """Whether two elements of an array share bytes, as those of overlapping windows do."""
+    axes = sorted((abs(stride), n) for stride, n in zip(array.strides, array.shape, strict=True) if n > 1)
+    reach = array.itemsize
+    for stride, n in axes:
+        if stride < reach:
+            break
+        reach += stride * (n - 1)
+    else:
+        return False  # each axis steps over all that lies inside of it
+    places = np.zeros(1, np.int64)
+    for stride, n in axes:
+        places = np.add.outer(places, stride * np.arange(n)).ravel()
+    return bool(array.size) and bool(np.diff(np.sort(places)).min(initial=array.itemsize) < array.itemsize)

@@ -1,11 +1,11 @@
 """Object code kept on disk between processes: what compiling took a tenth of a second for is linked in a few milliseconds.
 
 One file per entry, named by the key: a digest of everything that the code depends on (see `compile`). A file carries a digest
-of its own contents, is written beside its place and moved there whole, and is read only from a folder that belongs to this
+of its key and contents, is written beside its place and moved there whole, and is read only from a folder that belongs to this
 user. What is damaged, foreign, or not to be read counts as not there and is made anew; what cannot be written is not kept.
 The folder is bounded in size: entries not used for longest go first (reading marks an entry as used). Its files are counted at the
 first save of a process, and again once the process has added a sixteenth of the bound or thinks that it is reached: other processes
-add, too, so that the folder may be larger by so much for each of them.
+add, too, so that the folder may be larger by so much for each of them. What a process that was killed had begun to write is removed then.
 
 TENSOREXPR_CACHE_DIR names the folder (empty: nothing is kept), TENSOREXPR_CACHE_SIZE its bound in MiB. The log
 `tensorexpr.cache` tells hits and misses.
@@ -19,6 +19,7 @@ import logging
 import os
 import sys
 import tempfile
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,10 +30,11 @@ log = logging.getLogger("tensorexpr.cache")
 
 _FOLDER, _SIZE = "TENSOREXPR_CACHE_DIR", "TENSOREXPR_CACHE_SIZE"
 _DEFAULT_SIZE = 512
-_MAGIC = b"tensorexpr object 1\n"
-_SUFFIX = ".teo"
+_MAGIC = b"tensorexpr object 2\n"
+_SUFFIX, _NEW = ".teo", ".new-"
 _KEPT_SHARE = 0.8  # of the bound, after entries had to go
 _UNSEEN_SHARE = 1 / 16  # of the bound, that a process adds without looking at what others did
+_LONG_AGO = 3600.0  # seconds after which nobody is writing a file any more
 
 _fill: dict[Path, tuple[int, int]] = {}  # of a folder: its bytes when its files were counted, and those added since
 
@@ -101,7 +103,7 @@ def load(key: str) -> Entry | None:
         data = path.read_bytes()
     except OSError:
         return None
-    entry = _parsed(data)
+    entry = _parsed(key, data)
     if entry is None:
         log.debug("%s: damaged, made anew", path)
         return None
@@ -125,10 +127,10 @@ def save(key: str, entry: Entry) -> None:
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not _ours(place):
             return
-        handle, temporary = tempfile.mkstemp(prefix=".new-", dir=place)
+        handle, temporary = tempfile.mkstemp(prefix=_NEW, dir=place)
         try:
             with os.fdopen(handle, "wb") as file:
-                file.write(_MAGIC + hashlib.sha256(body).digest() + body)
+                file.write(_MAGIC + _seal(key, body) + body)
             os.replace(temporary, place / f"{key}{_SUFFIX}")
         except OSError:
             with suppress(OSError):
@@ -168,10 +170,15 @@ def clear() -> int:
     return len(files)
 
 
-def _parsed(data: bytes) -> Entry | None:
+def _seal(key: str, body: bytes) -> bytes:
+    """What tells that a file is whole, and that of its key: one that was copied to another name is not."""
+    return hashlib.sha256(key.encode() + b"\n" + body).digest()
+
+
+def _parsed(key: str, data: bytes) -> Entry | None:
     start = len(_MAGIC) + 32
     body = data[start:]
-    if not data.startswith(_MAGIC) or hashlib.sha256(body).digest() != data[len(_MAGIC) : start]:
+    if not data.startswith(_MAGIC) or _seal(key, body) != data[len(_MAGIC) : start]:
         return None
     length = int.from_bytes(body[:8], "little")
     return Entry(json.loads(body[8 : 8 + length]), body[8 + length :])
@@ -197,8 +204,19 @@ def _files(place: Path) -> list[tuple[int, int, str]]:
     return found
 
 
+def _remove_begun(place: Path) -> None:
+    """Removes files that were never finished."""
+    with suppress(OSError), os.scandir(place) as entries:
+        for item in entries:
+            if item.name.startswith(_NEW):
+                with suppress(OSError):
+                    if time.time() - item.stat().st_mtime > _LONG_AGO:
+                        os.unlink(item.path)
+
+
 def _shrink(place: Path, limit: int) -> int:
     """Removes entries where the folder holds more than its bound; gives the bytes that are left."""
+    _remove_begun(place)
     files = _files(place)
     total = sum(size for _, size, _ in files)
     for _, size, path in sorted(files) if total > limit else ():

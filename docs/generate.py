@@ -1,6 +1,6 @@
 """What the documents print, produced: blocks between ``<!-- begin NAME -->`` and ``<!-- end -->`` are this file's output.
 
-`python docs/generate.py` rewrites the blocks of README.md and ARCHITECTURE.md; a test compares them. The machine of the
+`python docs/generate.py` rewrites the blocks of README.md, ARCHITECTURE.md and docs/interop.md; a test compares them. The machine of the
 walk-through is fixed (two cores, 256-bit vectors), so the text is the same wherever it is made.
 """
 
@@ -24,6 +24,7 @@ from tensorexpr.simplify import simplify
 
 ROOT = Path(__file__).resolve().parent.parent
 FILES = ("README.md", "ARCHITECTURE.md")
+GENERATED = (*FILES, "docs/interop.md")
 _BLOCK = re.compile(r"(?P<begin><!-- begin (?P<name>[a-z-]+) -->\n)(?P<body>.*?)(?P<end><!-- end -->)", re.DOTALL)
 
 
@@ -84,7 +85,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "llvm": llvm_excerpt,
     "cuda": cuda,
 }
-PROSE: dict[str, Callable[[], str]] = {"benchmarks": readme.text, "training": readme.training}
+PROSE: dict[str, Callable[[], str]] = {"benchmarks": readme.text, "training": readme.training, "interop": readme.interop}
 """Blocks that are text, not code."""
 LANGUAGES = {"report": "text", "llvm": "llvm", "cuda": "cuda"}
 
@@ -103,7 +104,7 @@ def regenerated(text: str) -> str:
 
 def main() -> int:
     """Rewrites the blocks; prints the files that changed."""
-    for name in FILES:
+    for name in GENERATED:
         path = ROOT / name
         before = path.read_text()
         after = regenerated(before)

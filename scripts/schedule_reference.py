@@ -27,6 +27,7 @@ from tensorexpr.codegen.schedule import (
     primitives,
     recompute,
     rfactor,
+    skewing,
     sort,
     staging,
     sweeps,
@@ -74,6 +75,7 @@ FAMILIES: tuple[tuple[str, tuple[tuple[str, Places], ...]], ...] = (
             ("part", (part.part, part)),
             ("pipeline", (pipeline.pipeline, pipeline)),
             ("sweep", (sweeps.sweep, sweeps._Analysis)),
+            ("skew", (skewing.skew, skewing)),
         ),
     ),
     (

@@ -52,7 +52,7 @@ def _library(key: str, static: dict[str, Any], shapes: Sequence[Sequence[int]], 
         try:
             done = subprocess.run(command, capture_output=True, timeout=PATIENCE, check=False)
             if done.returncode != 0:
-                path.with_suffix(".log").write_bytes(done.stderr)
+                path.with_suffix(".log").write_text(f"{done.stderr.decode(errors='replace')}exit status {done.returncode}\n")
         except subprocess.TimeoutExpired:
             path.with_suffix(".log").write_text(f"no answer within {PATIENCE:.0f} s")
         if not path.exists():

@@ -24,7 +24,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from tensorexpr.codegen.cuda.host import HostKernels
-from tensorexpr.codegen.cuda.nvrtc import Compiled
+from tensorexpr.codegen.cuda.nvrtc import Compiled, version
 from tensorexpr.codegen.cuda.packs import ALIGNMENT
 from tensorexpr.codegen.cuda.run import Ready
 from tensorexpr.codegen.cuda.source import Launch, Source
@@ -142,7 +142,11 @@ class CupyDevice:
 
     def __init__(self, cupy: Any) -> None:
         self._cupy = cupy
-        self._driver = ctypes.CDLL("libcuda.so.1" if os.name != "nt" else "nvcuda.dll")
+        name = "libcuda.so.1" if os.name != "nt" else "nvcuda.dll"
+        try:
+            self._driver = ctypes.CDLL(name)
+        except OSError:
+            raise TargetError(f"expected the driver of the GPU that CuPy finds, {name}, to be loaded, got none") from None
         self._driver.cuLaunchKernel.argtypes = _LAUNCH  # numbers go as they are
         self._driver.cuFuncSetAttribute.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.c_int)
         device = cupy.cuda.Device()
@@ -193,7 +197,14 @@ class _CupyKernels:
         self._stream = cupy.cuda.get_current_stream
         self._driver = driver
         self._module = cupy.cuda.function.Module()
-        self._module.load(compiled.cubin)
+        try:
+            self._module.load(compiled.cubin)
+        except cupy.cuda.driver.CUDADriverError as error:
+            raise TargetError(
+                f"expected a driver that loads code of NVRTC {'.'.join(map(str, version()))} for {compiled.arch}, got one that refuses it",
+                at=str(error),
+                hint="a newer driver, or tensorexpr[cuda12], whose NVRTC is older",
+            ) from None
         self._functions = {name: self._module.get_function(name) for name in compiled.resources}
         for launch in source.launches:
             status = launch.shared and driver.cuFuncSetAttribute(self._functions[launch.kernel].ptr, MOST_ASKED, launch.shared)

@@ -257,8 +257,21 @@ def row_major(indices: tuple[Expr, ...], shape: tuple[Expr, ...]) -> Expr | None
 def stored(value: Value) -> str:
     """The text of a value as an element in memory."""
     if value.dtype.is_float and value.dtype.bits == 16:
-        return f"te_to_{value.dtype.short}({value.text})"
+        word = f"te_round_{value.dtype.short}"
+        # To become an element is to be rounded.
+        inner = value.text[len(word) :] if value.text.startswith(f"{word}(") and _closes_at(value.text, len(word)) else f"({value.text})"
+        return f"te_to_{value.dtype.short}{inner}"
     return value.text
+
+
+def _closes_at(text: str, start: int) -> bool:
+    """Whether the parenthesis at a place is closed by the last character."""
+    depth = 0
+    for place in range(start, len(text)):
+        depth += (text[place] == "(") - (text[place] == ")")
+        if not depth:
+            return place == len(text) - 1
+    return False
 
 
 def literal(e: Const) -> Value:
@@ -271,6 +284,8 @@ def literal(e: Const) -> Value:
         value = int(e.value)
         suffix = {"uint32": "u", "uint64": "ull"}.get(e.dtype.name, "")
         text = "(-2147483647 - 1)" if value == -(1 << 31) else f"{value}{suffix}"
+        if e.dtype is dtypes.int32:
+            return Value(text, e.dtype, v.PREFIX if value < 0 else v.ATOM, low=value, high=value)
         return Value(
             f"({c_type(e.dtype)}){text}" if e.dtype.bits < 32 else text, e.dtype, v.PREFIX if value < 0 or e.dtype.bits < 32 else v.ATOM
         )
@@ -306,6 +321,8 @@ def cast(x: Value, target: DType) -> Value:
     if source.is_float:
         least, greatest = integer_literal(int(target.least), target), integer_literal(int(target.greatest), target)
         return Value(f"te_saturate<{c_type(target)}>({x.text}, {least}, {greatest})", target, wild=target is dtypes.int64)
+    if target is dtypes.int32 and x.narrow:
+        return Value(x.text, target, x.rank, low=x.low, high=x.high)
     text = f"({c_type(target)}){x.inside(v.PREFIX)}"
     if target is dtypes.int64:
         if source is dtypes.uint64:
@@ -417,7 +434,11 @@ def _on_integers(name: str, dtype: DType, args: list[Value]) -> Value:
     type_ = c_type(dtype)
     wild = dtype is dtypes.int64
     if name in _ARITHMETIC:
-        symbol, _ = _ARITHMETIC[name]
+        symbol, rank = _ARITHMETIC[name]
+        low, high = v.interval(name, *args)
+        if dtype is dtypes.int32 and v.fits(low, high):
+            right = args[1].inside(rank + 1)
+            return Value(f"{args[0].inside(rank)} {symbol} {right}", dtype, rank, low=low, high=high)
         wide = "uint64_t" if dtype.bits == 64 else "uint32_t"
         text = f"({type_})(({wide}){args[0].inside(v.PREFIX)} {symbol} ({wide}){args[1].inside(v.PREFIX)})"
         return Value(text, dtype, v.PREFIX, wild=wild)

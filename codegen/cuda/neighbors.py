@@ -23,9 +23,9 @@ from tensorexpr.traversal import free_names, walk
 LENGTHS = (2, 4, 8, 16)
 """Elements of a pack."""
 HELD = 32
-"""Elements of a local array that a thread has, up to which they are looked for: the registers of a pack are four in a row, which the
-assembler finds room for among more of them only by using further ones (173 in place of 128 in a convolution of 64 accumulators, whose
-stores are few beside its products)."""
+"""Elements of a local array that a thread has, up to which packs of more than two are looked for: their registers are four in a row,
+which the assembler finds room for among more of them only by using further ones (173 in place of 128 in a convolution of 64
+accumulators, whose stores are few beside its products). Two in a row are what `mma` leaves."""
 LEAST_LANES = 32
 """Lanes from which on a loop is run by the threads of a block."""
 
@@ -64,7 +64,7 @@ def _exchanged(s: For, buffers: Mapping[str, Buffer]) -> For | None:
         return None
     written, read = {t.buffer for t in stores}, {a.tensor for a in _reads(stores)}
     for name, indices in accesses:
-        if buffers[name].memory == "local" and prod(map(integer, buffers[name].shape[:-1])) > HELD:
+        if length > 2 and buffers[name].memory == "local" and prod(map(integer, buffers[name].shape[:-1])) > HELD:
             return None
         if name in written and buffers[name].memory == "local" and not _is_of_lane(indices, lanes.index):
             return None

@@ -154,7 +154,13 @@ _BOUNDS = re.compile(r"__launch_bounds__\((\d+)\) (\w+)\(")
 
 
 def _compiled(text: str, arch: str) -> Compiled:
-    library = _library()
+    library, known = _library(), architectures()
+    if int("".join(filter(str.isdigit, arch))) not in known:
+        major, minor = version()
+        raise TargetError(
+            f"expected a GPU that NVRTC {major}.{minor} makes code for, of sm_{min(known)} to sm_{max(known)}, got one of {arch}",
+            hint="another version of NVRTC: tensorexpr[cuda] takes that of CUDA 13, tensorexpr[cuda12] that of CUDA 12",
+        )
     program = ctypes.c_void_p()
     source = f"{PRELUDE.read_text()}\n{text}"
     _done(library.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"tensorexpr.cu", 0, None, None))

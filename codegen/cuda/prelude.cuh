@@ -53,16 +53,24 @@ TE_INLINE uint16_t te_ptx_f16_of_f64(double x) {
 TE_INLINE float te_f32(te_f16 x) { return te_ptx_f32_of_f16(x.bits); }
 TE_INLINE float te_f32(te_bf16 x) { return te_float_of_bits((uint32_t)x.bits << 16); }
 // Values, not calls: what a call returns into memory the instrumentation of a C++ compiler leaves out.
-#define te_to_f16(x) (te_f16{te_ptx_f16_of_f32(x)})
+#define te_to_f16(x) (te_f16{te_f16_bits(x)})
 #define te_to_bf16(x) (te_bf16{te_bf16_bits(x)})
+TE_INLINE uint16_t te_f16_bits(float x) { return te_ptx_f16_of_f32(x); }
+TE_INLINE uint16_t te_f16_bits(double x) { return te_ptx_f16_of_f64(x); }
 TE_INLINE uint16_t te_bf16_bits(float x) {
+#if !defined(TE_HOST) && __CUDA_ARCH__ >= 800
+  uint16_t near;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(near) : "f"(x));
+  return near;
+#else
   uint32_t bits = te_bits_of_float(x);
   // A NaN keeps its top bits and is made quiet: adding to its bits could carry into the sign or make it infinite.
   uint32_t near = x != x ? bits | 0x400000u : bits + 0x7fffu + ((bits >> 16) & 1u);
   return (uint16_t)(near >> 16);
+#endif
 }
-TE_INLINE float te_round_f16(float x) { return te_ptx_f32_of_f16(te_ptx_f16_of_f32(x)); }
-TE_INLINE float te_round_f16(double x) { return te_ptx_f32_of_f16(te_ptx_f16_of_f64(x)); }
+TE_INLINE float te_round_f16(float x) { return te_ptx_f32_of_f16(te_f16_bits(x)); }
+TE_INLINE float te_round_f16(double x) { return te_ptx_f32_of_f16(te_f16_bits(x)); }
 TE_INLINE float te_round_bf16(float x) { return te_f32(te_to_bf16(x)); }
 
 // ------------------------------------------------------------------------------------------------------- packs

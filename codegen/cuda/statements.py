@@ -9,7 +9,7 @@ from tensorexpr.codegen.cuda import values as v
 from tensorexpr.codegen.cuda.expressions import RESERVED, Emitter, Surroundings, is_narrow, stored, wanted_names
 from tensorexpr.codegen.cuda.mma import WARP, Product, product_of
 from tensorexpr.codegen.cuda.packs import ALIGNMENT, Packed, copied, packed
-from tensorexpr.codegen.cuda.products import write_product
+from tensorexpr.codegen.cuda.products import may_rotate, write_product, write_rotated
 from tensorexpr.codegen.cuda.selects import under_condition
 from tensorexpr.codegen.cuda.shuffles import Shuffle, Warps
 from tensorexpr.codegen.cuda.threads import Barrier, Team, idle_axes, is_lanes, stages_ahead
@@ -213,7 +213,7 @@ class Statements:
         condition = self.emitter(frozenset(), []).value(s.condition).text
         if condition == "true":
             self.block(s.then, lines, margin)
-        else:
+        elif condition != "false":
             lines.append(f"{margin}if ({condition}) {{")
             self.block(s.then, lines, margin + "  ")
             lines.append(f"{margin}}}")
@@ -228,6 +228,23 @@ class Statements:
         pitch = {name: tuple(prod(extents[k + 1 :]) for k in range(len(extents))) for name, extents in shared.items()}
         found = product_of(s, self.team.homes, pitch, self.nest.precision)
         return found if found is not None and integer(found.lane.stop) == self.team.shape[0] else None
+
+    def rotated(self, s: For) -> Product | None:
+        """The product of a loop that does nothing but wait for tiles, fill others and multiply, if its fragments are loaded ahead: each
+        iteration must have tiles, also one behind the last, which are read there without use."""
+        if s.kind != "serial" or len(s.body) != 3 or not (isinstance(s.start, Const) and isinstance(s.stop, Const)):
+            return None
+        wait, fill, work = s.body
+        if not (isinstance(wait, Barrier) and isinstance(fill, Ahead) and isinstance(work, For)):
+            return None
+        made = self.product(work) if 2 <= stages_ahead(s) <= integer(s.stop) - integer(s.start) else None
+        return made if made is not None and may_rotate(made) else None
+
+    def outside_of_lanes(self, statements: Block, lines: list[str], margin: str) -> None:
+        """The lines of statements of all threads, within those of lanes."""
+        inside, self.in_lanes = self.in_lanes, False
+        self.block(statements, lines, margin)
+        self.in_lanes = inside
 
     def fragment(self, name: str) -> str:
         """A new name for what a lane holds of a buffer."""
@@ -325,6 +342,11 @@ class Statements:
         start, stop = emitter.value(s.start), emitter.value(s.stop)
         lines += [margin + line for line in before]
         low, high = start.low, None if stop.high is None else stop.high - 1
+        if (made := self.rotated(s)) is not None:
+            outside, self.under_way = self.under_way, max(0, stages_ahead(s) - 2)
+            write_rotated(self, s, s.body[:-1], made, lines, margin)
+            self.under_way = outside
+            return
         # The index ends at its stop, which it must also hold.
         narrow = start.narrow and stop.narrow and v.fits(low, None if high is None else high + 1)
         name = self.word(s.index)

@@ -75,6 +75,19 @@ def index(name: str, low: int | None, high: int | None) -> Value:
     return Value(name, dtypes.int64, ATOM, fits(low, high), low, high)
 
 
+def interval(name: str, x: Value, y: Value) -> tuple[int | None, int | None]:
+    """The interval of a sum, a difference or a product, where both of its operands have one."""
+    if x.low is None or x.high is None or y.low is None or y.high is None:
+        return None, None
+    match name:
+        case "add":
+            return x.low + y.low, x.high + y.high
+        case "sub":
+            return x.low - y.high, x.high - y.low
+    corners = [a * b for a in (x.low, x.high) for b in (y.low, y.high)]
+    return min(corners), max(corners)
+
+
 def widened(value: Value) -> Value:
     """An int64 as C++'s int64_t."""
     if not value.narrow:
@@ -143,11 +156,8 @@ def mul(x: Value, y: Value) -> Value:
         return x
     if x.constant is not None and y.constant is not None and (known := _folded(x.constant * y.constant)) is not None:
         return known
-    low = high = None
-    if x.low is not None and x.high is not None and y.low is not None and y.high is not None:
-        corners = [a * b for a in (x.low, x.high) for b in (y.low, y.high)]
-        low, high = min(corners), max(corners)
-    elif x.low is not None and x.low >= 0 and y.low is not None and y.low >= 0:
+    low, high = interval("mul", x, y)
+    if low is None and x.low is not None and x.low >= 0 and y.low is not None and y.low >= 0:
         low = x.low * y.low
     if low is None and (x.wild or y.wild):
         return _wrapping("*", x, y)

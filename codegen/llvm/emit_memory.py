@@ -76,12 +76,15 @@ def load(b: Builder, binding: Binding, offset: Value, lanes: int, mask: Value | 
 
 
 def fetch(b: Builder, binding: Binding, offset: Value, lanes: int) -> None:
-    """Asks for the cache lines of a vector `ahead` of an offset: a hint, which may lie outside of the buffer."""
+    """Asks for the cache lines of a vector `ahead` of an offset: a hint, which may lie outside of the buffer.
+
+    They come to the second cache: the first is full of what is worked on now, and is filled from there in time.
+    """
     start = _address(b, binding, b.add(offset.base, binding.ahead), False)
     b.module.declarations["llvm.prefetch.p0"] = "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)"
     for line in range(0, lanes * binding.dtype.itemsize, _LINE):
         place = b.emit(f"getelementptr i8, ptr {start}, i64 {line}", "ptr").text if line else start
-        b.line(f"call void @llvm.prefetch.p0(ptr {place}, i32 0, i32 3, i32 1)")
+        b.line(f"call void @llvm.prefetch.p0(ptr {place}, i32 0, i32 2, i32 1)")
 
 
 def _load_any(b: Builder, binding: Binding, offset: Value, lanes: int, mask: Value | None) -> Value:

@@ -37,18 +37,18 @@ class Home:
     """Where a tensor is kept: a buffer, behind fixed leading indices (the step of a scan).
 
     `axes` are those of the tensor that the buffer has, where it holds one element of the others, and a block, beginning at the
-    given element, of those in `origins`. A `ring` holds the last two entries of a scan alone.
+    given element, of those in `origins`. A `ring` holds the last so many entries along the first axis alone.
     """
 
     buffer: str
     leading: tuple[Expr, ...] = ()
     axes: tuple[int, ...] | None = None
-    ring: bool = False
+    ring: int = 0
     origins: tuple[tuple[int, Expr], ...] = ()
 
     def at(self, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
         if self.ring:
-            return (*self.leading, slot(indices[0], 2), *indices[1:])
+            return (*self.leading, slot(indices[0], self.ring), *indices[1:])
         begin = dict(self.origins)
         kept = (sub(indices[a], begin[a]) if a in begin else indices[a] for a in (range(len(indices)) if self.axes is None else self.axes))
         return (*self.leading, *kept)

@@ -10,29 +10,29 @@ from collections.abc import Callable, Mapping
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.lowering.accumulators import COMBINE
-from tensorexpr.codegen.lowering.arithmetic import ONE, ZERO, add, constant, floordiv, mul, sub
+from tensorexpr.codegen.lowering.arithmetic import ZERO, add, constant, floordiv, mul
 from tensorexpr.codegen.lowering.borders import cut_borders
 from tensorexpr.codegen.lowering.caching import DECLARED
 from tensorexpr.codegen.lowering.contracted import contracted
 from tensorexpr.codegen.lowering.cutting import cut_along
 from tensorexpr.codegen.lowering.digits import WORDS, Digits, behind, digits_of, sorted_by_digits, without_keys
+from tensorexpr.codegen.lowering.holding import Holding, is_held
 from tensorexpr.codegen.lowering.literals import with_folded_literals
 from tensorexpr.codegen.lowering.loops import Loops
 from tensorexpr.codegen.lowering.merging import merged
 from tensorexpr.codegen.lowering.partitioned import Sends, partitioned
-from tensorexpr.codegen.lowering.placing import Ahead, Home, Placing, all_axes, moved_apart, slot
+from tensorexpr.codegen.lowering.placing import Ahead, Home, all_axes, moved_apart
 from tensorexpr.codegen.lowering.positions import at_positions
-from tensorexpr.codegen.lowering.rings import last_entries
+from tensorexpr.codegen.lowering.scans import Scans
 from tensorexpr.codegen.lowering.scope import Scope
 from tensorexpr.codegen.lowering.slots import Slots
 from tensorexpr.codegen.lowering.sorting import NO_KEY, Blocks, Sorting, flat, unflattened, width_of
-from tensorexpr.codegen.lowering.sweeps import SweepLoops
 from tensorexpr.codegen.lowering.tasks import Names, Task
 from tensorexpr.codegen.lowering.tiles import cut_at_borders
 from tensorexpr.codegen.lowering.together import run_together
 from tensorexpr.codegen.lowering.unswitch import unswitched
 from tensorexpr.codegen.lowering.zeros import with_zeros_once
-from tensorexpr.codegen.nest import GRID, THREADS, Block, Buffer, For, If, Kernel, LoopNest, Stmt, Store
+from tensorexpr.codegen.nest import GRID, THREADS, Block, Buffer, For, Kernel, LoopNest, Stmt, Store
 from tensorexpr.codegen.nest_verify import touched
 from tensorexpr.codegen.schedule.alongside import groups
 from tensorexpr.codegen.schedule.compute_with import joined_groups
@@ -40,6 +40,7 @@ from tensorexpr.codegen.schedule.fetching import distances
 from tensorexpr.codegen.schedule.independence import is_atomic
 from tensorexpr.codegen.schedule.placement import Part, parts_of
 from tensorexpr.codegen.schedule.primitives import streamable
+from tensorexpr.codegen.schedule.rings import last_entries
 from tensorexpr.codegen.schedule.sorting import ranges_of
 from tensorexpr.codegen.schedule.state import Stage, State, all_definitions
 from tensorexpr.codegen.target import Gpu
@@ -77,7 +78,7 @@ def lower_state(state: State, name: str = "main") -> LoopNest:
     return _Lowering(state).nest(name)
 
 
-class _Lowering(Placing):
+class _Lowering(Scans):
     """One lowering: names, homes of tensors and the kernels so far."""
 
     def __init__(self, state: State) -> None:
@@ -90,10 +91,11 @@ class _Lowering(Placing):
             taken.update(_inner_names(definition))
         self.names = Names(taken)
         self.rings = last_entries(program)
-        self.homes: dict[str, Home] = {n: Home(n, ring=n in self.rings) for n in self.types}
+        self.homes: dict[str, Home] = {n: Home(n, ring=2 if n in self.rings else 0) for n in self.types}
         self.kernels: list[Kernel] = []
         self.atomics: list[str] = []
         self.made: dict[str, range] = {}
+        self.written: set[str] = set()
         self.definitions = {n: d for d in program.definitions for n, _ in d.results}
         self.placed: dict[tuple[str, str], list[str]] = {}
         self.parts: dict[str, Part] = {}
@@ -111,7 +113,8 @@ class _Lowering(Placing):
         for root in dict.fromkeys(root for root, _ in self.placed):
             self.parts.update(parts_of(state, root))
         self.shared = state.target.shared_bytes if isinstance(state.target, Gpu) else DECLARED
-        self.slots = Slots(self.names, state.target.cores, sum(p.size for p in self.parts.values() if p.is_local and not p.is_on_stack()))
+        size = sum(p.size for p in self.parts.values() if p.is_local and not p.is_on_stack())
+        self.slots = Slots(self.names, state.target.cores, size + self.ring_bytes())
 
     def nest(self, name: str) -> LoopNest:
         program = self.program
@@ -186,7 +189,7 @@ class _Lowering(Placing):
         match definition:
             case _ if sweep is not None:
                 self.add_kernels(" ".join((*self.definitions[sweep.name].names, *sweep.sweep.readers)), self.sweep(sweep))  # type: ignore[union-attr]
-            case Define() | Scan() if definition.results[0][0] in self.elsewhere:
+            case Define() | Scan() if definition.results[0][0] in self.elsewhere | self.written:
                 pass
             case Scan():
                 self.add_kernels(" ".join(definition.names), self.scan(definition, frozenset(), {}))
@@ -292,8 +295,12 @@ class _Lowering(Placing):
         def combined(old: Expr, value: Expr) -> Expr:
             return apply(COMBINE[definition.combine], old, value)
 
+        holding = Holding.made(type_.shape, kept, self.names) if is_held(definition, stage) and not self.state.target.is_gpu else None
+
         def finish(inner: Scope) -> Block:
             at = home.at(place(inner))
+            if holding is not None:
+                return holding.sent(home.buffer, at, lambda old: combined(old, sent(inner)))
             return (Store(home.buffer, at, combined(Access(home.buffer, at, kept), sent(inner))),)
 
         def nest(finish: Callable[[Scope], Block], checked: bool = True) -> Block:
@@ -317,7 +324,7 @@ class _Lowering(Placing):
             )
             filled, added = (), partitioned(sends, stage.partition, self.names, {*names, *self.program.sizes})
         else:
-            added = nest(finish)
+            added = nest(finish) if holding is None else holding.around(nest(finish))
         if home is target:
             return (*filled, *added)
         rounded = self.over(
@@ -440,87 +447,9 @@ class _Lowering(Placing):
     def copy(self, type_: TensorType, to: Home, source: Home, names: frozenset[str]) -> Block:
         return self.over(type_, names, lambda at: (Store(to.buffer, to.at(at), Access(source.buffer, source.at(at), type_.dtype)),))
 
-    # --------------------------------------------------------------------------------------------------------- scans
-
-    def scan(self, definition: Scan, names: frozenset[str], outside: dict[str, Expr]) -> Block:
-        """Step 0 from the initial states, then a serial loop over the others, which read the entry before."""
-        results = tuple(self.homes[n] for n in definition.names)
-        step = definition.step
-        while step in names:
-            step = f"{step}_"
-        for inner in definition.body:
-            for name, type_ in inner.results:
-                self.types[name] = type_
-                self.homes[name] = Home(name, ring=name in self.rings)
-        self.types.update(definition.states)
-        inits = tuple(self.homes[n] for n in definition.inits)
-        first = self.step(definition, names, {**outside, definition.step: ZERO}, inits, _entries(results, ZERO))
-        length = constant(definition.length)
-        if length == 0:
-            return ()
-        if length is None and self.state.target.is_gpu:
-            # Around what is launched there are loops of the host, no conditions.
-            once = fresh_name(f"{step}_first", {*names, step})
-            first = (For(once, ZERO, apply("minimum", definition.length, ONE), first),)
-        elif length is None:
-            first = (If(apply("gt", definition.length, ZERO), first),)
-        if length == 1:
-            return first
-        here = Index(step)
-        later = self.step(
-            definition,
-            names | {step},
-            {**outside, definition.step: here},
-            _entries(results, sub(here, ONE)),
-            _entries(results, here),
-        )
-        return (*first, For(step, ONE, definition.length, later))
-
-    def sweep(self, stage: Stage) -> Block:
-        """A scan with loops of its own, and the readers computed in its steps."""
-        location = self.definitions[stage.name].location
-        loops = SweepLoops(stage, self.names, self.shape, self.read, location, lambda n, at: (self.homes[n].buffer, self.homes[n].at(at)))
-        return loops.block(Scope(stage, all_axes(stage)))
-
-    def step(
-        self, definition: Scan, names: frozenset[str], outside: dict[str, Expr], before: tuple[Home, ...], after: tuple[Home, ...]
-    ) -> Block:
-        """One step: the body, with the states read from `before`; next states go straight to `after` where the body makes them."""
-        for (formal, _), home in zip(definition.states, before, strict=True):
-            self.homes[formal] = home
-        made = {name for inner in definition.body for name, _ in inner.results}
-        direct: dict[str, Home] = {}
-        for following, home in zip(definition.nexts, after, strict=True):
-            if following in made:
-                direct.setdefault(following, home)
-        block: list[Stmt] = []
-        for inner in definition.body:
-            for name, type_ in inner.results:
-                if name in direct:
-                    self.homes[name] = direct[name]
-                elif not any(b.name == name for b in self.names.workspace):
-                    self.names.workspace.append(self.buffer(name, type_))
-            match inner:
-                case Define():
-                    block.extend(self.define(inner, names, outside, True))
-                case Scatter():
-                    block.extend(self.scatter(inner, names, outside, self.state.target.is_gpu))
-                case Segments():
-                    block.extend(self.segments(inner, names, outside, self.state.target.is_gpu))
-                case Scan():
-                    block.extend(self.scan(inner, names, outside))
-        for following, home, (_, type_) in zip(definition.nexts, after, definition.states, strict=True):
-            if direct.get(following) is not home:
-                block.extend(self.copy(type_, home, self.homes[following], names))
-        return tuple(block)
-
 
 def _has_body(definition: Definition) -> bool:
     return isinstance(definition, Scan)
-
-
-def _entries(results: tuple[Home, ...], step: Expr) -> tuple[Home, ...]:
-    return tuple(Home(r.buffer, (*r.leading, slot(step, 2) if r.ring else step)) for r in results)
 
 
 def _inner_names(definition: Definition) -> set[str]:

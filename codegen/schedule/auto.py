@@ -23,6 +23,7 @@ from tensorexpr.codegen.schedule.auto_parts import partial_results
 from tensorexpr.codegen.schedule.auto_passes import join_alike, join_passes, one_pass, plan_passes
 from tensorexpr.codegen.schedule.auto_rows import plan_rows
 from tensorexpr.codegen.schedule.auto_scatters import plan_scatter, take_scatters_apart
+from tensorexpr.codegen.schedule.auto_skewing import skew_scans
 from tensorexpr.codegen.schedule.auto_staging import stage_operands
 from tensorexpr.codegen.schedule.auto_streams import plan_stream
 from tensorexpr.codegen.schedule.auto_sweeps import plan_sweep, redirect_copies, sweep_scans
@@ -100,6 +101,7 @@ def autoschedule(program: Program, target: Target | None = None, decisions: Deci
             plan_sweep(s, name, shapes)
         elif isinstance(definition, Scatter):
             plan_scatter(s, definition, shapes)
+    skew_scans(s)
     join_passes(s, passes)
     join_alike(s)
     write_past(s)

@@ -16,7 +16,7 @@ from __future__ import annotations
 from math import ceil, prod
 
 from tensorexpr.codegen.schedule import auto_mma as mma
-from tensorexpr.codegen.schedule.auto_views import View, as_grid, best_view, blocks_of, by_classes
+from tensorexpr.codegen.schedule.auto_views import View, as_grid, best_view, blocks_of, by_classes, in_squares
 from tensorexpr.codegen.schedule.schedule import Schedule
 from tensorexpr.codegen.schedule.work import total_work
 from tensorexpr.codegen.target import Gpu
@@ -24,12 +24,25 @@ from tensorexpr.ir import Const, Expr, Index, integer
 from tensorexpr.records import record
 
 Shapes = dict[str, tuple[Expr, ...]]
-TILES = ((128, 128, 8, 8), (128, 64, 8, 4), (64, 128, 4, 8), (64, 64, 4, 4), (64, 32, 4, 2), (32, 64, 2, 4), (32, 32, 2, 2))
-"""Tiles of a block: rows, columns, and how many of both a thread has. All are the work of 256 threads."""
+TILES = (
+    (128, 128, 16, 8),
+    (128, 128, 8, 8),
+    (128, 64, 8, 4),
+    (64, 128, 4, 8),
+    (64, 64, 4, 4),
+    (64, 32, 4, 2),
+    (32, 64, 2, 4),
+    (32, 32, 2, 2),
+)
+"""Tiles of a block: rows, columns, and how many of both a thread has. The first is the work of 128 threads, the others of `TEAM`."""
+TEAM = 256
 GROUP = 4
 """Neighbors that a thread reads at once from shared memory."""
 STEP = 1024
 """Elements of the larger operand that a step along the reduction reads: four of each thread."""
+MANY = 64
+"""Results of a thread beyond which a step is twice as long, as fewer threads load what it reads, and beyond which there is no room for
+conditions and further addresses."""
 LEAST_DEPTH = 8
 """Points of a step at least."""
 SHARED_READ = 0.6
@@ -40,6 +53,8 @@ READS = 1 << 8
 """Operations for each element of an operand from which on a copy of it costs next to nothing."""
 CACHED = 4
 """Copies of an operand that the second cache has room for."""
+BLOCKS = 2
+"""Blocks that run beside each other on a multiprocessor."""
 FEW_BLOCKS = 8
 """Blocks per multiprocessor up to which the last ones to run count as a whole round."""
 
@@ -55,8 +70,14 @@ class Tile:
     thread_rows: int
     thread_columns: int
 
+    @property
+    def threads(self) -> int:
+        """How many have its work."""
+        return self.rows * self.columns // (self.thread_rows * self.thread_columns)
+
     def __str__(self) -> str:
-        return f"{self.rows} {self.view.row}, {self.columns} {self.view.column}"
+        few = f" of {self.threads} threads" if self.threads < TEAM else ""
+        return f"{self.rows} {self.view.row}, {self.columns} {self.view.column}{few}"
 
 
 def ranked_tiles(s: Schedule, name: str, shapes: Shapes) -> list[Tile]:
@@ -75,7 +96,7 @@ def tiles_of(s: Schedule, name: str, shapes: Shapes) -> list[Tile]:
     row, column, step, lengths = view.row, view.column, view.step, view.lengths
     ranked: list[tuple[float, Tile]] = []
     for sizes in TILES:
-        depth = STEP // max(sizes[:2])
+        depth = STEP // max(sizes[:2]) * (2 if sizes[2] * sizes[3] > MANY else 1)
         while depth > LEAST_DEPTH and lengths[step] < 2 * depth:
             depth //= 2
         tile = Tile(view, depth, *sizes)
@@ -83,11 +104,19 @@ def tiles_of(s: Schedule, name: str, shapes: Shapes) -> list[Tile]:
         blocks, waste = view.others * prod(across), prod(across) * tile.rows * tile.columns / (lengths[row] * lengths[column])
         if waste > MOST_WASTE or 2 * blocks < s.target.cores or lengths[step] < 2 * tile.depth:
             continue
+        if sizes[2] * sizes[3] > MANY and not (waste == 1 and lengths[step] % depth == 0 and _is_plain(view)):
+            continue
         rounds = blocks / s.target.cores
         rounds = ceil(rounds) if rounds < FEW_BLOCKS else rounds
         reads = 1 / tile.thread_rows + 1 / tile.thread_columns
         ranked.append((rounds * tile.rows * tile.columns * (1 + SHARED_READ * reads), tile))
     return [tile for _, tile in sorted(ranked, key=lambda pair: pair[0])]
+
+
+def _is_plain(view: View) -> bool:
+    """Whether a contraction is a product of matrices, or many: what it adds up and where that lies takes few registers beside results."""
+    small = all(r.access.dtype.bits <= 32 for r in view.operands)
+    return small and not view.tested and all(isinstance(i, Index) for r in view.operands for i in r.access.indices)
 
 
 def operands_to_stage(s: Schedule, name: str, shapes: Shapes) -> list[tuple[str, tuple[int, ...]]]:
@@ -145,7 +174,8 @@ def plan_block(s: Schedule, name: str, tile: Tile) -> None:
     column_blocks, columns, column_threads = _side(s, name, points_of[view.column], tile.columns, tile.thread_columns)
     steps, points = handle.split(view.step, tile.depth)
     rest = [i for i in group.indices if i != view.step]
-    grid += [*row_blocks, *column_blocks]
+    sizes = (tile.rows, tile.columns, tile.depth)
+    grid += in_squares(s, name, view, row_blocks, column_blocks, sizes, BLOCKS * s.target.cores)
     handle.reorder(*grid, *rest, steps, points, *rows, *columns, row_threads, column_threads)
     threads = handle.fuse(row_threads, column_threads)
     for loop in (points, *rows, *columns):

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from math import prod
 
 from tensorexpr.codegen.nest import GRID, IN_WARP
-from tensorexpr.codegen.schedule.legality import runs_in_lanes
+from tensorexpr.codegen.schedule.legality import is_ordered, runs_in_lanes
 from tensorexpr.codegen.schedule.reductions import Group
 from tensorexpr.codegen.schedule.schedule import Schedule
 from tensorexpr.codegen.schedule.state import Stage
@@ -199,8 +199,10 @@ def _lanes(s: Schedule, name: str, settled: tuple[str, ...], warps: bool, shapes
     axes = _along(s, name, settled)
     if not axes:
         return
-    pack = 1 if warps else _pack(stage, axes, shapes)
     inner = axes[-1] in data_loops(stage)
+    # Neighbors of a thread come before those of the next: of what depends on the order of its points each lane takes one at a time.
+    ordered = any(axes[-1] in g.indices and is_ordered(g) for g in stage.parts.groups)
+    pack = 1 if warps or ordered else _pack(stage, axes, shapes)
     before, axis = s.state, axes[-1]
     try:
         axis = fused(s, name, list(axes))

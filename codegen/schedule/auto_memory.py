@@ -57,7 +57,8 @@ def read_throughout(s: Schedule) -> dict[str, None]:
 
 
 def fetch_rows(s: Schedule) -> None:
-    """Fetches the next row of what several definitions pass over row by row, where it comes from memory and both fit the first cache."""
+    """Fetches the next row of what several definitions pass over row by row, where it comes from memory and rows are short enough for
+    the first cache."""
     program = s.state.program
     for name in s.stages:
         members = s.state.placed_in(name)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from math import ceil, prod
 
 from tensorexpr import dtypes
-from tensorexpr.codegen.schedule.auto_views import Shapes, View, as_grid, blocks_of, by_classes
+from tensorexpr.codegen.schedule.auto_views import Shapes, View, as_grid, blocks_of, by_classes, in_squares
 from tensorexpr.codegen.schedule.schedule import Schedule
 from tensorexpr.codegen.schedule.zeros import zero_beyond
 from tensorexpr.codegen.target import Gpu
@@ -129,7 +129,8 @@ def plan_mma(s: Schedule, name: str, tile: Tile) -> None:
     column_warp, tiles = handle.split(rest, row_tiles)
     unrolled += [tiles, neighbor]
     steps, points = handle.split(view.step, tile.depth)
-    grid += [*row_blocks, *column_blocks]
+    sizes = (tile.rows, tile.columns, tile.depth)
+    grid += in_squares(s, name, view, row_blocks, column_blocks, sizes, s.target.cores)
     around = [i for i in group.indices if i != view.step]
     handle.reorder(*grid, *around, steps, points, *unrolled, row_warp, column_warp, row_lane, column_lane)
     threads = handle.fuse(handle.fuse(handle.fuse(row_warp, column_warp), row_lane), column_lane)

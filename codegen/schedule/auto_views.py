@@ -32,6 +32,8 @@ LEAST_STEPS = 16
 """Points of an axis from which on it is worth going along it in steps."""
 LINE = 8
 """Elements of a line of memory, of four bytes."""
+GROUPS = (1, 2, 4, 8, 16)
+"""Rows of blocks of a grid that may go along together."""
 LONG_SIDE = 128
 """Points of an axis beyond which a tile has no use for more."""
 
@@ -154,6 +156,28 @@ def blocks_of(s: Schedule, name: str, loop: str, length: int) -> tuple[list[str]
         return [], loop
     outer, inner = s[name].split(loop, length, "guard")
     return [outer], inner
+
+
+def in_squares(
+    s: Schedule, name: str, view: View, rows: list[str], columns: list[str], tile: tuple[int, int, int], at_once: int
+) -> list[str]:
+    """The loops over blocks of a tile's rows and columns in the order of the grid: so many rows of blocks go along together that the
+    blocks which run `at_once` read as little of the operands as may be, which then lies in the second cache for others of them. Only
+    where tiles are whole: what conditions at the ends take to find their places costs more."""
+    whole = all(view.lengths[axis] % length == 0 for axis, length in zip((view.row, view.column, view.step), tile, strict=True))
+    if not (whole and rows and columns):
+        return [*rows, *columns]
+    down, across = view.lengths[view.row] // tile[0], view.lengths[view.column] // tile[1]
+
+    def read(group: int) -> int:
+        below = min(down, group * -(-at_once // (group * across)))
+        return below * tile[0] + min(across, -(-at_once // group)) * tile[1]
+
+    group = min((n for n in GROUPS if down % n == 0), key=read)
+    if down * across <= at_once or group == 1:
+        return [*rows, *columns]
+    groups, inner = s[name].split(rows[0], group)
+    return [groups, *columns, inner]
 
 
 def as_grid(s: Schedule, name: str, loops: list[str]) -> None:

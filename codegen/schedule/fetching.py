@@ -20,7 +20,7 @@ from tensorexpr.records import replace
 def prefetch(state: State, name: str, tensor: str, loop: str, rows: int = 1) -> State:
     """rewrite: for i: ... X[i, j] ... --> for i: ... X[i, j], X[i + rows, j] is on its way ...
 
-    A hint to the caches: values are what they are without it. The loop may be one over blocks of an axis.
+    A hint to the caches (the second level): values are what they are without it. The loop may be one over blocks of an axis.
 
     >>> import tensorexpr as te
     >>> x = te.placeholder((64, 256), name="x")

@@ -12,6 +12,7 @@ from tensorexpr.codegen.schedule.fitting import fitted
 from tensorexpr.codegen.schedule.legality import check_stage, refuse, runs_whole
 from tensorexpr.codegen.schedule.pipeline import check_pipelines
 from tensorexpr.codegen.schedule.placement import check_placement
+from tensorexpr.codegen.schedule.skewing import check_skewed
 from tensorexpr.codegen.schedule.state import (
     SERIAL,
     TAILS,
@@ -448,7 +449,7 @@ def _with_program(state: State, program: Program, names: tuple[str, ...]) -> Sta
             raise refuse(stage, f"expected definitions that no sweep reads to inline, got {', '.join(names)}", hint="inline first")
     for name in changed & set(old):
         known = old[name]
-        if known.relations or known.kinds or known.place or known.order != plain_order(known.parts):
+        if known.relations or known.kinds or known.place or known.skewed or known.order != plain_order(known.parts):
             raise refuse(known, f"expected plain loops of {name}, which reads what is inlined, got changed ones", hint="inline first")
     fresh = {s.name: s for s in plain_stages(program, changed)}
     table = {s.name: fresh.get(s.name, s) for s in state.stages if s.name in after}
@@ -458,6 +459,7 @@ def _with_program(state: State, program: Program, names: tuple[str, ...]) -> Sta
 def _checked(state: State, stage: Stage) -> State:
     """The state with a stage changed, where that is legal for it and for what is computed in its loops."""
     check_cached(stage)
+    check_skewed(stage)
     changed = state.with_stage(check_stage(state, stage))
     for name in (*((stage.name,) if stage.place is not None else ()), *(s.name for s in changed.placed_in(stage.name))):
         check_placement(changed, name)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tensorexpr import dtypes
-from tensorexpr.codegen.schedule import primitives, staging, sweeps
+from tensorexpr.codegen.schedule import primitives, skewing, staging, sweeps
 from tensorexpr.codegen.schedule.alongside import alongside
 from tensorexpr.codegen.schedule.cache import cache
 from tensorexpr.codegen.schedule.compute_with import compute_with
@@ -105,6 +105,11 @@ class Schedule:
         that ask for the same points step by step (transposed, reversed) in them."""
         state = sweeps.sweep(self.state, scan, readers)
         self.state = replace(state, calls=(*state.calls, f"s.sweep({', '.join(map(repr, (scan, *readers)))})"))
+
+    def skew(self, scan: str, steps: int, rows: int) -> None:
+        """Makes `steps` steps of a scan in one pass over its states, each a few rows behind the one before, in blocks of `rows` rows."""
+        state = skewing.skew(self.state, scan, steps, rows)
+        self.state = replace(state, calls=(*state.calls, f"s.skew({scan!r}, {steps!r}, {rows!r})"))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Schedule) and self.state == other.state

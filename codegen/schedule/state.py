@@ -78,6 +78,17 @@ class Partition:
 
 
 @record
+class Skew:
+    """A definition in the body of `scan` whose steps follow each other row by row of `axis`: passes of `steps` steps, in blocks of
+    `rows` rows (see `skewing`)."""
+
+    scan: str
+    axis: str
+    steps: int
+    rows: int
+
+
+@record
 class Stage:
     """The loops of one definition (see the module). `kinds` lists those that are not serial, `together` the definitions
     that run in the same loops, `scan` the scan in whose body the definition stands, `sweep` what a step computes where the
@@ -111,6 +122,8 @@ class Stage:
     """The first of the definitions that it runs side by side with (see `alongside`)."""
     joins: str | None = None
     """The definition in whose loops it runs, as far as these are alike (see `compute_with`)."""
+    skewed: Skew | None = None
+    """How the steps of its scan follow each other, where they do so row by row (see `skewing`)."""
 
     def kind(self, loop: str) -> str:
         return dict(self.kinds).get(loop, SERIAL)

@@ -8,7 +8,7 @@ a scatter or a scan makes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from tensorexpr.errors import DefinitionError
 from tensorexpr.ir import (
@@ -26,6 +26,7 @@ from tensorexpr.ir import (
     Scan,
     Scatter,
     Segments,
+    TensorType,
     conjuncts,
 )
 from tensorexpr.records import replace
@@ -115,7 +116,32 @@ def inline_cheap(program: Program) -> Program:
     """
     chosen = cheap_names(program)
     result = inline_definitions(program, chosen) if chosen else program
-    return with_definitions(result, map(_inlined_inside, result.definitions))
+    types = result.types
+    copies = {d.name: d.value.tensor for d in result.definitions if isinstance(d, Define) and _is_copy(d, types)}  # type: ignore[attr-defined]
+    return with_definitions(result, (_started(_inlined_inside(d), copies) for d in result.definitions))
+
+
+def _is_copy(definition: Define, types: Mapping[str, TensorType]) -> bool:
+    """Whether a definition is a tensor, element by element."""
+    value = definition.value
+    return (
+        isinstance(value, Access)
+        and value.tensor in types
+        and value.indices == tuple(Index(a.index) for a in definition.axes)
+        and types[value.tensor].shape == tuple(a.stop for a in definition.axes)
+    )
+
+
+def _started(definition: Definition, copies: Mapping[str, str]) -> Definition:
+    """A scan that starts from a copy starts from what is copied."""
+    if not isinstance(definition, Scan) or not any(name in copies for name in definition.inits):
+        return definition
+    inits = []
+    for name in definition.inits:
+        while name in copies:
+            name = copies[name]
+        inits.append(name)
+    return replace(definition, inits=tuple(inits))
 
 
 def _inlined_inside(definition: Definition) -> Definition:

@@ -62,13 +62,17 @@ def test_bandwidth_is_that_of_streams_of_the_same_size():
 
 
 def test_the_summary_names_what_is_behind_and_what_was_left_out():
-    heavy = {**RUN, "rows": [*RUN["rows"], row("pool", "forward", 0.01, {"torch": 0.02}, added=6e6, failed={"tensorexpr": "X: y"})]}
+    pool = row("pool", "forward", 0.01, {"torch": 0.02}, added=6e6, group="memory", failed={"tensorexpr": "X: y"})
+    heavy = {**RUN, "rows": [*RUN["rows"], pool]}
     heavy["errors"] = {"scan": "expected an answer within 60 s, got none"}
     assert report.summary(heavy).splitlines() == [
         "2 of 3 at least as fast as the best peer; geometric mean of peer / ours 1.24",
+        "  behind: gemm forward: 0.80 of the peak of multiply-adds",
         "  behind: gemm gradient: 0.80 of torch",
         "  behind: gemm gradient: 4.0 times the forward",
+        "  behind: gemm gradient: 0.20 of the peak of multiply-adds",
         "  behind: pool forward: 1.40 times the memory of inputs and outputs",
+        "  behind: pool forward: 0.01 of the best stream",
         "  skipped: numba in 1 of 3 rows (has not got it)",
         "  scan: expected an answer within 60 s, got none",
         "  gemm gradient: halide failed (RuntimeError: no code)",
@@ -76,6 +80,17 @@ def test_the_summary_names_what_is_behind_and_what_was_left_out():
         "  pool forward: tensorexpr failed (X: y)",
     ]
     assert report.wrong(heavy) and not report.wrong(RUN)
+
+
+def test_bars_that_hang_on_what_a_workload_is():
+    """Fused ones are compared with array frameworks alone, small ones with everyone; a peer that is ahead is said once."""
+    fused = row("heat", "forward", 0.01, {"numba": 0.012, "jax": 0.025, "torch": 0.5}, group="fused", added=0)
+    small = row("add", "forward", 0.01, {"numpy": 0.018}, group="small", added=0)
+    ahead = [row(name, "forward", 0.01, {"jax": 0.031}, group=name, added=0) for name in ("fused", "small")]
+    assert list(report.behind({**RUN, "rows": [fused, small, *ahead]})) == [
+        "heat forward: 2.50 of jax, where 3 is meant",
+        "add forward: 1.80 of numpy, where 2 is meant",
+    ]
 
 
 def test_scaling_and_markdown():
@@ -136,3 +151,17 @@ def test_the_readme_quotes_the_newest_training_steps(tmp_path):
         "| digits | 1 | 0.100 | 1.80 | 18.00 | 1.2 |",
         "| hundred | 1 | 0.100 | - | - | 1.2 |",
     ]
+
+
+def test_the_page_on_libraries_quotes_the_newest_calls(tmp_path):
+    assert readme.interop(tmp_path).startswith("Not measured yet")
+    document = {
+        "info": {"cpu": {"name": "zen"}},
+        "rows": [{"host": "numpy", "call": "op", "microseconds": 0.084, "ratio": 0.28}],
+        "threads": [{"workload": "matmul", "threads": count, "scaling": float(count)} for count in (1, 2)],
+        "bundle": {"function": "x * x", "kilobytes": 18.6, "load": 0.261},
+    }
+    (tmp_path / "2026-01-02-zen.json").write_text(json.dumps(document))
+    text = readme.interop(tmp_path)
+    assert text.startswith("Measured on 2026-01-02 on a zen:") and "| numpy | `op` | 0.08 | 0.28 |" in text
+    assert text.endswith("times those by one: 2.00 (`matmul`).\nA bundle of x * x is 19 KB, loaded in 0.26 ms.")

@@ -116,6 +116,30 @@ def test_entries_come_back_as_they_were(cache: Path) -> None:
     assert disk.load("k") is None and disk.usage().entries == 0
 
 
+def test_an_entry_is_that_of_its_key(cache: Path) -> None:
+    """Whole, but of another key: made anew, as where any byte is another one."""
+    for key in ("a", "b"):
+        disk.save(key, Entry({"of": key}, bytes(30)))
+    whole = (cache / "a.teo").read_bytes()
+    (cache / "b.teo").write_bytes(whole)
+    assert disk.load("b") is None and disk.load("a") is not None
+    for place in range(len(whole)):
+        (cache / "a.teo").write_bytes(whole[:place] + bytes([whole[place] ^ 1 << place % 8]) + whole[place + 1 :])
+        assert disk.load("a") is None
+        (cache / "a.teo").write_bytes(whole[:place])
+        assert disk.load("a") is None
+
+
+def test_what_a_killed_process_had_begun_goes(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk, "_fill", {})
+    cache.mkdir(mode=0o700)
+    for name in (".new-old", ".new-now"):
+        (cache / name).write_bytes(bytes(9))
+    os.utime(cache / ".new-old", (1, 1))
+    disk.save("k", Entry({}, b""))
+    assert {path.name for path in cache.iterdir()} == {".new-now", "k.teo"}
+
+
 def test_the_folder_is_bounded_and_what_is_used_stays(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TENSOREXPR_CACHE_SIZE", "1")
     for number in range(9):

@@ -173,6 +173,11 @@ def frozen_array():
         (X.T.copy(), "out: expected shape [2, 3], got [3, 2]"),
         (frozen_array(), "out: expected a writeable array, got a read-only one"),
         (np.lib.stride_tricks.as_strided(np.zeros(3, np.float32), (2, 3), (0, 4)), "out: expected every element to have its own memory"),
+        (
+            np.lib.stride_tricks.as_strided(np.zeros(4, np.float32), (2, 3), (4, 4)),
+            "out: expected every element to have its own memory, got an array whose elements overlap",
+        ),
+        (np.lib.stride_tricks.as_strided(np.zeros(4, np.float32), (2, 3), (12, 2)), "got an array whose elements overlap"),
     ],
 )
 def test_an_out_that_does_not_fit(out, message):
@@ -186,6 +191,14 @@ def test_an_out_that_overlaps_an_input():
     assert "out: expected memory of its own, got an array that overlaps argument x" in text and "hint: pass x.copy()" in text
     interleaved = memory[:12:2].reshape(2, 3), memory[1:13:2].reshape(2, 3)
     assert FIXED.results([interleaved[0]], LAYOUT, [interleaved[1], np.float32(1)])[1][0] is interleaved[0]
+
+
+@pytest.mark.parametrize("strides", [(8, 28), (12, 8), (-12, 4), (20, -8)])
+def test_an_out_whose_elements_lie_apart_in_any_order(strides):
+    """The second has rows that are interleaved with others: no axis steps over all that the other one reaches, yet nothing is met twice."""
+    memory = np.zeros(40, np.float32)
+    out = np.lib.stride_tricks.as_strided(memory[10:], (2, 3), strides)
+    assert FIXED.results([out], LAYOUT, [X, np.float32(1)])[1][0] is out
 
 
 def test_several_outs():

@@ -34,8 +34,10 @@ _CHECKED = (
     "-fno-optimize-sibling-calls",
     "-fsanitize=thread",
     "-fsanitize=bounds,signed-integer-overflow,integer-divide-by-zero,shift",
+    "-ftrivial-auto-var-init=pattern",
 )
-"""What calls the checker at each access; only the compiler's part of it is used, not its run-time."""
+"""What calls the checker at each access; only the compiler's part of it is used, not its run-time. What a thread has not set is no number
+that is likely, in place of what the thread before it left there, which is right too often."""
 _RUNTIME = ("runtime.h", "runtime.cpp", "checker.cpp")
 _TEXT = "kernels.cpp"
 ORDERS = {"forward": 0, "backward": 1}

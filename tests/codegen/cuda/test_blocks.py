@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -132,21 +133,57 @@ def test_results_are_those_of_the_interpreter(text):
 @pytest.mark.skipif(not nvrtc.available(), reason="no NVRTC to compile CUDA kernels")
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 @pytest.mark.parametrize(
-    ("text", "fused"),
-    [(matmul(4096, 4096, 4096), 512), (matmul(1000, 1000, 1000), 256), (batched(16, 512, 512, 64), 512), (conv(32, 64, 128, 4098, 1), 512)],
-)
-def test_operands_come_four_at_a_time_without_spills(text, fused, arch):
+    ("text", "fused", "reads"),
+    [
+        (matmul(4096, 4096, 4096), 2048, 96), (matmul(1000, 1000, 1000), 256, 24), (batched(16, 512, 512, 64), 2048, 96),
+        (conv(32, 64, 128, 4098, 1), 512, 32),
+    ],
+)  # fmt: skip
+def test_operands_come_four_at_a_time_without_spills(text, fused, reads, arch):
     source = emit(verify_nest(lower(planned(text, H200))))
     made = nvrtc.compile_text(source.text, arch)
     found = made.resources[source.launches[-1].kernel]
-    assert not found.spill_stores and not found.spill_loads and found.registers <= 128
+    assert not found.spill_stores and not found.spill_loads
+    # Two blocks have room beside each other.
+    assert 2 * found.registers * source.launches[-1].threads[0] <= 1 << 16
     assert source.text.count("__syncthreads()") <= 4
     # A step is unrolled whole: each value that is multiplied has been read with three others.
     body = [line.strip() for line in made.ptx.splitlines()]
     assert sum(line.startswith("fma.rn.f32") for line in body) == fused
-    assert (
-        not any(line.startswith("ld.shared.f32") for line in body) and sum(line.startswith("ld.shared.v4") for line in body) >= fused // 16
-    )
+    assert not any(line.startswith("ld.shared.f32") for line in body)
+    assert sum(line.startswith("ld.shared.v4") for line in body) == reads
+
+
+@needs_compiler
+def test_few_threads_of_many_results_compute_the_same():
+    s = planned(matmul(256, 384, 32), replace(H200, cores=2))
+    launch = emit(verify_nest(lower(s))).launches[0]
+    assert launch.threads == (128, 1, 1)
+    inputs = random_inputs(s.program, 7)
+    (want,) = evaluate_program(s.program, inputs).values()
+    for order in (0, 1, 5):
+        (got,) = run(verify_nest(lower(s)), inputs, order=order).values()
+        np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize(
+    ("text", "rows", "columns", "at_once"), [(matmul(8192, 8192, 64), 128, 128, 264), (matmul(8192, 8192, 64, "bf16"), 128, 256, 132)]
+)
+def test_blocks_that_run_at_once_lie_in_a_square(text, rows, columns, at_once):
+    nest = verify_nest(lower(planned(text, H200)))
+    text = emit(nest).text
+    # The place of a block's results, from the one line of text that says it.
+    place = next(line for line in text.splitlines() if "te_store(&C[" in line or line.strip().startswith("C[")).split("C[")[1].split("]")[0]
+    names = {"thread", *re.findall(r"[ij]_[a-z_]*", place)}
+
+    def corner(block: int) -> tuple[int, int]:
+        at = eval(place.replace("/", "//"), {}, {**dict.fromkeys(names, 0), "block": block})
+        return at // 8192 // rows, at % 8192 // columns
+
+    found = [corner(block) for block in range(at_once)]
+    assert len(set(found)) == at_once
+    assert len({i for i, _ in found}) * rows + len({j for _, j in found}) * columns <= (8192 + 4 * rows) // 2
+    assert len({corner(block) for block in range(8192 // rows * 8192 // columns)}) == 8192 // rows * 8192 // columns
 
 
 @pytest.mark.skipif(not nvrtc.available(), reason="no NVRTC to compile CUDA kernels")
@@ -191,7 +228,8 @@ def test_larger_tiles_are_for_larger_results():
         s = schedule(parse_program(text), H200)
         return str(tiles_of(s, "C", shapes_of(s.program))[0])
 
-    assert first(matmul(4096, 4096, 4096)) == "128 i, 128 j"
+    assert first(matmul(4096, 4096, 4096)) == "128 i, 128 j of 128 threads"
+    assert first(matmul(4096, 4096, 4092)) == first(matmul(4096, 4096, 4096, "f64")) == "128 i, 128 j"
     assert first(matmul(512, 512, 512)) == "64 i, 32 j"
 
 

@@ -6,6 +6,7 @@ emit, the checker misses it.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -19,6 +20,7 @@ from tensorexpr.codegen.nest_verify import verify_nest
 from tensorexpr.codegen.schedule import autoschedule
 from tensorexpr.codegen.target import H200
 from tensorexpr.errors import InternalError
+from tensorexpr.interpret import evaluate_program
 from tensorexpr.ir import Const
 from tensorexpr.parse import parse_program
 from tests.codegen.cuda.device import Program
@@ -72,6 +74,9 @@ BODIES = {
   y[blockIdx.x * 64 + threadIdx.x] = row[63 - threadIdx.x];""",
     "good_atomics": """
   atomicAdd(&y[0], 1.0f);""",
+    "good_but_not_set": """
+  float sum;
+  y[blockIdx.x * 64 + threadIdx.x] = sum + x[threadIdx.x];""",
     # Shared memory that a launch asks for.
     "in_the_arena": """
   float (&row)[64] = te_arena<float[64]>(128);
@@ -291,13 +296,15 @@ def kernels() -> HostKernels:
     return HostKernels(Source(text, plan), checked=True)
 
 
-def checked(kernels: HostKernels, name: str, order: int, late: bool) -> None:
+def checked(kernels: HostKernels, name: str, order: int, late: bool) -> np.ndarray:
+    """The result of a kernel."""
     floats = np.zeros(4096, np.float32)
     x, y = floats[4 * 16 : 4 * 16 + 64], floats[2048 : 2048 + 64 * BLOCKS]
     places = [int(a.ctypes.data) + (-int(floats.ctypes.data) % 16) for a in (x, y)]
     filled = name in ("good_atomics", "blocks_add_without_atomics", "atomics_beside_plain_writes")
     kernels.watch([Memory("x", places[0], x.nbytes, 4, True, False), Memory("y", places[1], y.nbytes, 4, filled, True)])
     kernels.launch(launch_of(name), (BLOCKS, 1, 1), places, order, late)
+    return y
 
 
 @pytest.mark.parametrize("name", [name for name in BODIES if name.startswith("good_")])
@@ -324,6 +331,11 @@ def test_the_line_is_quoted(kernels):
     with pytest.raises(InternalError) as caught:
         checked(kernels, "before_reading", 0, True)
     assert "row[63 - threadIdx.x];" in str(caught.value) and "line " in str(caught.value)
+
+
+def test_what_a_thread_has_not_set_is_no_number_that_is_likely(kernels):
+    y = checked(kernels, "good_but_not_set", 0, True)
+    assert (np.abs(y) > 1e30).all()
 
 
 # --------------------------------------------------------------------------------------------- of our own emitter
@@ -370,3 +382,56 @@ def test_no_barrier_can_be_taken_out(name):
             wrong.append(one)
     # A few stand where two ways to them meet, of which one alone needs them.
     assert wrong and launches[0] not in wrong and len(wrong) >= len(barriers) - 2
+
+
+FAULTS: dict[str, tuple[str, str]] = {
+    "no barrier": (r"__syncthreads\(\);", ""),
+    "a barrier of the warp": (r"__syncthreads\(\);", "__syncwarp();"),
+    "a barrier that half of a block meets": (r"__syncthreads\(\);", "if (threadIdx.x < 32) __syncthreads();"),
+    "a neighbor in shared memory": (r"(= \w+_lanes)\[lane", r"\1[1 + lane"),
+    "another row of a tile": (r"(\w+_at)\[([^\]]*)\]\[([^\]]*)\]\[", r"\1[\2][\3 + 1]["),
+    "a neighbor in an input": (r"\b([xAB])\[(?!\d+\])", r"\1[1 + "),
+    "a neighbor in the result": (r"([sC])\[(\w[^\]]*)\] =", r"\1[\2 + 1] ="),
+    "no wait": (r"te_copies_wait\w*(<\d+>)?\(\);", ""),
+    "a wait too lax": (r"te_copies_wait_all\(\);", "te_copies_wait<1>();"),
+    "no test for the last": (r"if \((\w+) < (\d+)\) \{", r"if (\1 >= 0) {"),
+    "one too many": (r"if \((\w+) < (\d+)\) \{", r"if (\1 <= \2) {"),
+    "one too few": (r"if \((\w+) < (\d+)\) \{", r"if (\1 + 1 < \2) {"),
+    "all write": (r"if \(threadIdx\.x == 0\) ", ""),
+    "a step too far": (r"(for \(int (?!part)\w+ = [^;]+; \w+) <", r"\1 <="),
+    "lanes too near": (r"te_shuffle_down\((.*), 16\)", r"te_shuffle_down(\1, 8)"),
+    "another lane's sum": (r"te_shuffle_from\((.*), 0\)", r"te_shuffle_from(\1, 3)"),
+    "not set": (r"\w+ = 0\.0f;", ""),
+    "blocks that overlap": (r"\(int\)blockIdx\.x", "(int)(blockIdx.x / 2)"),
+    "half a warp": (r"(\w+ = te_shuffle_down)", r"if (threadIdx.x < 16) \1"),
+}
+MUTATED = {
+    "row": "x: f32[3, 9, 31] = input()\ns[i]: f32[3] = sum(x[i, h, k] * x[i, h, k] for h in range(9) for k in range(31))\nreturn s",
+    "tile": PROGRAMS["tile"],
+}
+
+
+@pytest.mark.parametrize("name", list(MUTATED))
+def test_faults_in_kernels_of_ours_are_found(name):
+    """By the checker, or because the result is wrong."""
+    s = autoschedule(parse_program(MUTATED[name]), replace(H200, cores=1))
+    whole = Program(verify_nest(lower(s)))
+    text, (launch,) = whole.source.text, whole.source.launches
+    changed = {fault: re.sub(*how, text, count=1) for fault, how in FAULTS.items()}
+    changed = {"none": text, **{fault: made for fault, made in changed.items() if made != text}}
+    launches = {fault: replace(launch, kernel=f"v{number}") for number, fault in enumerate(changed)}
+    texts = [made.replace(f" {launch.kernel}(", f" {launches[fault].kernel}(") for fault, made in changed.items()]
+    kernels = HostKernels(Source("\n".join(texts), tuple(launches.values())), checked=True)
+    inputs = random_inputs(s.program, 3)
+    (want,) = evaluate_program(s.program, inputs).values()
+    missed = []
+    for fault, one in launches.items():
+        part = Program(whole.nest)
+        part.source, part._kernels = Source("", (one,)), kernels
+        try:
+            (got,) = part(inputs).values()
+        except InternalError:
+            continue
+        if np.allclose(got, want, rtol=1e-4, atol=1e-4):
+            missed.append(fault)
+    assert missed == ["none"] and len(changed) >= 8

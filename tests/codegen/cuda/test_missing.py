@@ -7,6 +7,7 @@ import pytest
 
 import tensorexpr as te
 from tensorexpr.codegen.cuda import device, host, nvrtc
+from tensorexpr.codegen.cuda.source import Source
 from tensorexpr.errors import TargetError
 
 
@@ -32,6 +33,44 @@ def test_no_gpu(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     text = refused(device.current_device)
     assert "expected a target that this machine has, got 'cuda': CuPy finds no GPU (no driver, or no device)" in text
+
+
+def test_no_driver(monkeypatch):
+    """CuPy may find a device where a program cannot: the driver's library is not where libraries are looked for."""
+
+    def load(name):
+        raise OSError(f"{name}: cannot open shared object file")
+
+    monkeypatch.setattr(device.ctypes, "CDLL", load)
+    text = refused(device.CupyDevice, types.ModuleType("cupy"))
+    assert "expected the driver of the GPU that CuPy finds, libcuda.so.1, to be loaded, got none" in text
+
+
+@pytest.mark.skipif(not nvrtc.available(), reason="no NVRTC to compile CUDA kernels")
+def test_a_driver_that_is_too_old():
+    class CUDADriverError(RuntimeError):
+        pass
+
+    class Module:
+        def load(self, cubin):
+            raise CUDADriverError("CUDA_ERROR_UNSUPPORTED_PTX_VERSION: the provided PTX was compiled with an unsupported toolchain.")
+
+    errors, modules = types.SimpleNamespace(CUDADriverError=CUDADriverError), types.SimpleNamespace(Module=Module)
+    cuda = types.SimpleNamespace(get_current_stream=None, function=modules, driver=errors)
+    made = nvrtc.Compiled("sm_90", b"", "", "", {})
+    text = refused(device._CupyKernels, types.SimpleNamespace(cuda=cuda), None, Source("", ()), made)
+    version = ".".join(map(str, nvrtc.version()))
+    assert f"expected a driver that loads code of NVRTC {version} for sm_90, got one that refuses it" in text
+    assert "CUDA_ERROR_UNSUPPORTED_PTX_VERSION" in text and "a newer driver, or tensorexpr[cuda12]" in text
+
+
+@pytest.mark.skipif(not nvrtc.available(), reason="no NVRTC to compile CUDA kernels")
+def test_a_gpu_that_nvrtc_does_not_know():
+    known, (major, minor) = nvrtc.architectures(), nvrtc.version()
+    text = refused(nvrtc.compile_text, "", "sm_35")
+    assert f"expected a GPU that NVRTC {major}.{minor} makes code for, of sm_{min(known)} to sm_{max(known)}, got one of sm_35" in text
+    assert "another version of NVRTC" in text
+    assert not nvrtc.compile_text("", "sm_90a").resources  # a letter behind the number is code for that alone
 
 
 def test_no_compiler_of_cpp(monkeypatch):

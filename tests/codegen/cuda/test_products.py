@@ -22,7 +22,7 @@ from tensorexpr.errors import InternalError, TargetError
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.ir import Const
 from tensorexpr.parse import parse_program
-from tests.codegen.cuda.device import Program, needs_compiler
+from tests.codegen.cuda.device import Program, gpu, needs_compiler
 from tests.codegen.cuda.test_blocks import batched, matmul
 from tests.generators import random_inputs
 
@@ -136,6 +136,58 @@ def test_tf32_of_numbers_that_need_no_rounding_is_exact(text):
     # What lies side by side along k comes by ldmatrix, and is rounded then.
     assert ("te_matrices<false>" in made) == any(read in text for read in ("A[i, k]", "B[j, k]", "h, i, k", "W[k, c, r]"))
     assert "tf32" not in emit(verify_nest(lower(planned(text)))).text
+
+
+TWICE = """
+A: f16[2, 128, 128] = input()
+B: f16[2, 128, 256] = input()
+C[i, j]: f32[128, 256] = sum(f32(A[r, i, k]) * f32(B[r, k, j]) for r in range(2) for k in range(128))
+return C
+"""
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("text", "target", "formula"),
+    [
+        (matmul(128, 256, 128, "bf16"), SMALL, "ik,kj->ij"),
+        (TWICE, SMALL, "rik,rkj->ij"),
+        (matmul(256, 128, 48, b="B[j, k]"), SMALL_TF32, "ik,jk->ij"),
+    ],
+    ids=["bf16", "in a loop", "tf32"],
+)
+def test_fragments_of_large_tiles_are_loaded_ahead(text, target, formula):
+    s = planned(text, target)
+    made = Program(verify_nest(lower(s)))
+    inputs = {name: (np.round(a.astype(np.float32) * 2) / 2).astype(a.dtype) for name, a in random_inputs(s.program, 7).items()}
+    want = np.einsum(formula, *(a.astype(np.float32) for a in inputs.values()), optimize=True)
+    for order in (0, 1, 5):
+        (got,) = made(inputs, order=order).values()
+        np.testing.assert_array_equal(got, want.astype(got.dtype))
+    loop = made.source.text[made.source.text.index("for (int k_o = ") :]
+    # The wait and the barrier stand between the loads of the last points of a step and their products.
+    assert 0 < loop.index("te_matrices") < loop.index("__syncthreads") < loop.index("te_copy_async") < loop.index("te_mma")
+    assert "k_o_next % 3]" in loop
+
+
+@needs_compiler
+@pytest.mark.skipif(gpu() is not None, reason="the checker runs kernels on the CPU")
+@pytest.mark.parametrize(
+    ("fault", "found"),
+    [("__syncthreads();", "writes byte .* without a barrier"), ("te_copies_wait<1>();", "before thread 0 has waited for its copy")],
+)
+def test_a_fault_of_loads_ahead_is_found(fault, found):
+    s = planned(matmul(128, 256, 128, "bf16"))
+    made = Program(verify_nest(lower(s)))
+    before, loop = made.source.text.split("for (int k_o = ")
+    made.source = replace(made.source, text=f"{before}for (int k_o = {loop.replace(fault, '', 1)}")
+    with pytest.raises(InternalError, match=found):
+        made(random_inputs(s.program, 7))
+
+
+def test_fragments_are_loaded_ahead_where_a_lane_has_room_for_two_sets():
+    for text in (matmul(128, 128, 128, "bf16"), matmul(128, 256, 48, "bf16"), matmul(64, 64, 64, "f64")):
+        assert "_next" not in emit(verify_nest(lower(planned(text)))).text
 
 
 @needs_compiler

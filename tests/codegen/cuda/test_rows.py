@@ -70,6 +70,26 @@ def test_the_elements_of_a_channel_are_one_row():
     assert source.launches[0].threads == (256, 1, 1) and "te_load(t0, &x[" in parts and " % " not in parts.split("te_load")[1].split(";")[0]
 
 
+WINNERS = "x: f32[4, 300] = input()\ny[i]: i64[4] = argmax(x[i, k] for k in range(300))\nreturn y"
+
+
+def test_argmax_has_a_block_for_each_row_too():
+    source, _ = made(WINNERS)
+    (launch,) = source.launches
+    assert launch.threads == (256, 1, 1) and "te_shuffle_down" in source.text
+    assert "? k_i + k_o * 256 :" in made(WINNERS.replace("300", "1000"))[0].text  # numbers of points are plain 32-bit arithmetic
+
+
+@needs_compiler
+def test_the_first_of_equal_ones_wins_and_nan_before_all():
+    s = autoschedule(parse_program(WINNERS), H200)
+    x = np.zeros((4, 300), np.float32)
+    x[1, 290], x[2, [40, 270]], x[3, [7, 263, 264]] = 1, np.nan, [5, 5, 5]
+    for order in range(3):
+        (got,) = run(verify_nest(lower(s)), {"x": x}, order=order).values()
+        np.testing.assert_array_equal(got, [0, 290, 40, 7])
+
+
 @needs_compiler
 @pytest.mark.parametrize("text", [ODD, channels(3, 2, 6, 7), softmax(3, 300)])
 @pytest.mark.parametrize("parts", [1 << 12, 8])

@@ -13,6 +13,7 @@ from tensorexpr.codegen.schedule.intrinsics import known_intrinsics
 from tensorexpr.codegen.schedule.state import accesses_of
 from tensorexpr.errors import OutOfBoundsError, ScheduleError
 from tensorexpr.interpret import evaluate_program
+from tensorexpr.ir import Scan
 from tests.codegen.programs import WIDE, outputs
 from tests.generators import random_inputs, random_program, random_sizes
 from tests.seeds import share_of
@@ -51,6 +52,7 @@ WORDS = (
     "compute_with",
     "compute_at",
     "compute_at",
+    "skew",
 )
 
 
@@ -112,6 +114,9 @@ def shuffled(s: Schedule, rng: random.Random, steps: int = 10) -> Schedule:
                     handle.alongside(rng.choice(s.stages))
                 case "compute_with":
                     handle.compute_with(rng.choice(s.stages))
+                case "skew":
+                    scans = [d.names[0] for d in s.state.program.definitions if isinstance(d, Scan)]
+                    s.skew(rng.choice(scans or ["none"]), rng.randint(1, 4), rng.randint(1, 4))
                 case "compute_at":
                     consumer = rng.choice(s.stages)
                     handle.compute_at(consumer, rng.choice(s[consumer].loops or ("none",)))

@@ -93,11 +93,11 @@ extern "C" __global__ void __launch_bounds__(256) k0_c(
       #pragma unroll
       for (int k_i = 0; k_i < 32; k_i += 16) {
         uint32_t a_tile_fragment_0[2][4];
+        uint32_t b_tile_fragment_0[4][2];
         #pragma unroll
         for (int i_i_o_o_i = 0; i_i_o_o_i < 2; ++i_i_o_o_i) {
           te_matrices<false>(a_tile_fragment_0[i_i_o_o_i], &a_tile[k_o % 3][i_i_o_o_i * 16 + thread / 64 * 32 + thread % 16][k_i + thread / 16 * 8 - thread / 32 * 16]);
         }
-        uint32_t b_tile_fragment_0[4][2];
         #pragma unroll
         for (int j_i_o_o_i = 0; j_i_o_o_i < 4; j_i_o_o_i += 2) {
           te_matrices<true>(b_tile_fragment_0[j_i_o_o_i], b_tile_fragment_0[j_i_o_o_i + 1], &b_tile[k_o % 3][k_i + thread % 16][j_i_o_o_i * 8 + thread / 16 * 8 + thread / 32 * 16 - thread / 64 * 64]);
@@ -123,7 +123,7 @@ extern "C" __global__ void __launch_bounds__(256) k0_c(
           te_bf16 t0[2];
           #pragma unroll
           for (int j_i_i = 0; j_i_i < 2; ++j_i_i) {
-            t0[j_i_i] = te_to_bf16(te_round_bf16(c_sum[i_i_o_o_i][i_i_o_i][j_i_o_o_i][j_i_i]));
+            t0[j_i_i] = te_to_bf16(c_sum[i_i_o_o_i][i_i_o_i][j_i_o_o_i][j_i_i]);
           }
           te_store(&c[i_i_o_i * 8192 + i_i_o_o_i * 16384 + thread * 2 + i_o_j_o * 64 + j_i_o_o_i * 8 + thread / 4 * 1016 + thread / 64 * 32704 + i_o_j_o / 16 * 130048 - thread / 32 * 8160], t0);
         }
