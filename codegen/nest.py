@@ -156,7 +156,8 @@ class LoopNest(Node):
 
     `sizes` are symbolic extents; entry point and emitters take them as int64 values in this order. `writes` names the
     parameters that are outputs, `streams` those of them that are written past the caches: nothing here reads them; `ahead` says
-    of inputs how many elements ahead they are fetched. Constants carry their data. With `precision` "tf32" sums of products may round
+    of inputs and indices how many elements ahead they, and what is read through them, are fetched. Constants carry their data.
+    With `precision` "tf32" sums of products may round
     their factors of float32 to it, where that is an instruction. Elements of `atomics` are updated (`b[i] = b[i] + v`, also by product,
     maximum, minimum) by several iterations of a parallel loop: each update is one piece, and they come in any order.
     """

@@ -30,7 +30,9 @@ def print_nest(nest: LoopNest) -> str:
     for constant in nest.constants:
         shape = ", ".join(str(n) for n in constant.data.shape)
         lines.append(f"{constant.name}: constant({constant.type.dtype.short}[{shape or '()'}])")
-    lines += [_declaration(b) + _atomic(b, nest) for b in nest.workspace]
+    for b in nest.workspace:
+        remark = f"  # what it leads to is fetched {ahead[b.name]} elements ahead" if b.name in ahead else ""
+        lines.append(_declaration(b) + remark + _atomic(b, nest))
     for number, kernel in enumerate(nest.kernels):
         lines += ["", *print_kernel(kernel, number)]
     return "\n".join(lines) + "\n"

@@ -46,8 +46,8 @@ class _Checker:
             if name not in {b.name for b in nest.parameters}:
                 self.fail(f"expected an output that is a parameter, got {name}")
         for name, distance in nest.ahead:
-            if name not in {b.name for b in nest.parameters} or distance < 1:
-                self.fail(f"expected a parameter to fetch some elements ahead, got {name}")
+            if name not in {b.name for b in (*nest.parameters, *nest.workspace)} or distance < 1:
+                self.fail(f"expected a parameter or workspace to fetch some elements ahead, got {name}")
         for name in nest.atomics:
             if name not in self.buffers or name in self.read_only:
                 self.fail(f"expected updates in one piece of a buffer that is written, got {name}")

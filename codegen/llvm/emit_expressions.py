@@ -16,7 +16,9 @@ from tensorexpr.codegen.llvm.emit_memory import Binding
 from tensorexpr.codegen.llvm.emit_ops import apply
 from tensorexpr.codegen.llvm.machine import Machine
 from tensorexpr.errors import InternalError
-from tensorexpr.ir import Access, Apply, Cast, Const, Expr, Index, Size
+from tensorexpr.ir import Access, Apply, Cast, Const, Expr, Index, Size, const
+from tensorexpr.ir import apply as apply_op
+from tensorexpr.records import replace
 from tensorexpr.traversal import children
 
 # From this cost on a branch of `where` is worth jumping over; division starts here.
@@ -75,6 +77,8 @@ class Expressions:
                 plain = binding.ahead > 0 and offset.stride == 1 and self.mask is None
                 if plain and self.fetching.setdefault(e.tensor, self.loop) == self.loop:
                     emit_memory.fetch(self.b, binding, offset, self.lanes)
+                if offset.stride == 1 and self.mask is None:
+                    self._fetch_through(e, binding)
                 return emit_memory.load(self.b, binding, offset, self.lanes, self.mask)
             case Cast():
                 return cast(self.b, self.expr(e.arg), e.arg.dtype, e.dtype)
@@ -83,6 +87,19 @@ class Expressions:
             case Apply():
                 return apply(self.b, e.op.name, e.args[0].dtype, [self.expr(a) for a in e.args])
         raise InternalError(f"llvm: expected an expression of a loop nest, got {type(e).__name__}", term=e)
+
+    def _fetch_through(self, e: Access, binding: Binding) -> None:
+        """Asks for what is read where an index that is data, itself fetched ahead, is that of a later iteration."""
+        later = tuple(self._later(i) if isinstance(i, Access) else i for i in e.indices)
+        if any(a is not b for a, b in zip(e.indices, later, strict=True)):
+            emit_memory.fetch(self.b, replace(binding, ahead=0), self.offset(binding, later), self.lanes)
+
+    def _later(self, index: Access) -> Access:
+        """The element of an index so many iterations on, or the last; the index itself where it is not fetched ahead."""
+        led = self.buffers[index.tensor]
+        if led.ahead == 0 or led.size is None or len(index.indices) != 1:
+            return index
+        return replace(index, indices=(apply_op("minimum", apply_op("add", index.indices[0], const(led.ahead)), const(led.size - 1)),))
 
     def offset(self, binding: Binding, indices: tuple[Expr, ...]) -> Value:
         """The flattened offset of an access, in elements."""

@@ -11,10 +11,11 @@ from math import prod
 from tensorexpr.codegen.schedule.fetching import row_length
 from tensorexpr.codegen.schedule.primitives import streamable
 from tensorexpr.codegen.schedule.schedule import Schedule
-from tensorexpr.codegen.schedule.state import accesses_of, definition_named
+from tensorexpr.codegen.schedule.state import accesses_of, definition_named, program_facts
 from tensorexpr.codegen.schedule.strides import reach
 from tensorexpr.codegen.schedule.work import total_work
-from tensorexpr.ir import Access, Const, Define, TensorType
+from tensorexpr.errors import ScheduleError
+from tensorexpr.ir import Access, Const, Define, Index, Segments, TensorType, integer
 from tensorexpr.traversal import walk
 
 LEAST_SHARE = 4
@@ -27,6 +28,10 @@ LEAST_FETCHED = 2
 """Operations per byte of a result from which on loads of a stream come late by themselves."""
 AHEAD = 4096
 """Bytes that a stream is fetched ahead."""
+MOST_AHEAD = 16
+"""Rows that are fetched ahead through a plan."""
+SHORT_SEGMENTS = 8
+"""Points of a segment up to which most of them end before the processor has asked for their rows by itself."""
 
 
 def write_past(s: Schedule) -> None:
@@ -42,9 +47,45 @@ def write_past(s: Schedule) -> None:
     much = sum(sizes.values()) > min(s.target.l3_bytes, 3 * s.target.last_level // 2)
     for name in s.stages:
         large = [n for n in streamable(s.state, name) if LEAST_SHARE * sizes[n] > s.target.last_level]
-        few = large and total_work(s.state.stage(name).parts) <= MOST_STREAMED * sum(sizes[n] for n in large)
+        few = large and total_work(s.state.stage(name).parts, segment_lengths(s, name)) <= MOST_STREAMED * sum(sizes[n] for n in large)
         if large and s.decisions.wanted(f"{name}: past the caches", bool(much and few)):
             s[name].stream()
+
+
+def segment_lengths(s: Schedule, name: str) -> dict[str, int]:
+    """How long the segments of sort plans are that a definition sums over, on average, at least 1, where their points are counted."""
+    definitions, found = program_facts(s.state.program).definitions, {}
+    for group in s.state.stage(name).parts.groups:
+        for axis in group.axes:
+            plan = definitions.get(axis.stop.tensor) if isinstance(axis.stop, Access) else None
+            if isinstance(plan, Segments) and all(isinstance(e, Const) for e in (*plan.extents, *(a.stop for a in plan.axes))):
+                points, keys = (prod(map(integer, extents)) for extents in ((a.stop for a in plan.axes), plan.extents))
+                found[axis.index] = max(1, points // max(1, keys))
+    return found
+
+
+def fetch_gathered(s: Schedule) -> None:
+    """Fetches the rows ahead that a sum over the segments of a sort plan reads in the order of the plan: how long segments are nobody can
+    foresee, so every short one would wait for its first row."""
+    program = s.state.program
+    inputs = {i.name: i.type for i in program.inputs}
+    for name in s.stages:
+        stage = s.state.stage(name)
+        lanes = [axis for x in stage.order if stage.kind(x) == "vectorize" for axis in stage.axes_of(x)]
+        for axis, length in segment_lengths(s, name).items():
+            for access in dict.fromkeys(a for a in accesses_of(program, name) if a.tensor in inputs):
+                leads = [i.tensor for i in access.indices if isinstance(i, Access) and i.indices == (Index(axis),)]
+                size = bytes_of(inputs[access.tensor])
+                row = size // max(1, integer(inputs[access.tensor].shape[0])) if size else 0
+                beside = lanes and access.indices[-1:] == (Index(lanes[-1]),) and leads and access.indices[0] != access.indices[-1]
+                if not beside or row < LEAST_ROW or size <= s.target.l2_bytes or length > SHORT_SEGMENTS:
+                    continue
+                before = s.state
+                try:
+                    if s.decisions.wanted(f"{name}: {access.tensor} by {leads[0]} ahead"):
+                        s[name].prefetch(leads[0], axis, max(1, min(MOST_AHEAD, AHEAD // row)))
+                except ScheduleError:
+                    s.state = before
 
 
 def read_throughout(s: Schedule) -> dict[str, None]:

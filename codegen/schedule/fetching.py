@@ -13,12 +13,15 @@ from math import prod
 
 from tensorexpr.codegen.schedule.legality import refuse
 from tensorexpr.codegen.schedule.state import Split, Stage, State, accesses_of, definition_named, program_facts
-from tensorexpr.ir import Const, Define, Index
+from tensorexpr.ir import Access, Const, Define, Index, Segments
 from tensorexpr.records import replace
 
 
 def prefetch(state: State, name: str, tensor: str, loop: str, rows: int = 1) -> State:
     """rewrite: for i: ... X[i, j] ... --> for i: ... X[i, j], X[i + rows, j] is on its way ...
+
+    The order of a sort plan stands for what is read through it, in the loop over a segment: rows at places that are data, which the
+    processor would ask for one after the other where it cannot foresee how long segments are.
 
     A hint to the caches (the second level): values are what they are without it. The loop may be one over blocks of an axis.
 
@@ -30,14 +33,28 @@ def prefetch(state: State, name: str, tensor: str, loop: str, rows: int = 1) -> 
     True
     """
     stage = state.stage(name)
-    if tensor not in {i.name for i in state.program.inputs}:
+    leads = _leads(state, name, tensor, loop)
+    if not leads and tensor not in {i.name for i in state.program.inputs}:
         raise refuse(stage, f"expected an input to fetch ahead, got {tensor}")
     if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
         raise refuse(stage, f"expected at least one row to fetch ahead, got {rows!r}", loop)
-    if row_length(state, name, tensor, loop) is None:
+    if not leads and row_length(state, name, tensor, loop) is None:
         raise refuse(stage, f"expected a loop of {name} over rows of {tensor} of constant length, got {loop}", loop)
     kept = tuple(f for f in stage.fetched if f[0] != tensor)
     return state.with_stage(replace(stage, fetched=(*kept, (tensor, loop, rows))))
+
+
+def _leads(state: State, name: str, tensor: str, loop: str) -> bool:
+    """Whether the iterations of a loop over a segment read through the order of a sort plan, one place each."""
+    plan = program_facts(state.program).definitions.get(tensor)
+    stage = state.stage(name)
+    return (
+        isinstance(plan, Segments)
+        and plan.names[1] == tensor
+        and loop in stage.order
+        and stage.group_of(loop) is not None
+        and any(Access(tensor, (Index(loop),), i.dtype) == i for a in accesses_of(state.program, name) for i in a.indices)
+    )
 
 
 def row_length(state: State, name: str, tensor: str, loop: str) -> int | None:
@@ -77,7 +94,7 @@ def distances(state: State) -> dict[str, int]:
     made: dict[str, int] = {}
     for stage in state.stages:
         for tensor, loop, rows in stage.fetched:
-            length = row_length(state, stage.name, tensor, loop)
+            length = 1 if _leads(state, stage.name, tensor, loop) else row_length(state, stage.name, tensor, loop)
             if length is not None:
                 made.setdefault(tensor, rows * length)
     return made

@@ -222,7 +222,8 @@ class StageHandle:
         self._apply("stream", primitives.stream(self._schedule.state, self.name))
 
     def prefetch(self, tensor: str, axis: str, rows: int = 1) -> None:
-        """Fetches a row of an input that lies so many iterations of a loop over rows or blocks ahead, while this one is computed on."""
+        """Fetches a row of an input that lies so many iterations of a loop over rows or blocks ahead, while this one is computed on;
+        of the order of a sort plan, what is read through it so many places further on."""
         more = () if rows == 1 else (rows,)
         self._apply("prefetch", prefetch(self._schedule.state, self.name, tensor, axis, rows), tensor, axis, *more)
 

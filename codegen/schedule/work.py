@@ -102,9 +102,9 @@ def group_work(parts: Parts, group: Group, known: Mapping[str, int]) -> int:
     return math.prod(known[a.index] for a in group.axes) * sum(operations(v) for m in group.members for v in m.values)
 
 
-def total_work(parts: Parts) -> int:
-    """Operations of a definition over all of its points."""
-    known = lengths(parts)
+def total_work(parts: Parts, given: Mapping[str, int] | None = None) -> int:
+    """Operations of a definition over all of its points; `given` says how long some axes are, whose bounds are data."""
+    known = {**lengths(parts), **(given or {})}
     total = math.prod(known[a.index] for a in parts.axes) * sum(operations(v) for v in parts.values)
     for group in parts.groups:
         total += math.prod(known[n] for n in group.depends if n in known) * group_work(parts, group, known)

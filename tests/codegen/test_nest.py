@@ -93,7 +93,7 @@ BROKEN = [
     (nest(Store("Y", (i,), ONE)), "expected a loop over i around"),
     (nest(over(), streams=("X",)), "expected an output to be written past the caches, got X"),
     (nest(over(), atomics=("X",)), "expected updates in one piece of a buffer that is written, got X"),
-    (nest(over(), ahead=(("Q", 4),)), "expected a parameter to fetch some elements ahead, got Q"),
+    (nest(over(), ahead=(("Q", 4),)), "expected a parameter or workspace to fetch some elements ahead, got Q"),
     (nest(over(stop=Size("n"))), "expected n among the sizes"),
     (nest(over(over())), "expected a new name for a loop, got i again"),
     (nest(over(kind="wild")),

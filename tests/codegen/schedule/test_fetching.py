@@ -14,6 +14,8 @@ from tensorexpr.codegen.llvm import emit
 from tensorexpr.codegen.llvm.machine import Machine
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.schedule import autoschedule, schedule
+from tensorexpr.codegen.schedule.auto_memory import segment_lengths
+from tensorexpr.codegen.schedule.work import total_work
 from tensorexpr.codegen.target import Target
 from tensorexpr.errors import ScheduleError
 from tests.codegen.programs import WIDE
@@ -122,3 +124,31 @@ def test_random_programs_keep_their_meaning():
         if lower(s).ahead:
             assert_same_meaning(s, seed)
     assert done > 10
+
+
+def test_what_a_sort_plan_leads_to_is_fetched_ahead():
+    rows = te.placeholder((3000, 128), name="rows")
+    ids = te.placeholder((2500,), "int64", name="ids")
+    head = te.placeholder((2500, 128), name="head")
+    picked = te.compute((2500, 128), lambda i, j: rows[ids[i], j], name="picked")
+    program = te.program_of(list(te.gradient(picked, [rows], head)), [ids, head])
+    s = autoschedule(program, TARGET)
+    assert "s['rows_bar'].prefetch('rows_order', 'k', 8)" in s.as_python()
+    assert "# what it leads to is fetched 8 elements ahead" in str(s)
+    rng = np.random.default_rng(0)
+    arrays = rng.integers(0, 3000, 2500), rng.standard_normal((2500, 128), np.float32)
+    again = schedule(s.program, TARGET)
+    exec(s.as_python().replace("s['rows_bar'].prefetch('rows_order', 'k', 8)\n", ""), {"s": again})
+    np.testing.assert_array_equal(te.build(s, [ids, head])(*arrays)[0], te.build(again, [ids, head])(*arrays)[0])
+    with pytest.raises(ScheduleError, match="expected an input to fetch ahead, got rows_offsets"):
+        s["rows_bar"].prefetch("rows_offsets", "k")
+
+
+def test_the_work_on_segments_counts_their_points():
+    x = te.placeholder((100, 8), name="x")
+    ids = te.placeholder((400,), "int64", name="ids")
+    y = te.compute((400, 8), lambda i, j: x[ids[i], j], name="y")
+    head = te.placeholder((400, 8), name="head")
+    s = schedule(te.program_of(list(te.gradient(y, [x], head)), [ids, head]), TARGET)
+    assert segment_lengths(s, "x_bar") == {"k": 4}
+    assert total_work(s.state.stage("x_bar").parts, {"k": 4}) < total_work(s.state.stage("x_bar").parts) // 16
