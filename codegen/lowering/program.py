@@ -31,6 +31,7 @@ from tensorexpr.codegen.lowering.tasks import Names, Task
 from tensorexpr.codegen.lowering.tiles import cut_at_borders
 from tensorexpr.codegen.lowering.together import run_together
 from tensorexpr.codegen.lowering.unswitch import unswitched
+from tensorexpr.codegen.lowering.zeros import with_zeros_once
 from tensorexpr.codegen.nest import GRID, THREADS, Block, Buffer, For, Kernel, LoopNest, Stmt, Store
 from tensorexpr.codegen.nest_verify import touched
 from tensorexpr.codegen.schedule.alongside import groups
@@ -165,7 +166,7 @@ class _Lowering(Scans):
         kernel = with_folded_literals(kernel)
         if self.state.target.is_gpu:
             return cut_borders(kernel)
-        block = cut_along(unswitched(cut_at_borders(kernel.body)))
+        block = with_zeros_once(cut_along(unswitched(cut_at_borders(kernel.body))), self.names.fresh)
         return at_positions(with_folded_literals(cut_borders(replace(kernel, body=block))), shapes)
 
     def buffer(self, tensor: str, type_: TensorType) -> Buffer:

@@ -9,7 +9,10 @@ tile that the registers hold, the model counts
     copies    an operand copied into panels as wide as the tile costs per element, and its steps then cost no more than loads
     window    where a short axis of the reduction goes over the places that the rows stand at (taps of a convolution), it runs
               innermost, and what several of its steps read of the rows is loaded once for all of them
+    afar      planes that come from beyond the second level, a page or more apart: they are gone through outermost or innermost, and each
+              step to the next one waits for all rows at once
     waste     lanes and rows computed beyond the extents
+    outside   products with zero beyond a border, which rows that have the same border share
     results   stores across lanes: squares of them are turned around in registers where rows lie side by side, else single
               elements are stored, which costs most where they fall on one place of the first level
 
@@ -22,7 +25,8 @@ does not fit, its outer loop stands around more tiles, whose accumulators wait i
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import inf, prod
+from itertools import product
+from math import ceil, inf, prod
 
 from tensorexpr.codegen.schedule.auto_copies import plan_copy
 from tensorexpr.codegen.schedule.auto_loops import Planner
@@ -37,9 +41,10 @@ from tensorexpr.codegen.schedule.state import definition_named
 from tensorexpr.codegen.schedule.strides import FAR, Reach
 from tensorexpr.codegen.schedule.work import length
 from tensorexpr.errors import ScheduleError
-from tensorexpr.ir import Access, Axis, Const, Define, Expr, Index
+from tensorexpr.ir import Access, Apply, Axis, Const, Define, Expr, Index, apply, conjuncts
 from tensorexpr.records import record
-from tensorexpr.traversal import free_names
+from tensorexpr.regions import affine_of
+from tensorexpr.traversal import free_names, walk
 
 LEAST_WORK = 1 << 16
 """Products from which on a contraction is looked at: below, copies and blocks do not matter."""
@@ -56,6 +61,10 @@ UNALIGNED = 1.7
 """Loads of a vector that may cross a line, in loads of one that does not."""
 BESIDE = 0.2
 """Cycles that each load of a step costs beside what is multiplied meanwhile: it waits for lines, and others wait for it."""
+MULTIPLIES = 2
+"""Vectors multiplied in one cycle where that holds."""
+HIDE = 1.3
+"""How much longer than its loads a step must multiply so that it does not matter how many they are."""
 HIDDEN = 0.15
 """The part of what memory costs that is not hidden behind arithmetic."""
 WAYS = 8
@@ -68,6 +77,11 @@ CROSSED, GAPS = 1.5, 3.0
 """Lines per vector that is not aligned, and how much dearer lines are with gaps between them."""
 WALK = 30.0
 """What a page costs that is not at hand."""
+FRESH = 300.0
+"""What steps cost that are the first to touch lines beyond the second level, a page from those before: nothing fetches them ahead, and all
+rows wait for them at once."""
+STREAM = 256
+"""Bytes side by side from which on lines are fetched before they are asked for."""
 ALIASED = 50.0
 """What a line costs where lines fall on one place of the cache and push each other out."""
 COPY, COPY_ACROSS = 1.0, 1.6
@@ -84,6 +98,9 @@ AWAY = 2.0
 """Cycles of an accumulator that waits in memory until those of the other residue classes are there, with which it is stored."""
 MOST_UNROLLED = 64
 """Multiplications of all steps of a window, which are written out one after the other."""
+COMPARED = ("lt", "le", "gt", "ge")
+MOST_COUNTED = 1 << 10
+"""Points of a test up to which those are counted at which it holds."""
 TOGETHER = 10.0
 """Cycles for adding up the lanes of an accumulator."""
 DOUBT = 1.25
@@ -103,8 +120,12 @@ class Plan:
     vectors: int
     copied: tuple[Reach, ...]
     """The reads of operands that are copied into panels as wide, or high, as the tile."""
+    order: tuple[str, ...]
+    """The axes of the reduction, outermost first."""
     window: str | None = None
     """The axis of the reduction that runs innermost, over places that rows share."""
+    near: bool = False
+    """Whether the reduction goes through its axes as the rows lie in memory."""
 
     @property
     def packed(self) -> tuple[str, ...]:
@@ -113,7 +134,7 @@ class Plan:
 
     def __str__(self) -> str:
         copied = "".join(f", {r.access.tensor} copied" for r in self.copied)
-        window = f", over {self.window}" if self.window is not None else ""
+        window = f", over {self.window}" if self.window is not None else f", {self.order[0]} outermost" if self.near else ""
         return f"{self.rows} {self.row}, {self.vectors} vectors of {self.vector}{copied}{window}"
 
 
@@ -174,6 +195,9 @@ class Model:
         self.points = prod(self.lengths[a.index] for a in planner.parts.axes)
         whole = definition_named(planner.state.program, planner.stage.name)
         self.all_points = prod(map(length, whole.axes)) if isinstance(whole, Define) else self.points
+        found = (n for m in self.group.members for v in m.values for n in walk(v) if isinstance(n, Apply) and n.op.name == "where")
+        self.tests = [t for n in found if not planner.counts and n.args[2] == Const(0.0, n.dtype) for t in conjuncts(n.args[0])]
+        self.outside: dict[tuple[str, str], float] = {}
         self.placed = {m.name for m in planner.state.stages if m.place is not None}
 
     def is_contraction(self) -> bool:
@@ -214,9 +238,12 @@ class Model:
                 waste = _rounded(width, vectors * self.lanes) * _rounded(height, rows) * borders * near
                 results = self._results(vector.index, vectors, row.index, rows)
                 for copied, copies in choices:
-                    window = self._window(vectors, row.index, rows, copied)
-                    step = self._step(vector.index, vectors, row.index, rows, copied, window)
-                    yield Plan(step / (rows * vectors) * waste + results + copies, vector.index, row.index, rows, vectors, copied, window)
+                    for order, window in self._orders(vectors, row.index, rows, copied):
+                        step = self._step(vector.index, vectors, row.index, rows, copied, order, window)
+                        step *= 1 - self._outside(row.index, order[-1]) * (1 - 1 / rows)
+                        cost = step / (rows * vectors) * waste + results + copies
+                        moved = order is not self.reduction
+                        yield Plan(cost, vector.index, row.index, rows, vectors, copied, tuple(order), window, moved)
 
     def _choices(self, vector: str, row: str) -> Iterator[tuple[Reach, ...]]:
         """The reads that may be copied together: those of lanes, those of rows, both or none."""
@@ -240,6 +267,9 @@ class Model:
         for a in self.reduction if len(self.reduction) > 1 and held <= self.target.registers else ():
             if 1 < self.lengths[a] <= MOST_UNROLLED // (rows * vectors):
                 moving = [r for r in self.reads if r not in copied and r.stride(row) and r.stride(a)]
+                apart = all(abs(r.stride(row)) * r.access.dtype.itemsize >= LINE_BYTES for r in moving)
+                if apart and HIDE * LOAD * (rows * len(moving) + vectors) <= rows * vectors / self.target.multiplies:
+                    continue  # each place has a line of its own, and loads hide behind arithmetic anyway
                 shared = sum(self._places(r, row, rows, a) / rows for r in moving)
                 if shared < len(moving):
                     found.append((shared / len(moving), a))
@@ -268,18 +298,27 @@ class Model:
                 lines *= count
         return lines / prod(counts.values())
 
-    def order(self, row: str, window: str | None, copied: tuple[Reach, ...]) -> list[str]:
-        """The axes of the reduction, outermost first: a window innermost, the others as the rows lie in memory."""
+    def _orders(self, vectors: int, row: str, rows: int, copied: tuple[Reach, ...]) -> Iterator[tuple[list[str], str | None]]:
+        """The axes of the reduction, outermost first, in each order to look at: with conditions outermost; as the rows lie in memory where
+        the steps of that order are pages apart; and so with a window innermost, which is returned beside."""
+        window = self._window(vectors, row, rows, copied)
         if window is None:
-            return self.reduction
-        moving = [r for r in self.reads if r not in copied and r.stride(row) and r.stride(window)]
-        far = {a: max(abs(r.stride(a)) for r in moving) for a in self.reduction}
-        return [*sorted((a for a in self.reduction if a != window), key=lambda a: -far[a]), window]
+            yield self.reduction, None
+        moving = [r for r in self.reads if r not in copied and r.stride(row)]
+        if moving and len(self.reduction) > 1:
+            far = {a: max(abs(r.stride(a)) for r in moving) for a in self.reduction}
+            order = sorted(self.reduction, key=lambda a: -far[a])
+            if window is not None:
+                yield [*(a for a in order if a != window), window], window
+            if any(abs(r.stride(self.reduction[-1])) * r.access.dtype.itemsize >= PAGE // 2 for r in moving):
+                yield order, None
 
-    def _step(self, vector: str, vectors: int, row: str, rows: int, copied: tuple[Reach, ...], window: str | None) -> float:
+    def _step(
+        self, vector: str, vectors: int, row: str, rows: int, copied: tuple[Reach, ...], order: list[str], window: str | None
+    ) -> float:
         """Cycles of one step of the reduction for a whole tile."""
         loads, memory = 0.0, 0.0
-        inner = self.reduction[-1]
+        inner, near = order[-1], order is not self.reduction
         for r in self.reads:
             each = self._places(r, row, rows, window if r not in copied else None)
             along, bytes_ = r.stride(vector), r.access.dtype.itemsize
@@ -294,15 +333,14 @@ class Model:
                 return inf
             loads += each * vectors * UNALIGNED if along else each
             apart, between = abs(r.stride(inner)) * bytes_, abs(r.stride(row)) * bytes_
-            order, going, together = self.reduction, len(self.reduction) - 1, 1
-            if window is not None:  # `going` is the innermost axis whose steps lie far apart: it goes on after all steps inside of it
-                order = self.order(row, window, copied)
+            going, together = len(order) - 1, 1
+            if near:  # `going` is the innermost axis whose steps lie far apart: it goes on after all steps inside of it
                 going = next((k for k in range(len(order) - 1, -1, -1) if abs(r.stride(order[k])) * bytes_ >= PAGE // 2), len(order) - 1)
                 apart, together = abs(r.stride(order[going])) * bytes_, prod(self.lengths[a] for a in order[going + 1 :])
             if along:
                 # Vectors that may cross a line; where there are gaps between those of two steps, nothing fetches the next ones ahead.
                 lines = each * vectors * CROSSED * (GAPS if apart > vectors * LINE_BYTES else 1.0)
-            elif window is not None:
+            elif near:
                 lines = self._lines(r, row, rows, order[-2:])
             elif apart < LINE_BYTES:
                 lines = each * apart / LINE_BYTES
@@ -316,9 +354,50 @@ class Model:
             )  # outer axes of the reduction go on where inner ones end
             if apart >= PAGE // 2 and visits > PAGES:
                 memory += WALK * (each if between >= PAGE else 1) / together
+            if near and not along and apart >= PAGE // 2:
+                fresh = self._fresh(r, rows, order[going + 1 :])
+                memory += FRESH * fresh / together / ceil(self.lengths[vector] / (vectors * self.lanes))
             if apart >= LINE_BYTES and apart % PAGE == 0 and visits > WAYS:
                 memory += ALIASED * lines
-        return max(rows * vectors / self.target.multiplies, loads * LOAD, float(LATENCY)) + BESIDE * loads + HIDDEN * memory
+        return max(rows * vectors / self.target.multiplies, loads * LOAD, float(LATENCY)) + self._beside(loads, memory)
+
+    def _beside(self, loads: float, memory: float) -> float:
+        """Cycles that loads and memory cost beside arithmetic: the longer that takes, the more loads hide behind it."""
+        return BESIDE * loads * self.target.multiplies / MULTIPLIES + HIDDEN * memory
+
+    def _outside(self, row: str, inner: str) -> float:
+        """The part of the products that are with zero for all rows at once, as tests say that do not change along the innermost axis:
+        beyond the borders of an image (`lowering.zeros` sums them once)."""
+        known = self.outside.get((row, inner))
+        if known is None:
+            tests = (t for t in self.tests if row not in free_names(t) and inner not in free_names(t))
+            known = self.outside[row, inner] = 1 - prod(map(self._share, tests))
+        return known
+
+    def _share(self, test: Expr) -> float:
+        """At how many of its points a comparison holds, in parts of all; 1 where they are too many, or more than indices decides."""
+        names = [n for n in free_names(test) if n in self.lengths]
+        if not isinstance(test, Apply) or test.op.name not in COMPARED or prod(self.lengths[n] for n in names) > MOST_COUNTED:
+            return 1.0
+        left, right = test.args if test.op.name in ("gt", "ge") else reversed(test.args)
+        form = affine_of(apply("sub", left, right)) if left.dtype.is_integer and right.dtype.is_integer else None
+        if form is None or set(form.names()) - set(names):
+            return 1.0
+        least = 0 if test.op.name in ("lt", "gt") else -1
+        values = [sum(at, form.constant) for at in product(*([form.coefficient(n) * k for k in range(self.lengths[n])] for n in names))]
+        return sum(v > least for v in values) / len(values)
+
+    def _fresh(self, r: Reach, rows: int, inner: list[str]) -> float:
+        """How likely the steps along inner axes of the reduction are the first to touch lines of an operand that come from beyond the
+        second level, too few side by side to be fetched ahead."""
+        elements = prod(int(e.value) for e in self.planner.shapes[r.access.tensor] if isinstance(e, Const))
+        itemsize, run = r.access.dtype.itemsize, 1
+        for a in sorted(inner, key=lambda a: abs(r.stride(a))):
+            run *= self.lengths[a] if abs(r.stride(a)) == run else 1
+        if elements * itemsize <= self.target.l2_bytes or run * itemsize > STREAM:
+            return 0.0
+        again = prod(self.lengths[a] for a in r.strides if a in self.lengths) / elements
+        return min(1.0, rows * prod(self.lengths[a] for a in inner) / max(1.0, again) * itemsize / LINE_BYTES)
 
     def plain_cost(self) -> float:
         """Cycles of a vector of products in the loops that the definition has without a plan, where plans know none like them."""
@@ -342,7 +421,7 @@ class Model:
             loads += each * vectors * (UNALIGNED + (MASKED if tested else 0.0)) if along else each
             lines = each * (vectors * self.lanes if along else 1) * bytes_ / LINE_BYTES
             memory += LINE_CYCLES * lines * self.is_far(each * (1 if reduced else vectors * self.lanes), r)
-        step = max(products / self.target.multiplies, loads * LOAD, float(LATENCY)) + BESIDE * loads + HIDDEN * memory
+        step = max(products / self.target.multiplies, loads * LOAD, float(LATENCY)) + self._beside(loads, memory)
         waste = _rounded(self.lengths[vector], vectors * self.lanes) * prod(_rounded(self.lengths[a], n) for a, n in rows.items())
         ends = TOGETHER / max(1.0, self.steps / self.lanes) if reduced else self._results(vector, vectors, None, 1)
         return step / products * waste + ends
@@ -391,7 +470,7 @@ class Model:
             axis, block = (chosen.vector, chosen.vectors * self.lanes) if r.stride(chosen.vector) else (chosen.row, chosen.rows)
             place = _place(r.access, axis)
             assert place is not None
-            order = self.order(chosen.row, chosen.window, chosen.copied)
+            order = chosen.order
             moved = [max((order.index(a) for a in order if a in free_names(i)), default=-1) for i in r.access.indices]
             rest = [k for k in range(len(moved)) if k != place]
             outer = [k for k in rest if moved[k] < 0]

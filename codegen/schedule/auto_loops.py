@@ -52,6 +52,8 @@ NEAR = 8
 """Up to this distance, elements that are not consecutive share cache lines."""
 PAGE = 4096
 """Bytes from which on rows are far from each other: a page, and what one way of the first cache holds."""
+SERIAL = 0.05
+"""What accumulators that wait for themselves cost even where memory takes longer."""
 MOST_ROWS = 12
 ROWS = (2, 3, 4, 5, 6, 8)
 MOST_UNROLLED = 64
@@ -397,11 +399,13 @@ class Planner:
         rows = [a for a in self.data if a.index != vector and a.index in depends and a.index not in self.apart]
         rows = [a for a in rows if any(not r.stride(a.index) for r in self.reads)]
         near = [a for a in rows if not any(self._is_window_far(r, vector, a.index) for r in self.reads)]
-        # Rows that are off at times are kept apart by jumps, and share nothing; lanes that are off are masked.
+        # Rows that are off at times are kept apart by jumps, and share nothing where lanes are masked beside; without any masks they make
+        # tiles of their own at the borders.
         tests = [set(free_names(e)) for c in self.main.where for e in conjuncts(c)]
         tests += [{*free_names(a.start), *free_names(a.stop)} for a in self.main.axes]
         asked = {n for names in tests if vector not in names for n in names}
-        return [a for a in near if a.index not in asked] or (rows if len(near) == len(rows) else [])
+        masked = any(vector in names for names in tests)
+        return [a for a in near if a.index not in asked] or (near if len(near) == len(rows) or not masked else [])
 
     def _is_window_far(self, r: Reach, vector: str, row: str) -> bool:
         """Whether rows have windows of their own of what is read, pages from each other, and share little: side by side they drive each
@@ -438,8 +442,10 @@ class Planner:
         each_point = max(1, sum(arithmetic(v) for m in self.main.members for v in m.values)) if self.main is not None else 1
         # Few independent accumulators leave the pipelines of the multiplier idle: eight keep them busy.
         depth = max(1.0, 8.0 / work)
-        line = FAR_LINE if self._bytes_of_pass(vector, lanes, dict(rows)) > self.target.l2_bytes else LINE
-        return max(each_point * work * depth, LOAD * loads, line * lines) / work + 0.1 * loads / work
+        # Where everything moves along the lanes, other lanes read nothing of it again: it makes no difference how many are side by side.
+        beside = self.lengths[vector] if all(r.stride(vector) for r in self.reads) else lanes
+        line = FAR_LINE if self._bytes_of_pass(vector, beside, dict(rows)) > self.target.l2_bytes else LINE
+        return max(each_point * work * depth, LOAD * loads, line * lines) / work + 0.1 * loads / work + SERIAL * (depth - 1)
 
     def _bytes_of_pass(self, vector: str, lanes: int, rows: dict[str, int]) -> float:
         """What a tile reads over the whole reduction, about."""

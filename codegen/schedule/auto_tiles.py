@@ -59,11 +59,10 @@ def apply_plan(schedule: Schedule, name: str, chosen: Plan, model: Model, copies
     rest = [x for x in stage.order if x not in (*front, *tile, *around, columns, blocks)]
     data = [x for x in rest if stage.group_of(x) is None]
     reduced = [x for x in rest if x not in data]
-    if chosen.window is None:
+    if not chosen.near:
         reduced = [x for x in plain_inside(stage, rest, frozenset(a.index for a in planner.data), lengths) if x not in data]
     else:
-        order = model.order(chosen.row, chosen.window, chosen.copied)
-        reduced.sort(key=lambda x: max((order.index(a) for a in stage.axes_of(x) if a in order), default=-1))
+        reduced.sort(key=lambda x: max((chosen.order.index(a) for a in stage.axes_of(x) if a in chosen.order), default=-1))
     lane_reads = [r for r in model.reads if r.stride(chosen.vector)]
     inside = rows is None and stage.place is None and _are_large(chosen, model)
     inside = inside and schedule.decisions.wanted(f"{name}: copies in its loops", True)

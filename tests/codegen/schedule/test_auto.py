@@ -241,3 +241,31 @@ def test_rows_of_a_tile_lie_near_each_other_and_taps_along_them_share_what_they_
     assert s["y"].loops == ("n", "p", "q_o", "k_o", "i", "j", "q_i", "k_i")
     assert "s['y'].unroll('q_i')" in s.as_python() and "s['y'].unroll('j')" in s.as_python()
     assert_means(s)
+
+
+def depthwise_gradients(high: int, wide: int) -> str:
+    return f"""
+x: f32[8, {high}, {wide}, 64] = input()
+w: f32[3, 3, 64] = input()
+g: f32[8, {high}, {wide}, 64] = input()
+x_bar[n, p, q, u]: f32[8, {high}, {wide}, 64] = sum(
+    g[n, p - i + 1, q - j + 1, u] * w[i, j, u]
+    for i in range(maximum(p - {high - 2}, 0), minimum(p + 2, 3))
+    for j in range(maximum(q - {wide - 2}, 0), minimum(q + 2, 3))
+)
+w_bar[n, i, j, k]: f32[8, 3, 3, 64] = sum(
+    g[n, y, z, k] * x[n, i + y - 1, j + z - 1, k]
+    for y in range(maximum(1 - i, 0), minimum({high + 1} - i, {high}))
+    for z in range(maximum(1 - j, 0), minimum({wide + 1} - j, {wide}))
+)
+return x_bar, w_bar
+"""
+
+
+def test_rows_of_a_depthwise_gradient_are_tiles_where_lanes_have_no_masks():
+    """Rows with borders make tiles of their own there; lanes of which none reads what others do are as many as there are."""
+    target = Target("test", vector_bits=512, registers=32, cores=2, l2_bytes=1 << 20)
+    s = autoschedule(parse_program(depthwise_gradients(56, 56)), target)
+    assert s["x_bar"].loops[-2:] == ("q_i", "u_i") and "s['x_bar'].unroll('q_i')" in s.as_python()
+    assert s["w_bar"].loops[-2:] == ("i", "k") and "s['w_bar'].unroll('i')" in s.as_python()
+    assert_means(autoschedule(parse_program(depthwise_gradients(5, 12)), target))

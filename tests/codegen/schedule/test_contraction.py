@@ -125,10 +125,27 @@ return y
 
 
 def test_what_a_load_costs_beside_hangs_on_how_many_vectors_are_multiplied_in_a_cycle():
-    """Where multiplications take twice as long, loads hide behind them, and a larger tile is worth more than a window that saves some."""
+    """Rows along images have the same border, and leave out what lies beyond it. Where multiplications take twice as long, loads hide: more
+    rows by fewer vectors, of which less comes from the second level."""
     slower = replace(SERVER, l1_bytes=32 << 10, l2_bytes=1 << 20, multiplies=1)
-    assert "s['y'].unroll('j')" in lines(STRIDED, replace(slower, multiplies=2))
-    assert "s['y'].split('n', 4, 'shift')" in lines(STRIDED, slower) and "stage('w', ((3, 64)" in lines(STRIDED, slower)
+    assert "s['y'].split('n', 4, 'shift')" in lines(STRIDED, replace(slower, multiplies=2))
+    found = autoschedule(parse_program(STRIDED), slower)
+    assert found["y"].loops[-2:] == ("n", "k_i") and "stage('w', ((3, 32)" in found.as_python()
+
+
+def test_planes_that_come_from_afar_are_gone_through_outermost_and_by_large_tiles():
+    """Taps of one plane lie near each other, planes pages apart: a step to the next one waits, and a larger tile has fewer of them."""
+    text = """
+x: f32[8, 64, 57, 57] = input()
+w: f32[64, 64, 3, 3] = input()
+y[n, k, p, q]: f32[8, 64, 28, 28] = sum(
+    x[n, c, i + 2 * p, j + 2 * q] * w[k, c, i, j] for c in range(64) for i in range(3) for j in range(3)
+)
+return y
+"""
+    found = autoschedule(parse_program(text), replace(SERVER, l1_bytes=32 << 10, l2_bytes=1 << 20, multiplies=1))
+    assert found["y"].loops[-5:] == ("c", "i", "j", "q_i", "k_i")
+    assert "s['y'].split('q', 14, " in found.as_python() and "s['y'].unroll('j')" not in found.as_python()
 
 
 def test_a_long_reduction_has_tiles_inside_of_its_first_loop(monkeypatch):
