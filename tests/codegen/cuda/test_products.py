@@ -152,7 +152,7 @@ return C
     [
         (matmul(128, 256, 128, "bf16"), SMALL, "ik,kj->ij"),
         (TWICE, SMALL, "rik,rkj->ij"),
-        (matmul(256, 128, 48, b="B[j, k]"), SMALL_TF32, "ik,jk->ij"),
+        (matmul(256, 128, 64, b="B[j, k]"), SMALL_TF32, "ik,jk->ij"),
     ],
     ids=["bf16", "in a loop", "tf32"],
 )
