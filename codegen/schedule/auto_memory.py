@@ -73,17 +73,18 @@ def fetch_gathered(s: Schedule) -> None:
         stage = s.state.stage(name)
         lanes = [axis for x in stage.order if stage.kind(x) == "vectorize" for axis in stage.axes_of(x)]
         for axis, length in segment_lengths(s, name).items():
-            for access in dict.fromkeys(a for a in accesses_of(program, name) if a.tensor in inputs):
-                leads = [i.tensor for i in access.indices if isinstance(i, Access) and i.indices == (Index(axis),)]
+            for access in dict.fromkeys(a for a in accesses_of(program, name) if a.tensor in inputs and len(a.indices) > 1):
+                lead, *_, last = access.indices
+                if not isinstance(lead, Access) or lead.indices != (Index(axis),) or not lanes or last != Index(lanes[-1]):
+                    continue
                 size = bytes_of(inputs[access.tensor])
                 row = size // max(1, integer(inputs[access.tensor].shape[0])) if size else 0
-                beside = lanes and access.indices[-1:] == (Index(lanes[-1]),) and leads and access.indices[0] != access.indices[-1]
-                if not beside or row < LEAST_ROW or size <= s.target.l2_bytes or length > SHORT_SEGMENTS:
+                if row < LEAST_ROW or size <= s.target.l2_bytes or length > SHORT_SEGMENTS:
                     continue
                 before = s.state
                 try:
-                    if s.decisions.wanted(f"{name}: {access.tensor} by {leads[0]} ahead"):
-                        s[name].prefetch(leads[0], axis, max(1, min(MOST_AHEAD, AHEAD // row)))
+                    if s.decisions.wanted(f"{name}: {access.tensor} by {lead.tensor} ahead"):
+                        s[name].prefetch(lead.tensor, axis, max(1, min(MOST_AHEAD, AHEAD // row)))
                 except ScheduleError:
                     s.state = before
 
