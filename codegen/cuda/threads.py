@@ -25,6 +25,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from tensorexpr.codegen.cuda.bound import chain, in_warps, inside_warps, with_inside
+from tensorexpr.codegen.cuda.expressions import row_major
 from tensorexpr.codegen.cuda.shuffles import WARP, Warps, names_in, with_shuffles
 from tensorexpr.codegen.nest import IN_WARP, THREADS, Ahead, Alloc, Block, Buffer, Check, For, If, Stmt, Store
 from tensorexpr.ir import Access, Apply, Const, Expr, Index, const, integer
@@ -65,8 +66,9 @@ class Team:
 
 @dataclass(frozen=True, slots=True)
 class _Touch:
-    """An access: which buffer, a write or a read, and by whom: "lane" for the element of the thread's own lane, "first" for
-    the first thread, "" for what may be any thread's; whether by threads of the first warp alone, and whether these have met since;
+    """An access: which buffer, a write or a read, and by whom: "lane" for the element of the thread's own lane, "place" for one whose
+    place in memory is the thread's number but for multiples of how many there are, "first" for the first thread, "" for what may be
+    any thread's; whether by threads of the first warp alone, and whether these have met since;
     and of a buffer with a stage for an iteration and one for the next, whose: the loop, how many iterations on, and how many there are."""
 
     buffer: str
@@ -86,6 +88,21 @@ class _Touch:
     def behind(self, loop: str) -> _Touch:
         """The same as what is behind a loop sees it."""
         return replace(self, stage=None) if self.stage is not None and self.stage[0] == loop else self
+
+
+@dataclass(frozen=True, slots=True)
+class _Region:
+    """What barriers follow from: how many threads there are, where buffers are kept and what shapes they have, and which of them some
+    write and others read."""
+
+    threads: int
+    homes: dict[str, str]
+    shapes: dict[str, tuple[Expr, ...]]
+    tracked: frozenset[str] = frozenset()
+
+    def touched(self, *statements: Stmt) -> frozenset[_Touch]:
+        """What statements touch of the buffers that are tracked."""
+        return frozenset(t for s in statements for t in _touches(s, self) if t.buffer in self.tracked)
 
 
 def team_of(body: Block) -> Team | None:
@@ -110,12 +127,14 @@ def team_of(body: Block) -> Team | None:
 def _planned(body: Block, threads: int, taken: set[str]) -> tuple[Block, dict[str, str]]:
     """The statements with barriers, and where their local buffers are kept."""
     body = _in_registers_first(body, threads, taken)
-    homes = {b.name: _home(b, body, threads) for b in _locals(body)}
+    buffers = list(_locals(body))
+    homes = {b.name: _home(b, body, threads) for b in buffers}
+    region = _Region(threads, homes, {b.name: b.shape for b in buffers})
     shared = {name for name, home in homes.items() if home == "shared"}
-    touches = [t for s in body for t in _touches(s, homes, threads)]
+    touches = [t for s in body for t in _touches(s, region)]
     both = {t.buffer for t in touches if t.write} & {t.buffer for t in touches if not t.write}
     tracked = shared | (both - set(homes) - _allocated(body))
-    body, _ = _with_barriers(body, frozenset(), homes, threads, tracked)
+    body, _ = _with_barriers(body, frozenset(), replace(region, tracked=frozenset(tracked)))
     return body, homes
 
 
@@ -210,15 +229,34 @@ def _allocated(block: Block) -> set[str]:
     return found
 
 
+def _is_number(lane: For | None, threads: int) -> bool:
+    """Whether the number of an iteration over lanes is that of the thread that makes it."""
+    if lane is None or lane.kind in THREADS or isinstance(lane, Warps):
+        return False
+    return isinstance(lane.start, Const) and lane.start.value == 0 and _lanes(lane) <= threads
+
+
 def _is_own(indices: tuple[Expr, ...], lane: For | None, threads: int) -> bool:
     """Whether an access asks for the element of its own lane, as every thread has one."""
-    if lane is None or lane.kind in THREADS or isinstance(lane, Warps) or not indices:
-        return False
-    if not isinstance(lane.start, Const) or lane.start.value != 0 or _lanes(lane) > threads:
+    if lane is None or not indices or not _is_number(lane, threads):
         return False
     last = indices[-1]
     others = {n.name for i in indices[:-1] for n in walk(i) if isinstance(n, Index)}
     return isinstance(last, Index) and last.name == lane.index and lane.index not in others
+
+
+def _is_placed(indices: tuple[Expr, ...], shape: tuple[Expr, ...], lane: For, threads: int) -> bool:
+    """Whether the place that an access asks for is the number of its thread, but for multiples of the number of threads: rows of several
+    axes that the threads go through side by side are nobody else's from one step to the next."""
+    if not indices or len(indices) != len(shape) or not _is_number(lane, threads):
+        return False
+    position = row_major(indices, shape)
+    form = affine_of(position) if position is not None else None
+    if form is None or form.constant % threads:
+        return False
+    return sum(factor == 1 for name, factor in form.terms if name == lane.index) == 1 and all(
+        factor % threads == 0 for name, factor in form.terms if name != lane.index
+    )
 
 
 def _accesses(s: Stmt, lane: For | None) -> Iterator[tuple[str, tuple[Expr, ...], bool, For | None]]:
@@ -356,17 +394,22 @@ def _renamed(s: Stmt, name: str, to: str) -> Stmt:
 # ---------------------------------------------------------------------------------------------------------------- barriers
 
 
-def _touches(s: Stmt, homes: dict[str, str], threads: int) -> Iterator[_Touch]:
+def _touches(s: Stmt, region: _Region) -> Iterator[_Touch]:
     for name, indices, write, lane in _accesses(s, None):
-        if homes.get(name) in ("lane", "uniform"):
+        home = region.homes.get(name)
+        if home in ("lane", "uniform"):
             continue
         if lane is None:
             yield _Touch(name, write, "first" if write else "", write)
-        else:
+        elif home != "shared":
             # Elements of other buffers are not told apart from loop to loop.
-            own = homes.get(name) == "shared" and _is_own(indices, lane, threads)
-            stage = _stage(indices[0]) if homes.get(name) == "shared" and len(indices) > 1 else None
-            yield _Touch(name, write, "lane" if own else "", _in_first_warp(lane), stage=stage)
+            yield _Touch(name, write, "", _in_first_warp(lane))
+        else:
+            who = "lane" if _is_own(indices, lane, region.threads) else ""
+            if not who and _is_placed(indices, region.shapes[name], lane, region.threads):
+                who = "place"
+            stage = _stage(indices[0]) if len(indices) > 1 else None
+            yield _Touch(name, write, who, _in_first_warp(lane), stage=stage)
 
 
 def _stage(index: Expr) -> tuple[str, int, int] | None:
@@ -413,32 +456,30 @@ def _conflict(now: _Touch, before: _Touch) -> bool:
     return now.buffer == before.buffer and (now.write or before.write) and (now.who != before.who or now.who == "")
 
 
-def _with_barriers(
-    block: Block, since: frozenset[_Touch], homes: dict[str, str], threads: int, tracked: set[str]
-) -> tuple[Block, frozenset[_Touch]]:
+def _with_barriers(block: Block, since: frozenset[_Touch], region: _Region) -> tuple[Block, frozenset[_Touch]]:
     """The statements with barriers between, and what was touched since the last one."""
     found: list[Stmt] = []
     for s in block:
         match s:
             case For() if not is_lanes(s):
-                made, since = _loop_with_barriers(s, since, homes, threads, tracked)
+                made, since = _loop_with_barriers(s, since, region)
                 found += made
             case Alloc():
-                body, since = _with_barriers(s.body, since, homes, threads, tracked)
+                body, since = _with_barriers(s.body, since, region)
                 found.append(replace(s, body=body))
             case If():
                 # The condition is read by all before either branch, and may be written in them.
-                asked = frozenset(t for t in _touches(If(s.condition, ()), homes, threads) if t.buffer in tracked)
+                asked = region.touched(If(s.condition, ()))
                 # What fills the next stage waits outside: where it does not run, what reads this one would have to.
-                ahead = frozenset(t for t in _touches(s, homes, threads) if t.buffer in tracked and t.write and t.stage is not None)
+                ahead = frozenset(t for t in region.touched(s) if t.write and t.stage is not None)
                 since, before = _waited(asked | ahead, since)
                 found += before
-                then, after_then = _with_barriers(s.then, since | asked, homes, threads, tracked)
-                otherwise, after_else = _with_barriers(s.otherwise, since | asked, homes, threads, tracked)
+                then, after_then = _with_barriers(s.then, since | asked, region)
+                otherwise, after_else = _with_barriers(s.otherwise, since | asked, region)
                 found.append(replace(s, then=then, otherwise=otherwise))
                 since = after_then | after_else
             case _:
-                now = frozenset(t for t in _touches(s, homes, threads) if t.buffer in tracked)
+                now = region.touched(s)
                 since, before = _waited(now, since)
                 found += [*before, s]
                 since |= now
@@ -455,26 +496,24 @@ def _waited(now: frozenset[_Touch], since: frozenset[_Touch]) -> tuple[frozenset
     return frozenset(), [Barrier()]
 
 
-def _loop_with_barriers(
-    s: For, since: frozenset[_Touch], homes: dict[str, str], threads: int, tracked: set[str]
-) -> tuple[list[Stmt], frozenset[_Touch]]:
+def _loop_with_barriers(s: For, since: frozenset[_Touch], region: _Region) -> tuple[list[Stmt], frozenset[_Touch]]:
     """A loop with barriers also between one iteration and the next; what is before it is waited for outside, unless every iteration
     begins by waiting anyway."""
-    alone, _ = _iterations(s, frozenset(), homes, threads, tracked)
+    alone, _ = _iterations(s, frozenset(), region)
     first = next(iter(_inside_of(alone.body)), None)
     if isinstance(first, Barrier) and not first.warp:
-        made, after = _iterations(s, since, homes, threads, tracked)
+        made, after = _iterations(s, since, region)
         return [made], after
-    within = frozenset(t for b in s.body for t in _touches(b, homes, threads) if t.buffer in tracked)
+    within = region.touched(*s.body)
     since, before = _waited(within, since)
-    made, after = _iterations(s, since, homes, threads, tracked)
+    made, after = _iterations(s, since, region)
     return [*before, made], after
 
 
-def _iterations(s: For, entry: frozenset[_Touch], homes: dict[str, str], threads: int, tracked: set[str]) -> tuple[For, frozenset[_Touch]]:
+def _iterations(s: For, entry: frozenset[_Touch], region: _Region) -> tuple[For, frozenset[_Touch]]:
     """A loop with barriers within and between iterations, given what was touched before it."""
     while True:
-        body, after = _with_barriers(s.body, entry, homes, threads, tracked)
+        body, after = _with_barriers(s.body, entry, region)
         carried = frozenset(t.later(s.index) for t in after)
         if carried <= entry:
             return replace(s, body=body), frozenset(t.behind(s.index) for t in entry | after)
