@@ -103,6 +103,8 @@ MOST_COUNTED = 1 << 10
 """Points of a test up to which those are counted at which it holds."""
 TOGETHER = 10.0
 """Cycles for adding up the lanes of an accumulator."""
+ALIKE = 1.01
+"""Costs up to so many times the least are alike: they are not known better than that."""
 DOUBT = 1.25
 """How much cheaper loops without a plan must be: what they cost is known less well."""
 BORDERS = 1.02
@@ -157,7 +159,7 @@ def plan_contraction(schedule: Schedule, name: str, shapes: dict[str, tuple[Expr
     model = Model(planner)
     if not model.is_contraction():
         return False
-    plans = sorted((made for made in model.plans() if made.cost < inf), key=lambda made: made.cost)
+    plans = _in_order(made for made in model.plans() if made.cost < inf)
     if not plans or model.plain_cost() * DOUBT < plans[0].cost or not schedule.decisions.wanted(f"{name}: planned as a contraction"):
         return False
     for made in schedule.decisions.ranked(f"{name}: contraction", plans[:1], others=lambda: plans[1:]):
@@ -176,6 +178,18 @@ def plan_contraction(schedule: Schedule, name: str, shapes: dict[str, tuple[Expr
             shapes.clear()
             shapes.update(known)
     return False
+
+
+def _in_order(plans: Iterator[Plan]) -> list[Plan]:
+    """Plans by their costs. Of windows that cost alike the one that loads least goes first: what several of their steps share is loaded by
+    instructions of their own, so a tile of few vectors has more of them than products to hide behind."""
+    found = sorted(plans, key=lambda made: made.cost)
+    if found and found[0].window is not None:
+        best = found[0]
+        alike = [made for made in found if made.cost <= ALIKE * best.cost and (made.window, made.copied) == (best.window, best.copied)]
+        first = min(alike, key=lambda made: 1 / made.rows + 1 / made.vectors)
+        found = [first, *(made for made in found if made is not first)]
+    return found
 
 
 class Model:
