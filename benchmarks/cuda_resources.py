@@ -14,6 +14,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import tensorexpr as te
 from tensorexpr import kernels
@@ -102,9 +103,9 @@ def main_loop(text: str) -> dict[str, int]:
     return best[2]
 
 
-def listing(arch: str) -> list[dict[str, object]]:
+def listing(arch: str) -> list[dict[str, Any]]:
     """A row for every kernel of every workload."""
-    rows: list[dict[str, object]] = []
+    rows: list[dict[str, Any]] = []
     for name, make in WORKLOADS.items():
         outputs, inputs = make()
         program = simplify(te.program_of(outputs, inputs))
@@ -145,7 +146,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     }
     options.file.write_text(json.dumps(document, indent=1) + "\n")
     for row in rows:
-        counts, loop = (", ".join(f"{n} {what}" for what, n in row[key].items() if n) for key in ("instructions", "main loop"))  # type: ignore[attr-defined]
+        counts, loop = (", ".join(f"{n} {what}" for what, n in row[key].items() if n) for key in ("instructions", "main loop"))
         shared = f"{row['shared']} bytes shared and {row['asked']} asked for"
         place = f"{row['arch']}: {row['workload']}: {row['kernel']}"
         print(f"{place}: {row['registers']} registers, {shared}; {counts}{'; main loop: ' if loop else ''}{loop}")

@@ -117,19 +117,17 @@ def inline_cheap(program: Program) -> Program:
     chosen = cheap_names(program)
     result = inline_definitions(program, chosen) if chosen else program
     types = result.types
-    copies = {d.name: d.value.tensor for d in result.definitions if isinstance(d, Define) and _is_copy(d, types)}  # type: ignore[attr-defined]
+    copied = ((d.name, _copied(d, types)) for d in result.definitions if isinstance(d, Define))
+    copies = {name: tensor for name, tensor in copied if tensor is not None}
     return with_definitions(result, (_started(_inlined_inside(d), copies) for d in result.definitions))
 
 
-def _is_copy(definition: Define, types: Mapping[str, TensorType]) -> bool:
-    """Whether a definition is a tensor, element by element."""
+def _copied(definition: Define, types: Mapping[str, TensorType]) -> str | None:
+    """The tensor that a definition is, element by element."""
     value = definition.value
-    return (
-        isinstance(value, Access)
-        and value.tensor in types
-        and value.indices == tuple(Index(a.index) for a in definition.axes)
-        and types[value.tensor].shape == tuple(a.stop for a in definition.axes)
-    )
+    if not isinstance(value, Access) or value.tensor not in types or value.indices != tuple(Index(a.index) for a in definition.axes):
+        return None
+    return value.tensor if types[value.tensor].shape == tuple(a.stop for a in definition.axes) else None
 
 
 def _started(definition: Definition, copies: Mapping[str, str]) -> Definition:
