@@ -99,6 +99,12 @@ def test_one_thread_needs_no_rest_and_quick_few_rounds():
     assert run.Options(quick=True).effort(1).rounds == 3 and run.Options(rounds=5, limit=3.0).effort(2).limit == 3.0
 
 
+def test_streams_read_memory_that_was_written_to():
+    """Pages that nothing was written to are all one page of zeros: a stream over them never leaves the first cache."""
+    found = roofline._aligned(5000)
+    assert len(found) == 5000 and found.ctypes.data % 64 == 0 and found.all()
+
+
 def test_the_kernels_of_the_roofline():
     text = roofline.module_text(Machine("x86_64-unknown-linux-gnu", "haswell", "+avx2,+fma", 256))
     assert text.count("call <8 x float> @llvm.fma.v8f32(<8 x float> %acc") == roofline.ACCUMULATORS
