@@ -1,8 +1,8 @@
 """Every scalar operation of the language as instructions: one row per name of `tensorexpr.ops`, generic in dtype and lanes.
 
 The rows of transcendental functions are in `mathematics`. `where` is not here: it decides what is evaluated, so the
-statement emitter owns it. Floating additions, subtractions and multiplications may contract to fused multiply-adds and
-that is the only liberty taken: NaN, infinities and signed zeros behave as IEEE-754 and NumPy say.
+statement emitter owns it. Sums of products become fused multiply-adds (`emit_expressions`) and that is the only liberty taken:
+NaN, infinities and signed zeros behave as IEEE-754 and NumPy say.
 """
 
 from __future__ import annotations
@@ -115,19 +115,19 @@ def _is_index(dtype: DType) -> bool:
 def _add(b: Builder, dtype: DType, x: Value, y: Value) -> Value:
     if _is_index(dtype):
         return b.add(x, y)
-    return b.op("fadd contract" if dtype.is_float else "add", x, y)
+    return b.op("fadd" if dtype.is_float else "add", x, y)
 
 
 def _sub(b: Builder, dtype: DType, x: Value, y: Value) -> Value:
     if _is_index(dtype):
         return b.sub(x, y)
-    return b.op("fsub contract" if dtype.is_float else "sub", x, y)
+    return b.op("fsub" if dtype.is_float else "sub", x, y)
 
 
 def _mul(b: Builder, dtype: DType, x: Value, y: Value) -> Value:
     if _is_index(dtype):
         return b.mul(x, y)
-    return b.op("fmul contract" if dtype.is_float else "mul", x, y)
+    return b.op("fmul" if dtype.is_float else "mul", x, y)
 
 
 def _div(b: Builder, dtype: DType, x: Value, y: Value) -> Value:
