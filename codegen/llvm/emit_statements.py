@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import gcd
 
-from tensorexpr.codegen.llvm import emit_intrinsics, emit_memory, emit_squares, emit_work
+from tensorexpr.codegen.llvm import emit_ahead, emit_intrinsics, emit_memory, emit_squares, emit_work
 from tensorexpr.codegen.llvm.builder import Builder, Value, literal
 from tensorexpr.codegen.llvm.emit_expressions import Expressions
 from tensorexpr.codegen.llvm.emit_memory import Binding, NotVectorizable
@@ -229,6 +229,7 @@ class Statements(Expressions):
     def serial(self, s: For, start: Value, stop: Value) -> None:
         """The loop one iteration after the other, from start to stop (scalar values)."""
         with self.counted(s.index, start, stop, 1) as index, self.bound(s.index, index):
+            emit_ahead.fetched(self, s, index)
             self.block(s.body)
 
     @contextmanager

@@ -24,7 +24,7 @@ from tensorexpr.codegen.schedule.residues import classes, in_class, tested
 from tensorexpr.codegen.schedule.schedule import Schedule, StageHandle
 from tensorexpr.codegen.schedule.state import Stage, State
 from tensorexpr.codegen.schedule.strides import Reach, reach, reaches
-from tensorexpr.codegen.schedule.windows import has_hull, window
+from tensorexpr.codegen.schedule.windows import has_hull, most_points, window
 from tensorexpr.codegen.schedule.work import arithmetic, group_work, lengths
 from tensorexpr.codegen.target import Target
 from tensorexpr.dtypes import DType, accumulator
@@ -389,7 +389,9 @@ class Planner:
             if best is None or cost < best[0] - 1e-9:
                 best = cost, Tile(vector, self._fitted(extent, self.lane_count), rows)
         found = [] if best is None else [best[1]]
-        found.append(Tile(vector, self._fitted(extent, self._wide(extent))))
+        most = most_points(next(a for a in self.main.axes if a.index == vector))
+        wide = self._wide(extent) if most is None else min(self._wide(extent), max(1, -(-most // self.lane_count)) * self.lane_count)
+        found.append(Tile(vector, self._fitted(extent, wide)))
         found.append(Tile(vector, self._fitted(extent, self.lane_count)))
         return found
 

@@ -4,12 +4,14 @@ import numpy as np
 import pytest
 
 import tensorexpr as te
-from tensorexpr import kernels
+from tensorexpr import dtypes, kernels
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import Alloc, For
 from tensorexpr.codegen.schedule import Schedule, autoschedule
+from tensorexpr.codegen.schedule.windows import most_points
 from tensorexpr.codegen.target import Target
-from tensorexpr.parse import parse_program
+from tensorexpr.ir import Reduce
+from tensorexpr.parse import parse_expr, parse_program
 from tests.codegen.programs import SOFTMAX, WIDE, assert_means, loops, statements
 
 CONVOLUTION = """
@@ -269,3 +271,13 @@ def test_rows_of_a_depthwise_gradient_are_tiles_where_lanes_have_no_masks():
     assert s["x_bar"].loops[-2:] == ("q_i", "u_i") and "s['x_bar'].unroll('q_i')" in s.as_python()
     assert s["w_bar"].loops[-2:] == ("i", "k") and "s['w_bar'].unroll('i')" in s.as_python()
     assert_means(autoschedule(parse_program(depthwise_gradients(5, 12)), target))
+
+
+@pytest.mark.parametrize(
+    ("bounds", "most"),
+    [("maximum(i - 59, 0), minimum(i + 5, 9)", 9), ("maximum(0, i - 2), i + 1", 3), ("i // 2, (i + 5) // 2", 3), ("0, i + 1", None)],
+)
+def test_the_most_points_of_a_window_anywhere(bounds: str, most: int | None):
+    """Lanes along it need be no more."""
+    value = parse_expr(f"sum(x[k] for k in range({bounds}))", {"x": dtypes.float32})
+    assert isinstance(value, Reduce) and most_points(value.axes[0]) == most
