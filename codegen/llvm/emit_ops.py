@@ -167,10 +167,11 @@ def _extreme(b: Builder, dtype: DType, x: Value, y: Value, greater: bool) -> Val
     if dtype.is_bool:
         return b.op("or" if greater else "and", x, y)
     if dtype.is_float:
-        # Compare-and-select is one instruction that returns y where either is NaN, so only x is left to look at.
+        # Compare-and-select is one instruction that returns y where either is NaN, so only x is left to look at. It is asked whether x is a
+        # number: were it asked whether it is none, LLVM would make one choice of both, which is two comparisons and no extreme.
         x, y = b.unify(x, y)
         chosen = b.select(b.compare("fcmp ogt" if greater else "fcmp olt", x, y), x, y)
-        return b.select(b.compare("fcmp uno", x, x), x, chosen)
+        return b.select(b.compare("fcmp ord", x, x), chosen, x)
     if _is_index(dtype) and x.low is not None and y.low is not None and x.high is not None and y.high is not None:
         if (x.low >= y.high) if greater else (x.high <= y.low):
             return x
