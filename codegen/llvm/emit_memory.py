@@ -154,8 +154,8 @@ def _load_every_other(b: Builder, binding: Binding, offset: Value, lanes: int, m
     if shared is not None:
         start, odd = shared
         pair = []
-        for first in (0, lanes):
-            pointer = _address(b, binding, b.add(start, first), True)
+        for before in (0, lanes):
+            pointer = _address(b, binding, b.add(start, before), True)
             pair.append(b.emit(f"load {type_}, ptr {pointer}, align {align}", element, lanes))
         order = ", ".join(f"i32 {2 * lane + odd}" for lane in range(lanes))
         return b.emit(f"shufflevector {pair[0].typed}, {pair[1].typed}, <{lanes} x i32> <{order}>", element, lanes)
