@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from tensorexpr.autodiff.accumulate import Flow, accumulate, axes_of
 from tensorexpr.autodiff.contributions import Contribution, ExpressionAdjoint
 from tensorexpr.autodiff.folds import expand_reduction
+from tensorexpr.autodiff.neighbors import in_step
 from tensorexpr.autodiff.overrides import Override, inputs_within
 from tensorexpr.autodiff.recompute import with_copies
 from tensorexpr.autodiff.scans import reverse_scan
@@ -108,6 +109,12 @@ def reverse(
     if marked:
         workspace.definitions = with_copies(workspace.definitions, program.definitions, marked, rules, workspace)
     workspace.simplify(program.definitions)
+    steps_in_line: list[Definition] = []
+    for definition in workspace.definitions:
+        found = in_step(definition, workspace.new_name) if isinstance(definition, Define) else [definition]
+        workspace.types.update(result for d in found for result in d.results)
+        steps_in_line += found
+    workspace.definitions = steps_in_line
     definitions = (*program.definitions, *workspace.definitions)
     derived = Program(program.inputs, program.constants, definitions, tuple(adjoints[name] for name in wrt), program.sizes)
     together = {owner: tuple(owners) for owners in sweep.folded.values() if len(owners) > 1 for owner in owners}

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import gcd
 
-from tensorexpr.codegen.llvm import emit_intrinsics, emit_memory, emit_squares, emit_work
+from tensorexpr.codegen.llvm import emit_ahead, emit_intrinsics, emit_memory, emit_rectangles, emit_squares, emit_work
 from tensorexpr.codegen.llvm.builder import Builder, Value, literal
 from tensorexpr.codegen.llvm.emit_expressions import Expressions
 from tensorexpr.codegen.llvm.emit_memory import Binding, NotVectorizable
@@ -68,7 +68,7 @@ class Statements(Expressions):
 
     def _store(self, s: Store) -> None:
         binding = self.buffers[s.buffer]
-        value = self.expr(s.value)
+        value = self.value(s.value)
         emit_memory.store(self.b, binding, self.offset(binding, s.indices), value, self.lanes, self.mask)
 
     def _store_together(self, stores: tuple[Store, ...]) -> bool:
@@ -81,7 +81,7 @@ class Statements(Expressions):
         if binding.lanes > 1 or offset.stride != len(stores):
             return False
         self.epoch += 1
-        emit_memory.store_interleaved(self.b, binding, offset, [self.expr(s.value) for s in stores], self.lanes)
+        emit_memory.store_interleaved(self.b, binding, offset, [self.value(s.value) for s in stores], self.lanes)
         return True
 
     def _alloc(self, s: Alloc) -> None:
@@ -220,7 +220,11 @@ class Statements(Expressions):
             self.serial(s, start, stop)
 
     def _unrolled(self, s: For, start: Value, extent: int) -> None:
-        if emit_squares.moved(self, s, extent) or emit_squares.stored(self, s, start, extent):
+        if (
+            emit_squares.moved(self, s, extent)
+            or emit_rectangles.moved(self, s, start, extent)
+            or emit_squares.stored(self, s, start, extent)
+        ):
             return
         for step in range(extent):
             with self.bound(s.index, self.b.add(start, step)):
@@ -229,6 +233,7 @@ class Statements(Expressions):
     def serial(self, s: For, start: Value, stop: Value) -> None:
         """The loop one iteration after the other, from start to stop (scalar values)."""
         with self.counted(s.index, start, stop, 1) as index, self.bound(s.index, index):
+            emit_ahead.fetched(self, s, index)
             self.block(s.body)
 
     @contextmanager

@@ -12,7 +12,7 @@ that is copied out in an iteration, are made once at its beginning.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from math import prod
 
@@ -208,8 +208,29 @@ def _same(part: Expr, test: Expr) -> bool:
 
 
 def assumed(body: Block, known: frozenset[Expr]) -> Block:
-    """The statements where some comparisons hold."""
-    return _with_tests(body, lambda expr: conjunction([c for c in conjuncts(expr) if c not in known]))
+    """The statements where some comparisons hold, which decide tests that say the same and the indices that are held between bounds."""
+    floors = _floors(known)
+    return _with_tests(body, lambda expr: conjunction([c for c in conjuncts(expr) if c not in known]), lambda node: _decided(node, floors))
+
+
+def _floors(known: frozenset[Expr]) -> list[Affine]:
+    """Forms that are not negative where comparisons hold."""
+    found = [form for form in map(positive_part, sorted(known, key=str)) if form is not None and not form[1].names]
+    return [least - int(strict) for least, _, strict in found]
+
+
+def _decided(node: Expr, floors: Sequence[Affine]) -> Expr:
+    """A minimum or maximum of indices as the one of them that it is known to be."""
+    if not isinstance(node, Apply) or node.op.name not in ("minimum", "maximum") or not node.dtype.is_integer or not floors:
+        return node
+    first, second = map(affine_of, node.args)
+    if first is None or second is None:
+        return node
+    more = first - second if node.op.name == "maximum" else second - first
+    for arg, above in zip(node.args, (more, more * -1), strict=True):
+        if any((above - floor).is_constant and (above - floor).constant >= 0 for floor in floors):
+            return arg
+    return node
 
 
 def refuted(body: Block, known: frozenset[Expr]) -> Block:
@@ -217,10 +238,11 @@ def refuted(body: Block, known: frozenset[Expr]) -> Block:
     return _with_tests(body, lambda expr: FALSE if known <= set(conjuncts(expr)) else expr)
 
 
-def _with_tests(body: Block, condition: Callable[[Expr], Expr]) -> Block:
+def _with_tests(body: Block, condition: Callable[[Expr], Expr], decided: Callable[[Expr], Expr] = lambda node: node) -> Block:
     """The statements with conditions replaced, and what they decide left out."""
 
     def visit(node: Expr) -> Expr:
+        node = decided(node)
         if isinstance(node, Apply) and node.op.name == "where":
             rest = condition(node.args[0])
             return apply("where", rest, *node.args[1:]) if not isinstance(rest, Const) else node.args[1 if rest.value else 2]
@@ -230,13 +252,13 @@ def _with_tests(body: Block, condition: Callable[[Expr], Expr]) -> Block:
     for s in body:
         match s:
             case For():
-                inside = _with_tests(s.body, condition)
+                inside = _with_tests(s.body, condition, decided)
                 made.extend((replace(s, body=inside),) if inside else ())
             case Alloc():
-                made.append(replace(s, body=_with_tests(s.body, condition)))
+                made.append(replace(s, body=_with_tests(s.body, condition, decided)))
             case If():
                 rest = condition(s.condition)
-                then, otherwise = _with_tests(s.then, condition), _with_tests(s.otherwise, condition)
+                then, otherwise = _with_tests(s.then, condition, decided), _with_tests(s.otherwise, condition, decided)
                 if isinstance(rest, Const):
                     made.extend(then if rest.value else otherwise)
                 elif then or otherwise:

@@ -30,7 +30,7 @@ from math import ceil, inf, prod
 
 from tensorexpr.codegen.schedule.auto_copies import plan_copy
 from tensorexpr.codegen.schedule.auto_loops import Planner
-from tensorexpr.codegen.schedule.auto_tiles import apply_plan
+from tensorexpr.codegen.schedule.auto_tiles import LARGE, apply_plan, sizes
 from tensorexpr.codegen.schedule.boxes import reads_tensors
 from tensorexpr.codegen.schedule.legality import is_ordered
 from tensorexpr.codegen.schedule.orders import plain_inside, tested_axes
@@ -84,6 +84,9 @@ STREAM = 256
 """Bytes side by side from which on lines are fetched before they are asked for."""
 ALIASED = 50.0
 """What a line costs where lines fall on one place of the cache and push each other out."""
+STARTED = 800.0
+"""What it costs until a line or two for each step come ahead of the steps (`llvm.emit_ahead` asks for them): so much at most, however far
+apart the steps are."""
 COPY, COPY_ACROSS = 1.0, 1.6
 """Cycles per element of a copy, in rows and turned around."""
 COPY_FAR = 2.0
@@ -159,7 +162,7 @@ def plan_contraction(schedule: Schedule, name: str, shapes: dict[str, tuple[Expr
     model = Model(planner)
     if not model.is_contraction():
         return False
-    plans = _in_order(made for made in model.plans() if made.cost < inf)
+    plans = _in_order((made for made in model.plans() if made.cost < inf), model)
     if not plans or model.plain_cost() * DOUBT < plans[0].cost or not schedule.decisions.wanted(f"{name}: planned as a contraction"):
         return False
     for made in schedule.decisions.ranked(f"{name}: contraction", plans[:1], others=lambda: plans[1:]):
@@ -180,16 +183,19 @@ def plan_contraction(schedule: Schedule, name: str, shapes: dict[str, tuple[Expr
     return False
 
 
-def _in_order(plans: Iterator[Plan]) -> list[Plan]:
-    """Plans by their costs. Of windows that cost alike the one that loads least goes first: what several of their steps share is loaded by
-    instructions of their own, so a tile of few vectors has more of them than products to hide behind."""
+def _in_order(plans: Iterator[Plan], model: Model) -> list[Plan]:
+    """Plans by their costs. Of those that cost alike one goes first without a copy of the rows' operand, which is kept as a whole while
+    all panels of lanes meet it. Of windows that cost alike the one that loads least goes first: what several of their steps share is loaded
+    by instructions of their own, so a tile of few vectors has more of them than products to hide behind."""
     found = sorted(plans, key=lambda made: made.cost)
-    if found and found[0].window is not None:
-        best = found[0]
-        alike = [made for made in found if made.cost <= ALIKE * best.cost and (made.window, made.copied) == (best.window, best.copied)]
+    alike = [made for made in found if made.cost <= ALIKE * found[0].cost]
+    first = found[0] if found else None
+    if first is not None and first.window is not None:
+        alike = [made for made in alike if (made.window, made.copied) == (first.window, first.copied)]
         first = min(alike, key=lambda made: 1 / made.rows + 1 / made.vectors)
-        found = [first, *(made for made in found if made is not first)]
-    return found
+    elif first is not None and model.keeps_large(first):
+        first = next((made for made in alike if made.window is None and not model.keeps_large(made)), first)
+    return found if first is None else [first, *(made for made in found if made is not first)]
 
 
 class Model:
@@ -363,17 +369,20 @@ class Model:
             else:
                 lines = each if between >= LINE_BYTES else 1 + each * between / LINE_BYTES
             memory += LINE_CYCLES * lines * self.is_far(vectors * self.lanes if along else each * self.lanes, r)
-            visits = prod(
-                self.lengths[a] for a in order[: going + 1] if r.stride(a)
-            )  # outer axes of the reduction go on where inner ones end
-            if apart >= PAGE // 2 and visits > PAGES:
-                memory += WALK * (each if between >= PAGE else 1) / together
+            visits = prod(self.lengths[a] for a in order[: going + 1] if r.stride(a))  # outer axes go on where inner ones end
+            far = WALK * (each if between >= PAGE else 1) / together if apart >= PAGE // 2 and visits > PAGES else 0.0
+            far += ALIASED * lines if apart >= LINE_BYTES and apart % PAGE == 0 and visits > WAYS else 0.0
+            if not along and not near and each * between <= 2 * LINE_BYTES:
+                far = min(far, STARTED / self.lengths[inner])
+            memory += far
             if near and not along and apart >= PAGE // 2:
                 fresh = self._fresh(r, rows, order[going + 1 :])
                 memory += FRESH * fresh / together / ceil(self.lengths[vector] / (vectors * self.lanes))
-            if apart >= LINE_BYTES and apart % PAGE == 0 and visits > WAYS:
-                memory += ALIASED * lines
         return max(rows * vectors / self.target.multiplies, loads * LOAD, float(LATENCY)) + self._beside(loads, memory)
+
+    def _elements(self, r: Reach) -> int:
+        """The elements of the tensor that is read."""
+        return prod(int(e.value) for e in self.planner.shapes[r.access.tensor] if isinstance(e, Const))
 
     def _beside(self, loads: float, memory: float) -> float:
         """Cycles that loads and memory cost beside arithmetic: the longer that takes, the more loads hide behind it."""
@@ -404,7 +413,7 @@ class Model:
     def _fresh(self, r: Reach, rows: int, inner: list[str]) -> float:
         """How likely the steps along inner axes of the reduction are the first to touch lines of an operand that come from beyond the
         second level, too few side by side to be fetched ahead."""
-        elements = prod(int(e.value) for e in self.planner.shapes[r.access.tensor] if isinstance(e, Const))
+        elements = self._elements(r)
         itemsize, run = r.access.dtype.itemsize, 1
         for a in sorted(inner, key=lambda a: abs(r.stride(a))):
             run *= self.lengths[a] if abs(r.stride(a)) == run else 1
@@ -466,11 +475,16 @@ class Model:
             cost += AWAY
         return cost / max(1, self.steps)
 
+    def keeps_large(self, made: Plan) -> bool:
+        """Whether a plan has a copy of what its rows read, large beside what the contraction reads and writes."""
+        rows = (self._elements(r) * r.access.dtype.itemsize for r in made.copied if not r.stride(made.vector))
+        return sum(rows) * LARGE > sum(sizes(self))
+
     def _copies(self, copied: tuple[Reach, ...], vector: str) -> float:
         """Cycles of the copies, per vector of products."""
         total = 0.0
         for r in copied:
-            elements = prod(int(e.value) for e in self.planner.shapes[r.access.tensor] if isinstance(e, Const))
+            elements = self._elements(r)
             axis = next(a for a in r.strides if a == vector or r.stride(a))
             far = COPY_FAR if elements * r.access.dtype.itemsize > self.target.l2_bytes else 1.0
             total += elements * (COPY if abs(r.stride(axis)) == 1 else COPY_ACROSS) * far

@@ -15,6 +15,7 @@ from itertools import combinations, pairwise, product
 from math import inf, prod
 
 from tensorexpr.codegen.schedule.auto_classes import split_classes
+from tensorexpr.codegen.schedule.auto_widths import vectors_held
 from tensorexpr.codegen.schedule.decisions import NO, YES
 from tensorexpr.codegen.schedule.legality import runs_in_lanes
 from tensorexpr.codegen.schedule.orders import SHORT, over_windows, plain_inside, short_inside
@@ -24,7 +25,7 @@ from tensorexpr.codegen.schedule.residues import classes, in_class, tested
 from tensorexpr.codegen.schedule.schedule import Schedule, StageHandle
 from tensorexpr.codegen.schedule.state import Stage, State
 from tensorexpr.codegen.schedule.strides import Reach, reach, reaches
-from tensorexpr.codegen.schedule.windows import has_hull, window
+from tensorexpr.codegen.schedule.windows import has_hull, most_points, window
 from tensorexpr.codegen.schedule.work import arithmetic, group_work, lengths
 from tensorexpr.codegen.target import Target
 from tensorexpr.dtypes import DType, accumulator
@@ -261,12 +262,16 @@ class Planner:
         return [replace(tile, classes=self._classes(vector, *dict(tile.rows))) for tile in found]
 
     def _window(self, tile: Tile) -> str | None:
-        """The axis of the reduction whose steps read, along the rows, what other steps read there, where all of them can be copied out."""
+        """The axis of the reduction whose steps read, along the rows, what other steps read there, or what lies between the elements that
+        lanes read, where all of them can be copied out."""
         last = None if self.main is None else self.main.axes[-1].index
         products = prod(n for _, n in tile.rows) * tile.blocks * max(1, tile.lanes // self.lane_count)
-        if last is None or last == tile.vector or self.lengths[last] * products > MOST_UNROLLED or not tile.rows:
+        if last is None or last == tile.vector or self.lengths[last] * products > MOST_UNROLLED:
             return None
         moving = [r for r in self.reads if r.stride(last)]
+        if not tile.rows:  # elements that lie between those of the lanes come with the same vectors
+            between = tile.vector is not None and any(0 < abs(r.stride(last)) < abs(r.stride(tile.vector)) <= 2 for r in moving)
+            return last if between else None
         shared = (
             r.stride(a) and r.stride(last) % r.stride(a) == 0 and abs(r.stride(last)) < n * abs(r.stride(a))
             for r in moving
@@ -371,7 +376,7 @@ class Planner:
                             best = cost, self._tile(vector, extent, lanes, ((row.index, rows),) if rows > 1 else ())
             if best is not None:
                 found.append(best[1])
-            found.append(self._tile(vector, extent, self._wide(extent), ()))
+            found.append(self._tile(vector, extent, self._wide(vector), ()))
         found.append(Tile(vector, self._fitted(extent, self.lane_count, vector)))
         return found
 
@@ -389,7 +394,9 @@ class Planner:
             if best is None or cost < best[0] - 1e-9:
                 best = cost, Tile(vector, self._fitted(extent, self.lane_count), rows)
         found = [] if best is None else [best[1]]
-        found.append(Tile(vector, self._fitted(extent, self._wide(extent))))
+        most = most_points(next(a for a in self.main.axes if a.index == vector))
+        wide = self._wide(vector) if most is None else min(self._wide(vector), max(1, -(-most // self.lane_count)) * self.lane_count)
+        found.append(Tile(vector, self._fitted(extent, wide)))
         found.append(Tile(vector, self._fitted(extent, self.lane_count)))
         return found
 
@@ -465,8 +472,9 @@ class Planner:
             return Tile(vector, self.lane_count, rows, -(-extent // self.lane_count))
         return Tile(vector, self._fitted(extent, lanes, vector if len(rows) == 0 else None), rows)
 
-    def _wide(self, extent: int | None) -> int:
-        return self.lane_count * WIDEST_LANES
+    def _wide(self, vector: str) -> int:
+        axes = () if self.main is None else self.main.axes
+        return self.lane_count * vectors_held(WIDEST_LANES, self.exprs, self.reads, vector, axes, self.target.registers)
 
     def _fitted(self, extent: int | None, lanes: int, vector: str | None = None) -> int:
         """The lanes of a loop: of an axis shorter than a vector, enough for all of it.

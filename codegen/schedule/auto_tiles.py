@@ -112,10 +112,10 @@ def apply_plan(schedule: Schedule, name: str, chosen: Plan, model: Model, copies
     if lane is not None:
         handle.vectorize(lane)
     if inside:
-        _place_copies(schedule, name, copies, model, sum(_sizes(model)) // LARGE)
+        _place_copies(schedule, name, copies, model, sum(sizes(model)) // LARGE)
 
 
-def _sizes(model: Model) -> list[int]:
+def sizes(model: Model) -> list[int]:
     """Bytes of the tensors that a contraction reads, each once, and of its result."""
     shapes = {r.access.tensor: (model.planner.shapes[r.access.tensor], r.access.dtype) for r in model.reads}
     return [_elements(shape) * dtype.itemsize for shape, dtype in shapes.values()] + [model.all_points * model.planner.dtype.itemsize]
@@ -124,7 +124,7 @@ def _sizes(model: Model) -> list[int]:
 def _are_large(chosen: Plan, model: Model) -> bool:
     """Whether the copies of a plan are large beside what the contraction reads and writes."""
     copied = sum(_elements(model.planner.shapes[r.access.tensor]) * r.access.dtype.itemsize for r in chosen.copied)
-    return copied * LARGE > sum(_sizes(model))
+    return copied * LARGE > sum(sizes(model))
 
 
 def _elements(shape: tuple[Expr, ...]) -> int:

@@ -68,6 +68,13 @@ def window(axis: Axis, inner: frozenset[str]) -> Window | None:
     return Window(Axis(axis.index, const(0), expression_of(width, sizes)), start, tuple(others))
 
 
+def most_points(axis: Axis) -> int | None:
+    """The most points that an axis has anywhere, where two of its bounds say so."""
+    pairs = ((affine_of(a), affine_of(b)) for a in alternatives(axis.start, "maximum") for b in alternatives(axis.stop, "minimum"))
+    found = [widest(high - low) for low, high in pairs if low is not None and high is not None]
+    return min((most for most in found if most is not None), default=None)
+
+
 def widest(width: Affine) -> int | None:
     """The most that a difference is anywhere, where what grows in it cancels but for the rounding of divisions."""
     slopes: dict[str, Fraction] = {}

@@ -45,7 +45,10 @@ def random_tile(seed: int) -> LoopNest:
         return total
 
     tests = [apply(rng.choice(("lt", "le", "gt", "ge")), form(), const(rng.randint(-3, 14))) for _ in range(rng.randint(1, 3))]
-    at = apply("mod", apply("add", form(), apply("mul", Index("c"), const(3))), const(40))
+    held = form()
+    if rng.random() < 0.5:  # an index held between bounds, which a test may decide
+        held = apply(rng.choice(("minimum", "maximum")), *(apply("add", e, const(rng.randint(-1, 1))) for e in rng.choice(tests).args))
+    at = apply("mod", apply("add", held, apply("mul", Index("c"), const(3))), const(40))
     element = read(A, at)
     value = apply("where", conjunction(tests), element, Const(0.5, dtypes.float64)) if rng.random() < 0.5 else element
     acc = Buffer("acc", dtypes.float64, (const(4), const(2)), "local")
@@ -77,6 +80,21 @@ def test_tiles_inside_test_nothing_and_those_at_borders_only_their_own():
     text = str(assert_means(s))
     assert text.count("for c in") == 3 and "for z_o in range(1, 2):" in text
     assert "y_sum[z_i, k] + x[n, s + z_i + z_o * 4 - 1, c] * w[s, c, k]" in text.replace("\n", " ").replace("  ", "")
+
+
+def test_tests_decide_the_indices_held_inside_that_say_the_same():
+    text = """
+x: f32[12, 8] = input()
+y[z, k]: f32[12, 8] = sum(x[minimum(maximum(z + s - 1, 0), 11), k]
+    + where(z + s >= 1 and z + s < 13, x[z + s - 1, k], 0.0) for s in range(3) for c in range(6))
+return y
+"""
+    s = schedule(parse_program(text), WIDE)
+    s["y"].reorder("z", "s", "c", "k")
+    s["y"].vectorize("k")
+    inside, outside = str(assert_means(s)).split("else:")
+    assert "if s + z - 1 >= 0 and 13 - s - z > 0:" in inside and "x[s + z - 1, k] + x[s + z - 1, k]" in inside
+    assert "x[minimum(maximum(s + z - 1, 0), 11), k]" in outside and "minimum" not in inside
 
 
 def test_a_test_that_a_loop_does_not_change_stands_in_front_of_it():

@@ -4,12 +4,14 @@ import numpy as np
 import pytest
 
 import tensorexpr as te
-from tensorexpr import kernels
+from tensorexpr import dtypes, kernels
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import Alloc, For
 from tensorexpr.codegen.schedule import Schedule, autoschedule
+from tensorexpr.codegen.schedule.windows import most_points
 from tensorexpr.codegen.target import Target
-from tensorexpr.parse import parse_program
+from tensorexpr.ir import Reduce
+from tensorexpr.parse import parse_expr, parse_program
 from tests.codegen.programs import SOFTMAX, WIDE, assert_means, loops, statements
 
 CONVOLUTION = """
@@ -212,6 +214,20 @@ def pool_with_gradient(pictures, side, target):
     return lower(autoschedule(te.autoschedule([y, *te.gradient(y, [x], head)]).program, target))
 
 
+def test_steps_that_read_between_the_elements_of_lanes_are_copied_out():
+    """Even and odd elements are loaded together; where lanes read side by side, there is nothing to share."""
+
+    def copied_out(stride: int) -> bool:
+        text = f"""
+x: f32[4, 64, 128] = input()
+Y[n, y, z]: f32[4, 32, 63] = max(x[n, y * 2 + r, z * {stride} + s] for r in range(2) for s in range(2))
+return Y
+"""
+        return "s['Y'].unroll('s')" in autoschedule(parse_program(text), WIDE).as_python()
+
+    assert copied_out(2) and not copied_out(1)
+
+
 def test_a_pool_and_its_winners_read_the_picture_together():
     """Rows that are large together and small one by one: both definitions run in one loop over them, before the gradient."""
 
@@ -269,3 +285,21 @@ def test_rows_of_a_depthwise_gradient_are_tiles_where_lanes_have_no_masks():
     assert s["x_bar"].loops[-2:] == ("q_i", "u_i") and "s['x_bar'].unroll('q_i')" in s.as_python()
     assert s["w_bar"].loops[-2:] == ("i", "k") and "s['w_bar'].unroll('i')" in s.as_python()
     assert_means(autoschedule(parse_program(depthwise_gradients(5, 12)), target))
+
+
+@pytest.mark.parametrize(
+    ("bounds", "most"),
+    [("maximum(i - 59, 0), minimum(i + 5, 9)", 9), ("maximum(0, i - 2), i + 1", 3), ("i // 2, (i + 5) // 2", 3), ("0, i + 1", None)],
+)
+def test_the_most_points_of_a_window_anywhere(bounds: str, most: int | None):
+    """Lanes along it need be no more."""
+    value = parse_expr(f"sum(x[k] for k in range({bounds}))", {"x": dtypes.float32})
+    assert isinstance(value, Reduce) and most_points(value.axes[0]) == most
+
+
+@pytest.mark.parametrize(("weight", "lanes"), [("exp(-0.5 * (x[i + d] - x[i]))", 32), ("(x[i + d] - x[i])", 64)])
+def test_functions_of_a_window_leave_registers_for_what_each_vector_holds(weight: str, lanes: int):
+    """Two sums, what is read of the point itself, and the coefficients."""
+    sums = f"sum({weight} * x[i + d] for d in range(9)) / sum({weight} for d in range(9))"
+    s = auto(f"x: f32[8200] = input()\ny[i]: f32[8192] = {sums}\nreturn y")
+    assert f"s['y'].split('i', {lanes}, 'shift')" in s.as_python()

@@ -1,0 +1,68 @@
+"""Lines asked for ahead by sums whose steps read far apart: where, and that values are what they are without it."""
+
+import re
+
+import numpy as np
+import pytest
+
+from tensorexpr import dtypes
+from tensorexpr.codegen.llvm import emit, emit_ahead
+from tensorexpr.codegen.llvm.machine import Machine
+from tensorexpr.codegen.nest import Alloc, LoopNest
+from tensorexpr.ir import Expr, Index, apply, const
+from tests.codegen.llvm.nests import buffer, loop, nest, read, run, write
+
+MACHINE = Machine("x86_64-unknown-linux-gnu", "znver4", "+avx512f", 512)
+ASKED = re.compile(r"@llvm.prefetch.p0\(ptr %\w+, i32 0, i32 3, i32 1\)")
+k, i, j = Index("k"), Index("i"), Index("j")
+
+
+def across(steps: int = 80, columns: int = 520, rows: int = 13, row: Expr = i, more: Expr | None = None, kind: str = "local") -> LoopNest:
+    """C[i, j] = sum(A[k, row] * B[k, j] for k in range(steps))"""
+    a, b, c = buffer("A", dtypes.float32, steps, columns), buffer("B", dtypes.float32, steps, 32), buffer("C", dtypes.float32, rows, 32)
+    total = buffer("total", dtypes.float32, rows, 32, memory="local") if kind == "local" else c
+
+    def tile(target, value):
+        return loop("i", rows, loop("j", 32, write(target, [i, j], value), kind="vectorize"), kind="unroll")
+
+    value = apply("mul", read(a, k, row), read(b, k, j))
+    value = value if more is None else apply("mul", value, read(a, k, more))
+    steps_ = loop("k", steps, tile(total, apply("add", read(total, i, j), value)))
+    body = (tile(total, const(0.0, dtypes.float32)), steps_)
+    return nest([a, b, c], [c], (Alloc(total, (*body, tile(c, read(total, i, j)))),) if kind == "local" else body)
+
+
+def test_steps_half_a_page_apart_are_asked_for_once_for_all_rows() -> None:
+    found = emit(across(), MACHINE)
+    assert len(ASKED.findall(found)) == 1
+    assert re.search(rf"%t\d+ = add i64 %k\S*, {emit_ahead.STEPS}\b", found)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"columns": 500},
+        {"row": apply("mul", i, const(40))},
+        {"steps": 60},
+        {"rows": 3},
+        {"more": apply("add", i, const(20))},
+        {"kind": "memory"},
+    ],
+    ids=str,
+)
+def test_steps_nearby_and_rows_apart_and_short_or_slight_sums_are_left_alone(change: dict) -> None:
+    assert not ASKED.search(emit(across(**change), MACHINE))
+
+
+def test_steps_that_differ_are_left_alone() -> None:
+    assert not ASKED.search(emit(across(row=apply("add", apply("minimum", k, const(3)), i)), MACHINE))
+
+
+def test_values_are_what_they_are_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inputs end where memory does: what is asked for lies beyond."""
+    rng = np.random.default_rng(0)
+    given = {"A": rng.standard_normal((80, 520), np.float32), "B": rng.standard_normal((80, 32), np.float32)}
+    asked = run(across(), given)["C"]
+    monkeypatch.setattr(emit_ahead, "APART", 1 << 30)
+    assert np.array_equal(asked, run(across(), given)["C"])
+    np.testing.assert_allclose(asked, given["A"][:, :13].T @ given["B"], rtol=1e-4, atol=1e-4)
