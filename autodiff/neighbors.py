@@ -109,24 +109,25 @@ def _joined(host: Reduce, guest: Reduce, around: tuple[Axis, ...]) -> Reduce | N
     if any(own & set(free_names(bound)) for axis in guest.axes for bound in (axis.start, axis.stop)):
         return None
     inside = (*around, *host.axes)
-    guest = rename_bound(guest, {axis.index for axis in inside})
+    renamed = rename_bound(guest, {axis.index for axis in inside})
+    assert isinstance(renamed, Reduce)
     for ways in product((False, True), repeat=len(host.axes)):
-        moved: Mapping[str, Expr] = {
-            theirs.index: apply("sub", apply("sub", apply("add", axis.start, axis.stop), const(1)), Index(axis.index))
+        moved = {
+            theirs.index: apply("sub", const(_number(axis.start) + _number(axis.stop) - 1), Index(axis.index))
             if back
             else Index(axis.index)
-            for back, axis, theirs in zip(ways, host.axes, guest.axes, strict=True)
+            for back, axis, theirs in zip(ways, host.axes, renamed.axes, strict=True)
         }
         guards = [
             condition
-            for axis in guest.axes
+            for axis in renamed.axes
             for condition in (apply("ge", moved[axis.index], axis.start), apply("lt", moved[axis.index], axis.stop))
         ]
         condition = simplify_expr(conjunction(guards), inside)
         known = () if condition == TRUE else (condition,)
         first, second = (
             simplify_expr(value, inside, known, signed_zeros=False, derived=True)
-            for value in (host.values[0], substitute(guest.values[0], moved))
+            for value in (host.values[0], substitute(renamed.values[0], moved))
         )
         same = {_even(e): e for e in _dear_values(first)}
         theirs = {e: same.get(_even(e)) for e in _dear_values(second)}

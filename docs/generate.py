@@ -59,7 +59,7 @@ def llvm_excerpt() -> str:
     machine = Machine("x86_64-unknown-linux-gnu", "haswell", "+avx2,+fma", 256)
     lines = emit(lower(schedule()), machine).splitlines()
     first = next(i for i, line in enumerate(lines) if re.match(r"k\.loop\d+:", line))
-    last = next(i for i in range(first, len(lines)) if "fadd contract" in lines[i])
+    last = next(i for i in range(first, len(lines)) if "@llvm.fma" in lines[i])
     return "\n".join(lines[first : last + 1])
 
 

@@ -145,6 +145,8 @@ class Builder:
         """Of vectors of int64, by name: the same numbers in 32 bits, from which they were widened."""
         self.known: dict[str, str] = {}
         """Names of results in the block at hand by the instruction: values never change, so the same text is the same value."""
+        self.odd: set[str] = set()
+        """Names of scalars that are known to be odd."""
 
     # ------------------------------------------------------------------------------------------------ text
 
@@ -403,8 +405,14 @@ class Builder:
                 base = a if b.const == 0 else b
             else:
                 base = self._scalar("add", a, b)
+                if (a.multiple % 2 == 0 and self.is_odd(b)) or (b.multiple % 2 == 0 and self.is_odd(a)):
+                    self.odd.add(base.text)
             return Value(base.text, "i64", lanes, stride, base.const, low, high, gcd(a.multiple, b.multiple))
         return self._lanes("add", a, b, low, high)
+
+    def is_odd(self, value: Value) -> bool:
+        """Whether an int64 value (of a ramp: its base) is known to be odd."""
+        return value.text in self.odd if value.const is None else int(value.const) % 2 == 1
 
     def sub(self, a: Operand, b: Operand) -> Value:
         """Difference of int64 values."""

@@ -2,6 +2,9 @@
 
 Equal expressions are computed once per block (expressions with an access once per statement, since a store may come
 between). In a vectorized loop an expression that does not depend on the lane stays scalar.
+
+A sum with a product in it is one fused multiply-add, and which sums are is settled here, by the statement alone: left to LLVM it would
+hang on what stands in one block, so on how far a loop is unrolled, and schedules that add up in one order would give different bits.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from tensorexpr import dtypes
 from tensorexpr.codegen.llvm import emit_memory
 from tensorexpr.codegen.llvm.builder import Builder, Value, literal
 from tensorexpr.codegen.llvm.emit_casts import cast, register_type
@@ -25,6 +29,10 @@ from tensorexpr.traversal import children
 _DEAR = 4
 
 
+def _is_product(e: Expr) -> bool:
+    return isinstance(e, Apply) and e.op.name == "mul" and e.dtype in (dtypes.float32, dtypes.float64)
+
+
 class Expressions:
     """Emits expressions into one function: its builder, what its names stand for, lane count and mask of the place."""
 
@@ -38,6 +46,8 @@ class Expressions:
         self.mask: Value | None = None
         self.epoch = 0
         self._reads: dict[Expr, bool] = {}
+        self._repeated: frozenset[Expr] = frozenset()
+        """The products that the statement at hand needs more than once: rounded once, and only added, which takes no multiplier."""
         self.loop = ""
         self.fetching: dict[str, str] = {}
         """The loop that fetches ahead, by tensor; `loop` is the innermost one here."""
@@ -53,6 +63,14 @@ class Expressions:
         finally:
             self.mask = outer
 
+    def value(self, e: Expr) -> Value:
+        """What a statement stores."""
+        self._repeated = self._repeated_products(e)
+        try:
+            return self.expr(e)
+        finally:
+            self._repeated = frozenset()
+
     def expr(self, e: Expr) -> Value:
         """The value of an expression here: scalar, ramp or vector."""
         match e:
@@ -62,7 +80,7 @@ class Expressions:
                 return self.indices[e.name]
             case Size():
                 return self.sizes[e.name]
-        key: object = (self.epoch, e) if self.reads(e) else e
+        key: object = (self.epoch, self._repeated, e) if self.reads(e) else e
         found = self.b.recall(key)
         if found is not None:
             return found
@@ -84,9 +102,46 @@ class Expressions:
                 return cast(self.b, self.expr(e.arg), e.arg.dtype, e.dtype)
             case Apply() if e.op.name == "where":
                 return self._where(*e.args)
+            case Apply(args=(x, y)) if e.op.name in ("add", "sub") and (_is_product(x) or _is_product(y)):
+                return self._sum(e, x, y)
             case Apply():
                 return apply(self.b, e.op.name, e.args[0].dtype, [self.expr(a) for a in e.args])
         raise InternalError(f"llvm: expected an expression of a loop nest, got {type(e).__name__}", term=e)
+
+    def _sum(self, e: Apply, x: Expr, y: Expr) -> Value:
+        """A sum or difference of which at least one side is a product: fused with the first that nothing else needs."""
+        for product in (x, y) if self.machine.fuses else ():
+            if not isinstance(product, Apply) or not _is_product(product) or product in self._repeated:
+                continue
+            factors = [self.expr(factor) for factor in product.args]
+            if any(factor.const == 0 for factor in factors):
+                continue  # exact either way, and rows of a tile share it
+            added = self.expr(y if product is x else x)
+            if e.op.name == "sub":
+                if product is x:
+                    added = self._negative(added)
+                else:
+                    factors[0] = self._negative(factors[0])
+            return self.b.intrinsic("fma", *factors, added)
+        return apply(self.b, e.op.name, e.dtype, [self.expr(x), self.expr(y)])
+
+    def _negative(self, value: Value) -> Value:
+        return self.b.emit(f"fneg {value.typed}", value.type, value.lanes)
+
+    def _repeated_products(self, e: Expr) -> frozenset[Expr]:
+        """The products of floating numbers that read something and are an operand in several places."""
+        seen: set[Expr] = set()
+        repeated: set[Expr] = set()
+        waiting = [e]
+        while waiting:
+            for child in children(waiting.pop()):
+                if child not in seen:
+                    seen.add(child)
+                    if not isinstance(child, Access):
+                        waiting.append(child)
+                elif _is_product(child) and self.reads(child):
+                    repeated.add(child)
+        return frozenset(repeated)
 
     def _fetch_through(self, e: Access, binding: Binding) -> None:
         """Asks for what is read where an index that is data, itself fetched ahead, is that of a later iteration."""

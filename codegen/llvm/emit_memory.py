@@ -143,9 +143,22 @@ def _load_vector(b: Builder, binding: Binding, offset: Value, lanes: int, mask: 
 
 
 def _load_every_other(b: Builder, binding: Binding, offset: Value, lanes: int, mask: Value | None) -> Value:
-    """Every second element: two vectors side by side, the second of which ends at the last element, and their even and odd halves."""
+    """Every second element: two vectors side by side, and their even or odd halves.
+
+    Where the elements between may be read, too, the vectors begin at an even place, so that those who read the others find them loaded.
+    Else the second vector ends at the last element.
+    """
     element, align = binding.element, binding.align
     type_ = f"<{lanes} x {element}>"
+    shared = _shared_start(b, binding, offset) if mask is None else None
+    if shared is not None:
+        start, odd = shared
+        pair = []
+        for before in (0, lanes):
+            pointer = _address(b, binding, b.add(start, before), True)
+            pair.append(b.emit(f"load {type_}, ptr {pointer}, align {align}", element, lanes))
+        order = ", ".join(f"i32 {2 * lane + odd}" for lane in range(lanes))
+        return b.emit(f"shufflevector {pair[0].typed}, {pair[1].typed}, <{lanes} x i32> <{order}>", element, lanes)
     low = _address(b, binding, offset.base, mask is None)
     high = _address(b, binding, b.add(offset.base, lanes - 1), mask is None)
     half = (lanes + 1) // 2
@@ -167,6 +180,17 @@ def _load_every_other(b: Builder, binding: Binding, offset: Value, lanes: int, m
         first, second = (masked_load(b, pointer, m, element, align) for pointer, m in zip((low, high), masks, strict=True))
     order = ", ".join(f"i32 {2 * lane if lane < half else 2 * lane + 1}" for lane in range(lanes))
     return b.emit(f"shufflevector {first.typed}, {second.typed}, <{lanes} x i32> <{order}>", element, lanes)
+
+
+def _shared_start(b: Builder, binding: Binding, offset: Value) -> tuple[Value, int] | None:
+    """Where vectors that have every second element begin at an even place, and how far behind it these elements are; None where that
+    place is not known, or one of the elements between is outside of the buffer."""
+    low, high = offset.low, offset.high
+    if binding.size is None or low is None or high is None or low < 0 or high >= binding.size:
+        return None
+    if offset.multiple % 2 == 0:
+        return (offset.base, 0) if high + 1 < binding.size else None
+    return (b.add(offset.base, -1), 1) if b.is_odd(offset.base) and low > 0 else None
 
 
 def masked_load(b: Builder, pointer: str, mask: Value, element: str, align: int) -> Value:

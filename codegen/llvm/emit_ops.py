@@ -1,8 +1,8 @@
 """Every scalar operation of the language as instructions: one row per name of `tensorexpr.ops`, generic in dtype and lanes.
 
 The rows of transcendental functions are in `mathematics`. `where` is not here: it decides what is evaluated, so the
-statement emitter owns it. Floating additions, subtractions and multiplications may contract to fused multiply-adds and
-that is the only liberty taken: NaN, infinities and signed zeros behave as IEEE-754 and NumPy say.
+statement emitter owns it. Sums of products become fused multiply-adds (`emit_expressions`) and that is the only liberty taken:
+NaN, infinities and signed zeros behave as IEEE-754 and NumPy say.
 """
 
 from __future__ import annotations
@@ -115,19 +115,19 @@ def _is_index(dtype: DType) -> bool:
 def _add(b: Builder, dtype: DType, x: Value, y: Value) -> Value:
     if _is_index(dtype):
         return b.add(x, y)
-    return b.op("fadd contract" if dtype.is_float else "add", x, y)
+    return b.op("fadd" if dtype.is_float else "add", x, y)
 
 
 def _sub(b: Builder, dtype: DType, x: Value, y: Value) -> Value:
     if _is_index(dtype):
         return b.sub(x, y)
-    return b.op("fsub contract" if dtype.is_float else "sub", x, y)
+    return b.op("fsub" if dtype.is_float else "sub", x, y)
 
 
 def _mul(b: Builder, dtype: DType, x: Value, y: Value) -> Value:
     if _is_index(dtype):
         return b.mul(x, y)
-    return b.op("fmul contract" if dtype.is_float else "mul", x, y)
+    return b.op("fmul" if dtype.is_float else "mul", x, y)
 
 
 def _div(b: Builder, dtype: DType, x: Value, y: Value) -> Value:
@@ -167,10 +167,11 @@ def _extreme(b: Builder, dtype: DType, x: Value, y: Value, greater: bool) -> Val
     if dtype.is_bool:
         return b.op("or" if greater else "and", x, y)
     if dtype.is_float:
-        # Compare-and-select is one instruction that returns y where either is NaN, so only x is left to look at.
+        # Compare-and-select is one instruction that returns y where either is NaN, so only x is left to look at. It is asked whether x is a
+        # number: were it asked whether it is none, LLVM would make one choice of both, which is two comparisons and no extreme.
         x, y = b.unify(x, y)
         chosen = b.select(b.compare("fcmp ogt" if greater else "fcmp olt", x, y), x, y)
-        return b.select(b.compare("fcmp uno", x, x), x, chosen)
+        return b.select(b.compare("fcmp ord", x, x), chosen, x)
     if _is_index(dtype) and x.low is not None and y.low is not None and x.high is not None and y.high is not None:
         if (x.low >= y.high) if greater else (x.high <= y.low):
             return x

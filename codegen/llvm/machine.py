@@ -34,6 +34,11 @@ class Machine:
         """Whether it has AVX-512's scalef for vectors of every width."""
         return self.vector_bits == 512 and {"+avx512f", "+avx512vl"} <= set(self.features.split(","))
 
+    @property
+    def fuses(self) -> bool:
+        """Whether x * y + z, rounded once, is an instruction: without one it is a call of a library for each number."""
+        return not self.architecture.startswith(("x86", "i386", "i686")) or "+fma" in self.features.split(",")
+
     def lanes(self, dtype: DType) -> int:
         """Elements of `dtype` in one vector register."""
         return max(1, self.vector_bits // (8 * dtype.itemsize))

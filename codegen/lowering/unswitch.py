@@ -223,11 +223,11 @@ def _decided(node: Expr, floors: Sequence[Affine]) -> Expr:
     """A minimum or maximum of indices as the one of them that it is known to be."""
     if not isinstance(node, Apply) or node.op.name not in ("minimum", "maximum") or not node.dtype.is_integer or not floors:
         return node
-    forms = [affine_of(arg) for arg in node.args]
-    for arg, own, other in ((node.args[0], *forms), (node.args[1], *forms[::-1])):
-        if own is None or other is None:
-            continue
-        above = own - other if node.op.name == "maximum" else other - own
+    first, second = map(affine_of, node.args)
+    if first is None or second is None:
+        return node
+    more = first - second if node.op.name == "maximum" else second - first
+    for arg, above in zip(node.args, (more, more * -1), strict=True):
         if any((above - floor).is_constant and (above - floor).constant >= 0 for floor in floors):
             return arg
     return node

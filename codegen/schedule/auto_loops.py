@@ -261,12 +261,16 @@ class Planner:
         return [replace(tile, classes=self._classes(vector, *dict(tile.rows))) for tile in found]
 
     def _window(self, tile: Tile) -> str | None:
-        """The axis of the reduction whose steps read, along the rows, what other steps read there, where all of them can be copied out."""
+        """The axis of the reduction whose steps read, along the rows, what other steps read there, or what lies between the elements that
+        lanes read, where all of them can be copied out."""
         last = None if self.main is None else self.main.axes[-1].index
         products = prod(n for _, n in tile.rows) * tile.blocks * max(1, tile.lanes // self.lane_count)
-        if last is None or last == tile.vector or self.lengths[last] * products > MOST_UNROLLED or not tile.rows:
+        if last is None or last == tile.vector or self.lengths[last] * products > MOST_UNROLLED:
             return None
         moving = [r for r in self.reads if r.stride(last)]
+        if not tile.rows:  # elements that lie between those of the lanes come with the same vectors
+            between = tile.vector is not None and any(0 < abs(r.stride(last)) < abs(r.stride(tile.vector)) <= 2 for r in moving)
+            return last if between else None
         shared = (
             r.stride(a) and r.stride(last) % r.stride(a) == 0 and abs(r.stride(last)) < n * abs(r.stride(a))
             for r in moving

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tensorexpr import dtypes
+from tensorexpr.codegen.llvm import Machine, host, nest_assembly
 from tensorexpr.codegen.llvm.emit_ops import operations
 from tensorexpr.codegen.llvm.mathematics import FUNCTIONS
 from tensorexpr.dtypes import DTYPES, DType
@@ -142,3 +143,14 @@ def test_contraction_is_the_only_liberty() -> None:
         got = run(nest([x, y], [y], (loop("i", 16, write(y, [Index("i")], value), kind="vectorize"),)), {"X": values})["Y"]
         assert np.array_equal(got, np.array(want * 4), equal_nan=True)
         assert np.signbit(got[3]) == np.signbit(want[3])
+
+
+@pytest.mark.parametrize("name", ["maximum", "minimum"])
+def test_an_extreme_is_one_instruction_and_a_look_at_one_operand(name):
+    if host().architecture != "x86_64":
+        return
+    machine = Machine("x86_64-unknown-linux-gnu", "skylake-avx512", "+avx512f,+avx512vl", 512)
+    x, y, z = (buffer(n, dtypes.float32, 16) for n in "xyz")
+    body = loop("i", 16, write(z, [Index("i")], apply(name, read(x, Index("i")), read(y, Index("i")))), kind="vectorize")
+    code = nest_assembly(nest([x, y, z], [z], (body,)), machine)
+    assert code.count("vcmp") == 1 and code.count(f"v{name[:3]}ps") == 1 and "kor" not in code

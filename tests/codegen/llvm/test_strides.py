@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
 from tensorexpr import dtypes
-from tensorexpr.codegen.llvm import emit, host
+from tensorexpr.codegen.llvm import Machine, emit, host, nest_assembly
 from tensorexpr.codegen.nest import Alloc, If, Store
 from tensorexpr.ir import Access, Const, Index, apply, const
 from tests.codegen.llvm.nests import buffer, loop, nest, read, run, write
@@ -81,3 +83,32 @@ def test_a_fixed_mask_on_accumulators_is_hidden():
     assert 'asm ""' in emit(made, host())
     data = np.arange(8, dtype=np.float32)
     assert np.array_equal(run(made, {"S": data})["T"], np.where(np.arange(8) < 5, 1 + data, 1))
+
+
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+@pytest.mark.parametrize(("shift", "shared"), [(0, "even"), (1, "odd"), (2, "")])
+def test_elements_between_come_with_the_same_vectors(dtype, shift, shared):
+    """Elements at even and at odd places are halves of the same vectors, which begin at an even place; where that would leave the
+    buffer, which ends with the last element that is read, the second vector ends there."""
+    lanes, rows = 8, 3
+    size = rows * 2 * lanes + max(0, shift - 1)
+    source, target = buffer("S", dtype, size), buffer("T", dtype, rows, lanes)
+    row = apply("mul", Index("row"), const(2 * lanes))
+    put = write(target, [Index("row"), i], read(source, apply("add", row, twice(shift))))
+    made = nest([source, target], [target], (loop("row", rows, loop("i", lanes, put, kind="vectorize")),))
+    text = emit(made, host())
+    orders = {name: ", ".join(f"i32 {2 * lane + odd}" for lane in range(lanes)) for name, odd in (("even", 0), ("odd", 1))}
+    assert {name for name, order in orders.items() if order in text} == ({shared} if shared else set())
+    data = (np.arange(size) % 7).astype(dtype.numpy)
+    assert np.array_equal(run(made, {"S": data})["T"], data[shift::2].reshape(rows, lanes))
+
+
+def test_both_halves_are_loaded_once():
+    if host().architecture != "x86_64":
+        return
+    lanes = 16
+    source, even, odd = (buffer(name, dtypes.float32, n) for name, n in (("S", 2 * lanes), ("E", lanes), ("O", lanes)))
+    puts = [write(half, [i], read(source, twice(shift))) for shift, half in enumerate((even, odd))]
+    made = nest([source, even, odd], [even, odd], (loop("i", lanes, *puts, kind="vectorize"),))
+    machine = Machine("x86_64-unknown-linux-gnu", "skylake-avx512", "+avx512f,+avx512vl", 512)
+    assert len(re.findall(r"vmovups\t\d*\(%r\w+\), %zmm", nest_assembly(made, machine))) == 2

@@ -214,6 +214,20 @@ def pool_with_gradient(pictures, side, target):
     return lower(autoschedule(te.autoschedule([y, *te.gradient(y, [x], head)]).program, target))
 
 
+def test_steps_that_read_between_the_elements_of_lanes_are_copied_out():
+    """Even and odd elements are loaded together; where lanes read side by side, there is nothing to share."""
+
+    def copied_out(stride: int) -> bool:
+        text = f"""
+x: f32[4, 64, 128] = input()
+Y[n, y, z]: f32[4, 32, 63] = max(x[n, y * 2 + r, z * {stride} + s] for r in range(2) for s in range(2))
+return Y
+"""
+        return "s['Y'].unroll('s')" in autoschedule(parse_program(text), WIDE).as_python()
+
+    assert copied_out(2) and not copied_out(1)
+
+
 def test_a_pool_and_its_winners_read_the_picture_together():
     """Rows that are large together and small one by one: both definitions run in one loop over them, before the gradient."""
 

@@ -4,6 +4,7 @@ import random
 
 import numpy as np
 
+import tensorexpr as te
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.schedule import Schedule, autoschedule
 from tensorexpr.codegen.schedule.decisions import Decisions
@@ -83,3 +84,26 @@ def test_definitions_written_into_others_count():
     a, b = plain(text), plain(text)
     b["B"].inline()
     assert not same_order(a, b) and not adds_up_otherwise(a, b)
+
+
+def test_the_same_order_gives_the_same_bits_from_llvm():
+    """LLVM would fuse a product with a sum or not as they stand in one block or two, and either of two products, as far as it unrolled."""
+    inputs = "x: f64[8, 512] = input()\nw: f64[512] = input()\nv: f64[8] = input()\n"
+    sums = "S[i]: f64[8] = sum(x[i, j] * x[i, j] for j in range(512))\nT[i]: f64[8] = sum(w[j] * v[j % 8] for j in range(512))\nreturn S, T"
+    for factor in (8, 64):
+        base, unrolled, outside, lanes = schedules = [plain(inputs + sums) for _ in range(4)]
+        for name in ("S", "T"):
+            for s in schedules:
+                s[name].split("j", factor)
+            unrolled[name].unroll("j_i")
+            outside[name].reorder("j_o", "j_i", "i")
+            lanes[name].reorder("j_o", "j_i", "i")
+            lanes[name].vectorize("i")
+        functions = [te.build(s) for s in schedules]
+        assert all(same_order(base, s) for s in schedules)
+        for seed in range(8):
+            rng = np.random.default_rng(seed)
+            arrays = [rng.standard_normal(shape) for shape in ((8, 512), 512, 8)]
+            expected, *others = (f(*arrays) for f in functions)
+            for found in others:
+                np.testing.assert_array_equal(found, expected)
