@@ -15,6 +15,7 @@ from itertools import combinations, pairwise, product
 from math import inf, prod
 
 from tensorexpr.codegen.schedule.auto_classes import split_classes
+from tensorexpr.codegen.schedule.auto_widths import vectors_held
 from tensorexpr.codegen.schedule.decisions import NO, YES
 from tensorexpr.codegen.schedule.legality import runs_in_lanes
 from tensorexpr.codegen.schedule.orders import SHORT, over_windows, plain_inside, short_inside
@@ -375,7 +376,7 @@ class Planner:
                             best = cost, self._tile(vector, extent, lanes, ((row.index, rows),) if rows > 1 else ())
             if best is not None:
                 found.append(best[1])
-            found.append(self._tile(vector, extent, self._wide(extent), ()))
+            found.append(self._tile(vector, extent, self._wide(vector), ()))
         found.append(Tile(vector, self._fitted(extent, self.lane_count, vector)))
         return found
 
@@ -394,7 +395,7 @@ class Planner:
                 best = cost, Tile(vector, self._fitted(extent, self.lane_count), rows)
         found = [] if best is None else [best[1]]
         most = most_points(next(a for a in self.main.axes if a.index == vector))
-        wide = self._wide(extent) if most is None else min(self._wide(extent), max(1, -(-most // self.lane_count)) * self.lane_count)
+        wide = self._wide(vector) if most is None else min(self._wide(vector), max(1, -(-most // self.lane_count)) * self.lane_count)
         found.append(Tile(vector, self._fitted(extent, wide)))
         found.append(Tile(vector, self._fitted(extent, self.lane_count)))
         return found
@@ -471,8 +472,9 @@ class Planner:
             return Tile(vector, self.lane_count, rows, -(-extent // self.lane_count))
         return Tile(vector, self._fitted(extent, lanes, vector if len(rows) == 0 else None), rows)
 
-    def _wide(self, extent: int | None) -> int:
-        return self.lane_count * WIDEST_LANES
+    def _wide(self, vector: str) -> int:
+        axes = () if self.main is None else self.main.axes
+        return self.lane_count * vectors_held(WIDEST_LANES, self.exprs, self.reads, vector, axes, self.target.registers)
 
     def _fitted(self, extent: int | None, lanes: int, vector: str | None = None) -> int:
         """The lanes of a loop: of an axis shorter than a vector, enough for all of it.

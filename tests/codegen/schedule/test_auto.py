@@ -295,3 +295,11 @@ def test_the_most_points_of_a_window_anywhere(bounds: str, most: int | None):
     """Lanes along it need be no more."""
     value = parse_expr(f"sum(x[k] for k in range({bounds}))", {"x": dtypes.float32})
     assert isinstance(value, Reduce) and most_points(value.axes[0]) == most
+
+
+@pytest.mark.parametrize(("weight", "lanes"), [("exp(-0.5 * (x[i + d] - x[i]))", 32), ("(x[i + d] - x[i])", 64)])
+def test_functions_of_a_window_leave_registers_for_what_each_vector_holds(weight: str, lanes: int):
+    """Two sums, what is read of the point itself, and the coefficients."""
+    sums = f"sum({weight} * x[i + d] for d in range(9)) / sum({weight} for d in range(9))"
+    s = auto(f"x: f32[8200] = input()\ny[i]: f32[8192] = {sums}\nreturn y")
+    assert f"s['y'].split('i', {lanes}, 'shift')" in s.as_python()
