@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import gcd
 
-from tensorexpr.codegen.llvm import emit_ahead, emit_intrinsics, emit_memory, emit_squares, emit_work
+from tensorexpr.codegen.llvm import emit_ahead, emit_intrinsics, emit_memory, emit_rectangles, emit_squares, emit_work
 from tensorexpr.codegen.llvm.builder import Builder, Value, literal
 from tensorexpr.codegen.llvm.emit_expressions import Expressions
 from tensorexpr.codegen.llvm.emit_memory import Binding, NotVectorizable
@@ -220,7 +220,11 @@ class Statements(Expressions):
             self.serial(s, start, stop)
 
     def _unrolled(self, s: For, start: Value, extent: int) -> None:
-        if emit_squares.moved(self, s, extent) or emit_squares.stored(self, s, start, extent):
+        if (
+            emit_squares.moved(self, s, extent)
+            or emit_rectangles.moved(self, s, start, extent)
+            or emit_squares.stored(self, s, start, extent)
+        ):
             return
         for step in range(extent):
             with self.bound(s.index, self.b.add(start, step)):

@@ -115,7 +115,7 @@ class _Lowering(Scans):
             self.parts.update(parts_of(state, root))
         self.shared = state.target.shared_bytes if isinstance(state.target, Gpu) else DECLARED
         size = sum(p.size for p in self.parts.values() if p.is_local and not p.is_on_stack())
-        self.slots = Slots(self.names, state.target.cores, size + self.ring_bytes())
+        self.slots = Slots(self.names, state, size + self.ring_bytes())
 
     def nest(self, name: str) -> LoopNest:
         program = self.program

@@ -24,6 +24,7 @@ from tensorexpr.codegen.schedule.auto_passes import join_alike, join_passes, one
 from tensorexpr.codegen.schedule.auto_rows import plan_rows
 from tensorexpr.codegen.schedule.auto_scatters import plan_scatter, take_scatters_apart
 from tensorexpr.codegen.schedule.auto_skewing import skew_scans
+from tensorexpr.codegen.schedule.auto_small import plan_small
 from tensorexpr.codegen.schedule.auto_staging import stage_operands
 from tensorexpr.codegen.schedule.auto_streams import plan_stream
 from tensorexpr.codegen.schedule.auto_sweeps import plan_sweep, redirect_copies, sweep_scans
@@ -76,6 +77,7 @@ def autoschedule(program: Program, target: Target | None = None, decisions: Deci
     if not isinstance(s.target, Gpu):
         planned |= plan_rows(s, shapes)
         planned |= plan_batches(s, shapes)
+        planned |= plan_small(s, shapes)
     planned |= plan_passes(s, passes)
     flat = share_elementwise(s)
     _share_loops(s)

@@ -13,7 +13,7 @@ from tensorexpr.codegen.schedule.primitives import streamable
 from tensorexpr.codegen.schedule.schedule import Schedule
 from tensorexpr.codegen.schedule.state import accesses_of, definition_named, program_facts
 from tensorexpr.codegen.schedule.strides import reach
-from tensorexpr.codegen.schedule.work import total_work
+from tensorexpr.codegen.schedule.work import length, total_work
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Access, Const, Define, Index, Segments, TensorType, integer
 from tensorexpr.traversal import walk
@@ -46,10 +46,20 @@ def write_past(s: Schedule) -> None:
     sizes = {name: bytes_of(types[name]) for name in dict.fromkeys((*read_throughout(s), *program.outputs))}
     much = sum(sizes.values()) > min(s.target.l3_bytes, 3 * s.target.last_level // 2)
     for name in s.stages:
-        large = [n for n in streamable(s.state, name) if LEAST_SHARE * sizes[n] > s.target.last_level]
+        large = [n for n in streamable(s.state, name) if LEAST_SHARE * sizes[n] > s.target.last_level and not _is_across(s, name)]
         few = large and total_work(s.state.stage(name).parts, segment_lengths(s, name)) <= MOST_STREAMED * sum(sizes[n] for n in large)
         if large and s.decisions.wanted(f"{name}: past the caches", bool(much and few)):
             s[name].stream()
+
+
+def _is_across(s: Schedule, name: str) -> bool:
+    """Whether lanes of a definition lie across its result: vectors are turned around and stored in parts, which caches collect."""
+    stage, definition = s.state.stage(name), definition_named(s.state.program, name)
+    lanes = {axis for x in stage.order if stage.kind(x) == "vectorize" for axis in stage.axes_of(x)}
+    if not isinstance(definition, Define) or not lanes:
+        return False
+    inner = [a.index for a in definition.axes if length(a) > 1]
+    return bool(lanes & set(inner[:-1])) and inner[-1] not in lanes
 
 
 def segment_lengths(s: Schedule, name: str) -> dict[str, int]:
@@ -72,14 +82,14 @@ def fetch_gathered(s: Schedule) -> None:
     for name in s.stages:
         stage = s.state.stage(name)
         lanes = [axis for x in stage.order if stage.kind(x) == "vectorize" for axis in stage.axes_of(x)]
-        for axis, length in segment_lengths(s, name).items():
+        for axis, points in segment_lengths(s, name).items():
             for access in dict.fromkeys(a for a in accesses_of(program, name) if a.tensor in inputs and len(a.indices) > 1):
                 lead, *_, last = access.indices
                 if not isinstance(lead, Access) or lead.indices != (Index(axis),) or not lanes or last != Index(lanes[-1]):
                     continue
                 size = bytes_of(inputs[access.tensor])
                 row = size // max(1, integer(inputs[access.tensor].shape[0])) if size else 0
-                if row < LEAST_ROW or size <= s.target.l2_bytes or length > SHORT_SEGMENTS:
+                if row < LEAST_ROW or size <= s.target.l2_bytes or points > SHORT_SEGMENTS:
                     continue
                 before = s.state
                 try:

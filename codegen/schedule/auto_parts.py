@@ -16,12 +16,12 @@ from tensorexpr.codegen.schedule.auto_loops import vector_axis
 from tensorexpr.codegen.schedule.reductions import Group
 from tensorexpr.codegen.schedule.schedule import Schedule
 from tensorexpr.codegen.schedule.state import Stage
-from tensorexpr.codegen.schedule.strides import reaches
+from tensorexpr.codegen.schedule.strides import Reach, reaches
 from tensorexpr.codegen.schedule.work import UNKNOWN_EXTENT, group_work, length, lengths
 from tensorexpr.dtypes import accumulator
 from tensorexpr.errors import ScheduleError
-from tensorexpr.ir import Access, Const, Define, Expr, product
-from tensorexpr.traversal import walk
+from tensorexpr.ir import Access, Const, Define, Expr, Index, product
+from tensorexpr.traversal import free_names, walk
 
 ENOUGH = 16
 """Independent pieces of work that a definition has without partial results where it is left alone."""
@@ -32,7 +32,7 @@ LEAST_WORK = 1 << 15
 """Operations of one part."""
 FAR = 4
 """Parts below which a contraction is near enough as it is."""
-SPARED = 10
+SPARED = 12
 """How many times as large as its partial results the operands of a contraction are."""
 
 
@@ -108,8 +108,16 @@ def _near(s: Schedule, group: Group, shapes: dict[str, tuple[Expr, ...]], known:
         visited, whole = prod(known[n] for n in r.strides if n in known), product(shapes[r.access.tensor])
         read += r.access.dtype.itemsize * (min(visited, int(whole.value)) if isinstance(whole, Const) else visited)
     kept = max(1, sum(accumulator(v.dtype).itemsize for v in values) * _results(group, known))
+    # Each element of a batch has operands of its own, which are near while it is worked on.
+    batch = prod(known[n] for n in results if all(_leads(r, n) for r in reached))
+    read, kept = read // batch, max(1, kept // batch)
     parts = min(read // (s.target.l2_bytes // 2), read // (SPARED * kept))
     return parts if parts >= FAR else 0
+
+
+def _leads(r: Reach, index: str) -> bool:
+    """Whether an index goes from one large piece of a tensor to the next: it is the first of the access, alone."""
+    return bool(r.access.indices) and r.access.indices[0] == Index(index) and not any(index in free_names(i) for i in r.access.indices[1:])
 
 
 def _results(group: Group, known: Mapping[str, int]) -> int:

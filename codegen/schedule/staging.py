@@ -69,8 +69,9 @@ def stage(state: State, name: str, tensor: str, layout: Layout) -> tuple[State, 
     def visit(node: Expr) -> Expr:
         if not isinstance(node, Access) or node.tensor != tensor:
             return node
-        outer = (_over("floordiv", node.indices[k], blocks[k]) if k in blocks else node.indices[k] for k in order)
-        return replace(node, tensor=packed, indices=(*outer, *(_over("mod", node.indices[k], n) for k, n in blocks.items())))
+        outer = (_over("floordiv", node.indices[k], blocks[k], type_.shape[k]) if k in blocks else node.indices[k] for k in order)
+        inner = (_over("mod", node.indices[k], n, type_.shape[k]) for k, n in blocks.items())
+        return replace(node, tensor=packed, indices=(*outer, *inner))
 
     changed = replace(definition, value=bottom_up(definition.value, visit))
     definitions = [made for d in state.program.definitions for made in ((copy, changed) if d.results[0][0] == name else (d,))]
@@ -113,8 +114,10 @@ def _copy(packed: str, tensor: str, type_: TensorType, order: tuple[int, ...], b
     return Define(packed, (*axes, *inner), value)
 
 
-def _over(op: str, expr: Expr, block: int) -> Expr:
-    """A quotient or remainder; of a literal, a literal."""
+def _over(op: str, expr: Expr, block: int, extent: Expr | None = None) -> Expr:
+    """A quotient or remainder; of a literal, a literal, and of an index below an extent that one block holds, 0 or the index."""
+    if isinstance(extent, Const) and int(extent.value) <= block:
+        return const(0) if op == "floordiv" else expr
     if isinstance(expr, Const):
         return const(int(expr.value) // block if op == "floordiv" else int(expr.value) % block)
     return apply(op, expr, const(block))

@@ -125,6 +125,12 @@ def test_what_is_refused(text, code, message):
     assert message in str(caught.value)
 
 
+def test_an_axis_that_one_block_holds_is_read_without_division():
+    s = schedule(parse_program(ACROSS), WIDE)
+    copy = s["C"].stage("B", (1, (0, 8)))
+    assert f"A[i, k] * {copy}[k, 0, j]" in str(s.state.program)
+
+
 def test_weights_that_lie_across_the_lanes_are_staged_by_default():
     lines = autoschedule(parse_program(WEIGHTS), WIDE).as_python()
     assert "s['x'].stage('w', ((1, " in lines and "s['x'].vectorize('c" in lines

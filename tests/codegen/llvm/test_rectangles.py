@@ -1,0 +1,43 @@
+"""Small matrices copied to their transpose: every number of rows and columns, and what is left alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tensorexpr import dtypes
+from tensorexpr.codegen.llvm import emit, host
+from tensorexpr.ir import Const, Expr, Index, apply, const
+from tests.codegen.llvm.nests import buffer, loop, nest, read, run, write
+
+i, j = Index("i"), Index("j")
+SHAPES = [(rows, columns) for rows in (1, 3, 5, 8, 11, 16) for columns in (2, 3, 7, 9, 16)]
+
+
+@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.float64, dtypes.int32], ids=str)
+def test_rows_become_columns_filled_up_with_zeros(dtype: dtypes.DType) -> None:
+    """i is unrolled, j in lanes of which some have no row; the pages around are protected."""
+    for rows, columns in SHAPES:
+        lanes = 1 << (rows - 1).bit_length()
+        x, y = buffer("X", dtype, 3, rows, columns), buffer("Y", dtype, 3, columns, lanes)
+        inside: Expr = read(x, Index("b"), j, i)
+        value = apply("where", apply("lt", j, const(rows)), inside, Const(0, dtype)) if rows < lanes else inside
+        copy = loop("i", columns, loop("j", lanes, write(y, [Index("b"), i, j], value), kind="vectorize"), kind="unroll")
+        made = nest([x, y], [y], (loop("b", 3, copy),))
+        if lanes > 1:
+            assert "gather" not in emit(made, host()), (rows, columns)
+        data = np.arange(1, 1 + 3 * rows * columns).reshape(3, rows, columns).astype(dtype.numpy)
+        for before in (False, True):
+            got = run(made, {"X": data}, before=before)["Y"]
+            assert np.array_equal(got[:, :, :rows], data.transpose(0, 2, 1)) and not got[:, :, rows:].any(), (rows, columns)
+
+
+@pytest.mark.parametrize("word, other", [("le", 0.0), ("lt", 1.0), ("lt", -0.0)])
+def test_what_is_filled_up_otherwise_is_computed_as_it_stands(word: str, other: float) -> None:
+    x, y = buffer("X", dtypes.float32, 8, 3), buffer("Y", dtypes.float32, 3, 8)
+    value = apply("where", apply(word, j, const(4)), read(x, j, i), Const(other, dtypes.float32))
+    made = nest([x, y], [y], (loop("i", 3, loop("j", 8, write(y, [i, j], value), kind="vectorize"), kind="unroll"),))
+    data = np.arange(24, dtype=np.float32).reshape(8, 3)
+    rows = np.arange(8)[:, None] <= 4 if word == "le" else np.arange(8)[:, None] < 4
+    want = np.where(rows, data, np.float32(other)).T
+    assert run(made, {"X": data})["Y"].tobytes() == np.ascontiguousarray(want).tobytes()
