@@ -15,7 +15,7 @@ from itertools import combinations, pairwise, product
 from math import inf, prod
 
 from tensorexpr.codegen.schedule.auto_classes import split_classes
-from tensorexpr.codegen.schedule.auto_widths import vectors_held
+from tensorexpr.codegen.schedule.auto_widths import vectors_held, wait_long
 from tensorexpr.codegen.schedule.decisions import NO, YES
 from tensorexpr.codegen.schedule.legality import runs_in_lanes
 from tensorexpr.codegen.schedule.orders import SHORT, over_windows, plain_inside, short_inside
@@ -377,6 +377,9 @@ class Planner:
             if best is not None:
                 found.append(best[1])
             found.append(self._tile(vector, extent, self._wide(vector), ()))
+        wide = self.lane_count * WIDEST_LANES
+        if self.main is None and wait_long(self.exprs, (*self.reads, self.store), vector, extent, wide):
+            found.append(Tile(vector, wide))
         found.append(Tile(vector, self._fitted(extent, self.lane_count, vector)))
         return found
 

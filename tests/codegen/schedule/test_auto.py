@@ -303,3 +303,16 @@ def test_functions_of_a_window_leave_registers_for_what_each_vector_holds(weight
     sums = f"sum({weight} * x[i + d] for d in range(9)) / sum({weight} for d in range(9))"
     s = auto(f"x: f32[8200] = input()\ny[i]: f32[8192] = {sums}\nreturn y")
     assert f"s['y'].split('i', {lanes}, 'shift')" in s.as_python()
+
+
+@pytest.mark.parametrize(
+    ("value", "extent", "lanes"),
+    [
+        ("0.5 * x[i] * (1.0 + tanh(x[i] * x[i] + x[i]))", 8192, 64),
+        ("0.5 * x[i] * (1.0 + tanh(x[i] * x[i] + x[i]))", 100, 16),
+        ("exp(x[i]) * 2.0", 8192, 16),
+    ],
+)
+def test_long_chains_of_functions_run_in_vectors_side_by_side(value: str, extent: int, lanes: int):
+    s = auto(f"x: f32[{extent}] = input()\ny[i]: f32[{extent}] = {value}\nreturn y")
+    assert f"s['y'].split('i', {lanes}, 'shift')" in s.as_python()
