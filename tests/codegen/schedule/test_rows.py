@@ -57,7 +57,8 @@ return C
     s["C"].parallel("b")
     found = text(s)
     assert "P_1: workspace(f32[4, 90, 100])" in found
-    assert "for slot in parallel(range(0, 4)):" in found and "for b in range(slot * 16 + slot // 2, slot * 16 + (slot + 1) // 2 + 16):" in found
+    assert "for slot in parallel(range(0, 4)):" in found
+    assert "for b in range(slot * 16 + slot // 2, slot * 16 + (slot + 1) // 2 + 16):" in found
 
 
 PANELS = """
