@@ -489,6 +489,9 @@ class Planner:
         if extent <= self.lane_count:
             scattered = vector is not None and any(abs(r.stride(vector)) > 1 for r in (*self.reads, self.store))
             return extent if scattered else 1 << (extent - 1).bit_length()
+        whole = extent * self.counts.get(vector, 1) if vector is not None else extent
+        if whole % self.lane_count == 0 and extent < WIDEST_LANES * self.lane_count and extent % self.lane_count:
+            return extent  # classes stored side by side end with a whole vector: none is stored twice
         while lanes > extent:
             lanes -= self.lane_count
         return max(lanes, min(extent, self.lane_count))

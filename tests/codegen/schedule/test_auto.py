@@ -228,6 +228,20 @@ return Y
     assert copied_out(2) and not copied_out(1)
 
 
+def test_classes_that_end_with_a_whole_vector_are_stored_once():
+    """56 of each of two classes are 7 vectors of 16 side by side; of 55 the last vector overlaps."""
+
+    def loops_of(width: int) -> tuple[str, ...]:
+        text = f"""
+h: f32[512, {width // 2}] = input()
+Y[n, p]: f32[512, {width}] = where(p % 2 == 0, h[n, p // 2], h[n, p // 2] * 2.0)
+return Y
+"""
+        return autoschedule(parse_program(text), WIDE)["Y"].loops
+
+    assert loops_of(112) == ("n", "p_o", "p_i") and loops_of(110) == ("n", "p_o_o", "p_o_i", "p_i")
+
+
 def test_a_pool_and_its_winners_read_the_picture_together():
     """Rows that are large together and small one by one: both definitions run in one loop over them, before the gradient."""
 
