@@ -48,9 +48,6 @@ class Expressions:
         self._reads: dict[Expr, bool] = {}
         self._repeated: frozenset[Expr] = frozenset()
         """The products that the statement at hand needs more than once: rounded once, and only added, which takes no multiplier."""
-        self.loop = ""
-        self.fetching: dict[str, str] = {}
-        """The loop that fetches ahead, by tensor; `loop` is the innermost one here."""
 
     @contextmanager
     def masked(self, condition: Value) -> Iterator[None]:
@@ -91,9 +88,9 @@ class Expressions:
             case Access():
                 binding = self.buffers[e.tensor]
                 offset = self.offset(binding, e.indices)
-                # One pass over a row fetches the next one: the first loop that reads it.
-                plain = binding.ahead > 0 and offset.stride == 1 and self.mask is None
-                if plain and self.fetching.setdefault(e.tensor, self.loop) == self.loop:
+                # Every pass over a row fetches the next one: a short first pass asks for more at once than the processor takes on, and what
+                # is there already costs nothing to ask for.
+                if binding.ahead > 0 and offset.stride == 1 and self.mask is None:
                     emit_memory.fetch(self.b, binding, offset, self.lanes)
                 if offset.stride == 1 and self.mask is None:
                     self._fetch_through(e, binding)

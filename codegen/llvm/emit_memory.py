@@ -25,7 +25,7 @@ class Binding:
     """A buffer as the function at hand sees it: its `pointer`, element type, and strides in elements per axis.
 
     A local buffer of one lane each (`lanes` > 1) stores a vector per element. `size` is the number of elements, if known.
-    What is `streamed` is written past the caches, whole vectors at a time; `ahead` is how many elements ahead one pass fetches.
+    What is `streamed` is written past the caches, whole vectors at a time; `ahead` is how many elements ahead a pass fetches.
     """
 
     pointer: str

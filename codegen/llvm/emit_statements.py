@@ -252,9 +252,7 @@ class Statements(Expressions):
         place, index = len(b.lines), f"%{b.name(stem + '.')}"
         b.lines.append("")
         high = None if stop.high is None else stop.high - step
-        outer, self.loop = self.loop, body
         yield Value(index, "i64", low=start.low, high=high, multiple=gcd(start.multiple, step))
-        self.loop = outer
         following = b.emit(f"add nsw i64 {index}, {step}", "i64")
         b.lines[place] = f"  {index} = phi i64 [ {start.text}, %{before} ], [ {following.text}, %{b.block} ]"
         b.branch(b.compare("icmp slt", following, stop), body, after)
