@@ -59,6 +59,8 @@ MOST_ROWS = 12
 ROWS = (2, 3, 4, 5, 6, 8)
 MOST_UNROLLED = 64
 """Multiplications that are written out one after the other."""
+MOST_STEPS = 4
+"""Steps of a reduction that stand side by side where rows of one read what those of another do."""
 WIDEST_LANES = 4
 """Vectors that one vectorized loop has at most, so that their latencies overlap."""
 
@@ -78,6 +80,8 @@ class Tile:
     """The innermost axis of the reduction where its steps share what they read of the rows: they are copied out."""
     near: bool = False
     """Whether the operand that rows share stays near anyway, beside others that move along rows and lanes."""
+    steps: tuple[str, int] | None = None
+    """An axis of the reduction around lanes along it, and how many steps stand side by side: rows of one read what those of another do."""
     again: tuple[str, ...] = ()
     """Short axes along which the same elements are read again: their loops may stand inside of the reduction."""
 
@@ -145,6 +149,9 @@ def _apply(handle: StageHandle, tile: Tile) -> None:
         else:
             inner.append(made[-1])
             kinds.append(kind)
+    if tile.steps is not None:
+        inner.insert(0, handle.split(*tile.steps, "peel")[1])
+        kinds.insert(0, "unroll")
     rest = [x for x in handle.loops if x not in inner and x not in around and x not in within]
     if tile.rows and tile.vector is not None and tile.blocks == 1 and stage.group_of(tile.vector) is None and not tile.near:
         rest = _columns_first(handle._stage, rest, tile)
@@ -153,6 +160,8 @@ def _apply(handle: StageHandle, tile: Tile) -> None:
     if tile.again:
         size = 4 * tile.lanes * tile.blocks * prod(count for _, count in tile.rows)
         rest = short_inside(handle._stage, rest, tile.again, size, lengths(stage.parts))
+    if tile.window in rest and all(handle._stage.group_of(x) is not None for x in rest[rest.index(tile.window) :]):
+        rest = [*(x for x in rest if x != tile.window), tile.window]
     first = next((at for at, x in enumerate(rest) if handle._stage.group_of(x) is not None), len(rest))
     handle.reorder(*rest[:first], *around, *rest[first:], *inner, *within)
     for loop, kind in zip(inner, kinds, strict=True):
@@ -259,25 +268,33 @@ class Planner:
         again = self.read_again()
         found = [replace(tile, again=tuple(a for a in again if a not in dict(tile.rows)) if tile.rows else ()) for tile in found]
         found = [replace(tile, window=self._window(tile), near=self._stays_near(vector, dict(tile.rows))) for tile in found]
+        found = [replace(tile, steps=self._steps(tile)) for tile in found]
         return [replace(tile, classes=self._classes(vector, *dict(tile.rows))) for tile in found]
 
     def _window(self, tile: Tile) -> str | None:
-        """The axis of the reduction whose steps read, along the rows, what other steps read there, or what lies between the elements that
-        lanes read, where all of them can be copied out."""
-        last = None if self.main is None else self.main.axes[-1].index
+        """The axis of the reduction whose steps read, along the rows, what other steps read there, or, if it is the last one, what lies
+        between the elements that lanes read, where all of them can be copied out."""
+        axes = [] if self.main is None else [a.index for a in self.main.axes if a.index != tile.vector]
         products = prod(n for _, n in tile.rows) * tile.blocks * max(1, tile.lanes // self.lane_count)
-        if last is None or last == tile.vector or self.lengths[last] * products > MOST_UNROLLED:
+        if self.main is None or not axes or axes[-1] != self.main.axes[-1].index:
             return None
-        moving = [r for r in self.reads if r.stride(last)]
+        few = [a for a in reversed(axes) if self.lengths[a] * products <= MOST_UNROLLED]
         if not tile.rows:  # elements that lie between those of the lanes come with the same vectors
-            between = tile.vector is not None and any(0 < abs(r.stride(last)) < abs(r.stride(tile.vector)) <= 2 for r in moving)
-            return last if between else None
-        shared = (
-            r.stride(a) and r.stride(last) % r.stride(a) == 0 and abs(r.stride(last)) < n * abs(r.stride(a))
-            for r in moving
-            for a, n in tile.rows
-        )
-        return last if any(shared) else None
+            moved = [(abs(r.stride(axes[-1])), abs(r.stride(tile.vector))) for r in self.reads] if tile.vector is not None else []
+            return axes[-1] if axes[-1] in few and any(0 < own < lanes <= 2 for own, lanes in moved) else None
+        return next((a for a in few if any(_is_shared(r, a, tile.rows) for r in self.reads)), None)
+
+    def _steps(self, tile: Tile) -> tuple[str, int] | None:
+        """The axis of the reduction, other than the lanes, whose steps read what others read for another row, with as many of them as are
+        written out."""
+        if self.main is None or tile.vector is None or not self._is_reduction(tile.vector):
+            return None
+        most = MOST_UNROLLED // prod(n for _, n in tile.rows)
+        for axis in reversed(self.main.axes):
+            count = min(MOST_STEPS, most, (_constant_length(axis) or 0) // 2)
+            if axis.index != tile.vector and count > 1 and any(_is_shared(r, axis.index, tile.rows) for r in self.reads):
+                return axis.index, count
+        return None
 
     def _stays_near(self, vector: str, rows: dict[str, int]) -> bool:
         """Whether all that lanes load and rows share is small, where other reads move along both."""
@@ -410,7 +427,9 @@ class Planner:
         # tiles of their own at the borders.
         tests = [set(free_names(e)) for c in self.main.where for e in conjuncts(c)]
         tests += [{*free_names(a.start), *free_names(a.stop)} for a in self.main.axes]
-        asked = {n for names in tests if vector not in names for n in names}
+        # Loops of the reduction around lanes of it are cut at the borders: between them no row is off.
+        cut = {a.index for a in self.main.axes if a.index != vector and self._is_reduction(vector) and _constant_length(a) is not None}
+        asked = {n for names in tests if vector not in names and not names & cut for n in names}
         masked = any(vector in names for names in tests)
         return [a for a in near if a.index not in asked] or (near if len(near) == len(rows) or not masked else [])
 
@@ -489,6 +508,12 @@ class Planner:
         while lanes > extent:
             lanes -= self.lane_count
         return max(lanes, min(extent, self.lane_count))
+
+
+def _is_shared(r: Reach, step: str, rows: tuple[tuple[str, int], ...]) -> bool:
+    """Whether a step along an axis gets to what is read for another row."""
+    moved = r.stride(step)
+    return moved != 0 and any(r.stride(a) and moved % r.stride(a) == 0 and abs(moved) < n * abs(r.stride(a)) for a, n in rows)
 
 
 def _among(step: int, stride: int) -> bool:
