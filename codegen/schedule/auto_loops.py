@@ -16,6 +16,7 @@ from math import inf, prod
 
 from tensorexpr.codegen.schedule.auto_classes import split_classes
 from tensorexpr.codegen.schedule.auto_widths import vectors_held
+from tensorexpr.codegen.schedule.auto_windows import is_window, side_by_side, written_out
 from tensorexpr.codegen.schedule.decisions import NO, YES
 from tensorexpr.codegen.schedule.legality import runs_in_lanes
 from tensorexpr.codegen.schedule.orders import SHORT, over_windows, plain_inside, short_inside
@@ -57,10 +58,6 @@ SERIAL = 0.05
 """What accumulators that wait for themselves cost even where memory takes longer."""
 MOST_ROWS = 12
 ROWS = (2, 3, 4, 5, 6, 8)
-MOST_UNROLLED = 64
-"""Multiplications that are written out one after the other."""
-MOST_STEPS = 4
-"""Steps of a reduction that stand side by side where rows of one read what those of another do."""
 WIDEST_LANES = 4
 """Vectors that one vectorized loop has at most, so that their latencies overlap."""
 
@@ -267,34 +264,9 @@ class Planner:
         """The tiles with the classes and the short axes that follow from their axes."""
         again = self.read_again()
         found = [replace(tile, again=tuple(a for a in again if a not in dict(tile.rows)) if tile.rows else ()) for tile in found]
-        found = [replace(tile, window=self._window(tile), near=self._stays_near(vector, dict(tile.rows))) for tile in found]
-        found = [replace(tile, steps=self._steps(tile)) for tile in found]
+        found = [replace(tile, window=written_out(self, tile), near=self._stays_near(vector, dict(tile.rows))) for tile in found]
+        found = [replace(tile, steps=side_by_side(self, tile)) for tile in found]
         return [replace(tile, classes=self._classes(vector, *dict(tile.rows))) for tile in found]
-
-    def _window(self, tile: Tile) -> str | None:
-        """The axis of the reduction whose steps read, along the rows, what other steps read there, or, if it is the last one, what lies
-        between the elements that lanes read, where all of them can be copied out."""
-        axes = [] if self.main is None else [a.index for a in self.main.axes if a.index != tile.vector]
-        products = prod(n for _, n in tile.rows) * tile.blocks * max(1, tile.lanes // self.lane_count)
-        if self.main is None or not axes or axes[-1] != self.main.axes[-1].index:
-            return None
-        few = [a for a in reversed(axes) if self.lengths[a] * products <= MOST_UNROLLED]
-        if not tile.rows:  # elements that lie between those of the lanes come with the same vectors
-            moved = [(abs(r.stride(axes[-1])), abs(r.stride(tile.vector))) for r in self.reads] if tile.vector is not None else []
-            return axes[-1] if axes[-1] in few and any(0 < own < lanes <= 2 for own, lanes in moved) else None
-        return next((a for a in few if any(_is_shared(r, a, tile.rows) for r in self.reads)), None)
-
-    def _steps(self, tile: Tile) -> tuple[str, int] | None:
-        """The axis of the reduction, other than the lanes, whose steps read what others read for another row, with as many of them as are
-        written out."""
-        if self.main is None or tile.vector is None or not self._is_reduction(tile.vector):
-            return None
-        most = MOST_UNROLLED // prod(n for _, n in tile.rows)
-        for axis in reversed(self.main.axes):
-            count = min(MOST_STEPS, most, (_constant_length(axis) or 0) // 2)
-            if axis.index != tile.vector and count > 1 and any(_is_shared(r, axis.index, tile.rows) for r in self.reads):
-                return axis.index, count
-        return None
 
     def _stays_near(self, vector: str, rows: dict[str, int]) -> bool:
         """Whether all that lanes load and rows share is small, where other reads move along both."""
@@ -426,7 +398,9 @@ class Planner:
         # Rows that are off at times are kept apart by jumps, and share nothing where lanes are masked beside; without any masks they make
         # tiles of their own at the borders.
         tests = [set(free_names(e)) for c in self.main.where for e in conjuncts(c)]
-        tests += [{*free_names(a.start), *free_names(a.stop)} for a in self.main.axes]
+        bounds = [(a, {*free_names(a.start), *free_names(a.stop)}) for a in self.main.axes]
+        # A short axis over a window of a row is written out for the tiles between borders.
+        tests += [names for a, names in bounds if not any(names == {row.index} and is_window(self, a, row) for row in near)]
         # Loops of the reduction around lanes of it are cut at the borders: between them no row is off.
         cut = {a.index for a in self.main.axes if a.index != vector and self._is_reduction(vector) and _constant_length(a) is not None}
         asked = {n for names in tests if vector not in names and not names & cut for n in names}
@@ -508,12 +482,6 @@ class Planner:
         while lanes > extent:
             lanes -= self.lane_count
         return max(lanes, min(extent, self.lane_count))
-
-
-def _is_shared(r: Reach, step: str, rows: tuple[tuple[str, int], ...]) -> bool:
-    """Whether a step along an axis gets to what is read for another row."""
-    moved = r.stride(step)
-    return moved != 0 and any(r.stride(a) and moved % r.stride(a) == 0 and abs(moved) < n * abs(r.stride(a)) for a, n in rows)
 
 
 def _among(step: int, stride: int) -> bool:
