@@ -3,14 +3,15 @@
 A step of a contraction multiplies vectors with single elements that lie side by side. Where those of the next step are half a page away or
 more (a matrix read across its rows, the planes of an image), nothing sees them come: the processor's prefetching ends with the page, and
 lines at equal distances fall on one place of the first level, so they are not there from the tile before, either. One instruction in a
-step of many products asks for them so many steps ahead that they are there in time, and so few that they are not pushed out again. It is
-a hint, which may lie outside of the tensor; values do not change.
+step of many products asks for them so many steps ahead that they are there in time, and so few that they are not pushed out again; one
+for each line of vectors, where these do not fall on a few places alone. It is a hint, which may lie outside of the tensor; values do not
+change.
 """
 
 from __future__ import annotations
 
 from contextlib import ExitStack
-from math import prod
+from math import gcd, prod
 from typing import TYPE_CHECKING
 
 from tensorexpr.codegen.llvm.builder import Value, literal
@@ -27,9 +28,11 @@ STEPS = 16
 APART = 2048
 """Bytes between what two steps read from which on nothing else fetches it."""
 LINE = 64
-MOST = 2 * LINE
-"""Bytes that a step reads side by side, at most."""
-LEAST_STEPS, LEAST_PRODUCTS = 4 * STEPS, 128
+MOST, MOST_LANES = 2 * LINE, 4 * LINE
+"""Bytes that a step reads side by side, at most, one at a time or in vectors."""
+PAGE, PLACES = 4096, 4
+"""Places of the first level that the vectors of steps fall on, at least: on fewer, those asked for push each other out."""
+LEAST_STEPS, LEAST_PRODUCTS = 4 * STEPS, 64
 """Steps of a loop, and elements added to in each, from which on an instruction more in each does not show."""
 
 
@@ -43,22 +46,23 @@ def fetched(emitter: Statements, s: For, index: Value) -> None:
     store, loops = found
     if prod(_count(x) for x in loops) < LEAST_PRODUCTS or emitter.buffers[store.buffer].memory != "local":
         return
-    lanes = {x.index for x in loops if x.kind == "vectorize"}
-    reads = {n for n in walk(store.value) if isinstance(n, Access) and not lanes & set(free_names(n))}
-    for read in reads if len(reads) == 1 else ():
-        if not _is_apart(emitter, s, read, loops):
-            continue
+    reads = dict.fromkeys(n for n in walk(store.value) if isinstance(n, Access) and n.tensor != store.buffer)
+    apart = [(read, span) for read in reads if (span := _span(emitter, s, read, loops)) is not None]
+    if len({read.tensor for read, _ in apart}) < len(apart):
+        return
+    for read, span in apart:
         b, binding = emitter.b, emitter.buffers[read.tensor]
         with ExitStack() as inside:
             inside.enter_context(emitter.bound(s.index, b.add(index, STEPS)))
             for x in loops:
-                if x.kind == "unroll":
-                    assert isinstance(x.start, Const)
-                    inside.enter_context(emitter.bound(x.index, literal(int(x.start.value), "i64")))
+                assert isinstance(x.start, Const)
+                inside.enter_context(emitter.bound(x.index, literal(int(x.start.value), "i64")))
             offset = emitter.offset(binding, read.indices)
             pointer = b.emit(f"getelementptr {binding.element}, ptr {binding.pointer}, i64 {offset.text}", "ptr").text
         b.module.declarations["llvm.prefetch.p0"] = "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)"
-        b.line(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 0, i32 3, i32 1)")
+        for line in range(0, max(span, 1), LINE):
+            place = b.emit(f"getelementptr i8, ptr {pointer}, i64 {line}", "ptr").text if line else pointer
+            b.line(f"call void @llvm.prefetch.p0(ptr {place}, i32 0, i32 3, i32 1)")
 
 
 def _tile(body: Block) -> tuple[Store, list[For]] | None:
@@ -78,17 +82,24 @@ def _count(s: For) -> int:
     return int(s.stop.value) - int(s.start.value)
 
 
-def _is_apart(emitter: Statements, s: For, read: Access, loops: list[For]) -> bool:
-    """Whether a read takes some elements side by side in each step of a loop, far from those of the next step."""
+def _span(emitter: Statements, s: For, read: Access, loops: list[For]) -> int | None:
+    """The bytes side by side that each step of a loop reads, far from those of the next step; None where they are not."""
     binding = emitter.buffers[read.tensor]
     strides = [int(v.const) for v in binding.strides if v.const is not None]
     if binding.memory == "local" or not len(strides) == len(binding.strides) == len(read.indices):
-        return False
+        return None
     step, *sides = (_along(x.index, read, strides) for x in (s, *loops))
     if step is None or abs(step) * binding.dtype.itemsize < APART:
-        return False
+        return None
     spans = [abs(k) * (_count(x) - 1) for k, x in zip(sides, loops, strict=True) if k is not None]
-    return len(spans) == len(loops) and sum(spans) * binding.dtype.itemsize < MOST
+    span = sum(spans) * binding.dtype.itemsize
+    if len(spans) < len(loops):
+        return None
+    if any(k and x.kind == "vectorize" for k, x in zip(sides, loops, strict=True)):
+        most = MOST_LANES if PAGE // gcd(abs(step) * binding.dtype.itemsize, PAGE) >= PLACES else 0
+    else:
+        most = MOST
+    return span if span < most else None
 
 
 def _along(index: str, read: Access, strides: list[int]) -> int | None:

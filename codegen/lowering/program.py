@@ -23,6 +23,7 @@ from tensorexpr.codegen.lowering.merging import merged
 from tensorexpr.codegen.lowering.partitioned import Sends, partitioned
 from tensorexpr.codegen.lowering.placing import Ahead, Home, all_axes, moved_apart
 from tensorexpr.codegen.lowering.positions import at_positions
+from tensorexpr.codegen.lowering.reuse import with_shared_slots
 from tensorexpr.codegen.lowering.scans import Scans
 from tensorexpr.codegen.lowering.scope import Scope
 from tensorexpr.codegen.lowering.slots import Slots
@@ -114,7 +115,7 @@ class _Lowering(Scans):
             self.parts.update(parts_of(state, root))
         self.shared = state.target.shared_bytes if isinstance(state.target, Gpu) else DECLARED
         size = sum(p.size for p in self.parts.values() if p.is_local and not p.is_on_stack())
-        self.slots = Slots(self.names, state.target.cores, size + self.ring_bytes())
+        self.slots = Slots(self.names, state, size + self.ring_bytes())
 
     def nest(self, name: str) -> LoopNest:
         program = self.program
@@ -141,6 +142,8 @@ class _Lowering(Scans):
         alike = [[self.made[n] for n in names if n in self.made] for names in joined_groups(self.state)]
         if alike:
             self.kernels = contracted(merged(self.kernels, alike), {b.name: b for b in self.names.workspace}, self.names.fresh)
+        if self.slots.buffers:
+            self.kernels = with_shared_slots(self.kernels, {b.name: b for b in self.slots.buffers.values()})
         used = _read_buffers(self.kernels)
         known = [(b.name, b.shape) for b in (*parameters, *self.names.workspace)] + [(c.name, c.type.shape) for c in program.constants]
         shapes = {name: tuple(map(integer, shape)) for name, shape in known if all(isinstance(e, Const) for e in shape)}

@@ -7,31 +7,38 @@ front. The parallel loop is then one over slots, each of which runs its share of
         ... P[slot, ...] ...          -->          for i in range(slot * 32 // 2, (slot + 1) * 32 // 2):
                                                        ... P[slot, ...] ...
 
-There are two for each core, so that one which is held up gets less to do, or one where they are large. How many there are
-changes who computes an iteration, never what it gives.
+There are two for each core, so that one which is held up gets less to do, or one where they are large, or large beside what a function
+reads and writes while all iterations take equally long. How many there are changes who computes an iteration, never what it gives.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 
 from tensorexpr.codegen.lowering.arithmetic import ONE, ZERO, add, floordiv, mul, sub
 from tensorexpr.codegen.lowering.tasks import Names
 from tensorexpr.codegen.nest import Alloc, Buffer, For, If, Stmt, Store
-from tensorexpr.ir import Expr, Index, const
+from tensorexpr.codegen.schedule.state import Stage, State
+from tensorexpr.ir import Const, Expr, Index, const
 from tensorexpr.records import replace
-from tensorexpr.traversal import walk
+from tensorexpr.traversal import free_names, walk
 
 MOST_BYTES = 4 << 20
 """Bytes of all slots up to which there are two for each core."""
+MOST_BESIDE, LITTLE = 10, 1 << 16
+"""Such slots of equal iterations take at most one of so many parts of inputs and outputs, or little."""
 
 
 class Slots:
     """The buffers in slots of one lowering, of `size` bytes together; `index` is the index of a slot in the loops that use them."""
 
-    def __init__(self, names: Names, cores: int, size: int) -> None:
+    def __init__(self, names: Names, state: State, size: int) -> None:
         self.names = names
-        self.count = cores if cores * size > MOST_BYTES // 2 else 2 * cores
+        most, cores = MOST_BYTES, state.target.cores
+        if 2 * cores * size > max(LITTLE, _kept(state) // MOST_BESIDE):
+            most = 0 if all(_is_even(state, s.name) for s in state.stages if state.placed_in(s.name)) else most
+        self.count = cores if 2 * cores * size > most else 2 * cores
         self.index = Index(names.fresh("slot"))
         self.buffers: dict[str, Buffer] = {}
 
@@ -67,6 +74,26 @@ class Slots:
 
     def _uses(self, s: Stmt) -> bool:
         return any(node == self.index for x in _statements(s) for e in _expressions(x) for node in walk(e))
+
+
+def _kept(state: State) -> int:
+    """Bytes of inputs and outputs, as many as there may be where an extent is open."""
+    types = [state.program.types[n] for n in dict.fromkeys((*(i.name for i in state.program.inputs), *state.program.outputs))]
+    extents = [[int(e.value) if isinstance(e, Const) else MOST_BYTES * MOST_BESIDE for e in t.shape] for t in types]
+    return sum(t.dtype.itemsize * prod(shape) for t, shape in zip(types, extents, strict=True))
+
+
+def _is_even(state: State, root: str) -> bool:
+    """Whether iterations of a parallel loop take equally long: no bound or condition of a sum hangs on what differs between them."""
+    stage = state.stage(root)
+    moving = {a for x in stage.order if stage.kind(x) == "parallel" for a in stage.axes_of(x)}
+    here, there = _limits(stage), (e for s in state.placed_in(root) for e in _limits(s))
+    return not any(moving & set(free_names(e)) for e in here) and all(isinstance(e, Const) for e in there)
+
+
+def _limits(stage: Stage) -> list[Expr]:
+    """Bounds and conditions of the sums of a stage."""
+    return [e for g in stage.parts.groups for e in (*(e for a in g.axes for e in (a.start, a.stop)), *g.where, *g.guard)]
 
 
 def _statements(s: Stmt) -> list[Stmt]:

@@ -13,6 +13,7 @@ from math import prod
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.schedule.auto_batches import plan_batches
+from tensorexpr.codegen.schedule.auto_common import keep_common
 from tensorexpr.codegen.schedule.auto_contraction import plan_contraction
 from tensorexpr.codegen.schedule.auto_flat import share_elementwise
 from tensorexpr.codegen.schedule.auto_gpu import plan_gpu
@@ -80,7 +81,8 @@ def autoschedule(program: Program, target: Target | None = None, decisions: Deci
         planned |= plan_small(s, shapes)
     planned |= plan_passes(s, passes)
     flat = share_elementwise(s)
-    _share_loops(s)
+    if _share_rows(s):
+        shapes = shapes_of(s.state.program)
     if isinstance(s.target, Gpu):
         plan_gpu(s, shapes, flat)
         run_together(s, PARALLEL_WORK)
@@ -193,6 +195,26 @@ def _reads_elementwise(reader: Define, source: Define) -> bool:
 # ------------------------------------------------------------------------------------------------- sharing of loops
 
 
+def _share_rows(s: Schedule) -> bool:
+    """Computes definitions in the loops over rows of their reader, and once what these compute alike there, where no more than a row of
+    that is kept; whether there is such a definition."""
+    before, kept = s.state, keep_common(s)
+    _share_loops(s)
+    apart = frozenset(host for host, made in kept.items() if not all(_is_row_of_one(s, name) for name in made))
+    if apart:
+        s.state = before
+        kept = keep_common(s, apart)
+        _share_loops(s)
+    return bool(kept)
+
+
+def _is_row_of_one(s: Schedule, name: str) -> bool:
+    """Whether a definition and all that reads it are computed in the loops of one."""
+    place = s.state.stage(name).place
+    readers = [(n, s.state.stage(n).place) for n in program_facts(s.state.program).readers[name]]
+    return place is not None and all(place.stage == (n if p is None else p.stage) for n, p in readers)
+
+
 def _share_loops(s: Schedule) -> None:
     """Computes definitions in the outer loops of their reader where both run over the same leading axes and neither is a
     contraction, which needs tiles over these axes."""
@@ -245,7 +267,7 @@ def _guests(s: Schedule, table: dict[str, Define], host: Define) -> list[str]:
     around = {host.name, *_upstream(table, host)}
     found = []
     for name, definition in table.items():
-        if facts.numbers[name] >= facts.numbers[host.name] or name in around or len(definition.axes) != len(host.axes):
+        if facts.numbers[name] >= facts.numbers[host.name] or name in around or not 0 < len(definition.axes) <= len(host.axes):
             continue
         if s.state.stage(name).place is not None or s.state.placed_in(name) or is_contraction(s.state, name):
             continue

@@ -372,7 +372,7 @@ class Model:
             visits = prod(self.lengths[a] for a in order[: going + 1] if r.stride(a))  # outer axes go on where inner ones end
             far = WALK * (each if between >= PAGE else 1) / together if apart >= PAGE // 2 and visits > PAGES else 0.0
             far += ALIASED * lines if apart >= LINE_BYTES and apart % PAGE == 0 and visits > WAYS else 0.0
-            if not along and not near and each * between <= 2 * LINE_BYTES:
+            if not near and (along or each * between <= 2 * LINE_BYTES):
                 far = min(far, STARTED / self.lengths[inner])
             memory += far
             if near and not along and apart >= PAGE // 2:

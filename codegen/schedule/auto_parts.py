@@ -32,7 +32,7 @@ LEAST_WORK = 1 << 15
 """Operations of one part."""
 FAR = 4
 """Parts below which a contraction is near enough as it is."""
-SPARED = 10
+SPARED = 12
 """How many times as large as its partial results the operands of a contraction are."""
 
 

@@ -13,6 +13,7 @@ from tensorexpr import dtypes
 from tensorexpr.codegen.schedule import primitives, skewing, staging, sweeps
 from tensorexpr.codegen.schedule.alongside import alongside
 from tensorexpr.codegen.schedule.cache import cache
+from tensorexpr.codegen.schedule.common import common
 from tensorexpr.codegen.schedule.compute_with import compute_with
 from tensorexpr.codegen.schedule.decisions import Decisions
 from tensorexpr.codegen.schedule.fetching import prefetch
@@ -241,6 +242,12 @@ class StageHandle:
         The list of loops gets a loop over one point for each; what stands after it shares the value.
         """
         self._apply("share", share(self._schedule.state, self.name))
+
+    def common(self, *others: str) -> tuple[str, ...]:
+        """Gives what the definition and others compute alike, element by element, definitions of their own: gives their names."""
+        state, made = common(self._schedule.state, self.name, others)
+        self._apply("common", state, *others)
+        return made
 
     def store_as(self, dtype: str) -> None:
         """Keeps integers that are known to be small in a narrower type: "int8", "int16" or "int32"."""

@@ -17,9 +17,11 @@ ASKED = re.compile(r"@llvm.prefetch.p0\(ptr %\w+, i32 0, i32 3, i32 1\)")
 k, i, j = Index("k"), Index("i"), Index("j")
 
 
-def across(steps: int = 80, columns: int = 520, rows: int = 13, row: Expr = i, more: Expr | None = None, kind: str = "local") -> LoopNest:
+def across(
+    steps: int = 80, columns: int = 520, rows: int = 13, row: Expr = i, more: Expr | None = None, kind: str = "local", wide: int = 32
+) -> LoopNest:
     """C[i, j] = sum(A[k, row] * B[k, j] for k in range(steps))"""
-    a, b, c = buffer("A", dtypes.float32, steps, columns), buffer("B", dtypes.float32, steps, 32), buffer("C", dtypes.float32, rows, 32)
+    a, b, c = buffer("A", dtypes.float32, steps, columns), buffer("B", dtypes.float32, steps, wide), buffer("C", dtypes.float32, rows, 32)
     total = buffer("total", dtypes.float32, rows, 32, memory="local") if kind == "local" else c
 
     def tile(target, value):
@@ -44,7 +46,7 @@ def test_steps_half_a_page_apart_are_asked_for_once_for_all_rows() -> None:
         {"columns": 500},
         {"row": apply("mul", i, const(40))},
         {"steps": 60},
-        {"rows": 3},
+        {"rows": 1},
         {"more": apply("add", i, const(20))},
         {"kind": "memory"},
     ],
@@ -52,6 +54,12 @@ def test_steps_half_a_page_apart_are_asked_for_once_for_all_rows() -> None:
 )
 def test_steps_nearby_and_rows_apart_and_short_or_slight_sums_are_left_alone(change: dict) -> None:
     assert not ASKED.search(emit(across(**change), MACHINE))
+
+
+@pytest.mark.parametrize(("wide", "lines"), [(520, 2), (768, 2), (512, 0), (1024, 0)])
+def test_vectors_of_steps_are_asked_for_where_they_do_not_fall_on_one_place(wide: int, lines: int) -> None:
+    """Lines half a page or a page apart fall on two places, or one; a place holds eight of them."""
+    assert len(ASKED.findall(emit(across(columns=80, wide=wide), MACHINE))) == lines
 
 
 def test_steps_that_differ_are_left_alone() -> None:

@@ -93,6 +93,12 @@ def test_an_operand_whose_columns_are_rows_of_the_tile_is_read_as_it_lies():
     assert workspace * 10 < 3 * 1024 * 1024 * 4
 
 
+def test_few_rows_read_a_large_operand_as_it_lies():
+    """A copy of it would be met by no more than two tiles; lanes along the rows would be empty by half."""
+    found = lines(product(17, 1024, 1024))
+    assert "stage('B'" not in found and "s['C_parts'].vectorize('j_i')" in found
+
+
 def test_an_operand_across_the_lanes_is_turned_around_in_squares():
     found = lines(product(256, 256, 256, b="B[j, k]"))
     assert "s['C'].stage('B', ((0, " in found

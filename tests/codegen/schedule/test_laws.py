@@ -47,6 +47,7 @@ WORDS = (
     "store_as",
     "recompute",
     "share",
+    "common",
     "alongside",
     "compute_with",
     "compute_with",
@@ -112,6 +113,8 @@ def shuffled(s: Schedule, rng: random.Random, steps: int = 10) -> Schedule:
                     handle.bind(rng.choice(loops), rng.choice((*GRID, *THREADS, IN_WARP, IN_WARP)))
                 case "alongside":
                     handle.alongside(rng.choice(s.stages))
+                case "common":
+                    handle.common(*rng.sample(s.stages, min(len(s.stages), rng.randint(1, 2))))
                 case "compute_with":
                     handle.compute_with(rng.choice(s.stages))
                 case "skew":
