@@ -11,7 +11,7 @@ from math import prod
 from tensorexpr.codegen.schedule.fetching import row_length
 from tensorexpr.codegen.schedule.primitives import streamable
 from tensorexpr.codegen.schedule.schedule import Schedule
-from tensorexpr.codegen.schedule.state import accesses_of, definition_named, program_facts
+from tensorexpr.codegen.schedule.state import SERIAL, accesses_of, definition_named, program_facts
 from tensorexpr.codegen.schedule.strides import reach
 from tensorexpr.codegen.schedule.work import length, total_work
 from tensorexpr.errors import ScheduleError
@@ -31,6 +31,8 @@ AHEAD = 4096
 """Bytes that a stream is fetched ahead."""
 MOST_AHEAD = 16
 """Rows that are fetched ahead through a plan."""
+MOST_COPIED = 8
+"""Vectors of a row up to which they are copied out."""
 SHORT_SEGMENTS = 8
 """Points of a segment up to which most of them end before the processor has asked for their rows by itself."""
 
@@ -103,6 +105,34 @@ def fetch_gathered(s: Schedule) -> None:
                         s[name].prefetch(lead.tensor, axis, max(1, min(MOST_AHEAD, AHEAD // row)))
                 except ScheduleError:
                     s.state = before
+
+
+def fetch_indexed(s: Schedule) -> None:
+    """Fetches the rows ahead that indices which are inputs lead to: they lie anywhere, so the processor does not see them come. A row of
+    a few vectors is copied out, so that the place of a later one is worked out once for all of them."""
+    program = s.state.program
+    inputs = {i.name: i.type for i in program.inputs}
+    for name in s.stages:
+        stage = s.state.stage(name)
+        if stage.parts.groups or stage.place is not None or len(stage.order) < 2 or stage.kind(stage.order[-1]) != "vectorize":
+            continue
+        inner, lanes = stage.order[-2], stage.axes_of(stage.order[-1])
+        for access in dict.fromkeys(a for a in accesses_of(program, name) if a.tensor in inputs and len(a.indices) > 1):
+            lead, *_, last = access.indices
+            if not isinstance(lead, Access) or lead.tensor not in inputs or lanes != stage.axes_of(inner)[-1:] or last != Index(lanes[0]):
+                continue
+            size, loop = bytes_of(inputs[access.tensor]), next((x for x in stage.order if lead.indices == (Index(x),)), None)
+            row = size // max(1, integer(inputs[access.tensor].shape[0])) if size else 0
+            if loop is None or row < LEAST_ROW or size <= s.target.l2_bytes:
+                continue
+            before = s.state
+            try:
+                if s.decisions.wanted(f"{name}: {access.tensor} by {lead.tensor} ahead"):
+                    s[name].prefetch(lead.tensor, loop, max(1, min(MOST_AHEAD, AHEAD // row)))
+                    if stage.kind(inner) == SERIAL and (stage.extent(inner) or MOST_COPIED + 1) <= MOST_COPIED:
+                        s[name].unroll(inner)
+            except ScheduleError:
+                s.state = before
 
 
 def read_throughout(s: Schedule) -> dict[str, None]:
