@@ -20,6 +20,7 @@ from tensorexpr.traversal import walk
 
 LEAST_SHARE = 4
 """Parts of the last cache that an output has to exceed one of before it is written past it."""
+LINE = 64
 LEAST_ROW = 512
 """Bytes of a row from which on it is fetched ahead: within shorter ones the processor sees what comes by itself."""
 MOST_STREAMED = 32
@@ -48,20 +49,25 @@ def write_past(s: Schedule) -> None:
     sizes = {name: bytes_of(types[name]) for name in dict.fromkeys((*read_throughout(s), *program.outputs))}
     much = sum(sizes.values()) > min(s.target.l3_bytes, 3 * s.target.last_level // 2)
     for name in s.stages:
-        large = [n for n in streamable(s.state, name) if LEAST_SHARE * sizes[n] > s.target.last_level and not _is_across(s, name)]
+        large = [n for n in streamable(s.state, name) if LEAST_SHARE * sizes[n] > s.target.last_level and not _is_in_parts(s, name)]
         few = large and total_work(s.state.stage(name).parts, segment_lengths(s, name)) <= MOST_STREAMED * sum(sizes[n] for n in large)
         if large and s.decisions.wanted(f"{name}: past the caches", bool(much and few)):
             s[name].stream()
 
 
-def _is_across(s: Schedule, name: str) -> bool:
-    """Whether lanes of a definition lie across its result: vectors are turned around and stored in parts, which caches collect."""
+def _is_in_parts(s: Schedule, name: str) -> bool:
+    """Whether lines of a result are written in parts, for which they wait in the caches: lanes lie across it, vectors being turned around,
+    or rows side by side begin within a vector."""
     stage, definition = s.state.stage(name), definition_named(s.state.program, name)
-    lanes = {axis for x in stage.order if stage.kind(x) == "vectorize" for axis in stage.axes_of(x)}
+    lanes = {axis: stage.extent(x) for x in stage.order if stage.kind(x) == "vectorize" for axis in stage.axes_of(x)}
     if not isinstance(definition, Define) or not lanes:
         return False
-    inner = [a.index for a in definition.axes if length(a) > 1]
-    return bool(lanes & set(inner[:-1])) and inner[-1] not in lanes
+    axes = [a.index for a in definition.axes if length(a) > 1]
+    if axes[-1] not in lanes:
+        return bool(lanes.keys() & set(axes))
+    rows = {axis for x in stage.order if stage.kind(x) == "unroll" for axis in stage.axes_of(x)} & set(axes[:-1])
+    size = definition.value.dtype.itemsize
+    return bool(rows) and length(definition.axes[-1]) * size % min(LINE, size * (lanes[axes[-1]] or 1)) != 0
 
 
 def segment_lengths(s: Schedule, name: str) -> dict[str, int]:
