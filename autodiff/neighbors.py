@@ -111,7 +111,7 @@ def _joined(host: Reduce, guest: Reduce, around: tuple[Axis, ...]) -> Reduce | N
     inside = (*around, *host.axes)
     renamed = rename_bound(guest, {axis.index for axis in inside})
     assert isinstance(renamed, Reduce)
-    for ways in product((False, True), repeat=len(host.axes)):
+    for ways in product((True, False), repeat=len(host.axes)):  # a neighbor sees the point in the opposite direction
         moved = {
             theirs.index: apply("sub", const(_number(axis.start) + _number(axis.stop) - 1), Index(axis.index))
             if back

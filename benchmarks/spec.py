@@ -21,6 +21,7 @@ class Spec:
     is ours; `key` is the name of the same mathematics in the tables of the peers, which get the same `static` arguments.
     `operations` and `bytes` are the least that a perfect forward executes and moves. `group` says what bounds it: "contraction"
     (arithmetic), "memory", "fused" (what array frameworks must materialize), "small" (calls).
+    `products` says of others than contractions that their operations are sums of products, too (the two of attention).
     `tolerance` is relative to the largest magnitude of a result: float32 values of candidates that add in different orders.
     """
 
@@ -35,6 +36,7 @@ class Spec:
     differentiable: bool = True
     tolerance: float = 1e-4
     dtype: str = "float32"
+    products: bool = False
 
     def draw(self) -> list[np.ndarray]:
         """The arrays, the same on every call."""
@@ -74,8 +76,8 @@ class Spec:
         return _of_type(np.random.default_rng(1).standard_normal(self.output_shape(), np.float32), self.dtype)
 
     def work(self, gradient: bool) -> float:
-        """Floating-point operations; a gradient of a contraction has two more of its size, that of anything else as many again."""
-        return self.operations * (1.0 if not gradient else 3.0 if self.group in ("contraction", "small") else 2.0)
+        """Floating-point operations; a gradient of sums of products has two more of their size, that of anything else as many again."""
+        return self.operations * (1.0 if not gradient else 3.0 if self.products or self.group in ("contraction", "small") else 2.0)
 
     def moved(self, gradient: bool) -> float:
         """Bytes; with the gradient also the head, and a gradient of each floating input."""

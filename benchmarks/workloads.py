@@ -85,7 +85,7 @@ def _fused(tiny: bool) -> Iterator[Spec]:
     for label, causal in (("", False), (" causal", True)):
         yield Spec(
             f"attention 32x512x64{label}", "fused", "attention", kernels.scaled_dot_product_attention, ((heads, length, inner),) * 3,
-            work / 2 if causal else work, moved, {"is_causal": causal},
+            work / 2 if causal else work, moved, {"is_causal": causal}, products=True,
         )  # fmt: skip
     points = 12 if tiny else 8192
     shapes = ((points, 3), (points, 3), (points, 1))
@@ -119,7 +119,9 @@ def _others(tiny: bool) -> Iterator[Spec]:
     )  # fmt: skip
     c, side = (3, 7) if tiny else (64, 96)
     work, moved = 2.0 * 81 * c * side**2, 4.0 * (2 * c + 81) * side**2
-    yield Spec("local correlation 64x96x96", "fused", "correlation", operations.correlation, ((c, side, side),) * 2, work, moved)
+    yield Spec(
+        "local correlation 64x96x96", "fused", "correlation", operations.correlation, ((c, side, side),) * 2, work, moved, products=True
+    )
     side = 10 if tiny else 1024
     yield Spec("bilateral 9x9 1024", "fused", "bilateral", operations.bilateral, ((side, side),), 81.0 * 30 * side**2, 8.0 * side**2)
 

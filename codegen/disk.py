@@ -17,6 +17,7 @@ import hashlib
 import json
 import logging
 import os
+import stat
 import sys
 import tempfile
 import time
@@ -75,7 +76,7 @@ def bound() -> int:
     text = os.environ.get(_SIZE, "").strip()
     if not text:
         return _DEFAULT_SIZE << 20
-    if not text.isdecimal():
+    if not (text.isascii() and text.isdecimal()):
         raise ArgumentError(f"{_SIZE}: expected a number of MiB, got {text!r}")
     return int(text) << 20
 
@@ -100,7 +101,7 @@ def load(key: str) -> Entry | None:
         if not _ours(place):
             log.debug("%s: not read, the folder is not this user's own", path)
             return None
-        data = path.read_bytes()
+        data = _contents(path)
     except OSError:
         return None
     entry = _parsed(key, data)
@@ -111,6 +112,14 @@ def load(key: str) -> Entry | None:
         os.utime(path)
     log.debug("%s: found", path)
     return entry
+
+
+def _contents(path: Path) -> bytes:
+    """The bytes of a file; none of what is no plain file (a pipe would be waited for) or larger than all entries may be together."""
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    with os.fdopen(handle, "rb") as file:
+        status = os.fstat(handle)
+        return file.read() if stat.S_ISREG(status.st_mode) and status.st_size <= bound() + len(_MAGIC) + 32 else b""
 
 
 def save(key: str, entry: Entry) -> None:

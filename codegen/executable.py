@@ -13,6 +13,7 @@ stages that led to it (`Look`) are held by functions that are to show them, or m
 from __future__ import annotations
 
 import os
+import sys
 import weakref
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import cache
@@ -39,6 +40,7 @@ from tensorexpr.text import print_program
 from tensorexpr.traversal import expressions, walk
 
 _EXECUTABLES_KEPT = 1024
+_UNBROKEN = sys.maxsize  # columns: where lines break says nothing about a program, and takes longer than the rest of its text
 _SHORT = 20_000  # statements; code that runs fewer keeps Python's lock
 
 
@@ -89,6 +91,8 @@ class Built(NamedTuple):
     look: Look
 
 
+_Lines = tuple[Location | None, ...]
+
 _executables: Memo[Executable] = Memo(_EXECUTABLES_KEPT)
 _looks: weakref.WeakValueDictionary[object, Look] = weakref.WeakValueDictionary()
 
@@ -97,11 +101,12 @@ def executable_of(program: Program) -> Built:
     """The executable of a program: simplified, scheduled (as its record says, where there is one), lowered, compiled, or found."""
     record = record_for(program, (_environment(),), host_target())
     tuned = () if record is None else (record.digest,)
+    lines = _lines(program)
 
     def text() -> str:
-        return "\n".join((print_program(program), *tuned))
+        return "\n".join((print_program(program, _UNBROKEN), *tuned))
 
-    return _built(("program", *_key(program), *tuned), program, text, lambda: stages_of(program))
+    return _built(("program", *_key(program), lines, *tuned), program, lines, text, lambda: stages_of(program))
 
 
 def stages_of(program: Program) -> Stages:
@@ -112,24 +117,25 @@ def stages_of(program: Program) -> Stages:
 
 def executable_of_schedule(schedule: Schedule) -> Built:
     """The executable of a schedule: lowered, compiled for this machine, or found."""
-    program = schedule.program
+    program, lines = schedule.program, _lines(schedule.program)
 
     def text() -> str:
-        return f"{print_program(program)}\n{schedule.as_python()}"
+        return f"{print_program(program, _UNBROKEN)}\n{schedule.as_python()}"
 
-    return _built(("schedule", *_key(program), schedule.as_python(), schedule.target), program, text, lambda: _lowered(program, schedule))
+    key = ("schedule", *_key(program), lines, schedule.as_python(), schedule.target)
+    return _built(key, program, lines, text, lambda: _lowered(program, schedule))
 
 
 def _key(program: Program) -> tuple[object, ...]:
-    """What tells programs apart, without the program and the data of its constants."""
+    """What tells programs apart beside their lines, without the program and the data of its constants."""
     constants = tuple((c.name, c.content) for c in program.constants)
     inputs = tuple((i.name, i.type) for i in program.inputs)  # without what initialises them
-    return (inputs, constants, program.definitions, program.outputs, program.sizes, _lines(program))
+    return (inputs, constants, program.definitions, program.outputs, program.sizes)
 
 
-def _built(key: Hashable, program: Program, text: Callable[[], str], make: Callable[[], Stages]) -> Built:
+def _built(key: Hashable, program: Program, lines: _Lines, text: Callable[[], str], make: Callable[[], Stages]) -> Built:
     look = _looks.setdefault(key, Look(make))
-    executable = _executables.get(key, lambda: _found(text(), program, look))
+    executable = _executables.get(key, lambda: _found(text(), program, lines, look))
     constants = {c.name: c.data for c in program.constants}
     return Built(executable, {name: constants[name] for name in executable.code.interface.constants}, look)
 
@@ -140,10 +146,10 @@ def _lowered(program: Program, schedule: Schedule) -> Stages:
     return Stages(program, schedule, nest)
 
 
-def _found(text: str, program: Program, look: Look) -> Executable:
+def _found(text: str, program: Program, named: _Lines, look: Look) -> Executable:
     """The executable whose code is on disk under its key, or made and kept there."""
-    lines = list(dict.fromkeys(_lines(program)))
-    places = [lines.index(line) for line in _lines(program)]  # the lines differ between processes, where they are equal does not
+    lines = list(dict.fromkeys(named))
+    places = [lines.index(line) for line in named]  # the lines differ between processes, where they are equal does not
     key = disk.digest(text, repr(places), *(c.content for c in program.constants), _environment())
     entry = disk.load(key)
     if entry is not None:
@@ -177,13 +183,14 @@ def _environment() -> str:
     return "\n".join((repr(host()), repr(host_target()), version("llvmlite"), version("tensorexpr"), *files))
 
 
-def _lines(program: Program) -> tuple[Location | None, ...]:
+def _lines(program: Program) -> _Lines:
     """The lines that a run-time error of the program could name: where some index depends on data, those of accesses and definitions."""
-    accesses = [node for definition in program.definitions for e in expressions(definition) for node in walk(e) if isinstance(node, Access)]
-    indices = [index for node in accesses for index in node.indices]
+    accesses = [node for definition in program.definitions for e in expressions(definition) for node in walk(e) if type(node) is Access]
+    indices = {id(index): index for node in accesses for index in node.indices}  # each once: they are shared all over
     for definition in all_definitions(program.definitions):
-        indices += definition.keys if isinstance(definition, Segments) else definition.indices if isinstance(definition, Scatter) else ()
-    if not any(isinstance(inner, Access) for index in indices for inner in walk(index)):
+        keys = definition.keys if isinstance(definition, Segments) else definition.indices if isinstance(definition, Scatter) else ()
+        indices |= {id(index): index for index in keys}
+    if not any(type(inner) is Access for index in indices.values() for inner in walk(index)):
         return ()
     return (*(node.location for node in accesses), *(definition.location for definition in all_definitions(program.definitions)))
 

@@ -62,17 +62,17 @@ _LEVELS = {"|": 5, "^": 6, "&": 7, "<<": 8, ">>": 8, "+": 9, "-": 9, "*": 10, "/
 _LOGICAL = {"and": ("and", _AND), "or": ("or", _OR)}
 
 
-def print_program(program: Program) -> str:
-    """The program as text, one statement per line, at most 120 columns wide; `parse_program` gives the same program back."""
+def print_program(program: Program, width: int = WIDTH) -> str:
+    """The program as text, one statement per line, at most `width` columns wide; `parse_program` gives the same program back."""
     lines = [f"sizes({', '.join(program.sizes)})"] if program.sizes else []
     lines += [f"{i.name}: {print_type(i.type)} = input()" for i in program.inputs]
-    lines += [_constant(c) for c in program.constants]
-    lines += [print_definition(d) for d in program.definitions]
+    lines += [_constant(c, width) for c in program.constants]
+    lines += [print_definition(d, width=width) for d in program.definitions]
     lines.append("return " + ", ".join(program.outputs) if program.outputs else "return")
     return "\n".join(lines)
 
 
-def print_definition(definition: Definition, indent: int = 0) -> str:
+def print_definition(definition: Definition, indent: int = 0, width: int = WIDTH) -> str:
     """One definition as text; a scan takes several lines. Lines after the first start at column `indent`."""
     writer = _Writer()
     match definition:
@@ -80,7 +80,7 @@ def print_definition(definition: Definition, indent: int = 0) -> str:
             names = [a.index if a.start == const(0) else f"{a.index}({print_expr(a.start)})" for a in axes]
             target = f"{name}[{', '.join(names)}]" if axes else name
             head = f"{target}: {print_type(definition.results[0][1])} = "
-            return _statement(head, writer.expr(value, value.dtype, 0), indent)
+            return _statement(head, writer.expr(value, value.dtype, 0), indent, width)
         case Scatter(name, type_):
             key = [writer.expr(e, dtypes.int64, 0) for e in definition.indices]
             pair: Doc = (key[0] if len(key) == 1 else bracketed("(", key, ")"), ": ", writer.expr(definition.value, type_.dtype, 0))
@@ -89,18 +89,18 @@ def print_definition(definition: Definition, indent: int = 0) -> str:
                 options.append(f'combine="{definition.combine}"')
             if definition.lowering != "segments":
                 options.append(f'lowering="{definition.lowering}"')
-            return _statement(f"{name}: {print_type(type_)} = ", bracketed("scatter(", options, ")"), indent)
+            return _statement(f"{name}: {print_type(type_)} = ", bracketed("scatter(", options, ")"), indent, width)
         case Segments(names, extents, batch, axes, keys, where):
             parts = [writer.expr(e, dtypes.int64, 0) for e in keys]
             place: Doc = parts[0] if len(parts) == 1 else bracketed("(", parts, ")") if parts else "()"
             head = f"segments[{', '.join(print_expr(e) for e in extents) or '()'}]("
-            return _statement(f"{', '.join(names)} = ", writer.comprehension(head, place, axes, where, ")", batch), indent)
+            return _statement(f"{', '.join(names)} = ", writer.comprehension(head, place, axes, where, ")", batch), indent, width)
         case Scan():
             inner = indent + 4
             lines = [f"for {definition.step} in range({print_expr(definition.length)}):"]
             # A scan that the verifier refuses must print too, so the lengths may differ.
             lines += [f"{n}: {print_type(t)} = state({init})" for (n, t), init in zip(definition.states, definition.inits, strict=False)]
-            lines += [print_definition(d, inner) for d in definition.body]
+            lines += [print_definition(d, inner, width) for d in definition.body]
             lines += [
                 f"{name}[{definition.step}] = {state} = {following}"
                 for name, (state, _), following in zip(definition.names, definition.states, definition.nexts, strict=False)
@@ -116,7 +116,7 @@ def print_expr(expr: Expr, dtype: DType | None = None) -> str:
 
 def print_value(head: str, value: Expr, indent: int = 0) -> str:
     """`head` and an expression of its own dtype behind it, broken where it is too long; further lines start at column `indent`."""
-    return _statement(head, _Writer().expr(value, value.dtype, 0), indent)
+    return _statement(head, _Writer().expr(value, value.dtype, 0), indent, WIDTH)
 
 
 def print_type(type_: TensorType) -> str:
@@ -135,13 +135,13 @@ def _digest_text(content: bytes) -> str:
     return "sha256:" + content.hex()[:16]
 
 
-def _statement(head: str, value: Doc, indent: int) -> str:
+def _statement(head: str, value: Doc, indent: int, width: int) -> str:
     line = head + flat(value)
-    if indent + len(line) <= WIDTH:
+    if indent + len(line) <= width:
         return line
-    first = render((head, value), WIDTH, indent)
+    first = render((head, value), width, indent)
     # Breaks are legal inside brackets only; an operator chain on top has none of its own.
-    return first if _is_bracketed(value) else render((head, bracketed("(", [value], ")")), WIDTH, indent)
+    return first if _is_bracketed(value) else render((head, bracketed("(", [value], ")")), width, indent)
 
 
 def _is_bracketed(doc: Doc) -> bool:
@@ -153,11 +153,11 @@ def _is_bracketed(doc: Doc) -> bool:
     return False
 
 
-def _constant(constant: Constant) -> str:
+def _constant(constant: Constant, width: int) -> str:
     head = f"{constant.name}: {print_type(constant.type)} = constant("
     if constant.data.size > INLINE_ELEMENTS:
         return f'{head}"{_digest_text(constant.content)}")'
-    return _statement(head[: -len("constant(")], bracketed("constant(", [_data(constant.data)], ")"), 0)
+    return _statement(head[: -len("constant(")], bracketed("constant(", [_data(constant.data)], ")"), 0, width)
 
 
 def _data(data: np.ndarray) -> Doc:

@@ -128,7 +128,7 @@ def _spelled(path: Path) -> str:
 def _default_threads() -> int:
     text = os.environ.get(_THREADS, "").strip()
     if text:
-        if not text.isdecimal() or int(text) < 1:
+        if not (text.isascii() and text.isdecimal()) or int(text) < 1:
             raise BundleError(f"{_THREADS}: expected a positive integer, got {text!r}")
         return int(text)
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

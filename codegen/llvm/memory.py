@@ -77,6 +77,6 @@ def default_bound() -> int:
             return min(_MOST, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // _SHARE)
         except (AttributeError, ValueError, OSError):
             return _MOST
-    if not text.isdecimal():
+    if not (text.isascii() and text.isdecimal()):
         raise ArgumentError(f"{_VARIABLE}: expected a number of MiB, got {text!r}")
     return int(text) << 20

@@ -66,7 +66,7 @@ def default_threads() -> int:
     """The number of threads that the environment asks for. Raises `ArgumentError` where that is not a positive integer."""
     text = os.environ.get(_VARIABLE, "").strip()
     if text:
-        if not text.isdecimal() or int(text) < 1:
+        if not (text.isascii() and text.isdecimal()) or int(text) < 1:
             raise ArgumentError(f"{_VARIABLE}: expected a positive integer, got {text!r}")
         return int(text)
     if hasattr(os, "sched_getaffinity"):

@@ -405,6 +405,12 @@ class Loops(Reductions):
         inside = replace(scope.with_variant(split, "shift"), conditional=True)
         return (If(fits, self.nest(loops, inside, task), self.nest(loops, single, task)),)
 
+    def runs_inside(self, loop: str, other: str) -> bool:
+        """Whether all that a loop was split into runs inside of all that another was split into. (Of a split without a tail that need not
+        be so; where its loop is the rest of another split it may have one nevertheless.)"""
+        order = self.stage.order
+        return min(map(order.index, self.stage.loops_of(loop)), default=0) >= max(map(order.index, self.stage.loops_of(other)), default=0)
+
     def forked(self, split: Split, loops: tuple[str, ...], scope: Scope, task: Task) -> Block:
         """The walk once per form that a split takes."""
 
@@ -419,7 +425,7 @@ class Loops(Reductions):
         if count is not None and count % factor == 0:
             return walk("main")
         if split.tail in ("guard", "stride"):
-            return walk(split.tail)
+            return walk("stride" if split.tail == "stride" and self.runs_inside(split.outer, split.inner) else "guard")
         if split.tail == "shift":
             if count is None:
                 return self.fitted(split, loops, scope, task, whole)

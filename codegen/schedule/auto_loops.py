@@ -15,7 +15,7 @@ from itertools import combinations, pairwise, product
 from math import inf, prod
 
 from tensorexpr.codegen.schedule.auto_classes import split_classes
-from tensorexpr.codegen.schedule.auto_widths import vectors_held
+from tensorexpr.codegen.schedule.auto_widths import vectors_held, wait_long
 from tensorexpr.codegen.schedule.decisions import NO, YES
 from tensorexpr.codegen.schedule.legality import runs_in_lanes
 from tensorexpr.codegen.schedule.orders import SHORT, over_windows, plain_inside, short_inside
@@ -377,6 +377,9 @@ class Planner:
             if best is not None:
                 found.append(best[1])
             found.append(self._tile(vector, extent, self._wide(vector), ()))
+        wide = self.lane_count * WIDEST_LANES
+        if self.main is None and wait_long(self.exprs, (*self.reads, self.store), vector, extent, wide):
+            found.append(Tile(vector, wide))
         found.append(Tile(vector, self._fitted(extent, self.lane_count, vector)))
         return found
 
@@ -486,6 +489,9 @@ class Planner:
         if extent <= self.lane_count:
             scattered = vector is not None and any(abs(r.stride(vector)) > 1 for r in (*self.reads, self.store))
             return extent if scattered else 1 << (extent - 1).bit_length()
+        whole = extent * self.counts.get(vector, 1) if vector is not None else extent
+        if whole % self.lane_count == 0 and extent < WIDEST_LANES * self.lane_count and extent % self.lane_count:
+            return extent  # classes stored side by side end with a whole vector: none is stored twice
         while lanes > extent:
             lanes -= self.lane_count
         return max(lanes, min(extent, self.lane_count))

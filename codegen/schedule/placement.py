@@ -108,11 +108,25 @@ def part_of(state: State, name: str) -> Part:
 
 
 def parts_of(state: State, root: str) -> dict[str, Part]:
-    """The parts of all definitions placed in the loops of `root`; remembered, as each of them asks."""
+    """The parts of all definitions placed in the loops of `root`; remembered, as each of them asks, and as states follow each other."""
     known = state.found.get(("parts of", root))
     if known is None:
-        known = state.found["parts of", root] = _parts_of(state, root)
+        table, key = program_facts(state.program).parts, _hangs_on(state, root)
+        known = table.get(key)
+        if known is None:
+            known = table[key] = _parts_of(state, root)
+        state.found["parts of", root] = known
     return known
+
+
+def _hangs_on(state: State, root: str) -> object:
+    """All of a state that `_parts_of` asks about: equal for states of a program in which the parts are the same."""
+    consumer = state.stage(root)
+    members = tuple((m.name, m.site.loop, outside_readers(state, m.name, root)) for m in state.placed_in(root))
+    sites = tuple(
+        (loop, settled_axes(consumer, loop), tuple(blocks_in(consumer, loop).items())) for loop in dict.fromkeys(m[1] for m in members)
+    )
+    return root, state.target.is_gpu, consumer.parts.axes, members, sites
 
 
 def _parts_of(state: State, root: str) -> dict[str, Part]:

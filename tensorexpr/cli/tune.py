@@ -79,7 +79,7 @@ def tune_reference(
 
 def _size(text: str) -> tuple[str, int]:
     name, separator, number = text.partition("=")
-    if not separator or not name.isidentifier() or not number.isdecimal():
+    if not separator or not name.isidentifier() or not (number.isascii() and number.isdecimal()):
         raise DefinitionError(
             f"expected a size like n=1000, got {text!r}", hint=f"extents that are not named are {DEFAULT_EXTENT} or given"
         )

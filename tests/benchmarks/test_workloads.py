@@ -70,6 +70,9 @@ def test_results_and_what_must_be_moved():
         )
         assert 0.98 * least <= spec.bytes <= 1.02 * least + 4 * 16384 * 128, spec.name
         assert spec.moved(True) > spec.moved(False) and spec.work(True) >= spec.work(False)
+    # Two products, and two for each of their operands.
+    attention = next(spec for spec in FULL if spec.key == "attention" and not spec.static["is_causal"])
+    assert attention.work(True) == 6 * 2.0 * 32 * 512 * 512 * 64 == 3 * attention.work(False)
 
 
 @pytest.mark.parametrize("spec", TINY, ids=lambda spec: spec.name)

@@ -14,7 +14,8 @@ import pytest
 import tensorexpr as te
 from tensorexpr.codegen import disk, executable
 from tensorexpr.codegen.disk import Entry
-from tensorexpr.codegen.llvm.pool import pool
+from tensorexpr.codegen.llvm.pool import default_threads, pool
+from tensorexpr.errors import ArgumentError
 
 PROGRAM = """
 import logging, sys
@@ -128,6 +129,47 @@ def test_an_entry_is_that_of_its_key(cache: Path) -> None:
         assert disk.load("a") is None
         (cache / "a.teo").write_bytes(whole[:place])
         assert disk.load("a") is None
+
+
+def test_what_is_no_file_counts_as_not_there_and_is_not_waited_for(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = Entry({"exports": []}, bytes(9))
+    cache.mkdir(mode=0o700)
+    os.mkfifo(cache / "pipe.teo")
+    (cache / "loop.teo").symlink_to("loop.teo")
+    (cache / "device.teo").symlink_to("/dev/zero")
+    for key in ("pipe", "loop", "device"):
+        assert disk.load(key) is None
+        disk.save(key, entry)  # in its place
+        assert disk.load(key) == entry
+    (cache / "folder.teo").mkdir()
+    disk.save("folder", entry)
+    assert disk.load("folder") is None
+    monkeypatch.setenv("TENSOREXPR_CACHE_SIZE", "1")
+    with (cache / "large.teo").open("wb") as file:
+        file.truncate(1 << 40)  # of holes
+    assert disk.load("large") is None
+
+
+def test_a_full_disk_keeps_nothing_and_leaves_nothing_begun(cache: Path) -> None:
+    code = (
+        "import resource, signal\nsignal.signal(signal.SIGXFSZ, signal.SIG_IGN)\nresource.setrlimit(resource.RLIMIT_FSIZE, (4000, 4000))\n"
+        "from tensorexpr.codegen import disk\nfrom tensorexpr.codegen.disk import Entry\n"
+        "disk.save('small', Entry({}, bytes(100)))\ndisk.save('large', Entry({}, bytes(9000)))\n"
+        "print(disk.load('small') is not None, disk.load('large'))"
+    )
+    told, _ = run(cache, code)
+    assert told.split() == ["True", "None"] and [path.name for path in cache.iterdir()] == ["small.teo"]
+
+
+@pytest.mark.parametrize("wrong", ["-1", "1.5", "many", "\u0663", "\u00b2"])
+def test_numbers_in_the_environment_are_digits(wrong: str, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, reader, expected in (
+        ("TENSOREXPR_CACHE_SIZE", disk.bound, "a number of MiB"),
+        ("TENSOREXPR_NUM_THREADS", default_threads, "a positive integer"),
+    ):
+        monkeypatch.setenv(name, wrong)
+        with pytest.raises(ArgumentError, match=f"{name}: expected {expected}, got '{wrong}'"):
+            reader()
 
 
 def test_what_a_killed_process_had_begun_goes(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -155,6 +155,13 @@ def test_long_definitions_break_inside_brackets():
     assert print_definition(Define("Y", (), product)).splitlines()[0] == "Y: f32 = sum("
 
 
+def test_statements_are_as_wide_as_asked_for():
+    program = parse_program(EXAMPLE)
+    wide, narrow = print_program(program, 10_000), print_program(program, 40)
+    assert len(wide.splitlines()) == len(EXAMPLE.splitlines()) < len(narrow.splitlines())
+    assert parse_program(wide) == parse_program(narrow) == program
+
+
 def test_constants_print_their_data_or_its_digest():
     small = Constant("a", np.array([[0.1, 2], [np.nan, -0.0]], "float32"))
     large = Constant("b", np.arange(100, dtype="int8").reshape(4, 25))

@@ -228,6 +228,20 @@ return Y
     assert copied_out(2) and not copied_out(1)
 
 
+def test_classes_that_end_with_a_whole_vector_are_stored_once():
+    """56 of each of two classes are 7 vectors of 16 side by side; of 55 the last vector overlaps."""
+
+    def loops_of(width: int) -> tuple[str, ...]:
+        text = f"""
+h: f32[512, {width // 2}] = input()
+Y[n, p]: f32[512, {width}] = where(p % 2 == 0, h[n, p // 2], h[n, p // 2] * 2.0)
+return Y
+"""
+        return autoschedule(parse_program(text), WIDE)["Y"].loops
+
+    assert loops_of(112) == ("n", "p_o", "p_i") and loops_of(110) == ("n", "p_o_o", "p_o_i", "p_i")
+
+
 def test_a_pool_and_its_winners_read_the_picture_together():
     """Rows that are large together and small one by one: both definitions run in one loop over them, before the gradient."""
 
@@ -302,4 +316,17 @@ def test_functions_of_a_window_leave_registers_for_what_each_vector_holds(weight
     """Two sums, what is read of the point itself, and the coefficients."""
     sums = f"sum({weight} * x[i + d] for d in range(9)) / sum({weight} for d in range(9))"
     s = auto(f"x: f32[8200] = input()\ny[i]: f32[8192] = {sums}\nreturn y")
+    assert f"s['y'].split('i', {lanes}, 'shift')" in s.as_python()
+
+
+@pytest.mark.parametrize(
+    ("value", "extent", "lanes"),
+    [
+        ("0.5 * x[i] * (1.0 + tanh(x[i] * x[i] + x[i]))", 8192, 64),
+        ("0.5 * x[i] * (1.0 + tanh(x[i] * x[i] + x[i]))", 100, 16),
+        ("exp(x[i]) * 2.0", 8192, 16),
+    ],
+)
+def test_long_chains_of_functions_run_in_vectors_side_by_side(value: str, extent: int, lanes: int):
+    s = auto(f"x: f32[{extent}] = input()\ny[i]: f32[{extent}] = {value}\nreturn y")
     assert f"s['y'].split('i', {lanes}, 'shift')" in s.as_python()

@@ -7,6 +7,7 @@ import pytest
 
 import tensorexpr as te
 from tensorexpr.codegen.schedule import Schedule
+from tensorexpr.codegen.schedule.placement import _parts_of, parts_of
 from tensorexpr.errors import ScheduleError
 from tests.codegen.programs import assert_means, plain
 from tests.seeds import share_of
@@ -204,7 +205,8 @@ def attempt(s: Schedule, name: str, word: str, *arguments: object) -> bool:
 
 
 def test_random_chains() -> None:
-    """Any loop of the last definition may have those before it in it, in any form of its loops."""
+    """Any loop of the last definition may have those before it in it, in any form of its loops; what of them is computed there is
+    remembered from state to state."""
     for seed in share_of(range(120)):
         rng = random.Random(seed)
         s = plain(_chain(rng))
@@ -213,6 +215,9 @@ def test_random_chains() -> None:
         attempt(s, "Y", "reorder", *rng.sample(s["Y"].loops, len(s["Y"].loops)))
         for name in [n for n in s.stages[::-1] if n != "Y"]:
             any(attempt(s, name, "compute_at", "Y", rng.choice(s["Y"].loops)) for _ in range(6))
+            attempt(s, "Y", "split", rng.choice(s["Y"].loops), rng.randint(2, 9))
+            attempt(s, "Y", "reorder", *rng.sample(s["Y"].loops, len(s["Y"].loops)))
+            assert parts_of(s.state, "Y") == _parts_of(s.state, "Y")
         for _ in range(5):
             name = rng.choice(s.stages)
             word = rng.choice(("vectorize", "unroll", "parallel", "pipeline"))

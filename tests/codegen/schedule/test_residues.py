@@ -13,7 +13,7 @@ from tensorexpr.codegen.schedule.residues import tested as axes_tested
 from tensorexpr.ir import Define, const
 from tensorexpr.language import program_of
 from tensorexpr.parse import parse_expr, parse_program
-from tests.codegen.programs import WIDE, assert_means
+from tests.codegen.programs import WIDE, assert_means, plain
 
 
 def conv(shape, filters, out, index, extents):
@@ -186,3 +186,15 @@ def test_classes_of_conditions_and_bounds():
 )
 def test_moduli(text, expected):
     assert moduli([parse_expr(text, {}, sizes=("n",))], "i") == expected
+
+
+@pytest.mark.parametrize("tail", ["peel", "shift", "guard"])
+@pytest.mark.parametrize("order", [("j_o_i_o", "j_o_i_i", "j_i"), ("j_i", "j_o_i_o", "j_o_i_i"), ("j_i", "j_o_i_i", "j_o_i_o")])
+def test_strides_of_a_rest_that_is_no_multiple_of_them(tail: str, order: tuple[str, ...]) -> None:
+    """The block of 8 is a multiple of 4, the one that there is, of a single block, is not: it was read and written 32 elements long."""
+    s = plain("X: f32[8] = input()\nY[j]: f32[8] = X[j] * 2.0\nreturn Y")
+    s["Y"].split("j", 8)
+    s["Y"].split("j_o", 8, tail)
+    s["Y"].split("j_o_i", 4, "stride")
+    s["Y"].reorder("j_o_o", *order)
+    assert_means(s)
