@@ -18,7 +18,7 @@ from tensorexpr.codegen.schedule.auto_contraction import plan_contraction
 from tensorexpr.codegen.schedule.auto_flat import share_elementwise
 from tensorexpr.codegen.schedule.auto_gpu import plan_gpu
 from tensorexpr.codegen.schedule.auto_loops import plan
-from tensorexpr.codegen.schedule.auto_memory import bytes_of, fetch_gathered, fetch_rows, fetch_streams, write_past
+from tensorexpr.codegen.schedule.auto_memory import bytes_of, fetch_gathered, fetch_indexed, fetch_rows, fetch_streams, write_past
 from tensorexpr.codegen.schedule.auto_pairs import pair_terms, plan_nested, sharing
 from tensorexpr.codegen.schedule.auto_parts import partial_results
 from tensorexpr.codegen.schedule.auto_passes import join_alike, join_passes, one_pass, plan_passes
@@ -112,6 +112,7 @@ def autoschedule(program: Program, target: Target | None = None, decisions: Deci
     fetch_rows(s)
     fetch_streams(s)
     fetch_gathered(s)
+    fetch_indexed(s)
     for name in s.stages:
         _parallelize(s, name)
     run_together(s, PARALLEL_WORK)

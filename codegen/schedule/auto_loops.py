@@ -16,6 +16,7 @@ from math import inf, prod
 
 from tensorexpr.codegen.schedule.auto_classes import split_classes
 from tensorexpr.codegen.schedule.auto_widths import vectors_held, wait_long
+from tensorexpr.codegen.schedule.auto_windows import is_window, side_by_side, written_out
 from tensorexpr.codegen.schedule.decisions import NO, YES
 from tensorexpr.codegen.schedule.legality import runs_in_lanes
 from tensorexpr.codegen.schedule.orders import SHORT, over_windows, plain_inside, short_inside
@@ -57,8 +58,6 @@ SERIAL = 0.05
 """What accumulators that wait for themselves cost even where memory takes longer."""
 MOST_ROWS = 12
 ROWS = (2, 3, 4, 5, 6, 8)
-MOST_UNROLLED = 64
-"""Multiplications that are written out one after the other."""
 WIDEST_LANES = 4
 """Vectors that one vectorized loop has at most, so that their latencies overlap."""
 
@@ -78,6 +77,8 @@ class Tile:
     """The innermost axis of the reduction where its steps share what they read of the rows: they are copied out."""
     near: bool = False
     """Whether the operand that rows share stays near anyway, beside others that move along rows and lanes."""
+    steps: tuple[str, int] | None = None
+    """An axis of the reduction around lanes along it, and how many steps stand side by side: rows of one read what those of another do."""
     again: tuple[str, ...] = ()
     """Short axes along which the same elements are read again: their loops may stand inside of the reduction."""
 
@@ -145,6 +146,9 @@ def _apply(handle: StageHandle, tile: Tile) -> None:
         else:
             inner.append(made[-1])
             kinds.append(kind)
+    if tile.steps is not None:
+        inner.insert(0, handle.split(*tile.steps, "peel")[1])
+        kinds.insert(0, "unroll")
     rest = [x for x in handle.loops if x not in inner and x not in around and x not in within]
     if tile.rows and tile.vector is not None and tile.blocks == 1 and stage.group_of(tile.vector) is None and not tile.near:
         rest = _columns_first(handle._stage, rest, tile)
@@ -153,6 +157,8 @@ def _apply(handle: StageHandle, tile: Tile) -> None:
     if tile.again:
         size = 4 * tile.lanes * tile.blocks * prod(count for _, count in tile.rows)
         rest = short_inside(handle._stage, rest, tile.again, size, lengths(stage.parts))
+    if tile.window in rest and all(handle._stage.group_of(x) is not None for x in rest[rest.index(tile.window) :]):
+        rest = [*(x for x in rest if x != tile.window), tile.window]
     first = next((at for at, x in enumerate(rest) if handle._stage.group_of(x) is not None), len(rest))
     handle.reorder(*rest[:first], *around, *rest[first:], *inner, *within)
     for loop, kind in zip(inner, kinds, strict=True):
@@ -258,26 +264,9 @@ class Planner:
         """The tiles with the classes and the short axes that follow from their axes."""
         again = self.read_again()
         found = [replace(tile, again=tuple(a for a in again if a not in dict(tile.rows)) if tile.rows else ()) for tile in found]
-        found = [replace(tile, window=self._window(tile), near=self._stays_near(vector, dict(tile.rows))) for tile in found]
+        found = [replace(tile, window=written_out(self, tile), near=self._stays_near(vector, dict(tile.rows))) for tile in found]
+        found = [replace(tile, steps=side_by_side(self, tile)) for tile in found]
         return [replace(tile, classes=self._classes(vector, *dict(tile.rows))) for tile in found]
-
-    def _window(self, tile: Tile) -> str | None:
-        """The axis of the reduction whose steps read, along the rows, what other steps read there, or what lies between the elements that
-        lanes read, where all of them can be copied out."""
-        last = None if self.main is None else self.main.axes[-1].index
-        products = prod(n for _, n in tile.rows) * tile.blocks * max(1, tile.lanes // self.lane_count)
-        if last is None or last == tile.vector or self.lengths[last] * products > MOST_UNROLLED:
-            return None
-        moving = [r for r in self.reads if r.stride(last)]
-        if not tile.rows:  # elements that lie between those of the lanes come with the same vectors
-            between = tile.vector is not None and any(0 < abs(r.stride(last)) < abs(r.stride(tile.vector)) <= 2 for r in moving)
-            return last if between else None
-        shared = (
-            r.stride(a) and r.stride(last) % r.stride(a) == 0 and abs(r.stride(last)) < n * abs(r.stride(a))
-            for r in moving
-            for a, n in tile.rows
-        )
-        return last if any(shared) else None
 
     def _stays_near(self, vector: str, rows: dict[str, int]) -> bool:
         """Whether all that lanes load and rows share is small, where other reads move along both."""
@@ -412,8 +401,12 @@ class Planner:
         # Rows that are off at times are kept apart by jumps, and share nothing where lanes are masked beside; without any masks they make
         # tiles of their own at the borders.
         tests = [set(free_names(e)) for c in self.main.where for e in conjuncts(c)]
-        tests += [{*free_names(a.start), *free_names(a.stop)} for a in self.main.axes]
-        asked = {n for names in tests if vector not in names for n in names}
+        bounds = [(a, {*free_names(a.start), *free_names(a.stop)}) for a in self.main.axes]
+        # A short axis over a window of a row is written out for the tiles between borders.
+        tests += [names for a, names in bounds if not any(names == {row.index} and is_window(self, a, row) for row in near)]
+        # Loops of the reduction around lanes of it are cut at the borders: between them no row is off.
+        cut = {a.index for a in self.main.axes if a.index != vector and self._is_reduction(vector) and _constant_length(a) is not None}
+        asked = {n for names in tests if vector not in names and not names & cut for n in names}
         masked = any(vector in names for names in tests)
         return [a for a in near if a.index not in asked] or (near if len(near) == len(rows) or not masked else [])
 

@@ -11,7 +11,7 @@ from math import prod
 from tensorexpr.codegen.schedule.fetching import row_length
 from tensorexpr.codegen.schedule.primitives import streamable
 from tensorexpr.codegen.schedule.schedule import Schedule
-from tensorexpr.codegen.schedule.state import accesses_of, definition_named, program_facts
+from tensorexpr.codegen.schedule.state import SERIAL, accesses_of, definition_named, program_facts
 from tensorexpr.codegen.schedule.strides import reach
 from tensorexpr.codegen.schedule.work import length, total_work
 from tensorexpr.errors import ScheduleError
@@ -20,6 +20,7 @@ from tensorexpr.traversal import walk
 
 LEAST_SHARE = 4
 """Parts of the last cache that an output has to exceed one of before it is written past it."""
+LINE = 64
 LEAST_ROW = 512
 """Bytes of a row from which on it is fetched ahead: within shorter ones the processor sees what comes by itself."""
 MOST_STREAMED = 32
@@ -30,6 +31,8 @@ AHEAD = 4096
 """Bytes that a stream is fetched ahead."""
 MOST_AHEAD = 16
 """Rows that are fetched ahead through a plan."""
+MOST_COPIED = 8
+"""Vectors of a row up to which they are copied out."""
 SHORT_SEGMENTS = 8
 """Points of a segment up to which most of them end before the processor has asked for their rows by itself."""
 
@@ -46,20 +49,25 @@ def write_past(s: Schedule) -> None:
     sizes = {name: bytes_of(types[name]) for name in dict.fromkeys((*read_throughout(s), *program.outputs))}
     much = sum(sizes.values()) > min(s.target.l3_bytes, 3 * s.target.last_level // 2)
     for name in s.stages:
-        large = [n for n in streamable(s.state, name) if LEAST_SHARE * sizes[n] > s.target.last_level and not _is_across(s, name)]
+        large = [n for n in streamable(s.state, name) if LEAST_SHARE * sizes[n] > s.target.last_level and not _is_in_parts(s, name)]
         few = large and total_work(s.state.stage(name).parts, segment_lengths(s, name)) <= MOST_STREAMED * sum(sizes[n] for n in large)
         if large and s.decisions.wanted(f"{name}: past the caches", bool(much and few)):
             s[name].stream()
 
 
-def _is_across(s: Schedule, name: str) -> bool:
-    """Whether lanes of a definition lie across its result: vectors are turned around and stored in parts, which caches collect."""
+def _is_in_parts(s: Schedule, name: str) -> bool:
+    """Whether lines of a result are written in parts, for which they wait in the caches: lanes lie across it, vectors being turned around,
+    or rows side by side begin within a vector."""
     stage, definition = s.state.stage(name), definition_named(s.state.program, name)
-    lanes = {axis for x in stage.order if stage.kind(x) == "vectorize" for axis in stage.axes_of(x)}
+    lanes = {axis: stage.extent(x) for x in stage.order if stage.kind(x) == "vectorize" for axis in stage.axes_of(x)}
     if not isinstance(definition, Define) or not lanes:
         return False
-    inner = [a.index for a in definition.axes if length(a) > 1]
-    return bool(lanes & set(inner[:-1])) and inner[-1] not in lanes
+    axes = [a.index for a in definition.axes if length(a) > 1]
+    if axes[-1] not in lanes:
+        return bool(lanes.keys() & set(axes))
+    rows = {axis for x in stage.order if stage.kind(x) == "unroll" for axis in stage.axes_of(x)} & set(axes[:-1])
+    size = definition.value.dtype.itemsize
+    return bool(rows) and length(definition.axes[-1]) * size % min(LINE, size * (lanes[axes[-1]] or 1)) != 0
 
 
 def segment_lengths(s: Schedule, name: str) -> dict[str, int]:
@@ -97,6 +105,34 @@ def fetch_gathered(s: Schedule) -> None:
                         s[name].prefetch(lead.tensor, axis, max(1, min(MOST_AHEAD, AHEAD // row)))
                 except ScheduleError:
                     s.state = before
+
+
+def fetch_indexed(s: Schedule) -> None:
+    """Fetches the rows ahead that indices which are inputs lead to: they lie anywhere, so the processor does not see them come. A row of
+    a few vectors is copied out, so that the place of a later one is worked out once for all of them."""
+    program = s.state.program
+    inputs = {i.name: i.type for i in program.inputs}
+    for name in s.stages:
+        stage = s.state.stage(name)
+        if stage.parts.groups or stage.place is not None or len(stage.order) < 2 or stage.kind(stage.order[-1]) != "vectorize":
+            continue
+        inner, lanes = stage.order[-2], stage.axes_of(stage.order[-1])
+        for access in dict.fromkeys(a for a in accesses_of(program, name) if a.tensor in inputs and len(a.indices) > 1):
+            lead, *_, last = access.indices
+            if not isinstance(lead, Access) or lead.tensor not in inputs or lanes != stage.axes_of(inner)[-1:] or last != Index(lanes[0]):
+                continue
+            size, loop = bytes_of(inputs[access.tensor]), next((x for x in stage.order if lead.indices == (Index(x),)), None)
+            row = size // max(1, integer(inputs[access.tensor].shape[0])) if size else 0
+            if loop is None or row < LEAST_ROW or size <= s.target.l2_bytes:
+                continue
+            before = s.state
+            try:
+                if s.decisions.wanted(f"{name}: {access.tensor} by {lead.tensor} ahead"):
+                    s[name].prefetch(lead.tensor, loop, max(1, min(MOST_AHEAD, AHEAD // row)))
+                    if stage.kind(inner) == SERIAL and (stage.extent(inner) or MOST_COPIED + 1) <= MOST_COPIED:
+                        s[name].unroll(inner)
+            except ScheduleError:
+                s.state = before
 
 
 def read_throughout(s: Schedule) -> dict[str, None]:

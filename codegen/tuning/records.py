@@ -159,6 +159,8 @@ def find(operation: str, target: Target) -> tuple[Record, Path] | None:
 def read(path: Path) -> list[Record]:
     """The records of a file, in its order. What is no record, and a file that is none of ours, is passed over with a line in the log."""
     try:
+        if path.exists() and not path.is_file():  # a pipe would be waited for
+            raise OSError("no plain file")
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError as error:
         log.warning("%s: not read: %s", path, error)

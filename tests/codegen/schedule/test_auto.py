@@ -301,6 +301,48 @@ def test_rows_of_a_depthwise_gradient_are_tiles_where_lanes_have_no_masks():
     assert_means(autoschedule(parse_program(depthwise_gradients(5, 12)), target))
 
 
+def channels_first(high: int, wide: int) -> str:
+    return f"""
+x: f32[8, 64, {high}, {wide}] = input()
+w: f32[64, 3, 3] = input()
+g: f32[8, 64, {high}, {wide}] = input()
+y[n, c, i, j]: f32[8, 64, {high}, {wide}] = sum(
+    where(i + r >= 1 and i + r < {high + 1} and j + s >= 1 and j + s < {wide + 1}, x[n, c, i + r - 1, j + s - 1], 0.0) * w[c, r, s]
+    for r in range(3) for s in range(3)
+)
+x_bar[n, p, q, u]: f32[8, 64, {high}, {wide}] = sum(
+    g[n, p, q - r + 1, u - s + 1] * w[p, r, s]
+    for r in range(maximum(q - {high - 2}, 0), minimum(q + 2, 3))
+    for s in range(maximum(u - {wide - 2}, 0), minimum(u + 2, 3))
+)
+w_bar[k, r, s]: f32[64, 3, 3] = sum(
+    g[n, k, y, z] * x[n, k, r + y - 1, s + z - 1]
+    for n in range(8)
+    for y in range(maximum(1 - r, 0), minimum({high + 1} - r, {high}))
+    for z in range(maximum(1 - s, 0), minimum({wide + 1} - s, {wide}))
+)
+return y, x_bar, w_bar
+"""
+
+
+def test_windows_that_rows_share_are_written_out():
+    """Whichever axis of the reduction goes over them, and with lanes along the reduction steps of it stand side by side."""
+    s = autoschedule(parse_program(channels_first(56, 56)), Target("test", vector_bits=512, registers=32, cores=1, l2_bytes=1 << 20))
+    assert s["y"].loops[-4:] == ("r", "i_i", "j_o", "j_i") and "s['y'].unroll('r')" in s.as_python()
+    assert s["x_bar"].loops[-4:] == ("r", "q_i", "u_o", "u_i") and "s['x_bar'].unroll('r')" in s.as_python()
+    assert s["w_bar"].loops[-4:] == ("y_i", "r", "s", "z_i") and "s['w_bar'].unroll('y_i')" in s.as_python()
+    # Rows of 224 bytes begin within a line: their tiles would write parts of lines past the caches.
+    assert not any(s.state.stage(name).streamed for name in s.stages)
+
+
+@pytest.mark.parametrize("sides", [(7, 18), (10, 33)], ids=str)
+def test_windows_written_out_mean_the_same(sides: tuple[int, int]):
+    program = parse_program(channels_first(*sides).replace("[8, 64", "[1, 2").replace("[64", "[2").replace("range(8)", "range(1)"))
+    s = autoschedule(program, Target("test", vector_bits=512, registers=32, cores=1, l2_bytes=1 << 20))
+    assert "s['w_bar'].unroll('y_i')" in s.as_python()
+    assert_means(s)
+
+
 @pytest.mark.parametrize(
     ("bounds", "most"),
     [("maximum(i - 59, 0), minimum(i + 5, 9)", 9), ("maximum(0, i - 2), i + 1", 3), ("i // 2, (i + 5) // 2", 3), ("0, i + 1", None)],

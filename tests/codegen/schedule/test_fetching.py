@@ -144,6 +144,23 @@ def test_what_a_sort_plan_leads_to_is_fetched_ahead():
         s["rows_bar"].prefetch("rows_offsets", "k")
 
 
+def test_what_indices_lead_to_is_fetched_ahead():
+    """Rows of a table that lie anywhere; not near ones, nor short ones. The last is asked for again, a wrong index is refused as before."""
+
+    def text(rows: int, width: int) -> str:
+        table, ids = te.placeholder((rows, width), name="table"), te.placeholder((300,), "int64", name="ids")
+        return autoschedule(te.program_of([kernels.embedding(ids, table)], [ids, table]), TARGET).as_python()
+
+    assert "s['embedding'].prefetch('ids', 'i0', 8)\ns['embedding'].unroll('i1_o')" in text(3000, 128)
+    assert "prefetch" not in text(1000, 128) and "prefetch" not in text(30000, 64)
+    assert "prefetch('ids', 'i0')" in text(3000, 2048) and "unroll" not in text(3000, 2048)
+    data, places = np.random.default_rng(0).standard_normal((5000, 128), np.float32), np.random.default_rng(1).integers(0, 5000, 300)
+    np.testing.assert_array_equal(kernels.embedding(places, data), data[places])
+    places[299] = 5000
+    with pytest.raises(IndexError):
+        kernels.embedding(places, data)
+
+
 def test_the_work_on_segments_counts_their_points():
     x = te.placeholder((100, 8), name="x")
     ids = te.placeholder((400,), "int64", name="ids")

@@ -57,7 +57,7 @@ def test_few_elements_and_larger_matrices_have_loops_of_their_own(shape):
 
 def test_the_batch_may_be_as_long_as_it_turns_out():
     """One function for any number of elements, also for fewer than are worth a loop."""
-    outputs, inputs = products((te.dim("n"), 5, 6, 7))
+    outputs, _ = products((te.dim("n"), 5, 6, 7))
     s = te.autoschedule(outputs)
     assert [n for n in s.stages if s.state.stage(n).place is None] == ["y_bar"]
     function, rng = te.build(s), np.random.default_rng(2)

@@ -170,3 +170,10 @@ def test_a_machine_is_its_features_cores_threads_and_caches():
     assert machine_digest(facts) == machine_digest(dict(reversed(facts.items()))) != machine_digest({**facts, "cores": 999})
     gpu = machine_facts(H200)
     assert gpu["arch"] == "sm_90" and "cpu" not in gpu and "threads" in gpu
+
+
+def test_a_pipe_is_not_waited_for(tmp_path, caplog):
+    os.mkfifo(tmp_path / "pipe")
+    with caplog.at_level(logging.WARNING, "tensorexpr.tuning"):
+        assert read(tmp_path / "pipe") == []
+    assert f"{tmp_path / 'pipe'}: not read: no plain file" in caplog.text
