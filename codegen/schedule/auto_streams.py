@@ -20,7 +20,7 @@ from tensorexpr.ir import Expr
 
 WIDE = 4
 """Vectors in one vectorized loop."""
-LONGEST, SHORTEST = 1024, 256
+LONGEST, SHORTEST = 4096, 256
 """Columns of a piece."""
 ACCUMULATORS = 16 << 10
 """Bytes of accumulators: half of a first cache."""
@@ -45,30 +45,32 @@ def _planned(s: Schedule, name: str, shapes: Mapping[str, tuple[Expr, ...]]) -> 
     parts = stage.parts
     if len(parts.groups) != 1 or not parts.axes or stage.place is not None or s.state.placed_in(name):
         return False
-    (group,), column = parts.groups, parts.axes[-1].index
-    long, extent = lengths(parts), stage.extent(column)
+    (group,), long = parts.groups, lengths(parts)
+    column = next((a.index for a in reversed(parts.axes) if long[a.index] > 1), parts.axes[-1].index)
+    extent = stage.extent(column)
     values = tuple(v for m in group.members for v in m.values)
     if extent is None or extent < 2 * SHORTEST or prod(long.values()) < LEAST or any(stage.extent(x) is None for x in group.indices):
         return False
     if group.where or group.guard or column not in group.depends or any(m.combiner.name not in COMMUTATIVE for m in group.members):
         return False
     reached = reaches(values, shapes)
-    names = {*group.depends, *group.indices}
+    names = {x for x in (*group.depends, *group.indices) if long[x] > 1}
     in_rows = all(
         not r.stride(column) or (abs(r.stride(column)) == 1 and all(abs(r.stride(x)) != 1 for x in group.indices)) for r in reached
     )
     if not in_rows or not any(names <= set(r.strides) and r.stride(column) == 1 for r in reached):
         return False
     # Where rows of another axis could share what a column loads, tiles of registers are better.
-    others = [a.index for a in parts.axes[:-1]]
-    if any(not r.stride(x) for r in reached if r.stride(column) for x in others):
+    others = [a.index for a in parts.axes if a.index != column]
+    if any(not r.stride(x) for r in reached if r.stride(column) for x in others if long[x] > 1):
         return False
     wide = WIDE * min(s.target.lanes(accumulator(v.dtype)) for v in values)
     most = ACCUMULATORS // sum(accumulator(v.dtype).itemsize for v in values)
-    outer, block = prod(long[x] for x in others), min(LONGEST, most, extent) // wide * wide
-    while block // 2 >= SHORTEST and outer * (extent // block) < s.target.cores:
-        block = block // 2 // wide * wide
-    sizes = dict.fromkeys(n // wide * wide for n in (SHORTEST // 2, SHORTEST, 2 * SHORTEST, LONGEST, 2 * LONGEST) if wide <= n <= extent)
+    outer, pieces = prod(long[x] for x in others), -(-extent // min(LONGEST, most))
+    while outer * pieces < s.target.cores and extent // (2 * pieces) >= SHORTEST:
+        pieces *= 2
+    block = extent if pieces == 1 else -(-extent // (pieces * wide)) * wide  # equal ones: the last begins further in front
+    sizes = dict.fromkeys(n // wide * wide for n in (SHORTEST // 2, SHORTEST, 2 * SHORTEST, 4 * SHORTEST, LONGEST) if wide <= n <= extent)
     block = s.decisions.choose(f"{name}: columns of a piece", [block], others=lambda: (*sizes, 0))
     if not block:
         return False
