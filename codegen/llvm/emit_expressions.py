@@ -33,6 +33,10 @@ def _is_product(e: Expr) -> bool:
     return isinstance(e, Apply) and e.op.name == "mul" and e.dtype in (dtypes.float32, dtypes.float64)
 
 
+def _chooses(e: Expr) -> bool:
+    return isinstance(e, Apply) and e.op.name == "where" and e.dtype in (dtypes.float32, dtypes.float64)
+
+
 class Expressions:
     """Emits expressions into one function: its builder, what its names stand for, lane count and mask of the place."""
 
@@ -99,16 +103,29 @@ class Expressions:
                 return cast(self.b, self.expr(e.arg), e.arg.dtype, e.dtype)
             case Apply() if e.op.name == "where":
                 return self._where(*e.args)
-            case Apply(args=(x, y)) if e.op.name in ("add", "sub") and (_is_product(x) or _is_product(y)):
+            case Apply(args=(x, y)) if e.op.name in ("add", "sub") and (_is_product(x) or _is_product(y) or _chooses(x) or _chooses(y)):
                 return self._sum(e, x, y)
             case Apply():
                 return apply(self.b, e.op.name, e.args[0].dtype, [self.expr(a) for a in e.args])
         raise InternalError(f"llvm: expected an expression of a loop nest, got {type(e).__name__}", term=e)
 
     def _sum(self, e: Apply, x: Expr, y: Expr) -> Value:
-        """A sum or difference of which at least one side is a product: fused with the first that nothing else needs."""
+        """A sum or difference of which at least one side is a product: fused with the first that nothing else needs.
+
+        Where a side is a product under a condition, the sum is chosen, not the product: it is rounded as where the condition is settled,
+        beyond a border that is cut off.
+        """
         for product in (x, y) if self.machine.fuses else ():
-            if not isinstance(product, Apply) or not _is_product(product) or product in self._repeated:
+            if not isinstance(product, Apply):
+                continue
+            if self._chooses_product(product):
+                condition, *arms = product.args
+                other = y if product is x else x
+                if not _is_product(other):
+                    self.expr(other)  # once, for all lanes
+                taken, otherwise = (replace(e, args=(arm, other) if product is x else (other, arm)) for arm in arms)
+                return self._where(condition, taken, otherwise)
+            if not _is_product(product) or product in self._repeated:
                 continue
             factors = [self.expr(factor) for factor in product.args]
             if any(factor.const == 0 for factor in factors):
@@ -121,6 +138,12 @@ class Expressions:
                     factors[0] = self._negative(factors[0])
             return self.b.intrinsic("fma", *factors, added)
         return apply(self.b, e.op.name, e.dtype, [self.expr(x), self.expr(y)])
+
+    def _chooses_product(self, e: Expr) -> bool:
+        """Whether a choice has a product in an arm that would be part of a fused multiply-add."""
+        if not _chooses(e):
+            return False
+        return any(self._chooses_product(arm) or (_is_product(arm) and arm not in self._repeated) for arm in children(e)[1:])
 
     def _negative(self, value: Value) -> Value:
         return self.b.emit(f"fneg {value.typed}", value.type, value.lanes)

@@ -107,3 +107,21 @@ def test_the_same_order_gives_the_same_bits_from_llvm():
             expected, *others = (f(*arrays) for f in functions)
             for found in others:
                 np.testing.assert_array_equal(found, expected)
+
+
+def test_where_a_border_is_cut_off_or_masked_the_bits_are_the_same():
+    """A product under a condition is part of a sum in pieces in which the condition holds, and where lanes are masked."""
+    text = "x: f32[67] = input()\nz: f32[67] = input()\n"
+    text += "y[i]: f32[67] = z[i] + where(i >= 2 and i < 64, x[i] * z[i], 0.0)\nreturn y"
+    schedules = [plain(text)]
+    for lanes in (4, 16):
+        for tail in ("peel", "guard", "shift"):
+            s = plain(text)
+            s["y"].split("i", lanes, tail)
+            s["y"].vectorize("i_i")
+            schedules.append(s)
+    rng = np.random.default_rng(3)
+    arrays = [rng.standard_normal(67).astype(np.float32) for _ in range(2)]
+    expected, *others = (te.build(s)(*arrays) for s in schedules)
+    for found in others:
+        np.testing.assert_array_equal(found, expected)
