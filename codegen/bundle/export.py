@@ -40,7 +40,8 @@ _DEVICE_ALIGNMENT = 16  # bytes, of every argument of a kernel on a GPU
 _LIBRARIES = {
     **dict.fromkeys(("memset", "memcpy", "memmove", "memcmp", "bcmp"), "libc.so.6"),
     **dict.fromkeys(("pthread_create", "pthread_join", "pthread_sigmask", "syscall", "clock_gettime"), "libc.so.6"),
-    **dict.fromkeys(("sched_yield", "sched_getcpu", "sched_getaffinity", "sched_setaffinity"), "libc.so.6"),
+    **dict.fromkeys(("sched_yield", "sched_getcpu", "sched_getaffinity"), "libc.so.6"),
+    **dict.fromkeys(("pthread_getaffinity_np", "pthread_setaffinity_np"), "libc.so.6"),
     **{f"{name}{end}": "libm.so.6" for name in ("fma", "floor", "ceil", "trunc", "roundeven", "rint", "sqrt") for end in ("", "f")},
     **dict.fromkeys(("__extendhfsf2", "__truncsfhf2"), "libgcc_s.so.1"),
     **dict.fromkeys(("dlopen", "dlsym"), "libdl.so.2"),  # where they are before glibc 2.34; the library is there after it, too

@@ -13,8 +13,10 @@ way is taken from then on, until the number of iterations is another or some tho
 where the workers sleep between them, as they did not while they were tried, the mean rises, and the loop goes alone. Longer loops are
 not tried alone, those without such a place neither.
 
-A worker that wakes on its caller's CPU (where the system puts it when it shares no cache with an idle one) could only take
-turns with it, so it steps aside: it asks for all of its CPUs but that one, is moved, and asks for all of them again.
+A worker that is woken on its caller's CPU (where the system puts it when it shares no cache with an idle one) could only take
+turns with it, and does not run before the caller has had its time slice, some milliseconds. So who wakes workers first keeps them off
+the CPU it is on: they may use all those with which they were started but that one. It takes system calls only where the caller is on
+another CPU than the last time. A worker that was given other CPUs by somebody else is left alone.
 """
 
 from __future__ import annotations
@@ -25,10 +27,11 @@ SYMBOLS = (
     "pthread_create",
     "pthread_join",
     "pthread_sigmask",
+    "pthread_getaffinity_np",
+    "pthread_setaffinity_np",
     "sched_yield",
     "sched_getcpu",
     "sched_getaffinity",
-    "sched_setaffinity",
     "syscall",
     "clock_gettime",
 )
@@ -88,7 +91,8 @@ _POOL = """@state = internal global i64 0, align 64
 @lock = internal global i32 0, align 64
 @sleepers = internal global i32 0, align 64
 @stopping = internal global i32 0, align 64
-@caller = internal global i32 -1, align 64
+@apart = internal global i32 -1, align 64
+@all = internal global [128 x i8] zeroinitializer, align 64
 @function = internal global ptr null, align 64
 @environment = internal global ptr null, align 8
 @count = internal global i64 0, align 8
@@ -100,10 +104,11 @@ _POOL = """@state = internal global i64 0, align 64
 declare i32 @pthread_create(ptr, ptr, ptr, ptr)
 declare i32 @pthread_join(i64, ptr)
 declare i32 @pthread_sigmask(i32, ptr, ptr)
+declare i32 @pthread_getaffinity_np(i64, i64, ptr)
+declare i32 @pthread_setaffinity_np(i64, i64, ptr)
 declare i32 @sched_yield()
 declare i32 @sched_getcpu()
 declare i32 @sched_getaffinity(i32, i64, ptr)
-declare i32 @sched_setaffinity(i32, i64, ptr)
 declare i64 @syscall(i64, ...)
 declare i32 @clock_gettime(i32, ptr)
 
@@ -181,51 +186,89 @@ doze:
   br label %slept
 slept:
   %uncounted = atomicrmw sub ptr @sleepers, i32 1 seq_cst, align 4
-  call void @step_aside()
   br label %idle
 exit:
   ret ptr null
 }
 
-define internal void @step_aside() nounwind noinline {
+define internal void @keep_apart(i1 %fresh) nounwind noinline {
 entry:
+  %was = alloca [128 x i8], align 16
+  %now = alloca [128 x i8], align 16
   %mask = alloca [128 x i8], align 16
-  %here = call i32 @sched_getcpu()
-  %there = load atomic i32, ptr @caller monotonic, align 4
-  %same = icmp eq i32 %here, %there
-  %known = icmp ult i32 %here, 1024
-  %crowded = and i1 %same, %known
-  br i1 %crowded, label %ask, label %exit
+  %cpu = call i32 @sched_getcpu()
+  %before = load i32, ptr @apart, align 4
+  %other = icmp ne i32 %cpu, %before
+  %known = icmp ult i32 %cpu, 1024
+  %due = or i1 %other, %fresh
+  %needed = and i1 %due, %known
+  br i1 %needed, label %ask, label %exit
 ask:
+  store i32 %cpu, ptr @apart, align 4
+  call void @llvm.memcpy.p0.p0.i64(ptr align 16 %was, ptr align 16 @all, i64 128, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr align 16 %now, ptr align 16 @all, i64 128, i1 false)
+  call void @without(ptr %now, i32 %cpu)
+  %first = icmp slt i32 %before, 0
+  br i1 %first, label %begin, label %again
+again:
+  call void @without(ptr %was, i32 %before)
+  br label %begin
+begin:
+  %had = load i1024, ptr %was, align 16
+  %born = load i1024, ptr @all, align 16
+  %workers = load i32, ptr @started, align 4
+  br label %next
+next:
+  %at = phi i32 [ 0, %begin ], [ %on, %more ]
+  %some = icmp slt i32 %at, %workers
+  br i1 %some, label %each, label %exit
+each:
+  %slot = getelementptr i64, ptr @threads, i32 %at
+  %thread = load i64, ptr %slot, align 8
   call void @llvm.memset.p0.i64(ptr align 16 %mask, i8 0, i64 128, i1 false)
-  %size = call i32 @sched_getaffinity(i32 0, i64 128, ptr %mask)
-  %told = icmp sge i32 %size, 0
-  br i1 %told, label %move, label %exit
-move:
-  %byte = lshr i32 %here, 3
-  %position = zext i32 %byte to i64
-  %slot = getelementptr i8, ptr %mask, i64 %position
-  %all = load i8, ptr %slot, align 1
-  %place = and i32 %here, 7
-  %bit = shl i32 1, %place
-  %bit.byte = trunc i32 %bit to i8
-  %others = xor i8 %bit.byte, -1
-  %rest = and i8 %all, %others
-  store i8 %rest, ptr %slot, align 1
-  %moved = call i32 @sched_setaffinity(i32 0, i64 128, ptr %mask)
-  store i8 %all, ptr %slot, align 1
-  %again = call i32 @sched_setaffinity(i32 0, i64 128, ptr %mask)
-  br label %exit
+  %code = call i32 @pthread_getaffinity_np(i64 %thread, i64 128, ptr %mask)
+  %has = load i1024, ptr %mask, align 16
+  %kept = icmp eq i1024 %has, %had
+  %free = icmp eq i1024 %has, %born
+  %ours = or i1 %kept, %free
+  br i1 %ours, label %set, label %more
+set:
+  %done = call i32 @pthread_setaffinity_np(i64 %thread, i64 128, ptr %now)
+  br label %more
+more:
+  %on = add i32 %at, 1
+  br label %next
 exit:
+  ret void
+}
+
+define internal void @without(ptr %mask, i32 %cpu) nounwind {
+entry:
+  %byte = lshr i32 %cpu, 3
+  %slot = getelementptr i8, ptr %mask, i32 %byte
+  %bits = load i8, ptr %slot, align 1
+  %place = and i32 %cpu, 7
+  %wide = shl i32 1, %place
+  %bit = trunc i32 %wide to i8
+  %others = xor i8 %bit, -1
+  %rest = and i8 %bits, %others
+  store i8 %rest, ptr %slot, align 1
   ret void
 }
 
 define internal void @start_workers() nounwind noinline {
 entry:
-  %all = alloca [128 x i8], align 16
+  %signals = alloca [128 x i8], align 16
   %old = alloca [128 x i8], align 16
-  call void @llvm.memset.p0.i64(ptr align 16 %all, i8 -1, i64 128, i1 false)
-  %blocked = call i32 @pthread_sigmask(i32 2, ptr %all, ptr %old)
+  call void @llvm.memset.p0.i64(ptr align 16 %signals, i8 -1, i64 128, i1 false)
+  %blocked = call i32 @pthread_sigmask(i32 2, ptr %signals, ptr %old)
+  %some = load i32, ptr @started, align 4
+  %first = icmp eq i32 %some, 0
+  br i1 %first, label %new, label %next
+new:
+  store i32 -1, ptr @apart, align 4
+  call void @llvm.memset.p0.i64(ptr align 64 @all, i8 0, i64 128, i1 false)
+  %size = call i32 @sched_getaffinity(i32 0, i64 128, ptr @all)
   br label %next
 next:
   %have = load i32, ptr @started, align 4
@@ -267,6 +310,7 @@ locked:
   br i1 %missing, label %start, label %publish
 start:
   call void @start_workers()
+  call void @keep_apart(i1 true)
   br label %publish
 publish:
   %workers = load i32, ptr @started, align 4
@@ -289,8 +333,7 @@ publish:
   %any = icmp ne i32 %asleep, 0
   br i1 %any, label %rouse, label %run
 rouse:
-  %cpu = call i32 @sched_getcpu()
-  store atomic i32 %cpu, ptr @caller monotonic, align 4
+  call void @keep_apart(i1 false)
   %least = sub i64 %count, 1
   %chunks = sdiv i64 %least, %chunk
   %useful = call i64 @llvm.smin.i64(i64 %chunks, i64 2147483647)

@@ -66,18 +66,33 @@ def test_stop_and_restart(doubled: NativeFunction) -> None:
         assert pool().started == 0
 
 
+def workers_cpus(before: set[str]) -> set[frozenset[int]]:
+    return {frozenset(os.sched_getaffinity(int(task))) for task in set(os.listdir("/proc/self/task")) - before}
+
+
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="the system has no CPU affinity")
-def test_workers_that_step_aside_keep_their_cpus(doubled: NativeFunction) -> None:
-    """A worker that wakes on its caller's CPU moves away from it, and may use every CPU again afterward."""
-    set_threads(4)
+def test_workers_are_kept_off_the_cpu_that_wakes_them(doubled: NativeFunction) -> None:
+    """Two threads on one CPU take turns. Where a caller goes to another one, its workers may use that which it left, no longer its own."""
+    pool().stop()
+    before = set(os.listdir("/proc/self/task"))
     allowed = os.sched_getaffinity(0)
-    for _ in range(30):
-        assert works(doubled)
-        time.sleep(0.002)  # long enough for the workers to sleep, so that every loop wakes them
-    deadline = time.monotonic() + 10  # a worker may be on its way aside right now
-    while {frozenset(os.sched_getaffinity(int(task))) for task in os.listdir("/proc/self/task")} != {frozenset(allowed)}:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    long = 30_000  # rows: a loop that is never tried alone
+    set_threads(2)
+    assert works(doubled, long)
+    set_threads(4)  # more of them, beside one that is kept off already
+    assert works(doubled, long)
+    try:
+        for cpu in [*sorted(allowed)[:3], min(allowed)]:
+            os.sched_setaffinity(0, {cpu})
+            deadline = time.monotonic() + 10  # on a busy machine workers may not have come to sleep yet, and only sleepers are woken
+            while True:
+                time.sleep(0.02)
+                assert works(doubled, long)
+                if workers_cpus(before) == {frozenset(allowed - {cpu}) or frozenset(allowed)}:
+                    break
+                assert time.monotonic() < deadline
+    finally:
+        os.sched_setaffinity(0, allowed)
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="the system has no CPU affinity")
