@@ -13,6 +13,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from math import gcd
 
 from tensorexpr.records import field, record
@@ -68,6 +69,8 @@ def float_text(value: float, type_: str) -> str:
 
 def literal(value: int | float | bool, type_: str) -> Value:
     """A constant of an LLVM element type."""
+    if type_ == "i64":
+        return _word(int(value))
     if type_ in ("float", "double"):
         return Value(float_text(float(value), type_), type_, const=float(value))
     if type_ == "i1":
@@ -75,6 +78,12 @@ def literal(value: int | float | bool, type_: str) -> Value:
     bits = int(type_[1:])
     wrapped = ((int(value) + (1 << (bits - 1))) % (1 << bits)) - (1 << (bits - 1))
     return Value(str(wrapped), type_, const=wrapped, low=wrapped, high=wrapped, multiple=abs(wrapped))
+
+
+@lru_cache(4096)
+def _word(value: int) -> Value:
+    wrapped = ((value + (1 << 63)) % (1 << 64)) - (1 << 63)
+    return Value(str(wrapped), "i64", const=wrapped, low=wrapped, high=wrapped, multiple=abs(wrapped))
 
 
 def ramp(lanes: int, stride: int) -> Value:
@@ -147,6 +156,8 @@ class Builder:
         """Names of results in the block at hand by the instruction: values never change, so the same text is the same value."""
         self.odd: set[str] = set()
         """Names of scalars that are known to be odd."""
+        self.parts: dict[str, tuple[str, int]] = {}
+        """Scalars (of ramps: their bases) that are another one and a constant."""
 
     # ------------------------------------------------------------------------------------------------ text
 

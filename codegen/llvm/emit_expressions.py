@@ -50,6 +50,7 @@ class Expressions:
         self.mask: Value | None = None
         self.epoch = 0
         self._reads: dict[Expr, bool] = {}
+        self._sums: dict[Expr, tuple[tuple[tuple[Expr, int], ...], int]] = {}
         self._repeated: frozenset[Expr] = frozenset()
         """The products that the statement at hand needs more than once: rounded once, and only added, which takes no multiplier."""
 
@@ -180,10 +181,58 @@ class Expressions:
         """The flattened offset of an access, in elements."""
         if len(indices) == 1 < len(binding.strides):
             return self.expr(indices[0])
-        total = literal(0, "i64")
+        # The constants last: what copies of an access have in common is computed once, and LLVM finds it without looking.
+        found: list[tuple[Value, int | Value]] = []
+        key: list[object] = ["sum"]
+        constant = 0
         for index, stride in zip(indices, binding.strides, strict=True):
-            total = self.b.add(total, self.b.mul(self.expr(index), stride))
-        return total
+            terms, fixed = self._terms(index)
+            values = [self.expr(leaf) for leaf, _ in terms]
+            if stride.const is None or any(v.lanes > 1 and not v.stride for v in values):
+                value = self.expr(index)
+                found.append((value, stride))
+                key += (value.text, value.stride, value.lanes, stride.text)
+                continue
+            step = int(stride.const)
+            constant += fixed * step
+            for value, (_, factor) in zip(values, terms, strict=True):
+                if value.const is not None:
+                    constant += int(value.const) * factor * step
+                    if not value.stride:
+                        continue
+                    value = self.b.sub(value, int(value.const))
+                found.append((value, factor * step))
+                key += (value.text, value.stride, value.lanes, factor * step)
+        total = self.b.recall(tuple(key))
+        if total is None:
+            total = literal(0, "i64")
+            for value, by in found:
+                total = self.b.add(total, self.b.mul(value, by))
+            self.b.remember(tuple(key), total)
+        offset = self.b.add(total, constant)
+        if constant and total.const is None and (total.lanes == 1 or total.stride):
+            self.b.parts[offset.text] = total.text, constant
+        return offset
+
+    def _terms(self, e: Expr) -> tuple[tuple[tuple[Expr, int], ...], int]:
+        """An index as a sum: what is multiplied with which constants, and a constant."""
+        found = self._sums.get(e)
+        if found is None:
+            found = self._sums[e] = self._added(e)
+        return found
+
+    def _added(self, e: Expr) -> tuple[tuple[tuple[Expr, int], ...], int]:
+        match e:
+            case Const():
+                return (), int(e.value)
+            case Apply(args=(x, y)) if e.op.name in ("add", "sub"):
+                (left, first), (right, second) = self._terms(x), self._terms(y)
+                sign = 1 if e.op.name == "add" else -1
+                return (*left, *((leaf, sign * factor) for leaf, factor in right)), first + sign * second
+            case Apply(args=(x, Const() as y)) if e.op.name == "mul":
+                terms, fixed = self._terms(x)
+                return tuple((leaf, factor * int(y.value)) for leaf, factor in terms), fixed * int(y.value)
+        return ((e, 1),), 0
 
     def reads(self, e: Expr) -> bool:
         """Whether evaluating `e` reads memory."""

@@ -51,6 +51,14 @@ def _address(b: Builder, binding: Binding, offset: Value, inside: bool) -> str:
     element = binding.element if binding.lanes == 1 else f"<{binding.lanes} x {binding.element}>"
     if offset.const == 0:
         return binding.pointer
+    parts = b.parts.get(offset.text)
+    if parts is not None:
+        text, constant = parts
+        key = ("address", binding.pointer, element, text)
+        start = b.recall(key)
+        if start is None:
+            start = b.remember(key, b.emit(f"getelementptr {element}, ptr {binding.pointer}, i64 {text}", "ptr"))
+        return b.emit(f"getelementptr {element}, ptr {start.text}, i64 {constant}", "ptr").text
     return b.emit(f"getelementptr {'inbounds ' if inside else ''}{element}, ptr {binding.pointer}, i64 {offset.text}", "ptr").text
 
 

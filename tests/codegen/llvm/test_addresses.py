@@ -1,0 +1,63 @@
+"""Addresses that differ in constants share what they begin with, and loops around many others are opaque to LLVM: texts, and values."""
+
+import re
+
+import numpy as np
+import pytest
+
+from tensorexpr import dtypes
+from tensorexpr.codegen.llvm import emit
+from tensorexpr.codegen.llvm.machine import Machine
+from tensorexpr.codegen.nest import LoopNest
+from tensorexpr.ir import Index, Size, apply, const
+from tests.codegen.llvm.nests import buffer, loop, nest, read, run, write
+
+MACHINE = Machine("x86_64-unknown-linux-gnu", "znver4", "+avx512f", 512)
+k, i, j = Index("k"), Index("i"), Index("j")
+
+
+def copies(count: int) -> LoopNest:
+    """Y[i, k, j] = X[k * 2 + 5 - i, j * 3 + 2 * (i + 1)], rows copied out"""
+    x, y = buffer("X", dtypes.float32, 30, 40), buffer("Y", dtypes.float32, count, 8, 5)
+    row = apply("sub", apply("add", apply("mul", k, const(2)), const(5)), i)
+    column = apply("add", apply("mul", j, const(3)), apply("mul", apply("add", i, const(1)), const(2)))
+    body = loop("i", count, write(y, [i, k, j], read(x, row, column)), kind="unroll")
+    return nest([x, y], [y], (loop("k", 8, loop("j", 5, body)),))
+
+
+@pytest.mark.parametrize("count", [2, 6])
+def test_copies_of_an_access_have_one_variable_part(count: int) -> None:
+    text = emit(copies(count), MACHINE)
+    assert text.count("mul i64") == 3  # k * 80 and j * 3 of X, k * 5 of Y
+    assert len(re.findall(r"getelementptr float, ptr %X\.\d+, i64 %", text)) == 1
+    x = np.arange(1200, dtype=np.float32).reshape(30, 40)
+    found = run(copies(count), {"X": x})["Y"]
+    n, a, b = np.ogrid[:count, :8, :5]
+    np.testing.assert_array_equal(found, x[a * 2 + 5 - n, b * 3 + 2 * (n + 1)])
+
+
+def deep(depth: int) -> LoopNest:
+    """Y[i0, ..., i7] = X[i7, ..., i0] by serial loops"""
+    names = [f"i{n}" for n in range(depth)]
+    x, y = (buffer(name, dtypes.int64, *[2] * depth) for name in "XY")
+    indices = [Index(name) for name in names]
+    body = write(y, indices, read(x, *reversed(indices)))
+    for name in reversed(names):
+        body = loop(name, 2, body)
+    return nest([x, y], [y], (body,))
+
+
+@pytest.mark.parametrize(("depth", "hidden"), [(2, 0), (4, 0), (5, 1), (7, 3)])
+def test_loops_around_four_others_are_opaque(depth: int, hidden: int) -> None:
+    assert emit(deep(depth), MACHINE).count('asm ""') == hidden
+    x = np.random.default_rng(0).integers(0, 99, [2] * depth)
+    np.testing.assert_array_equal(run(deep(depth), {"X": x})["Y"], x.transpose())
+
+
+def test_constants_beside_symbolic_strides_and_gathers_keep_their_place() -> None:
+    n = Size("n")
+    ids, x, y = buffer("ids", dtypes.int64, 4), buffer("X", dtypes.float32, 9, n), buffer("Y", dtypes.float32, 4, 3)
+    value = read(x, apply("add", read(ids, i), const(2)), apply("add", j, const(1)))
+    made = nest([ids, x, y], [y], (loop("j", 3, loop("i", 4, write(y, [i, j], value), kind="vectorize"), kind="unroll"),), sizes=["n"])
+    data, rows = np.arange(9 * 7, dtype=np.float32).reshape(9, 7), np.array([3, 0, 6, 3])
+    np.testing.assert_array_equal(run(made, {"ids": rows, "X": data}, {"n": 7})["Y"], data[rows + 2, 1:4])
