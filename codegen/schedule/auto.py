@@ -19,7 +19,7 @@ from tensorexpr.codegen.schedule.auto_flat import share_elementwise
 from tensorexpr.codegen.schedule.auto_gpu import plan_gpu
 from tensorexpr.codegen.schedule.auto_loops import plan
 from tensorexpr.codegen.schedule.auto_memory import bytes_of, fetch_gathered, fetch_indexed, fetch_rows, fetch_streams, write_past
-from tensorexpr.codegen.schedule.auto_pairs import pair_terms, plan_nested, sharing
+from tensorexpr.codegen.schedule.auto_pairs import pair_terms, plan_nested, repeats, sharing
 from tensorexpr.codegen.schedule.auto_parts import partial_results
 from tensorexpr.codegen.schedule.auto_passes import join_alike, join_passes, one_pass, plan_passes
 from tensorexpr.codegen.schedule.auto_rows import plan_rows
@@ -62,6 +62,9 @@ def autoschedule(program: Program, target: Target | None = None, decisions: Deci
     for name in sharing(s.state):
         if s.decisions.wanted(f"{name}: share"):
             s[name].share()
+    repeated = [name for name in repeats(s.state) if s.decisions.wanted(f"{name}: inline")]
+    if repeated:
+        s.inline(*repeated)
     terms = [name for name in pair_terms(s.state) if s.decisions.wanted(f"{name}: recompute")]
     if terms:
         s.recompute(*terms)
