@@ -15,6 +15,7 @@ from tensorexpr import dtypes
 from tensorexpr.codegen.schedule.auto_batches import plan_batches
 from tensorexpr.codegen.schedule.auto_common import keep_common
 from tensorexpr.codegen.schedule.auto_contraction import plan_contraction
+from tensorexpr.codegen.schedule.auto_crossed import crossed_sums
 from tensorexpr.codegen.schedule.auto_flat import share_elementwise
 from tensorexpr.codegen.schedule.auto_gpu import plan_gpu
 from tensorexpr.codegen.schedule.auto_loops import plan
@@ -74,10 +75,10 @@ def autoschedule(program: Program, target: Target | None = None, decisions: Deci
     if not isinstance(s.target, Gpu):
         take_scatters_apart(s)
     passes = one_pass(s)
+    planned = crossed_sums(s, shapes_of(s.state.program))
     partial_results(s)
     sweep_scans(s)
     shapes = shapes_of(s.state.program)
-    planned: set[str] = set()
     if not isinstance(s.target, Gpu):
         planned |= plan_rows(s, shapes)
         planned |= plan_batches(s, shapes)
