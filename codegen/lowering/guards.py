@@ -112,8 +112,8 @@ def may_run_without(group: Group, parts: Parts, shape: Callable[[str], tuple[Exp
     axes, around = group.axes, group
     needed = set(group.depends)
     while around.scope is not None:
-        # Bounds may depend on the loops that it stands in; whether their points count is tested with its guard, or later. It runs outside of
-        # those that it does not depend on, so also where these have no point.
+        # Bounds may depend on the loops that it stands in; whether their points count is tested with its guard, or later. It runs outside
+        # of those that it does not depend on, so also where these have no point.
         around = parts.group(around.scope)
         for axis in reversed(around.axes):
             if axis.index in needed:
