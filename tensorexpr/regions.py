@@ -12,14 +12,18 @@ those too, as several disjoint sets.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from typing import TypeVar
 
 from tensorexpr import dtypes
 from tensorexpr.integers import Affine, Constraint, Domain, FloorDiv, eq, ge, gt, le, lt
-from tensorexpr.ir import Apply, Axis, Cast, Const, Expr, Index, Size, apply, conjuncts, const
+from tensorexpr.integers.affine import Interval
+from tensorexpr.ir import Access, Apply, Axis, Cast, Const, Expr, Index, Param, Size, apply, conjuncts, const
 from tensorexpr.records import field, record
-from tensorexpr.traversal import size_names
+from tensorexpr.traversal import map_children, size_names, walk
+
+E = TypeVar("E", bound=Expr)
 
 MAX_CASES = 64
 """Where an expression or the guards have more cases, what would split further is left opaque, or out."""
@@ -165,6 +169,28 @@ def expression_of(affine: Affine, sizes: Iterable[str] = (), opaque: Opaque | No
         return signed_sum(positive, negative, form.constant)
 
     return build(affine)
+
+
+def within(expr: E, box: Mapping[str, Interval]) -> E:
+    """An expression with quotients and remainders of indices replaced by what they are where these lie in a box.
+
+    Those of data stay: they may wrap around, indices never do.
+    """
+    return _within(expr, box) if any(map(_divides, walk(expr))) else expr  # type: ignore[return-value]
+
+
+def _divides(node: Expr) -> bool:
+    return isinstance(node, Apply) and node.op.name in ("floordiv", "mod") and node.dtype is dtypes.int64
+
+
+def _within(expr: Expr, box: Mapping[str, Interval]) -> Expr:
+    if isinstance(expr, Apply) and expr.dtype is dtypes.int64 and not any(isinstance(n, Access | Param) for n in walk(expr)):
+        opaque = Opaque()
+        form = affine_of(expr, opaque)
+        found = None if form is None else form.within(box)
+        if found is not None and found is not form:
+            return expression_of(found, size_names(expr), opaque)
+    return map_children(expr, lambda child: _within(child, box))
 
 
 def normal_form(extent: Expr) -> Expr:

@@ -23,6 +23,7 @@ from tensorexpr.codegen.lowering.merging import merged
 from tensorexpr.codegen.lowering.partitioned import Sends, partitioned
 from tensorexpr.codegen.lowering.placing import Ahead, Home, all_axes, moved_apart
 from tensorexpr.codegen.lowering.positions import at_positions
+from tensorexpr.codegen.lowering.quotients import with_quotients
 from tensorexpr.codegen.lowering.reuse import with_shared_slots
 from tensorexpr.codegen.lowering.scans import Scans
 from tensorexpr.codegen.lowering.scope import Scope
@@ -166,7 +167,7 @@ class _Lowering(Scans):
     def specialized(self, kernel: Kernel, shapes: Mapping[str, tuple[int, ...]]) -> Kernel:
         """The kernel with copies of loops in which tests are decided, and elements by their number where all are gone through;
         threads of a GPU test at no cost."""
-        kernel = with_folded_literals(kernel)
+        kernel = with_quotients(with_folded_literals(kernel))
         if self.state.target.is_gpu:
             return cut_borders(kernel)
         block = with_zeros_once(cut_along(unswitched(cut_at_borders(kernel.body))), self.names.fresh)

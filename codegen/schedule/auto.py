@@ -15,11 +15,12 @@ from tensorexpr import dtypes
 from tensorexpr.codegen.schedule.auto_batches import plan_batches
 from tensorexpr.codegen.schedule.auto_common import keep_common
 from tensorexpr.codegen.schedule.auto_contraction import plan_contraction
+from tensorexpr.codegen.schedule.auto_crossed import crossed_sums
 from tensorexpr.codegen.schedule.auto_flat import share_elementwise
 from tensorexpr.codegen.schedule.auto_gpu import plan_gpu
 from tensorexpr.codegen.schedule.auto_loops import plan
 from tensorexpr.codegen.schedule.auto_memory import bytes_of, fetch_gathered, fetch_indexed, fetch_rows, fetch_streams, write_past
-from tensorexpr.codegen.schedule.auto_pairs import pair_terms, plan_nested, sharing
+from tensorexpr.codegen.schedule.auto_pairs import pair_terms, plan_nested, repeats, sharing
 from tensorexpr.codegen.schedule.auto_parts import partial_results
 from tensorexpr.codegen.schedule.auto_passes import join_alike, join_passes, one_pass, plan_passes
 from tensorexpr.codegen.schedule.auto_rows import plan_rows
@@ -62,6 +63,9 @@ def autoschedule(program: Program, target: Target | None = None, decisions: Deci
     for name in sharing(s.state):
         if s.decisions.wanted(f"{name}: share"):
             s[name].share()
+    repeated = [name for name in repeats(s.state) if s.decisions.wanted(f"{name}: inline")]
+    if repeated:
+        s.inline(*repeated)
     terms = [name for name in pair_terms(s.state) if s.decisions.wanted(f"{name}: recompute")]
     if terms:
         s.recompute(*terms)
@@ -71,10 +75,10 @@ def autoschedule(program: Program, target: Target | None = None, decisions: Deci
     if not isinstance(s.target, Gpu):
         take_scatters_apart(s)
     passes = one_pass(s)
+    planned = crossed_sums(s, shapes_of(s.state.program))
     partial_results(s)
     sweep_scans(s)
     shapes = shapes_of(s.state.program)
-    planned: set[str] = set()
     if not isinstance(s.target, Gpu):
         planned |= plan_rows(s, shapes)
         planned |= plan_batches(s, shapes)

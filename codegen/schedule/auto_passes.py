@@ -101,7 +101,7 @@ def _beside(s: Schedule, host: str) -> list[str]:
                 todo.append(name)
     found = []
     for name, other in facts.definitions.items():
-        if not isinstance(other, Define) or not isinstance(made, Define) or name in around or not _is_plain(s, name):
+        if not isinstance(other, Define) or not isinstance(made, Define) or name in around or not is_plain(s, name):
             continue
         if [a.stop for a in other.axes] != [a.stop for a in made.axes] or not is_elementwise(other, types) or len(other.axes) > 1:
             continue
@@ -128,7 +128,7 @@ def _kept(s: Schedule, name: str) -> int:
 def _hosts(s: Schedule, definition: Define) -> list[str]:
     """The definitions that a sum could run with, those that most of what it reads is read by first, of equal ones the last."""
     stage = s.state.stage(definition.name)
-    if not _is_plain(s, definition.name) or len(stage.parts.groups) != 1 or is_contraction(s.state, definition.name):
+    if not is_plain(s, definition.name) or len(stage.parts.groups) != 1 or is_contraction(s.state, definition.name):
         return []
     (group,) = stage.parts.groups
     extent = stage.extent(group.indices[0])
@@ -138,7 +138,7 @@ def _hosts(s: Schedule, definition: Define) -> list[str]:
     found: list[tuple[int, int, str]] = []
     for number, other in enumerate(s.state.program.definitions):
         name = other.results[0][0]
-        if name == definition.name or not isinstance(other, Define) or not other.axes or not _is_plain(s, name):
+        if name == definition.name or not isinstance(other, Define) or not other.axes or not is_plain(s, name):
             continue
         if s.state.stage(name).extent(other.axes[0].index) != extent or is_contraction(s.state, name):
             continue
@@ -148,7 +148,7 @@ def _hosts(s: Schedule, definition: Define) -> list[str]:
     return [name for _, _, name in sorted(found)]
 
 
-def _is_plain(s: Schedule, name: str) -> bool:
+def is_plain(s: Schedule, name: str) -> bool:
     stage = s.state.table.get(name)
     if (
         stage is None
@@ -204,7 +204,7 @@ def _placed_inside(s: Schedule, host: str) -> list[str]:
     while todo:
         name = todo.pop()
         made = facts.definitions.get(name)
-        if name in found or not isinstance(made, Define) or not _is_plain(s, name) or not is_elementwise(made, types):
+        if name in found or not isinstance(made, Define) or not is_plain(s, name) or not is_elementwise(made, types):
             continue
         before = s.state
         try:

@@ -20,6 +20,7 @@ from tensorexpr.dtypes import accumulator
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Access, Const, Define, Expr, Index, apply, const
 from tensorexpr.records import replace
+from tensorexpr.regions import within
 from tensorexpr.traversal import substitute
 
 Refuse = Callable[..., ScheduleError]
@@ -63,9 +64,9 @@ def _matched(state: State, stage: Stage, loop: str, found: Intrinsic, refuse: Re
     else:
         target = Access(stage.name, tuple(Index(a.index) for a in stage.parts.axes), value.dtype)
     places = {a: _place(stage, a) for x in inner for a in stage.axes_of(x)}
-    moved: list[Expr] = []
-    for expr in (value, *target.indices):
-        moved.append(substitute(expr, places))
+    extents = {x: stage.extent(x) for x in stage.order}
+    box = {x: (0, None if n is None else n - 1) for x, n in extents.items()}
+    moved = [within(substitute(expr, places), box) for expr in (value, *target.indices)]
     shapes = {tensor: type_.shape for tensor, type_ in state.program.types.items()}
     for name, part in parts_of(state, stage.name).items():
         if part.is_local:  # a buffer without the axes of which there is one element
@@ -83,10 +84,10 @@ def _place(stage: Stage, axis: str) -> Expr:
     def position(loop: str) -> Expr:
         for relation in stage.relations:
             if isinstance(relation, Split) and relation.parent == loop:
-                outer, inner = position(relation.outer), position(relation.inner)
+                inner = position(relation.inner)
                 if relation.tail == "shift" and not _whole(stage, relation):
-                    outer = Index(f"{relation.outer} shifted")  # where a block begins is the same for all of its points
-                return apply("add", apply("mul", outer, const(relation.factor)), inner)
+                    return apply("add", Index(f"{relation.outer} shifted"), inner)  # a block begins at one place for all of its points
+                return apply("add", apply("mul", position(relation.outer), const(relation.factor)), inner)
         if loop not in stage.order:
             return Index(f"{loop} fused") if axis not in stage.order else Index(axis)
         return Index(loop)

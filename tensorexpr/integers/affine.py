@@ -270,6 +270,21 @@ class Affine:
             high = None if high is None or top is None else high + factor * top
         return low, high
 
+    def within(self, box: Mapping[str, Interval]) -> Affine:
+        """The expression with floor divisions replaced by what they are where names lie in their bounds; itself where none is.
+
+        >>> i, j = Affine.of("i"), Affine.of("j")
+        >>> [str(e.within({"j": (0, 7)})) for e in ((8 * i + j) // 8, (8 * i + j) // 32, j % 8, j // 4)]
+        ['i', 'i//4', 'j', 'j//4']
+        """
+        found = self
+        for atom, factor in self.terms:
+            if isinstance(atom, FloorDiv):
+                quotient = _quotient_within(atom, box)
+                if quotient is not None:
+                    found = found + (quotient - Affine.of(atom)) * factor
+        return found
+
     # -- identity and text -------------------------------------------------------------------------------------------
 
     def __eq__(self, other: object) -> bool:
@@ -360,3 +375,15 @@ def _floor_divide(expression: Affine, divisor: int) -> Affine:
     else:
         rest = Affine._make({FloorDiv(Affine._make(inner, constant), divisor): sign}, 0)
     return Affine._make(outer, quotient) + rest
+
+
+def _quotient_within(atom: FloorDiv, box: Mapping[str, Interval]) -> Affine | None:
+    """What a floor division is within bounds, where that is simpler: without what never reaches a multiple of the divisor."""
+    numerator, divisor = atom.numerator.within(box), atom.denominator
+    common = {divisor: None, **{gcd(factor, divisor): None for _, factor in numerator.terms}}
+    for step in sorted(common, reverse=True):
+        rest = Affine([(a, f) for a, f in numerator.terms if f % step], numerator.constant)
+        low, high = rest.interval(box)
+        if rest.terms and low is not None and high is not None and low // step == high // step:
+            return ((numerator - rest) // step + low // step) // (divisor // step)
+    return None if numerator is atom.numerator else numerator // divisor

@@ -104,3 +104,19 @@ def test_messages(call, message):
     with pytest.raises(DefinitionError) as caught:
         call()
     assert caught.value.message == message
+
+
+def test_within_a_box_the_value_is_the_same():
+    rng, simpler = random.Random(0), 0
+    for _ in range(300):
+        low = {name: rng.randint(-9, 9) for name in NAMES[:3]}
+        high = {name: low[name] + rng.randint(0, 6) for name in low}
+        open_ends = {name: (None if rng.random() < 0.1 else low[name], None if rng.random() < 0.1 else high[name]) for name in low}
+        e = random_affine(rng, NAMES[:3], 20, divisions=True) // rng.choice((4, 6, 8, 16, 24)) + random_affine(rng, NAMES[:3], 9) % 12
+        found = e.within(open_ends)
+        simpler += found != e
+        for _ in range(20):
+            at = {name: rng.randint(low[name], high[name]) for name in low}
+            assert found.evaluate(at) == e.evaluate(at), (str(e), open_ends)
+    assert simpler > 30
+    assert ((6 * i + j) // 4).within({"j": (0, 1)}) == 3 * i // 2

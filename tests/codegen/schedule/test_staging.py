@@ -94,7 +94,7 @@ def test_blocks_lie_innermost_and_are_filled_up():
     s["C"].split("j", 4, "guard")
     s["C"].reorder("j_o", "i", "k", "j_i")
     s["C"].vectorize("j_i")
-    assert "B_staged[j_o, k, j_i" in str(assert_means(s)).replace(" + j_i // 4", "").replace("j_i % 4", "j_i")
+    assert "B_staged[j_o, k, j_i]" in str(assert_means(s))
     again = schedule(program, WIDE)
     exec(s.as_python(), {"s": again})
     assert again == s

@@ -129,6 +129,32 @@ def test_an_operand_that_is_copied_for_the_block():
     assert "rows2(Z_sum[i_i, 0], X[i_i + i_o * 3, k_o * 2], P_1[i_o % 2, k_o * 2, 0])" in str(assert_means(s))
 
 
+def packed(tail: str, columns: int = 8, block: int = 4) -> Schedule:
+    """A product of which the second operand lies in panels of `block` columns."""
+    s = schedule(parse_program(ROWS.replace("4]", f"{columns}]")), WIDE)
+    s["Z"].stage("Y", ((1, block), 0))
+    s["Z"].tile("i", "j", 3, 4, tail)
+    s["Z"].split("k", 2)
+    s["Z"].reorder("j_o", "i_o", "k_o", "i_i", "j_i", "k_i")
+    s["Z"].unroll("i_i")
+    return s
+
+
+def test_an_operand_in_panels():
+    s = packed("shift")
+    s["Z"].tensorize("j_i", "rows2")
+    assert "rows2(Z_sum[i_i, 0], X[minimum(i_o * 3, 7) + i_i, k_o * 2], Y_staged[j_o, k_o * 2, 0])" in str(assert_means(s))
+    s = packed("peel", 9)
+    s["Z"].tensorize("j_i", "rows2")
+    assert calls(s) and assert_means(s)
+
+
+@pytest.mark.parametrize(("tail", "columns", "block"), [("shift", 9, 4), ("peel", 8, 6)])
+def test_a_block_that_reaches_over_panels_is_refused(tail, columns, block):
+    with pytest.raises(ScheduleError, match="expected elements of b that lie 1 apart along j_i, got Y_staged"):
+        packed(tail, columns, block)["Z"].tensorize("j_i", "rows2")
+
+
 def bytes_of(text: str = BYTES, target=VNNI) -> Schedule:
     s = schedule(parse_program(text), target)
     s["C"].split("j", 16)
