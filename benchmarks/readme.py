@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tensorexpr.benchmarks import report
+from tensorexpr.benchmarks import products, report
 from tensorexpr.benchmarks.peers import PACKAGES
 from tensorexpr.benchmarks.run import FORMAT
 
@@ -60,6 +60,21 @@ def training(folder: Path = RESULTS / "training") -> str:
         f"{document['machine']['cpu']['name']} (`python -m tensorexpr bench training`; {link}):",
         "",
         *(f"| {' | '.join(line)} |" for line in lines),
+    ])  # fmt: skip
+
+
+def odd_products(folder: Path = RESULTS / "products") -> str:
+    """What the newest results of `bench products` say, the last by the dates that their names begin with."""
+    found = sorted(folder.glob("*.json"))
+    if not found:
+        return "Products of odd shapes have not been measured yet: `python -m tensorexpr bench products --json FILE`."
+    document, link = json.loads(found[-1].read_text()), f"[figures](benchmarks/results/products/{found[-1].name})"
+    rows = [products.Row(**row) for row in document["rows"]]
+    return "\n".join([
+        "Products of odd shapes (primes, few rows, few columns, long and thin, transposed) beside NumPy and PyTorch in one process, on",
+        f"{found[-1].name[:10]} on a {document['machine']['cpu']['name']} (`python -m tensorexpr bench products`; {link}):",
+        "",
+        *(f"- {line}." for line in products.headlines(rows)),
     ])  # fmt: skip
 
 

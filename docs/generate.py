@@ -85,7 +85,12 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "llvm": llvm_excerpt,
     "cuda": cuda,
 }
-PROSE: dict[str, Callable[[], str]] = {"benchmarks": readme.text, "training": readme.training, "interop": readme.interop}
+PROSE: dict[str, Callable[[], str]] = {
+    "benchmarks": readme.text,
+    "products": readme.odd_products,
+    "training": readme.training,
+    "interop": readme.interop,
+}
 """Blocks that are text, not code."""
 LANGUAGES = {"report": "text", "llvm": "llvm", "cuda": "cuda"}
 

@@ -3,7 +3,7 @@
 Equal expressions are computed once per block (expressions with an access once per statement, since a store may come
 between). In a vectorized loop an expression that does not depend on the lane stays scalar.
 
-A sum with a product in it is one fused multiply-add, and which sums are is settled here, by the statement alone: left to LLVM it would
+A sum with a product in it is one fused multiply-add, and which sums are is settled here, by the sum alone: left to LLVM it would
 hang on what stands in one block, so on how far a loop is unrolled, and schedules that add up in one order would give different bits.
 """
 
@@ -37,6 +37,15 @@ def _chooses(e: Expr) -> bool:
     return isinstance(e, Apply) and e.op.name == "where" and e.dtype in (dtypes.float32, dtypes.float64)
 
 
+def _chooses_product(e: Expr) -> bool:
+    return _chooses(e) and any(_is_product(arm) or _chooses_product(arm) for arm in children(e)[1:])
+
+
+def _may_be(e: Expr, product: Expr) -> bool:
+    """Whether it is the product, or a choice that has it in an arm."""
+    return e == product or (_chooses(e) and any(_may_be(arm, product) for arm in children(e)[1:]))
+
+
 class Expressions:
     """Emits expressions into one function: its builder, what its names stand for, lane count and mask of the place."""
 
@@ -50,8 +59,6 @@ class Expressions:
         self.mask: Value | None = None
         self.epoch = 0
         self._reads: dict[Expr, bool] = {}
-        self._repeated: frozenset[Expr] = frozenset()
-        """The products that the statement at hand needs more than once: rounded once, and only added, which takes no multiplier."""
 
     @contextmanager
     def masked(self, condition: Value) -> Iterator[None]:
@@ -64,14 +71,6 @@ class Expressions:
         finally:
             self.mask = outer
 
-    def value(self, e: Expr) -> Value:
-        """What a statement stores."""
-        self._repeated = self._repeated_products(e)
-        try:
-            return self.expr(e)
-        finally:
-            self._repeated = frozenset()
-
     def expr(self, e: Expr) -> Value:
         """The value of an expression here: scalar, ramp or vector."""
         match e:
@@ -81,7 +80,7 @@ class Expressions:
                 return self.indices[e.name]
             case Size():
                 return self.sizes[e.name]
-        key: object = (self.epoch, self._repeated, e) if self.reads(e) else e
+        key: object = (self.epoch, e) if self.reads(e) else e
         found = self.b.recall(key)
         if found is not None:
             return found
@@ -110,27 +109,24 @@ class Expressions:
         raise InternalError(f"llvm: expected an expression of a loop nest, got {type(e).__name__}", term=e)
 
     def _sum(self, e: Apply, x: Expr, y: Expr) -> Value:
-        """A sum or difference of which at least one side is a product: fused with the first that nothing else needs.
+        """A sum or difference of which at least one side is a product: fused with the first that is not the other side, too.
 
-        Where a side is a product under a condition, the sum is chosen, not the product: it is rounded as where the condition is settled,
-        beyond a border that is cut off.
+        What else needs the product does not count: it may be beyond a condition that other schedules settle. Where a side is a product
+        under a condition, the sum is chosen, not the product: it is rounded as where the condition is settled, beyond a border that is cut.
         """
-        for product in (x, y) if self.machine.fuses else ():
-            if not isinstance(product, Apply):
-                continue
-            if self._chooses_product(product):
+        for product, other in ((x, y), (y, x)) if self.machine.fuses else ():
+            if isinstance(product, Apply) and _chooses_product(product):
                 condition, *arms = product.args
-                other = y if product is x else x
                 if not _is_product(other):
                     self.expr(other)  # once, for all lanes
                 taken, otherwise = (replace(e, args=(arm, other) if product is x else (other, arm)) for arm in arms)
                 return self._where(condition, taken, otherwise)
-            if not _is_product(product) or product in self._repeated:
+            if not isinstance(product, Apply) or not _is_product(product) or _may_be(other, product):
                 continue
             factors = [self.expr(factor) for factor in product.args]
             if any(factor.const == 0 for factor in factors):
                 continue  # exact either way, and rows of a tile share it
-            added = self.expr(y if product is x else x)
+            added = self.expr(other)
             if e.op.name == "sub":
                 if product is x:
                     added = self._negative(added)
@@ -139,29 +135,8 @@ class Expressions:
             return self.b.intrinsic("fma", *factors, added)
         return apply(self.b, e.op.name, e.dtype, [self.expr(x), self.expr(y)])
 
-    def _chooses_product(self, e: Expr) -> bool:
-        """Whether a choice has a product in an arm that would be part of a fused multiply-add."""
-        if not _chooses(e):
-            return False
-        return any(self._chooses_product(arm) or (_is_product(arm) and arm not in self._repeated) for arm in children(e)[1:])
-
     def _negative(self, value: Value) -> Value:
         return self.b.emit(f"fneg {value.typed}", value.type, value.lanes)
-
-    def _repeated_products(self, e: Expr) -> frozenset[Expr]:
-        """The products of floating numbers that read something and are an operand in several places."""
-        seen: set[Expr] = set()
-        repeated: set[Expr] = set()
-        waiting = [e]
-        while waiting:
-            for child in children(waiting.pop()):
-                if child not in seen:
-                    seen.add(child)
-                    if not isinstance(child, Access):
-                        waiting.append(child)
-                elif _is_product(child) and self.reads(child):
-                    repeated.add(child)
-        return frozenset(repeated)
 
     def _fetch_through(self, e: Access, binding: Binding) -> None:
         """Asks for what is read where an index that is data, itself fetched ahead, is that of a later iteration."""

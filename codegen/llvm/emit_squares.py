@@ -242,10 +242,10 @@ def _turned_results(
         with emitter.bound(row, b.add(first, k // classes)), _in_lanes(emitter, lane, literal(start, "i64"), side):
             value = stores[k % classes].value
             if condition is None:
-                found = emitter.value(value)
+                found = emitter.expr(value)
             else:
                 with emitter.masked(b.vector(emitter.expr(condition), side)):
-                    found = emitter.value(value)
+                    found = emitter.expr(value)
             values.append(to_memory(b, b.vector(found, side), binding.dtype))
     count = len(values)
     values += [Value("poison", values[0].type, side)] * (side - count)

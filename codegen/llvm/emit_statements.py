@@ -68,7 +68,7 @@ class Statements(Expressions):
 
     def _store(self, s: Store) -> None:
         binding = self.buffers[s.buffer]
-        value = self.value(s.value)
+        value = self.expr(s.value)
         emit_memory.store(self.b, binding, self.offset(binding, s.indices), value, self.lanes, self.mask)
 
     def _store_together(self, stores: tuple[Store, ...]) -> bool:
@@ -81,7 +81,7 @@ class Statements(Expressions):
         if binding.lanes > 1 or offset.stride != len(stores):
             return False
         self.epoch += 1
-        emit_memory.store_interleaved(self.b, binding, offset, [self.value(s.value) for s in stores], self.lanes)
+        emit_memory.store_interleaved(self.b, binding, offset, [self.expr(s.value) for s in stores], self.lanes)
         return True
 
     def _alloc(self, s: Alloc) -> None:

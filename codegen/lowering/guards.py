@@ -110,10 +110,15 @@ def may_run_without(group: Group, parts: Parts, shape: Callable[[str], tuple[Exp
     if any(map(reads_data, (*group.where, *group.guard, *(e for a in group.axes for e in (a.start, a.stop))))):
         return False
     axes, around = group.axes, group
+    needed = set(group.depends)
     while around.scope is not None:
-        # Bounds may depend on the loops that it stands in; whether their points count is tested with its guard, or later.
+        # Bounds may depend on the loops that it stands in; whether their points count is tested with its guard, or later. It runs outside
+        # of those that it does not depend on, so also where these have no point.
         around = parts.group(around.scope)
-        axes = (*around.axes, *axes)
+        for axis in reversed(around.axes):
+            if axis.index in needed:
+                axes = (axis, *axes)
+                needed.update((*free_names(axis.start), *free_names(axis.stop)))
     axes = (*parts.axes, *axes)
     for member in group.members:
         for value in member.values:

@@ -46,9 +46,15 @@ def _parser() -> argparse.ArgumentParser:
     tuned.add_argument("--seed", type=int, default=0, help="of the made-up values and the search (default: 0)")
     tuned.add_argument("--json", action="store_true", help="one JSON object instead of text")
 
-    bench = commands.add_parser("bench", help="time workloads, training steps or calls beside their peers, or the derivation of gradients")
+    bench = commands.add_parser(
+        "bench", help="time workloads, odd products, training steps or calls beside their peers, or the derivation of gradients"
+    )
     bench.add_argument(
-        "what", nargs="?", choices=("speed", "training", "interop", "threads", "derivation"), default="speed", help="default: speed"
+        "what",
+        nargs="?",
+        choices=("speed", "products", "training", "interop", "threads", "derivation"),
+        default="speed",
+        help="default: speed",
     )
     bench.add_argument("--filter", action="append", default=[], metavar="PART", help="workloads with this in their name (may be repeated)")
     bench.add_argument("--threads", action="append", type=_threads, metavar="N", help="how many, or 'all' (may be repeated; default: 1)")
@@ -132,6 +138,8 @@ def _bench(options: argparse.Namespace) -> int:
     counts = [run.cores() if count is None else count for count in options.threads or [1]]
     if options.what == "training":
         return importlib.import_module("tensorexpr.benchmarks.training").main(counts, options.rounds, options.json)
+    if options.what == "products":
+        return importlib.import_module("tensorexpr.benchmarks.products").main(counts, options.rounds, options.json, options.filter)
     return run.main(
         run.Options(
             filter=tuple(options.filter),

@@ -137,6 +137,23 @@ def test_the_roofline_is_a_picture(tmp_path):
     assert (tmp_path / "roofline.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_the_readme_quotes_the_newest_products(tmp_path):
+    assert readme.odd_products(tmp_path).startswith("Products of odd shapes have not been measured yet")
+    rows = [
+        {"product": "1x2x3", "threads": 1, "ours": 1.0, "numpy": 2.0, "torch": 4.0, "difference": 0.0},
+        {"product": "At 3x2x1", "threads": 1, "ours": 2.0, "numpy": 4.0, "torch": 1.0, "difference": 0.0},
+        {"product": "1x2x3", "threads": 2, "ours": 1.0, "numpy": 3.0, "torch": None, "difference": 0.0},
+    ]
+    document = {"machine": {"cpu": {"name": "some"}}, "rows": rows}
+    (tmp_path / "2026-01-02-some.json").write_text(json.dumps(document))
+    assert readme.odd_products(tmp_path).splitlines()[1:] == [
+        "2026-01-02 on a some (`python -m tensorexpr bench products`; [figures](benchmarks/results/products/2026-01-02-some.json)):",
+        "",
+        "- 1 thread: faster peer / ours 1.00 in the geometric mean of 2, worst 0.50 (At 3x2x1), 1 behind.",
+        "- 2 threads: faster peer / ours 3.00 in the geometric mean of 1, worst 3.00 (1x2x3), 0 behind.",
+    ]
+
+
 def test_the_readme_quotes_the_newest_training_steps(tmp_path):
     assert readme.training(tmp_path).startswith("Training steps have not been measured yet")
     row = {"case": "digits", "threads": 1, "ours": 0.1, "torch": 1.8, "trace": 0.25, "compile": 1.0, "kernels": 29, "difference": 1e-7}

@@ -31,6 +31,13 @@ def test_each_primitive_says_its_rewrite_and_shows_an_example_that_runs(word):
     assert not failures, "".join(failures)
 
 
+def test_whole_schedules_run():
+    found = doctest.DocTestParser().get_doctest(REFERENCE.WHOLE_SCHEDULES.replace("```", ""), {}, "whole", None, None)
+    failures: list[str] = []
+    doctest.DocTestRunner().run(found, out=failures.append)
+    assert not failures and len(found.examples) > 30, "".join(failures)
+
+
 def test_no_primitive_is_left_out():
     public = {name for owner in (Schedule, StageHandle) for name in vars(owner) if not name.startswith("_")}
     assert public - ASIDE == set(WORDS)

@@ -38,7 +38,8 @@ FORMS = {
     "x w - z": (apply("sub", product(x, w), z), lambda k, a, b, c: fused(a, b, -c)),
     "z - x w": (apply("sub", z, product(x, w)), lambda k, a, b, c: fused(-a, b, c)),
     "x w + z z": (apply("add", product(x, w), product(z, z)), lambda k, a, b, c: fused(a, b, c * c)),
-    "(x w + z) + x w": (apply("add", apply("add", product(x, w), z), product(x, w)), lambda k, a, b, c: a * b + c + a * b),
+    "(x w + z) + x w": (apply("add", apply("add", product(x, w), z), product(x, w)), lambda k, a, b, c: fused(a, b, fused(a, b, c))),
+    "x w + x w": (apply("add", product(x, w), product(x, w)), lambda k, a, b, c: a * b + a * b),
     "x w - x w": (apply("sub", product(x, w), product(x, w)), lambda k, a, b, c: 0.0),
     "x w + z 0": (apply("add", product(x, w), product(z, ZERO)), lambda k, a, b, c: a * b),
     "z 0 + x w": (apply("add", product(z, ZERO), product(x, w)), lambda k, a, b, c: a * b),
@@ -54,7 +55,15 @@ FORMS = {
     ),
     "where(i < 37, x w, z) + x w": (
         apply("add", chosen(product(x, w), z), product(x, w)),
-        lambda k, a, b, c: a * b + a * b if k < 37 else c + a * b,
+        lambda k, a, b, c: a * b + a * b if k < 37 else fused(a, b, c),
+    ),
+    "x w - where(i < 37, z, x w)": (
+        apply("sub", product(x, w), chosen(z, product(x, w))),
+        lambda k, a, b, c: fused(a, b, -c) if k < 37 else 0.0,
+    ),
+    "where(i < 37, x w + z, x w - z)": (
+        chosen(apply("add", product(x, w), z), apply("sub", product(x, w), z)),
+        lambda k, a, b, c: fused(a, b, c if k < 37 else -c),
     ),
     "max(x w, z)": (apply("maximum", product(x, w), z), lambda k, a, b, c: max(a * b, c)),
 }
@@ -62,7 +71,7 @@ FORMS = {
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("kind", ["serial", "vectorize", "unroll"])
-def test_a_sum_with_a_product_that_nothing_else_needs_is_rounded_once(form: str, kind: str) -> None:
+def test_a_sum_with_a_product_that_is_not_the_other_side_too_is_rounded_once(form: str, kind: str) -> None:
     value, meaning = FORMS[form]
     rng = np.random.default_rng(5)
     given = {name: rng.standard_normal(64) for name in "XWZ"}

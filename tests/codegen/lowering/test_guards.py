@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import tensorexpr as te
+from tensorexpr.codegen.schedule import autoschedule
+from tests.codegen.programs import WIDE, assert_means, plain
 
 RNG = np.random.default_rng(4)
 
@@ -57,3 +59,15 @@ def test_the_gradient_of_a_bias_by_clamped_distance(n, reach):
     expected = np.zeros(2 * reach + 1)
     np.add.at(expected, at, h * np.exp(s + b[at]))
     np.testing.assert_allclose(te.build(gradient, [scores, bias, head])(s, b, h), expected, rtol=1e-10)
+
+
+def test_a_sum_outside_of_loops_that_are_empty_beyond_the_extent_stays_inside_of_it():
+    """What `i` leaves no `l` for is beyond the tensor, too; the products do not depend on `l`, and run whether it has a point or not."""
+    text = "x: f64[3, 2] = input()\n"
+    text += "y[i]: f64[2] = sum(prod(x[k, i] for q in range(3)) for k in range(3) for l in range(minimum(3, 2 - i)))\nreturn y"
+    by_hand = plain(text)
+    by_hand["y"].split("i", 8, "guard")
+    by_hand["y"].reorder("i_o", "k", "q", "l", "i_i")
+    by_hand["y"].vectorize("i_i")
+    for schedule in (by_hand, autoschedule(by_hand.program, WIDE)):
+        assert_means(schedule, exact=False)

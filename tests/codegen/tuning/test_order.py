@@ -125,3 +125,37 @@ def test_where_a_border_is_cut_off_or_masked_the_bits_are_the_same():
     expected, *others = (te.build(s)(*arrays) for s in schedules)
     for found in others:
         np.testing.assert_array_equal(found, expected)
+
+
+def random_expression(rng: random.Random, depth: int) -> str:
+    """Sums, differences and choices of few products, so that one often occurs in several places."""
+    if depth == 0 or rng.random() < 0.1:
+        return rng.choice(("x[i]", "w[i]", "z[i]", "x[i] * w[i]", "w[i] * z[i]", "1.0"))
+    first, second = (random_expression(rng, depth - 1) for _ in range(2))
+    match rng.random():
+        case chance if chance < 0.5:
+            return f"({first} {rng.choice('+-')} {second})"
+        case chance if chance < 0.65:
+            return rng.choice((f"({first} * {second})", f"(-{first})"))
+    return f"where({rng.choice(('i >= 2 and i < 64', 'i < 37', 'i >= 2', 'i >= 5'))}, {first}, {second})"
+
+
+def test_which_conditions_a_schedule_settles_changes_no_bit():
+    """Which sums are fused multiply-adds hangs on no product beyond a condition, which is there where lanes are masked alone."""
+    inputs = "".join(f"{name}: f32[67] = input()\n" for name in "xwz")
+    for seed in share_of(range(9)):
+        rng = random.Random(seed)
+        sums = "".join(f"y{k}[i]: f32[67] = x[i] + w[i] * z[i] + {random_expression(rng, 4)}\n" for k in range(10))
+        text = f"{inputs}{sums}return {', '.join(f'y{k}' for k in range(10))}"
+        schedules = [plain(text)]
+        for lanes, tail in ((4, "peel"), (16, "guard")):
+            s = plain(text)
+            for k in range(10):
+                s[f"y{k}"].split("i", lanes, tail)
+                s[f"y{k}"].vectorize("i_i")
+            schedules.append(s)
+        arrays = [np.random.default_rng(seed).standard_normal(67).astype(np.float32) for _ in range(3)]
+        expected, *others = (te.build(s)(*arrays) for s in schedules)
+        for found in others:
+            for k in range(10):
+                np.testing.assert_array_equal(found[k], expected[k], sums.splitlines()[k])
