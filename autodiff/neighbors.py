@@ -20,7 +20,7 @@ from tensorexpr.autodiff.derivatives import negative, plus
 from tensorexpr.ir import TRUE, Access, Apply, Axis, Const, Define, Expr, Index, Reduce, apply, conjunction, const
 from tensorexpr.records import replace
 from tensorexpr.simplify import simplify_expr
-from tensorexpr.traversal import bottom_up, children, free_names, rename_bound, substitute, walk
+from tensorexpr.traversal import bottom_up, children, free_names, map_children, rename_bound, substitute, walk
 
 DEAR = 6
 """Operations of at least this cost are worth sharing: roots and what is beyond."""
@@ -143,11 +143,14 @@ def _with_values(expr: Expr, known: Mapping[Expr, Expr | None], host: Expr) -> E
     differences = {node.args for node in walk(host) if isinstance(node, Apply) and node.op.name == "sub" and node.dtype.is_float}
 
     def visit(node: Expr) -> Expr:
+        found = known.get(node)
+        if found is not None:
+            return found  # as a whole: with its differences turned around it would be another
         if isinstance(node, Apply) and node.op.name == "sub" and node.args not in differences and node.args[::-1] in differences:
-            return negative(apply("sub", *reversed(node.args)))
-        return known.get(node) or node
+            return negative(apply("sub", *map(visit, reversed(node.args))))
+        return map_children(node, visit)
 
-    return bottom_up(expr, visit)
+    return visit(expr)
 
 
 def _even(expr: Expr) -> Expr:

@@ -7,8 +7,9 @@ and no fast-math flags, since their error terms must stay as written.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 
-from tensorexpr.codegen.llvm.builder import Builder, Operand, Value
+from tensorexpr.codegen.llvm.builder import Builder, Operand, Value, literal
 from tensorexpr.codegen.llvm.math_tables import DOUBLE, FLOAT
 from tensorexpr.records import record
 
@@ -109,6 +110,31 @@ def polynomial(b: Builder, name: str, x: Value) -> Value:
     return result
 
 
+def masked(b: Builder, x: Value) -> bool:
+    """Whether there are AVX-512's instructions for a vector of these lanes: scalef, and choices between two vectors by a mask.
+
+    There all four pipes choose and two of them multiply, so a choice between two coefficients costs less than the
+    multiply-add that it saves. Without masks it takes a multiplier's turn, or two.
+    """
+    return b.module.scales and x.lanes * int(width(x).bits[1:]) >= 128
+
+
+def blended_polynomial(b: Builder, condition: Value, chosen: Sequence[float], other: Sequence[float], x: Value) -> Value:
+    """The polynomial with coefficients `chosen` where `condition` holds, and `other` elsewhere, in the bits of each by Horner's rule."""
+    terms = max(len(chosen), len(other))
+    # A coefficient of 0 above the others changes no bit of them where x is finite.
+    first, second = ((*c, *(0.0,) * (terms - len(c))) for c in (chosen, other))
+    blended = [_either(b, condition, p, q, x) for p, q in zip(first, second, strict=True)]
+    result = fma(b, x, blended[-1], blended[-2])
+    for c in reversed(blended[:-2]):
+        result = fma(b, x, result, c)
+    return result
+
+
+def _either(b: Builder, condition: Value, chosen: float, other: float, like: Value) -> Value:
+    return b.select(condition, b.vector(literal(chosen, like.type), like.lanes), other)
+
+
 def nearest(b: Builder, x: Value, factor: float) -> tuple[Value, Value]:
     """The integer nearest to x * factor, as a float and as an integer, while it is below 2^(digits - 1)."""
     w = width(x)
@@ -126,7 +152,7 @@ def scale(b: Builder, x: Value, whole: Value, k: Value) -> Value:
 
     Two factors, so that denormals come out right, where there is no instruction for it.
     """
-    if b.module.scales and x.lanes * int(width(x).bits[1:]) >= 128:
+    if masked(b, x):
         return _scaled(b, x, whole)
     w = width(x)
     half = b.op("ashr", k, 1)
@@ -136,7 +162,7 @@ def scale(b: Builder, x: Value, whole: Value, k: Value) -> Value:
 
 def scale_normal(b: Builder, x: Value, whole: Value, k: Value) -> Value:
     """The same where 2^k and the result are normal."""
-    if b.module.scales and x.lanes * int(width(x).bits[1:]) >= 128:
+    if masked(b, x):
         return _scaled(b, x, whole)
     return mul(b, x, power_of_two(b, width(x), k))
 

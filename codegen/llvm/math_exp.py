@@ -14,9 +14,11 @@ from tensorexpr.codegen.llvm.math_core import (
     add,
     at_least,
     at_most,
+    blended_polynomial,
     div,
     fma,
     keep_tiny,
+    masked,
     mul,
     nearest,
     neg,
@@ -104,18 +106,44 @@ def sinh(b: Builder, x: Value) -> Value:
     return with_sign(b, b.select(b.compare("fcmp olt", a, 1.0), small, large), x)
 
 
+# Below this tanh is a polynomial in float32.
+_TANH_SMALL = 0.55
+
+
 def tanh(b: Builder, x: Value) -> Value:
     a = absolute(b, x)
     if x.type == "double":
         # Through expm1, whose relative error near 0 is as small as elsewhere.
         e = _expm1(b, at_most(b, add(b, a, a), 44.0))
         return keep_tiny(b, x, with_sign(b, div(b, e, add(b, e, 2.0)), x))
+    if masked(b, x):
+        return with_sign(b, _tanh_blended(b, a), x)
     r, whole, k = _reduced(b, at_most(b, add(b, a, a), 20.0))
     e = scale_normal(b, _exp_of_reduced(b, r), whole, k)
     large = sub(b, 1.0, div(b, 2.0, add(b, e, 1.0)))
     z = mul(b, x, x)
     small = fma(b, mul(b, a, z), polynomial(b, "tanh", z), a)
-    return with_sign(b, b.select(b.compare("fcmp olt", a, 0.55), small, large), x)
+    return with_sign(b, b.select(b.compare("fcmp olt", a, _TANH_SMALL), small, large), x)
+
+
+def _tanh_blended(b: Builder, a: Value) -> Value:
+    """The same bits for a >= 0 by one sequence of multiply-adds: 13 instructions that multiply, compare or divide, for 19.
+
+    Both branches are r + r u P(u): tanh(a) where r = a and u = r^2, and (exp(2 a) 2^-k - 1) / 2 where r = a - k ln(2) / 2
+    and u = r. Constants that differ by a power of two from those above round alike.
+    """
+    table = width(a).table
+    small = b.compare("fcmp olt", a, _TANH_SMALL)
+    c = at_most(b, a, 10.0)
+    high, low = table["ln2"]
+    whole, k = nearest(b, c, 2.0 * table["log2e"][0])
+    whole = b.select(small, 0.0, whole)
+    r = fma(b, whole, -low / 2, fma(b, whole, -high / 2, c))
+    u = b.select(small, mul(b, r, r), r)
+    doubled = [c * 2.0 ** (n + 1) for n, c in enumerate(table["exp"])]
+    f = fma(b, mul(b, r, u), blended_polynomial(b, small, table["tanh"], doubled, u), r)
+    half = scale_normal(b, add(b, f, 0.5), whole, k)
+    return b.select(small, f, sub(b, 1.0, div(b, 1.0, add(b, half, 0.5))))
 
 
 def sigmoid(b: Builder, x: Value) -> Value:
@@ -124,15 +152,24 @@ def sigmoid(b: Builder, x: Value) -> Value:
     return div(b, top, add(b, e, 1.0))
 
 
-# Where erf rounds to 1.
+# Where erf rounds to 1, and below what it is a polynomial.
 _ERF_ONE = {"float": 4.0, "double": 5.95}
+_ERF_SMALL = 0.92
 
 
 def erf(b: Builder, x: Value) -> Value:
     """x + x P(x^2) below 0.92, 1 - exp(-x Q(x)) above."""
     a = absolute(b, x)
-    low = fma(b, a, polynomial(b, "erf_low", mul(b, x, x)), a)
+    small = b.compare("fcmp olt", a, _ERF_SMALL)
     c = at_most(b, a, _ERF_ONE[x.type])
-    r, whole, k = _reduced(b, mul(b, neg(b, c), polynomial(b, "erf_high", c)))
+    if masked(b, x):
+        # One polynomial for both, and one product: c P + c or c Q + 0.
+        table = width(x).table
+        u = b.select(small, mul(b, c, c), c)
+        low = product = fma(b, c, blended_polynomial(b, small, table["erf_low"], table["erf_high"], u), b.select(small, c, 0.0))
+    else:
+        low = fma(b, a, polynomial(b, "erf_low", mul(b, x, x)), a)
+        product = mul(b, c, polynomial(b, "erf_high", c))
+    r, whole, k = _reduced(b, neg(b, product))
     e = scale_normal(b, _exp_of_reduced(b, r), whole, k)
-    return with_sign(b, b.select(b.compare("fcmp olt", a, 0.92), low, sub(b, 1.0, e)), x)
+    return with_sign(b, b.select(small, low, sub(b, 1.0, e)), x)

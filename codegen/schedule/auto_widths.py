@@ -21,7 +21,7 @@ FUNCTION = 12
 """Operations from which on something is a function with coefficients."""
 FEWEST = 2
 """Vectors that run side by side in any case."""
-LONG = 24
+LONG = 21
 """Operations of an element from which on those of one vector fill the places in which a core holds what is not ready yet."""
 FEW_BLOCKS = 8
 """Blocks of an axis from which on it matters little that the last one overlaps."""

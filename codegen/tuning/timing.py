@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,8 @@ UNITS, MOST = 4096, 1 / 64
 in another order."""
 _UNWRITTEN = 0xA5
 """What results are filled with beforehand, so that an element that is not written differs."""
+LINE = 64
+"""Bytes of a cache line."""
 
 
 @record
@@ -142,10 +145,7 @@ class Timing:
     def _unwritten(self) -> tuple[Any, ...]:
         """Arrays for the results, with something in them that no result is."""
         types = self.job.program.types
-        arrays = [np.empty(_shape(types[n].shape, self.job.sizes), types[n].dtype.numpy) for n in self.job.program.outputs]
-        for array in arrays:
-            array.reshape(-1).view(np.uint8)[...] = _UNWRITTEN
-        return tuple(map(self._placed, arrays))
+        return tuple(self._placed(_aligned(_shape(types[n].shape, self.job.sizes), types[n].dtype.numpy)) for n in self.job.program.outputs)
 
     def _once(self, function: Callable[..., Any], repeats: int) -> float:
         inputs, out = self._inputs[0], self._out
@@ -213,6 +213,14 @@ def _reason(error: Exception) -> str:
 
 
 # -------------------------------------------------------------------------------------------------------- values
+
+
+def _aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """An array of `_UNWRITTEN` that begins at a cache line, as results do that calls make themselves: only there whole lines are written
+    past the caches."""
+    room = np.full(prod(shape) * dtype.itemsize + LINE, _UNWRITTEN, np.uint8)
+    start = -room.ctypes.data % LINE
+    return room[start : start + prod(shape) * dtype.itemsize].view(dtype).reshape(shape)
 
 
 def _equal(found: np.ndarray, wanted: np.ndarray) -> bool:

@@ -205,9 +205,11 @@ class Simplifier:
         sure = integer and (subscript or self.arithmetic.exact(expr))
         if name in _SUMS and sure:
             return normal_index(self._chain(expr, context, subscript), context)
+        # What a function is taken of is the user's: rounded otherwise, it would be another value than the forward's, computed once more.
+        visitor = self.exact if expr.op.operands == "float" and name != "div" else self
         args = []
         for arg in expr.args:
-            args.append(self.visit(arg, context, subscript and integer))
+            args.append(visitor.visit(arg, context, subscript and integer))
         node = expr if all(a is b for a, b in zip(args, expr.args, strict=True)) else Apply(expr.op, tuple(args))
         if name in _COMPARISONS:
             return self._comparison(node, context)

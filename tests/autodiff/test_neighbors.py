@@ -79,7 +79,7 @@ def test_the_joint_sum_as_text():
     assert """
         + where(
             i + i0 >= 1 and i + i0 < 11,
-            exp((x[i + i0 - 1] - x[i]) * (x[i + i0 - 1] - x[i]) * -0.5)
+            exp((x[i + i0 - 1] - x[i]) * -0.5 * (x[i + i0 - 1] - x[i]))
             * (head[i + i0 - 1] + head[i + i0 - 1] * x[i] * (x[i + i0 - 1] - x[i])),
             0.0
         )

@@ -159,6 +159,7 @@ def test_selections(before: str, after: str) -> None:
         ("A[i] * where(i > 3, A[i - 1], 0.0)", "where(i >= 4, A[i] * A[i - 1], 0.0)"),
         ("A[i] * where(b[i], A[j], 0.0)", "A[i] * where(b[i], A[j], 0.0)"),
         ("A[i] * where(i > 3, A[j], 0.0) < 1.0", "A[i] * where(i >= 4, A[j], 0.0) < 1.0"),  # what decides stays as it is
+        ("tanh(A[i] * 3.0 * A[j]) * 3.0 * A[j]", "tanh(A[i] * 3.0 * A[j]) * A[j] * 3.0"),  # what functions are taken of stays, too
         ("A[argmax(A[q] * 2.0 * 0.125 for q in range(5))] * 2.0 * 0.125", "A[argmax(A[q] * 2.0 * 0.125 for q in range(5))] * 0.25"),
         ("where(1.0 / (A[i] + 0.0) > 0.0, 1.0 / (A[i] + 0.0), 2.0)", "where(1.0 / (A[i] + 0.0) > 0.0, 1.0 / A[i], 2.0)"),
         ("sum(-(A[q] * A[i]) for q in range(5))", "-sum(A[q] * A[i] for q in range(5))"),

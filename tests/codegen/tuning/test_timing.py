@@ -179,3 +179,9 @@ def test_a_job_is_for_any_target():
     """Nothing here asks what the machine is: schedules for another one are made as well."""
     found = Timing(Job(parse_program(MATMUL), WIDE, {}), make=build_function).trial(Choices(), float("inf"))
     assert found.schedule == autoschedule(parse_program(MATMUL), WIDE).as_python()
+
+
+def test_results_begin_at_a_line_and_hold_what_no_result_is():
+    for dtype in ("f32", "bf16", "bool", "i8"):
+        (made,) = bench(f"X: {dtype}[3, 5] = input()\nY[i, j]: {dtype}[3, 5] = X[i, j]\nreturn Y")._unwritten()
+        assert made.shape == (3, 5) and made.ctypes.data % 64 == 0 and made.flags.c_contiguous and set(made.tobytes()) == {0xA5}
