@@ -21,7 +21,7 @@ from tensorexpr.codegen.llvm.builder import Builder, Module, Value, literal
 from tensorexpr.codegen.llvm.emit_memory import Binding
 from tensorexpr.codegen.llvm.emit_statements import Statements, expressions, statements
 from tensorexpr.codegen.llvm.machine import Machine
-from tensorexpr.codegen.llvm.pool_text import SITE
+from tensorexpr.codegen.llvm.pool_trials import SITE
 from tensorexpr.codegen.llvm.together_text import ROW, TOGETHER, WEIGHT
 from tensorexpr.codegen.nest import Buffer, Check, For, Kernel, LoopNest
 from tensorexpr.dtypes import DType

@@ -75,6 +75,11 @@ def default_threads() -> int:
 
 
 def set_threads(count: int | None = None) -> int:
-    """Sets how many threads parallel loops use, and gives the number; None reads environment and CPU affinity again."""
+    """Sets how many threads parallel loops use, and gives the number; None reads environment and CPU affinity again.
+
+    Workers have the CPUs of the thread that starts them; after None they are started anew, those that this thread may use by then.
+    """
+    if count is None:
+        pool().stop()
     pool().resize(default_threads() if count is None else count)
     return pool().threads

@@ -18,7 +18,7 @@ from math import prod
 
 from tensorexpr.codegen.lowering.arithmetic import ONE, ZERO, add, floordiv, mul, sub
 from tensorexpr.codegen.lowering.tasks import Names
-from tensorexpr.codegen.nest import Alloc, Buffer, For, If, Stmt, Store
+from tensorexpr.codegen.nest import Alloc, Buffer, Check, For, If, Stmt, Store
 from tensorexpr.codegen.schedule.state import Stage, State
 from tensorexpr.ir import Const, Expr, Index, const
 from tensorexpr.records import replace
@@ -118,6 +118,6 @@ def _expressions(s: Stmt) -> tuple[Expr, ...]:
             return (s.condition,)
         case Store():
             return (*s.indices, s.value)
-        case Alloc():
-            return ()
-    return s.index, s.extent  # type: ignore[attr-defined]
+        case Check():
+            return s.index, s.extent
+    return ()

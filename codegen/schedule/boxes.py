@@ -7,6 +7,7 @@ the loop, the elements between are a window of constant length:
     y[i] = b[i] + b[i + 1] + b[i + 2], i in blocks of 32      -->      b from 32 * i_o, 34 elements
 
 A window that would leave the tensor is moved back into it, so that its length stays constant. What is not needed there is computed, too.
+An index that is clamped to the tensor then asks for what lies in the window of the index as it was.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from tensorexpr.codegen.schedule.windows import alternatives, widest
 from tensorexpr.codegen.schedule.work import has_reduction
 from tensorexpr.integers import Affine, FloorDiv
 from tensorexpr.integers.affine import Interval
-from tensorexpr.ir import Axis, Const, Expr, apply, const, integer
+from tensorexpr.ir import Apply, Axis, Const, Expr, apply, const, integer
 from tensorexpr.records import field, record
 from tensorexpr.regions import affine_of, expression_of
 from tensorexpr.traversal import Read, free_names, read_occurrences, substitute
@@ -83,9 +84,19 @@ class Asked:
             return None
         return substitute(index, points)
 
-    def span(self, axis: int) -> Span | None:
-        """The least and the greatest index along an axis; None where it is not affine."""
-        return _span(self.read.access.indices[axis], self.read.axes, self.known)
+    def span(self, axis: int, extent: Expr) -> Span | None:
+        """The least and the greatest index along an axis; None where it is not affine, but for a clamp to the extent of the axis."""
+        return _span(unclamped(self.read.access.indices[axis], extent), self.read.axes, self.known)
+
+
+def unclamped(index: Expr, extent: Expr) -> Expr:
+    """An index before it is clamped to a tensor: what it asks for lies in the window of that, moved back into the tensor."""
+    while isinstance(index, Apply) and index.op.name in ("minimum", "maximum") and isinstance(extent, Const):
+        inner, bound = index.args
+        if bound != (const(integer(extent) - 1) if index.op.name == "minimum" else const(0)):
+            break
+        index = inner
+    return index
 
 
 def _span(index: Expr, axes: tuple[Axis, ...], known: Known) -> Span | None:
@@ -173,7 +184,9 @@ class Site:
     def ranged(self, span: Span) -> Span | None:
         """A span over the points of the loops inside, in names that have one value in an iteration."""
         names = [n for form in (*span.lows, *span.highs) for n in form.names()]
-        further = {n: affine_of(self.begins[n].value) for n in names if n in self.begins and self.begins[n].loop != self.loop}
+        begins = {n: (self.begins[n], affine_of(self.begins[n].value)) for n in names if n in self.begins}
+        settled = {n for n, (_, form) in begins.items() if form is not None and set(form.names()) <= self.settled}
+        further = {n: form for n, (begin, form) in begins.items() if begin.loop != self.loop or n in settled}
         if further:
             found = _over({n: (begin, begin) for n, begin in further.items()}, span.lows, span.highs)
             return None if found is None else self.ranged(found)

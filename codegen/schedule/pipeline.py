@@ -12,7 +12,7 @@ Everything that is computed in the loop (`compute_at`) is computed ahead; values
 from __future__ import annotations
 
 from tensorexpr.codegen.schedule.fitting import fitted
-from tensorexpr.codegen.schedule.legality import divides, refuse
+from tensorexpr.codegen.schedule.legality import refuse, stays_inside
 from tensorexpr.codegen.schedule.placement import parts_of
 from tensorexpr.codegen.schedule.state import SERIAL, Split, Stage, State
 from tensorexpr.ir import Const
@@ -64,8 +64,11 @@ def _check(state: State, stage: Stage, loop: str, stages: int) -> None:
     if not placed:
         raise refuse(stage, f"expected a loop in which something is computed to pipeline, got {loop}", loop, "compute_at first")
     for relation in stage.relations:
-        if isinstance(relation, Split) and loop in (relation.outer, relation.inner) and not _in_blocks(stage, relation):
+        if isinstance(relation, Split) and loop in (relation.outer, relation.inner) and not stays_inside(stage, relation):
             raise refuse(stage, f"expected a loop that runs in whole blocks to pipeline, got {loop} of a split of {relation.parent}", loop)
+    sliding = next((n for x, n in stage.slides if x == loop and n in placed), None)
+    if sliding is not None:
+        raise refuse(stage, f"expected a loop in which nothing slides to pipeline, got {loop}, in which {sliding} does", loop)
     parts = parts_of(state, stage.name)
     kept = [n for n in placed if parts[n].is_local]
     if not kept:
@@ -77,10 +80,3 @@ def _check(state: State, stage: Stage, loop: str, stages: int) -> None:
             size *= int(extent.value) if isinstance(extent, Const) else 1
         if size > MOST_BYTES:
             raise refuse(stage, f"expected at most {MOST_BYTES} bytes for {stages} stages of {name}, got {size}", loop, "fewer stages")
-
-
-def _in_blocks(stage: Stage, split: Split) -> bool:
-    """Whether no iteration of the loops of a split stands beyond its extent, in any form that it runs in."""
-    extent = stage.extent(split.parent)
-    fits = split.tail == "shift" and extent is not None and extent >= split.factor
-    return divides(stage, split) or split.tail in ("peel", "stride") or fits

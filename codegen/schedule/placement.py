@@ -150,7 +150,11 @@ def _parts_of(state: State, root: str) -> dict[str, Part]:
         else:
             points = tuple(_agreed([one.point(axis) for one in wanted], known_there) for axis in range(len(shape)))
         part = _part(state, member.name, root, *_in_blocks(made, consumer, points, blocks))
-        windows = {axis: site.window((one.span(axis) for one in wanted), shape[axis]) for axis, p in enumerate(part.points) if p is None}
+        windows = {
+            axis: site.window((one.span(axis, shape[axis]) for one in wanted), shape[axis])
+            for axis, p in enumerate(part.points)
+            if p is None
+        }
         narrow = _with_windows(state, member.name, root, part, {axis: w for axis, w in windows.items() if w is not None})
         result[member.name] = part = narrow if narrow.is_local else part  # where it is kept whole all of its elements are asked for
         _collect(state, member.name, _known(made, member.name, loop, part, begins), requests)

@@ -13,6 +13,7 @@ from tensorexpr.codegen.schedule.legality import check_stage, refuse, runs_whole
 from tensorexpr.codegen.schedule.pipeline import check_pipelines
 from tensorexpr.codegen.schedule.placement import check_placement
 from tensorexpr.codegen.schedule.skewing import check_skewed
+from tensorexpr.codegen.schedule.slide import check_slides, without_slides
 from tensorexpr.codegen.schedule.state import (
     SERIAL,
     TAILS,
@@ -315,7 +316,6 @@ def compute_at(state: State, name: str, consumer: str, loop: str) -> State:
                     y[i_i + i_o * 16, j] = a_1[i_i, j] + a_1[i_i + 1, j] + a_1[i_i + 2, 7 - j]
     <BLANKLINE>
     """
-    stage = state.stage(name)
     host = state.stage(consumer)
     facts = program_facts(state.program)
     inside = {consumer, *(s.name for s in state.placed_in(consumer))}
@@ -325,7 +325,8 @@ def compute_at(state: State, name: str, consumer: str, loop: str) -> State:
         and facts.numbers.get(name, len(facts.numbers)) < facts.numbers.get(consumer, 0)
     ):
         state = state.with_stage(replace(host, guests=(*host.guests, name)))
-    return _checked(state, replace(stage, place=Place(consumer, loop)))
+    state = without_slides(state, name)
+    return _checked(state, replace(state.stage(name), place=Place(consumer, loop)))
 
 
 def bind(state: State, name: str, loop: str, axis: str) -> State:
@@ -469,5 +470,6 @@ def _checked(state: State, stage: Stage) -> State:
         changed = fitted(changed, root)
     for root in roots:
         check_pipelines(changed, root)
+        check_slides(changed, root)
         check_tensorized(changed, changed.stage(root), refuse)
     return changed

@@ -24,6 +24,7 @@ from tensorexpr.codegen.schedule.partition import partition
 from tensorexpr.codegen.schedule.pipeline import pipeline
 from tensorexpr.codegen.schedule.recompute import recompute, share
 from tensorexpr.codegen.schedule.rfactor import rfactor
+from tensorexpr.codegen.schedule.slide import slide
 from tensorexpr.codegen.schedule.sort import sort
 from tensorexpr.codegen.schedule.state import Stage, State, plain_state
 from tensorexpr.codegen.schedule.tensorize import tensorize, with_digest
@@ -306,6 +307,10 @@ class StageHandle:
     def pipeline(self, axis: str, stages: int = 2) -> None:
         """Computes what is computed in a loop `stages` - 1 iterations ahead, into as many buffers as there are stages."""
         self._apply("pipeline", pipeline(self._schedule.state, self.name, axis, stages), axis, stages)
+
+    def slide(self) -> None:
+        """Computes of the window that an iteration of the loop around reads what the one before did not; the rest is kept in a ring."""
+        self._apply("slide", slide(self._schedule.state, self.name))
 
     def alongside(self, other: object) -> None:
         """Runs the iterations of the outermost loop in any order with those of another definition: one parallel region for both."""

@@ -70,6 +70,17 @@ def workers_cpus(before: set[str]) -> set[frozenset[int]]:
     return {frozenset(os.sched_getaffinity(int(task))) for task in set(os.listdir("/proc/self/task")) - before}
 
 
+def kept_off(function: NativeFunction, before: set[str], cpus: set[int]) -> None:
+    """Waits until the workers may use these CPUs: on a busy machine they may not have come to sleep yet, and only sleepers are woken."""
+    deadline = time.monotonic() + 10
+    while True:
+        time.sleep(0.02)
+        assert works(function, 30_000)  # rows of a loop that is never tried alone
+        if workers_cpus(before) == {frozenset(cpus)}:
+            break
+        assert time.monotonic() < deadline
+
+
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="the system has no CPU affinity")
 def test_workers_are_kept_off_the_cpu_that_wakes_them(doubled: NativeFunction) -> None:
     """Two threads on one CPU take turns. Where a caller goes to another one, its workers may use that which it left, no longer its own."""
@@ -84,13 +95,26 @@ def test_workers_are_kept_off_the_cpu_that_wakes_them(doubled: NativeFunction) -
     try:
         for cpu in [*sorted(allowed)[:3], min(allowed)]:
             os.sched_setaffinity(0, {cpu})
-            deadline = time.monotonic() + 10  # on a busy machine workers may not have come to sleep yet, and only sleepers are woken
-            while True:
-                time.sleep(0.02)
-                assert works(doubled, long)
-                if workers_cpus(before) == {frozenset(allowed - {cpu}) or frozenset(allowed)}:
-                    break
-                assert time.monotonic() < deadline
+            kept_off(doubled, before, allowed - {cpu} or allowed)
+    finally:
+        os.sched_setaffinity(0, allowed)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="the system has no CPU affinity")
+def test_workers_take_the_affinity_that_is_read_again(doubled: NativeFunction, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A caller that was held on one CPU when the workers started holds them there no longer; its own CPUs are as it left them."""
+    monkeypatch.setenv("TENSOREXPR_NUM_THREADS", "3")
+    pool().stop()
+    before, allowed = set(os.listdir("/proc/self/task")), os.sched_getaffinity(0)
+    cpu = {min(allowed)}
+    try:
+        os.sched_setaffinity(0, cpu)
+        set_threads(3)
+        assert works(doubled) and workers_cpus(before) == {frozenset(cpu)} and os.sched_getaffinity(0) == cpu
+        os.sched_setaffinity(0, allowed)
+        assert set_threads() == 3 and works(doubled) and os.sched_getaffinity(0) == allowed
+        os.sched_setaffinity(0, cpu)
+        kept_off(doubled, before, allowed - cpu or allowed)
     finally:
         os.sched_setaffinity(0, allowed)
 

@@ -1,5 +1,8 @@
 """The default schedule: what it fuses, tiles, vectorizes and runs in parallel, asserted on loops and counts."""
 
+import inspect
+import sys
+
 import numpy as np
 import pytest
 
@@ -163,10 +166,15 @@ def test_the_same_program_has_the_same_schedule():
     assert auto(CONVOLUTION) == auto(CONVOLUTION) and auto(CONVOLUTION).as_python() == auto(CONVOLUTION).as_python()
 
 
-def test_a_long_chain_of_definitions_takes_linear_depth():
-    lines = ["T0: f32[8] = input()", *(f"T{k + 1}[i]: f32[8] = sum(T{k}[j] for j in range(i + 1))" for k in range(1200)), "return T1200"]
-    s = auto("\n".join(lines))
-    assert len(lower(s).kernels) == 1200  # deeper than Python's stack
+def test_a_long_chain_of_definitions_takes_no_depth():
+    """With a frame for each definition, calls would be deeper than they may be."""
+    count, limit = 300, sys.getrecursionlimit()
+    sums = [f"T{k + 1}[i]: f32[8] = sum(T{k}[j] for j in range(i + 1))" for k in range(count)]
+    sys.setrecursionlimit(len(inspect.stack(0)) + count)
+    try:
+        assert len(lower(auto("\n".join(["T0: f32[8] = input()", *sums, f"return T{count}"]))).kernels) == count
+    finally:
+        sys.setrecursionlimit(limit)
 
 
 def test_a_softmax_and_its_gradient_share_their_rows():
@@ -252,11 +260,12 @@ def test_a_pool_and_its_winners_read_the_picture_together():
     assert count(2, 32, 2) == 3  # the whole picture stays near
 
 
-DEPTHWISE = """
-x: f32[8, 6, 32, 64] = input()
-w: f32[3, 3, 64] = input()
-y[n, p, q, k]: f32[8, 6, 32, 64] = sum(
-    where(i + p >= 1 and i + p < 7 and j + q >= 1 and j + q < 33, x[n, i + p - 1, j + q - 1, k], 0.0) * w[i, j, k]
+def depthwise(pictures: int, wide: int, channels: int) -> str:
+    return f"""
+x: f32[{pictures}, 6, {wide}, {channels}] = input()
+w: f32[3, 3, {channels}] = input()
+y[n, p, q, k]: f32[{pictures}, 6, {wide}, {channels}] = sum(
+    where(i + p >= 1 and i + p < 7 and j + q >= 1 and j + q < {wide + 1}, x[n, i + p - 1, j + q - 1, k], 0.0) * w[i, j, k]
     for i in range(3)
     for j in range(3)
 )
@@ -267,23 +276,24 @@ return y
 def test_rows_of_a_tile_lie_near_each_other_and_taps_along_them_share_what_they_read():
     """Not images, each a stream of its own; and what all rows share is so small that blocks of channels go by inside of those of rows."""
     target = Target("test", vector_bits=512, registers=32, cores=2)
-    s = autoschedule(parse_program(DEPTHWISE), target)
-    assert s["y"].loops == ("n", "p", "q_o", "k_o", "i", "j", "q_i", "k_i")
-    assert "s['y'].unroll('q_i')" in s.as_python() and "s['y'].unroll('j')" in s.as_python()
-    assert_means(s)
+    s, small = (autoschedule(parse_program(depthwise(*extents)), target) for extents in ((8, 32, 64), (2, 20, 32)))
+    assert s["y"].loops == ("n", "p", "q_o", "k_o", "i", "j", "q_i", "k_i") and small["y"].loops == ("n_p", *s["y"].loops[2:])
+    for made in (s, small):
+        assert "s['y'].unroll('q_i')" in made.as_python() and "s['y'].unroll('j')" in made.as_python()
+    assert_means(small)
 
 
-def depthwise_gradients(high: int, wide: int) -> str:
+def depthwise_gradients(pictures: int, high: int, wide: int, channels: int) -> str:
     return f"""
-x: f32[8, {high}, {wide}, 64] = input()
-w: f32[3, 3, 64] = input()
-g: f32[8, {high}, {wide}, 64] = input()
-x_bar[n, p, q, u]: f32[8, {high}, {wide}, 64] = sum(
+x: f32[{pictures}, {high}, {wide}, {channels}] = input()
+w: f32[3, 3, {channels}] = input()
+g: f32[{pictures}, {high}, {wide}, {channels}] = input()
+x_bar[n, p, q, u]: f32[{pictures}, {high}, {wide}, {channels}] = sum(
     g[n, p - i + 1, q - j + 1, u] * w[i, j, u]
     for i in range(maximum(p - {high - 2}, 0), minimum(p + 2, 3))
     for j in range(maximum(q - {wide - 2}, 0), minimum(q + 2, 3))
 )
-w_bar[n, i, j, k]: f32[8, 3, 3, 64] = sum(
+w_bar[n, i, j, k]: f32[{pictures}, 3, 3, {channels}] = sum(
     g[n, y, z, k] * x[n, i + y - 1, j + z - 1, k]
     for y in range(maximum(1 - i, 0), minimum({high + 1} - i, {high}))
     for z in range(maximum(1 - j, 0), minimum({wide + 1} - j, {wide}))
@@ -295,10 +305,11 @@ return x_bar, w_bar
 def test_rows_of_a_depthwise_gradient_are_tiles_where_lanes_have_no_masks():
     """Rows with borders make tiles of their own there; lanes of which none reads what others do are as many as there are."""
     target = Target("test", vector_bits=512, registers=32, cores=2, l2_bytes=1 << 20)
-    s = autoschedule(parse_program(depthwise_gradients(56, 56)), target)
-    assert s["x_bar"].loops[-2:] == ("q_i", "u_i") and "s['x_bar'].unroll('q_i')" in s.as_python()
-    assert s["w_bar"].loops[-2:] == ("i", "k") and "s['w_bar'].unroll('i')" in s.as_python()
-    assert_means(autoschedule(parse_program(depthwise_gradients(5, 12)), target))
+    s, small = (autoschedule(parse_program(depthwise_gradients(*extents)), target) for extents in ((8, 56, 56, 64), (2, 4, 20, 32)))
+    for made in (s, small):
+        assert made["x_bar"].loops[-2:] == ("q_i", "u_i") and "s['x_bar'].unroll('q_i')" in made.as_python()
+        assert made["w_bar"].loops[-2:] == ("i", "k") and "s['w_bar'].unroll('i')" in made.as_python()
+    assert_means(small)
 
 
 def channels_first(high: int, wide: int) -> str:

@@ -86,6 +86,16 @@ return Y
 """,
         13, ("A",), ["A_1: local(f32[14])"],
     ),
+    "clamped to the tensor, and to less than that": (
+        """
+X: f32[40] = input()
+A[i]: f32[40] = X[i] * 2.0
+B[i]: f32[40] = X[i] * 3.0
+Y[i]: f32[40] = sum(A[minimum(maximum(i + k - 2, 0), 39)] + B[minimum(maximum(i + k - 2, 0), 30)] for k in range(5))
+return Y
+""",
+        8, ("A", "B"), ["A_1: local(f32[12])", "B_1: local(f32[40])"],
+    ),
     "each element twice": (
         """
 X: f32[40] = input()
