@@ -127,7 +127,8 @@ def _wins(comparison: str, operand: int) -> Scaling:
 
 
 def _divisor(t: Expr, args: tuple[Expr, ...], result: Expr) -> Expr:
-    return negative(times(t, apply("div", result, args[1])))
+    """-(t / b) * (a / b): what the dividend gets, times the result; both are there anyway."""
+    return negative(times(apply("div", t, args[1]), result))
 
 
 def _modulo_divisor(t: Expr, args: tuple[Expr, ...], result: Expr) -> Expr:

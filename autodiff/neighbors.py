@@ -210,7 +210,12 @@ def _factored(value: Expr) -> Expr:
     terms = list(_terms(value, 1))
     if not any(sum(e in factors for _, factors in terms) > 1 for e in dict.fromkeys(_dear_values(value))):
         return value
-    sign, made = _sum(terms)
+    return added_up(value)
+
+
+def added_up(value: Expr) -> Expr:
+    """e * a + e * b -> e * (a + b), for any e"""
+    sign, made = _sum(list(_terms(value, 1)))
     return made if sign > 0 else negative(made)
 
 
@@ -222,27 +227,31 @@ def _terms(value: Expr, sign: int) -> Iterator[Term]:
         case Apply() if value.op.name == "neg":
             yield from _terms(value.args[0], -sign)
         case _:
-            factors = list(_factors(value))
-            negated = [isinstance(f, Apply) and f.op.name == "neg" for f in factors]
-            yield sign * (-1) ** sum(negated), tuple(f.args[0] if isinstance(f, Apply) and back else f for f, back in zip(factors, negated))
+            own, factors = _factors(value)
+            yield sign * own, factors
 
 
-def _factors(value: Expr) -> Iterator[Expr]:
-    if isinstance(value, Apply) and value.op.name == "mul":
-        for arg in value.args:
-            yield from _factors(arg)
-    else:
-        yield value
+def _factors(value: Expr) -> Term:
+    """A product as its sign and its factors, products with signs in it, too."""
+    match value:
+        case Apply(args=(a, b)) if value.op.name == "mul":
+            (one, first), (other, second) = _factors(a), _factors(b)
+            return one * other, (*first, *second)
+        case Apply(args=(a,)) if value.op.name == "neg":
+            sign, factors = _factors(a)
+            return -sign, factors
+    return 1, (value,)
 
 
 def _sum(terms: Sequence[Term]) -> tuple[int, Expr]:
-    """The sign and the rest of the sum of products, with the factor taken out that most terms share, dear ones first."""
-    shared: dict[Expr, tuple[bool, int]] = {}
+    """The sign and the rest of the sum of products, with the factor taken out that most terms share, dear ones first, elements of tensors
+    last: `d * (e * a) + e` is one operation less than `e * (d * a) + e` where a term is an element alone."""
+    shared: dict[Expr, tuple[bool, int, bool]] = {}
     for _, factors in terms:
         for factor in dict.fromkeys(factors):
             often = sum(factor in others and len(others) > 1 for _, others in terms)
             if often > 1:
-                shared.setdefault(factor, (any(_dear_values(factor)), often))
+                shared.setdefault(factor, (any(_dear_values(factor)), often, not isinstance(factor, Access)))
     if not shared:
         return _signed([(sign, _product(factors)) for sign, factors in terms])
     common = max(shared, key=shared.__getitem__)

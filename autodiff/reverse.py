@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from tensorexpr.autodiff.accumulate import Flow, accumulate, axes_of
+from tensorexpr.autodiff.beside import written_beside
 from tensorexpr.autodiff.contributions import Contribution, ExpressionAdjoint
 from tensorexpr.autodiff.folds import expand_reduction
 from tensorexpr.autodiff.neighbors import in_step
@@ -109,6 +110,8 @@ def reverse(
     if marked:
         workspace.definitions = with_copies(workspace.definitions, program.definitions, marked, rules, workspace)
     workspace.simplify(program.definitions)
+    if not steps:
+        workspace.definitions = written_beside(workspace.definitions, frozenset(adjoints.values()))
     steps_in_line: list[Definition] = []
     for definition in workspace.definitions:
         found = in_step(definition, workspace.new_name) if isinstance(definition, Define) else [definition]

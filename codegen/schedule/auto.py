@@ -17,6 +17,7 @@ from tensorexpr.codegen.schedule.auto_common import keep_common
 from tensorexpr.codegen.schedule.auto_contraction import plan_contraction
 from tensorexpr.codegen.schedule.auto_crossed import crossed_sums
 from tensorexpr.codegen.schedule.auto_flat import share_elementwise
+from tensorexpr.codegen.schedule.auto_followers import follow, join_followers, sum_followed
 from tensorexpr.codegen.schedule.auto_gpu import plan_gpu
 from tensorexpr.codegen.schedule.auto_loops import plan
 from tensorexpr.codegen.schedule.auto_memory import bytes_of, fetch_gathered, fetch_indexed, fetch_rows, fetch_streams, write_past
@@ -99,10 +100,14 @@ def autoschedule(program: Program, target: Target | None = None, decisions: Deci
                 planned |= {name, *s.stages} - known | {name}
             else:
                 stage_operands(s, name, shapes)
+    followers: dict[str, str] = {}
     for name in s.stages:
         definition = definition_named(s.state.program, name)
         if isinstance(definition, Define):
-            if name not in planned and not plan_nested(s, name, shapes) and not plan_stream(s, name, shapes):
+            source = None if name in planned else follow(s, name)
+            if source is not None:
+                followers[name] = source
+            elif name not in planned and not plan_nested(s, name, shapes) and not plan_stream(s, name, shapes):
                 plan(s, name, shapes)
             vary(s, name)
         elif isinstance(definition, Scan):
@@ -112,6 +117,7 @@ def autoschedule(program: Program, target: Target | None = None, decisions: Deci
     skew_scans(s)
     join_passes(s, passes)
     join_alike(s)
+    join_followers(s, followers)
     write_past(s)
     fetch_rows(s)
     fetch_streams(s)
@@ -274,7 +280,7 @@ def _guests(s: Schedule, table: dict[str, Define], host: Define) -> list[str]:
     for name, definition in table.items():
         if facts.numbers[name] >= facts.numbers[host.name] or name in around or not 0 < len(definition.axes) <= len(host.axes):
             continue
-        if s.state.stage(name).place is not None or s.state.placed_in(name) or is_contraction(s.state, name):
+        if s.state.stage(name).place is not None or s.state.placed_in(name) or is_contraction(s.state, name) or sum_followed(s, name):
             continue
         same = definition.axes[0].stop == host.axes[0].stop and rows & _rows(s, definition)
         if same and all(facts.numbers[r] > facts.numbers[host.name] for r in facts.readers.get(name, ()) if r not in around):
@@ -408,7 +414,9 @@ def _parallelize(s: Schedule, name: str) -> None:
     if stage.place is not None or s.target.cores < 2:
         return
     members = s.state.placed_in(name)
-    work = sum(total_work(m.parts) for m in (stage, *members))
+    host = stage.joins or name
+    same = [other for other in s.state.stages if host in (other.name, other.joins)]  # those in the same loops do as one of them does
+    work = sum(total_work(m.parts) for other in same for m in (other, *s.state.placed_in(other.name)))
     if not s.decisions.wanted(f"{name}: parallel", work >= PARALLEL_WORK):
         return
     definition = definition_named(s.state.program, name)
@@ -418,8 +426,7 @@ def _parallelize(s: Schedule, name: str) -> None:
     before = s.state
     try:
         loop = free[0]
-        joined = stage.joins is not None or any(other.joins == name for other in s.state.stages)
-        if isinstance(definition, Define | Scan) and not members and not joined:
+        if isinstance(definition, Define | Scan) and not members and len(same) == 1:
             loop = _fused_outer(s, name, free)
         s[name].parallel(loop)
     except ScheduleError:

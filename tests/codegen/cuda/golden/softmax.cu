@@ -223,7 +223,7 @@ extern "C" __global__ void __launch_bounds__(256) k0_x_bar(
   }
   scale_bar_1_sum = scale_bar_1_sum + scale_bar_1_sum_lanes_all;
   const float t7 = scale_sum_1;
-  scale_bar_1_1 = -(scale_bar_1_sum * (1.0f / t7 / t7));
+  scale_bar_1_1 = -(scale_bar_1_sum / t7 * (1.0f / t7));
   {
     const int i1_o_i = (int)threadIdx.x;
     if (i1_o_i < 250) {
