@@ -41,11 +41,11 @@ from tensorexpr.codegen.schedule.compute_with import joined_groups
 from tensorexpr.codegen.schedule.fetching import distances
 from tensorexpr.codegen.schedule.independence import is_atomic
 from tensorexpr.codegen.schedule.placement import Part, parts_of
-from tensorexpr.codegen.schedule.primitives import streamable
 from tensorexpr.codegen.schedule.rings import last_entries
 from tensorexpr.codegen.schedule.slide import Ring, rings_in
 from tensorexpr.codegen.schedule.sorting import ranges_of
 from tensorexpr.codegen.schedule.state import Stage, State, all_definitions
+from tensorexpr.codegen.schedule.stream import streamable
 from tensorexpr.codegen.target import Gpu
 from tensorexpr.dtypes import accumulator
 from tensorexpr.interpret import identity_of

@@ -9,9 +9,9 @@ from __future__ import annotations
 from math import prod
 
 from tensorexpr.codegen.schedule.fetching import row_length
-from tensorexpr.codegen.schedule.primitives import streamable
 from tensorexpr.codegen.schedule.schedule import Schedule
 from tensorexpr.codegen.schedule.state import SERIAL, accesses_of, definition_named, program_facts
+from tensorexpr.codegen.schedule.stream import streamable
 from tensorexpr.codegen.schedule.strides import reach
 from tensorexpr.codegen.schedule.work import length, total_work
 from tensorexpr.errors import ScheduleError

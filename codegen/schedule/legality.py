@@ -8,7 +8,7 @@ commute; accumulators of a tile need a constant number of places. Sums and produ
 from __future__ import annotations
 
 from tensorexpr.codegen.nest import GRID, IN_WARP, LANES, THREADS
-from tensorexpr.codegen.schedule.bind import check_bound
+from tensorexpr.codegen.schedule.binding import check_bound
 from tensorexpr.codegen.schedule.independence import free_axes, may_collide
 from tensorexpr.codegen.schedule.reductions import Group, Member
 from tensorexpr.codegen.schedule.state import Fuse, Split, Stage, State, all_uses, definition_named

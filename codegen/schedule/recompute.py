@@ -12,8 +12,8 @@ definition already.
 
 from __future__ import annotations
 
+from tensorexpr.codegen.schedule.inline import inline
 from tensorexpr.codegen.schedule.legality import refuse
-from tensorexpr.codegen.schedule.primitives import inline
 from tensorexpr.codegen.schedule.state import State, plain_order, plain_stages, program_facts
 from tensorexpr.ir import Access, Apply, Axis, Cast, Combiner, Const, Define, Expr, Index, Reduce, const
 from tensorexpr.records import replace

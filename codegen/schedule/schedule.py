@@ -10,24 +10,37 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tensorexpr import dtypes
-from tensorexpr.codegen.schedule import primitives, skewing, staging, sweeps
+from tensorexpr.codegen.schedule import skewing, staging, sweeps
 from tensorexpr.codegen.schedule.alongside import alongside
+from tensorexpr.codegen.schedule.bind import bind
 from tensorexpr.codegen.schedule.cache import cache
 from tensorexpr.codegen.schedule.common import common
+from tensorexpr.codegen.schedule.compute_at import compute_at
 from tensorexpr.codegen.schedule.compute_with import compute_with
 from tensorexpr.codegen.schedule.decisions import Decisions
 from tensorexpr.codegen.schedule.fetching import prefetch
+from tensorexpr.codegen.schedule.fuse import fuse
+from tensorexpr.codegen.schedule.inline import inline
 from tensorexpr.codegen.schedule.legality import refuse
 from tensorexpr.codegen.schedule.own import own
+from tensorexpr.codegen.schedule.parallel import parallel
 from tensorexpr.codegen.schedule.part import part
 from tensorexpr.codegen.schedule.partition import partition
 from tensorexpr.codegen.schedule.pipeline import pipeline
 from tensorexpr.codegen.schedule.recompute import recompute, share
+from tensorexpr.codegen.schedule.redirect import redirect
+from tensorexpr.codegen.schedule.reorder import reorder
 from tensorexpr.codegen.schedule.rfactor import rfactor
+from tensorexpr.codegen.schedule.serial import serial
 from tensorexpr.codegen.schedule.slide import slide
 from tensorexpr.codegen.schedule.sort import sort
+from tensorexpr.codegen.schedule.split import split
 from tensorexpr.codegen.schedule.state import Stage, State, plain_state
+from tensorexpr.codegen.schedule.stream import stream
 from tensorexpr.codegen.schedule.tensorize import tensorize, with_digest
+from tensorexpr.codegen.schedule.tile import tile
+from tensorexpr.codegen.schedule.unroll import unroll
+from tensorexpr.codegen.schedule.vectorize import vectorize
 from tensorexpr.codegen.schedule.widths import store_as
 from tensorexpr.codegen.target import Target, host_target
 from tensorexpr.errors import ScheduleError
@@ -86,7 +99,7 @@ class Schedule:
 
     def inline(self, *definitions: str) -> None:
         """Computes definitions where they are read and stores them nowhere. Their own stages go away."""
-        state = primitives.inline(self.state, definitions)
+        state = inline(self.state, definitions)
         self.state = replace(state, calls=(*state.calls, f"s.inline({', '.join(map(repr, definitions))})"))
 
     def recompute(self, *definitions: str) -> None:
@@ -99,7 +112,7 @@ class Schedule:
 
     def redirect(self, source: str, copy: str) -> None:
         """Lets what comes after a definition that only permutes the axes of `source` read that copy instead."""
-        state = primitives.redirect(self.state, source, copy)
+        state = redirect(self.state, source, copy)
         self.state = replace(state, calls=(*state.calls, f"s.redirect({source!r}, {copy!r})"))
 
     def sweep(self, scan: str, *readers: str) -> None:
@@ -155,73 +168,56 @@ class StageHandle:
         `tail` is what happens to a rest: "peel" (a smaller block of its own), "shift" (the last block moves back) or "guard"; with
         "stride" the loop inside a block runs outside, and the other one over every so many points: a residue class.
         """
-        state, made = primitives.split(self._schedule.state, self.name, axis, factor, tail)
+        state, made = split(self._schedule.state, self.name, axis, factor, tail)
         self._apply("split", state, axis, factor, tail)
         return made
 
     def fuse(self, outer: str, inner: str) -> str:
         """Makes one loop of two that stand directly inside each other; gives its name."""
-        state, made = primitives.fuse(self._schedule.state, self.name, outer, inner)
+        state, made = fuse(self._schedule.state, self.name, outer, inner)
         self._apply("fuse", state, outer, inner)
         return made
 
     def reorder(self, *axes: str) -> None:
         """Puts the named loops in this order, into the places that they have now."""
-        self._apply("reorder", primitives.reorder(self._schedule.state, self.name, axes), *axes)
+        self._apply("reorder", reorder(self._schedule.state, self.name, axes), *axes)
 
     def tile(self, a: str, b: str, a_factor: int, b_factor: int, tail: str = "peel") -> tuple[str, str, str, str]:
-        """rewrite: [..., a, ..., b, ...] --> [..., a_o, ..., b_o, a_i, b_i, ...]: two loops split, the blocks of both outside.
-
-        The same as two calls of `split` and one of `reorder`; gives a_o, b_o, a_i, b_i.
-
-        >>> import tensorexpr as te
-        >>> x = te.placeholder((12, 6), name="x")
-        >>> s = te.schedule(te.compute((6, 12), lambda i, j: x[j, i], name="y"))
-        >>> s["y"].tile("i", "j", 2, 4)
-        ('i_o', 'j_o', 'i_i', 'j_i')
-        >>> s["y"].loops
-        ('i_o', 'j_o', 'i_i', 'j_i')
-        """
-        before = self._schedule.state
-        try:
-            a_outer, a_inner = self.split(a, a_factor, tail)
-            b_outer, b_inner = self.split(b, b_factor, tail)
-            self.reorder(a_outer, b_outer, a_inner, b_inner)
-        except ScheduleError:
-            self._schedule.state = before
-            raise
-        return a_outer, b_outer, a_inner, b_inner
+        """Splits two loops and puts the blocks of both outside: gives the names of the loops over blocks, then of those inside."""
+        state, made = tile(self._schedule.state, self.name, a, b, a_factor, b_factor, tail)
+        self._apply("tile", state, a, b, a_factor, b_factor, tail)
+        return made
 
     def parallel(self, axis: str) -> None:
         """Runs the iterations of the outermost loop on all cores."""
-        self._apply("parallel", primitives.parallel(self._schedule.state, self.name, axis), axis)
+        self._apply("parallel", parallel(self._schedule.state, self.name, axis), axis)
 
     def vectorize(self, axis: str) -> None:
         """Runs the iterations of a loop of constant extent in the lanes of vectors.
 
         Of a reduction: every lane has an accumulator, combined in a fixed order at the end (a reassociation).
         """
-        self._apply("vectorize", primitives.vectorize(self._schedule.state, self.name, axis), axis)
+        self._apply("vectorize", vectorize(self._schedule.state, self.name, axis), axis)
 
     def unroll(self, axis: str) -> None:
         """Copies out the iterations of a loop of constant extent."""
-        self._apply("unroll", primitives.unroll(self._schedule.state, self.name, axis), axis)
+        self._apply("unroll", unroll(self._schedule.state, self.name, axis), axis)
 
     def bind(self, axis: str, gpu_axis: str) -> None:
         """Runs the iterations of a loop as the blocks of a GPU's grid ("block.x" to "block.z"), as the threads of a block
         ("thread.x" to "thread.z"), or in the lanes of a warp ("warp")."""
-        self._apply("bind", primitives.bind(self._schedule.state, self.name, axis, gpu_axis), axis, gpu_axis)
+        self._apply("bind", bind(self._schedule.state, self.name, axis, gpu_axis), axis, gpu_axis)
 
     def serial(self, axis: str) -> None:
         """Takes back `parallel`, `vectorize`, `unroll` or `bind`."""
-        self._apply("serial", primitives.serial(self._schedule.state, self.name, axis), axis)
+        self._apply("serial", serial(self._schedule.state, self.name, axis), axis)
 
     def stream(self) -> None:
         """Writes the results past the caches: for outputs so large that they would not be found there anyway.
 
         Memory is not read first then, and what the caches hold stays. Only rows of whole, aligned vectors go this way.
         """
-        self._apply("stream", primitives.stream(self._schedule.state, self.name))
+        self._apply("stream", stream(self._schedule.state, self.name))
 
     def prefetch(self, tensor: str, axis: str, rows: int = 1) -> None:
         """Fetches a row of an input that lies so many iterations of a loop over rows or blocks ahead, while this one is computed on;
@@ -325,7 +321,7 @@ class StageHandle:
     def compute_at(self, consumer: object, axis: str) -> None:
         """Computes the definition in a loop of another that reads it, once per iteration, at the elements read there."""
         name = self._schedule[consumer].name
-        self._apply("compute_at", primitives.compute_at(self._schedule.state, self.name, name, axis), name, axis)
+        self._apply("compute_at", compute_at(self._schedule.state, self.name, name, axis), name, axis)
 
 
 def schedule(program: Program, target: Target | None = None) -> Schedule:

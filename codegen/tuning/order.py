@@ -15,6 +15,7 @@ from tensorexpr.codegen.schedule.state import Split, Stage
 
 _KEEPS_VALUES = (
     "split",
+    "tile",
     "reorder",
     "fuse",
     "parallel",
