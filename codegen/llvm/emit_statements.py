@@ -242,7 +242,7 @@ class Statements(Expressions):
         """The index of a loop around many others as LLVM does not see through it.
 
         Addresses in the inner loops are then an unknown and their own steps. Else LLVM describes each by all the loops around it, again for
-        every one of them, which took it up to a third of the time for gradients of convolutions.
+        every one of them: a fifth of its time for the gradient of a transposed convolution (367 ms, 295 so).
         """
         found = self.b.emit(f'call i64 asm "", "=r,0"({index.typed}) nounwind willreturn memory(none)', "i64")
         return Value(found.text, "i64", low=index.low, high=index.high, multiple=index.multiple)
