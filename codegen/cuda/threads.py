@@ -92,12 +92,13 @@ class _Touch:
 
 @dataclass(frozen=True, slots=True)
 class _Region:
-    """What barriers follow from: how many threads there are, where buffers are kept and what shapes they have, and which of them some
-    write and others read."""
+    """What barriers follow from: how many threads there are, where buffers are kept and what shapes they have, how many stages those have
+    that are filled ahead, and which of them some write and others read."""
 
     threads: int
     homes: dict[str, str]
     shapes: dict[str, tuple[Expr, ...]]
+    stages: dict[str, int]
     tracked: frozenset[str] = frozenset()
 
     def touched(self, *statements: Stmt) -> frozenset[_Touch]:
@@ -129,7 +130,7 @@ def _planned(body: Block, threads: int, taken: set[str]) -> tuple[Block, dict[st
     body = _in_registers_first(body, threads, taken)
     buffers = list(_locals(body))
     homes = {b.name: _home(b, body, threads) for b in buffers}
-    region = _Region(threads, homes, {b.name: b.shape for b in buffers})
+    region = _Region(threads, homes, {b.name: b.shape for b in buffers}, _stages(body))
     shared = {name for name, home in homes.items() if home == "shared"}
     touches = [t for s in body for t in _touches(s, region)]
     both = {t.buffer for t in touches if t.write} & {t.buffer for t in touches if not t.write}
@@ -408,21 +409,38 @@ def _touches(s: Stmt, region: _Region) -> Iterator[_Touch]:
             who = "lane" if _is_own(indices, lane, region.threads) else ""
             if not who and _is_placed(indices, region.shapes[name], lane, region.threads):
                 who = "place"
-            stage = _stage(indices[0]) if len(indices) > 1 else None
+            stage = _stage(indices[0], region.stages.get(name, 0)) if len(indices) > 1 else None
             yield _Touch(name, write, who, _in_first_warp(lane), stage=stage)
 
 
-def _stage(index: Expr) -> tuple[str, int, int] | None:
-    """The stage that `(k + n) % count` is: the loop, n and the count; of a number itself, whatever loops do."""
+def _stage(index: Expr, stages: int = 0) -> tuple[str, int, int] | None:
+    """The stage that `(k + n) % count` is: the loop, n and the count; of a number itself, whatever loops do. Of a buffer that is known to
+    have so many stages `k + n` is one, too: an index lies in its axis, so in a loop that is no longer there is nothing to divide."""
     if isinstance(index, Const):
         return "", int(index.value), 0
-    if not isinstance(index, Apply) or index.op.name != "mod" or not isinstance(index.args[1], Const):
-        return None
-    form, count = affine_of(index.args[0]), int(index.args[1].value)
+    if isinstance(index, Apply) and index.op.name == "mod" and isinstance(index.args[1], Const):
+        form, count = affine_of(index.args[0]), int(index.args[1].value)
+    else:
+        form, count = affine_of(index), stages
     if form is None or len(form.terms) != 1 or count < 2:
         return None
     ((name, factor),) = form.terms
     return (name, form.constant % count, count) if isinstance(name, str) and factor == 1 else None
+
+
+def _stages(block: Block) -> dict[str, int]:
+    """How many stages the buffers have that statements fill ahead."""
+    found: dict[str, int] = {}
+    for s in block:
+        match s:
+            case Ahead():
+                written = ((name, _stage(indices[0])) for name, indices, write, _ in _accesses(s, None) if write and indices)
+                found |= {name: stage[2] for name, stage in written if stage is not None and stage[2]}
+            case For() | Alloc():
+                found |= _stages(s.body)
+            case If():
+                found |= _stages((*s.then, *s.otherwise))
+    return found
 
 
 def stages_ahead(loop: For) -> int:
