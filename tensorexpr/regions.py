@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import TypeVar
 
 from tensorexpr import dtypes
 from tensorexpr.integers import Affine, Constraint, Domain, FloorDiv, eq, ge, gt, le, lt
@@ -22,8 +21,6 @@ from tensorexpr.integers.affine import Interval
 from tensorexpr.ir import Access, Apply, Axis, Cast, Const, Expr, Index, Param, Size, apply, conjuncts, const
 from tensorexpr.records import field, record
 from tensorexpr.traversal import map_children, size_names, walk
-
-E = TypeVar("E", bound=Expr)
 
 MAX_CASES = 64
 """Where an expression or the guards have more cases, what would split further is left opaque, or out."""
@@ -171,12 +168,12 @@ def expression_of(affine: Affine, sizes: Iterable[str] = (), opaque: Opaque | No
     return build(affine)
 
 
-def within(expr: E, box: Mapping[str, Interval]) -> E:
+def within(expr: Expr, box: Mapping[str, Interval]) -> Expr:
     """An expression with quotients and remainders of indices replaced by what they are where these lie in a box.
 
     Those of data stay: they may wrap around, indices never do.
     """
-    return _within(expr, box) if any(map(_divides, walk(expr))) else expr  # type: ignore[return-value]
+    return _within(expr, box) if any(map(_divides, walk(expr))) else expr
 
 
 def _divides(node: Expr) -> bool:
