@@ -73,19 +73,20 @@ MANY_ELEMENTS = 1 << 17
 """Elements from which on a tensor is filled on all cores."""
 
 
-def lower_state(state: State, name: str = "main") -> LoopNest:
-    """The loop nest of a schedule.
+def lower_state(state: State, name: str = "main", plain: bool = False) -> LoopNest:
+    """The loop nest of a schedule; a `plain` one as it is made first, without the passes that only make it faster.
 
     Requires: a legal state. Ensures: a nest that `verify_nest` accepts and that computes what the program means.
     """
-    return _Lowering(state).nest(name)
+    return _Lowering(state, plain).nest(name)
 
 
 class _Lowering(Scans):
     """One lowering: names, homes of tensors and the kernels so far."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, plain: bool = False) -> None:
         self.state = state
+        self.plain = plain
         self.program = program = state.program
         self.stages = state.table
         self.types = dict(program.types)
@@ -170,6 +171,8 @@ class _Lowering(Scans):
     def specialized(self, kernel: Kernel, shapes: Mapping[str, tuple[int, ...]]) -> Kernel:
         """The kernel with copies of loops in which tests are decided, and elements by their number where all are gone through;
         threads of a GPU test at no cost."""
+        if self.plain:
+            return kernel
         kernel = with_quotients(with_folded_literals(kernel))
         if self.state.target.is_gpu:
             return cut_borders(kernel)
