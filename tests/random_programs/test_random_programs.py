@@ -20,13 +20,14 @@ from tests.seeds import share_of
 
 FEATURES = {
     "open", "zero", "several outputs", "where", "data", "cast", "function", "division", "step function", "all or any", "reversed",
-    "clamped index", "modulo index", "divmod index", "guarded read", "checked data index", "clipped data index", "data index at a border",
-    "data index in a reduction", "data index in a where", "data index in a scatter", "condition on two indices",
-    "condition on an index array", "condition on data", "index as a value", "dependent extent", "extent that is data", "reduction where", "reduction under a condition",
-    "nested reduction", "te.sum", "te.prod", "te.max", "te.min", "te.argmax", "te.argmin", "te.reduce", "scatter", "scatter sum",
-    "scatter prod", "scatter max", "scatter min", "scatter where", "scan", "checkpoint", "anything", "elementwise", "einsum", "convolution", "stencil",
-    "pooling", "softmax", "norm", "attention", "total", "prefix", "reshape", "pieces", "twins", "gather", "rows by data", "sampled",
-    "winner", "distances", *(f"border {border}" for border in BORDERS), *(dtype.name for dtype in dtypes.DTYPES),
+    "clamped index", "modulo index", "divmod index", "guarded read", "checked data index", "clipped data index",
+    "data index at a border", "data index in a reduction", "data index in a where", "data index in a scatter",
+    "condition on two indices", "condition on an index array", "condition on data", "index as a value", "dependent extent",
+    "extent that is data", "reduction where", "reduction under a condition", "nested reduction", "te.sum", "te.prod", "te.max",
+    "te.min", "te.argmax", "te.argmin", "te.reduce", "scatter", "scatter sum", "scatter prod", "scatter max", "scatter min",
+    "scatter where", "scan", "checkpoint", "anything", "elementwise", "einsum", "convolution", "stencil", "pooling", "softmax",
+    "norm", "attention", "total", "prefix", "reshape", "pieces", "twins", "gather", "rows by data", "sampled", "winner", "distances",
+    *(f"border {border}" for border in BORDERS), *(dtype.name for dtype in dtypes.DTYPES),
 }  # fmt: skip
 
 
