@@ -80,8 +80,8 @@ def _united(gathers: tuple[Gather, ...]) -> tuple[tuple[Gather, tuple[int, ...]]
 @lru_cache(maxsize=1 << 12)
 def union(a: Gather, b: Gather) -> Gather | None:
     """A gather over exactly the points of both, None where there is none or it has more loops."""
-    if a.points is None or b.points is None:
-        return None
+    if a.points is None or b.points is None or set(a.points.sizes) != set(b.points.sizes):
+        return None  # one hangs on a size or on the step of a scan that the other does not know
     if not a.axes and not b.axes and a.points.solved != b.points.solved:
         return None  # neighbors in a stencil: together they would be a loop where none is needed
     try:
@@ -114,7 +114,7 @@ def _set(points: Points, constraints: Sequence[Constraint]) -> Domain:
 def _hull(a: Points, b: Points) -> list[Constraint] | None:
     """Constraints in the frame of `a` for exactly the points of both, None where none are found."""
     other = _within(b, a)
-    if other is None or a.sizes != b.sizes:
+    if other is None:
         return None
     first, second = _inequalities(a.constraints), _inequalities(other)
     sets = _set(a, first), _set(a, second)

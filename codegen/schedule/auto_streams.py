@@ -54,7 +54,7 @@ def _planned(s: Schedule, name: str, shapes: Mapping[str, tuple[Expr, ...]]) -> 
     if group.where or group.guard or column not in group.depends or any(m.combiner.name not in COMMUTATIVE for m in group.members):
         return False
     reached = reaches(values, shapes)
-    names = {x for x in (*group.depends, *group.indices) if long[x] > 1}
+    names = {x for x in (*group.depends, *group.indices) if long.get(x, 1) > 1}  # the step of a scan around stands still
     in_rows = all(
         not r.stride(column) or (abs(r.stride(column)) == 1 and all(abs(r.stride(x)) != 1 for x in group.indices)) for r in reached
     )

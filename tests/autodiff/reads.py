@@ -159,3 +159,45 @@ def _strange_read(rng: random.Random) -> RandomRead | None:
     x = te.placeholder(sizes, "float64", name="x")
     body = _over(names, lambda v: x[tuple(f(v) - low for f, low in zip(found, lows, strict=True))])
     return RandomRead(te.compute(extents, body, name="y"), x)
+
+
+BORDERS = ("wrap", "reflect", "symmetric", "clamp", 0.0)
+
+
+def stepwise_read(seed: int, checkpoint: int | None) -> RandomRead:
+    """A recurrence whose step reads one or two places by cases that hang on the step, inside of `x` or beyond its borders."""
+    rng = random.Random(seed)
+    names = ["t", "i", "j"][: rng.choice((2, 2, 3))]
+    extents = [rng.randint(4, 7), *(rng.randint(1, 4) for _ in names[1:])]
+    generator, ndim = _Generator(rng, names), rng.choice((1, 1, 2))
+
+    def index() -> Body:
+        found, still = generator.expression(rng.choice((0, 1, 2))), _Generator(rng, names[1:])
+        axis = rng.choice(names[1:])
+        match rng.choice(("any", "at the step", "one axis", "step in some cases", "step in some cases")):
+            case "at the step":
+                return lambda v: v["t"]
+            case "one axis":
+                return lambda v: v[axis]
+            case "step in some cases":
+                last, stays = rng.randint(0, 2), rng.choice((still.affine(), lambda v: 1))
+                moves = rng.choice((found, lambda v: v["t"]))
+                return lambda v: te.where(v[axis] <= last, moves(v), stays(v))
+        return found
+
+    reads = [[index() for _ in range(ndim)] for _ in range(rng.choice((1, 2)))]
+    border = rng.choice(BORDERS)
+    sizes = [rng.randint(1, 6) for _ in range(ndim)]
+    guard = generator.condition(2) if rng.random() < 0.3 else None
+    x = te.placeholder(sizes, "float64", name="x")
+
+    def body(t: Any, state: te.Tensor) -> te.Tensor:
+        def element(v: Values) -> Any:
+            v = {"t": t, **v}
+            total = sum(x.read(*(index(v) for index in read), outside=border) * factor for factor, read in enumerate(reads, 2))
+            return (total if guard is None else te.where(guard(v), total, 0.0)) - state[tuple(v[n] for n in names[1:])]
+
+        return te.compute(extents[1:], _over(names[1:], element), name="step")
+
+    start = te.compute(extents[1:], _over(names[1:], lambda v: te.cast(0, "float64")), name="start")
+    return RandomRead(te.scan(body, start, extents[0], checkpoint=checkpoint), x)

@@ -11,7 +11,9 @@ from tensorexpr.ir import Access, Const, Define, Scan
 from tensorexpr.language import program_of
 from tensorexpr.records import replace
 from tensorexpr.traversal import expressions, walk
-from tests.autodiff.laws import check_orders
+from tests.autodiff.laws import check_orders, gather_of, head_of, integers
+from tests.autodiff.reads import stepwise_read
+from tests.seeds import share_of
 
 F64 = "float64"
 RNG = np.random.default_rng(30)
@@ -108,6 +110,17 @@ def test_a_length_that_is_a_size():
         for length in (1, 3, 7, 8):
             check_orders(y, [xs], {xs: RNG.standard_normal((length, 3))}, order=1)
         assert te.evaluate(te.gradient(te.compute((), lambda y=y: y[0]), xs)[0], {xs: np.zeros((0, 3))}).shape == (0, 3)
+
+
+@pytest.mark.parametrize("seed", [16, 77, *share_of(range(90))])
+def test_random_reads_by_cases_at_each_step(seed):
+    """All at once without checkpoints, in the backward scan with them: the same gradient, bit for bit, as the forced forms give."""
+    whole, parts = stepwise_read(seed, None), stepwise_read(seed, 1 + seed % 3)
+    heads = head_of(whole.output), head_of(parts.output)
+    values = [integers(whole.x, 1), integers(heads[0], 2)]
+    found = te.evaluate(gather_of(whole.output, [whole.x], heads[0])[0], dict(zip((whole.x, heads[0]), values, strict=True)))
+    again = te.build(te.gradient(parts.output, [parts.x], heads[1])[0], [parts.x, heads[1]])
+    np.testing.assert_array_equal(again(*values), found)
 
 
 # --------------------------------------------------------------------------------------------------------- checkpoints

@@ -311,3 +311,29 @@ return S
     with pytest.raises(ScheduleError, match="expected the body to compute one element per point of the state"):
         s.sweep("S")
     assert_means(autoschedule(s.program, WIDE))
+
+
+N, M = 512, 1031
+STEPS = {
+    "columns": lambda t, s, x, y: te.compute((M,), lambda j: te.sum(lambda i: x[i, j] * y[i], N) + s[j]),
+    "columns at a step": lambda t, s, x, y: te.compute((M,), lambda j: te.sum(lambda i: x[i, j] * y[(i + t) % N], N) + s[j]),
+    "rows of a window": lambda t, s, x, y: te.compute((M,), lambda j: te.max(lambda i: x[i, j] - y[t], N) + s[j]),
+    "there and back": lambda t, s, x, y: _there_and_back(s, x, y),
+    "a normal row": lambda t, s, x, y: te.compute((M,), lambda j: te.exp(s[j] - te.max(lambda k: s[k] + x[t, k], M)) + x[t, j]),
+    "products": lambda t, s, x, y: te.compute((M,), lambda j: te.sum(lambda i, k: x[i, k] * x[i, j] * s[k] * y[t], (N, M))),
+}
+
+
+def _there_and_back(s, x, y):
+    u = te.compute((N,), lambda i: y[i] / te.sum(lambda j: x[i, j] * s[j], M), name="u")
+    return te.compute((M,), lambda j: s[j] / te.sum(lambda i: x[i, j] * u[i], N), name="v")
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_steps_of_any_size_have_a_schedule(name):
+    """What planners ask of a reduction may name the step of the scan around it, which is no loop of theirs."""
+    x, y, s0 = te.placeholder((N, M), name="x"), te.placeholder((N,), name="y"), te.placeholder((M,), name="s0")
+    states = te.scan(lambda t, s: STEPS[name](t, s, x, y), s0, 20)
+    loss = te.compute((), lambda: te.sum(lambda j: states[19, j], M))
+    for outputs in ([states], list(te.gradient(loss, [x, y, s0]))):
+        lower(te.autoschedule(outputs))
