@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from math import gcd
 
+from tensorexpr.codegen.llvm.dominators import ENTRY, Dominators
 from tensorexpr.records import field, record
 
 _LIMIT = 1 << 62  # beyond this an interval says nothing: the value may have wrapped around
@@ -148,8 +149,10 @@ class Builder:
         self.lines: list[str] = []
         self.slots: list[str] = []
         self.count = 0
-        self.block = "entry"
-        self.scopes: list[dict[object, Value]] = [{}]
+        self.block = ENTRY
+        self.dominators = Dominators()
+        self.scopes: list[dict[object, tuple[Value, str]]] = [{}]
+        """What is remembered: values by what they are, each with the block that it stands in."""
         self.halves: dict[str, Value] = {}
         """Of vectors of int64, by name: the same numbers in 32 bits, from which they were widened."""
         self.known: dict[str, str] = {}
@@ -186,15 +189,32 @@ class Builder:
         return name
 
     def begin(self, label: str) -> None:
+        """Begins a block; whatever goes there has been written, but for the ends of a loop that the block is the head of."""
+        self.dominators.begin(label)
         self.lines.append(f"{label}:")
         self.block = label
         self.known = {}
 
     def jump(self, label: str) -> None:
+        self.dominators.edge(self.block, label)
         self.line(f"br label %{label}")
 
-    def branch(self, condition: Value, yes: str, no: str) -> None:
-        self.line(f"br i1 {condition.text}, label %{yes}, label %{no}")
+    def branch(self, condition: Value, yes: str, no: str, hint: str = "") -> None:
+        """Goes to one of two blocks; `hint` is metadata about how often."""
+        for label in (yes, no):
+            self.dominators.edge(self.block, label)
+        self.line(f"br i1 {condition.text}, label %{yes}, label %{no}{hint}")
+
+    def mark(self) -> tuple[int, int, str]:
+        """The place at hand, to which `rewind` goes back."""
+        return len(self.lines), len(self.slots), self.block
+
+    def rewind(self, mark: tuple[int, int, str]) -> None:
+        """Takes back what was written since a mark, in scopes that have ended."""
+        lines, slots, self.block = mark
+        del self.lines[lines:]
+        del self.slots[slots:]
+        self.known = {}
 
     def phi(self, choices: list[tuple[Value, str]]) -> Value:
         """A phi over values of one type and the blocks they come from."""
@@ -207,7 +227,7 @@ class Builder:
 
     @contextmanager
     def scope(self) -> Iterator[None]:
-        """What is remembered inside is forgotten afterwards (its block need not dominate what follows)."""
+        """What is remembered inside is forgotten afterwards: there names and masks mean something else."""
         self.scopes.append({})
         try:
             yield
@@ -215,14 +235,16 @@ class Builder:
             self.scopes.pop()
 
     def recall(self, key: object) -> Value | None:
+        """What was remembered, where its block dominates the one at hand."""
         for table in reversed(self.scopes):
             found = table.get(key)
-            if found is not None:
-                return found
+            if found is not None and self.dominators.dominates(found[1], self.block):
+                return found[0]
         return None
 
     def remember(self, key: object, value: Value) -> Value:
-        self.scopes[-1][key] = value
+        """Remembers a value that stands in the block at hand, or in one that dominates it."""
+        self.scopes[-1][key] = value, self.block
         return value
 
     # ------------------------------------------------------------------------------------------------ lanes

@@ -170,7 +170,7 @@ class Statements(Expressions):
         if self.mask is not None:
             bad = b.op("and", bad, self.mask)
         fail, fine = b.name("fail"), b.name("fine")
-        b.line(f"br i1 {b.any(bad).text}, label %{fail}, label %{fine}, !prof !0")
+        b.branch(b.any(bad), fail, fine, ", !prof !0")
         b.begin(fail)
         lane: Value | int = 0
         if bad.lanes > 1:
@@ -292,15 +292,12 @@ class Statements(Expressions):
         if extent == 1:
             self._unrolled(s, start, 1)
             return
-        place = len(self.b.lines), len(self.b.slots), self.b.block
+        place = self.b.mark()
         try:
             with self.b.scope():
                 self._pieces(s, start, extent)
         except NotVectorizable:
-            del self.b.lines[place[0] :]
-            self.b.known = {}
-            del self.b.slots[place[1] :]
-            self.b.block = place[2]
+            self.b.rewind(place)
             self.serial(s, start, self.b.add(start, extent))
 
     def _pieces(self, s: For, start: Value, extent: int) -> None:

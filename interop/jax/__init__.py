@@ -27,7 +27,7 @@ import numpy as np
 from tensorexpr.codegen.memo import Memo
 from tensorexpr.dtypes import dtype
 from tensorexpr.errors import ArgumentError, user_location
-from tensorexpr.interop.jax.primitive import Call, Types, check_dtype, primitive, types_of
+from tensorexpr.interop.jax.primitive import Call, Types, check_dtype, types_of
 from tensorexpr.interop.operators import Operator, leaf_names, op_of
 from tensorexpr.language import Tensor, cast, compute
 from tensorexpr.op import Op
@@ -109,7 +109,7 @@ class _Form:
 
     def bind(self, *arrays: Any) -> Any:
         """The results for arrays and tracers, nested."""
-        results = primitive.bind(*arrays, call=self._call)
+        results = self._call.bind(*arrays)
         return rebuild(self.result(types_of(arrays, self._call)), iter(results))
 
     def result(self, types: Types) -> Any:

@@ -17,7 +17,6 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.core import ShapedArray
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
@@ -27,11 +26,14 @@ from tensorexpr.errors import ArgumentError, DefinitionError, DifferentiationErr
 from tensorexpr.interop.jax import cuda
 from tensorexpr.interop.jax.handler import Kernel, kernel_of
 from tensorexpr.interop.jax.handler_text import ATTRIBUTE, TARGET
+from tensorexpr.interop.jax.manual import alike, result_type
 from tensorexpr.interop.operators import Operator
 from tensorexpr.ir import Const, Program
 from tensorexpr.language import placeholder, program_of
 
 _KERNELS_KEPT = 256  # per operator
+
+_CONFIG: Any = jax.config  # its switches are attributes that it makes at run time
 
 primitive = Primitive("tensorexpr")
 primitive.multiple_results = True
@@ -107,9 +109,27 @@ class Call:
         """The compiled kernel for arguments of these types on the GPUs of JAX."""
         return self._kernels.get(("cuda", types), lambda: cuda.kernel_of(self.program(types), self.operator.name))
 
+    def bind(self, *arguments: Any) -> list[Any]:
+        """The results for arrays and tracers."""
+        results: list[Any] = primitive.bind(*alike(self.operator.name, self.operator.names, arguments), call=self)
+        return results
+
     def run(self, *arguments: Any) -> Any:
         """The results as arrays of JAX, compiled for the call alone."""
-        return self._jitted.get((), lambda: jax.jit(lambda *given: primitive.bind(*given, call=self)))(*arguments)
+        alone = self._jitted.get((), self._alone)
+        if not _CONFIG.jax_disable_jit:
+            return alone(*arguments)
+        with jax.disable_jit(False):  # which is about programs; this is one operation
+            return alone(*arguments)
+
+    def _alone(self) -> Any:
+        def one(*given: Any) -> Any:
+            return primitive.bind(*given, call=self)
+
+        one.__name__ = one.__qualname__ = self.operator.name
+        # JAX looks for what made a NaN by calling the functions in a program one by one, and ends where it meets this mark.
+        one._apply_primitive = True  # type: ignore[attr-defined]
+        return jax.jit(one)
 
 
 def check_dtype(operator: str, name: str, type_: np.dtype) -> None:
@@ -145,7 +165,7 @@ def _run(*arguments: Any, call: Call) -> list[Any]:
 
 @primitive.def_abstract_eval
 def _types(*avals: Any, call: Call) -> list[Any]:
-    return [ShapedArray(shape, type_) for shape, type_ in call.result_types(types_of(avals, call))]
+    return [result_type(avals, shape, type_) for shape, type_ in call.result_types(types_of(avals, call))]
 
 
 def _zero(value: Any) -> Any:
@@ -153,13 +173,13 @@ def _zero(value: Any) -> Any:
 
 
 def _push(arguments: Sequence[Any], tangents: Sequence[Any], *, call: Call) -> tuple[list[Any], list[Any]]:
-    results = primitive.bind(*arguments, call=call)
+    results = call.bind(*arguments)
     moving = tuple(not isinstance(tangent, ad.Zero) for tangent in tangents)
     floating = [dtype(np.dtype(result.dtype)).is_float for result in results]
     if not any(moving) or not any(floating):
         return results, [_zero(result) for result in results]
     moved = [tangent for tangent, moves in zip(tangents, moving, strict=True) if moves]
-    found = iter(primitive.bind(*arguments, *moved, call=call.tangents(moving)))
+    found = iter(call.tangents(moving).bind(*arguments, *moved))
     return results, [next(found) if is_float else _zero(result) for result, is_float in zip(results, floating, strict=True)]
 
 
@@ -183,17 +203,17 @@ def _transpose(cotangents: Sequence[Any], *arguments: Any, call: Call) -> list[A
         types = base.result_types(types_of(avals[: len(inputs)], base))
         cotangent_of = iter(given)
         marks = tuple(dtype(type_).is_float and next(cotangent_of) for _, type_ in types)
-        found = iter(primitive.bind(*inputs, *heads, call=base.gradients(call.moving, marks)))
+        found = iter(base.gradients(call.moving, marks).bind(*inputs, *heads))
     else:
         filled = [ad.zeros_like_aval(argument.aval) if gone else argument for argument, gone in zip(arguments, missing, strict=True)]
-        found = iter(primitive.bind(*filled, *heads, call=call.gradients(tuple(missing), tuple(given))))
+        found = iter(call.gradients(tuple(missing), tuple(given)).bind(*filled, *heads))
     return [next(found) if gone else None for gone in missing]
 
 
 def _batch(arguments: Sequence[Any], axes: Sequence[Any], *, call: Call) -> tuple[list[Any], list[int]]:
     mask = tuple(axis is not None for axis in axes)
     moved = [argument if axis is None else jax.numpy.moveaxis(argument, axis, 0) for argument, axis in zip(arguments, axes, strict=True)]
-    results = primitive.bind(*moved, call=call.batched(mask))
+    results = call.batched(mask).bind(*moved)
     return results, [0] * len(results)
 
 

@@ -31,6 +31,7 @@ class _Writer:
         self.A = buffer("A", dtypes.float64, 7, 29)
         self.B = buffer("B", self.random.choice((dtypes.float32, dtypes.int32, dtypes.int8, dtypes.float16, dtypes.bool_)), 53)
         self.ids = buffer("ids", dtypes.int64, 31)
+        self.triples = buffer("triples", self.random.choice((dtypes.int64, dtypes.int32, dtypes.uint8)), 31, 3)
 
     def name(self, stem: str) -> str:
         self.count += 1
@@ -74,6 +75,31 @@ class _Writer:
             return Cast(dtypes.float64, read(self.B, self.inside(indices, 53)))
         return read(self.A, self.inside(indices, 7), self.inside(indices, 29))
 
+    def together(self, indices: list[str]) -> Expr:
+        """Reads that differ in constants, of an index array or through it, under conditions: addresses with a part in common."""
+        form = self.linear(self.random.sample(indices, self.random.randint(1, len(indices))))
+        guarded = self.random.random() < 0.7  # else wrapped: then no lane leaves the array
+        row = form if guarded else apply("mod", form, const(29))
+        through = self.random.random() < 0.5
+        total: Expr | None = None
+        for column in self.random.sample(range(3), self.random.randint(2, 3)):
+            down = self.random.randint(0, 2)
+            looked = read(self.triples, apply("add", row, const(down)), column)
+            value: Expr = Cast(dtypes.float64, looked)
+            if through:
+                place = apply("mod", looked if looked.dtype is dtypes.int64 else Cast(dtypes.int64, looked), const(7))
+                value = read(self.A, place, self.inside(indices, 29))
+            if self.random.random() < 0.3:
+                value = apply("where", self.condition(indices), value, Const(float(column), dtypes.float64))
+            total = value if total is None else apply("add", total, value)
+        assert total is not None
+        tests = [apply("ge", form, const(0)), apply("lt", form, const(29))] if guarded else []
+        if self.random.random() < 0.7:
+            tests.insert(0, self.condition(indices))
+        for test in reversed(tests):
+            total = apply("where", test, total, Const(-1.0, dtypes.float64))
+        return total
+
     def condition(self, indices: list[str]) -> Expr:
         made = apply(self.random.choice(("lt", "ge", "eq", "ne")), self.linear(indices), const(self.random.randint(-2, 9)))
         if self.random.random() < 0.3:
@@ -84,7 +110,7 @@ class _Writer:
         if depth == 0 or self.random.random() < 0.2:
             if self.random.random() < 0.2:
                 return Cast(dtypes.float64, self.linear(indices))
-            return self.access(indices)
+            return self.together(indices) if self.random.random() < 0.3 else self.access(indices)
         match self.random.randint(0, 5):
             case 0:
                 return apply("where", self.condition(indices), self.value(indices, depth - 1), self.value(indices, depth - 1))
@@ -168,7 +194,7 @@ class _Writer:
                 body = (loop("l", self.width, inner, kind=kind),)
         kind = self.random.choice(("serial", "parallel", "unroll"))
         sizes = ("n",) if self.symbolic else ()
-        return nest([self.A, self.B, self.ids, self.Y], [self.Y], (loop("i", rows, *body, kind=kind),), sizes=sizes)
+        return nest([self.A, self.B, self.ids, self.triples, self.Y], [self.Y], (loop("i", rows, *body, kind=kind),), sizes=sizes)
 
 
 def check(seed: int, machine: Machine) -> None:
@@ -180,6 +206,7 @@ def check(seed: int, machine: Machine) -> None:
         "A": generator.integers(-9, 9, (7, 29)).astype(np.float64),
         "B": generator.integers(-9, 9, 53).astype(writer.B.dtype.numpy),
         "ids": generator.integers(0, 99, 31),
+        "triples": generator.integers(0, 99, (31, 3)).astype(writer.triples.dtype.numpy),
     }
     sizes = {"n": writer.rows} if writer.symbolic else {}
     want = run_nest(made, arrays, sizes)["Y"]
