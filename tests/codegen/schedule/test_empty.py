@@ -1,4 +1,4 @@
-"""Extents that are 0 or 1, among others that are long, in every position: the default schedule is made, and its code computes what it should.
+"""Extents that are 0 or 1, among others that are long, in every position: the default schedule is made, and computes what it should.
 
 A planner divides by extents and takes shares of them; what is empty has no work that anything could pay for.
 """
