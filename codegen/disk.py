@@ -1,14 +1,15 @@
 """Object code kept on disk between processes: what compiling took a tenth of a second for is linked in a few milliseconds.
 
 One file per entry, named by the key: a digest of everything that the code depends on (see `compile`). A file carries a digest
-of its key and contents, is written beside its place and moved there whole, and is read only from a folder that belongs to this
-user. What is damaged, foreign, or not to be read counts as not there and is made anew; what cannot be written is not kept.
+of its key and contents, is written beside its place and moved there whole, and is read only from a place that no other user can
+write to (`tensorexpr_runtime.places`). What is damaged, foreign, or not to be read counts as not there and is made anew; what cannot
+be written is not kept. None of this is an error: a folder that cannot be used is told once, by a warning.
 The folder is bounded in size: entries not used for longest go first (reading marks an entry as used). Its files are counted at the
 first save of a process, and again once the process has added a sixteenth of the bound or thinks that it is reached: other processes
 add, too, so that the folder may be larger by so much for each of them. What a process that was killed had begun to write is removed then.
 
 TENSOREXPR_CACHE_DIR names the folder (empty: nothing is kept), TENSOREXPR_CACHE_SIZE its bound in MiB. The log
-`tensorexpr.cache` tells hits and misses.
+`tensorexpr.cache` tells hits and misses, and warns.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ import hashlib
 import json
 import logging
 import os
-import stat
 import sys
 import tempfile
 import time
@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tensorexpr.errors import ArgumentError
+from tensorexpr_runtime.places import ForeignPlaceError, make_own, own, read_own
 
 log = logging.getLogger("tensorexpr.cache")
 
@@ -38,6 +39,7 @@ _UNSEEN_SHARE = 1 / 16  # of the bound, that a process adds without looking at w
 _LONG_AGO = 3600.0  # seconds after which nobody is writing a file any more
 
 _fill: dict[Path, tuple[int, int]] = {}  # of a folder: its bytes when its files were counted, and those added since
+_warned: set[str] = set()  # the places that a warning was given of
 
 
 class Entry(NamedTuple):
@@ -60,15 +62,31 @@ def folder() -> Path | None:
     """Where entries are kept, or None where they are not."""
     named = os.environ.get(_FOLDER)
     if named is not None:
-        return Path(named).expanduser() if named.strip() else None
+        return expanded(named, _FOLDER) if named.strip() else None
     match sys.platform:
         case "win32":
             base = os.environ.get("LOCALAPPDATA")
         case "darwin":
-            base = str(Path.home() / "Library" / "Caches")
+            base = "~/Library/Caches"
         case _:
-            base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "tensorexpr" if base else None
+            base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return expanded(f"{base}/tensorexpr", "the cache of compiled code") if base else None
+
+
+def expanded(named: str, what: str) -> Path | None:
+    """A path with the user's home in place of `~`; None, with one warning that says what is off, where there is no home."""
+    try:
+        return Path(named).expanduser()
+    except RuntimeError:
+        warn_once(named, f"{what} is off: {named}: the home of the user is unknown; {_FOLDER} names a folder for it")
+        return None
+
+
+def warn_once(place: str, message: str) -> None:
+    """A warning, of each place one in a process; what is told of it later is for those who look for it."""
+    level = logging.DEBUG if place in _warned else logging.WARNING
+    _warned.add(place)
+    log.log(level, "%s", message)
 
 
 def bound() -> int:
@@ -98,10 +116,10 @@ def load(key: str) -> Entry | None:
         return None
     path = place / f"{key}{_SUFFIX}"
     try:
-        if not _ours(place):
-            log.debug("%s: not read, the folder is not this user's own", path)
-            return None
-        data = _contents(path)
+        data = read_own(os.path.join(own(place), path.name), bound() + len(_MAGIC) + 32)
+    except ForeignPlaceError as error:
+        warn_once(str(place), f"{path}: not read, the folder is not this user's own: {_reason(error)}")
+        return None
     except OSError:
         return None
     entry = _parsed(key, data)
@@ -114,12 +132,10 @@ def load(key: str) -> Entry | None:
     return entry
 
 
-def _contents(path: Path) -> bytes:
-    """The bytes of a file; none of what is no plain file (a pipe would be waited for) or larger than all entries may be together."""
-    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    with os.fdopen(handle, "rb") as file:
-        status = os.fstat(handle)
-        return file.read() if stat.S_ISREG(status.st_mode) and status.st_size <= bound() + len(_MAGIC) + 32 else b""
+def _reason(error: OSError) -> str:
+    """What is wrong, and with which part of a path."""
+    what = error.strerror or str(error)
+    return what if error.filename is None else f"{error.filename}: {what}"
 
 
 def save(key: str, entry: Entry) -> None:
@@ -133,21 +149,19 @@ def save(key: str, entry: Entry) -> None:
     if len(body) > limit:
         return
     try:
-        place.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not _ours(place):
-            return
-        handle, temporary = tempfile.mkstemp(prefix=_NEW, dir=place)
+        real = make_own(place)
+        handle, temporary = tempfile.mkstemp(prefix=_NEW, dir=real)
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(_MAGIC + _seal(key, body) + body)
-            os.replace(temporary, place / f"{key}{_SUFFIX}")
-        except OSError:
+            os.replace(temporary, os.path.join(real, f"{key}{_SUFFIX}"))
+        except BaseException:
             with suppress(OSError):
                 os.unlink(temporary)
             raise
         _added(place, len(body), limit)
     except OSError as error:
-        log.debug("%s: not kept: %s", place, error)
+        warn_once(str(place), f"{place}: not kept, compiled code will be made again by the next process: {_reason(error)}")
 
 
 def _added(place: Path, size: int, limit: int) -> None:
@@ -191,14 +205,6 @@ def _parsed(key: str, data: bytes) -> Entry | None:
         return None
     length = int.from_bytes(body[:8], "little")
     return Entry(json.loads(body[8 : 8 + length]), body[8 + length :])
-
-
-def _ours(place: Path) -> bool:
-    """Whether nobody else may put code into the folder."""
-    if not hasattr(os, "getuid"):
-        return True
-    status = place.stat()
-    return status.st_uid == os.getuid() and not status.st_mode & 0o022
 
 
 def _files(place: Path) -> list[tuple[int, int, str]]:

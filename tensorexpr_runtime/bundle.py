@@ -14,9 +14,10 @@ import numpy as np
 
 from tensorexpr_runtime.cuda import driver
 from tensorexpr_runtime.errors import ArgumentError, BundleError
-from tensorexpr_runtime.files import array_type, check_file, mapped, read_table
+from tensorexpr_runtime.files import MALFORMED, array_type, check_file, check_library, check_name, foreign, malformed, mapped, read_table
 from tensorexpr_runtime.function import BundleFunction
 from tensorexpr_runtime.gpu import Gpus
+from tensorexpr_runtime.places import ForeignPlaceError, own
 
 _THREADS = "TENSOREXPR_NUM_THREADS"
 _files: dict[Path, list[tuple[int, int]]] = {}  # the files, by device and number, that were loaded by a path so far
@@ -29,19 +30,45 @@ class Bundle:
     name of the code that was chosen for this CPU (None: there is none for CPUs), `gpus` the GPUs that it has code for.
     """
 
-    def __init__(self, folder: Path, verify: bool) -> None:
+    def __init__(self, folder: Path, verify: bool, trusted: bool) -> None:
         self.folder = folder
-        self.table = table = read_table(folder)
+        self.table = read_table(folder, trusted)
+        try:
+            self._check_files(verify, trusted)
+            self._open()
+        except MALFORMED as error:
+            raise malformed(folder, error) from None
+
+    def _check_files(self, verify: bool, trusted: bool) -> None:
+        """Raises `BundleError` for what is not to be loaded; nothing of the bundle has run by then."""
+        folder, table = self.folder, self.table
         self._check_machine()
         constants_file = table["constants_file"]["name"]
+        for name in (*table["files"], constants_file):
+            check_name(folder, name)
+            if trusted:
+                continue
+            try:
+                own(folder / name)
+            except ForeignPlaceError as error:
+                raise foreign(folder, error) from None
+            except OSError:
+                pass  # told below, with what was expected
         for name, said in table["files"].items():
             if verify or name != constants_file:
                 check_file(folder, name, said)
             elif not (folder / name).is_file() or (folder / name).stat().st_size != said["bytes"]:
                 raise BundleError(f"{folder / name}: expected a file of {said['bytes']} bytes, got another one")
+        check_library(folder, table)
+
+    def _open(self) -> None:
+        folder, table = self.folder, self.table
         self._set_threads: Any = None
-        self._library = ctypes.CDLL(_spelled((folder / table["library"]).resolve()))
-        self._data = mapped(folder / constants_file, table["constants_file"]["offset"])
+        try:
+            self._library = ctypes.CDLL(_spelled((folder / table["library"]).resolve()))
+        except OSError as error:
+            raise BundleError(f"{folder}: expected code that the system loads, got: {error}") from None
+        self._data = mapped(folder / table["constants_file"]["name"], table["constants_file"]["offset"])
         number = self._chosen() if table["variants"] else None
         self.variant: str | None = None if number is None else table["variants"][number]["name"]
         self.gpus: tuple[str, ...] = tuple(table["gpus"])
@@ -101,15 +128,17 @@ class Bundle:
         return f"<bundle {self.folder} for {places}: {', '.join(map(repr, self._functions.values()))}>"
 
 
-def load(path: str | os.PathLike[str], *, verify: bool = True) -> Bundle:
+def load(path: str | os.PathLike[str], *, verify: bool = True, trusted: bool = False) -> Bundle:
     """The bundle in a folder. With `verify=False` the contents of the constants, which may be large, are taken on trust.
 
-    A GPU is looked for when arrays on one are given, or now where the bundle has no code for CPUs. Raises `BundleError` that says
-    why where it is damaged, cut off, none at all, of another version, or for other machines.
+    A bundle is code: the folder, those above it and the files must be such that no other user can write to them (the system's own user
+    can), unless `trusted` says that all who can are trusted. A GPU is looked for when arrays on one are given, or now where the bundle
+    has no code for CPUs. Raises `BundleError` that says why where it is damaged, cut off, none at all, of another version, for other
+    machines, or where others may write.
     """
     if not isinstance(path, str | os.PathLike):
         raise ArgumentError(f"load: expected the path of a bundle, got {path!r}")
-    return Bundle(Path(path), verify)
+    return Bundle(Path(path), verify, trusted)
 
 
 def _spelled(path: Path) -> str:

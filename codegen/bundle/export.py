@@ -20,7 +20,7 @@ from tensorexpr.codegen.bundle.entries import Code, entries_text
 from tensorexpr.codegen.bundle.gpus import GpuEntry, GpuPart, architectures, gpu_part, gpu_text
 from tensorexpr.codegen.bundle.gpus import exports as gpu_exports
 from tensorexpr.codegen.bundle.header import c_name, header_text, is_taken
-from tensorexpr.codegen.bundle.table import FILE, FORMAT, VERSION, function_table, table_file
+from tensorexpr.codegen.bundle.table import function_table, table_file
 from tensorexpr.codegen.bundle.tensors import tensors_file
 from tensorexpr.codegen.bundle.variants import Variant, detection_text, variants_of
 from tensorexpr.codegen.function import CompiledFunction
@@ -28,12 +28,12 @@ from tensorexpr.codegen.gpu_function import GpuFunction
 from tensorexpr.codegen.llvm import Interface, Machine, host, nest_code
 from tensorexpr.codegen.llvm.jit import object_code
 from tensorexpr.codegen.llvm.pool_text import LIMIT, pool_text
-from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import LoopNest
-from tensorexpr.codegen.nest_verify import verify_nest
-from tensorexpr.codegen.tuning.lookup import ANALYTIC, scheduled
+from tensorexpr.codegen.stages import PLAIN, made_of_program
+from tensorexpr.codegen.tuning.lookup import ANALYTIC
 from tensorexpr.errors import ArgumentError, TargetError, user_location
 from tensorexpr.ir import Constant
+from tensorexpr_runtime.files import FILE, FORMAT, VERSION, mark_of
 
 _CONSTANTS = "constants.safetensors"
 _DEVICE_ALIGNMENT = 16  # bytes, of every argument of a kernel on a GPU
@@ -151,9 +151,9 @@ def _files(
     prefix: str, functions: Mapping[str, CompiledFunction], variants: Sequence[Variant], gpus: Sequence[str]
 ) -> dict[str, list[Any]]:
     """The contents of the files of a bundle, in parts."""
-    nests = {name: [_nest(function, variant) for variant in variants] for name, function in functions.items()}
+    made = {name: [_made(function, variant) for variant in variants] for name, function in functions.items()}
     parts = {name: gpu_part(function, gpus) for name, function in functions.items()} if gpus else {}
-    needed = {name: [c for nest in nests[name] for c in nest.constants] + _constants_of(parts.get(name)) for name in functions}
+    needed = {name: [c for nest, _ in made[name] for c in nest.constants] + _constants_of(parts.get(name)) for name in functions}
     names, arrays = _named_constants(needed)
     head, offsets, data = tensors_file(arrays, _DEVICE_ALIGNMENT if gpus else 1)
     inputs: list[Input] = []
@@ -163,10 +163,10 @@ def _files(
     for name, function in functions.items():
         symbol = f"{prefix}_{c_name(name)}"
         said = []
-        for number, (variant, nest) in enumerate(zip(variants, nests[name], strict=True)):
+        for number, (nest, image) in enumerate(made[name]):
             interface = Interface.of(nest)
             own = f"{symbol}.v{number}"
-            inputs.append(Input(nest_code(nest, variant.machine).image, {interface.entry: own}))
+            inputs.append(Input(image, {interface.entry: own}))
             codes[name].append(Code(own, interface, tuple(offsets[names[name, c]] for c in interface.constants), function.places))
             said.append((interface, nest.checks))
         part = parts.get(name)
@@ -175,12 +175,6 @@ def _files(
         used = dict.fromkeys(names[name, c.name] for c in needed[name])
         tables[name] = function_table(function, symbol, said, part, list(used))
     library = f"lib{prefix}.so"
-    image = _library(prefix, library, inputs, [(tables[name]["symbol"], codes[name]) for name in functions], variants, entries)
-    for name, part in parts.items():
-        for row in tables[name]["gpu"]["images"]:
-            row["offset"] = image.index(part.images[row["name"]])
-    files: dict[str, list[Any]] = {library: [image], _CONSTANTS: [head, *data]}
-    files[f"{prefix}.h"] = [header_text(prefix, tables, len(head), sum(len(part) for part in data), bool(variants), gpus).encode()]
     table = {
         "format": FORMAT,
         "version": VERSION,
@@ -188,21 +182,31 @@ def _files(
         "name": prefix,
         "platform": host().triple,
         "library": library,
-        "files": {name: _described(parts) for name, parts in files.items()},
         "variants": [{"name": v.name, "needs": list(v.needs)} for v in variants],
         "gpus": list(gpus),
         "constants_file": {"name": _CONSTANTS, "offset": len(head)},
         "constants": [_constant(name, array, offsets[name]) for name, array in arrays.items()],
         "functions": tables,
     }
-    return {**files, FILE: [table_file(table)]}
+    symbols = [(tables[name]["symbol"], codes[name]) for name in functions]
+    image = _library(prefix, library, inputs, symbols, variants, entries, mark_of(table).decode())
+    for name, part in parts.items():
+        for row in tables[name]["gpu"]["images"]:
+            row["offset"] = image.index(part.images[row["name"]])
+    files: dict[str, list[Any]] = {library: [image], _CONSTANTS: [head, *data]}
+    files[f"{prefix}.h"] = [header_text(prefix, tables, len(head), sum(len(part) for part in data), bool(variants), gpus).encode()]
+    return {**files, FILE: [table_file({**table, "files": {name: _described(parts) for name, parts in files.items()}})]}
 
 
-def _nest(function: CompiledFunction, variant: Variant) -> LoopNest:
-    """The loops of a function for a variant: those that run here on the host, and wherever the user made the schedule."""
-    given = not function.schedule.origin.startswith((ANALYTIC, "tuned"))
+def _made(function: CompiledFunction, variant: Variant) -> tuple[LoopNest, bytes]:
+    """The loops of a function for a variant, those that run here on the host and wherever the user made the schedule, and their code."""
+
+    def code(nest: LoopNest) -> tuple[LoopNest, bytes]:
+        return nest, nest_code(nest, variant.machine).image
+
+    given = not function.schedule.origin.startswith((ANALYTIC, "tuned", PLAIN))
     own = function.target == "cpu" and (variant.name.startswith("host") or given)
-    return function.nest if own else verify_nest(lower(scheduled(function.program, variant.target)))
+    return code(function.nest) if own else made_of_program(function.program, variant.target, lambda stages: code(stages.nest))[1]
 
 
 def _constants_of(part: GpuPart | None) -> list[Constant]:
@@ -238,12 +242,13 @@ def _library(
     functions: Sequence[tuple[str, Sequence[Code]]],
     variants: Sequence[Variant],
     entries: Sequence[GpuEntry],
+    mark: str,
 ) -> bytes:
-    """The shared object of all code of a bundle."""
+    """The shared object of all code of a bundle, with what marks its table."""
     triple = host().triple
     plain = Machine(triple, "x86-64", "", 128)
     renamed: dict[str, str] = {}
-    texts: list[str] = []
+    texts: list[str] = [f'target triple = "{triple}"\n@te_bundle_table = constant [{len(mark)} x i8] c"{mark}"\n']
     exports: list[str] = []
     if variants:
         renamed = {
@@ -271,17 +276,19 @@ def _described(parts: Sequence[Any]) -> dict[str, Any]:
 
 
 def _write(place: Path, files: Mapping[str, Sequence[Any]]) -> None:
-    """Writes the files to a folder beside the place, and moves it there whole."""
+    """Writes the files to a folder beside the place, and moves it there whole. Only this user may write to it."""
+    mask = _umask()
     place.parent.mkdir(parents=True, exist_ok=True)
     made = Path(tempfile.mkdtemp(prefix=f".{place.name}-", dir=place.parent))
     try:
         for name, parts in files.items():
             with open(made / name, "wb") as file:
+                os.chmod(made / name, 0o644 & ~mask)
                 for part in parts:
                     file.write(part)
                 file.flush()
                 os.fsync(file.fileno())
-        made.chmod(0o777 & ~_umask())
+        made.chmod(0o755 & ~mask)
         _move(made, place)
     finally:
         shutil.rmtree(made, ignore_errors=True)

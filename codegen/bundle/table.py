@@ -1,6 +1,7 @@
 """The table of a bundle: what is in it, in JSON, with a digest of itself in its first line and one of every other file.
 
 The digest is that of all bytes behind the first line, and the first line is compared as a whole, so a flip of any byte is noticed.
+The code has a digest of the table's contents in it (`mark_of`), so that a table that was edited and given a new digest is noticed as well.
 """
 
 from __future__ import annotations
@@ -20,8 +21,6 @@ from tensorexpr.codegen.llvm.abi import plain
 from tensorexpr.codegen.nest import CheckSite
 from tensorexpr.ir import Const
 from tensorexpr.text import print_expr
-
-FORMAT, VERSION, FILE = "tensorexpr bundle", 2, "bundle.json"
 
 
 def table_file(table: Mapping[str, Any]) -> bytes:

@@ -7,7 +7,8 @@ the files to read (separated like PATH), of which the first is written. Without 
 it is empty, or nothing is kept on disk, there is none.
 
 A file is written beside its place and moved there whole, one writer at a time. What is no record is passed over and told in the log
-`tensorexpr.tuning`; a file that is not ours is left alone.
+`tensorexpr.tuning`; a file that is not ours is left alone, and one that another user can write to is not read: records choose what
+code is made.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from tensorexpr.codegen.disk import folder
+from tensorexpr.codegen.disk import expanded, folder
 from tensorexpr.codegen.llvm.machine import host
 from tensorexpr.codegen.llvm.pool import default_threads
 from tensorexpr.codegen.schedule.decisions import Choices
@@ -31,12 +32,14 @@ from tensorexpr.codegen.target import Target
 from tensorexpr.codegen.tuning.operation import short_digest
 from tensorexpr.errors import ArgumentError
 from tensorexpr.records import as_dict, fields, record
+from tensorexpr_runtime.places import ForeignPlaceError, make_own, read_own
 
 log = logging.getLogger("tensorexpr.tuning")
 
 VARIABLE = "TENSOREXPR_TUNING"
 FILE = "tuning.jsonl"
 FORMAT, FORMAT_VERSION = "tensorexpr tuning", 1
+_LARGEST = 64 << 20  # bytes of a file that is read, of which it takes some twenty times as much memory
 
 
 @record
@@ -119,7 +122,8 @@ def places() -> tuple[Path, ...]:
     """The files that are read, the one that is written first; none where nothing is kept."""
     named = os.environ.get(VARIABLE)
     if named is not None:
-        return tuple(Path(part).expanduser() for part in named.split(os.pathsep) if part.strip())
+        found = (expanded(part, f"the file of {VARIABLE}") for part in named.split(os.pathsep) if part.strip())
+        return tuple(path for path in found if path is not None)
     beside = folder()
     return () if beside is None else (beside / FILE,)
 
@@ -159,11 +163,12 @@ def find(operation: str, target: Target) -> tuple[Record, Path] | None:
 def read(path: Path) -> list[Record]:
     """The records of a file, in its order. What is no record, and a file that is none of ours, is passed over with a line in the log."""
     try:
-        if path.exists() and not path.is_file():  # a pipe would be waited for
-            raise OSError("no plain file")
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = _lines(path)
+    except ForeignPlaceError as error:
+        log.warning("%s: not read: %s: %s; a copy of one's own is", path, error.filename, error.strerror)
+        return []
     except OSError as error:
-        log.warning("%s: not read: %s", path, error)
+        log.warning("%s: not read: %s", path, error.strerror or error)
         return []
     if not lines:
         return []
@@ -171,6 +176,15 @@ def read(path: Path) -> list[Record]:
     if reason is not None:
         log.warning("%s: not read: %s", path, reason)
         return []
+    return _records(path, lines)
+
+
+def _lines(path: Path) -> list[str]:
+    return read_own(path, _LARGEST).decode("utf-8", "replace").splitlines()
+
+
+def _records(path: Path, lines: Sequence[str]) -> list[Record]:
+    """The records in the lines of a file of ours."""
     found = []
     for number, line in enumerate(lines[1:], 2):
         if not line.strip():
@@ -186,7 +200,7 @@ def _foreign(head: str) -> str | None:
     """Why a file with this first line is not read; None where it is ours."""
     try:
         data = json.loads(head)
-    except ValueError:
+    except (ValueError, RecursionError):
         data = None
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         return f"expected a file of format {FORMAT!r}, got something else"
@@ -244,15 +258,16 @@ def write(path: Path, records: Sequence[Record]) -> int:
     Raises `ArgumentError` where it cannot be written, or holds something else.
     """
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_own(path.parent)
         with _alone(path):
-            if path.exists() and path.stat().st_size:
-                with path.open(encoding="utf-8", errors="replace") as file:
-                    reason = _foreign(file.readline())
-                if reason is not None:
-                    raise ArgumentError(f"{path}: {reason}", hint="name another file, or remove it")
-            kept = merged([*(read(path) if path.exists() else ()), *records])
+            lines = _lines(path) if path.exists() else []
+            reason = _foreign(lines[0]) if lines else None
+            if reason is not None:
+                raise ArgumentError(f"{path}: {reason}", hint="name another file, or remove it")
+            kept = merged([*_records(path, lines), *records])
             _replace(path, kept)
+    except ForeignPlaceError as error:
+        raise ArgumentError(f"{path}: expected a file that no other user can write to, got {error.filename}: {error.strerror}") from error
     except OSError as error:
         raise ArgumentError(f"{path}: expected a file that can be written, got {error.strerror or error}") from error
     return len(kept)

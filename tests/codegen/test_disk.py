@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import io
+import logging
 import os
+import pwd
+import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 
@@ -15,6 +21,7 @@ import tensorexpr as te
 from tensorexpr.codegen import disk, executable
 from tensorexpr.codegen.disk import Entry
 from tensorexpr.codegen.llvm.pool import default_threads, pool
+from tensorexpr.codegen.tuning import records
 from tensorexpr.errors import ArgumentError
 
 PROGRAM = """
@@ -260,3 +267,123 @@ def test_the_key_hangs_on_all_that_the_code_hangs_on(monkeypatch: pytest.MonkeyP
     executable._executables.clear()
     build(2.0)
     assert seen[-1] == seen[-2]
+
+
+# --------------------------------------------------------------------------------------------------------- odd machines
+
+
+def test_without_a_home_the_cache_is_off(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    def nobody(_: object) -> None:
+        raise KeyError("no entry")
+
+    monkeypatch.setattr(pwd, "getpwuid", nobody)
+    for name in ("HOME", "XDG_CACHE_HOME", "TENSOREXPR_TUNING"):
+        monkeypatch.delenv(name, raising=False)
+    for named in (None, "~nosuchuser/x", "~/x"):
+        monkeypatch.setattr(disk, "_warned", set())
+        caplog.clear()
+        if named is None:
+            monkeypatch.delenv("TENSOREXPR_CACHE_DIR", raising=False)
+        else:
+            monkeypatch.setenv("TENSOREXPR_CACHE_DIR", named)
+        with caplog.at_level(logging.WARNING):
+            assert disk.folder() is None and disk.load("k") is None and disk.usage().entries == 0 and records.places() == ()
+            disk.save("k", Entry({}, b""))
+        assert len(caplog.records) == 1 and "is off" in caplog.text and "the home of the user is unknown" in caplog.text
+    monkeypatch.setenv("TENSOREXPR_TUNING", "~nosuchuser/t.jsonl")
+    assert records.places() == ()
+
+
+def test_a_user_whom_the_system_does_not_know_can_compile() -> None:
+    """As in containers: no HOME, no entry in the password file."""
+    code = """
+import os
+import numpy as np, tensorexpr as te
+x = te.placeholder((4,), name="x")
+built = lambda scale: te.build(te.compute((4,), lambda i: x[i] * scale), [x])(np.ones(4, np.float32))[0]
+built(1.0)  # what it imports may be out of reach of another user
+for name in ("HOME", "XDG_CACHE_HOME", "TENSOREXPR_CACHE_DIR"):
+    os.environ.pop(name, None)
+if os.getuid():
+    import pwd
+    pwd.getpwuid = {}.__getitem__
+else:
+    os.setuid(54321)
+print(built(2.0), built(3.0), built(4.0))
+"""
+    told, warned = run("", code)
+    assert told.split() == ["2.0", "3.0", "4.0"] and warned.count("the home of the user is unknown") == 1 == len(warned.splitlines())
+
+
+def _no_space(*_: object, **__: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def _read_only(*_: object, **__: object) -> None:
+    raise OSError(errno.EROFS, "Read-only file system")
+
+
+class Full(io.BytesIO):
+    """A file that takes nothing."""
+
+    def __init__(self, handle: int, *_: object) -> None:
+        os.close(handle)
+        super().__init__()
+
+    write = _no_space  # type: ignore[assignment]
+
+
+def _odd_folder(kind: str, place: Path, patch: pytest.MonkeyPatch) -> None:
+    match kind:
+        case "a file":
+            place.write_bytes(b"mine")
+        case "in a file":
+            place.parent.rmdir()
+            place.parent.write_bytes(b"mine")
+        case "a dangling link":
+            place.symlink_to("nowhere")
+        case "a link to itself":
+            place.symlink_to(place)
+        case "a pipe":
+            os.mkfifo(place)
+        case "cannot be made":
+            patch.setattr(os, "mkdir", _read_only)
+        case "read-only":
+            place.mkdir()
+            patch.setattr(tempfile, "mkstemp", _read_only)
+        case "full":
+            patch.setattr(os, "fdopen", Full)
+        case "full at the end":
+            patch.setattr(os, "replace", _no_space)
+        case "vanishes":
+            real = os.replace
+            patch.setattr(os, "replace", lambda *names: (shutil.rmtree(place), real(*names)))
+        case "a name too long":
+            patch.setenv("TENSOREXPR_CACHE_DIR", str(place / ("x" * 300)))
+
+
+ODD_FOLDERS = (
+    "a file", "in a file", "a dangling link", "a link to itself", "a pipe", "cannot be made", "read-only", "full", "full at the end",
+    "vanishes", "a name too long",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ODD_FOLDERS)
+def test_an_odd_folder_costs_one_warning(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    place = tmp_path / "above" / "cache"
+    place.parent.mkdir()
+    monkeypatch.setenv("TENSOREXPR_CACHE_DIR", str(place))
+    monkeypatch.setattr(disk, "_warned", set())
+    with monkeypatch.context() as patch, caplog.at_level(logging.WARNING):
+        _odd_folder(kind, place, patch)
+        for key in ("k", "l"):
+            assert disk.load(key) is None
+            disk.save(key, Entry({}, bytes(100)))
+            if kind not in ("full", "cannot be made"):
+                assert disk.load(key) is None
+        assert disk.usage().entries == 0 and disk.clear() == 0
+    assert len(caplog.records) == 1 and "not kept, compiled code will be made again by the next process" in caplog.text
+    assert not place.is_dir() or list(place.iterdir()) == []
+    assert place.parent.is_dir() or place.parent.read_bytes() == b"mine"

@@ -9,11 +9,13 @@ nothing has been written to, accesses outside of all arguments, copies that nobo
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import hashlib
 import os
 import re
 import shutil
+import stat
 import subprocess
 import tempfile
 import threading
@@ -23,7 +25,9 @@ from functools import cache
 from pathlib import Path
 
 from tensorexpr.codegen.cuda.source import PRELUDE, Launch, Source
+from tensorexpr.codegen.disk import warn_once
 from tensorexpr.errors import InternalError, TargetError
+from tensorexpr_runtime.places import check_status, make_own
 
 _HERE = Path(__file__).parent
 _FLAGS = ("-std=c++17", "-fPIC", "-w", "-fno-gnu-unique", "-fvisibility=hidden", "-ffp-contract=off")
@@ -50,29 +54,60 @@ def compiler() -> str | None:
     return next((found for name in ("g++", "clang++", "c++") if (found := shutil.which(name))), None)
 
 
+@cache
+def _folder() -> Path:
+    """Where libraries are kept: a folder of this user's own for all its processes or, where another user has its name, for this one."""
+    try:
+        shared = os.path.join(tempfile.gettempdir(), f"tensorexpr-host-{os.getuid()}")
+        try:
+            return Path(make_own(shared))
+        except OSError as error:
+            warn_once(shared, f"{shared}: not used for the kernels of this process: {error}")
+        made = tempfile.mkdtemp(prefix="tensorexpr-host-")
+        atexit.register(shutil.rmtree, made, ignore_errors=True)
+        return Path(make_own(made))
+    except OSError as error:
+        raise TargetError(
+            f"expected a folder for temporary files that only this user can write to, to run CUDA kernels on a CPU, got none: {error}",
+            hint="TMPDIR names one",
+        ) from error
+
+
 def _compiled(files: dict[str, str], flags: tuple[str, ...] = _PLAIN) -> Path:
     """A shared library made of C++ files, kept by content for as long as the folder of temporary files is."""
     program = compiler()
     if program is None:
         raise TargetError("expected a C++ compiler to run CUDA kernels on a CPU, found none of g++, clang++, c++")
     digest = hashlib.sha256("\0".join((program, *flags, *files, *files.values())).encode()).hexdigest()[:32]
-    folder = Path(tempfile.gettempdir()) / f"tensorexpr-host-{os.getuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    library = folder / f"{digest}.so"
-    if library.exists():
+    library = _folder() / f"{digest}.so"
+    if _is_own(library):
         return library
-    with tempfile.TemporaryDirectory(dir=folder) as work:
-        objects = []
-        for name, text in files.items():
-            source = Path(work) / name
-            source.write_text(text)
-            if source.suffix == ".cpp":
-                objects.append(str(source.with_suffix(".o")))
-                _done([program, *flags, "-c", str(source), "-o", objects[-1]])
-        made = Path(work) / "made.so"
-        _done([program, "-shared", *objects, "-o", str(made)])
-        made.replace(library)
+    try:
+        with tempfile.TemporaryDirectory(dir=_folder()) as work:
+            objects = []
+            for name, text in files.items():
+                source = Path(work) / name
+                source.write_text(text)
+                if source.suffix == ".cpp":
+                    objects.append(str(source.with_suffix(".o")))
+                    _done([program, *flags, "-c", str(source), "-o", objects[-1]])
+            made = Path(work) / "made.so"
+            _done([program, "-shared", *objects, "-o", str(made)])
+            made.chmod(0o700)
+            made.replace(library)
+    except OSError as error:
+        raise TargetError(f"expected a folder for the kernels of this process that can be written, got {error}", hint="TMPDIR") from error
     return library
+
+
+def _is_own(library: Path) -> bool:
+    """Whether a library is there that this user made: the folder is one that nobody else can put anything in."""
+    try:
+        status = library.lstat()
+        check_status(library, status)
+    except OSError:
+        return False
+    return stat.S_ISREG(status.st_mode)
 
 
 def _done(command: list[str]) -> None:

@@ -108,7 +108,7 @@ def test_files_that_are_not_ours_are_left_alone(tmp_path, caplog, text, reason):
 
 def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(te.ArgumentError, match="expected a file that can be written, got File exists"):
+    with pytest.raises(te.ArgumentError, match="expected a file that can be written, got Not a directory"):
         write(tmp_path / "file" / "tuning.jsonl", [RECORD])
 
 
