@@ -16,19 +16,18 @@ from tensorexpr import data
 from tensorexpr.codegen.arguments import shape_text, signature_of
 from tensorexpr.codegen.compile import check_precision, check_target, fold_constants, machine_of, program_from
 from tensorexpr.codegen.context import Context, symbol_of, symbols_of
-from tensorexpr.codegen.cuda.build import GpuCode
 from tensorexpr.codegen.cuda.device import current_device
-from tensorexpr.codegen.executable import Look, executable_of, stages_of
+from tensorexpr.codegen.executable import executable_of, look_at
 from tensorexpr.codegen.function import CompiledFunction
+from tensorexpr.codegen.gpu_code import GpuCode
 from tensorexpr.codegen.gpu_function import GpuFunction
-from tensorexpr.codegen.tuning.lookup import scheduled
 from tensorexpr.errors import ArgumentError, DefinitionError, InternalError, user_location
 from tensorexpr.freezing import with_constants, with_literals
 from tensorexpr.ir import Const, Input, Program, content_of
 from tensorexpr.language import Tensor
 from tensorexpr.language.modes import MODE_PATH
 from tensorexpr.parse import parse_program
-from tensorexpr.simplify import remove_dead_definitions, simplify
+from tensorexpr.simplify import remove_dead_definitions
 from tensorexpr.text import print_program, print_type
 from tensorexpr.verify import verify
 
@@ -121,15 +120,11 @@ def _compiled(program: Program, target: str, mode: str, single: bool, precision:
 
     if target == "cuda":
         device = current_device()
-        code = _gpu_code(program, precision)
-        return GpuFunction(code, device, signature, symbols=symbols, again=lambda: _gpu_code(again(), precision))
+        code, machine = GpuCode.of_program(program, machine_of("cuda", precision)), machine_of("cuda", precision)
+        made, plainly = GpuFunction(code, device, signature, symbols=symbols), code.stages.failure is not None
+        return made.remade(lambda: GpuCode.of_program(again(), machine, plainly))
     built = executable_of(program)
-    return CompiledFunction(built._replace(look=Look(lambda: stages_of(again()))), signature, symbols=symbols)
-
-
-def _gpu_code(program: Program, precision: str) -> GpuCode:
-    simplified = simplify(program)
-    return GpuCode(simplified, scheduled(simplified, machine_of("cuda", precision)))
+    return CompiledFunction(built._replace(look=look_at(again, built.look.failure)), signature, symbols=symbols)
 
 
 def freeze(

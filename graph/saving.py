@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from tensorexpr.dtypes import dtype
+from tensorexpr.dtypes import dtype, int64
 from tensorexpr.errors import ArgumentError, Location, TensorExprError, user_location
 from tensorexpr.graph.function import Function, Signature
 from tensorexpr.graph.ir import (
@@ -37,14 +37,16 @@ from tensorexpr.graph.ir import (
     WhileGradient,
 )
 from tensorexpr.graph.loaded import Loaded
+from tensorexpr.graph.sizes import sized_program
 from tensorexpr.graph.tensor_files import once, read_tensors, write_tensors
 from tensorexpr.graph.trees import HOLE, leaves
 from tensorexpr.graph.variable import Variable
 from tensorexpr.graph.verify import verify_graph
-from tensorexpr.ir import Constant, Input, Program, TensorType, const, integer
+from tensorexpr.ir import Const, Constant, Expr, Index, Input, TensorType, const
 from tensorexpr.op_rules import article
-from tensorexpr.parse import parse_program
-from tensorexpr.text import print_program
+from tensorexpr.parse import parse_expr, parse_program
+from tensorexpr.text import print_expr, print_program
+from tensorexpr.traversal import walk
 
 _FORMAT = "tensorexpr.function/1"
 _KINDS: dict[str, type[Node]] = {
@@ -216,7 +218,7 @@ class _Writer:
             elif isinstance(node, Compute):
                 types = graph.types
                 given = tuple(Input(name, types[name]) for name in node.operands)
-                value = print_program(Program(given, (), (node.definition,), node.names))
+                value = print_program(sized_program(given, [node.definition], node.names))
             data[field.name] = value
         return data
 
@@ -286,12 +288,20 @@ class _Reader:
 
 
 def _type_data(type_: TensorType) -> list[Any]:
-    return [type_.dtype.name, [integer(e) for e in type_.shape]]
+    """A type: its dtype and its extents, numbers or the text of open ones."""
+    return [type_.dtype.name, [int(e.value) if isinstance(e, Const) else print_expr(e) for e in type_.shape]]
 
 
 def _type(data: list[Any]) -> TensorType:
     name, shape = data
-    return TensorType(tuple(const(_count(extent)) for extent in _list(shape)), dtype(_text(name)))
+    return TensorType(tuple(_extent(extent) for extent in _list(shape)), dtype(_text(name)))
+
+
+def _extent(data: Any) -> Expr:
+    if not isinstance(data, str):
+        return const(_count(data))
+    free = parse_expr(data, dtype=int64)
+    return parse_expr(data, dtype=int64, sizes=tuple(n.name for n in walk(free) if isinstance(n, Index)))
 
 
 def _count(data: Any) -> int:

@@ -1,8 +1,9 @@
 """What every graph satisfies, and the check of it: for graphs that come from files, where anything may stand.
 
 1. Names: values are identifiers, each given once; ids of nodes are texts, each once. A node takes values that were given before it.
-2. Types: extents are numbers from 0 on. A node takes and gives values of the types that its meaning has: a definition those of its text
-   (itself verified, `tensorexpr.verify`), a variable its own, a call those of the graph, both ways of a branch the same, a loop its state.
+2. Types: extents are numbers from 0 on, or expressions of sizes that are open. A node takes and gives values of the types that its meaning
+   has: a definition those of its text (itself verified, `tensorexpr.verify`), a variable its own, a call those of the graph, both ways of a
+   branch the same, a loop its state.
 3. Flags of branches, loops and checks are scalar bools.
 4. Texts of prints take the operands, and fields in them are at most four digits wide.
 5. Outputs are values of the graph; what says how a backward pass is divided counts inputs and outputs that are there.
@@ -20,8 +21,10 @@ from tensorexpr import dtypes
 from tensorexpr.errors import DefinitionError, TensorExprError
 from tensorexpr.graph.host import check_text
 from tensorexpr.graph.ir import Absent, Assign, Call, Check, Compute, Cond, Graph, Node, Print, Read, While, WhileGradient
-from tensorexpr.ir import Const, Input, Program, TensorType
+from tensorexpr.graph.sizes import sized_program
+from tensorexpr.ir import Apply, Const, Expr, Input, Size, TensorType
 from tensorexpr.text import print_type
+from tensorexpr.traversal import walk
 from tensorexpr.verify import verify
 
 _BOOL = TensorType((), dtypes.bool_)
@@ -61,9 +64,15 @@ def _fail(graph: Graph, message: str, node: Node | None = None) -> NoReturn:
 def _give(graph: Graph, types: dict[str, TensorType], name: str, type_: TensorType) -> None:
     if not isinstance(name, str) or not name.isidentifier() or name in types:
         _fail(graph, f"expected an identifier for each value, once, got {name!r}")
-    if not all(isinstance(e, Const) and 0 <= e.value <= dtypes.int64.greatest for e in type_.shape):
+    if not all(_is_extent(e) for e in type_.shape):
         _fail(graph, f"expected extents from 0 on, got {print_type(type_)} for {name}")
     types[name] = type_
+
+
+def _is_extent(extent: Expr) -> bool:
+    if isinstance(extent, Const):
+        return 0 <= extent.value <= dtypes.int64.greatest
+    return extent.dtype is dtypes.int64 and all(isinstance(part, Const | Size | Apply) for part in walk(extent))
 
 
 def _node(graph: Graph, node: Node, operands: list[TensorType], results: list[TensorType]) -> None:
@@ -74,8 +83,8 @@ def _node(graph: Graph, node: Node, operands: list[TensorType], results: list[Te
 
     match node:
         case Compute():
-            given = tuple(Input(name, type_) for name, type_ in dict(zip(node.operands, operands, strict=True)).items())
-            program = Program(given, (), (node.definition,), node.names)
+            given = [Input(name, type_) for name, type_ in dict(zip(node.operands, operands, strict=True)).items()]
+            program = sized_program(given, [node.definition], node.names)
             try:
                 verify(program)
             except TensorExprError as error:

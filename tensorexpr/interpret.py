@@ -67,6 +67,8 @@ def evaluate_program(program: Program, inputs: Mapping[str, np.ndarray], sizes: 
             hint = f"{item.name}.astype({item.type.dtype.name!r})"
             raise _argument_error(f"{item.name}: expected dtype {item.type.dtype.name}, got {arrays[item.name].dtype}", hint=hint)
     machine = _Machine(bound, arrays | {c.name: c.data for c in program.constants})
+    for name in program.outputs:
+        _check_extents(name, program.types[name], bound)
     with np.errstate(all="ignore"):
         for definition in program.definitions:
             machine.run(definition)
@@ -80,6 +82,14 @@ def extent(expr: Expr, sizes: Mapping[str, int]) -> int:
     """The value of an int64 expression over sizes and constants."""
     with np.errstate(all="ignore"):
         return int(_Machine(sizes, {}).compile(expr, "")({}))
+
+
+def _check_extents(name: str, type_: TensorType, sizes: Mapping[str, int]) -> None:
+    """Refuses a result with an extent below zero."""
+    for axis, expr in enumerate(type_.shape):
+        length = extent(expr, sizes)
+        if length < 0:
+            raise _argument_error(f"{name}: expected an extent of at least 0 on axis {axis}, got {length}", print_expr(expr))
 
 
 def infer_sizes(inputs: tuple[Input, ...], shapes: Mapping[str, tuple[int, ...]], given: Mapping[str, int] | None = None) -> dict[str, int]:
@@ -183,12 +193,8 @@ class _Machine:
                 self.scan(definition, env or {})
 
     def shape(self, type_: TensorType, name: str) -> tuple[int, ...]:
-        shape = tuple(int(self.compile(e, name)({})) for e in type_.shape)
-        for axis, length in enumerate(shape):
-            if length < 0:
-                term = print_expr(type_.shape[axis])
-                raise _argument_error(f"{name}: expected an extent of at least 0 on axis {axis}, got {length}", term)
-        return shape
+        """A shape as numbers; along an extent below zero a tensor between definitions has no elements."""
+        return tuple(max(0, int(self.compile(e, name)({}))) for e in type_.shape)
 
     def array(self, shape: tuple[int, ...], dtype: DType, name: str, value: bool | int | float = 0) -> np.ndarray:
         """An array full of one value."""

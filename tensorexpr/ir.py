@@ -364,7 +364,7 @@ class Segments(Node):
     @property
     def results(self) -> tuple[tuple[str, TensorType], ...]:
         batch = tuple(a.stop for a in self.batch)
-        places = (_plus_one(product(self.extents)), product(tuple(a.stop for a in self.axes)))
+        places = (_plus_one(counted(product(self.extents))), product(tuple(a.stop for a in self.axes)))
         return tuple((name, TensorType((*batch, extent), dtypes.int64)) for name, extent in zip(self.names, places, strict=True))
 
 
@@ -469,15 +469,40 @@ def apply(name: str, *args: Expr) -> Apply:
 
 
 def product(extents: tuple[Expr, ...]) -> Expr:
-    """The number of elements of a shape."""
-    number = math.prod(int(e.value) for e in extents if isinstance(e, Const))
+    """The number of elements of a shape; an extent below zero is none, so no two of them make a number above it."""
+    number = math.prod(max(0, int(e.value)) for e in extents if isinstance(e, Const))
     result: Expr | None = None
-    for extent in extents:
-        if not isinstance(extent, Const):
-            result = extent if result is None else apply("mul", result, extent)
+    for extent in sorted((e for e in extents if not isinstance(e, Const)), key=is_natural):
+        # One factor may be below zero: so is the product then, or zero.
+        result = extent if result is None else apply("mul", result, counted(extent))
     if result is None or number == 0:
         return const(number)
     return result if number == 1 else apply("mul", result, const(number))
+
+
+def counted(extent: Expr) -> Expr:
+    """The number of iterations of a loop from 0 to an extent, which is none where that is below zero."""
+    if isinstance(extent, Const):
+        return const(max(0, int(extent.value)))
+    return extent if is_natural(extent) else apply("maximum", extent, const(0))
+
+
+def is_natural(extent: Expr) -> bool:
+    """Whether the form of an extent says that it is not below zero, whatever the sizes are."""
+    match extent:
+        case Const():
+            return int(extent.value) >= 0
+        case Size():
+            return True
+        case Apply() if extent.op.name in ("add", "mul", "minimum", "floordiv"):
+            return all(map(is_natural, extent.args))
+        case Apply() if extent.op.name == "mod":
+            return is_natural(extent.args[1])
+        case Apply() if extent.op.name == "maximum":
+            return any(map(is_natural, extent.args))
+        case Apply() if extent.op.name == "where":
+            return all(map(is_natural, extent.args[1:]))
+    return False
 
 
 def _plus_one(extent: Expr) -> Expr:

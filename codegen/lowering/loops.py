@@ -377,7 +377,8 @@ class Loops(Reductions):
         how it is written."""
         for split in self.stage.relations:
             if isinstance(split, Split) and scope.variants.get(split.outer) in GUARDED and split.outer not in scope.guarded:
-                position, whole = scope.position(split.parent), scope.extent(split.parent)
+                measured = scope.extent if scope.variants[split.outer] == "single" else scope.length  # a single block runs in any case
+                position, whole = scope.position(split.parent), measured(split.parent)
                 if position is not None and whole is not None:
                     condition = apply("lt", position, whole)
                     facts = scope.facts | {condition}
@@ -419,8 +420,8 @@ class Loops(Reductions):
             inner = scope.with_variant(split, variant)
             return self.nest(loops, inner if outer is None else inner.with_values(**{split.outer: outer}), task)
 
-        whole = scope.extent(split.parent)
-        if whole is None:
+        whole, length = scope.extent(split.parent), scope.length(split.parent)
+        if whole is None or length is None:
             raise InternalError(f"expected the bounds of {split.parent} in {self.stage.name} to be known where it runs")
         count, factor = constant(whole), split.factor
         if count is not None and count % factor == 0:
@@ -433,8 +434,7 @@ class Loops(Reductions):
             return walk("shift") if count >= factor else walk("small", ZERO)
         if count is not None and count < factor:
             return walk("small", ZERO)
-        blocks = floordiv(whole, factor)
-        return (*walk("main"), *walk("rest", blocks))
+        return (*walk("main"), *walk("rest", floordiv(length, factor)))
 
 
 def _border(condition: Expr, index: str) -> int | None:

@@ -43,7 +43,6 @@ from tensorexpr.codegen.schedule.independence import is_atomic
 from tensorexpr.codegen.schedule.placement import Part, parts_of
 from tensorexpr.codegen.schedule.rings import last_entries
 from tensorexpr.codegen.schedule.slide import Ring, rings_in
-from tensorexpr.codegen.schedule.sorting import ranges_of
 from tensorexpr.codegen.schedule.state import Stage, State, all_definitions
 from tensorexpr.codegen.schedule.stream import streamable
 from tensorexpr.codegen.target import Gpu
@@ -63,29 +62,32 @@ from tensorexpr.ir import (
     TensorType,
     apply,
     const,
+    counted,
     integer,
     product,
 )
 from tensorexpr.records import replace
+from tensorexpr.simplify.sort_ranges import ranges_of
 from tensorexpr.traversal import bottom_up, fresh_name
 
 MANY_ELEMENTS = 1 << 17
 """Elements from which on a tensor is filled on all cores."""
 
 
-def lower_state(state: State, name: str = "main") -> LoopNest:
-    """The loop nest of a schedule.
+def lower_state(state: State, name: str = "main", plain: bool = False) -> LoopNest:
+    """The loop nest of a schedule; a `plain` one as it is made first, without the passes that only make it faster.
 
     Requires: a legal state. Ensures: a nest that `verify_nest` accepts and that computes what the program means.
     """
-    return _Lowering(state).nest(name)
+    return _Lowering(state, plain).nest(name)
 
 
 class _Lowering(Scans):
     """One lowering: names, homes of tensors and the kernels so far."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, plain: bool = False) -> None:
         self.state = state
+        self.plain = plain
         self.program = program = state.program
         self.stages = state.table
         self.types = dict(program.types)
@@ -156,7 +158,7 @@ class _Lowering(Scans):
             name,
             tuple(parameters),
             tuple(c for c in program.constants if c.name in used),
-            tuple(b for b in self.names.workspace if b.name in used),
+            tuple(replace(b, shape=tuple(map(counted, b.shape))) for b in self.names.workspace if b.name in used),
             tuple(k for k in run_together([self.specialized(k, shapes) for k in self.kernels], self.groups(), self.names.fresh) if k.body),
             tuple(outputs),
             program.sizes,
@@ -170,6 +172,8 @@ class _Lowering(Scans):
     def specialized(self, kernel: Kernel, shapes: Mapping[str, tuple[int, ...]]) -> Kernel:
         """The kernel with copies of loops in which tests are decided, and elements by their number where all are gone through;
         threads of a GPU test at no cost."""
+        if self.plain:
+            return kernel
         kernel = with_quotients(with_folded_literals(kernel))
         if self.state.target.is_gpu:
             return cut_borders(kernel)
@@ -344,7 +348,7 @@ class _Lowering(Scans):
         stage = self.stages[definition.name]
         offsets, order = (self.homes[name] for name in definition.names)
         (_, offsets_type), (_, order_type) = definition.results
-        most = behind(product(definition.extents))
+        most = behind(counted(product(definition.extents)))
         kept = Buffer(self.names.fresh(f"{definition.name}_keys"), order_type.dtype, order_type.shape, "workspace", (-1, most))
         self.names.workspace.append(kept)
         sorting = Sorting(
@@ -352,7 +356,7 @@ class _Lowering(Scans):
             lambda at: (kept.name, at),
             lambda at: (offsets.buffer, offsets.at(at)),
             lambda at: (order.buffer, order.at(at)),
-            product(definition.extents),
+            counted(product(definition.extents)),
             order_type.shape[-1],
             definition.where is not None,
         )
@@ -385,16 +389,16 @@ class _Lowering(Scans):
 
         checks = loops.checks_of((*keys, Access(definition.name, keys, dtypes.int64)))
         task = Task(keys, finish, where=stage.parts.where, checks=checks, inside=self.inside, around=self.around)
-        counted = loops.nest(stage.order, Scope(stage, all_axes(stage), names=names, outside=outside), task)
+        kept_keys = loops.nest(stage.order, Scope(stage, all_axes(stage), names=names, outside=outside), task)
         taken = {*names, *self.program.sizes}
         if not together:
-            return (*filled, *counted, *sorting.sorted(taken))
+            return (*filled, *kept_keys, *sorting.sorted(taken))
         if not stage.parts.groups:
-            counted = tuple(replace(s, kind="parallel") if isinstance(s, For) and s.kind == "serial" else s for s in counted)
+            kept_keys = tuple(replace(s, kind="parallel") if isinstance(s, For) and s.kind == "serial" else s for s in kept_keys)
         if blocks is not None:
-            return (*filled, *counted, *sorting.sorted_in_blocks(taken, blocks))
+            return (*filled, *kept_keys, *sorting.sorted_in_blocks(taken, blocks))
         assert digits is not None
-        return (*filled, *counted, *sorted_by_digits(sorting, digits, taken, self.names.fresh))
+        return (*filled, *kept_keys, *sorted_by_digits(sorting, digits, taken, self.names.fresh))
 
     def digits_of(self, definition: Segments, sorting: Sorting) -> Digits | None:
         """How the threads of a GPU sort the points of a plan together; None where one does it alone."""
@@ -434,7 +438,7 @@ class _Lowering(Scans):
         if not indices:
             return body(())
         *outer, last = indices
-        whole, lanes = type_.shape[-1], self.state.target.lanes(type_.dtype)
+        whole, lanes = counted(type_.shape[-1]), self.state.target.lanes(type_.dtype)
         blocks = floordiv(whole, lanes)
         lane, block_index = Index(fresh_name("lane", taken)), Index(last)
         # Whole vectors, then the rest one by one.

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
-from tensorexpr.codegen.lowering.arithmetic import ZERO, add, constant, floordiv, maximum, minimum, mul, sub, substituted
+from tensorexpr.codegen.lowering.arithmetic import ZERO, add, constant, floordiv, minimum, mul, sub, substituted
 from tensorexpr.codegen.schedule.state import Fuse, Split, Stage
 from tensorexpr.dtypes import DType
 from tensorexpr.errors import InternalError
-from tensorexpr.ir import Access, Apply, Axis, Const, Expr, Index, Param, apply, const
+from tensorexpr.ir import Access, Apply, Axis, Const, Expr, Index, Param, apply, const, counted
 from tensorexpr.records import field, record, replace
 from tensorexpr.regions import affine_of
 from tensorexpr.traversal import bottom_up, free_names, walk
@@ -87,10 +87,10 @@ class Scope:
             if isinstance(relation, Split) and relation.parent == loop:
                 return self._joined(relation)
             if isinstance(relation, Fuse) and loop in (relation.outer, relation.inner):
-                fused, inner = self.position(relation.fused), self.extent(relation.inner)
+                fused, inner = self.position(relation.fused), self.length(relation.inner)
                 if fused is None or inner is None:
                     return None
-                width, outer = constant(inner), self.extent(relation.outer)
+                width, outer = constant(inner), self.length(relation.outer)
                 if outer is not None and constant(outer) == 1:
                     return ZERO if loop == relation.outer else fused
                 if loop == relation.outer:
@@ -110,7 +110,7 @@ class Scope:
             block = floordiv(whole, relation.factor)
             return block if loop == relation.outer else sub(whole, mul(block, const(relation.factor)))
         if isinstance(relation, Fuse):
-            outer, inner, width = self._fixed(relation.outer), self._fixed(relation.inner), self.extent(relation.inner)
+            outer, inner, width = self._fixed(relation.outer), self._fixed(relation.inner), self.length(relation.inner)
             return None if outer is None or inner is None or width is None else add(mul(outer, width), inner)
         return None
 
@@ -120,33 +120,36 @@ class Scope:
             return None
         start = mul(outer, const(split.factor))
         if self.variants.get(split.outer) in ("shift", "shift if fits"):
-            whole = self.extent(split.parent)
+            whole = self.length(split.parent)
             if whole is None:
                 return None
             start = minimum(start, sub(whole, const(split.factor)))
         return add(start, inner)
 
     def extent(self, loop: str) -> Expr | None:
-        """The number of iterations of a loop in the form that it is run in; None where it needs indices that are not known."""
+        """The number of iterations of a loop in the form that it is run in, none where its axis stops before it starts; None where it
+        needs indices that are not known."""
+        return self._measured(loop, counted)
+
+    def length(self, loop: str) -> Expr | None:
+        """What its extent is wherever the loop runs: positions, and conditions on them, say nothing of empty loops."""
+        return self._measured(loop, lambda whole: whole)
+
+    def _measured(self, loop: str, of_axis: Callable[[Expr], Expr]) -> Expr | None:
         for relation in self.stage.relations:
             if isinstance(relation, Split) and loop in (relation.outer, relation.inner):
-                return self._part(relation, loop)
+                return self._part(relation, loop, of_axis)
             if isinstance(relation, Fuse) and loop == relation.fused:
-                outer, inner = self.extent(relation.outer), self.extent(relation.inner)
+                outer, inner = self._measured(relation.outer, of_axis), self._measured(relation.inner, of_axis)
                 return None if outer is None or inner is None else mul(outer, inner)
         axis = self.axes.get(loop)
         if axis is None:
             raise InternalError(f"expected a loop of {self.stage.name}, got {loop}")
         start, stop = self.resolved(axis.start), self.resolved(axis.stop)
-        if start is None or stop is None:
-            return None
-        whole = sub(stop, start)
-        if start == ZERO and all(not isinstance(n, Index) for n in walk(stop)):
-            return whole
-        return maximum(whole, ZERO)
+        return None if start is None or stop is None else of_axis(sub(stop, start))
 
-    def _part(self, split: Split, loop: str) -> Expr | None:
-        whole = self.extent(split.parent)
+    def _part(self, split: Split, loop: str, of_axis: Callable[[Expr], Expr]) -> Expr | None:
+        whole = self._measured(split.parent, of_axis)
         if whole is None:
             return None
         variant, factor = self.variants.get(split.outer), const(split.factor)

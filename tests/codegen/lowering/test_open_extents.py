@@ -1,0 +1,102 @@
+"""Loops over open extents that are below zero run not at all, whatever they are split, fused or tiled into."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+
+from tensorexpr.codegen.compile import build_program
+from tensorexpr.codegen.lowering import lower
+from tensorexpr.codegen.schedule import Schedule, autoschedule
+from tensorexpr.codegen.schedule.state import TAILS
+from tensorexpr.errors import ScheduleError
+from tensorexpr.interpret import evaluate_program, extent
+from tensorexpr.parse import parse_program
+from tests.codegen.programs import WIDE, outputs, plain
+from tests.generators import random_inputs
+from tests.runtime.pages import guarded_copy
+
+HEAD = """
+sizes(m, n)
+A: f32[m, n] = input()
+B: f32[m, n + 1] = input()
+X: f32[n] = input()
+"""
+BODIES = (
+    "Y[i]: f32[m] = sum(A[i, j + 1] - A[i, j] + 1.0 for j in range(n - 1))",
+    "Y[i]: f32[m] = sum(where(j + 3 < n, A[i, j], 0.0) for j in range(n))",
+    "Y[i]: f32[m] = sum(1.0 for j in range(n - m))",
+    "Y[i]: f32[m] = max(A[i, j] for j in range(minimum(n, m) - 2))",
+    "Y[i]: bool[m] = any(A[i, j] > -9.0 for j in range(n - 5))",
+    "Y[i]: f32[m] = sum(X[j] + A[k, 0] for j in range(n - 2) for k in range(m - 3))",
+    "Y[i]: f32[m] = prod(B[i, j] for j in range(i + 2, n - 1))",
+    "T[k, j]: f32[m - 3, n - 2] = A[k, j] * 2.0\nY[i]: f32[m] = sum(T[k, j] for k in range(m - 3) for j in range(n - 2))",
+    "T[k]: f32[n - 40] = X[k]\nU[k]: f32[n + 1] = 2.0\nY[i]: f32[m] = U[n] + sum(T[k] for k in range(n - 40))",
+    "Y[i, j]: f32[m, maximum(n - 2, 0)] = sum(A[i, j] * A[i, k] for k in range(n - 3))",
+)
+
+
+def _schedules(text: str, tail: str) -> list[Schedule]:
+    """The plain schedule with every loop split, the blocks split again, and neighbors fused, as far as that is legal."""
+    found = []
+    for fused in (False, True):
+        s = plain(text)
+        for name in s.stages:
+            loops = s[name].loops
+            try:
+                if fused and len(loops) > 1:
+                    s[name].fuse(loops[-2], loops[-1])
+            except ScheduleError:
+                pass
+            for loop in s[name].loops:
+                try:
+                    outer, _ = s[name].split(loop, 2, tail)
+                    s[name].split(outer, 2, tail)
+                except ScheduleError:
+                    pass
+        found.append(s)
+    return found
+
+
+@pytest.mark.parametrize("tail", TAILS)
+@pytest.mark.parametrize("body", BODIES)
+def test_split_loops_that_end_before_they_begin(body, tail):
+    text = HEAD + body + "\nreturn Y\n"
+    for s in _schedules(text, tail):
+        nest = lower(s)
+        for m, n in ((0, 0), (1, 0), (2, 1), (4, 0), (3, 2), (1, 4), (5, 7)):
+            sizes = {"m": m, "n": n}
+            inputs = random_inputs(s.program, m, sizes=sizes)
+            want = evaluate_program(s.program, inputs, sizes)
+            np.testing.assert_array_equal(outputs(nest, s.program, inputs, sizes)["Y"], want["Y"], err_msg=s.as_python())
+
+
+@pytest.mark.parametrize("body", BODIES)
+def test_default_schedules_at_sizes_below_each_constant(body):
+    program = parse_program((HEAD + body + "\nreturn Y\n").lstrip())
+    function = build_program(program)
+    for m, n in (*product((0, 1, 3), (0, 1, 2, 3)), (5, 6), (2, 37), (4, 65), (3, 67)):
+        inputs = random_inputs(program, n, sizes={"m": m, "n": n})
+        want = evaluate_program(program, inputs, {"m": m, "n": n})["Y"]
+        arrays = [guarded_copy(inputs[i.name], True) for i in program.inputs]
+        np.testing.assert_array_equal(function(*arrays)[0], want, err_msg=f"{m}, {n}")
+
+
+@pytest.mark.parametrize("body", BODIES)
+def test_default_schedules_of_a_gpu(body):
+    program = parse_program((HEAD + body + "\nreturn Y\n").lstrip())
+    nest = lower(autoschedule(program, replace(WIDE, kind="cuda")))
+    for m, n in ((0, 0), (2, 1), (3, 2), (5, 7)):
+        inputs = random_inputs(program, n, sizes={"m": m, "n": n})
+        want = evaluate_program(program, inputs, {"m": m, "n": n})["Y"]
+        np.testing.assert_array_equal(outputs(nest, program, inputs, {"m": m, "n": n})["Y"], want)
+
+
+def test_intermediates_below_zero_take_no_memory():
+    program = parse_program((HEAD + BODIES[8] + "\nreturn Y\n").lstrip())
+    for buffer in lower(plain(HEAD + BODIES[8] + "\nreturn Y\n")).workspace:
+        assert all(extent(e, {"m": 1, "n": 2}) >= 0 for e in buffer.shape)
+    assert build_program(program).workspace_bytes(m=1, n=2) >= 0
