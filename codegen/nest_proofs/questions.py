@@ -22,8 +22,8 @@ from tensorexpr.records import record
 from tensorexpr.regions import MAX_CASES, Case, Opaque, affine_of, cases_of, cases_where
 from tensorexpr.traversal import walk
 
-STEPS = 200_000
-MOST_STEPS = 4_000_000
+STEPS = 20_000
+MOST_STEPS = 60_000
 MOST_SAMPLES = 6
 
 _LOGIC = ("and", "or", "invert", "where", "eq", "ne", "xor")
@@ -46,9 +46,10 @@ class Questions:
     """Asks about one nest. `sizes` are its open sizes, `claims` says of buffers of integers between which two values every element is;
     `opaque` names what is not affine, the same for all questions."""
 
-    def __init__(self, sizes: Sequence[str], claims: Mapping[str, Claim]) -> None:
+    def __init__(self, sizes: Sequence[str], claims: Mapping[str, Claim], effort: int = 1) -> None:
         self.sizes = sizes
         self.claims = claims
+        self.effort = effort
         self.opaque = Opaque()
         self.steps = 0
         self.asked = 0
@@ -102,10 +103,10 @@ class Questions:
     def _counted(self, ask: Callable[[], Answer]) -> Answer:
         """An answer, or none where it takes more steps than are allowed."""
         self.asked += 1
-        if self.steps > MOST_STEPS:
+        if self.steps > MOST_STEPS * self.effort:
             return Answer(None, "undecided")
         try:
-            with at_most(STEPS) as effort:
+            with at_most(STEPS * self.effort) as effort:
                 try:
                     return ask()
                 finally:

@@ -28,8 +28,11 @@ from tensorexpr.regions import Case, affine_of, alternatives, expression_of
 from tensorexpr.text import print_expr
 from tensorexpr.traversal import bottom_up, walk
 
-MOST_PIECES = 48
+MOST_PIECES = 24
 MOST_STORES = 40
+MOST_WITNESSES = 24
+"""Iterations of stores that are tried for one read; for all reads of a nest `IN_ALL` times as many."""
+IN_ALL = 5
 MOST_ALTERNATIVES = 8
 MOST_CHOICES = 8
 _SOLVED = "~"
@@ -38,8 +41,9 @@ _SOLVED = "~"
 class Written:
     """The stores of a nest by buffer, in order, and the reads that need them."""
 
-    def __init__(self, nest: LoopNest, questions: Questions) -> None:
-        self.nest, self.questions = nest, questions
+    def __init__(self, nest: LoopNest, questions: Questions, effort: int) -> None:
+        self.nest, self.questions, self.effort = nest, questions, effort
+        self.tried = 0
         self.stores: dict[Home, list[Touch]] = {}
         self.reads: list[Touch] = []
         self.written: frozenset[str] = frozenset()
@@ -74,13 +78,12 @@ class Written:
         left = [d for d in questions.regions(facts, read.scope) if not d.is_empty()]
         exact = not stores
         near = sorted(stores, key=lambda s: (s.number >= read.number, -s.number))[:MOST_STORES]
-        for store in near:
-            for found in self._witnesses(read, store):
-                if not left:
-                    return Answer(True, "sets")
-                left = _cut(left, found)
-                if len(left) > MOST_PIECES:
-                    return Answer(None, "undecided")
+        for number, found in enumerate(w for store in near for w in self._witnesses(read, store)):
+            if not left:
+                return Answer(True, "sets")
+            if number >= MOST_WITNESSES * self.effort or len(left) > MOST_PIECES:
+                return Answer(None, "undecided")
+            left = _cut(left, found)
         if not left:
             return Answer(True, "sets")
         if not exact:
@@ -99,6 +102,9 @@ class Written:
                 yield from self._solved(read, store, store.loops[at:], loop)
 
     def _solved(self, read: Touch, store: Touch, own: tuple[Loop, ...], carried: Loop | None) -> Iterator[list[Constraint]]:
+        self.tried += 1
+        if self.tried > IN_ALL * MOST_WITNESSES * self.effort:
+            return
         targets, values = read.indices, store.indices
         if len(targets) != len(values):
             shape = read.home.buffer.shape
