@@ -6,6 +6,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -16,10 +17,14 @@ from tensorexpr import fallback
 from tensorexpr.codegen import executable, gpu_code, stages
 from tensorexpr.codegen.compile import build_program
 from tensorexpr.codegen.cuda import nvrtc
+from tensorexpr.codegen.lowering.arithmetic import add
 from tensorexpr.codegen.memo import forget
+from tensorexpr.codegen.nest import Alloc, For, If, LoopNest, Store
 from tensorexpr.errors import InternalError
 from tensorexpr.interpret import evaluate_program
+from tensorexpr.ir import const
 from tensorexpr.op_trees import leaves
+from tensorexpr.records import replace
 from tests.generators import random_inputs, random_program
 from tests.kernels.case import Case, flat
 from tests.kernels.table import ALL
@@ -127,6 +132,36 @@ def test_a_schedule_of_the_users_whose_code_fails(monkeypatch: pytest.MonkeyPatc
     with pytest.warns(te.FallbackWarning, match=r"blend: this schedule could not be made \(KeyError: 'i_o'\)"):
         made = te.build(schedule)
     np.testing.assert_allclose(made(*ARRAYS), RIGHT, rtol=1e-12)
+
+
+def test_loops_that_the_verifier_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, calls = stages.lower, []
+
+    def first_one_too_far(*arguments: Any, **named: Any) -> LoopNest:
+        calls.append(arguments)
+        nest = whole(*arguments, **named)
+        return moved(nest) if len(calls) == 1 else nest
+
+    monkeypatch.setattr(stages, "lower", first_one_too_far)
+    made, message = built_with_one_warning()
+    np.testing.assert_allclose(made(*ARRAYS), RIGHT, rtol=1e-12)
+    assert "the verifier refuses its loops" in message and made.schedule.origin == stages.PLAIN
+
+
+def moved(nest: LoopNest) -> LoopNest:
+    """The nest with every store to a result one element further."""
+
+    def visit(node: object) -> object:
+        match node:
+            case Store() if node.buffer in nest.writes:
+                return replace(node, indices=(*node.indices[:-1], add(node.indices[-1], const(1))))
+            case For() | Alloc():
+                return replace(node, body=tuple(map(visit, node.body)))
+            case If():
+                return replace(node, then=tuple(map(visit, node.then)), otherwise=tuple(map(visit, node.otherwise)))
+        return node
+
+    return replace(nest, kernels=tuple(replace(k, body=tuple(map(visit, k.body))) for k in nest.kernels))
 
 
 def test_it_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
