@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from tensorexpr.dtypes import dtype
+from tensorexpr.dtypes import dtype, int64
 from tensorexpr.errors import ArgumentError, Location, user_location
 from tensorexpr.graph.function import Function, Signature
 from tensorexpr.graph.ir import (
@@ -37,13 +37,15 @@ from tensorexpr.graph.ir import (
     WhileGradient,
 )
 from tensorexpr.graph.loaded import Loaded
+from tensorexpr.graph.sizes import sized_program
 from tensorexpr.graph.tensor_files import read_tensors, write_tensors
 from tensorexpr.graph.trees import HOLE
 from tensorexpr.graph.variable import Variable
-from tensorexpr.ir import Constant, Input, Program, TensorType, const, integer
+from tensorexpr.ir import Const, Constant, Expr, Index, Input, TensorType, const
 from tensorexpr.op_rules import article
-from tensorexpr.parse import parse_program
-from tensorexpr.text import print_program
+from tensorexpr.parse import parse_expr, parse_program
+from tensorexpr.text import print_expr, print_program
+from tensorexpr.traversal import walk
 
 _FORMAT = "tensorexpr.function/1"
 _KINDS: dict[str, type[Node]] = {
@@ -171,7 +173,7 @@ class _Writer:
             elif isinstance(node, Compute):
                 types = graph.types
                 given = tuple(Input(name, types[name]) for name in node.operands)
-                value = print_program(Program(given, (), (node.definition,), node.names))
+                value = print_program(sized_program(given, [node.definition], node.names))
             data[field.name] = value
         return data
 
@@ -235,11 +237,19 @@ class _Reader:
 
 
 def _type_data(type_: TensorType) -> list[Any]:
-    return [type_.dtype.name, [integer(e) for e in type_.shape]]
+    """A type: its dtype and its extents, numbers or the text of open ones."""
+    return [type_.dtype.name, [int(e.value) if isinstance(e, Const) else print_expr(e) for e in type_.shape]]
 
 
 def _type(data: list[Any]) -> TensorType:
-    return TensorType(tuple(map(const, data[1])), dtype(data[0]))
+    return TensorType(tuple(map(_extent, data[1])), dtype(data[0]))
+
+
+def _extent(data: Any) -> Expr:
+    if isinstance(data, int):
+        return const(data)
+    free = parse_expr(data, dtype=int64)
+    return parse_expr(data, dtype=int64, sizes=tuple(n.name for n in walk(free) if isinstance(n, Index)))
 
 
 def _data(value: Any, what: str) -> Any:

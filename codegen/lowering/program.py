@@ -43,7 +43,6 @@ from tensorexpr.codegen.schedule.independence import is_atomic
 from tensorexpr.codegen.schedule.placement import Part, parts_of
 from tensorexpr.codegen.schedule.rings import last_entries
 from tensorexpr.codegen.schedule.slide import Ring, rings_in
-from tensorexpr.codegen.schedule.sorting import ranges_of
 from tensorexpr.codegen.schedule.state import Stage, State, all_definitions
 from tensorexpr.codegen.schedule.stream import streamable
 from tensorexpr.codegen.target import Gpu
@@ -68,6 +67,7 @@ from tensorexpr.ir import (
     product,
 )
 from tensorexpr.records import replace
+from tensorexpr.simplify.sort_ranges import ranges_of
 from tensorexpr.traversal import bottom_up, fresh_name
 
 MANY_ELEMENTS = 1 << 17
