@@ -157,10 +157,12 @@ class Loops(Reductions):
         return (*checks, If(self.read(resolved), self.nest(loops, holds, branches[0]), self.nest(loops, fails, branches[1])))
 
     def pieces(self, axis: str, conditions: tuple[Expr, ...], loops: tuple[str, ...], scope: Scope) -> tuple[Scope, ...]:
-        """An axis that runs in lanes, cut where a condition on it alone begins or ceases to hold: no lane tests it then."""
+        """An axis that runs in lanes, cut where a condition on it alone begins or ceases to hold: no lane tests it then.
+
+        Only one of which all loops are still to come: the point at which a placed definition is computed is no range to cut."""
         own = self.stage.loops_of(axis)
         bounds = tuple(constant(e) for e in (scope.axes[axis].start, scope.axes[axis].stop))
-        whole = set(own) <= set(loops) and any(self.stage.kind(loop) in LANES for loop in own)
+        whole = set(own) <= set(loops) and any(self.stage.kind(loop) in LANES for loop in own) and scope.is_untouched(axis)
         if not whole or None in bounds:
             return ()
         start, stop = (int(bound) for bound in bounds if bound is not None)

@@ -70,6 +70,11 @@ class Scope:
         """Whether the position of a loop is settled: open, or part of a loop that is fixed."""
         return self._fixed(loop) is not None
 
+    def is_untouched(self, axis: str) -> bool:
+        """Whether nothing is settled of an axis: no position of a loop that it runs as, no form that one of its splits takes."""
+        parts = {name for loop in self.stage.loops_of(axis) for name in self.stage.ancestry(loop)}
+        return not any(name in self.values or name in self.variants for name in parts)
+
     def with_values(self, **values: Expr) -> Scope:
         return replace(self, values={**self.values, **values})
 
