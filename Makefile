@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-seeds test-peers test-nvrtc test-races lint bench bench-peers docs clean
+.PHONY: demo test test-seeds fuzz test-peers test-nvrtc test-races lint bench bench-peers docs clean
 
 demo: $(VENV)/.examples
 	$(BIN)/python -m tensorexpr demo
@@ -15,6 +15,13 @@ test: $(VENV)/.test
 # The laws on all of their random programs, of which `make test` takes every third.
 test-seeds: $(VENV)/.test
 	TENSOREXPR_TEST_SEEDS=all $(BIN)/python -m pytest -n 2 --dist worksteal $$(grep -rl --include='test_*.py' 'share_of(' tests)
+
+# Random programs on new seeds for SECONDS, in PROCESSES processes: values, gradients, layouts, threads, schedules. What fails is made
+# smaller and printed as a test to paste. SEED=n begins with that seed; `python -m tests.fuzz --only SEED` runs one.
+SECONDS ?= 600
+PROCESSES ?= 2
+fuzz: $(VENV)/.test
+	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) --processes $(PROCESSES) $(if $(SEED),--seed $(SEED))
 
 test-peers: $(VENV)/.peers
 	$(BIN)/python -m pytest -n 2 --dist worksteal tests/peers tests/benchmarks/test_gpu.py

@@ -7,16 +7,16 @@ from collections.abc import Sequence
 import numpy as np
 
 from tensorexpr.codegen.arguments import signature_of
-from tensorexpr.codegen.cuda.build import GpuCode
 from tensorexpr.codegen.cuda.device import current_device
 from tensorexpr.codegen.executable import executable_of, executable_of_schedule
 from tensorexpr.codegen.folding import folded
 from tensorexpr.codegen.function import CompiledFunction
+from tensorexpr.codegen.gpu_code import GpuCode
 from tensorexpr.codegen.gpu_function import GpuFunction
 from tensorexpr.codegen.schedule import Schedule
 from tensorexpr.codegen.schedule import schedule as plain_schedule
+from tensorexpr.codegen.stages import default_schedule
 from tensorexpr.codegen.target import H200, Gpu, Target, host_target
-from tensorexpr.codegen.tuning.lookup import scheduled
 from tensorexpr.errors import ArgumentError, DefinitionError, TargetError, user_location
 from tensorexpr.ir import Program
 from tensorexpr.language import Tensor, names_of, program_of
@@ -61,7 +61,7 @@ def build(
                     location=user_location(),
                     hint=f"te.autoschedule(..., precision={precision!r})",
                 )
-            return GpuFunction(GpuCode(program, outputs), current_device(), signature, order)
+            return GpuFunction(GpuCode.of_schedule(outputs), current_device(), signature, order)
         if target != "cpu":
             raise TargetError(
                 f"te.build: expected a schedule for {target!r}, got one for 'cpu'",
@@ -140,7 +140,7 @@ def autoschedule(
     """
     check_target(target)
     check_precision(precision)
-    found = scheduled(simplify(fold_constants(program_from(outputs, inputs, "te.autoschedule"))), machine_of(target, precision))
+    found = default_schedule(fold_constants(program_from(outputs, inputs, "te.autoschedule")), machine_of(target, precision))
     return Schedule(found.state, _names(outputs, inputs), isinstance(outputs, Tensor), found.origin)
 
 
@@ -154,8 +154,7 @@ def build_program(program: Program, *, single: bool = False, target: str = "cpu"
     program = fold_constants(program)
     signature = signature_of(program, single)
     if target == "cuda":
-        device, simplified = current_device(), simplify(program)
-        return GpuFunction(GpuCode(simplified, scheduled(simplified, machine_of(target, precision))), device, signature)
+        return GpuFunction(GpuCode.of_program(program, machine_of(target, precision)), current_device(), signature)
     return CompiledFunction(executable_of(program), signature)
 
 

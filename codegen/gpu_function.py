@@ -19,13 +19,13 @@ import numpy as np
 from tensorexpr.codegen.arguments import Arguments, Layout, Parameter, Signature, extent_value, shape_text
 from tensorexpr.codegen.context import Context, Symbol
 from tensorexpr.codegen.cost import Cost
-from tensorexpr.codegen.cuda.build import GpuCode
 from tensorexpr.codegen.cuda.device import Device, Kernels
 from tensorexpr.codegen.cuda.nvrtc import Compiled, Resources
 from tensorexpr.codegen.cuda.packs import ALIGNMENT
 from tensorexpr.codegen.cuda.run import REPORT, Ready, made_ready
 from tensorexpr.codegen.cuda.uploads import uploaded
 from tensorexpr.codegen.function import CompiledFunction, Entry
+from tensorexpr.codegen.gpu_code import GpuCode
 from tensorexpr.codegen.llvm.abi import ALIGNMENT as WORKSPACE_ALIGNMENT
 from tensorexpr.codegen.nest import Buffer, LoopNest
 from tensorexpr.codegen.schedule import Schedule
@@ -56,18 +56,18 @@ class GpuFunction(CompiledFunction):
         signature: Signature,
         order: tuple[int, ...] | None = None,
         symbols: tuple[Symbol, ...] | None = None,
-        again: Callable[[], GpuCode] | None = None,
     ) -> None:
-        """As `CompiledFunction`; with `again` the stages are not held but made once more when someone looks at them."""
+        """As `CompiledFunction`."""
         if order is not None:
             places = {position: k for k, position in enumerate(order)}
             signature = replace(signature, inputs=tuple(signature.inputs[places[k]] for k in range(len(order))))
         self.signature = signature
         self._symbols = symbols
         self._bare = signature.single
-        self._code: Callable[[], GpuCode] = cache(again) if again is not None else lambda: code
+        self._code: Callable[[], GpuCode] = lambda: code
         self._device = device
         self._order = order
+        self._compiled: Compiled | None = None if device.arch is None else code.compiled(device.arch)
         nest = code.nest
         self._sizes, self._buffers = nest.sizes, nest.workspace
         self._parameters = tuple(b.name for b in nest.parameters)
@@ -77,7 +77,6 @@ class GpuFunction(CompiledFunction):
         self._find_layout = self._arguments.find_layout
         self._cost: Cost | None = None
         self.plan = None
-        self._compiled: Compiled | None = None if device.arch is None else code.compiled(device.arch)
         self._kernels: Kernels = device.load(code.source, self._compiled)
         self._constants = [uploaded(device, c) for c in nest.constants]
         self._fixed = [device.address(array) for array in self._constants]
@@ -87,6 +86,11 @@ class GpuFunction(CompiledFunction):
         self._wanted = [(p, p.dtype.numpy, len(p.shape)) for p in signature.inputs]
         self.constants = {c.name: c.data for c in nest.constants}
         self._reports = any(launch.reports for launch in code.source.launches)
+
+    def remade(self, again: Callable[[], GpuCode]) -> GpuFunction:
+        """The function, which from now on does not hold its stages but makes them once more when someone looks at them."""
+        self._code = cache(again)
+        return self
 
     # ------------------------------------------------------------------------------------------------------ calls
 

@@ -31,7 +31,7 @@ from tensorexpr.graph.replace import registry
 from tensorexpr.graph.strict import run_strict
 from tensorexpr.graph.tracing import Trace, as_tensor, current, current_device
 from tensorexpr.graph.trees import HOLE, filled, form, is_array, leaves, map_tree
-from tensorexpr.ir import TensorType, const
+from tensorexpr.ir import Const, TensorType, const
 from tensorexpr.language import Tensor
 
 _active: contextvars.ContextVar[tuple[tuple[Function, Hashable], ...]] = contextvars.ContextVar("functions being traced", default=())
@@ -297,7 +297,7 @@ def _leaf_key(leaf: Any) -> Hashable:
     if isinstance(leaf, np.ndarray):
         return (leaf.shape, leaf.dtype)
     if isinstance(leaf, Tensor):
-        return (tuple(leaf.shape), leaf.dtype.numpy)
+        return (tuple(int(e.value) if isinstance(e, Const) else e for e in leaf.extents), leaf.dtype.numpy)
     if is_array(leaf):
         array = np.asarray(_array(leaf))
         return (array.shape, array.dtype)

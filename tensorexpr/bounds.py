@@ -10,7 +10,7 @@ Results are cached.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -140,12 +140,13 @@ def interval(expr: Expr, ranges: dict[str, Interval]) -> Interval:
             found = _apply_interval(expr, ranges)
             if expr.dtype.is_float or expr.dtype is dtypes.int64:
                 return found
-            own = _of_dtype(expr)
+            own = interval_of_type(expr)
             return found if own[0] <= found[0] and found[1] <= own[1] else own  # narrow integers wrap around
-    return _of_dtype(expr)
+    return interval_of_type(expr)
 
 
-def _of_dtype(expr: Expr) -> Interval:
+def interval_of_type(expr: Expr) -> Interval:
+    """The values that a number can take by its type alone (a size is at least 0)."""
     if expr.dtype.is_integer and expr.dtype is not dtypes.int64:
         return (expr.dtype.least, expr.dtype.greatest)
     return (0, math.inf) if isinstance(expr, Size) else _WHOLE
@@ -176,7 +177,12 @@ def _apply_interval(expr: Apply, ranges: dict[str, Interval]) -> Interval:
         return _WHOLE
     if expr.dtype.is_float and name not in ("minimum", "maximum", "floor", "ceil", "round", "trunc", "neg", "abs"):
         return _WHOLE
-    return _INTERVALS[name](*(interval(arg, ranges) for arg in expr.args))
+    return interval_of_operation(name, [interval(arg, ranges) for arg in expr.args])
+
+
+def interval_of_operation(name: str, operands: Sequence[Interval]) -> Interval:
+    """The values of an operation on integers of any size, by the values of its operands."""
+    return _INTERVALS[name](*operands) if name in _INTERVALS else _WHOLE
 
 
 def _hull(a: Interval, b: Interval) -> Interval:

@@ -166,3 +166,8 @@ class InternalError(TensorExprError):
     def __init__(self, message: str, **details: object) -> None:
         details.setdefault("hint", "this is a defect of tensorexpr: please report it with the program that led here")
         super().__init__(message, **details)  # type: ignore[arg-type]
+
+
+class FallbackWarning(UserWarning):
+    """An optimisation failed, a defect of ours, and a simpler form was taken: results are right, it may be much slower. The message
+    names the operation and a file with what a report needs. `TENSOREXPR_STRICT=1` makes it the error that it was."""

@@ -1,4 +1,4 @@
-"""The whole suite compiles what it tests: no code from disk, and nothing left in the user's folder.
+"""The whole suite compiles what it tests: no code from disk, and nothing left in the user's folder; an optimisation that fails is an error.
 
 What a file of tests compiled is forgotten at its end: a process that runs thousands of tests would carry gigabytes of programs, and every
 collection of garbage would walk through them. What is there before the first test is left out of these walks, which are made less often.
@@ -18,6 +18,7 @@ import pytest
 from tensorexpr.codegen.memo import forget
 
 os.environ["TENSOREXPR_CACHE_DIR"] = ""
+os.environ["TENSOREXPR_STRICT"] = "1"
 if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
     sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = str(Path(__file__).resolve().parent.parent / "build" / "bytecode")
     sys.dont_write_bytecode = False

@@ -46,7 +46,10 @@ def fetched(emitter: Statements, s: For, index: Value) -> None:
     store, loops = found
     if prod(_count(x) for x in loops) < LEAST_PRODUCTS or emitter.buffers[store.buffer].memory != "local":
         return
-    reads = dict.fromkeys(n for n in walk(store.value) if isinstance(n, Access) and n.tensor != store.buffer)
+    # An index that is data may not be there to be read: conditions in the value count for reads, not for hints.
+    reads = dict.fromkeys(
+        n for n in walk(store.value) if isinstance(n, Access) and n.tensor != store.buffer and not any(map(emitter.reads, n.indices))
+    )
     apart = [(read, span) for read in reads if (span := _span(emitter, s, read, loops)) is not None]
     if len({read.tensor for read, _ in apart}) < len(apart):
         return

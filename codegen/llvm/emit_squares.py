@@ -20,9 +20,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from tensorexpr.codegen.llvm import emit_memory
 from tensorexpr.codegen.llvm.builder import Builder, Value, literal, mangle
 from tensorexpr.codegen.llvm.emit_casts import to_memory
-from tensorexpr.codegen.llvm.emit_memory import masked_load, put
+from tensorexpr.codegen.llvm.emit_memory import Binding, put
 from tensorexpr.codegen.lowering.joining import follows
 from tensorexpr.codegen.nest import Block, For, If, Store
 from tensorexpr.ir import Access, Const, Expr, conjunction
@@ -126,12 +127,16 @@ def moved(emitter: Statements, s: For, side: int) -> bool:
     if not sign or (condition is not None and (rows[1] in free_names(condition) or emitter.reads(condition))):
         return False
     # Source rows lie along rows[0] and are numbered by rows[1]; of the target it is the other way around.
-    b = emitter.b
+    b, bits = emitter.b, target.dtype.bits
     mask = None if condition is None else _mask(emitter, condition, rows[0], columns[0], side)
     order = range(side) if columns[1] == 1 else range(side - 1, -1, -1)
-    loaded = [_row(emitter, value.tensor, value.indices, rows[0], rows[1], k, columns[0], side, mask=mask) for k in order]
-    for k, column in enumerate(turn(b, loaded, target.dtype.bits)):
-        _row(emitter, store.buffer, store.indices, rows[1], rows[0], k if columns[0] == 1 else side - 1 - k, columns[1], side, column)
+    loaded = [emit_memory.load(b, source, _row(emitter, source, value.indices, rows, k, columns[0], side), side, mask) for k in order]
+    turned_ = turn(b, loaded, bits)
+    # In the order of the loops: rows of the target may be one.
+    for k in range(side):
+        lane = k if columns[0] == 1 else side - 1 - k
+        place = _row(emitter, target, store.indices, rows[::-1], k, columns[1], side)
+        emit_memory.store(b, target, place, turned_[lane], side, None if mask is None else b.vector(b.extract(mask, lane), side))
     return True
 
 
@@ -149,7 +154,7 @@ class Tile:
 
 
 def results(emitter: Statements, s: For, rows: int) -> Tile | None:
-    """The tile whose results an unrolled loop stores, if rows of a buffer lie along it."""
+    """The tile whose results an unrolled loop stores, if rows of a buffer lie along it and arithmetic alone says which of them are."""
     conditions: list[Expr] = []
     body = s.body
     inner: For | None = None
@@ -181,6 +186,8 @@ def results(emitter: Statements, s: For, rows: int) -> Tile | None:
         return None
     if classes > 1 and any(s.index in free_names(c) for c in conditions):
         return None
+    if any(emitter.reads(c) for c in conditions):
+        return None  # there may be no such element where a row is filled up, or a condition around does not hold
     exprs = (*(e for x in stores for e in (x.value, *x.indices)), *conditions)
     if any(isinstance(n, Access) and n.tensor == name for e in exprs for n in walk(e)):
         return None
@@ -299,33 +306,15 @@ def _mask(emitter: Statements, condition: Expr, index: str, sign: int, side: int
 
 
 def _row(
-    emitter: Statements,
-    name: str,
-    indices: tuple[Expr, ...],
-    along_: str,
-    other: str,
-    number: int,
-    sign: int,
-    side: int,
-    value: Value | None = None,
-    mask: Value | None = None,
+    emitter: Statements, binding: Binding, indices: tuple[Expr, ...], along_: tuple[str, str], number: int, sign: int, side: int
 ) -> Value:
-    """Loads, or with a value stores, the row of a buffer that lies along one index, at `number` of the other; with sign -1 the row
-    begins where the index is greatest."""
-    binding = emitter.buffers[name]
+    """Where the row of a buffer is that lies along the first of two indices, at `number` of the other; with sign -1 it begins where
+    the index is greatest."""
     first = literal(0 if sign == 1 else side - 1, "i64")
-    with emitter.bound(along_, first), emitter.bound(other, literal(number, "i64")):
-        offset = emitter.offset(binding, indices)
-        pointer = emitter.b.emit(
-            f"getelementptr {'inbounds ' if mask is None else ''}{binding.element}, ptr {binding.pointer}, i64 {offset.text}", "ptr"
-        ).text
-    type_ = f"<{side} x {binding.element}>"
-    if mask is not None:
-        return masked_load(emitter.b, pointer, mask, binding.element, binding.align)
-    if value is None:
-        return emitter.b.emit(f"load {type_}, ptr {pointer}, align {binding.align}", binding.element, side)
-    put(emitter.b, binding, pointer, offset, value)
-    return value
+    with emitter.bound(along_[0], first), emitter.bound(along_[1], literal(number, "i64")):
+        begin = emitter.offset(binding, indices)
+    high = None if begin.high is None else begin.high + side - 1
+    return Value(begin.text, "i64", side, 1, begin.const, begin.low, high, begin.multiple)
 
 
 def along(indices: tuple[Expr, ...], index: str, other: str, steps: tuple[int, ...] = (1, -1)) -> int:

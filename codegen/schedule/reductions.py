@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from tensorexpr import dtypes
 from tensorexpr.bounds import PROVED, check_access
 from tensorexpr.codegen.schedule.narrowing import narrow, widened
-from tensorexpr.codegen.schedule.sorting import Ranges, known_of
 from tensorexpr.dtypes import DType
 from tensorexpr.ir import (
     FALSE,
@@ -37,6 +36,7 @@ from tensorexpr.ir import (
     const,
 )
 from tensorexpr.records import record, replace
+from tensorexpr.simplify.sort_ranges import Ranges, known_of
 from tensorexpr.traversal import (
     bottom_up,
     free_names,

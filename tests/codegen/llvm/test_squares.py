@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -10,9 +12,11 @@ from tensorexpr.codegen.llvm import emit, host
 from tensorexpr.codegen.llvm.emit_squares import turned
 from tensorexpr.codegen.nest import Alloc, If
 from tensorexpr.ir import Const, Expr, Index, apply, const
+from tests.codegen.llvm.below import Case, assert_agree, machines
 from tests.codegen.llvm.nests import buffer, loop, nest, read, run, write
+from tests.seeds import share_of
 
-i, j = Index("i"), Index("j")
+i, j, o = Index("i"), Index("j"), Index("o")
 
 
 @pytest.mark.parametrize("side", [4, 8, 16])
@@ -140,3 +144,83 @@ def test_lines_of_a_large_buffer_are_asked_for_before_a_tile_is_computed(length:
     made = nest([y], [y], (loop("x", length - 6, Alloc(a, (zero, total, results))),))
     assert emit(made, host()).count("call void @llvm.prefetch") == asked
     assert (run(made, {})["Y"] == 36.0).all()
+
+
+CONDITIONS = ("none", "first", "last", "some", "outer")
+
+
+def squares(dtype: dtypes.DType, side: int) -> list[Case]:
+    """Copies of rows to columns: either side lies along the unrolled loop, forwards or backwards, under conditions on its rows."""
+    found = []
+    for lies, back, kind in itertools.product(("source", "target"), (False, True), CONDITIONS):
+        for limit in range(0, side + 1, 1 if side < 16 else 3) if kind in ("first", "last") else (0,):
+            name = f"{lies}_{back}_{kind}_{limit}"
+            square = buffer(f"S_{name}", dtype, 2, side, side)
+            wide = buffer(f"W_{name}", dtype, 2, side, side + 2)
+            across = [o, j, apply("sub", const(side), i) if back else apply("add", i, o)]
+            plain = [o, i, j]
+            source, target = (wide, square) if lies == "source" else (square, wide)
+            store = write(target, plain if lies == "source" else across, read(source, *(across if lies == "source" else plain)))
+            # Rows of the source lie along this one; only it may be in the condition.
+            row = i if lies == "source" else j
+            tests = {
+                "first": apply("lt", row, const(limit)),
+                "last": apply("ge", row, const(limit)),
+                "some": apply("eq", apply("mod", row, const(2)), o),
+                "outer": apply("lt", apply("add", row, o), const(side - 1)),
+            }
+            body = store if kind == "none" else If(tests[kind], (store,))
+            copy = loop("o", 2, loop("i", side, loop("j", side, body, kind="vectorize"), kind="unroll"))
+            found.append(Case([source], target, (copy,)))
+    return found
+
+
+@pytest.mark.parametrize("number", share_of(range(12)))
+@pytest.mark.parametrize("side", [4, 8, 16])
+def test_squares_under_every_condition_write_what_the_nest_writes(side: int, number: int) -> None:
+    dtype = (dtypes.float32, dtypes.float64, dtypes.int32, dtypes.int64)[number % 4]
+    machine = machines()[number // 4 % len(machines())]
+    cases = squares(dtype, side)
+    for first in range(0, len(cases), 24):
+        assert_agree(cases[first : first + 24], machine)
+
+
+@pytest.mark.parametrize("lies", ["source", "target"])
+@pytest.mark.parametrize("back", [False, True])
+def test_rows_that_fall_together_keep_the_last(lies: str, back: bool) -> None:
+    """Two rows of a target are one: the later iteration is the one that stays."""
+    x, y = buffer("X", dtypes.float32, 8, 8), buffer("Y", dtypes.float32, 8, 8)
+    place = apply("sub", const(7), i) if back else i
+    half = apply("floordiv", i if lies == "source" else j, const(2))
+    if lies == "source":
+        store = write(y, [half, j], read(x, j, place))
+    else:
+        store = write(y, [half, place], read(x, i, j))
+    assert_agree([Case([x], y, (loop("i", 8, loop("j", 8, store, kind="vectorize"), kind="unroll"),))], host())
+
+
+def test_conditions_that_are_data_are_read_where_they_stand() -> None:
+    """A row of results that is filled up has no element to be asked about: the page behind the last one is protected."""
+    x, mark, y = buffer("X", dtypes.float32, 5, 16), buffer("M", dtypes.float32, 5), buffer("Y", dtypes.float32, 16, 5)
+    store = If(apply("gt", read(mark, i), Const(50.0, dtypes.float32)), (write(y, [j, i], read(x, i, j)),))
+    for machine in machines():
+        assert_agree([Case([x, mark], y, (loop("i", 5, loop("j", 16, store, kind="vectorize"), kind="unroll"),))], machine)
+
+
+def test_hints_read_no_index_that_a_condition_leaves_out() -> None:
+    """A sum over steps read far apart, through an index array that has one element: the page behind it is protected."""
+    x, ids, y = buffer("X", dtypes.float32, 128, 1, 1024), buffer("K", dtypes.int64, 1), buffer("Y", dtypes.float32, 2, 8, 16)
+    acc, k, row = buffer("a", dtypes.float32, 8, 16, memory="local"), Index("k"), Index("b")
+    there = apply(
+        "where", apply("lt", o, const(1)), read(x, k, apply("floordiv", read(ids, o), const(1000)), row), Const(0.0, dtypes.float32)
+    )
+    clear, total, last = (
+        loop("b", 8, loop("j", 16, s, kind="vectorize"), kind="unroll")
+        for s in (
+            write(acc, [row, j], Const(0.0, dtypes.float32)),
+            write(acc, [row, j], apply("add", read(acc, row, j), there)),
+            write(y, [o, row, j], read(acc, row, j)),
+        )
+    )
+    body = loop("o", 2, Alloc(acc, (clear, loop("k", 128, total), last)))
+    assert_agree([Case([x, ids], y, (body,))], host())

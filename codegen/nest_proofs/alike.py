@@ -1,0 +1,279 @@
+"""Elements that two iterations both write, with equal values: blocks of a loop that are shifted inwards at its end.
+
+    for b in parallel: for v in range(0, 8): Y[minimum(8 * b, n - 8) + v] = f(minimum(8 * b, n - 8) + v)
+
+The last two blocks overlap. That is harmless where what is written depends on the element alone, not on the block that it is reached
+from. It does where, in the body of the loop,
+
+1. in the statements that the value depends on, the variables of such a window (v, and what else its base is made of) stand in the
+   window as a whole alone, `c * (base + v) + rest`, or by themselves as an index of a local buffer, the same one in each access of it:
+   then the buffer holds one value for each v;
+2. a statement in loops over v writes local buffers that are made inside of these loops or hold one value for each v;
+3. all loops over v have the same bounds;
+4. everything else that depends on the iteration, and every other variable in the indices of the element, is equal where two meet;
+5. nothing is read that other iterations write, but the element that the same iteration has just written.
+
+So both iterations make the same computation, operation by operation.
+"""
+
+from __future__ import annotations
+
+from tensorexpr import dtypes
+from tensorexpr.codegen.nest import Alloc, Block, For, If, Stmt, Store
+from tensorexpr.codegen.nest_proofs.places import Home, Loop, Touch
+from tensorexpr.integers import Affine
+from tensorexpr.ir import Access, Apply, Expr, Index
+from tensorexpr.regions import Opaque, affine_of, expression_of
+from tensorexpr.traversal import children, walk
+
+
+class _Differs(Exception):
+    """Something depends on the block from which an element is reached."""
+
+
+def equal_where_alike(loop: Loop, touch: Touch) -> list[Expr] | None:
+    """Expressions over the indices of a loop and of those inside it of which this holds: where they are equal in two iterations that write
+    one element by the statement of `touch`, the values are equal. None where that cannot be said."""
+    try:
+        return _Alike(loop, touch).compared()
+    except _Differs:
+        return None
+
+
+def is_own(loop: Loop, access: Access) -> bool:
+    """Whether an iteration reads what it has written itself right before: the element of one store in front of each such read."""
+    touches = [t for t in loop.touches if t.home.buffer.name == access.tensor]
+    writes = [t for t in touches if t.write]
+    return all(
+        any(
+            w.indices == t.indices and w.loops == t.loops and w.number < t.number and set(w.scope.facts) <= set(t.scope.facts)
+            for w in writes
+        )
+        for t in touches
+        if not t.write
+    ) and all(w.indices == access.indices for w in writes)
+
+
+class _Alike:
+    def __init__(self, loop: Loop, touch: Touch) -> None:
+        self.loop, self.touch = loop, touch
+        self.inside = {other.statement.index for other in touch.loops[touch.loops.index(loop) + 1 :]}
+        self.bound = {loop.statement.index}
+        self.bases: dict[Expr, str] = {}
+        self.windows: list[Affine] = []
+        self.variables: set[str] = set()
+        self.others: dict[Expr, None] = {}
+        self.ties: dict[tuple[Home, int], str] = {}
+        self.ranges: dict[str, tuple[Expr, Expr]] = {}
+        self.needed: set[int] = set()
+        self.opaque = Opaque()
+
+    def compared(self) -> list[Expr]:
+        """The expressions, once everything in the body has been looked at."""
+        for index in self.touch.indices:
+            self._window(index)
+        if not self.windows:
+            raise _Differs
+        for other in self.touch.loops[self.touch.loops.index(self.loop) + 1 :]:
+            if other.statement.index not in self.variables:
+                names = {n.name for i in self.touch.indices for n in walk(i) if isinstance(n, Index)}
+                if other.statement.index in names:
+                    self.others.setdefault(Index(other.statement.index))
+        private = self._private()
+        self.needed = self._slice()
+        self._block(self.loop.statement.body, {}, private, ())
+        return list(self.others)
+
+    def _slice(self) -> set[int]:
+        """The statements that the value depends on, and those around them."""
+        stores: dict[str, list[Store]] = {}
+        around: dict[int, list[Stmt]] = {}
+
+        def find(block: Block, path: list[Stmt]) -> None:
+            for s in block:
+                if isinstance(s, Store):
+                    stores.setdefault(s.buffer, []).append(s)
+                    around[id(s)] = path
+                for inner in _blocks(s):
+                    find(inner, [*path, s])
+
+        find(self.loop.statement.body, [])
+        needed: set[int] = set()
+        todo: list[Stmt] = [self.touch.statement]
+        while todo:
+            s = todo.pop()
+            if id(s) in needed:
+                continue
+            needed.add(id(s))
+            todo += around.get(id(s), ())
+            for expr in _expressions(s):
+                for node in walk(expr):
+                    if isinstance(node, Access):
+                        todo += stores.get(node.tensor, ())
+        return needed
+
+    def _window(self, index: Expr) -> None:
+        """Takes an index that is a window apart."""
+        found = [n for n in walk(index) if isinstance(n, Apply) and n.op.name in ("minimum", "maximum") and n.dtype is dtypes.int64]
+        own = [n for n in found if any(isinstance(e, Index) and e.name in self.inside | self.bound for e in walk(n))]
+        if not own:
+            return
+        base = own[0]
+        self.bases.setdefault(base, f"?base {len(self.bases)}")
+        form = self._form(index)
+        if form is None or abs(form.coefficient(self.bases[base])) != 1:
+            raise _Differs
+        self.windows.append(form)
+        names = {n.name for n in walk(index) if isinstance(n, Index)}
+        self.variables |= names & self.inside
+
+    def _form(self, expr: Expr) -> Affine | None:
+        """The affine form over indices and bases."""
+        if expr in self.bases:
+            return Affine.of(self.bases[expr])
+        if isinstance(expr, Apply) and expr.dtype is dtypes.int64 and any(base in walk(expr) for base in self.bases):
+            name, args = expr.op.name, expr.args
+            if name in ("add", "sub"):
+                left, right = self._form(args[0]), self._form(args[1])
+                return None if left is None or right is None else left + right if name == "add" else left - right
+            if name == "mul":
+                left, right = self._form(args[0]), self._form(args[1])
+                if left is not None and right is not None and right.is_constant:
+                    return left * right.constant
+                if left is not None and right is not None and left.is_constant:
+                    return right * left.constant
+            return None
+        found = affine_of(expr)
+        if found is None and expr.dtype is dtypes.int64 and {n.name for n in walk(expr) if isinstance(n, Index)}.isdisjoint(self.changing):
+            if not any(isinstance(n, Access) for n in walk(expr)):
+                return Affine.of(self.opaque.name_of(expr))
+        return found
+
+    @property
+    def changing(self) -> set[str]:
+        """The indices that differ between two iterations: of the loop itself and of the windows."""
+        return self.bound | self.variables
+
+    def _private(self) -> set[Home]:
+        """Buffers that belong to one iteration: one dimension is the iteration's own."""
+        found = set()
+        index = Index(self.loop.statement.index)
+        for home in dict.fromkeys(t.home for t in self.loop.touches):
+            touches = [t for t in self.loop.touches if t.home is home]
+            rank = min(len(t.indices) for t in touches)
+            if any(all(len(t.indices) == rank and t.indices[d] == index for t in touches) for d in range(rank)):
+                found.add(home)
+        return found
+
+    # ------------------------------------------------------------------------------------------------------------- the body
+
+    def _block(self, block: Block, locals_: dict[str, tuple[Home, tuple[str, ...]]], private: set[Home], path: tuple[str, ...]) -> None:
+        """`locals_`: the buffers made inside, with the window loops around them; `path`: the window loops around."""
+        for s in block:
+            if id(s) not in self.needed:
+                continue
+            match s:
+                case For():
+                    if s.call is not None:
+                        raise _Differs
+                    own = path
+                    if s.index in self.variables:
+                        if self.ranges.setdefault(s.index, (s.start, s.stop)) != (s.start, s.stop):
+                            raise _Differs
+                        own = (*path, s.index)
+                    self._expr(s.start, locals_, private)
+                    self._expr(s.stop, locals_, private)
+                    self._block(s.body, locals_, private, own)
+                case If():
+                    self._expr(s.condition, locals_, private)
+                    self._block((*s.then, *s.otherwise), locals_, private, path)
+                case Alloc():
+                    self._block(s.body, {**locals_, s.buffer.name: (Home(s.buffer, 0), path)}, private, path)
+                case Store():
+                    self._expr(s.value, locals_, private)
+                    self._element(s.buffer, s.indices, locals_, private)
+                    self._kept(s, locals_, path)
+
+    def _kept(self, s: Store, locals_: dict[str, tuple[Home, tuple[str, ...]]], path: tuple[str, ...]) -> None:
+        """What is written in loops over a window belongs to its places."""
+        if s.buffer not in locals_:
+            return
+        _, around = locals_[s.buffer]
+        tied = {index.name for index in s.indices if isinstance(index, Index)}
+        if any(name not in around and name not in tied for name in path):
+            raise _Differs
+
+    def _element(self, name: str, indices: tuple[Expr, ...], locals_: dict[str, tuple[Home, tuple[str, ...]]], private: set[Home]) -> None:
+        if name in locals_:
+            home = locals_[name][0]
+            for dim, index in enumerate(indices):
+                variable = index.name if isinstance(index, Index) and index.name in self.variables else ""
+                if self.ties.setdefault((home, dim), variable) != variable:
+                    raise _Differs
+                if not variable:
+                    self._expr(index, locals_, private)
+            return
+        own = Index(self.loop.statement.index) if any(h.buffer.name == name for h in private) else None
+        for index in indices:
+            if index != own:
+                self._expr(index, locals_, private)
+
+    def _expr(self, expr: Expr, locals_: dict[str, tuple[Home, tuple[str, ...]]], private: set[Home]) -> None:
+        if isinstance(expr, Access):
+            if expr.tensor not in locals_ and expr.tensor in self.loop.writes and not any(h.buffer.name == expr.tensor for h in private):
+                if not is_own(self.loop, expr):
+                    raise _Differs
+            self._element(expr.tensor, expr.indices, locals_, private)
+            return
+        if expr.dtype is dtypes.int64 and isinstance(expr, Apply | Index):
+            form = self._form(expr)
+            if form is not None and self._passes(form, expr):
+                return
+            if isinstance(expr, Index):
+                raise _Differs
+        for child in children(expr):
+            self._expr(child, locals_, private)
+
+    def _passes(self, form: Affine, expr: Expr) -> bool:
+        """Whether an integer is the same wherever its element is reached from, as far as the window goes; notes what else it is made of."""
+        for window in self.windows:
+            name = next(n for n in window.names() if n in self.bases.values())
+            if name in form.names():
+                factor = form.coefficient(name) * window.coefficient(name)
+                form = form - window * factor
+        names = set(form.names())
+        if names & (self.variables | set(self.bases.values())):
+            return False
+        if self.loop.statement.index in names:
+            self._dependent(form, expr)
+        return True
+
+    def _dependent(self, form: Affine, expr: Expr) -> None:
+        """Notes the terms that depend on the iteration itself."""
+        own = self.loop.statement.index
+        for atom, _ in form.terms:
+            names = {atom} if isinstance(atom, str) else set(atom.numerator.names())
+            if own in names:
+                if not isinstance(atom, str) and names - {own}:
+                    raise _Differs
+                self.others.setdefault(expression_of(Affine.of(atom)))
+
+
+def _blocks(s: Stmt) -> tuple[Block, ...]:
+    match s:
+        case For() | Alloc():
+            return (s.body,)
+        case If():
+            return s.then, s.otherwise
+    return ()
+
+
+def _expressions(s: Stmt) -> tuple[Expr, ...]:
+    match s:
+        case For():
+            return s.start, s.stop
+        case If():
+            return (s.condition,)
+        case Store():
+            return (*s.indices, s.value)
+    return ()

@@ -1,0 +1,74 @@
+"""All obligations of a nest, one after the other."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from tensorexpr.codegen.nest import LoopNest, Stmt
+from tensorexpr.codegen.nest_proofs.places import Places, Touch
+from tensorexpr.codegen.nest_proofs.questions import Answer, Questions
+from tensorexpr.codegen.nest_proofs.races import races
+from tensorexpr.codegen.nest_proofs.scope import Scope
+from tensorexpr.codegen.nest_proofs.verdict import Finding, Verdict
+from tensorexpr.codegen.nest_text import print_block
+from tensorexpr.text import print_expr
+
+
+def prove(nest: LoopNest) -> Verdict:
+    """Whether every obligation of a nest holds (see the package); what does not, or is not decided, is a finding.
+
+    Requires: a nest that `verify_nest` accepts. Pure: the same nest gives the same verdict.
+    """
+    return _Proof(nest).verdict()
+
+
+class _Proof:
+    def __init__(self, nest: LoopNest) -> None:
+        self.nest = nest
+        self.claims = {b.name: b.within for b in (*nest.parameters, *nest.workspace) if b.within is not None}
+        self.questions = Questions(nest.sizes, self.claims)
+        self.findings: list[Finding] = []
+        self.decided: Counter[str] = Counter()
+
+    def verdict(self) -> Verdict:
+        places = Places(self.nest, self.held(), self.inside)
+        places.run()
+        for loop, write, other, answer in races(self.nest, places.all_loops, self.questions):
+            if answer.holds:
+                self.decided[answer.how] += 1
+                continue
+            places_ = " and ".join(dict.fromkeys(_place(touch) for touch in (write, other)))
+            self.report("race", write.statement, write.home.buffer.name, f"iterations of {loop.statement.index} meet at {places_}", answer)
+        return Verdict(tuple(self.findings), tuple(sorted(self.decided.items())))
+
+    def held(self) -> dict[str, tuple[float, float]]:
+        """Ranges of what buffers of integers hold: as claimed, and constants as they are."""
+        start = Scope((), {}, {})
+        found = {name: (float(low), start.interval(high)[1]) for name, (low, high) in self.claims.items()}
+        for constant in self.nest.constants:
+            if constant.type.dtype.is_integer and constant.data.size:
+                found[constant.name] = (int(constant.data.min()), int(constant.data.max()))
+        return found
+
+    def inside(self, touch: Touch) -> None:
+        """An access stays in its buffer."""
+        for index, extent in zip(touch.indices, touch.shape, strict=True):
+            answer = self.questions.inside(index, extent, touch.scope)
+            if answer.holds:
+                self.decided[answer.how] += 1
+            else:
+                self.report("bounds", touch.statement, touch.home.buffer.name, f"0 <= {print_expr(index)} < {print_expr(extent)}", answer)
+
+    def report(self, kind: str, statement: Stmt, buffer: str, about: str, answer: Answer) -> None:
+        finding = Finding(kind, _first_line(statement), buffer, about, answer.holds is False, answer.at)
+        self.decided["refuted" if finding.refuted else "undecided"] += 1
+        if finding not in self.findings:
+            self.findings.append(finding)
+
+
+def _first_line(statement: Stmt) -> str:
+    return next(iter(print_block((statement,))))
+
+
+def _place(touch: Touch) -> str:
+    return f"{touch.home.buffer.name}[{', '.join(map(print_expr, touch.indices)) or '()'}]"

@@ -1,0 +1,323 @@
+"""Questions about integers at a place of a nest, put to ranges first, then to integer sets.
+
+A set is made of the facts that matter for a question: those that share an index, a size or an opaque value with it, directly or through
+others. Each question is asked once for equal terms and facts. The solver's steps are counted, never timed: a question that takes more
+than `STEPS` is undecided, and so are all further ones of a nest that has taken `MOST_STEPS`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from tensorexpr.codegen.nest_proofs.scope import Fact, Scope, mentioned
+from tensorexpr.enumeration import NotEnumerable, evaluate_on
+from tensorexpr.integers import Affine, Constraint, Domain, DomainTooComplex, at_most, ge, le, lt
+from tensorexpr.ir import Access, Apply, Cast, Expr, Index, apply, const
+from tensorexpr.nonlinear import Polynomials
+from tensorexpr.records import record
+from tensorexpr.regions import MAX_CASES, Case, Opaque, affine_of, cases_of, cases_where
+from tensorexpr.traversal import walk
+
+STEPS = 200_000
+MOST_STEPS = 4_000_000
+
+_LOGIC = ("and", "or", "invert", "where", "eq", "ne", "xor")
+_COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
+
+Point = tuple[tuple[str, int], ...]
+Claim = tuple[int, Expr]
+
+
+@record(frozen=False)
+class Answer:
+    """Whether something holds at a place: `holds` (None: undecided), how that was decided, and where not, a point."""
+
+    holds: bool | None
+    how: str
+    at: Point = ()
+
+
+class Questions:
+    """Asks about one nest. `sizes` are its open sizes, `claims` says of buffers of integers between which two values every element is;
+    `opaque` names what is not affine, the same for all questions."""
+
+    def __init__(self, sizes: Sequence[str], claims: Mapping[str, Claim]) -> None:
+        self.sizes = sizes
+        self.claims = claims
+        self.opaque = Opaque()
+        self.steps = 0
+        self.asked = 0
+        self._answers: dict[tuple[object, ...], Answer] = {}
+        self._parts: dict[Fact, list[list[Case]]] = {}
+        self._regions: dict[tuple[Fact, ...], list[tuple[Domain, bool]]] = {}
+        self._flags: dict[Expr, str] = {}
+
+    # ------------------------------------------------------------------------------------------------------- what is asked
+
+    def inside(self, index: Expr, extent: Expr, scope: Scope) -> Answer:
+        """Whether 0 <= index < extent."""
+        low, high = scope.interval(index)
+        if low >= 0 and (high < scope.interval(extent)[0] or high < low):
+            return Answer(True, "ranges")
+        if low > high:
+            return Answer(True, "ranges")
+        if (
+            isinstance(index, Index)
+            and low >= 0
+            and any(f.axis is not None and f.axis.index == index.name and f.axis.stop == extent for f in scope.facts)
+        ):
+            return Answer(True, "ranges")
+        return self._decided(("inside", index, extent), scope, (index, extent), [(index, extent)])
+
+    def between(self, low: int, value: Expr, high: Expr, scope: Scope) -> Answer:
+        """Whether low <= value <= high."""
+        return self.inside(_less(value, low), apply("sub", apply("add", high, const(1)), const(low)), scope)
+
+    def never(self, conditions: Sequence[Expr], scope: Scope) -> Answer:
+        """Whether some conditions never hold at once at a place."""
+        self.asked += 1
+        if self.steps > MOST_STEPS:
+            return Answer(None, "undecided")
+        try:
+            with at_most(STEPS) as effort:
+                try:
+                    return self._never(conditions, scope)
+                finally:
+                    self.steps += effort.steps
+        except DomainTooComplex:
+            return Answer(None, "undecided")
+
+    def _never(self, conditions: Sequence[Expr], scope: Scope) -> Answer:
+        found = [domain for domain, _ in self.regions(self.relevant(scope, conditions), scope)]
+        for part in conditions:
+            cases = cases_where(self.affine(part), self.opaque)
+            found = [self.narrowed(one, (case,), scope) for one in found for case in cases]
+            if len(found) > 1:
+                found = [one for one in found if not one.is_empty()]
+        found = [one for one in found if not one.is_empty()]
+        if not found:
+            return Answer(True, "sets")
+        for domain in found if scope.whole else ():
+            point = self._where(domain, scope, conditions)
+            if point is not None:
+                return Answer(False, "refuted", point)
+        return Answer(None, "undecided")
+
+    def _decided(self, key: tuple[object, ...], scope: Scope, terms: Sequence[Expr], wanted: Sequence[tuple[Expr, Expr]]) -> Answer:
+        facts = self.relevant(scope, terms)
+        full = (*key, facts)
+        found = self._answers.get(full)
+        if found is None:
+            found = self._answers[full] = self._inside(*wanted[0], facts, scope)
+        return found
+
+    def _inside(self, index: Expr, extent: Expr, facts: tuple[Fact, ...], scope: Scope) -> Answer:
+        self.asked += 1
+        if self.steps > MOST_STEPS:
+            return Answer(None, "undecided")
+        try:
+            with at_most(STEPS) as effort:
+                try:
+                    return self._by_sets(index, extent, facts, scope)
+                finally:
+                    self.steps += effort.steps
+        except DomainTooComplex:
+            return Answer(None, "undecided")
+
+    def _by_sets(self, index: Expr, extent: Expr, facts: tuple[Fact, ...], scope: Scope) -> Answer:
+        wrong: list[Domain] = []
+        limits = cases_of(extent, self.opaque)
+        regions = self.regions(facts, scope)
+        for value in cases_of(index, self.opaque):
+            for limit in limits:
+                for domain, _ in regions:
+                    narrowed = self.narrowed(domain, (value, limit), scope)
+                    for right, left in (
+                        (ge(value.value, 0), lt(value.value, 0)),
+                        (lt(value.value, limit.value), ge(value.value, limit.value)),
+                    ):
+                        if not narrowed.implies(right):
+                            wrong.append(narrowed.constrain(left))
+        if not wrong:
+            return Answer(True, "sets")
+        if self._by_products(index, extent, facts, scope):
+            return Answer(True, "products")
+        return self._refuted(index, extent, scope)
+
+    def _by_products(self, index: Expr, extent: Expr, facts: tuple[Fact, ...], scope: Scope) -> bool:
+        """By products of names, where some occur."""
+        exprs = (index, extent, *(e for f in facts for e in _exprs(f)))
+        if not any(isinstance(n, Apply) and n.op.name in ("mul", "floordiv", "mod") and self._is_open(n) for e in exprs for n in walk(e)):
+            return False
+        axes = tuple(f.axis for f in facts if f.axis is not None)
+        guards = tuple(f.condition for f in facts if f.condition is not None)
+        return Polynomials(axes, guards, scope.interval).within(index, extent)
+
+    def _is_open(self, product: Apply) -> bool:
+        return product.dtype.is_integer and product in self.opaque.names
+
+    def _refuted(self, index: Expr, extent: Expr, scope: Scope) -> Answer:
+        """A point where all facts hold and the index is outside, as their own terms say when they are evaluated there."""
+        if not scope.whole:
+            return Answer(None, "undecided")
+        for value in cases_of(index, self.opaque):
+            for limit in cases_of(extent, self.opaque):
+                for domain, _ in self.regions(scope.facts, scope):
+                    narrowed = self.narrowed(domain, (value, limit), scope)
+                    for left in (lt(value.value, 0), ge(value.value, limit.value)):
+                        violated = narrowed.constrain(left)
+                        if violated.is_empty():
+                            continue
+                        point = self._point(violated, scope, index, extent)
+                        if point is not None:
+                            return Answer(False, "refuted", point)
+        return Answer(None, "undecided")
+
+    def _point(self, violated: Domain, scope: Scope, index: Expr, extent: Expr) -> Point | None:
+        outside = apply("or", apply("lt", index, const(0)), apply("ge", index, extent))
+        return self._where(violated, scope, (outside,))
+
+    def _where(self, domain: Domain, scope: Scope, conditions: Sequence[Expr]) -> Point | None:
+        """A point of a set at which all facts and some conditions hold, as their own terms say when they are evaluated there."""
+        names = sorted(domain.dims, key=lambda n: self._order(n, scope))
+        found = Domain(names, domain.constraints).sample()
+        if found is None:
+            return None
+        values = {name: np.int64(v) for name, v in found.items()}
+        try:
+            if not all(evaluate_on(c, values) for c in (*(c for f in scope.facts for c in self._conditions(f)), *conditions)):
+                return None
+        except NotEnumerable:
+            return None
+        return tuple((name, int(found[name])) for name in names)
+
+    def _order(self, name: str, scope: Scope) -> tuple[int, int]:
+        if name in self.sizes:
+            return 0, self.sizes.index(name)
+        loops = [f.axis.index for f in scope.facts if f.axis is not None]
+        return (1, loops.index(name)) if name in loops else (2, 0)
+
+    # ------------------------------------------------------------------------------------------------------------- sets
+
+    def relevant(self, scope: Scope, terms: Iterable[Expr]) -> tuple[Fact, ...]:
+        """The facts that share names with some terms, directly or through others."""
+        names, reads = map(set, mentioned(terms))
+        left, taken = list(scope.facts), set()
+        changed = True
+        while changed:
+            changed = False
+            rest = []
+            for fact in left:
+                if fact.names.isdisjoint(names) and fact.reads.isdisjoint(reads):
+                    rest.append(fact)
+                    continue
+                names |= fact.names
+                reads |= fact.reads
+                taken.add(fact)
+                changed = True
+            left = rest
+        return tuple(f for f in scope.facts if f in taken)
+
+    def regions(self, facts: tuple[Fact, ...], scope: Scope) -> list[tuple[Domain, bool]]:
+        """The points at which the facts hold, in disjoint sets, and whether each is exact (else it contains the true set)."""
+        found = self._regions.get(facts)
+        if found is None:
+            found = self._regions[facts] = self._made(facts, scope)
+        return found
+
+    def _made(self, facts: tuple[Fact, ...], scope: Scope) -> list[tuple[Domain, bool]]:
+        constraints: list[Constraint] = []
+        several: list[list[Case]] = []
+        exact = True
+        for fact in facts:
+            for cases in self.parts(fact):
+                if len(cases) == 1:
+                    constraints += cases[0].constraints
+                    exact = exact and cases[0].exact
+                else:
+                    several.append(cases)
+        base = self._domain(constraints, scope)
+        found = [(base, exact)]
+        for cases in several:
+            if len(found) * len(cases) > MAX_CASES:
+                found = [(domain, False) for domain, _ in found]
+                continue
+            split = [(self.narrowed(domain, (case,), scope), exact and case.exact) for domain, exact in found for case in cases]
+            found = [(domain, exact) for domain, exact in split if not domain.is_empty()]
+        return found
+
+    def parts(self, fact: Fact) -> list[list[Case]]:
+        """A fact as conjunction of alternatives."""
+        found = self._parts.get(fact)
+        if found is None:
+            found = self._parts[fact] = [cases_where(self.affine(c), self.opaque) for c in self._conditions(fact)]
+        return found
+
+    def affine(self, condition: Expr) -> Expr:
+        """A condition whose parts that compare no integers are names, 1 where they hold: equal parts agree."""
+        if not isinstance(condition, Apply | Access | Cast) or not condition.dtype.is_bool:
+            return condition
+        if isinstance(condition, Apply):
+            if condition.op.name in _LOGIC and all(a.dtype.is_bool for a in condition.args):
+                return apply(condition.op.name, *map(self.affine, condition.args))
+            if condition.op.name in _COMPARISONS and condition.args[0].dtype.is_integer:
+                return condition
+        name = self._flags.setdefault(condition, f"?where {len(self._flags)}")
+        return apply("ge", Index(name), const(1))
+
+    def _conditions(self, fact: Fact) -> tuple[Expr, ...]:
+        if fact.axis is None:
+            assert fact.condition is not None
+            return (fact.condition,)
+        at = Index(fact.axis.index)
+        return apply("ge", at, fact.axis.start), apply("lt", at, fact.axis.stop)
+
+    def _domain(self, constraints: Iterable[Constraint], scope: Scope) -> Domain:
+        return self.narrowed(Domain(()), (Case(tuple(constraints)),), scope)
+
+    def narrowed(self, domain: Domain, cases: Iterable[Case], scope: Scope) -> Domain:
+        """The points in all cases, with what is known of each new name: sizes are not negative, opaque values have their ranges."""
+        constraints = [one for case in cases for one in case.constraints]
+        names = [n for one in constraints for n in one.names()]
+        names += [n for case in cases for n in case.value.names()]
+        new = [n for n in dict.fromkeys(names) if n not in domain.dims]
+        if not constraints and not new:
+            return domain
+        hidden = self.opaque.expressions if any(n.startswith("?") for n in new) else {}
+        for name in new:
+            if name in hidden:
+                low, high = scope.interval(hidden[name])
+            elif name in self.sizes:
+                low, high = 0, math.inf
+            else:
+                low, high = scope.interval(Index(name))
+            if not math.isinf(low):
+                constraints.append(ge(name, int(low)))
+            if not math.isinf(high):
+                constraints.append(lt(name, int(high) + 1))
+            elif name in hidden and (most := self._most(hidden[name])) is not None:
+                constraints.append(le(name, most))
+        dims = dict.fromkeys((*domain.dims, *new, *(n for one in constraints for n in one.names())))
+        extra = [ge(n, 0) for n in dims if n in self.sizes and n not in domain.dims and n not in new]
+        return Domain(tuple(dims), (*domain.constraints, *constraints, *extra))
+
+    def _most(self, value: Expr) -> Affine | None:
+        """The greatest value of an element of a buffer, as claimed."""
+        while isinstance(value, Cast):
+            value = value.arg
+        claim = self.claims.get(value.tensor.rstrip("'")) if isinstance(value, Access) else None
+        return None if claim is None else affine_of(claim[1])
+
+
+def _less(value: Expr, low: int) -> Expr:
+    return value if low == 0 else apply("sub", value, const(low))
+
+
+def _exprs(fact: Fact) -> tuple[Expr, ...]:
+    if fact.axis is not None:
+        return fact.axis.start, fact.axis.stop
+    assert fact.condition is not None
+    return (fact.condition,)

@@ -1,0 +1,200 @@
+"""No two iterations of a loop that runs in any order, or at once, touch one element of which one of them writes it.
+
+Asked of each loop over blocks, threads, lanes or cores, about the buffers that are made outside of it; elements that are updated in one
+piece (`LoopNest.atomics`) are excepted. First a quick test of all that is touched of a buffer: in one dimension every index is the same
+multiple c of the loop, plus the same outer terms, plus a rest in a range that is narrower than c. Pairs that are left are put to the sets:
+two copies of the loops inside, of two different iterations, with equal indices.
+
+Lanes: the emitter runs a loop over lanes one iteration after the other where a store has the same address in all lanes (a sum that nobody
+split; on a GPU it is combined by shuffles). So a loop over lanes is asked about unless some store in it stands at indices that mention
+neither the lane nor what is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from tensorexpr.codegen.nest import GRID, LANES, THREADS, LoopNest
+from tensorexpr.codegen.nest_proofs.alike import equal_where_alike, is_own
+from tensorexpr.codegen.nest_proofs.places import Home, Loop, Touch
+from tensorexpr.codegen.nest_proofs.questions import Answer, Questions
+from tensorexpr.codegen.nest_proofs.scope import Fact, Scope, mentioned
+from tensorexpr.integers import Affine
+from tensorexpr.ir import Access, Const, Expr, Index, apply, product
+from tensorexpr.records import replace
+from tensorexpr.regions import affine_of
+from tensorexpr.traversal import bottom_up
+
+AT_ONCE = ("parallel", *LANES, *GRID, *THREADS)
+
+
+def races(nest: LoopNest, loops: list[Loop], questions: Questions) -> Iterator[tuple[Loop, Touch, Touch, Answer]]:
+    """What is decided of each pair of touches that the quick test does not settle."""
+    for loop in loops:
+        kind = loop.statement.kind
+        if kind not in AT_ONCE or _once(loop) or (kind in LANES and _in_turns(loop)):
+            continue
+        for home, touches in _by_home(loop, nest).items():
+            if not _apart(loop, touches):
+                yield from _pairs(loop, home, touches, questions)
+
+
+def _once(loop: Loop) -> bool:
+    start, stop = loop.statement.start, loop.statement.stop
+    return isinstance(start, Const) and isinstance(stop, Const) and stop.value - start.value <= 1
+
+
+def _in_turns(loop: Loop) -> bool:
+    """Whether some store has one address in all lanes."""
+    for touch in loop.touches:
+        if touch.write:
+            names, reads = mentioned(touch.indices)
+            if loop.statement.index not in names and not reads:
+                return True
+    return False
+
+
+def _by_home(loop: Loop, nest: LoopNest) -> dict[Home, list[Touch]]:
+    found: dict[Home, list[Touch]] = {}
+    written = {touch.home for touch in loop.touches if touch.write and touch.home.buffer.name not in nest.atomics}
+    for touch in loop.touches:
+        if touch.home in written:
+            found.setdefault(touch.home, []).append(touch)
+    return found
+
+
+def _inner(loop: Loop, touch: Touch) -> tuple[str, ...]:
+    """The indices of the loop and of those inside of it."""
+    return tuple(other.statement.index for other in touch.loops[touch.loops.index(loop) :])
+
+
+# ------------------------------------------------------------------------------------------------------------ the quick test
+
+
+def _apart(loop: Loop, touches: list[Touch]) -> bool:
+    ranks = {len(touch.indices) for touch in touches}
+    return len(ranks) == 1 and any(_apart_along(dim, loop, touches) for dim in range(*ranks))
+
+
+def _apart_along(dim: int, loop: Loop, touches: list[Touch]) -> bool:
+    """Whether in one dimension different iterations reach different places."""
+    index, stride, outer = loop.statement.index, 0, None
+    least, greatest = float("inf"), float("-inf")
+    for touch in touches:
+        form = affine_of(touch.indices[dim])
+        if form is None:
+            return False
+        inner = set(_inner(loop, touch))
+        own: list[tuple[object, int]] = []
+        around: list[tuple[object, int]] = []
+        for atom, factor in form.terms:
+            names = {atom} if isinstance(atom, str) else set(atom.numerator.names())
+            if atom == index:
+                continue
+            if index in names:
+                return False
+            (around if names.isdisjoint(inner) else own).append((atom, factor))
+        if stride == 0:
+            stride, outer = form.coefficient(index), around
+        if not stride or form.coefficient(index) != stride or around != outer:
+            return False
+        low, high = _range(Affine(own, form.constant), touch)  # type: ignore[arg-type]
+        least, greatest = min(least, low), max(greatest, high)
+    return greatest - least < abs(stride)
+
+
+def _range(form: Affine, touch: Touch) -> tuple[float, float]:
+    box = {}
+    for name in form.names():
+        low, high = touch.scope.interval(Index(name))
+        box[name] = (None if low == float("-inf") else int(low), None if high == float("inf") else int(high))
+    low_, high_ = form.interval(box)
+    return float("-inf") if low_ is None else low_, float("inf") if high_ is None else high_
+
+
+# -------------------------------------------------------------------------------------------------------------- pairs by sets
+
+
+def _pairs(loop: Loop, home: Home, touches: list[Touch], questions: Questions) -> Iterator[tuple[Loop, Touch, Touch, Answer]]:
+    found: dict[object, Touch] = {}
+    for touch in touches:
+        found.setdefault((touch.indices, touch.write, questions.relevant(touch.scope, touch.indices)), touch)
+    distinct = list(found.values())
+    asked = set()
+    for write in distinct:
+        for other in distinct:
+            if not write.write or (other, write) in asked:
+                continue
+            asked.add((write, other))
+            if not _apart(loop, [write, other]):
+                yield loop, write, other, meet(loop, write, other, questions)
+
+
+def meet(loop: Loop, first: Touch, second: Touch, questions: Questions) -> Answer:
+    """Whether two touches never meet in different iterations of a loop."""
+    left: tuple[Expr, ...] | None = first.indices
+    right: tuple[Expr, ...] | None = second.indices
+    if len(first.indices) != len(second.indices):
+        left, right = (flat(touch.indices, first.home.buffer.shape) for touch in (first, second))
+    if left is None or right is None:
+        return Answer(None, "undecided")
+    names = {name: f"{name}'" for name in _inner(loop, second)}
+
+    def there(expr: Expr) -> Expr:
+        return renamed(expr, names, loop.writes)
+
+    facts = tuple(dict.fromkeys((*first.scope.facts, *(renamed_fact(fact, names, loop.writes) for fact in second.scope.facts))))
+    both = Scope(facts, first.scope.known, first.scope.held, first.scope.whole and second.scope.whole)
+    index = Index(loop.statement.index)
+    meeting = (apply("ne", index, there(index)), *(apply("eq", a, there(b)) for a, b in zip(left, right, strict=True)))
+    answer = questions.never(meeting, both)
+    if answer.holds or not first.write:
+        return answer
+    if second.write and first.statement is not second.statement:
+        return answer
+    if not second.write and not (
+        first.indices == second.indices and is_own(loop, Access(first.home.buffer.name, first.indices, first.home.buffer.dtype))
+    ):
+        return answer
+    alike = equal_where_alike(loop, first)
+    if alike is None or not all(questions.never((*meeting, apply("ne", e, there(e))), both).holds for e in alike):
+        return answer
+    return Answer(True, "written alike")
+
+
+def flat(indices: tuple[Expr, ...], shape: tuple[Expr, ...]) -> tuple[Expr, ...] | None:
+    """Indices as one position; None where the shape is open."""
+    if len(indices) == 1:
+        return indices
+    if not all(isinstance(extent, Const) for extent in shape):
+        return None
+    found: Expr | None = None
+    for at, index in enumerate(indices):
+        term = apply("mul", index, product(shape[at + 1 :]))
+        found = term if found is None else apply("add", found, term)
+    assert found is not None
+    return (found,)
+
+
+def renamed(expr: Expr, names: Mapping[str, str], written: frozenset[str]) -> Expr:
+    """An expression in another iteration: its indices by their names there, and what it reads of what is written in the loop."""
+
+    def visit(node: Expr) -> Expr:
+        if isinstance(node, Index) and node.name in names:
+            return Index(names[node.name])
+        if isinstance(node, Access) and node.tensor in written:
+            return replace(node, tensor=f"{node.tensor}'")
+        return node
+
+    return bottom_up(expr, visit)
+
+
+def renamed_fact(fact: Fact, names: Mapping[str, str], written: frozenset[str]) -> Fact:
+    """What is known in another iteration; the fact itself where it is the same there."""
+    if fact.names.isdisjoint(names) and fact.reads.isdisjoint(written):
+        return fact
+    if fact.axis is not None:
+        axis = fact.axis
+        return Fact.of_loop(names.get(axis.index, axis.index), renamed(axis.start, names, written), renamed(axis.stop, names, written))
+    assert fact.condition is not None
+    return Fact.of_condition(renamed(fact.condition, names, written))

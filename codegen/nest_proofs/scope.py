@@ -1,0 +1,175 @@
+"""What is known at a place of a nest: the loops around it, conditions that hold there, and the ranges of integers that follow.
+
+Facts are loops and conditions. Each is valid until something that it reads is written (`without`). Ranges are the fast path: intervals of
+expressions, narrowed by every condition that compares them, of an index and of `ids[t]` alike. A scope is a value: what a statement adds
+makes a new one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from tensorexpr import dtypes
+from tensorexpr.bounds import interval_of_operation, interval_of_type
+from tensorexpr.ir import Access, Apply, Axis, Cast, Const, Expr, Index, Size, apply, conjuncts, const
+from tensorexpr.records import record
+from tensorexpr.traversal import walk
+
+Interval = tuple[float, float]
+"""Least and greatest value, infinite where there is no bound."""
+
+_OPPOSITE = {"lt": "ge", "ge": "lt", "le": "gt", "gt": "le", "eq": "ne", "ne": "eq"}
+_SWAPPED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "eq": "eq"}
+
+
+@record(eq=False)
+class Fact:
+    """A loop (`axis`) or a condition that holds; the indices and sizes that it speaks about, and the buffers that it reads."""
+
+    axis: Axis | None
+    condition: Expr | None
+    names: frozenset[str]
+    reads: frozenset[str]
+
+    @classmethod
+    def of_loop(cls, index: str, start: Expr, stop: Expr) -> Fact:
+        """A loop around."""
+        names, reads = mentioned((start, stop))
+        return cls(Axis(index, start, stop), None, names | {index}, reads)
+
+    @classmethod
+    def of_condition(cls, condition: Expr) -> Fact:
+        """A condition that holds."""
+        return cls(None, condition, *mentioned((condition,)))
+
+
+def mentioned(exprs: Iterable[Expr]) -> tuple[frozenset[str], frozenset[str]]:
+    """The indices and sizes in expressions, and the buffers that they read."""
+    names, reads = set(), set()
+    for expr in exprs:
+        for node in walk(expr):
+            if isinstance(node, Index | Size):
+                names.add(node.name)
+            elif isinstance(node, Access):
+                reads.add(node.tensor)
+    return frozenset(names), frozenset(reads)
+
+
+def negation(condition: Expr) -> Expr:
+    """The condition that holds where this one does not."""
+    if isinstance(condition, Apply):
+        if condition.op.name == "invert":
+            return condition.args[0]
+        if condition.op.name in _OPPOSITE and condition.args[0].dtype.is_integer:
+            return apply(_OPPOSITE[condition.op.name], *condition.args)
+    return apply("invert", condition)
+
+
+class Scope:
+    """The facts at a place, outermost first, and ranges: of expressions that conditions narrow, and of what buffers hold (`held`).
+
+    `whole` says that the facts are all that decides whether the place is reached: none was forgotten."""
+
+    __slots__ = ("_memo", "facts", "held", "known", "whole")
+
+    def __init__(self, facts: tuple[Fact, ...], known: dict[Expr, Interval], held: dict[str, Interval], whole: bool = True) -> None:
+        self.facts, self.known, self.held, self.whole = facts, known, held, whole
+        self._memo: dict[Expr, Interval] = {}
+
+    def loop(self, index: str, start: Expr, stop: Expr) -> Scope:
+        """Inside of a loop."""
+        low, high = self.interval(start)[0], self.interval(stop)[1] - 1
+        return Scope((*self.facts, Fact.of_loop(index, start, stop)), {**self.known, Index(index): (low, high)}, self.held, self.whole)
+
+    def where(self, *conditions: Expr) -> Scope:
+        """Where some conditions hold."""
+        parts = [part for condition in conditions for part in conjuncts(condition) if not isinstance(part, Const) or not part.value]
+        if not parts:
+            return self
+        found = Scope((*self.facts, *map(Fact.of_condition, parts)), dict(self.known), self.held, self.whole)
+        for part in parts:
+            self._narrow(found, part)
+        return found
+
+    def _narrow(self, found: Scope, part: Expr) -> None:
+        if not isinstance(part, Apply) or part.op.name not in _SWAPPED or not part.args[0].dtype.is_integer:
+            return
+        left, right = part.args
+        for expr, name, other in ((left, part.op.name, right), (right, _SWAPPED[part.op.name], left)):
+            while isinstance(expr, Cast) and expr.arg.dtype.is_integer and _keeps(expr):
+                expr = expr.arg
+            if isinstance(expr, Const):
+                continue
+            low, high = self.interval(other)
+            if name == "lt":
+                low, high = -math.inf, high - 1
+            elif name == "le":
+                low = -math.inf
+            elif name == "gt":
+                low, high = low + 1, math.inf
+            elif name == "ge":
+                high = math.inf
+            before = found.known.get(expr, (-math.inf, math.inf))
+            found.known[expr] = max(low, before[0]), min(high, before[1])
+
+    def without(self, buffers: frozenset[str]) -> Scope:
+        """What is still known when some buffers may have other elements."""
+        if not buffers:
+            return self
+        kept: list[Fact] = []
+        for fact in self.facts:
+            if fact.reads.isdisjoint(buffers):
+                kept.append(fact)
+            elif fact.axis is not None:  # of a loop whose bounds change meanwhile, what numbers say of them
+                kept += self._numbers(Index(fact.axis.index))
+        changed = [e for e in self.known if isinstance(e, Access | Apply | Cast) and not mentioned((e,))[1].isdisjoint(buffers)]
+        if len(kept) == len(self.facts) and not changed:
+            return self
+        known = {e: r for e, r in self.known.items() if e not in changed} if changed else self.known
+        return Scope(tuple(kept), known, self.held, self.whole and len(kept) == len(self.facts))
+
+    def _numbers(self, index: Index) -> list[Fact]:
+        low, high = self.known.get(index, (-math.inf, math.inf))
+        found = [] if math.isinf(low) else [apply("ge", index, const(int(low)))]
+        found += [] if math.isinf(high) else [apply("lt", index, const(int(high) + 1))]
+        return [Fact.of_condition(condition) for condition in found]
+
+    def interval(self, expr: Expr) -> Interval:
+        """The values that an integer can take here; sizes are at least 0."""
+        if isinstance(expr, Const):
+            return (expr.value, expr.value) if expr.dtype.is_integer else (-math.inf, math.inf)
+        found = self._memo.get(expr)
+        if found is None:
+            low, high = self._interval(expr)
+            known = self.known.get(expr)
+            found = self._memo[expr] = (low, high) if known is None else (max(low, known[0]), min(high, known[1]))
+        return found
+
+    def _interval(self, expr: Expr) -> Interval:
+        own = interval_of_type(expr)
+        match expr:
+            case Access():
+                held = self.held.get(expr.tensor.rstrip("'"))
+                return own if held is None else (max(own[0], held[0]), min(own[1], held[1]))
+            case Cast() if expr.arg.dtype.is_bool:
+                return (0, 1)
+            case Cast() if expr.arg.dtype.is_integer and _keeps(expr):
+                return self.interval(expr.arg)
+            case Cast() if expr.arg.dtype.is_integer:
+                found = self.interval(expr.arg)
+                return found if own[0] <= found[0] and found[1] <= own[1] else own
+            case Apply() if expr.op.name == "where":
+                first, second = (self.interval(arg) for arg in expr.args[1:])
+                return min(first[0], second[0]), max(first[1], second[1])
+            case Apply() if expr.dtype.is_integer:
+                found = interval_of_operation(expr.op.name, [self.interval(arg) for arg in expr.args])
+                if expr.dtype is dtypes.int64:
+                    return found
+                return found if own[0] <= found[0] and found[1] <= own[1] else own  # narrow integers wrap around
+        return own
+
+
+def _keeps(cast: Cast) -> bool:
+    """Whether a cast of integers keeps every value."""
+    return cast.arg.dtype.least >= cast.dtype.least and cast.arg.dtype.greatest <= cast.dtype.greatest

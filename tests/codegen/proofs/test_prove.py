@@ -1,0 +1,133 @@
+"""The verifier of nests: what it proves, what it refutes, with which counterexample."""
+
+import pytest
+
+import tensorexpr as te
+from tensorexpr import dtypes
+from tensorexpr.codegen.lowering import lower
+from tensorexpr.codegen.nest import Buffer, Check, CheckSite, For, If, Kernel, LoopNest, Store
+from tensorexpr.codegen.nest_proofs import prove
+from tensorexpr.codegen.schedule import autoschedule, schedule
+from tensorexpr.ir import Access, Cast, Const, Index, Size, apply, const
+from tensorexpr.op_trees import leaves
+from tensorexpr.simplify import simplify
+from tests.codegen.programs import WIDE
+from tests.kernels.table import ALL
+from tests.kernels.test_laws import placed
+from tests.random_programs import random_program
+from tests.seeds import share_of
+
+i, j, p, n = Index("i"), Index("j"), Index("p"), Size("n")
+ZERO, ONE = const(0), Const(1.0, dtypes.float32)
+
+
+def add(a, b):
+    return apply("add", a, b if not isinstance(b, int) else const(b))
+
+
+def mul(a, b):
+    return apply("mul", a, const(b))
+
+
+def read(name, *indices, dtype=dtypes.float32):
+    return Access(name, indices, dtype)
+
+
+def over(index, stop, *body, start=ZERO, kind="serial"):
+    return For(index.name, start, const(stop) if isinstance(stop, int) else stop, body, kind)
+
+
+def nest(*body, y=(4,), x=(4,), sizes=(), together=False, **fields):
+    shape = {name: tuple(const(e) if isinstance(e, int) else e for e in extents) for name, extents in (("X", x), ("Y", y))}
+    parameters = (
+        Buffer("X", dtypes.float32, shape["X"], "parameter"),
+        Buffer("ids", dtypes.int32, (const(4),), "parameter"),
+        Buffer("Y", dtypes.float32, shape["Y"], "parameter"),
+    )
+    sites = (CheckSite("X[ids[i]]", "X", 0, "Y", None),)
+    kernels = tuple(Kernel("Y", (s,)) for s in body) if not together else (Kernel("Y", body, together=True),)
+    return LoopNest("test", parameters, (), (), kernels, ("Y",), sizes, sites, **fields)
+
+
+def findings(nest):
+    return [(f.kind, f.refuted, f.about, f.at) for f in prove(nest).findings]
+
+
+IDS = Cast(dtypes.int64, read("ids", i, dtype=dtypes.int32))
+CHECK = Check(IDS, const(4), 0)
+
+
+def test_a_bound_that_is_one_too_far_is_refuted_where_it_is():
+    assert findings(nest(over(i, 4, Store("Y", (i,), read("X", add(i, 1)))))) == [("bounds", True, "0 <= i + 1 < 4", (("i", 3),))]
+    assert findings(nest(over(i, 4, If(apply("lt", i, const(3)), (Store("Y", (i,), read("X", add(i, 1))),))))) == []
+    guarded = apply("where", apply("lt", i, const(3)), read("X", add(i, 1)), ONE)
+    assert findings(nest(over(i, 4, Store("Y", (i,), guarded)))) == []
+
+
+def test_both_operands_of_and_are_evaluated():
+    condition = apply("and", apply("lt", i, const(3)), apply("gt", read("X", add(i, 1)), ONE))
+    assert findings(nest(over(i, 4, If(condition, (Store("Y", (i,), ONE),))))) == [("bounds", True, "0 <= i + 1 < 4", (("i", 3),))]
+
+
+def test_open_sizes_begin_at_zero():
+    read_first = over(i, n, Store("Y", (i,), read("X", ZERO)))
+    assert findings(nest(read_first, x=(n,), y=(n,), sizes=("n",))) == []
+    before = If(apply("gt", read("X", ZERO), ONE), (over(i, n, Store("Y", (i,), ONE)),))
+    assert findings(nest(before, x=(n,), y=(n,), sizes=("n",))) == [("bounds", True, "0 <= 0 < n", (("n", 0),))]
+
+
+def test_a_remainder_of_a_negative_extent_is_refuted():
+    extent = apply("sub", n, const(1))
+    place = add(mul(apply("floordiv", extent, const(64)), 64), i)
+    loop = over(i, apply("mod", extent, const(64)), Store("Y", (place,), ONE))
+    ((kind, refuted, _, at),) = findings(nest(loop, y=(n,), sizes=("n",)))
+    assert (kind, refuted, at) == ("bounds", True, (("n", 0), ("i", 0)))
+
+
+def test_checks_hold_until_what_they_read_is_written():
+    assert findings(nest(over(i, 4, CHECK, Store("Y", (i,), read("X", IDS))))) == []
+    assert findings(nest(over(i, 4, Store("Y", (i,), read("X", IDS))))) == [("bounds", False, "0 <= i64(ids[i]) < 4", ())]
+    ids_are_written = over(i, 4, CHECK, Store("ids", (i,), Const(7, dtypes.int32)), Store("Y", (i,), read("X", IDS)))
+    assert [f[:2] for f in findings(nest(ids_are_written))] == [("bounds", False)]
+    beside = nest(over(i, 4, CHECK, kind="parallel"), over(i, 4, Store("Y", (i,), read("X", IDS)), kind="parallel"), together=True)
+    assert [f[:2] for f in findings(beside)] == [("bounds", False)]
+
+
+@pytest.mark.parametrize("kind", ["parallel", "vectorize", "thread.x", "block.x", "warp"])
+def test_iterations_at_once_write_different_elements(kind):
+    assert findings(nest(over(i, 4, Store("Y", (i,), ONE), kind=kind))) == []
+    shared = over(i, 4, Store("Y", (apply("floordiv", i, const(2)),), ONE), kind=kind)
+    assert findings(nest(shared)) == [("race", True, "iterations of i meet at Y[i // 2]", (("i", 0), ("i'", 1)))]
+    assert findings(nest(shared, atomics=("Y",))) == []
+    carried = over(i, 3, Store("Y", (add(i, 1),), read("Y", i)), kind=kind)
+    assert [f[:2] for f in findings(nest(carried))] == [("race", True)]
+
+
+def test_blocks_that_are_shifted_inwards_write_equal_values():
+    place = add(apply("minimum", mul(p, 3), const(4)), i)
+    loop = over(p, 3, over(i, 3, Store("Y", (place,), read("X", place))), kind="parallel")
+    assert findings(nest(loop, x=(7,), y=(7,))) == []
+    block = over(p, 3, over(i, 3, Store("Y", (place,), read("X", i))), kind="parallel")
+    assert [f[:2] for f in findings(nest(block, x=(7,), y=(7,)))] == [("race", True)]
+    added = over(p, 3, over(i, 3, Store("Y", (place,), apply("add", read("Y", place), ONE))), kind="parallel")
+    assert [f[:2] for f in findings(nest(added, x=(7,), y=(7,)))] == [("race", True)]
+
+
+def test_the_same_nest_gives_the_same_verdict():
+    nests = [lower(autoschedule(random_program(seed), WIDE)) for seed in range(5)]
+    assert [prove(one) for one in nests] == [prove(one) for one in nests]
+
+
+@pytest.mark.parametrize("seed", share_of(range(90)))
+def test_nothing_is_refuted_of_random_programs(seed):
+    program = random_program(seed)
+    for made in (schedule(program, WIDE), autoschedule(program, WIDE)):
+        assert not prove(lower(made)).refuted
+
+
+@pytest.mark.parametrize("case", share_of(range(len(ALL)))[::4], ids=lambda k: ALL[k].name)
+def test_nothing_is_refuted_of_the_library(case):
+    inputs, result, _ = placed(ALL[case])
+    outputs = list(leaves(result))
+    for made in (schedule, autoschedule):
+        assert not prove(lower(made(simplify(te.program_of(outputs, inputs)), WIDE))).refuted

@@ -1,0 +1,142 @@
+"""Schedules at random: primitives that are legal or refused, and other answers to what the default schedule decides."""
+
+from __future__ import annotations
+
+import random
+
+from tensorexpr.codegen.nest import GRID, IN_WARP, THREADS
+from tensorexpr.codegen.schedule import Schedule, autoschedule
+from tensorexpr.codegen.schedule.decisions import Choices, Decision, Decisions
+from tensorexpr.codegen.schedule.intrinsics import known_intrinsics
+from tensorexpr.codegen.schedule.state import accesses_of
+from tensorexpr.codegen.target import Target
+from tensorexpr.errors import ScheduleError
+from tensorexpr.ir import Program, Scan
+
+WORDS = (
+    "split",
+    "split",
+    "tile",
+    "reorder",
+    "reorder",
+    "fuse",
+    "parallel",
+    "vectorize",
+    "vectorize",
+    "unroll",
+    "serial",
+    "inline",
+    "stream",
+    "rfactor",
+    "own",
+    "partition",
+    "sort",
+    "part",
+    "bind",
+    "pipeline",
+    "sweep",
+    "prefetch",
+    "tensorize",
+    "stage",
+    "cache",
+    "store_as",
+    "recompute",
+    "share",
+    "common",
+    "alongside",
+    "compute_with",
+    "compute_with",
+    "compute_at",
+    "compute_at",
+    "slide",
+    "skew",
+)
+
+
+def shuffled(s: Schedule, rng: random.Random, steps: int = 10) -> Schedule:
+    """The schedule after random primitives; illegal ones are refused and change nothing."""
+    for _ in range(steps):
+        name = rng.choice(s.stages) if s.stages else None
+        if name is None or not s[name].loops:
+            continue
+        handle, loops, before = s[name], s[name].loops, s.copy()
+        try:
+            match rng.choice(WORDS):
+                case "split":
+                    handle.split(rng.choice(loops), rng.randint(1, 4), rng.choice(("peel", "shift", "guard", "stride")))
+                case "tile":
+                    handle.tile(rng.choice(loops), rng.choice(loops), rng.randint(1, 4), rng.randint(1, 4))
+                case "reorder":
+                    handle.reorder(*rng.sample(loops, rng.randint(1, len(loops))))
+                case "fuse":
+                    at = rng.randrange(len(loops))
+                    handle.fuse(loops[at], loops[min(at + 1, len(loops) - 1)])
+                case "parallel":
+                    handle.parallel(loops[0])
+                case "inline" | "recompute" | "share" | "stream" | "sort" | "slide" as word:
+                    getattr(handle, word)()
+                case "stage":
+                    access = rng.choice(accesses_of(s.state.program, name) or (None,))
+                    if access is not None:
+                        order = rng.sample(range(len(access.indices)), len(access.indices))
+                        handle.stage(access.tensor, tuple((k, rng.randint(1, 5)) if rng.random() < 0.4 else k for k in order))
+                case "cache":
+                    access = rng.choice(accesses_of(s.state.program, name) or (None,))
+                    if access is not None:
+                        order = tuple(rng.sample(range(len(access.indices)), len(access.indices)))
+                        handle.cache(access.tensor, rng.choice(loops), order)
+                case "store_as":
+                    handle.store_as(rng.choice(("int8", "int16", "int32")))
+                case "partition":
+                    handle.partition(rng.choice(loops), rng.randint(1, 5), rng.choice((None, 3, 50)), rng.choice((None, 1, 2, 9)))
+                case "rfactor":
+                    handle.rfactor(rng.choice(loops), rng.choice((1, 1, 2, 3)))
+                case "part":
+                    handle.part(rng.choice(loops), *(rng.randint(2, 5) for _ in range(rng.randint(1, 3))))
+                case "pipeline":
+                    place = rng.choice([stage.place for stage in s.state.stages if stage.place] or [None])
+                    if place is not None:
+                        s[place.stage].pipeline(place.loop, rng.randint(2, 3))
+                case "sweep":
+                    s.sweep(name, *rng.sample(s.stages, min(1, len(s.stages))))
+                case "prefetch":
+                    access = rng.choice(accesses_of(s.state.program, name) or (None,))
+                    if access is not None:
+                        handle.prefetch(access.tensor, rng.choice(loops), rng.randint(1, 3))
+                case "tensorize":
+                    handle.tensorize(rng.choice(loops), rng.choice(known_intrinsics()).name)
+                case "bind":
+                    handle.bind(rng.choice(loops), rng.choice((*GRID, *THREADS, IN_WARP, IN_WARP)))
+                case "alongside":
+                    handle.alongside(rng.choice(s.stages))
+                case "common":
+                    handle.common(*rng.sample(s.stages, min(len(s.stages), rng.randint(1, 2))))
+                case "compute_with":
+                    handle.compute_with(rng.choice(s.stages))
+                case "skew":
+                    scans = [d.names[0] for d in s.state.program.definitions if isinstance(d, Scan)]
+                    s.skew(rng.choice(scans or ["none"]), rng.randint(1, 4), rng.randint(1, 4))
+                case "compute_at":
+                    consumer = rng.choice(s.stages)
+                    handle.compute_at(consumer, rng.choice(s[consumer].loops or ("none",)))
+                case word:
+                    getattr(handle, word)(rng.choice(loops))
+        except ScheduleError:
+            assert s == before
+    return s
+
+
+def decided(program: Program, choices: Choices, target: Target) -> tuple[Schedule, tuple[Decision, ...]]:
+    decisions = Decisions(choices, noting=True)
+    return autoschedule(program, target, decisions), decisions.made
+
+
+def wandered(program: Program, rng: random.Random, target: Target, steps: int = 4) -> Choices:
+    """Choices after random other answers, each to a decision that came up with those before."""
+    choices = Choices()
+    for _ in range(steps):
+        _, made = decided(program, choices, target)
+        if made:
+            decision = rng.choice(made)
+            choices = choices.with_choice(decision.name, rng.choice(decision.options))
+    return choices
