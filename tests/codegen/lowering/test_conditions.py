@@ -21,7 +21,7 @@ from tensorexpr.simplify import simplify
 from tests.codegen.conditioned import conditioned_program, conditioned_sizes
 from tests.codegen.programs import WIDE, assert_means, outputs, plain
 from tests.codegen.schedule.test_laws import shuffled
-from tests.generators import random_inputs
+from tests.random_programs import random_inputs
 from tests.runtime.pages import guarded_copy
 from tests.seeds import share_of
 
