@@ -21,7 +21,7 @@ from tensorexpr.codegen.executable import executable_of, look_at
 from tensorexpr.codegen.function import CompiledFunction
 from tensorexpr.codegen.gpu_code import GpuCode
 from tensorexpr.codegen.gpu_function import GpuFunction
-from tensorexpr.errors import ArgumentError, DefinitionError, user_location
+from tensorexpr.errors import ArgumentError, DefinitionError, InternalError, user_location
 from tensorexpr.freezing import with_constants, with_literals
 from tensorexpr.ir import Const, Input, Program, content_of
 from tensorexpr.language import Tensor
@@ -29,6 +29,7 @@ from tensorexpr.language.modes import MODE_PATH
 from tensorexpr.parse import parse_program
 from tensorexpr.simplify import remove_dead_definitions
 from tensorexpr.text import print_program, print_type
+from tensorexpr.verify import verify
 
 MODES = ("inference", "training")
 
@@ -59,7 +60,7 @@ def compile(
     if isinstance(what, Program):
         if inputs is not None or updates:
             raise DefinitionError("te.compile: expected a program alone, got inputs or updates with it", location=user_location())
-        program = what
+        program = _verified(what, "te.compile")
     else:
         wanted = [what] if isinstance(what, Tensor) else what
         program = program_from([*wanted, *new.values()] if new else what, inputs, "te.compile")
@@ -71,6 +72,23 @@ def compile(
     made = _compiled(program, target, mode, bare and not new, precision)
     made.mode = mode
     return made.updated(tuple(known[path] for path in names), bare) if new else made
+
+
+def _verified(program: Program, user: str) -> Program:
+    """The program. Raises `DefinitionError` where it breaks an invariant: it may come from a text that somebody wrote."""
+    try:
+        verify(program)
+    except RecursionError:
+        raise DefinitionError(f"{user}: expected a program, got one that nests deeper than can be read", location=user_location()) from None
+    except InternalError as error:
+        raise DefinitionError(
+            f"{user}: expected a program, got one that breaks the {error.message}",
+            term=error.term,
+            at=error.at,
+            location=error.location or user_location(),
+            hint="tensorexpr.verify says what every program satisfies",
+        ) from None
+    return program
 
 
 def _checked_updates(updates: Mapping[Tensor, Tensor]) -> dict[Tensor, Tensor]:
@@ -118,7 +136,7 @@ def freeze(
     programs it is frozen into; an array that nobody can write to is not copied. Inputs that are not bound, and outputs, stay as
     they are. Raises `ArgumentError` for a name that is no input or not bound, and for arrays that do not fit.
     """
-    program = what if isinstance(what, Program) else program_from(what, inputs, "te.freeze")
+    program = _verified(what, "te.freeze") if isinstance(what, Program) else program_from(what, inputs, "te.freeze")
     if not isinstance(context, Context):
         raise ArgumentError(f"te.freeze: expected a te.Context, got a {type(context).__name__}", location=user_location())
     for symbol in symbols_of(program):

@@ -12,9 +12,9 @@ import torch
 
 from tensorexpr.dtypes import promote
 from tensorexpr.errors import ArgumentError, user_location
-from tensorexpr.interop.operators import Operator, leaf_names, op_of
+from tensorexpr.interop.operators import leaf_names, op_of
 from tensorexpr.interop.torch.dtypes import FROM_TORCH, TO_TORCH
-from tensorexpr.interop.torch.operator import TorchOperator
+from tensorexpr.interop.torch.operator import TorchOperator, of_op
 from tensorexpr.op import Op
 from tensorexpr.op_arguments import check_integer
 from tensorexpr.op_rules import article
@@ -61,7 +61,7 @@ class Door:
         with _MAKING:
             operator = self._operators.get(key)
             if operator is None:
-                operator = self._operators[key] = TorchOperator(Operator.of(self.operation, form, dict(static)), self._target)
+                operator = self._operators[key] = of_op(self.operation, form, dict(static), self._target)
         return operator, self._cast(tensors)
 
     def _tensors(self, trees: Sequence[Any]) -> list[torch.Tensor]:
@@ -135,8 +135,8 @@ def as_torch(operation: Any, *, autocast: torch.dtype | bool | None = None, targ
     and integers stay); True: the same with the dtype of the region. Gradients come back in the types of the arguments as given.
     `target="cuda"` compiles for a GPU whatever the device is: with TENSOREXPR_CUDA=host kernels for GPUs run on CPU tensors.
 
-    `f.op` is the op, `f.overload(*tensors, **static)` the operator of torch's dispatcher that a call comes to, and
-    `f.operator(*tensors, **static)` what computes it.
+    `f.op` is the op, `f.overload(*tensors, **static)` the operator of torch's dispatcher that a call comes to, with the arguments
+    that it gets, and `f.operator(*tensors, **static)` what computes it.
     Raises `DefinitionError` for what is no op; calls raise `ArgumentError` for arguments that do not fit.
     """
     operation = op_of(operation, "as_torch")
@@ -182,7 +182,7 @@ def _function(door: Door) -> Callable[..., Any]:
         return door.bound(*operation.bind(arguments, keywords))[0]
 
     def overload(*arguments: Any, **keywords: Any) -> Any:
-        """The operator of torch's dispatcher that a call with these arguments comes to."""
+        """The operator of torch's dispatcher that a call with these arguments comes to, and the arguments of that."""
         found, tensors = door.bound(*operation.bind(arguments, keywords))
         return found.overload(tensors)
 

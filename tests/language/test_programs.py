@@ -11,8 +11,8 @@ from tensorexpr.interpret import evaluate_program
 from tensorexpr.parse import parse_program
 from tensorexpr.text import print_program
 from tensorexpr.verify import verify
-from tests.generators import random_inputs, random_program, random_sizes
 from tests.language.messages import refused
+from tests.random_programs import random_inputs, random_program, random_sizes
 from tests.seeds import share_of
 
 A = te.placeholder((3,), name="A")
