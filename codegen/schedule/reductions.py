@@ -70,8 +70,8 @@ class Group:
     """Reductions over the same points: `axes`, the conditions `where` that are not bounds of them, the members.
 
     `scope` is the group in whose loops it stands (None: the definition's own data axes), `guard` the conditions of its
-    evaluation there, each to be evaluated where those before it hold, `depends` the indices it needs bound, `uses` the
-    groups whose results it reads.
+    evaluation there, each to be evaluated where those before it hold, `depends` the indices it needs bound, those of the
+    results that it reads included, `uses` the groups of these.
     """
 
     number: int
@@ -206,7 +206,7 @@ class _Taker:
 
     def parts(self, axes: tuple[Axis, ...], values: tuple[Expr, ...], where: tuple[Expr, ...]) -> Parts:
         """All that was found."""
-        return Parts(axes, tuple(self.groups), values, where, frozenset(self.unproved))
+        return Parts(axes, tuple(_closed_over_uses(self.groups)), values, where, frozenset(self.unproved))
 
     def unproved_axes(
         self, indices: tuple[Expr, ...], shape: tuple[Expr, ...], axes: tuple[Axis, ...], guards: tuple[Expr, ...]
@@ -386,6 +386,17 @@ class _Taker:
         """Whether the groups made on the way into group `number` all stand in its loops and need only earlier ones."""
         chosen = [g for g in self.groups if g.number in inner]
         return all((g.scope == number or g.scope in inner) and all(n in earlier or n in inner for n in g.uses) for g in chosen)
+
+
+def _closed_over_uses(groups: list[Group]) -> list[Group]:
+    """Groups that depend on what the results depend on that they read: under the guard of such a result there may be more indices than
+    the reader itself has, which reads the element of these that is meant."""
+    found: dict[int, Group] = {}
+    for group in groups:
+        used = (n for number in group.uses if number in found for n in found[number].depends)
+        depends = dict.fromkeys((*group.depends, *(n for n in used if n not in group.indices)))
+        found[group.number] = group if len(depends) == len(group.depends) else replace(group, depends=tuple(depends))
+    return list(found.values())
 
 
 def _mentions_inner(condition: Expr, number: int | None, groups: list[Group]) -> bool:
