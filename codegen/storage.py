@@ -15,7 +15,7 @@ import numpy as np
 from tensorexpr import data
 from tensorexpr.codegen.arguments import shape_text, signature_of
 from tensorexpr.codegen.compile import check_precision, check_target, fold_constants, machine_of, program_from
-from tensorexpr.codegen.context import Context, symbol_of, symbols_of
+from tensorexpr.codegen.context import Context, Symbol, symbol_of, symbols_of
 from tensorexpr.codegen.cuda.device import current_device
 from tensorexpr.codegen.executable import executable_of, look_at
 from tensorexpr.codegen.function import CompiledFunction
@@ -70,8 +70,7 @@ def compile(
         if path not in known:
             raise DefinitionError(f"te.compile: expected updates of inputs of the program, got one of {name}", location=user_location())
     made = _compiled(program, target, mode, bare and not new, precision)
-    made.mode = mode
-    return made.updated(tuple(known[path] for path in names), bare) if new else made
+    return _updated(made, mode, tuple(known[path] for path in names), bare)
 
 
 def _verified(program: Program, user: str) -> Program:
@@ -111,8 +110,11 @@ def _checked_updates(updates: Mapping[Tensor, Tensor]) -> dict[Tensor, Tensor]:
 def _compiled(program: Program, target: str, mode: str, single: bool, precision: str) -> CompiledFunction:
     flag = {i.name: np.asarray(mode == "training") for i in program.inputs if i.path == MODE_PATH}
     program = remove_dead_definitions(with_constants(program, {name: data.frozen(array) for name, array in flag.items()}))
-    program = fold_constants(program)
-    signature, symbols = signature_of(program, single), symbols_of(program)
+    return _built(fold_constants(program), symbols_of(program), target, single, precision)
+
+
+def _built(program: Program, symbols: tuple[Symbol, ...], target: str, single: bool, precision: str) -> CompiledFunction:
+    signature = signature_of(program, single)
     text, arrays = print_program(program), {c.name: c.data for c in program.constants}
 
     def again() -> Program:
@@ -122,9 +124,27 @@ def _compiled(program: Program, target: str, mode: str, single: bool, precision:
         device = current_device()
         code, machine = GpuCode.of_program(program, machine_of("cuda", precision)), machine_of("cuda", precision)
         made, plainly = GpuFunction(code, device, signature, symbols=symbols), code.stages.failure is not None
-        return made.remade(lambda: GpuCode.of_program(again(), machine, plainly))
-    built = executable_of(program)
-    return CompiledFunction(built._replace(look=look_at(again, built.look.failure)), signature, symbols=symbols)
+        found: CompiledFunction = made.remade(lambda: GpuCode.of_program(again(), machine, plainly))
+    else:
+        built = executable_of(program)
+        found = CompiledFunction(built._replace(look=look_at(again, built.look.failure)), signature, symbols=symbols)
+    found.origin = lambda own: (
+        _remade,
+        (again(), symbols, target, single, precision, own.mode, own.updates, own._bare),
+    )
+    return found
+
+
+def _remade(
+    program: Program, symbols: Any, target: str, single: bool, precision: str, mode: str, updates: tuple[str, ...], bare: bool
+) -> CompiledFunction:
+    """What pickle calls to compile a function again."""
+    return _updated(_built(program, symbols, target, single, precision), mode, updates, bare)
+
+
+def _updated(made: CompiledFunction, mode: str, updates: tuple[str, ...], bare: bool) -> CompiledFunction:
+    made.mode = mode
+    return made.updated(updates, bare) if updates else made
 
 
 def freeze(

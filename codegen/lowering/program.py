@@ -249,7 +249,8 @@ class _Lowering(Scans):
         return bottom_up(expr, visit)
 
     def loops(self, stage: Stage, definition: Define | Scatter, at_root: bool, around: frozenset[str]) -> Loops:
-        return Loops(stage, self.names, self.shape, self.read, definition.location, at_root, around, self.shared)
+        hosting = frozenset(loop for root, loop in self.placed if root == stage.name)
+        return Loops(stage, self.names, self.shape, self.read, definition.location, at_root, around, self.shared, hosting)
 
     def shape(self, tensor: str) -> tuple[Expr, ...]:
         """The shape of a tensor that can be named where lowering stands."""

@@ -25,7 +25,7 @@ from tensorexpr.ir import Const
 from tensorexpr.parse import parse_program
 from tests.codegen.cuda.device import Program, gpu, needs_compiler
 from tests.codegen.cuda.test_blocks import batched, matmul
-from tests.generators import random_inputs
+from tests.random_programs import random_inputs
 
 SMALL = replace(H200, cores=1)
 """A GPU for which small tensors are large."""
