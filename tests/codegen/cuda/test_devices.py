@@ -198,7 +198,7 @@ def gathered() -> tuple[te.CompiledFunction, list[np.ndarray]]:
 @needs_compiler
 def test_calls_from_any_thread_are_on_the_device_of_the_function(stand_in: StandIn) -> None:
     f, given = gathered()
-        wanted = f(*given)
+    wanted = f(*given)
     out = np.empty_like(wanted)
     np.testing.assert_array_equal(in_a_thread(lambda: f(*given)), wanted)
     np.testing.assert_array_equal(in_a_thread(lambda: f(*given, out=out)), wanted)
