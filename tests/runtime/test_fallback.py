@@ -26,10 +26,10 @@ from tensorexpr.interpret import evaluate_program
 from tensorexpr.ir import const
 from tensorexpr.op_trees import leaves
 from tensorexpr.records import replace
-from tests.generators import random_inputs, random_program
 from tests.kernels.case import Case, flat
 from tests.kernels.table import ALL
 from tests.kernels.test_laws import derived, gradients, heads_of, traced, values
+from tests.random_programs import random_inputs, random_program
 from tests.seeds import share_of
 
 ALL_SEEDS = len(share_of(range(3))) == 3
