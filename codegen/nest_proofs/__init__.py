@@ -13,7 +13,7 @@ the nest's own terms show it, or undecided.
 
 from __future__ import annotations
 
-from tensorexpr.codegen.nest_proofs.prove import prove
+from tensorexpr.codegen.nest_proofs.proof import prove
 from tensorexpr.codegen.nest_proofs.verdict import KINDS, Finding, Verdict
 
 __all__ = ["KINDS", "Finding", "Verdict", "prove"]

@@ -10,6 +10,7 @@ from tensorexpr.codegen.nest_proofs.questions import Answer, Questions
 from tensorexpr.codegen.nest_proofs.races import races
 from tensorexpr.codegen.nest_proofs.scope import Scope
 from tensorexpr.codegen.nest_proofs.verdict import Finding, Verdict
+from tensorexpr.codegen.nest_proofs.written import Written
 from tensorexpr.codegen.nest_text import print_block
 from tensorexpr.text import print_expr
 
@@ -31,7 +32,13 @@ class _Proof:
         self.decided: Counter[str] = Counter()
 
     def verdict(self) -> Verdict:
-        places = Places(self.nest, self.held(), self.inside)
+        written = Written(self.nest, self.questions)
+
+        def seen(touch: Touch) -> None:
+            self.inside(touch)
+            written.seen(touch)
+
+        places = Places(self.nest, self.held(), seen)
         places.run()
         for loop, write, other, answer in races(self.nest, places.all_loops, self.questions):
             if answer.holds:
@@ -39,6 +46,12 @@ class _Proof:
                 continue
             places_ = " and ".join(dict.fromkeys(_place(touch) for touch in (write, other)))
             self.report("race", write.statement, write.home.buffer.name, f"iterations of {loop.statement.index} meet at {places_}", answer)
+        for touch, answer in written.answers():
+            if self.kept(answer):
+                self.report("initial", touch.statement, touch.home.buffer.name, f"{_place(touch)} is written before it is read", answer)
+        for touch, answer in written.results(places.start):
+            if self.kept(answer):
+                self.report("coverage", touch.statement, touch.home.buffer.name, f"all of {touch.home.buffer.name} is written", answer)
         return Verdict(tuple(self.findings), tuple(sorted(self.decided.items())))
 
     def held(self) -> dict[str, tuple[float, float]]:
@@ -58,6 +71,12 @@ class _Proof:
                 self.decided[answer.how] += 1
             else:
                 self.report("bounds", touch.statement, touch.home.buffer.name, f"0 <= {print_expr(index)} < {print_expr(extent)}", answer)
+
+    def kept(self, answer: Answer) -> bool:
+        """Counts an answer; whether it is a finding."""
+        if answer.holds:
+            self.decided[answer.how] += 1
+        return not answer.holds
 
     def report(self, kind: str, statement: Stmt, buffer: str, about: str, answer: Answer) -> None:
         finding = Finding(kind, _first_line(statement), buffer, about, answer.holds is False, answer.at)
