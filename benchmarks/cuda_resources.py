@@ -19,7 +19,7 @@ from typing import Any
 import tensorexpr as te
 from tensorexpr import kernels
 from tensorexpr.codegen.cuda import nvrtc
-from tensorexpr.codegen.cuda.build import GpuCode
+from tensorexpr.codegen.gpu_code import GpuCode
 from tensorexpr.codegen.schedule import autoschedule
 from tensorexpr.codegen.target import H200
 from tensorexpr.records import replace
@@ -110,7 +110,7 @@ def listing(arch: str) -> list[dict[str, Any]]:
         outputs, inputs = make()
         program = simplify(te.program_of(outputs, inputs))
         target = replace(H200.running(arch), precision="tf32" if "tf32" in name else "float32")
-        code = GpuCode(program, autoschedule(program, target))
+        code = GpuCode.of_schedule(autoschedule(program, target))
         made = code.compiled(arch)
         parts = re.split(r"\n\s*Function : (\w+)\n", made.sass())
         text = dict(zip(parts[1::2], parts[2::2], strict=True))

@@ -7,16 +7,16 @@ from collections.abc import Sequence
 import numpy as np
 
 from tensorexpr.codegen.arguments import signature_of
-from tensorexpr.codegen.cuda.build import GpuCode
 from tensorexpr.codegen.cuda.device import current_device
 from tensorexpr.codegen.executable import executable_of, executable_of_schedule
 from tensorexpr.codegen.folding import folded
 from tensorexpr.codegen.function import CompiledFunction
+from tensorexpr.codegen.gpu_code import GpuCode
 from tensorexpr.codegen.gpu_function import GpuFunction
 from tensorexpr.codegen.schedule import Schedule
 from tensorexpr.codegen.schedule import schedule as plain_schedule
+from tensorexpr.codegen.stages import default_schedule
 from tensorexpr.codegen.target import H200, Gpu, Target, host_target
-from tensorexpr.codegen.tuning.lookup import scheduled
 from tensorexpr.errors import ArgumentError, DefinitionError, TargetError, user_location
 from tensorexpr.ir import Program
 from tensorexpr.language import Tensor, names_of, program_of
@@ -51,9 +51,6 @@ def build(
     check_target(target)
     check_precision(precision)
     if isinstance(outputs, Schedule):
-        program = outputs.program
-        signature = signature_of(program, outputs.single)
-        order = None if inputs is None else _order(program, inputs)
         if isinstance(outputs.target, Gpu):
             if precision not in ("float32", outputs.target.precision):
                 raise TargetError(
@@ -61,14 +58,13 @@ def build(
                     location=user_location(),
                     hint=f"te.autoschedule(..., precision={precision!r})",
                 )
-            return GpuFunction(GpuCode(program, outputs), current_device(), signature, order)
-        if target != "cpu":
+        elif target != "cpu":
             raise TargetError(
                 f"te.build: expected a schedule for {target!r}, got one for 'cpu'",
                 location=user_location(),
                 hint=f"te.schedule(..., target={target!r})",
             )
-        return CompiledFunction(executable_of_schedule(outputs), signature, order)
+        return build_schedule(outputs, None if inputs is None else _order(outputs.program, inputs))
     program = program_from(outputs, inputs, "te.build")
     return build_program(program, single=isinstance(outputs, Tensor), target=target, precision=precision)
 
@@ -140,7 +136,7 @@ def autoschedule(
     """
     check_target(target)
     check_precision(precision)
-    found = scheduled(simplify(fold_constants(program_from(outputs, inputs, "te.autoschedule"))), machine_of(target, precision))
+    found = default_schedule(fold_constants(program_from(outputs, inputs, "te.autoschedule")), machine_of(target, precision))
     return Schedule(found.state, _names(outputs, inputs), isinstance(outputs, Tensor), found.origin)
 
 
@@ -148,15 +144,29 @@ def _names(outputs: Tensor | Sequence[Tensor], inputs: Sequence[Tensor] | None) 
     return names_of([outputs] if isinstance(outputs, Tensor) else outputs, inputs)
 
 
-def build_program(program: Program, *, single: bool = False, target: str = "cpu", precision: str = "float32") -> CompiledFunction:
+def build_schedule(scheduled: Schedule, order: tuple[int, ...] | None = None) -> CompiledFunction:
+    """Compiles a schedule; `order` says where each input of its program stands among the arguments."""
+    signature = signature_of(scheduled.program, scheduled.single)
+    if isinstance(scheduled.target, Gpu):
+        made: CompiledFunction = GpuFunction(GpuCode.of_schedule(scheduled), current_device(), signature, order)
+    else:
+        made = CompiledFunction(executable_of_schedule(scheduled), signature, order)
+    kept = scheduled.copy()
+    made.origin = lambda _: (build_schedule, (kept, order))
+    return made
+
+
+def build_program(program: Program, single: bool = False, target: str = "cpu", precision: str = "float32") -> CompiledFunction:
     """Compiles a program as a function of its inputs; it returns a tuple unless it is to return its `single` output bare."""
     check_target(target)
     program = fold_constants(program)
     signature = signature_of(program, single)
     if target == "cuda":
-        device, simplified = current_device(), simplify(program)
-        return GpuFunction(GpuCode(simplified, scheduled(simplified, machine_of(target, precision))), device, signature)
-    return CompiledFunction(executable_of(program), signature)
+        made: CompiledFunction = GpuFunction(GpuCode.of_program(program, machine_of(target, precision)), current_device(), signature)
+    else:
+        made = CompiledFunction(executable_of(program), signature)
+    made.origin = lambda _: (build_program, (program, single, target, precision))
+    return made
 
 
 def fold_constants(program: Program) -> Program:

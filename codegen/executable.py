@@ -19,23 +19,22 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from tensorexpr.codegen import disk
 from tensorexpr.codegen.llvm import Interface, NativeCode, ObjectCode, emit, host, nest_assembly, nest_code
-from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.memo import Memo
-from tensorexpr.codegen.nest import Alloc, Block, CheckSite, For, If, LoopNest
-from tensorexpr.codegen.nest_verify import verify_nest
+from tensorexpr.codegen.nest import Alloc, Block, CheckSite, For, If
 from tensorexpr.codegen.schedule import Schedule
+from tensorexpr.codegen.stages import PLAIN, Stages, made_of_program, made_of_schedule
 from tensorexpr.codegen.target import host_target
-from tensorexpr.codegen.tuning.lookup import record_for, scheduled
+from tensorexpr.codegen.tuning.lookup import record_for
 from tensorexpr.errors import Location
+from tensorexpr.fallback import Failure, warn
 from tensorexpr.ir import Access, Const, Definition, Program, Scan, Scatter, Segments, integer
 from tensorexpr.records import cached_property, record
-from tensorexpr.simplify import simplify
 from tensorexpr.text import print_program
 from tensorexpr.traversal import expressions, walk
 
@@ -43,25 +42,30 @@ _EXECUTABLES_KEPT = 1024
 _UNBROKEN = sys.maxsize  # columns: where lines break says nothing about a program, and takes longer than the rest of its text
 _SHORT = 20_000  # statements; code that runs fewer keeps Python's lock
 
-
-class Stages(NamedTuple):
-    """What leads to native code: the simplified program, its schedule, the loop nest."""
-
-    program: Program
-    schedule: Schedule
-    nest: LoopNest
+Made = TypeVar("Made")
 
 
 class Look:
-    """The stages that led to code, made when someone asks."""
+    """The stages that led to code, made when someone asks.
 
-    def __init__(self, make: Callable[[], Stages]) -> None:
+    `make` gives the stages and what a function makes of them, of the default form or plainly; `failure` says why the default form could not
+    be made, where that is known.
+    """
+
+    def __init__(self, make: Callable[[Callable[[Stages], Any], bool], tuple[Stages, Any]], failure: Failure | None = None) -> None:
         self._make = make
+        self.failure = failure
+
+    def made(self, finish: Callable[[Stages], Made]) -> Made:
+        """What `finish` makes of the stages: of the first form for which it can be done, which is the one that is shown from now on."""
+        self.stages, made = self._make(finish, self.failure is not None)
+        self.failure = self.failure or self.stages.failure
+        return made
 
     @cached_property
     def stages(self) -> Stages:
         """Program, schedule and nest."""
-        return self._make()
+        return self._make(lambda stages: None, self.failure is not None)[0]
 
     def source(self, stage: str) -> str:
         """The text of the "nest", the "llvm" IR or the "asm"."""
@@ -74,13 +78,20 @@ class Look:
         return nest_assembly(nest)
 
 
+def look_at(make: Callable[[], Program], failure: Failure | None = None) -> Look:
+    """The stages of a program that is made when someone asks."""
+    return Look(lambda finish, plainly: made_of_program(make(), host_target(), finish, plainly), failure)
+
+
 @record
 class Executable:
-    """Linked code, what a failed check is to say, and whether a call takes longer than giving up Python's lock and having it back."""
+    """Linked code, what a failed check is to say, whether a call takes longer than giving up Python's lock and having it back, and
+    why it is not code of the default form, where it is not."""
 
     code: NativeCode
     checks: tuple[CheckSite, ...]
     long: bool
+    failure: Failure | None = None
 
 
 class Built(NamedTuple):
@@ -106,13 +117,7 @@ def executable_of(program: Program) -> Built:
     def text() -> str:
         return "\n".join((print_program(program, _UNBROKEN), *tuned))
 
-    return _built(("program", *_key(program), lines, *tuned), program, lines, text, lambda: stages_of(program))
-
-
-def stages_of(program: Program) -> Stages:
-    """The stages of a program on its way to code for this machine."""
-    simplified = simplify(program)
-    return _lowered(simplified, scheduled(simplified, host_target()))
+    return _built(("program", *_key(program), lines, *tuned), program, lines, text, look_at(lambda: program))
 
 
 def executable_of_schedule(schedule: Schedule) -> Built:
@@ -123,7 +128,8 @@ def executable_of_schedule(schedule: Schedule) -> Built:
         return f"{print_program(program, _UNBROKEN)}\n{schedule.as_python()}"
 
     key = ("schedule", *_key(program), lines, schedule.as_python(), schedule.target)
-    return _built(key, program, lines, text, lambda: _lowered(program, schedule))
+    look = Look(lambda finish, plainly: made_of_schedule(schedule, finish, plainly))
+    return _built(key, program, lines, text, look)
 
 
 def _key(program: Program) -> tuple[object, ...]:
@@ -133,17 +139,12 @@ def _key(program: Program) -> tuple[object, ...]:
     return (inputs, constants, program.definitions, program.outputs, program.sizes)
 
 
-def _built(key: Hashable, program: Program, lines: _Lines, text: Callable[[], str], make: Callable[[], Stages]) -> Built:
-    look = _looks.setdefault(key, Look(make))
+def _built(key: Hashable, program: Program, lines: _Lines, text: Callable[[], str], look: Look) -> Built:
+    look = _looks.setdefault(key, look)
     executable = _executables.get(key, lambda: _found(text(), program, lines, look))
+    look.failure = executable.failure
     constants = {c.name: c.data for c in program.constants}
     return Built(executable, {name: constants[name] for name in executable.code.interface.constants}, look)
-
-
-def _lowered(program: Program, schedule: Schedule) -> Stages:
-    nest = lower(schedule)
-    verify_nest(nest)
-    return Stages(program, schedule, nest)
 
 
 def _found(text: str, program: Program, named: _Lines, look: Look) -> Executable:
@@ -159,14 +160,18 @@ def _found(text: str, program: Program, named: _Lines, look: Look) -> Executable
             CheckSite(access, tensor, axis, definition, None if place is None else lines[place])
             for access, tensor, axis, definition, place in about["checks"]
         )
-        return Executable(code, checks, about["long"])
+        failure = None if about["failure"] is None else Failure(*about["failure"])
+        if failure is not None:
+            warn(", ".join(program.outputs), failure, PLAIN)
+        return Executable(code, checks, about["long"], failure)
+    interface, image = look.made(lambda stages: (Interface.of(stages.nest), nest_code(stages.nest)))
     nest = look.stages.nest
-    interface, image = Interface.of(nest), nest_code(nest)
     long = sum(_work(kernel.body) for kernel in nest.kernels) > _SHORT
     checks_ = [(c.access, c.tensor, c.axis, c.definition, lines.index(c.location) if c.location in lines else None) for c in nest.checks]
     about = {"interface": interface.as_data(), "exports": image.exports, "long": long, "checks": checks_}
+    about |= {"failure": look.failure, "verdict": str(look.stages.verdict)}
     disk.save(key, disk.Entry(about, image.image))
-    return Executable(NativeCode(interface, image, host()), nest.checks, long)
+    return Executable(NativeCode(interface, image, host()), nest.checks, long, look.failure)
 
 
 @cache

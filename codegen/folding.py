@@ -78,7 +78,8 @@ def fold(program: Program, run: Run) -> Program:
     definitions = tuple(d for d in lifted.definitions if not _all_in(d, folded))
     used = {name for d in definitions for name in reads(d)} | set(lifted.outputs)
     constants = [*lifted.constants, *(Constant(name, array) for name, array in zip(results, arrays, strict=True))]
-    return replace(lifted, constants=tuple(c for c in constants if c.name in used), definitions=definitions)
+    # Once more: what was read from a definition that is a constant now may be part of a larger expression over constants.
+    return fold(replace(lifted, constants=tuple(c for c in constants if c.name in used), definitions=definitions), run)
 
 
 def _computed(part: Program, constants: Sequence[Constant], run: Run) -> list[np.ndarray]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from pickle import PicklingError
 from typing import Any, Protocol
 
 import numpy as np
@@ -70,6 +71,8 @@ class CompiledFunction(Callable):
     """The inputs whose new values are the last outputs."""
     mode = "inference"
     target = "cpu"
+    origin: Any = None
+    """A function of this one that gives what builds it again, and the arguments of that: how it is pickled."""
 
     def __init__(
         self, built: Built, signature: Signature, order: tuple[int, ...] | None = None, symbols: tuple[Symbol, ...] | None = None
@@ -268,6 +271,19 @@ class CompiledFunction(Callable):
         """The function, whose last outputs are new values for these inputs; `bare`: a run gives its one other output bare."""
         self.updates, self._bare = names, bare
         return self
+
+    def __copy__(self) -> CompiledFunction:
+        return self  # as Python does with functions
+
+    def __deepcopy__(self, memo: Any) -> CompiledFunction:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """By its program (or schedule), from which it is built where it is unpickled."""
+        if self.origin is None:
+            raise PicklingError(f"{self.name}: expected a function that was built of a program, got one of code alone")
+        found: tuple[Any, ...] = self.origin(self)
+        return found
 
     @property
     def places(self) -> tuple[int, ...]:

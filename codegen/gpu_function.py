@@ -19,13 +19,13 @@ import numpy as np
 from tensorexpr.codegen.arguments import Arguments, Layout, Parameter, Signature, extent_value, shape_text
 from tensorexpr.codegen.context import Context, Symbol
 from tensorexpr.codegen.cost import Cost
-from tensorexpr.codegen.cuda.build import GpuCode
 from tensorexpr.codegen.cuda.device import Device, Kernels
 from tensorexpr.codegen.cuda.nvrtc import Compiled, Resources
 from tensorexpr.codegen.cuda.packs import ALIGNMENT
 from tensorexpr.codegen.cuda.run import REPORT, Ready, made_ready
 from tensorexpr.codegen.cuda.uploads import uploaded
 from tensorexpr.codegen.function import CompiledFunction, Entry
+from tensorexpr.codegen.gpu_code import GpuCode
 from tensorexpr.codegen.llvm.abi import ALIGNMENT as WORKSPACE_ALIGNMENT
 from tensorexpr.codegen.nest import Buffer, LoopNest
 from tensorexpr.codegen.schedule import Schedule
@@ -56,18 +56,18 @@ class GpuFunction(CompiledFunction):
         signature: Signature,
         order: tuple[int, ...] | None = None,
         symbols: tuple[Symbol, ...] | None = None,
-        again: Callable[[], GpuCode] | None = None,
     ) -> None:
-        """As `CompiledFunction`; with `again` the stages are not held but made once more when someone looks at them."""
+        """As `CompiledFunction`."""
         if order is not None:
             places = {position: k for k, position in enumerate(order)}
             signature = replace(signature, inputs=tuple(signature.inputs[places[k]] for k in range(len(order))))
         self.signature = signature
         self._symbols = symbols
         self._bare = signature.single
-        self._code: Callable[[], GpuCode] = cache(again) if again is not None else lambda: code
+        self._code: Callable[[], GpuCode] = lambda: code
         self._device = device
         self._order = order
+        self._compiled: Compiled | None = None if device.arch is None else code.compiled(device.arch)
         nest = code.nest
         self._sizes, self._buffers = nest.sizes, nest.workspace
         self._parameters = tuple(b.name for b in nest.parameters)
@@ -77,9 +77,9 @@ class GpuFunction(CompiledFunction):
         self._find_layout = self._arguments.find_layout
         self._cost: Cost | None = None
         self.plan = None
-        self._compiled: Compiled | None = None if device.arch is None else code.compiled(device.arch)
-        self._kernels: Kernels = device.load(code.source, self._compiled)
-        self._constants = [uploaded(device, c) for c in nest.constants]
+        with device.entered():
+            self._kernels: Kernels = device.load(code.source, self._compiled)
+            self._constants = [uploaded(device, c) for c in nest.constants]
         self._fixed = [device.address(array) for array in self._constants]
         names = (*self._parameters, *(c.name for c in nest.constants), *(b.name for b in nest.workspace), REPORT)
         self._places = {name: k for k, name in enumerate(names)}
@@ -87,6 +87,11 @@ class GpuFunction(CompiledFunction):
         self._wanted = [(p, p.dtype.numpy, len(p.shape)) for p in signature.inputs]
         self.constants = {c.name: c.data for c in nest.constants}
         self._reports = any(launch.reports for launch in code.source.launches)
+
+    def remade(self, again: Callable[[], GpuCode]) -> GpuFunction:
+        """The function, which from now on does not hold its stages but makes them once more when someone looks at them."""
+        self._code = cache(again)
+        return self
 
     # ------------------------------------------------------------------------------------------------------ calls
 
@@ -99,9 +104,14 @@ class GpuFunction(CompiledFunction):
 
     def upload(self, array: np.ndarray) -> Any:
         """A copy of an array of NumPy's on the device of this function."""
-        return self._device.upload(np.ascontiguousarray(array))
+        with self._device.entered():
+            return self._device.upload(np.ascontiguousarray(array))
 
     def _computed(self, arrays: Sequence[Any], out: Sequence[Any] | None, context: Context | None) -> list[Any]:
+        with self._device.entered():
+            return self._computed_there(arrays, out, context)
+
+    def _computed_there(self, arrays: Sequence[Any], out: Sequence[Any] | None, context: Context | None) -> list[Any]:
         found = [self._input(*wanted, a) for wanted, a in zip(self._wanted, self._counted(arrays), strict=True)]
         layout = self._arguments.layout(tuple([tuple(array.shape) for array, _ in found]))
         results, returned = self._results(out, layout, found)
@@ -113,7 +123,7 @@ class GpuFunction(CompiledFunction):
                 raise self._error(f"workspace: expected an array on {self._device.name}, got a {type(given).__name__}")
             workspace = self._device.address(block)
             workspace += -workspace % WORKSPACE_ALIGNMENT if context is not None else 0
-        self.enter([address for _, address in found], [self._device.address(array) for array in results], layout, workspace)
+        self._enter([address for _, address in found], [self._device.address(array) for array in results], layout, workspace)
         if out is not None:
             for target, result in zip(returned, results, strict=True):
                 if target is not result:
@@ -137,6 +147,7 @@ class GpuFunction(CompiledFunction):
             there = f"an array on {device.name}"
             hint = "cupy.asarray(...) copies one there" if isinstance(value, np.ndarray) else None
             raise self._error(f"argument {parameter.name}: expected {there}, got a {type(value).__name__}", hint=hint)
+        self._check_place(f"argument {parameter.name}", array)
         if array.dtype != dtype:
             raise self._error(
                 f"argument {parameter.name}: expected dtype {parameter.dtype.name}, got {array.dtype.name}",
@@ -166,6 +177,7 @@ class GpuFunction(CompiledFunction):
             array = device.array(target)
             if array is None:
                 raise self._error(f"{label}: expected an array on {device.name}, got a {type(target).__name__}")
+            self._check_place(label, array)
             if array.dtype != type_:
                 raise self._error(f"{label}: expected dtype {parameter.dtype.name}, got {array.dtype.name}")
             if tuple(array.shape) != shape:
@@ -180,6 +192,14 @@ class GpuFunction(CompiledFunction):
             fits = array.flags.c_contiguous and low % ALIGNMENT == 0
             direct.append(array if fits else device.empty(shape, type_))
         return direct, targets
+
+    def _check_place(self, label: str, array: Any) -> None:
+        place, name = self._device.place(array), self._device.name
+        if place != name:
+            raise self._error(
+                f"{label}: expected an array on {name}, which the function was compiled on, got one on {place}",
+                hint=f"copy it to {name}, or compile the function while {place} is the current device",
+            )
 
     def _span(self, array: Any) -> tuple[int, int]:
         """The addresses between which the elements of an array lie."""
@@ -196,18 +216,25 @@ class GpuFunction(CompiledFunction):
 
     def block(self, size: int) -> Any:
         """Memory of the device for activations."""
-        return self._device.empty((size,), _BYTES)
+        with self._device.entered():
+            return self._device.empty((size,), _BYTES)
 
     def own(self, array: np.ndarray) -> Any:
         """A copy of an array on the device."""
-        return self._device.upload(array)
+        with self._device.entered():
+            return self._device.upload(array)
 
     def assign(self, target: Any, value: Any) -> None:
         """Writes the elements of an array of the device into another one."""
-        self._device.array(target)[...] = value
+        with self._device.entered():
+            self._device.array(target)[...] = value
 
     def enter(self, inputs: Sequence[int], outputs: Sequence[int], layout: Layout, workspace: int = 0) -> None:
         """Launches on memory that the caller holds, all of it aligned to sixteen bytes, on the current stream: see `CompiledFunction`."""
+        with self._device.entered():
+            self._enter(inputs, outputs, layout, workspace)
+
+    def _enter(self, inputs: Sequence[int], outputs: Sequence[int], layout: Layout, workspace: int = 0) -> None:
         offsets, launches = self._launches(layout)
         ordered = inputs if self._order is None else [inputs[k] for k in self._order]
         addresses = [*ordered, *outputs, *self._fixed, *[workspace + offset for offset in offsets]]

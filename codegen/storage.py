@@ -15,21 +15,21 @@ import numpy as np
 from tensorexpr import data
 from tensorexpr.codegen.arguments import shape_text, signature_of
 from tensorexpr.codegen.compile import check_precision, check_target, fold_constants, machine_of, program_from
-from tensorexpr.codegen.context import Context, symbol_of, symbols_of
-from tensorexpr.codegen.cuda.build import GpuCode
+from tensorexpr.codegen.context import Context, Symbol, symbol_of, symbols_of
 from tensorexpr.codegen.cuda.device import current_device
-from tensorexpr.codegen.executable import Look, executable_of, stages_of
+from tensorexpr.codegen.executable import executable_of, look_at
 from tensorexpr.codegen.function import CompiledFunction
+from tensorexpr.codegen.gpu_code import GpuCode
 from tensorexpr.codegen.gpu_function import GpuFunction
-from tensorexpr.codegen.tuning.lookup import scheduled
-from tensorexpr.errors import ArgumentError, DefinitionError, user_location
+from tensorexpr.errors import ArgumentError, DefinitionError, InternalError, user_location
 from tensorexpr.freezing import with_constants, with_literals
 from tensorexpr.ir import Const, Input, Program, content_of
 from tensorexpr.language import Tensor
 from tensorexpr.language.modes import MODE_PATH
 from tensorexpr.parse import parse_program
-from tensorexpr.simplify import remove_dead_definitions, simplify
+from tensorexpr.simplify import remove_dead_definitions
 from tensorexpr.text import print_program, print_type
+from tensorexpr.verify import verify
 
 MODES = ("inference", "training")
 
@@ -60,7 +60,7 @@ def compile(
     if isinstance(what, Program):
         if inputs is not None or updates:
             raise DefinitionError("te.compile: expected a program alone, got inputs or updates with it", location=user_location())
-        program = what
+        program = _verified(what, "te.compile")
     else:
         wanted = [what] if isinstance(what, Tensor) else what
         program = program_from([*wanted, *new.values()] if new else what, inputs, "te.compile")
@@ -70,8 +70,24 @@ def compile(
         if path not in known:
             raise DefinitionError(f"te.compile: expected updates of inputs of the program, got one of {name}", location=user_location())
     made = _compiled(program, target, mode, bare and not new, precision)
-    made.mode = mode
-    return made.updated(tuple(known[path] for path in names), bare) if new else made
+    return _updated(made, mode, tuple(known[path] for path in names), bare)
+
+
+def _verified(program: Program, user: str) -> Program:
+    """The program. Raises `DefinitionError` where it breaks an invariant: it may come from a text that somebody wrote."""
+    try:
+        verify(program)
+    except RecursionError:
+        raise DefinitionError(f"{user}: expected a program, got one that nests deeper than can be read", location=user_location()) from None
+    except InternalError as error:
+        raise DefinitionError(
+            f"{user}: expected a program, got one that breaks the {error.message}",
+            term=error.term,
+            at=error.at,
+            location=error.location or user_location(),
+            hint="tensorexpr.verify says what every program satisfies",
+        ) from None
+    return program
 
 
 def _checked_updates(updates: Mapping[Tensor, Tensor]) -> dict[Tensor, Tensor]:
@@ -94,8 +110,11 @@ def _checked_updates(updates: Mapping[Tensor, Tensor]) -> dict[Tensor, Tensor]:
 def _compiled(program: Program, target: str, mode: str, single: bool, precision: str) -> CompiledFunction:
     flag = {i.name: np.asarray(mode == "training") for i in program.inputs if i.path == MODE_PATH}
     program = remove_dead_definitions(with_constants(program, {name: data.frozen(array) for name, array in flag.items()}))
-    program = fold_constants(program)
-    signature, symbols = signature_of(program, single), symbols_of(program)
+    return _built(fold_constants(program), symbols_of(program), target, single, precision)
+
+
+def _built(program: Program, symbols: tuple[Symbol, ...], target: str, single: bool, precision: str) -> CompiledFunction:
+    signature = signature_of(program, single)
     text, arrays = print_program(program), {c.name: c.data for c in program.constants}
 
     def again() -> Program:
@@ -103,15 +122,29 @@ def _compiled(program: Program, target: str, mode: str, single: bool, precision:
 
     if target == "cuda":
         device = current_device()
-        code = _gpu_code(program, precision)
-        return GpuFunction(code, device, signature, symbols=symbols, again=lambda: _gpu_code(again(), precision))
-    built = executable_of(program)
-    return CompiledFunction(built._replace(look=Look(lambda: stages_of(again()))), signature, symbols=symbols)
+        code, machine = GpuCode.of_program(program, machine_of("cuda", precision)), machine_of("cuda", precision)
+        made, plainly = GpuFunction(code, device, signature, symbols=symbols), code.stages.failure is not None
+        found: CompiledFunction = made.remade(lambda: GpuCode.of_program(again(), machine, plainly))
+    else:
+        built = executable_of(program)
+        found = CompiledFunction(built._replace(look=look_at(again, built.look.failure)), signature, symbols=symbols)
+    found.origin = lambda own: (
+        _remade,
+        (again(), symbols, target, single, precision, own.mode, own.updates, own._bare),
+    )
+    return found
 
 
-def _gpu_code(program: Program, precision: str) -> GpuCode:
-    simplified = simplify(program)
-    return GpuCode(simplified, scheduled(simplified, machine_of("cuda", precision)))
+def _remade(
+    program: Program, symbols: Any, target: str, single: bool, precision: str, mode: str, updates: tuple[str, ...], bare: bool
+) -> CompiledFunction:
+    """What pickle calls to compile a function again."""
+    return _updated(_built(program, symbols, target, single, precision), mode, updates, bare)
+
+
+def _updated(made: CompiledFunction, mode: str, updates: tuple[str, ...], bare: bool) -> CompiledFunction:
+    made.mode = mode
+    return made.updated(updates, bare) if updates else made
 
 
 def freeze(
@@ -123,7 +156,7 @@ def freeze(
     programs it is frozen into; an array that nobody can write to is not copied. Inputs that are not bound, and outputs, stay as
     they are. Raises `ArgumentError` for a name that is no input or not bound, and for arrays that do not fit.
     """
-    program = what if isinstance(what, Program) else program_from(what, inputs, "te.freeze")
+    program = _verified(what, "te.freeze") if isinstance(what, Program) else program_from(what, inputs, "te.freeze")
     if not isinstance(context, Context):
         raise ArgumentError(f"te.freeze: expected a te.Context, got a {type(context).__name__}", location=user_location())
     for symbol in symbols_of(program):

@@ -53,6 +53,7 @@ from tensorexpr.graph.runtime import (
     Reads,
     on_host,
 )
+from tensorexpr.graph.sizes import carried, sized_program
 from tensorexpr.ir import Input, Program
 from tensorexpr.language.renaming import ProgramRenaming
 
@@ -99,7 +100,7 @@ def compile_graph(graph: Graph, device: str = "cpu", precision: str = "float32")
 
 def lowered_graph(graph: Graph, device: str = "cpu") -> Graph:
     """What is compiled: replacements taken, calls taken apart, pruned, lazy work in the branches that need it."""
-    return sink(prune(inline(resolve(prune(graph), device)), whole=lambda call: False))
+    return carried(sink(prune(inline(resolve(prune(graph), device)), whole=lambda call: False)))
 
 
 # ------------------------------------------------------------------------------------------------------- forwarding
@@ -298,9 +299,10 @@ def _program(graph: Graph, region: _Region) -> Program:
     types = graph.types
     constants = tuple(c for c in graph.constants if c.name in used)
     data = {c.name for c in constants}
-    return Program(
-        tuple(Input(name, types[name]) for name in used if name not in data),
+    return sized_program(
+        [Input(name, types[name]) for name in used if name not in data],
+        [node.definition for node in region.nodes],
+        [name for node in region.nodes for name in node.names if name in outside],
         constants,
-        tuple(node.definition for node in region.nodes),
-        tuple(name for node in region.nodes for name in node.names if name in outside),
+        graph.inputs,
     )

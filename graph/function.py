@@ -31,8 +31,9 @@ from tensorexpr.graph.replace import registry
 from tensorexpr.graph.strict import run_strict
 from tensorexpr.graph.tracing import Trace, as_tensor, current, current_device
 from tensorexpr.graph.trees import HOLE, filled, form, is_array, leaves, map_tree
-from tensorexpr.ir import TensorType, const
+from tensorexpr.ir import Const, TensorType, const
 from tensorexpr.language import Tensor
+from tensorexpr.op_names import imported, name_of
 
 _active: contextvars.ContextVar[tuple[tuple[Function, Hashable], ...]] = contextvars.ContextVar("functions being traced", default=())
 _DEPTH = 100
@@ -110,7 +111,8 @@ class Function:
         if instance is None:
             return self
         if self._as_method is None:
-            method = copy.copy(self)
+            method = object.__new__(Function)
+            vars(method).update(vars(self))
             method._take(self.__signature__.replace(parameters=self._parameters[1:]))
             self._as_method = vars(method)
         state = self._methods.get(instance)
@@ -120,6 +122,21 @@ class Function:
         bound = object.__new__(Function)
         vars(bound).update(self._as_method, owner=instance, _signatures=state)
         return bound
+
+    def __copy__(self) -> Function:
+        return self  # as Python does with functions
+
+    def __deepcopy__(self, memo: Any) -> Function:
+        return self if self.owner is None else getattr(copy.deepcopy(self.owner, memo), self.__name__)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A method by its object; a function by module and name where these find it, else by what it was made of."""
+        if self.owner is not None:
+            return getattr, (self.owner, self.__name__)
+        found = name_of(self, self.python)
+        if found is not None:
+            return imported, found
+        return _made_again, (self.python, self.composite, self.kept, self.precision)
 
     def around(self, wrapper: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Function:
         """The same function of `wrapper(python)`, which has its parameters."""
@@ -256,6 +273,11 @@ class Function:
                 yield value
 
 
+def _made_again(python: Any, composite: Composite | None, kept: str, precision: str) -> Function:
+    """What pickle calls to make a traced function of its Python function."""
+    return Function(python, composite=composite, kept=kept, precision=precision)
+
+
 def call(trace: Trace, signature: Signature, tensors: Sequence[Tensor]) -> Any:
     """Notes a call of a traced function; gives its results in their form."""
     graph = signature.graph
@@ -297,7 +319,7 @@ def _leaf_key(leaf: Any) -> Hashable:
     if isinstance(leaf, np.ndarray):
         return (leaf.shape, leaf.dtype)
     if isinstance(leaf, Tensor):
-        return (tuple(leaf.shape), leaf.dtype.numpy)
+        return (tuple(int(e.value) if isinstance(e, Const) else e for e in leaf.extents), leaf.dtype.numpy)
     if is_array(leaf):
         array = np.asarray(_array(leaf))
         return (array.shape, array.dtype)

@@ -21,12 +21,12 @@ def print(text: str, *values: Any) -> Operation | None:
         builtins.print(text.format(*values))
         return None
     tensors = [as_tensor(value, "te.print") for value in values]
-    _formatted(text, [tensor.type for tensor in tensors])
+    check_text(text, [tensor.type for tensor in tensors])
     record = trace.note(Print("print", (), (), text=text), tensors, ())
     return Operation(trace, record.node.id)
 
 
-def _formatted(text: str, types: Sequence[TensorType]) -> None:
+def check_text(text: str, types: Sequence[TensorType]) -> None:
     """Raises `ArgumentError` for a text that values of these types do not go into: when it is traced, not in the middle of a run."""
     try:
         text.format(*(np.zeros((1,) * len(type_.shape), type_.dtype.numpy) for type_ in types))

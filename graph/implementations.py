@@ -17,7 +17,7 @@ from tensorexpr.errors import DefinitionError, ReplacementError, user_location
 from tensorexpr.graph.ir import Backward, Call, Composite, Graph, Native, Node, Typed, unused
 from tensorexpr.graph.strict import run_strict
 from tensorexpr.graph.tracing import Trace, as_tensor
-from tensorexpr.ir import TensorType, const, integer
+from tensorexpr.ir import Const, TensorType, const, integer
 from tensorexpr.language import Tensor
 from tensorexpr.op import Op
 from tensorexpr.op_rules import article
@@ -199,6 +199,14 @@ def _composite(node: Call) -> Composite:
 
 
 def _trial(types: Sequence[TensorType]) -> list[np.ndarray]:
+    """Zeros to find out what a tool gives."""
+    for type_ in types:
+        if not all(isinstance(e, Const) for e in type_.shape):
+            raise ReplacementError(
+                f"expected arguments with extents that are numbers for a tool that takes arrays, got {print_type(type_)}",
+                location=user_location(),
+                hint="a tool that is a te.op or te.function takes open sizes",
+            )
     return [np.zeros(tuple(integer(e) for e in type_.shape), type_.dtype.numpy) for type_ in types]
 
 

@@ -23,7 +23,7 @@ from tensorexpr.errors import Location
 from tensorexpr.ir import Constant, Define, Definition, Input, TensorType, integer
 from tensorexpr.language.renaming import ProgramRenaming, local_names
 from tensorexpr.text import print_definition, print_type
-from tensorexpr.traversal import reads
+from tensorexpr.traversal import expressions, reads, size_names
 
 Typed = tuple[str, TensorType]
 
@@ -319,9 +319,19 @@ def walk_graphs(graph: Graph) -> Iterator[Graph]:
             stack.extend(inner for node in reversed(found.nodes) for inner in reversed(node.graphs))
 
 
+def sizes_in(graph: Graph) -> dict[str, None]:
+    """The open sizes that stand in a graph and in those that it runs, in order."""
+    found: dict[str, None] = {}
+    for one in walk_graphs(graph):
+        shapes = [type_.shape for type_ in one.types.values()]
+        inner = [expressions(node.definition) for node in one.nodes if isinstance(node, Compute)]
+        found |= dict.fromkeys(name for source in (*shapes, *inner) for e in source for name in size_names(e))
+    return found
+
+
 def names_in(graph: Graph) -> set[str]:
-    """All names that stand in a graph: values, nodes, and what lives inside of scans."""
-    names = {i.name for i in graph.inputs} | {c.name for c in graph.constants}
+    """All names that stand in a graph: values, sizes, nodes, and what lives inside of scans."""
+    names = {i.name for i in graph.inputs} | {c.name for c in graph.constants} | set(sizes_in(graph))
     for node in graph.nodes:
         names.add(node.id)
         names.update(node.names)

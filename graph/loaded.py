@@ -15,8 +15,10 @@ from tensorexpr.graph.strict import run_strict
 from tensorexpr.graph.tracing import as_tensor, current
 from tensorexpr.graph.trees import filled
 from tensorexpr.graph.variable import Variable
-from tensorexpr.ir import TensorType
+from tensorexpr.interpret import infer_sizes
+from tensorexpr.ir import Const, TensorType, integer
 from tensorexpr.text import print_type
+from tensorexpr.traversal import size_names
 
 
 class Loaded:
@@ -61,10 +63,23 @@ class Loaded:
         return self._signature
 
     def _check(self, types: Sequence[TensorType]) -> None:
-        wanted, got = (", ".join(map(print_type, t)) for t in ([i.type for i in self.graph.inputs], types))
-        if wanted != got:
+        inputs = self.graph.inputs
+        wanted, got = (", ".join(map(print_type, t)) for t in ([i.type for i in inputs], types))
+        if wanted != got and not self._fits(types):
             raise ArgumentError(
                 f"{self.__name__}: expected arguments of {wanted or 'nothing'}, got {got or 'nothing'}",
                 location=user_location(),
                 hint="a loaded function has the shapes that it was saved with",
             )
+
+    def _fits(self, types: Sequence[TensorType]) -> bool:
+        """Whether arrays of these types are arguments, sizes being open. Raises `ArgumentError` where extents contradict each other."""
+        inputs = self.graph.inputs
+        if not all(isinstance(e, Const) for t in types for e in t.shape) or len(types) != len(inputs):
+            return False
+        if any(t.dtype is not i.type.dtype or len(t.shape) != len(i.type.shape) for t, i in zip(types, inputs, strict=True)):
+            return False
+        if not any(size_names(e) for i in inputs for e in i.type.shape):
+            return False
+        infer_sizes(inputs, {i.name: tuple(map(integer, t.shape)) for t, i in zip(types, inputs, strict=True)})
+        return True

@@ -21,6 +21,7 @@ from tensorexpr.graph.compile import forwarded, lowered_graph
 from tensorexpr.graph.function import Function, function
 from tensorexpr.graph.ir import Assign, Compute, Graph, Read, node_text, unused
 from tensorexpr.graph.module import Module
+from tensorexpr.graph.sizes import sized_program
 from tensorexpr.graph.state import by_path
 from tensorexpr.graph.trees import filled
 from tensorexpr.graph.variable import Variable
@@ -185,7 +186,7 @@ def _program(graph: Graph, paths: dict[Any, str], name: str) -> tuple[Program, d
     constants = tuple(Constant(names.get(c.name, c.name), c.data) for c in graph.constants)
     outputs = tuple(names.get(output, output) for output in graph.outputs)
     new = {path: names.get(value, value) for path, value in new.items()}
-    return Program(tuple(inputs), constants, tuple(map(renaming.definition, definitions)), outputs), reads, new
+    return sized_program(inputs, list(map(renaming.definition, definitions)), outputs, constants), reads, new
 
 
 def _plain(names: Iterable[str], taken: set[str]) -> dict[str, str]:

@@ -10,15 +10,15 @@ reads back. Nothing in the file is code. Composites keep name, attributes, docst
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from tensorexpr.dtypes import dtype
-from tensorexpr.errors import ArgumentError, Location, user_location
+from tensorexpr.dtypes import dtype, int64
+from tensorexpr.errors import ArgumentError, Location, TensorExprError, user_location
 from tensorexpr.graph.function import Function, Signature
 from tensorexpr.graph.ir import (
     Absent,
@@ -37,19 +37,25 @@ from tensorexpr.graph.ir import (
     WhileGradient,
 )
 from tensorexpr.graph.loaded import Loaded
-from tensorexpr.graph.tensor_files import read_tensors, write_tensors
-from tensorexpr.graph.trees import HOLE
+from tensorexpr.graph.sizes import sized_program
+from tensorexpr.graph.tensor_files import once, read_tensors, write_tensors
+from tensorexpr.graph.trees import HOLE, leaves
 from tensorexpr.graph.variable import Variable
-from tensorexpr.ir import Constant, Input, Program, TensorType, const, integer
+from tensorexpr.graph.verify import verify_graph
+from tensorexpr.ir import Const, Constant, Expr, Index, Input, TensorType, const
 from tensorexpr.op_rules import article
-from tensorexpr.parse import parse_program
-from tensorexpr.text import print_program
+from tensorexpr.parse import parse_expr, parse_program
+from tensorexpr.text import print_expr, print_program
+from tensorexpr.traversal import walk
 
 _FORMAT = "tensorexpr.function/1"
 _KINDS: dict[str, type[Node]] = {
     kind.__name__: kind for kind in (Absent, Assign, Call, Check, Compute, Cond, Print, Read, While, WhileGradient)
 }
 _COMMON = {field.name for field in fields(Node)}
+_MALFORMED = (AttributeError, KeyError, IndexError, TypeError, ValueError, OverflowError, RecursionError, MemoryError, TensorExprError)
+"""What reading raises that was not written so."""
+_Read = TypeVar("_Read")
 
 
 def save_function(path: Any, function: Function | Loaded, *arguments: Any, **keywords: Any) -> None:
@@ -80,22 +86,20 @@ def load_function(path: Any, variables: Sequence[Variable] | None = None) -> Loa
     It has variables of its own (`.variables`, by name), with the values that were saved, unless `variables` gives others in their
     order. Raises `ArgumentError` for a file that holds no function, or variables that do not fit.
     """
-    tensors, metadata = read_tensors(Path(path))
+    file = Path(path)
+    tensors, metadata = read_tensors(file)
     try:
-        about = json.loads(metadata["function"])
+        about = json.loads(metadata["function"], object_pairs_hook=once)
         known = about["format"] == _FORMAT
-    except (KeyError, ValueError, TypeError):
+    except (KeyError, ValueError, TypeError, RecursionError):
         known = False
     if not known:
         raise ArgumentError(
-            f"te.load_function: expected a file with a function, got {Path(path).name}",
+            f"te.load_function: expected a file with a function, got {file.name}",
             location=user_location(),
             hint="te.save_function writes one",
         )
-    own = [
-        Variable(tensors[f"variable.{k}"], name=entry["name"], dtype=entry["dtype"], trainable=entry["trainable"])
-        for k, entry in enumerate(about["variables"])
-    ]
+    own = _reading(file, lambda: _variables(about, tensors))
     if variables is not None:
         if [(v.shape, v.dtype) for v in variables] != [(v.shape, v.dtype) for v in own]:
             wanted, got = ([f"{v.dtype.short}{list(v.shape)}" for v in items] for items in (own, variables))
@@ -103,8 +107,51 @@ def load_function(path: Any, variables: Sequence[Variable] | None = None) -> Loa
                 f"te.load_function: expected variables of {', '.join(wanted)}, got {', '.join(got)}", location=user_location()
             )
         own = list(variables)
-    reader = _Reader(about["graphs"], own, tensors)
-    return Loaded(about["name"], Signature(reader.graph(about["main"]), _value(about["tree"])), own)
+    return _reading(file, lambda: _function(about, tensors, own))
+
+
+def _reading(file: Path, read: Callable[[], _Read]) -> _Read:
+    """What `read` gives. Raises `ArgumentError` where the file holds what is not written so, or has no meaning."""
+    try:
+        return read()
+    except _MALFORMED as error:
+        what = error.message if isinstance(error, TensorExprError) else f"{type(error).__name__}: {error}"
+        raise ArgumentError(
+            f"te.load_function: expected a function as te.save_function writes it in {file.name}, got another text: {what}",
+            at=getattr(error, "at", None),
+            location=user_location(),
+        ) from None
+
+
+def _variables(about: dict[str, Any], tensors: dict[str, np.ndarray]) -> list[Variable]:
+    found = []
+    for k, entry in enumerate(_list(about["variables"])):
+        array = tensors[f"variable.{k}"]
+        if array.dtype != dtype(_text(entry["dtype"])).numpy:
+            raise TypeError(f"variable {k} of dtype {entry['dtype']}, with values of {array.dtype}")
+        found.append(Variable(array, name=_text(entry["name"]), dtype=entry["dtype"], trainable=entry["trainable"] is True))
+    return found
+
+
+def _function(about: dict[str, Any], tensors: dict[str, np.ndarray], variables: list[Variable]) -> Loaded:
+    graph = _Reader(_list(about["graphs"]), variables, tensors).graph(about["main"])
+    tree = _value(about["tree"])
+    holes = sum(leaf is HOLE for leaf in leaves(tree))
+    if holes != len(graph.outputs):
+        raise ValueError(f"{len(graph.outputs)} results for {holes} places")
+    return Loaded(_text(about["name"]), Signature(graph, tree), variables)
+
+
+def _list(data: Any) -> list[Any]:
+    if not isinstance(data, list):
+        raise TypeError(f"expected a list, got {type(data).__name__}")
+    return data
+
+
+def _text(data: Any) -> str:
+    if not isinstance(data, str):
+        raise TypeError(f"expected a text, got {type(data).__name__}")
+    return data
 
 
 class _Writer:
@@ -171,38 +218,44 @@ class _Writer:
             elif isinstance(node, Compute):
                 types = graph.types
                 given = tuple(Input(name, types[name]) for name in node.operands)
-                value = print_program(Program(given, (), (node.definition,), node.names))
+                value = print_program(sized_program(given, [node.definition], node.names))
             data[field.name] = value
         return data
 
 
 class _Reader:
+    """Graphs from data, those that are run before those that run them, as they were written; each is verified when it is read."""
+
     def __init__(self, graphs: list[dict[str, Any]], variables: Sequence[Variable], tensors: dict[str, np.ndarray]) -> None:
-        self._graphs, self._variables, self._tensors = graphs, variables, tensors
-        self._done: dict[int, Graph] = {}
+        self._variables, self._tensors = variables, tensors
+        self._done: list[Graph] = []
+        for data in graphs:
+            graph = self._graph(data)
+            verify_graph(graph)
+            self._done.append(graph)
 
     def graph(self, number: int) -> Graph:
-        """The graph of a number."""
-        if number not in self._done:
-            data = self._graphs[number]
-            composite, backward = data["composite"], data["backward"]
-            self._done[number] = Graph(
-                data["name"],
-                tuple(Input(name, _type(type_)) for name, type_ in data["inputs"]),
-                tuple(Constant(name, self._tensors[key]) for name, key in data["constants"].items()),
-                tuple(self._node(node) for node in data["nodes"]),
-                tuple(data["outputs"]),
-                kept=data["kept"],
-                own=data["own"],
-                composite=None if composite is None else Composite(
-                    composite["name"], tuple((name, _value(value)) for name, value in composite["attributes"]), composite["doc"],
-                    tuple(composite["aliases"]), composite["role"],
-                ),
-                backward=None if backward is None else Backward(
-                    backward["inputs"], backward["outputs"], tuple(backward["heads"]), tuple(backward["wanted"])
-                ),
-            )  # fmt: skip
-        return self._done[number]
+        """The graph of a number, read before."""
+        return self._done[_count(number)]
+
+    def _graph(self, data: dict[str, Any]) -> Graph:
+        composite, backward = data["composite"], data["backward"]
+        return Graph(
+            _text(data["name"]),
+            tuple(Input(_text(name), _type(type_)) for name, type_ in _list(data["inputs"])),
+            tuple(Constant(name, self._tensors[key]) for name, key in data["constants"].items()),
+            tuple(self._node(node) for node in _list(data["nodes"])),
+            tuple(map(_text, _list(data["outputs"]))),
+            kept=data["kept"],
+            own=data["own"],
+            composite=None if composite is None else Composite(
+                composite["name"], tuple((name, _value(value)) for name, value in composite["attributes"]), composite["doc"],
+                tuple(composite["aliases"]), composite["role"],
+            ),
+            backward=None if backward is None else Backward(
+                backward["inputs"], backward["outputs"], tuple(backward["heads"]), tuple(backward["wanted"])
+            ),
+        )  # fmt: skip
 
     def _node(self, data: dict[str, Any]) -> Node:
         kind = _KINDS[data["kind"]]
@@ -213,20 +266,20 @@ class _Reader:
             value = data[field.name]
             match field.name:
                 case "variable":
-                    value = self._variables[value]
+                    value = self._variables[_count(value)]
                 case "definition":
-                    value = parse_program(value).definitions[0]
+                    (value,) = parse_program(value).definitions
                 case "graph" | "then" | "otherwise" | "condition" | "body":
                     value = self.graph(value)
             own[field.name] = value
         return kind(
             data["id"],
-            tuple(data["operands"]),
-            tuple((name, _type(type_)) for name, type_ in data["results"]),
+            tuple(map(_text, _list(data["operands"]))),
+            tuple((_text(name), _type(type_)) for name, type_ in _list(data["results"])),
             data.get("device"),
             data.get("scope", ""),
-            tuple(data.get("after", ())),
-            Location(*data["location"]) if "location" in data else None,
+            tuple(map(_text, _list(data.get("after", [])))),
+            Location(_text(data["location"][0]), _count(data["location"][1])) if "location" in data else None,
             **own,
         )
 
@@ -235,11 +288,26 @@ class _Reader:
 
 
 def _type_data(type_: TensorType) -> list[Any]:
-    return [type_.dtype.name, [integer(e) for e in type_.shape]]
+    """A type: its dtype and its extents, numbers or the text of open ones."""
+    return [type_.dtype.name, [int(e.value) if isinstance(e, Const) else print_expr(e) for e in type_.shape]]
 
 
 def _type(data: list[Any]) -> TensorType:
-    return TensorType(tuple(map(const, data[1])), dtype(data[0]))
+    name, shape = data
+    return TensorType(tuple(_extent(extent) for extent in _list(shape)), dtype(_text(name)))
+
+
+def _extent(data: Any) -> Expr:
+    if not isinstance(data, str):
+        return const(_count(data))
+    free = parse_expr(data, dtype=int64)
+    return parse_expr(data, dtype=int64, sizes=tuple(n.name for n in walk(free) if isinstance(n, Index)))
+
+
+def _count(data: Any) -> int:
+    if type(data) is not int or not 0 <= data < 1 << 63:
+        raise TypeError(f"expected a number from 0 on, got {data!r}")
+    return data
 
 
 def _data(value: Any, what: str) -> Any:
@@ -259,11 +327,14 @@ def _value(data: Any) -> Any:
     if not isinstance(data, dict):
         return data
     ((kind, items),) = data.items()
-    if kind == "hole":
-        return HOLE
-    if kind == "dict":
-        return {_value(key): _value(item) for key, item in items}
-    return (list if kind == "list" else tuple)(_value(item) for item in items)
+    match kind:
+        case "hole":
+            return HOLE
+        case "dict":
+            return {_value(key): _value(item) for key, item in _list(items)}
+        case "list" | "tuple":
+            return (list if kind == "list" else tuple)(_value(item) for item in _list(items))
+    raise ValueError(f"expected a tuple, list or dict, got {kind!r}")
 
 
 def _tree_data(tree: Any, name: str) -> Any:

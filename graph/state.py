@@ -74,7 +74,10 @@ def save_state(module: Module, file: str | os.PathLike[str], metadata: Mapping[s
 def load_state(module: Module, file: str | os.PathLike[str], strict: bool = True) -> Loaded:
     """Gives the variables of a module the values in a safetensors file, as `load_state_dict` does, and ties what was tied there."""
     tensors, metadata = read_tensors(File(file))
-    tied = {path: other for path, other in json.loads(metadata.pop(_TIED, "{}")).items() if other in tensors}
+    try:
+        tied = {path: other for path, other in json.loads(metadata.pop(_TIED, "{}")).items() if other in tensors}
+    except (AttributeError, TypeError, ValueError, RecursionError):
+        raise _error(f"{File(file).name}: expected the paths of tied variables by path in {_TIED}, got another text") from None
     return _load(module, tensors | {path: tensors[other] for path, other in tied.items()}, tied, strict, metadata)
 
 

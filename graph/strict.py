@@ -8,7 +8,7 @@ the whole run has succeeded. Definitions are evaluated by the reference interpre
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,13 +16,15 @@ import numpy as np
 from tensorexpr.errors import FailedCheckError, TensorExprError
 from tensorexpr.graph.effects import has_effect
 from tensorexpr.graph.ir import Absent, Assign, Call, Check, Compute, Cond, Graph, Native, Node, Print, Read, While, WhileGradient
-from tensorexpr.interpret import evaluate_program
-from tensorexpr.ir import Input, Program
+from tensorexpr.graph.sizes import sized_program
+from tensorexpr.interpret import evaluate_program, infer_sizes
+from tensorexpr.ir import Input
 
 
 def run_strict(graph: Graph, arrays: Sequence[Any], log: list[str] | None = None) -> list[np.ndarray]:
     """The outputs of a graph for arrays as inputs; variables are updated. `log` gets the id of every node as it runs."""
-    machine = _Machine({}, log)
+    shapes = {given.name: np.shape(array) for given, array in zip(graph.inputs, arrays, strict=True)}
+    machine = _Machine({}, log, infer_sizes(graph.inputs, shapes))
     outputs = [result.get() for result in machine.run(graph, [_Promise.kept(array) for array in arrays])]
     for variable, array in machine.state.items():
         variable.put(np.array(array, order="C"))
@@ -57,10 +59,10 @@ class _Promise:
 
 
 class _Machine:
-    """A run: what variables hold by now."""
+    """A run: what variables hold by now, and what open sizes are."""
 
-    def __init__(self, state: dict[Any, Any], log: list[str] | None) -> None:
-        self.state, self.log = state, log
+    def __init__(self, state: dict[Any, Any], log: list[str] | None, sizes: Mapping[str, int]) -> None:
+        self.state, self.log, self.sizes = state, log, sizes
 
     def run(self, graph: Graph, inputs: Sequence[_Promise]) -> list[_Promise]:
         """The outputs as promises; effects have happened."""
@@ -77,8 +79,10 @@ class _Machine:
         match node:
             case Compute():
                 given = tuple(Input(name, types[name]) for name in node.operands)
-                program = Program(given, (), (node.definition,), node.names)
-                return self._later(node, lambda: evaluate_program(program, dict(zip(node.operands, _all(operands), strict=True)), {}))
+                program = sized_program(given, [node.definition], node.names)
+                return self._later(
+                    node, lambda: evaluate_program(program, dict(zip(node.operands, _all(operands), strict=True)), self.sizes)
+                )
             case Read():
                 self._note(node)
                 node.variable.check()
@@ -109,7 +113,7 @@ class _Machine:
             results = self._controlled(node, operands)
             return [_Promise.kept(result) if not isinstance(result, _Promise) else result for result in results]
         # What only reads is put off, and reads what variables hold now.
-        then = _Machine(dict(self.state), self.log)
+        then = _Machine(dict(self.state), self.log, self.sizes)
 
         def make() -> dict[str, Any]:
             return dict(zip(node.names, then._controlled(node, operands), strict=True))

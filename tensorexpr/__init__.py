@@ -46,6 +46,7 @@ from tensorexpr.errors import (
     DefinitionError,
     DifferentiationError,
     FailedCheckError,
+    FallbackWarning,
     GradientCheckError,
     InternalError,
     InvalidNameError,
@@ -159,8 +160,9 @@ __version__ = "0.1.0"
 how_scattered.append(form_of)
 
 __all__ = [
-    "ArgumentError", "CompiledFunction", "DType", "DefinitionError", "DifferentiationError", "Gradient", "GradientCheckError",
-    "InternalError", "Op", "OutOfBoundsError", "Program", "Scalar", "Schedule", "ScheduleError", "TargetError", "Tensor",
+    "ArgumentError", "CompiledFunction", "DType", "DefinitionError", "DifferentiationError", "FallbackWarning", "Gradient",
+    "GradientCheckError", "InternalError", "Op", "OutOfBoundsError", "Program", "Scalar", "Schedule", "ScheduleError", "TargetError",
+    "Tensor",
     "TensorExprError", "__version__", "abs", "acos", "all", "any", "arccos", "arcsin", "arctan", "arctan2", "argmax", "argmin", "asin",
     "atan", "atan2", "autoschedule", "bfloat16", "bool_", "build", "cast", "ceil", "check_gradient", "checkpoint", "clip", "compute",
     "constant", "cos", "cosh", "dim", "dtype", "erf", "evaluate", "exp", "exp2", "expm1", "float16", "float32", "float64", "floor",

@@ -31,6 +31,7 @@ from tensorexpr.hosts import host_of
 from tensorexpr.ir import Program
 from tensorexpr.language import Tensor, compute, constant, program_of
 from tensorexpr.op_arguments import check_integer, tree_text, weak_floats
+from tensorexpr.op_names import imported, name_of
 from tensorexpr.op_rules import Rule, article, refusing
 from tensorexpr.op_specs import Spec, argument_error, dtype_of, is_scalar, opened, placeholders_of, spec_of
 from tensorexpr.op_trees import leaves, map_tree, rebuild
@@ -82,7 +83,7 @@ class Op(Entered):
     static arguments with their defaults (`inspect.Parameter.empty`: must be given); `rule`, its own gradient rule or None; `surplus`,
     the hint where more tensors are given (None: the static arguments);
     `direct`, what computes calls without static arguments on arrays of another library, by their type, once its host has seen some;
-    `kept`, what hosts made of the op, by their name.
+    `kept`, what hosts made of the op, by their name; `derived`, the transform and its arguments that made it of another op, or None.
     """
 
     def __init__(
@@ -97,8 +98,10 @@ class Op(Entered):
         optional: tuple[str, ...] = (),
         surplus: str | None = None,
         written_by_user: bool = False,
+        derived: tuple[Callable[..., Op], tuple[Any, ...]] | None = None,
     ) -> None:
         self.function = function
+        self.derived = derived
         self.name = self.__name__ = name
         self.parameters = parameters
         self.rest = rest
@@ -123,6 +126,23 @@ class Op(Entered):
 
     def __repr__(self) -> str:
         return f"<te.op {self.name}{self.__signature__}>"
+
+    # ------------------------------------------------------------------------------------------------ copies
+
+    def __deepcopy__(self, memo: Any) -> Op:
+        return self  # as Python does with functions
+
+    def __copy__(self) -> Op:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """By module and name where these find this op, by the transform that made it, else by its function."""
+        if self.derived is not None:
+            return self.derived
+        found = name_of(self, self.function)
+        if found is not None:
+            return imported, found
+        return _made_again, (self.function, self.name, self.parameters, self.static, self.rest, self.rule, self.optional, self.surplus)
 
     # ------------------------------------------------------------------------------------------------ calls
 
@@ -508,5 +528,17 @@ def op(function: Callable[..., Any] | None = None, *, gradient: Callable[..., An
     made = Op(
         function, name=name, parameters=tuple(parameters), static=static, rule=gradient, optional=tuple(optional), written_by_user=True
     )
-    functools.update_wrapper(made, function)
+    functools.update_wrapper(made, function, updated=())
+    return made
+
+
+def _made_again(
+    function: Any, name: str, parameters: Any, static: Any, rest: str | None, rule: Any, optional: Any, surplus: str | None
+) -> Op:
+    """What pickle calls to make an op of its function."""
+    made = Op(
+        function, name=name, parameters=parameters, static=static, rest=rest, rule=rule, optional=optional, surplus=surplus,
+        written_by_user=True,
+    )  # fmt: skip
+    functools.update_wrapper(made, function, updated=())
     return made

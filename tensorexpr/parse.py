@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from math import prod
 from typing import Any, NoReturn
 
 import numpy as np
@@ -66,7 +67,10 @@ def parse_program(text: str, constants: Mapping[str, np.ndarray] | None = None) 
         raise DefinitionError(
             f"te.parse_program: expected the text of a program, got {type(text).__name__}", location=user_location(), hint="str(program)"
         )
-    return _Reader(text, constants or {}).program(_syntax(text, "exec"))
+    try:
+        return _Reader(text, constants or {}).program(_syntax(text, "exec"))
+    except (RecursionError, MemoryError):
+        raise DefinitionError("expected the text of a program, got one that nests deeper than can be read") from None
 
 
 def parse_expr(
@@ -168,8 +172,8 @@ class _Reader:
                 self.fail(data, f"expected data with digest {data.value}, got {digest(array)}")
             return Constant(name, array)
         values = [item.value for item in self.elements(data, type_.dtype)]
-        if len(values) != np.prod(shape, dtype=np.int64):
-            self.fail(data, f"expected {np.prod(shape, dtype=np.int64)} values, got {len(values)}")
+        if len(values) != prod(shape) or min(shape, default=0) < 0:
+            self.fail(data, f"expected {prod(shape)} values, got {len(values)}")
         return Constant(name, np.array(values, type_.dtype.numpy).reshape(shape))
 
     def elements(self, node: ast.expr, dtype: DType) -> Iterator[Const]:
@@ -368,7 +372,7 @@ class _Reader:
             if dtype is None:
                 self.fail(node, f"expected a literal with a dtype, got {value} with nothing beside it", hint=f"write f32({value})")
             if dtype.is_bool or (dtype.is_integer and (isinstance(value, float) or not dtype.least <= value <= dtype.greatest)):
-                self.fail(node, f"expected a literal of {dtype.name}, got {value}")
+                self.fail(node, f"expected a literal of {dtype.name}, got {value if isinstance(value, float) else _digits(value)}")
             return Const(value, dtype)
 
         return _Pending(None, finish)
@@ -467,6 +471,11 @@ def _done(expr: Expr) -> _Pending:
 def _shown(node: ast.AST) -> str:
     text = ast.unparse(node).partition("\n")[0]
     return text if len(text) <= 60 else f"{text[:56]} ..."
+
+
+def _digits(value: int) -> str:
+    """A number; one of more digits than Python prints by the power of two that it reaches."""
+    return str(value) if value.bit_length() <= 128 else f"{'-' if value < 0 else ''}2^{value.bit_length() - 1} or more"
 
 
 def _called(node: object) -> str | None:

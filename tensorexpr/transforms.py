@@ -44,7 +44,10 @@ def vjp(operation: Op, wrt: Wrt = None) -> Op:
         return _gradients(name, operation, outputs, inputs, wrt, heads)
 
     heads = f"the heads of several outputs are one argument, a tuple: {_call(name, operation)}"
-    return Op(pulled, name=name, parameters=parameters, rest=rest, static=operation.static, optional=operation.optional, surplus=heads)
+    return Op(
+        pulled, name=name, parameters=parameters, rest=rest, static=operation.static, optional=operation.optional, surplus=heads,
+        derived=(vjp, (operation, wrt)),
+    )  # fmt: skip
 
 
 def _call(name: str, operation: Op) -> str:
@@ -60,17 +63,17 @@ def grad(operation: Op, wrt: Wrt = None) -> Op:
 
     Raises `DifferentiationError` as `vjp` does, and (when it is called) for an output that is not a single floating scalar.
     """
-    return _from_scalar(operation, wrt, "grad", lambda output, gradients: gradients)
+    return _from_scalar(operation, wrt, grad, lambda output, gradients: gradients)
 
 
 def value_and_grad(operation: Op, wrt: Wrt = None) -> Op:
     """The op `(*inputs) -> (value, gradients)` of a scalar output, with the gradients (and errors) as `grad` gives them."""
-    return _from_scalar(operation, wrt, "value_and_grad", lambda output, gradients: (output, gradients))
+    return _from_scalar(operation, wrt, value_and_grad, lambda output, gradients: (output, gradients))
 
 
-def _from_scalar(operation: Op, wrt: Wrt, transform: str, result: Callable[[Tensor, Any], Any]) -> Op:
-    operation = as_op(operation, transform)
-    name = f"{transform}({operation.name})"
+def _from_scalar(operation: Op, wrt: Wrt, transform: Callable[..., Op], result: Callable[[Tensor, Any], Any]) -> Op:
+    operation = as_op(operation, transform.__name__)
+    name = f"{transform.__name__}({operation.name})"
 
     def derived(*inputs: Any, **static: Any) -> Any:
         output = _scalar(name, operation.compose(inputs, static))
@@ -80,8 +83,9 @@ def _from_scalar(operation: Op, wrt: Wrt, transform: str, result: Callable[[Tens
         return result(output, gradients)
 
     return Op(
-        derived, name=name, parameters=operation.parameters, rest=operation.rest, static=operation.static, optional=operation.optional
-    )
+        derived, name=name, parameters=operation.parameters, rest=operation.rest, static=operation.static, optional=operation.optional,
+        derived=(transform, (operation, wrt)),
+    )  # fmt: skip
 
 
 def _scalar(name: str, outputs: Any) -> Tensor:
@@ -118,7 +122,10 @@ def jvp(output: Any, wrt: Any = None, tangents: Any = None) -> Any:
         return _unflatten(outputs, iter(pushed))
 
     parameters, rest = _further(operation, (), "tangent")
-    return Op(pushed, name=name, parameters=parameters, rest=rest, static=operation.static, optional=operation.optional)
+    return Op(
+        pushed, name=name, parameters=parameters, rest=rest, static=operation.static, optional=operation.optional,
+        derived=(jvp, (operation,)),
+    )  # fmt: skip
 
 
 # ---------------------------------------------------------------------------------------------------- in common

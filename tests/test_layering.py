@@ -9,10 +9,11 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("tensorexpr", "autodiff", "codegen", "kernels", "graph", "interop", "benchmarks", "examples")
 LADDER = (
-    "records", "errors", "dtypes", "ops", "integers", "data", "ir", "traversal", "regions", "layout", "text", "parse", "verify",
+    "records", "errors", "fallback", "dtypes", "ops", "integers", "data", "ir", "traversal", "regions", "layout", "text", "parse", "verify",
     "interpret", "rewrite", "enumeration", "nonlinear", "bounds", "initial", "language", "freezing", "latex", "passes", "simplify",
     "autodiff", "codegen.target", "codegen.nest", "codegen.schedule", "codegen.lowering", "codegen.disk", "codegen.llvm", "codegen.cuda",
-    "codegen.tuning.operation", "codegen.tuning.order", "codegen.tuning.records", "codegen.tuning.lookup", "codegen", "codegen.tuning",
+    "codegen.tuning.operation", "codegen.tuning.order", "codegen.tuning.records", "codegen.tuning.lookup", "codegen.stages", "codegen",
+    "codegen.tuning",
     "hosts", "op", "tune", "transforms", "gradient_check", "__init__", "kernels", "graph", "interop", "cli", "__main__", "examples",
     "benchmarks",
 )  # fmt: skip

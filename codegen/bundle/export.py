@@ -28,10 +28,9 @@ from tensorexpr.codegen.gpu_function import GpuFunction
 from tensorexpr.codegen.llvm import Interface, Machine, host, nest_code
 from tensorexpr.codegen.llvm.jit import object_code
 from tensorexpr.codegen.llvm.pool_text import LIMIT, pool_text
-from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import LoopNest
-from tensorexpr.codegen.nest_verify import verify_nest
-from tensorexpr.codegen.tuning.lookup import ANALYTIC, scheduled
+from tensorexpr.codegen.stages import PLAIN, made_of_program
+from tensorexpr.codegen.tuning.lookup import ANALYTIC
 from tensorexpr.errors import ArgumentError, TargetError, user_location
 from tensorexpr.ir import Constant
 from tensorexpr_runtime.files import FILE, FORMAT, VERSION, mark_of
@@ -152,9 +151,9 @@ def _files(
     prefix: str, functions: Mapping[str, CompiledFunction], variants: Sequence[Variant], gpus: Sequence[str]
 ) -> dict[str, list[Any]]:
     """The contents of the files of a bundle, in parts."""
-    nests = {name: [_nest(function, variant) for variant in variants] for name, function in functions.items()}
+    made = {name: [_made(function, variant) for variant in variants] for name, function in functions.items()}
     parts = {name: gpu_part(function, gpus) for name, function in functions.items()} if gpus else {}
-    needed = {name: [c for nest in nests[name] for c in nest.constants] + _constants_of(parts.get(name)) for name in functions}
+    needed = {name: [c for nest, _ in made[name] for c in nest.constants] + _constants_of(parts.get(name)) for name in functions}
     names, arrays = _named_constants(needed)
     head, offsets, data = tensors_file(arrays, _DEVICE_ALIGNMENT if gpus else 1)
     inputs: list[Input] = []
@@ -164,10 +163,10 @@ def _files(
     for name, function in functions.items():
         symbol = f"{prefix}_{c_name(name)}"
         said = []
-        for number, (variant, nest) in enumerate(zip(variants, nests[name], strict=True)):
+        for number, (nest, image) in enumerate(made[name]):
             interface = Interface.of(nest)
             own = f"{symbol}.v{number}"
-            inputs.append(Input(nest_code(nest, variant.machine).image, {interface.entry: own}))
+            inputs.append(Input(image, {interface.entry: own}))
             codes[name].append(Code(own, interface, tuple(offsets[names[name, c]] for c in interface.constants), function.places))
             said.append((interface, nest.checks))
         part = parts.get(name)
@@ -199,11 +198,15 @@ def _files(
     return {**files, FILE: [table_file({**table, "files": {name: _described(parts) for name, parts in files.items()}})]}
 
 
-def _nest(function: CompiledFunction, variant: Variant) -> LoopNest:
-    """The loops of a function for a variant: those that run here on the host, and wherever the user made the schedule."""
-    given = not function.schedule.origin.startswith((ANALYTIC, "tuned"))
+def _made(function: CompiledFunction, variant: Variant) -> tuple[LoopNest, bytes]:
+    """The loops of a function for a variant, those that run here on the host and wherever the user made the schedule, and their code."""
+
+    def code(nest: LoopNest) -> tuple[LoopNest, bytes]:
+        return nest, nest_code(nest, variant.machine).image
+
+    given = not function.schedule.origin.startswith((ANALYTIC, "tuned", PLAIN))
     own = function.target == "cpu" and (variant.name.startswith("host") or given)
-    return function.nest if own else verify_nest(lower(scheduled(function.program, variant.target)))
+    return code(function.nest) if own else made_of_program(function.program, variant.target, lambda stages: code(stages.nest))[1]
 
 
 def _constants_of(part: GpuPart | None) -> list[Constant]:

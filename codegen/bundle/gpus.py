@@ -20,16 +20,15 @@ from typing import Any
 from tensorexpr.codegen.bundle.entries import gathered
 from tensorexpr.codegen.compile import machine_of
 from tensorexpr.codegen.cuda import nvrtc
-from tensorexpr.codegen.cuda.build import GpuCode
 from tensorexpr.codegen.cuda.driver_text import driver_text
 from tensorexpr.codegen.cuda.launch_text import launcher_text, ordered
 from tensorexpr.codegen.cuda.plan import ALIGNMENT, Plan
 from tensorexpr.codegen.function import CompiledFunction
+from tensorexpr.codegen.gpu_code import GpuCode
 from tensorexpr.codegen.gpu_function import GpuFunction
 from tensorexpr.codegen.llvm.arithmetic import Arithmetic
 from tensorexpr.codegen.nest import CheckSite
 from tensorexpr.codegen.target import Gpu
-from tensorexpr.codegen.tuning.lookup import scheduled
 from tensorexpr.errors import TargetError, user_location
 from tensorexpr.ir import Constant
 
@@ -79,9 +78,10 @@ def gpu_part(function: CompiledFunction, gpus: Sequence[str]) -> GpuPart:
     assert isinstance(machine, Gpu)
     machine = machine.running(*gpus)
     if code is None or any(launch.shared > machine.shared_bytes for launch in code.source.launches):
-        code = GpuCode(function.program, scheduled(function.program, machine))
+        code = GpuCode.of_program(function.program, machine)
+    images = {arch: compiled.cubin for arch, compiled in code.all_compiled(gpus).items()}
     nest = code.nest
-    return GpuPart(Plan.of(nest, code.source), nest.checks, nest.constants, {arch: code.compiled(arch).cubin for arch in gpus})
+    return GpuPart(Plan.of(nest, code.source), nest.checks, nest.constants, images)
 
 
 def gpu_text(triple: str, prefix: str, entries: Sequence[GpuEntry]) -> str:

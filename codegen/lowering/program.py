@@ -43,7 +43,6 @@ from tensorexpr.codegen.schedule.independence import is_atomic
 from tensorexpr.codegen.schedule.placement import Part, parts_of
 from tensorexpr.codegen.schedule.rings import last_entries
 from tensorexpr.codegen.schedule.slide import Ring, rings_in
-from tensorexpr.codegen.schedule.sorting import ranges_of
 from tensorexpr.codegen.schedule.state import Stage, State, all_definitions
 from tensorexpr.codegen.schedule.stream import streamable
 from tensorexpr.codegen.target import Gpu
@@ -68,25 +67,27 @@ from tensorexpr.ir import (
     product,
 )
 from tensorexpr.records import replace
+from tensorexpr.simplify.sort_ranges import ranges_of
 from tensorexpr.traversal import bottom_up, fresh_name
 
 MANY_ELEMENTS = 1 << 17
 """Elements from which on a tensor is filled on all cores."""
 
 
-def lower_state(state: State, name: str = "main") -> LoopNest:
-    """The loop nest of a schedule.
+def lower_state(state: State, name: str = "main", plain: bool = False) -> LoopNest:
+    """The loop nest of a schedule; a `plain` one as it is made first, without the passes that only make it faster.
 
     Requires: a legal state. Ensures: a nest that `verify_nest` accepts and that computes what the program means.
     """
-    return _Lowering(state).nest(name)
+    return _Lowering(state, plain).nest(name)
 
 
 class _Lowering(Scans):
     """One lowering: names, homes of tensors and the kernels so far."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, plain: bool = False) -> None:
         self.state = state
+        self.plain = plain
         self.program = program = state.program
         self.stages = state.table
         self.types = dict(program.types)
@@ -166,11 +167,14 @@ class _Lowering(Scans):
             tuple(distances(self.state).items()),
             self.state.target.precision if isinstance(self.state.target, Gpu) else "float32",
             tuple(n for n in self.atomics if n in used),
+            not isinstance(self.state.target, Gpu) or self.state.target.tensor_cores,
         )
 
     def specialized(self, kernel: Kernel, shapes: Mapping[str, tuple[int, ...]]) -> Kernel:
         """The kernel with copies of loops in which tests are decided, and elements by their number where all are gone through;
         threads of a GPU test at no cost."""
+        if self.plain:
+            return kernel
         kernel = with_quotients(with_folded_literals(kernel))
         if self.state.target.is_gpu:
             return cut_borders(kernel)
@@ -245,7 +249,8 @@ class _Lowering(Scans):
         return bottom_up(expr, visit)
 
     def loops(self, stage: Stage, definition: Define | Scatter, at_root: bool, around: frozenset[str]) -> Loops:
-        return Loops(stage, self.names, self.shape, self.read, definition.location, at_root, around, self.shared)
+        hosting = frozenset(loop for root, loop in self.placed if root == stage.name)
+        return Loops(stage, self.names, self.shape, self.read, definition.location, at_root, around, self.shared, hosting)
 
     def shape(self, tensor: str) -> tuple[Expr, ...]:
         """The shape of a tensor that can be named where lowering stands."""

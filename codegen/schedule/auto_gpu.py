@@ -15,6 +15,7 @@ gets one of three forms:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 from tensorexpr.codegen.schedule.auto_blocks import operands_to_stage, plan_block, ranked_products, ranked_tiles, tiles_of
@@ -95,6 +96,13 @@ def plan_gpu(s: Schedule, shapes: Shapes, flat: frozenset[str]) -> None:
                 done(s, plan_gpu_segments, name)
 
 
+def plan_points(s: Schedule) -> None:
+    """A thread per point of every definition that has points of its own: the plain form on a GPU."""
+    for name in s.stages:
+        if isinstance(definition_named(s.state.program, name), Define):
+            done(s, _threads, name)
+
+
 def _staged(s: Schedule, name: str, tensor: str, order: tuple[int, ...]) -> None:
     s[name].stage(tensor, order)
 
@@ -143,12 +151,16 @@ def _points(s: Schedule, name: str, shapes: Shapes) -> None:
         _, unrolled = handle.split(axis, count)
         handle.unroll(unrolled)
         inner = [unrolled, *inner]
+    _threads(s, name, inner)
+
+
+def _threads(s: Schedule, name: str, inner: Sequence[str] = ()) -> None:
+    """rewrite: [i, j, k..., r...] --> [i_j_k: parallel, r..., inner...]: a thread per point of the loops over data that are not `inner`."""
     data = [x for x in data_loops(s.state.stage(name)) if x not in inner]
-    if not data:
-        return
-    rest = [x for x in handle.loops if x not in data and x not in inner]
-    handle.reorder(*data, *rest, *inner)
-    handle.parallel(fused(s, name, data))
+    if data:
+        rest = [x for x in s[name].loops if x not in data and x not in inner]
+        s[name].reorder(*data, *rest, *inner)
+        s[name].parallel(fused(s, name, data))
 
 
 def _neighbors(s: Schedule, stage: Stage) -> int:
@@ -188,12 +200,5 @@ def _row_axis(s: Schedule, stage: Stage, shapes: Shapes) -> tuple[str, int] | No
 
 def _swept(s: Schedule, name: str) -> None:
     """A scan whose points do not communicate: a thread per point, the steps in it."""
-    stage = s.state.stage(name)
-    if stage.sweep is None:
-        return
-    data = data_loops(stage)
-    if not data:
-        return
-    rest = [x for x in stage.order if x not in data]
-    s[name].reorder(*data, *rest)
-    s[name].parallel(fused(s, name, data))
+    if s.state.stage(name).sweep is not None:
+        _threads(s, name)

@@ -120,7 +120,7 @@ def _take_apart(s: Schedule, scatter: Scatter) -> None:
         width = LEAST_WIDTH
         while width * MOST_BLOCKS < int(elements.value):
             width *= 2
-        share = max(width, EVEN * points * width // int(elements.value))
+        share = max(width, EVEN * points * width // max(1, int(elements.value)))
         s[scatter.name].partition(s[scatter.name].split(first, even_block(extent, CHUNKS))[0], width, room, share)
 
 

@@ -42,8 +42,8 @@ def skew_scans(s: Schedule) -> None:
 
 def _sizes(s: Schedule, scan: Scan, wave: Wave) -> tuple[int, int]:
     """How many steps make a pass, all passes about equally many, and the rows of a block."""
-    length, extent, cores = integer(scan.length), wave.rows[scan.nexts[0]].extent, s.target.cores
-    most = min(length, MOST_STEPS, max(1, s.target.l2_bytes // SHARE // wave.bytes_of(scan, 1)))
+    length, extent, cores = max(1, integer(scan.length)), max(1, wave.rows[scan.nexts[0]].extent), s.target.cores
+    most = min(length, MOST_STEPS, max(1, s.target.l2_bytes // SHARE // max(1, wave.bytes_of(scan, 1))))
     whole = -(-extent // cores)
 
     def beyond(steps: int) -> int:

@@ -188,7 +188,7 @@ def _held(handle: StageHandle, outer: list[str], others: list[str], blocks: str 
     held: list[str] = []
     for loop in [*others, *([] if blocks is None else [blocks])]:
         extent = handle._stage.extent(loop)
-        if loop not in outer or extent is None:
+        if loop not in outer or not extent:
             continue
         count = min(extent, LARGEST_TILE // size)
         count = -(-extent // -(-extent // count)) if count else 0

@@ -18,12 +18,12 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from tensorexpr.codegen.schedule.reductions import Group, Parts, groups_used, take_apart
-from tensorexpr.codegen.schedule.sorting import Ranges, ranges_of
 from tensorexpr.codegen.schedule.steps import Sweep
 from tensorexpr.codegen.target import Target
 from tensorexpr.errors import InternalError, ScheduleError
 from tensorexpr.ir import Access, Axis, Const, Define, Definition, Expr, Program, Scan, Scatter, Segments, const
 from tensorexpr.records import field, record, replace
+from tensorexpr.simplify.sort_ranges import Ranges, ranges_of
 from tensorexpr.traversal import Read, expressions, read_occurrences, reads
 
 SERIAL = "serial"

@@ -42,7 +42,10 @@ def has_reduction(expr: Expr) -> bool:
 
 
 def lengths(parts: Parts) -> dict[str, int]:
-    """About how many iterations every axis has: its greatest width over the ranges of the loops around, where that is known."""
+    """About how many iterations every axis has: its greatest width over the ranges of the loops around, where that is known.
+
+    At least one: what is empty is planned as if it were not, since planners divide by lengths, and any schedule of it takes no time.
+    """
     found: dict[str, int] = {}
     ranges: dict[str, Interval] = {}
     for axis in (*parts.axes, *(a for g in reversed(parts.groups) for a in g.axes)):
@@ -51,7 +54,7 @@ def lengths(parts: Parts) -> dict[str, int]:
         ranges[axis.index] = (max(low for low, _ in starts), max(0.0, min(high for _, high in stops) - 1))
         widths = [length(axis)] if length(axis) != UNKNOWN_EXTENT else []
         widths += [int(width) for e in _differences(axis) if math.isfinite(width := _greatest(e, ranges))]
-        found[axis.index] = max(0, min(widths, default=UNKNOWN_EXTENT))
+        found[axis.index] = max(1, min(widths, default=UNKNOWN_EXTENT))
     return found
 
 
@@ -86,13 +89,13 @@ def _differences(axis: Axis) -> list[Expr]:
 
 
 def length(axis: Axis) -> int:
-    """About how many iterations an axis has, by itself: the least of its constant widths, if there is one."""
+    """About how many iterations an axis has, by itself: the least of its constant widths, if there is one; at least one (see `lengths`)."""
     best = None
     for start in alternatives(axis.start, "maximum"):
         for stop in alternatives(axis.stop, "minimum"):
             low, high = affine_of(start), affine_of(stop)
             if low is not None and high is not None and (high - low).is_constant:
-                width = max(0, (high - low).constant)
+                width = max(1, (high - low).constant)
                 best = width if best is None else min(best, width)
     return UNKNOWN_EXTENT if best is None else best
 

@@ -40,10 +40,10 @@ _FORMS_KEPT = 1024
 
 
 class JaxFunction:
-    """An op as a function of JAX's arrays: see `as_jax`."""
+    """An op as a function of JAX's arrays: see `as_jax`. Copies are the same function; it is pickled as its op."""
 
     def __init__(self, operation: Op) -> None:
-        self.operation = operation
+        self.operation = self.__tensorexpr__ = operation
         self._forms: Memo[_Form] = Memo(_FORMS_KEPT)
         self._plain: dict[tuple[int, bool], _Form] = {}
         self._array: type | None = None  # that of JAX's arrays which are no tracers, once one was met
@@ -58,6 +58,15 @@ class JaxFunction:
 
     def __repr__(self) -> str:
         return f"<as_jax {self.operation!r}>"
+
+    def __copy__(self) -> JaxFunction:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> JaxFunction:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return as_jax, (self.operation,)
 
     def call(self, trees: Sequence[Any], static: dict[str, Any]) -> Any:
         """The results for one (tree of) array per parameter and every static argument."""

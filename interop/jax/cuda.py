@@ -14,17 +14,15 @@ from functools import cache
 import jax
 
 from tensorexpr.codegen.compile import fold_constants, machine_of
-from tensorexpr.codegen.cuda.build import GpuCode
 from tensorexpr.codegen.cuda.driver_text import LIBRARY, SYMBOLS, driver_text
 from tensorexpr.codegen.cuda.launch_text import launcher_text
 from tensorexpr.codegen.cuda.plan import Plan
+from tensorexpr.codegen.gpu_code import GpuCode
 from tensorexpr.codegen.llvm import NativeModule, host
-from tensorexpr.codegen.tuning.lookup import scheduled
 from tensorexpr.errors import TargetError, user_location
 from tensorexpr.interop.jax import cuda_text
 from tensorexpr.interop.jax.handler import Entry, Handlers, Kernel, common_words, messages_of, number_of, words_of
 from tensorexpr.ir import Program
-from tensorexpr.simplify import simplify
 
 PLATFORM = "cuda"
 _ENTRY = "te_kernel"
@@ -75,8 +73,7 @@ def kernel_of(program: Program, operator: str) -> Kernel:
 
 def gpu_code(program: Program, arch: str | None = None) -> GpuCode:
     """A program on its way to a GPU, with no more shared memory than an architecture has."""
-    simplified = simplify(fold_constants(program))
-    return GpuCode(simplified, scheduled(simplified, machine_of("cuda", arch=arch)))
+    return GpuCode.of_program(fold_constants(program), machine_of("cuda", arch=arch))
 
 
 def kernel_with(made_by: Handlers, program: Program, code: GpuCode, images: dict[str, bytes]) -> Kernel:

@@ -56,18 +56,13 @@ def alike(operator: str, names: Sequence[str], arguments: Sequence[Any]) -> Sequ
         missing = varying - _axes(aval, "varying")
         for part in (missing & _axes(aval, "reduced"), missing - _axes(aval, "reduced")):
             if part:
-                argument = _cast(argument, _ordered(part))
+                argument = jax.lax.pcast(argument, _ordered(part), to="varying")
         found.append(argument)
     return found
 
 
 def _ordered(axes: frozenset[Any]) -> tuple[Any, ...]:
     return tuple(sorted(axes, key=str))
-
-
-def _cast(argument: Any, axes: tuple[Any, ...]) -> Any:
-    """The same values in a type that varies over these axes, too."""
-    return jax.lax.pcast(argument, axes, to="varying") if hasattr(jax.lax, "pcast") else jax.lax.pvary(argument, axes)
 
 
 def _whole(mesh: Any, rank: int) -> NamedSharding:

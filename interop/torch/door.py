@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,9 +12,9 @@ import torch
 
 from tensorexpr.dtypes import promote
 from tensorexpr.errors import ArgumentError, user_location
-from tensorexpr.interop.operators import Operator, leaf_names, op_of
+from tensorexpr.interop.operators import leaf_names, op_of
 from tensorexpr.interop.torch.dtypes import FROM_TORCH, TO_TORCH
-from tensorexpr.interop.torch.operator import TorchOperator
+from tensorexpr.interop.torch.operator import TorchOperator, of_op
 from tensorexpr.op import Op
 from tensorexpr.op_arguments import check_integer
 from tensorexpr.op_rules import article
@@ -22,6 +22,7 @@ from tensorexpr.op_trees import leaves, map_tree, rebuild
 
 _Tensor, _Parameter = torch.Tensor, torch.nn.Parameter
 _MAKING = threading.Lock()
+_traced = torch.compiler.is_dynamo_compiling
 
 
 class Door:
@@ -32,8 +33,8 @@ class Door:
 
     def __init__(self, operation: Op, target: str | None = None, autocast: torch.dtype | bool | None = None) -> None:
         self.operation = operation
-        self._target = target
-        self._autocast = autocast
+        self.target = target
+        self.autocast = autocast
         self._operators: dict[object, TorchOperator] = operation.kept.setdefault("torch", {})
         self.plain: dict[int, TorchOperator] = {}
 
@@ -45,7 +46,7 @@ class Door:
         """The results for bound arguments."""
         operator, tensors = self.bound(trees, static)
         results = operator.call(tensors)
-        if self._autocast is None and operator is not self.plain.get(len(trees)) and self._is_plain(trees, static):
+        if self.autocast is None and operator is not self.plain.get(len(trees)) and self._is_plain(trees, static):
             self.plain[len(trees)] = operator
         return nested(operator, tensors, results)
 
@@ -57,11 +58,11 @@ class Door:
         """The operator and the flat list of tensors of bound arguments."""
         tensors = tuple(self._tensors(trees))
         form = map_tree(lambda _: None, trees)
-        key = (form, tuple(self.operation.static_key(static)), self._target)
+        key = (form, tuple(self.operation.static_key(static)), self.target)
         with _MAKING:
             operator = self._operators.get(key)
             if operator is None:
-                operator = self._operators[key] = TorchOperator(Operator.of(self.operation, form, dict(static)), self._target)
+                operator = self._operators[key] = of_op(self.operation, form, dict(static), self.target)
         return operator, self._cast(tensors)
 
     def _tensors(self, trees: Sequence[Any]) -> list[torch.Tensor]:
@@ -99,12 +100,12 @@ class Door:
 
     def _cast(self, tensors: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
         """Inside of an autocast region, the tensors in the type that the caller of `as_torch` chose."""
-        if self._autocast is None or not tensors:
+        if self.autocast is None or not tensors:
             return tensors
         kind = tensors[0].device.type
         if not torch.is_autocast_enabled(kind):
             return tensors
-        chosen = torch.get_autocast_dtype(kind) if self._autocast is True else self._autocast
+        chosen = torch.get_autocast_dtype(kind) if self.autocast is True else self.autocast
         assert isinstance(chosen, torch.dtype)
         castable = (torch.float16, torch.bfloat16, torch.float32)
         return tuple(tensor.to(chosen) if tensor.dtype in castable else tensor for tensor in tensors)
@@ -123,7 +124,7 @@ def nested(operator: TorchOperator, tensors: tuple[torch.Tensor, ...], results: 
     return rebuild(form, iter(results)) if form else results
 
 
-def as_torch(operation: Any, *, autocast: torch.dtype | bool | None = None, target: str | None = None) -> Callable[..., Any]:
+def as_torch(operation: Any, *, autocast: torch.dtype | bool | None = None, target: str | None = None) -> TorchFunction:
     """A function of torch tensors that computes an op (or plain function on `te` tensors), differentiable by torch in every way it
     knows: `f(*tensors, **static)`.
 
@@ -135,8 +136,8 @@ def as_torch(operation: Any, *, autocast: torch.dtype | bool | None = None, targ
     and integers stay); True: the same with the dtype of the region. Gradients come back in the types of the arguments as given.
     `target="cuda"` compiles for a GPU whatever the device is: with TENSOREXPR_CUDA=host kernels for GPUs run on CPU tensors.
 
-    `f.op` is the op, `f.overload(*tensors, **static)` the operator of torch's dispatcher that a call comes to, and
-    `f.operator(*tensors, **static)` what computes it.
+    `f.op` is the op, `f.overload(*tensors, **static)` the operator of torch's dispatcher that a call comes to, with the arguments
+    that it gets, and `f.operator(*tensors, **static)` what computes it.
     Raises `DefinitionError` for what is no op; calls raise `ArgumentError` for arguments that do not fit.
     """
     operation = op_of(operation, "as_torch")
@@ -147,27 +148,34 @@ def as_torch(operation: Any, *, autocast: torch.dtype | bool | None = None, targ
         )
     if target not in (None, "cpu", "cuda"):
         raise ArgumentError(f"as_torch: argument target: expected None, 'cpu' or 'cuda', got {target!r}", location=user_location())
-    return _function(Door(operation, target, None if autocast is False else autocast))
+    return TorchFunction(Door(operation, target, None if autocast is False else autocast))
 
 
-def _function(door: Door) -> Callable[..., Any]:
-    operation, call, plain = door.operation, door.call, door.plain.get
+class TorchFunction:
+    """An op as a function of torch tensors: see `as_torch`. Copies are the same function; it is pickled as its op and its options."""
 
-    def in_graph(*arguments: Any, **keywords: Any) -> Any:
-        return call(*arguments, **keywords)
+    def __init__(self, door: Door) -> None:
+        self.door = door
+        self.op = self.__tensorexpr__ = door.operation
+        self._plain = door.plain.get
+        call = door.call
 
-    def known() -> bool:
-        """Tells Dynamo, which runs this while it traces, to take the function into its graph as it is."""
-        torch.compiler.allow_in_graph(in_graph)
-        return True
+        def in_graph(*arguments: Any, **keywords: Any) -> Any:
+            return call(*arguments, **keywords)
 
-    known._dynamo_marked_constant = True  # type: ignore[attr-defined]
-    traced = torch.compiler.is_dynamo_compiling
+        def known() -> bool:
+            """Tells Dynamo, which runs this while it traces, to take the function into its graph as it is."""
+            torch.compiler.allow_in_graph(in_graph)
+            return True
 
-    def f(*arguments: Any, **keywords: Any) -> Any:
-        if traced() and known():
-            return in_graph(*arguments, **keywords)
-        operator = None if keywords else plain(len(arguments))
+        known._dynamo_marked_constant = True  # type: ignore[attr-defined]
+        self._in_graph, self._known = in_graph, known
+        functools.update_wrapper(self, door.operation, updated=())
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        if _traced() and self._known():
+            return self._in_graph(*arguments, **keywords)
+        operator = None if keywords else self._plain(len(arguments))
         if operator is not None:
             for argument in arguments:
                 kind = type(argument)
@@ -175,20 +183,33 @@ def _function(door: Door) -> Callable[..., Any]:
                     break
             else:
                 return nested(operator, arguments, operator.call(arguments))
-        return call(*arguments, **keywords)
+        return self.door.call(*arguments, **keywords)
 
-    def operator(*arguments: Any, **keywords: Any) -> TorchOperator:
+    def __repr__(self) -> str:
+        return f"<as_torch {self.op!r}>"
+
+    def __copy__(self) -> TorchFunction:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> TorchFunction:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (self.op, self.door.autocast, self.door.target)
+
+    def operator(self, *arguments: Any, **keywords: Any) -> TorchOperator:
         """What computes a call with these arguments, with the derivatives of it that were needed so far."""
-        return door.bound(*operation.bind(arguments, keywords))[0]
+        return self.door.bound(*self.op.bind(arguments, keywords))[0]
 
-    def overload(*arguments: Any, **keywords: Any) -> Any:
-        """The operator of torch's dispatcher that a call with these arguments comes to."""
-        found, tensors = door.bound(*operation.bind(arguments, keywords))
+    def overload(self, *arguments: Any, **keywords: Any) -> Any:
+        """The operator of torch's dispatcher that a call with these arguments comes to, and the arguments of that."""
+        found, tensors = self.door.bound(*self.op.bind(arguments, keywords))
         return found.overload(tensors)
 
-    functools.update_wrapper(f, operation)
-    f.door, f.op, f.operator, f.overload = door, operation, operator, overload  # type: ignore[attr-defined]
-    return f
+
+def _again(operation: Any, autocast: Any, target: str | None) -> TorchFunction:
+    """What pickle calls to make a function of torch tensors of its op."""
+    return as_torch(operation, autocast=autocast, target=target)
 
 
 class _TorchHost:
@@ -204,7 +225,7 @@ class _TorchHost:
             )
         function = operation.direct.get(_Tensor)
         if function is None:
-            function = operation.direct[_Tensor] = operation.direct[_Parameter] = _function(Door(operation))
+            function = operation.direct[_Tensor] = operation.direct[_Parameter] = TorchFunction(Door(operation))
         return function.door.run(trees, static)  # type: ignore[attr-defined]
 
 

@@ -1,74 +1,79 @@
 """Operators in torch's dispatcher: what torch.compile, torch.export and whoever traces a graph sees of them.
 
-An operator is registered when it is first traced, once per number of outputs: `torch.ops.tensorexpr.matmul`,
-`torch.ops.tensorexpr.matmul_vjp_a` and so on; those with the same name get a number, in the order in which they are first met.
-Each has a schema, its kernel for CPU and CUDA, shapes for fake tensors, the gradient (the derived operator, registered the same way, so
-that there are all orders) and a rule for vmap.
+`torch.ops.tensorexpr.matmul(tensors, definition)` is the operation called matmul, `matmul_vjp_a` its gradient by `a`, and so on: names
+are for people, and all have one schema. What is computed is in the definition, a text in the graph (`definitions`). So a graph that
+another process made runs here if its operations are to be found, whatever was made before it, and caches that are keyed by graphs are safe.
+A name is made an operator of torch when it is first asked for: kernels for CPU and CUDA, shapes for fake tensors, the
+gradient (the derived operator, a node of its own, so that there are all orders) and a rule for vmap.
 """
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch._ops import _OpNamespace
 
 from tensorexpr.interop.torch.functions import batch
-from tensorexpr.traversal import fresh_name
 
 NAMESPACE = "tensorexpr"
+SCHEMA = "(Tensor[] tensors, str definition) -> Tensor[]"
 _LIBRARY = torch.library.Library(NAMESPACE, "FRAGMENT")
-_TAKEN: set[str] = set()
 _LOCK = threading.RLock()
 
 
-class Registered:
-    """The operators of torch for one of ours, by number of outputs."""
+class Operators(_OpNamespace):
+    """`torch.ops.tensorexpr`: every name in it is an operator. `find` gives our operator of a definition."""
 
-    def __init__(self, operator: Any) -> None:
-        self._operator = operator
-        self._overloads: dict[int, Any] = {}
+    __module__ = _OpNamespace.__module__  # from which torch makes the names of operators
 
-    def overload(self, outputs: int) -> Any:
-        """The operator of torch with this number of outputs."""
+    def __init__(self, find: Callable[[str], Any]) -> None:
+        super().__init__(NAMESPACE)
+        self._find = find
+        self._being_made: set[str] = set()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or not name.isidentifier():
+            raise AttributeError(f"torch.ops.{NAMESPACE} has no operator {name}")
         with _LOCK:
-            if outputs not in self._overloads:
-                self._overloads[outputs] = _register(self._operator, outputs)
-            return self._overloads[outputs]
+            if name in self.__dict__:  # another thread was faster
+                return self.__dict__[name]
+            if name not in self._being_made:  # torch looks here while it makes one
+                self._being_made.add(name)
+                _define(name, self._find)
+            return super().__getattr__(name)
 
 
-def _register(operator: Any, outputs: int) -> Any:
-    name = fresh_name(operator.operator.mark, _TAKEN)
-    arguments = ", ".join(f"Tensor {argument}" for argument in operator.names)
-    results = "Tensor" if outputs == 1 else f"({', '.join(['Tensor'] * outputs)})"
-    _LIBRARY.define(f"{name}({arguments}) -> {results}", tags=(torch.Tag.pt2_compliant_tag,))
+def _define(name: str, find: Callable[[str], Any]) -> None:
+    _LIBRARY.define(f"{name}{SCHEMA}", tags=(torch.Tag.pt2_compliant_tag,))
 
-    def given(values: Any) -> Any:
-        return values[0] if outputs == 1 else tuple(values)
+    def kernel(tensors: Sequence[torch.Tensor], definition: str) -> list[torch.Tensor]:
+        given = tuple(tensors)
+        return list(find(definition).kernel(given)(given))
 
-    def kernel(*tensors: torch.Tensor) -> Any:
-        return given(operator.kernel(tensors)(tensors))
-
-    def fake(*tensors: torch.Tensor) -> Any:
+    def fake(tensors: Sequence[torch.Tensor], definition: str) -> list[torch.Tensor]:
         device = tensors[0].device if tensors else "cpu"
-        return given([torch.empty(shape, dtype=type_, device=device) for shape, type_ in operator.shapes(tensors)])
+        return [torch.empty(shape, dtype=type_, device=device) for shape, type_ in find(definition).shapes(tensors)]
 
-    def setup_context(ctx: Any, inputs: tuple[torch.Tensor, ...], output: Any) -> None:
-        ctx.floating = tuple(one.is_floating_point() for one in (output if isinstance(output, tuple) else (output,)))
-        ctx.save_for_backward(*inputs)
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Sequence[torch.Tensor]) -> None:
+        tensors, ctx.definition = inputs
+        ctx.floating = tuple(one.is_floating_point() for one in output)
+        ctx.save_for_backward(*tensors)
 
-    def backward(ctx: Any, *heads: torch.Tensor | None) -> Any:
-        wanted = tuple(ctx.needs_input_grad)
+    def backward(ctx: Any, heads: Sequence[torch.Tensor | None]) -> Any:
+        wanted = tuple(ctx.needs_input_grad[0])
         present = tuple(head is not None and floats for head, floats in zip(heads, ctx.floating, strict=True))
         if not any(present) or not any(wanted):
-            return (None,) * len(wanted)
+            return [None] * len(wanted), None
         seeds = [head for head, there in zip(heads, present, strict=True) if there]
-        found = iter(operator.vjp(wanted, present).call((*ctx.saved_tensors, *seeds)))
-        return tuple(next(found) if want else None for want in wanted)
+        found = iter(find(ctx.definition).vjp(wanted, present).call((*ctx.saved_tensors, *seeds)))
+        return [next(found) if want else None for want in wanted], None
 
-    def vmap(info: Any, dims: tuple[int | None, ...], *tensors: torch.Tensor) -> Any:
-        found = batch(operator, dims, tensors)
-        return given(found), given((0,) * len(found))
+    def vmap(info: Any, dims: tuple[Any, None], tensors: Sequence[torch.Tensor], definition: str) -> Any:
+        found = batch(find(definition), tuple(dims[0]), tuple(tensors))
+        return list(found), [0] * len(found)
 
     qualified = f"{NAMESPACE}::{name}"
     for key in ("CPU", "CUDA"):
@@ -76,4 +81,3 @@ def _register(operator: Any, outputs: int) -> Any:
     torch.library.register_fake(qualified, fake, lib=_LIBRARY)
     torch.library.register_autograd(qualified, backward, setup_context=setup_context, lib=_LIBRARY)
     torch.library.register_vmap(qualified, vmap, lib=_LIBRARY)
-    return getattr(getattr(torch.ops, NAMESPACE), name).default

@@ -5,7 +5,7 @@
 - `execute`: computes. Plain tensors in eager mode meet the compiled kernel of their signature with nothing in between, on the CPU
   without Python (`native`).
 - `dispatch`: by way of torch's dispatcher, for whoever wants to see the operator: fake tensors and other subclasses, modes, traces,
-  the profiler. The operator is registered when this is first needed (`library`).
+  the profiler (`library`).
 """
 
 from __future__ import annotations
@@ -23,15 +23,19 @@ from tensorexpr.autodiff.vmap import has_rules
 from tensorexpr.codegen.compile import build
 from tensorexpr.codegen.function import CompiledFunction
 from tensorexpr.codegen.memo import Memo
+from tensorexpr.dtypes import dtype
 from tensorexpr.errors import ArgumentError, DifferentiationError, user_location
 from tensorexpr.interop.operators import Mask, Operator
-from tensorexpr.interop.torch import library
+from tensorexpr.interop.torch.definitions import Origin, operator_of, text_of
 from tensorexpr.interop.torch.dtypes import FROM_TORCH, TO_TORCH
 from tensorexpr.interop.torch.functions import Recorded, Transformed, batched_by_autograd, is_many
 from tensorexpr.interop.torch.kernels import Kernel, kernel_of, models_of, on_stream
+from tensorexpr.interop.torch.library import NAMESPACE, Operators
 from tensorexpr.interop.torch.native import NativeCalls
 from tensorexpr.interop.torch.symbolic import Pattern, extent_value, fits, patterns_of, promised
+from tensorexpr.ir import Program
 from tensorexpr.language import Tensor, dim, program_of
+from tensorexpr.op import Op
 from tensorexpr.op_specs import Spec
 from tensorexpr.traversal import reads
 
@@ -43,13 +47,16 @@ _set_tracing: Any = vars(torch._C)["_set_tracing_state"]
 _Tensor, _Parameter = torch.Tensor, torch.nn.Parameter
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Outline:
-    """What is known of a signature before anything is compiled: placeholders, outputs, whether a gradient rule is inside."""
+    """What is known of a signature before anything is compiled: placeholders, outputs, whether a gradient rule is inside, shapes (in which
+    names are open extents) and dtypes, and the definition of a node with it, once there was one."""
 
     inputs: list[Tensor]
     outputs: tuple[Tensor, ...]
     ruled: bool
+    at: list[tuple[tuple[int | str, ...], str]]
+    text: str | None = None
 
 
 class TorchOperator:
@@ -59,12 +66,13 @@ class TorchOperator:
     `spares` has signatures of which a gradient, compiled by now, reads some inputs only.
     """
 
-    def __init__(self, operator: Operator, target: str | None = None, gradient_of: tuple[TorchOperator, Mask] | None = None) -> None:
+    def __init__(self, origin: Origin, operator: Operator, gradient_of: tuple[TorchOperator, Mask] | None = None) -> None:
+        self.origin = origin
         self.operator = operator
         self._gradient_of = gradient_of
         self.spares: dict[tuple[Any, ...], Mask] = {}
         self.names = operator.names
-        self.target = target
+        self.target = origin.target
         self._kernels: Memo[Kernel] = Memo(_SIGNATURES_KEPT)
         self._find = self._kernels.find
         self._native = NativeCalls()
@@ -84,7 +92,8 @@ class TorchOperator:
             found = self._derived.get(key)
             if found is None:
                 source = (self, key[1]) if key[0] == "vjp" and all(key[2]) else None
-                found = self._derived[key] = TorchOperator(make(), self.target, source)
+                origin = self.origin._replace(steps=(*self.origin.steps, key))
+                found = self._derived[key] = TorchOperator(origin, make(), source)
             return found
 
     def vjp(self, wanted: Mask, heads: Mask) -> TorchOperator:
@@ -162,19 +171,22 @@ class TorchOperator:
         state = _tracing()
         _set_tracing(None)  # the shapes that are looked at are no part of a trace
         try:
-            overload = self.overload(tensors)
+            overload, arguments = self.overload(tensors)
         finally:
             _set_tracing(state)
-        result = overload(*tensors)
-        return (result,) if isinstance(result, torch.Tensor) else tuple(result)
+        return tuple(overload(*arguments))
 
-    def overload(self, tensors: Sequence[torch.Tensor]) -> Any:
-        """The operator of torch that these tensors come to."""
-        return self._overloads.overload(len(self.outline(tensors)[0].outputs))
+    def overload(self, tensors: Sequence[torch.Tensor]) -> tuple[Any, tuple[list[torch.Tensor], str]]:
+        """The operator of torch that these tensors come to, and its arguments: the tensors, and what is computed of them."""
+        outline, _ = self.outline(tensors)
+        if outline.text is None:
+            outline.text = text_of(self, self.origin, outline.at, program_of(list(outline.outputs), outline.inputs))
+        return getattr(OPERATORS, self.operator.mark.strip("_") or "operation").default, (list(tensors), outline.text)
 
-    @functools.cached_property
-    def _overloads(self) -> library.Registered:
-        return library.Registered(self)
+    def program_at(self, at: Sequence[tuple[tuple[int | str, ...], str]]) -> Program:
+        """The program for arguments of these shapes, in which extents are numbers or the names of open ones, and dtypes."""
+        outline = self._outlined(tuple(shape for shape, _ in at), tuple(TO_TORCH[dtype(type_)] for _, type_ in at))
+        return program_of(list(outline.outputs), outline.inputs)
 
     def _check_differentiable(self, tensors: Sequence[torch.Tensor]) -> None:
         """Refuses a tensor that requires grad where there is none, before anything is computed."""
@@ -227,7 +239,8 @@ class TorchOperator:
         ]
         inputs, outputs, form = self.operator.nested(specs)
         self.forms[len(outputs)] = () if form == (None,) * len(outputs) else form
-        return Outline(inputs, outputs, has_rules(outputs))
+        at = [(shape, FROM_TORCH[type_].name) for shape, type_ in zip(pattern, types, strict=True)]
+        return Outline(inputs, outputs, has_rules(outputs), at)
 
     def _types(self, tensors: Sequence[torch.Tensor]) -> tuple[torch.dtype, ...]:
         for name, tensor in zip(self.names, tensors, strict=True):
@@ -300,6 +313,15 @@ class TorchOperator:
 
     def _error(self, name: str, message: str, *, hint: str | None = None) -> ArgumentError:
         return ArgumentError(f"{self.operator.name}: argument {name}: {message}", location=user_location(), hint=hint)
+
+
+def of_op(operation: Op, trees: Sequence[Any], static: dict[str, Any], target: str | None) -> TorchOperator:
+    """The operator of an op for arguments that nest as `trees` do."""
+    return TorchOperator(Origin(operation, trees, static, target), Operator.of(operation, trees, static))
+
+
+OPERATORS: Any = Operators(lambda text: operator_of(text, of_op))
+setattr(torch.ops, NAMESPACE, OPERATORS)
 
 
 def _signature(tensors: Sequence[torch.Tensor]) -> list[Any]:

@@ -11,7 +11,7 @@ from typing import Any
 from tensorexpr.autodiff import gradient
 from tensorexpr.cli.specs import DEFAULT_EXTENT, parse_static, specs_for
 from tensorexpr.codegen.compile import autoschedule, build
-from tensorexpr.codegen.cuda.build import GpuCode
+from tensorexpr.codegen.gpu_code import GpuCode
 from tensorexpr.codegen.target import H200
 from tensorexpr.errors import DefinitionError, Location, TensorExprError
 from tensorexpr.language import Tensor, placeholder, program_of
@@ -118,7 +118,7 @@ def show(
             return "\n".join(f"\\[\n{latex(simplify(one))}\n\\]" for one in programs), notes
     if stage in _CUDA_STAGES:
         schedule = autoschedule(outputs, "cuda", inputs, precision=precision)
-        code = GpuCode(schedule.program, schedule)
+        code = GpuCode.of_schedule(schedule)
         return code.source.text if stage == "cuda" else code.compiled(H200.arch).ptx, notes
     compiled = build(outputs, inputs)
     if stage in ("schedule", "calls"):

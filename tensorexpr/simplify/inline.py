@@ -31,6 +31,8 @@ from tensorexpr.ir import (
 )
 from tensorexpr.records import replace
 from tensorexpr.simplify.definitions import with_definitions
+from tensorexpr.simplify.inline_checks import Checked, Place, checked_axes, unchecked
+from tensorexpr.simplify.sort_ranges import ranges_of
 from tensorexpr.traversal import (
     bound_names,
     children,
@@ -38,6 +40,7 @@ from tensorexpr.traversal import (
     free_names,
     map_children,
     map_expressions,
+    negate,
     reads,
     rename_bound,
     substitute,
@@ -58,8 +61,8 @@ def inline_definitions(program: Program, names: Iterable[str]) -> Program:
     """Writes the values of the named definitions where they are read; those that are not outputs go away.
 
     Requires: the names are plain definitions at the top level that no scan starts from. Ensures: no definition reads the
-    names; every value is kept, a data-dependent index is only checked where the value is read. Raises `DefinitionError` for
-    inputs, scatters, scans and unknown names.
+    names; every value is kept, and every data-dependent index that is evaluated is checked as before. Raises `DefinitionError` for
+    inputs, scatters, scans and unknown names, and where a check would be lost (`inline_checks`).
     """
     wanted = dict.fromkeys(names)
     table = {name: d for d in program.definitions for name, _ in d.results}
@@ -71,6 +74,25 @@ def inline_definitions(program: Program, names: Iterable[str]) -> Program:
     for name in wanted:
         if name in started:
             raise DefinitionError("expected a definition that is read by index, got the start of a scan", at=name)
+    sites, checked, ranges = _sites(program)[0], Checked(), ranges_of(program.definitions)
+    for name in (name for name in table if name in wanted):
+        definition = table[name]
+        assert isinstance(definition, Define)
+        checked[name] = checked_axes(definition, program.types, checked)
+        place = unchecked(definition, sites.get(name, ()), checked[name], ranges)
+        if place is not None:
+            raise DefinitionError(
+                f"expected reads of {name} that need no check of their own, got one at a place that hangs on data",
+                term=place.access,
+                at=name,
+                location=place.reader.location,
+                hint="what is stored is checked where it is read; te.clip bounds an index",
+            )
+    return _written_in(program, wanted)
+
+
+def _written_in(program: Program, wanted: Mapping[str, object]) -> Program:
+    """The program with the values of `wanted` where they are read."""
     values: dict[str, Define] = {}
     kept: list[Definition] = []
     for definition in program.definitions:
@@ -109,17 +131,18 @@ def _inlined(definition: Definition, values: dict[str, Define]) -> Definition:
     return map_expressions(definition, visit)
 
 
-def inline_cheap(program: Program) -> Program:
+def inline_cheap(program: Program, outside: Mapping[str, TensorType] | None = None) -> Program:
     """Inlines definitions that cost nothing to compute where they are read: see this module's docstring for the choice.
 
-    Requires: nothing. Ensures: every value is kept; no reduction and no expensive operation is computed more often than before.
+    Requires: nothing (`outside` are types of further tensors that are read). Ensures: every value is kept, so is every check of an index
+    that is evaluated; no reduction and no expensive operation is computed more often than before.
     """
-    chosen = cheap_names(program)
-    result = inline_definitions(program, chosen) if chosen else program
-    types = result.types
+    chosen = cheap_names(program, outside)
+    result = _written_in(program, dict.fromkeys(chosen)) if chosen else program
+    types = {**(outside or {}), **result.types}
     copied = ((d.name, _copied(d, types)) for d in result.definitions if isinstance(d, Define))
     copies = {name: tensor for name, tensor in copied if tensor is not None}
-    return with_definitions(result, (_started(_inlined_inside(d), copies) for d in result.definitions))
+    return with_definitions(result, (_started(_inlined_inside(d, types), copies) for d in result.definitions))
 
 
 def _copied(definition: Define, types: Mapping[str, TensorType]) -> str | None:
@@ -142,21 +165,19 @@ def _started(definition: Definition, copies: Mapping[str, str]) -> Definition:
     return replace(definition, inits=tuple(inits))
 
 
-def _inlined_inside(definition: Definition) -> Definition:
+def _inlined_inside(definition: Definition, types: Mapping[str, TensorType]) -> Definition:
     """A scan with its body inlined by the same choice; anything else as it is."""
     if not isinstance(definition, Scan):
         return definition
     inner = Program((), (), definition.body, definition.nexts)
-    body = inline_cheap(inner).definitions
+    body = inline_cheap(inner, {**types, **dict(definition.states)}).definitions
     return definition if body is inner.definitions else replace(definition, body=body)
 
 
-def cheap_names(program: Program) -> tuple[str, ...]:
+def cheap_names(program: Program, outside: Mapping[str, TensorType] | None = None) -> tuple[str, ...]:
     """The definitions that `inline_cheap` inlines, in order."""
-    sites: dict[str, list[tuple[Definition, Access, tuple[Axis, ...]]]] = {}
-    fixed = set(program.outputs)
-    for definition in program.definitions:
-        _collect(definition, (), sites, fixed)
+    sites, fixed = _sites(program)
+    types, checked, ranges = {**(outside or {}), **program.types}, Checked(), ranges_of(program.definitions)
     extent: dict[int, tuple[int, int]] = {}  # nodes and depth of each definition, with what was chosen to go into it
 
     def extent_of(definition: Definition) -> tuple[int, int]:
@@ -171,12 +192,17 @@ def cheap_names(program: Program) -> tuple[str, ...]:
             continue
         nodes, depth = extent_of(definition)
         grown: dict[int, tuple[int, int]] = {}
-        for reader, _, _ in places:
-            before = grown.get(id(reader)) or extent_of(reader)
-            grown[id(reader)] = (before[0] + nodes, before[1] if id(reader) in grown else before[1] + depth)
+        for place in places:
+            reader = id(place.reader)
+            before = grown.get(reader) or extent_of(place.reader)
+            grown[reader] = (before[0] + nodes, before[1] if reader in grown else before[1] + depth)
         if not _renames_only(definition) and any(n > MOST_NODES or d > MOST_DEPTH for n, d in grown.values()):
             continue
+        kept = checked_axes(definition, types, checked)
+        if unchecked(definition, places, kept, ranges) is not None:
+            continue
         extent.update(grown)
+        checked[definition.name] = kept
         chosen.append(definition.name)
     return tuple(chosen)
 
@@ -191,7 +217,16 @@ def _nodes_and_depth(definition: Definition) -> tuple[int, int]:
     return nodes, depth
 
 
-def _collect(definition: Definition, outer: tuple[Axis, ...], sites: dict[str, list], fixed: set[str]) -> None:
+def _sites(program: Program) -> tuple[dict[str, list[Place]], set[str]]:
+    """Every read of each tensor, and the tensors that are read as a whole or given."""
+    sites: dict[str, list[Place]] = {}
+    fixed = set(program.outputs)
+    for definition in program.definitions:
+        _collect(definition, (), sites, fixed)
+    return sites, fixed
+
+
+def _collect(definition: Definition, outer: tuple[Axis, ...], sites: dict[str, list[Place]], fixed: set[str]) -> None:
     """Every read of every tensor, with the definition it stands in and the axes around it; the inits of scans are fixed."""
     if isinstance(definition, Scan):
         fixed.update(definition.inits)
@@ -200,24 +235,28 @@ def _collect(definition: Definition, outer: tuple[Axis, ...], sites: dict[str, l
             _collect(inner, (*outer, step), sites, fixed)
         return
 
-    def visit(expr: Expr, axes: tuple[Axis, ...]) -> None:
+    def visit(expr: Expr, axes: tuple[Axis, ...], guards: tuple[Expr, ...]) -> None:
         if isinstance(expr, Access):
-            sites.setdefault(expr.tensor, []).append((definition, expr, axes))
+            sites.setdefault(expr.tensor, []).append(Place(definition, expr, axes, guards))
         if isinstance(expr, Reduce):
             for axis in expr.axes:
-                visit(axis.start, axes)
-                visit(axis.stop, axes)
+                visit(axis.start, axes, guards)
+                visit(axis.stop, axes, guards)
                 axes = (*axes, axis)
-            for e in (*(() if expr.where is None else (expr.where,)), *expr.values):
-                visit(e, axes)
+            if expr.where is not None:
+                visit(expr.where, axes, guards)
+                guards = (*guards, *conjuncts(expr.where))
+            for e in expr.values:
+                visit(e, axes, guards)
             return
         if isinstance(expr, Apply) and expr.op.name == "where":
-            visit(expr.args[0], axes)
-            visit(expr.args[1], _without_fixed(axes, expr.args[0]))
-            visit(expr.args[2], axes)
+            condition, taken, otherwise = expr.args
+            visit(condition, axes, guards)
+            visit(taken, _without_fixed(axes, condition), (*guards, *conjuncts(condition)))
+            visit(otherwise, axes, (*guards, negate(condition)))
             return
         for e in _parts(expr):
-            visit(e, axes)
+            visit(e, axes, guards)
 
     axes = (*outer, *_axes(definition))
     match definition:
@@ -227,9 +266,10 @@ def _collect(definition: Definition, outer: tuple[Axis, ...], sites: dict[str, l
             parts = (*definition.keys, definition.where)
         case _:
             parts = (*definition.indices, definition.where, definition.value)
+    where = definition.where if isinstance(definition, Scatter | Segments) else None
     for e in parts:
         if e is not None:
-            visit(e, axes)
+            visit(e, axes, () if where is None or e is where else tuple(conjuncts(where)))
 
 
 def _axes(definition: Define | Scatter | Segments) -> tuple[Axis, ...]:
@@ -258,19 +298,19 @@ def _parts(expr: Expr) -> tuple[Expr, ...]:
     return ()
 
 
-def _worth_inlining(definition: Define, places: list[tuple[Definition, Access, tuple[Axis, ...]]]) -> bool:
+def _worth_inlining(definition: Define, places: list[Place]) -> bool:
     if any(isinstance(node, Reduce) for node in walk(definition.value)):
         return False
     if _renames_only(definition):
         return True
     cost = sum(node.op.cost for node in walk(definition.value) if isinstance(node, Apply))
     loads = sum(1 for node in walk(definition.value) if isinstance(node, Access))
-    if len(places) == 1 and _reads_each_once(places[0][1], places[0][2]):
+    if len(places) == 1 and _reads_each_once(places[0].access, places[0].axes):
         return True
-    elements, points = _points(definition.axes), [_points(axes) for _, _, axes in places]
+    elements, points = _points(definition.axes), [_points(place.axes) for place in places]
     if elements is not None and None not in points and sum(n for n in points if n is not None) <= elements:
         return True
-    repeated = any(_reduced_again(reader, access, axes) for reader, access, axes in places)
+    repeated = any(_reduced_again(place.reader, place.access, place.axes) for place in places)
     return cost <= CHEAP and loads <= 2 and len(places) <= MOST_READS and not repeated
 
 

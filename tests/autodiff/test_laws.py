@@ -12,8 +12,10 @@ from tensorexpr.autodiff.workspace import Workspace
 from tensorexpr.errors import OutOfBoundsError
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.ir import Input, Program
+from tensorexpr.parse import parse_program
 from tensorexpr.verify import verify
-from tests.generators import random_inputs, random_program, random_sizes
+from tests.autodiff.once_wrong import PROGRAMS
+from tests.random_programs import random_inputs, random_program, random_sizes
 from tests.seeds import share_of
 
 SMOOTH = {"differentiable": True}
@@ -87,7 +89,7 @@ def test_first_derivatives_of_random_programs(block, options):
 @pytest.mark.parametrize("block", range(2))
 def test_derivatives_of_derivatives(block, options):
     for seed in share_of(range(block * 15, block * 15 + 15)):
-        program = random_program(seed, definitions=2, **options)
+        program = random_program(seed, most=1, **options)
         sizes = random_sizes(program, seed)
         first = check(program, seed, sizes)
         if first is not None:
@@ -95,27 +97,9 @@ def test_derivatives_of_derivatives(block, options):
             check(replace(first, inputs=unused), seed, sizes)
 
 
-@pytest.mark.parametrize("seed", [1045, 1149, 1718, 1859, 1928, 2521])
-def test_programs_that_once_had_wrong_derivatives(seed):
-    program = random_program(seed, floats_only=True, without=("casts", "constant"))
-    check(program, seed, random_sizes(program, seed))
-
-
-@pytest.mark.parametrize(
-    "seed",
-    [
-        2593,  # reads at pick[0] % 3: data is no size, or every element of the axis would run the loops of one
-        6467,  # a user's combiner under a loop that starts at -1: what stands around it moves with the loop
-        6727,  # a condition on data whose other parts never hold: no element has loops
-        8391,  # the bound of a loop divides an axis that the element settles: what proves it is about the element
-        7931,  # a remainder of the element in an equation with others: it is known, and no name of its own
-        8948,  # a condition with a reduction over p around another reduction over p, which is a scan in the derivative
-        8364,  # a condition that holds because of a NaN: where(c, x, 0) * y decides, so it is computed as it stands
-        30151,  # an infinite adjoint times a branch over indices that is not taken: 0 in either form
-    ],
-)
+@pytest.mark.parametrize("seed", PROGRAMS)
 def test_programs_that_once_were_wrong(seed):
-    program = random_program(seed, **EVERYTHING)
+    program = parse_program(PROGRAMS[seed].lstrip())
     check(program, seed, random_sizes(program, seed))
 
 

@@ -15,7 +15,7 @@ from tensorexpr.codegen.target import Target
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.ir import Program
 from tensorexpr.parse import parse_program
-from tests.generators import random_inputs
+from tests.random_programs import random_inputs
 
 WIDE = Target("test", vector_bits=512, registers=32, cores=2)
 

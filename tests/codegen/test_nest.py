@@ -15,7 +15,7 @@ from tensorexpr.codegen.schedule import autoschedule
 from tensorexpr.errors import InternalError
 from tensorexpr.ir import Access, Const, Index, Param, Size, apply, const
 from tests.codegen.programs import WIDE
-from tests.generators import random_program
+from tests.random_programs import random_program
 
 X = Buffer("X", dtypes.float32, (const(4),), "parameter")
 Y = Buffer("Y", dtypes.float32, (const(4),), "parameter")

@@ -92,16 +92,18 @@ def run(statement, values, variables, decorate):
         case ("unary", name, a):
             x = values[a]
             scalar = getattr(te, name)
-            values.append(te.compute((SIZE,), lambda i: scalar(x[i])))
+            values.append(te.compute(x.shape, lambda i: scalar(x[i])))
         case ("binary", name, a, b):
             x, y = values[a], values[b]
             operation = {"add": lambda p, q: p + q, "mul": lambda p, q: p * q * 0.5, "sub": lambda p, q: p - q}[name]
-            values.append(te.compute((SIZE,), lambda i: operation(x[i], y[i])))
+            values.append(te.compute(x.shape, lambda i: operation(x[i], y[i])))
         case ("read", variable):
             values.append(variables[variable].read())
         case ("gather", a, b):
             x, y = values[a], values[b]
-            values.append(te.compute((SIZE,), lambda i: x[te.cast(te.floor(y[i] * 2.0), "int64") + 1]))
+            values.append(te.compute(x.shape, lambda i: x[te.cast(te.floor(y[i] * 2.0), "int64") + 1]))
+        case ("count", factor):  # reads nothing
+            values.append(te.compute(values[0].shape, lambda i: i * 0.25 + factor))
         case ("assign", variable, a):
             variables[variable].assign(values[a])
         case ("print", a):
@@ -110,7 +112,7 @@ def run(statement, values, variables, decorate):
             values.extend(decorate(function_of(body, variables, decorate))(*(values[k] for k in arguments)))
         case ("cond", flag, arguments, then, otherwise):
             x = values[flag]
-            decision = te.compute((), lambda: te.sum(lambda i: x[i], SIZE) > 0)
+            decision = te.compute((), lambda: te.sum(lambda i: x[i], x.shape[0]) > 0)
             ways = [function_of(way, variables, decorate) for way in (then, otherwise)]
             values.extend(te.cond(decision, *ways, *(values[k] for k in arguments)))
         case ("loop", length, arguments, body):
@@ -125,3 +127,22 @@ def drawn(seed, depth=2, effects=True, floating=False):
     program = Source(rng).block(depth, 2, effects=effects, floating=floating)
     starts = [rng.normal(size=SIZE) for _ in range(3)]
     return program, starts, [rng.normal(size=SIZE) for _ in range(2)]
+
+
+def without_variables(block):
+    """The block with counts where variables are read, and without assignments: its arguments may have any length."""
+    statements, outputs = block
+    found = []
+    for statement in statements:
+        match statement:
+            case ("read", variable):
+                found.append(("count", variable))
+            case ("assign", _, _):
+                continue
+            case ("call" | "loop", first, *rest):
+                found.append((statement[0], first, *(without_variables(r) if isinstance(r, tuple) else r for r in rest)))
+            case ("cond", flag, arguments, then, otherwise):
+                found.append(("cond", flag, arguments, without_variables(then), without_variables(otherwise)))
+            case _:
+                found.append(statement)
+    return found, outputs

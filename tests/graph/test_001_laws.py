@@ -9,8 +9,10 @@ import pytest
 import tensorexpr as te
 from tensorexpr.graph.compile import compile_graph, lowered_graph
 from tensorexpr.graph.inline import inline
+from tensorexpr.graph.ir import walk_graphs
 from tensorexpr.graph.prune import prune, sink
 from tensorexpr.graph.strict import run_strict
+from tensorexpr.graph.verify import verify_graph
 from tests.graph.programs import drawn, function_of
 from tests.seeds import share_of
 
@@ -38,12 +40,15 @@ def same(a, b):
 
 
 @pytest.mark.parametrize("block", range(8))
-def test_001_31_random_programs_mean_the_same_inlined_and_optimized_as_strictly_run(block):
+def test_001_31_random_programs_mean_the_same_inlined_optimized_and_loaded_as_strictly_run(block, tmp_path):
     failed = 0
     for seed in share_of(range(block * 8, block * 8 + 8)):
         program, starts, arguments = drawn(seed)
         variables = [te.Variable(start, name=f"v{k}") for k, start in enumerate(starts)]
-        graph = te.function(function_of(program, variables, te.function)).graph(*arguments)
+        function = te.function(function_of(program, variables, te.function))
+        graph = function.graph(*arguments)
+        te.save_function(tmp_path / "f", function, *arguments)
+        named = te.load_function(tmp_path / "f").variables
         oracle = outcome(lambda a, graph=graph: run_strict(graph, a), variables, starts, arguments)
         failed += isinstance(oracle[0], type)
         forms = {
@@ -53,8 +58,11 @@ def test_001_31_random_programs_mean_the_same_inlined_and_optimized_as_strictly_
             "pruned": prune(graph),
             "sunk": sink(prune(inline(graph))),
             "lowered": lowered_graph(graph),
+            "read from a file": te.load_function(tmp_path / "f", [variables[int(name[1:])] for name in named]).graph,
         }
-        for name, form in forms.items():
+        for name, form in {"strict": graph, **forms}.items():
+            for part in walk_graphs(form):
+                verify_graph(part)
             found = outcome(lambda a, form=form: run_strict(form, a), variables, starts, arguments)
             assert same(oracle, found), f"seed {seed}, {name}: {oracle} and {found}\n{program}"
         step = compile_graph(graph)
@@ -84,6 +92,8 @@ def test_gradients_of_random_programs_agree_with_differences(block):
             return (found, *te.gradients(found, [*inputs, *variables]))
 
         graph = step.graph(*arguments)
+        for part in walk_graphs(graph):
+            verify_graph(part)
         compiled = compile_graph(graph)
         results, _, _ = outcome(compiled, variables, starts, arguments)
         strict, _, _ = outcome(lambda a, graph=graph: run_strict(graph, a), variables, starts, arguments)

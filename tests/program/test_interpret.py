@@ -10,7 +10,7 @@ from tensorexpr.ir import Access, Axis, Combiner, Define, Expr, Index, Input, Pr
 from tensorexpr.ops import OPS, result_dtype
 from tensorexpr.parse import parse_program
 from tensorexpr.traversal import bottom_up, map_expressions, substitute
-from tests.generators import random_inputs, random_program
+from tests.random_programs import assert_agrees, meaning, random_inputs, random_program, random_sizes
 from tests.seeds import share_of
 
 
@@ -266,12 +266,12 @@ def test_operations_give_scalars_of_the_dtype_they_promise(op):
 def test_random_programs_evaluate_without_an_index_leaving_its_tensor():
     for seed in share_of(range(400)):
         program = random_program(seed)
-        outputs = evaluate_program(program, random_inputs(program, seed))
+        outputs = evaluate_program(program, random_inputs(program, seed, sizes=random_sizes(program, seed, least=1)))
         assert set(outputs) == set(program.outputs)
 
 
-def test_exact_programs_do_not_depend_on_the_order_of_sums():
-    """Reversing every reduction's axis leaves the bits of exact programs alone: the promise of the generator."""
+def test_sums_in_another_order_stay_within_their_bounds():
+    """Reversing every reduction's axis leaves results within what the reference says, which is nothing for small integers."""
 
     def reverse(expr: Expr) -> Expr:
         if not isinstance(expr, Reduce) or expr.combiner.name not in ("sum", "prod"):
@@ -290,7 +290,8 @@ def test_exact_programs_do_not_depend_on_the_order_of_sums():
             program.inputs, program.constants, tuple(map_expressions(d, lambda e: bottom_up(e, reverse)) for d in program.definitions),
             program.outputs, program.sizes,
         )  # fmt: skip
-        arrays = random_inputs(program, seed)
-        before, after = evaluate_program(program, arrays), evaluate_program(changed, arrays)
-        for name in program.outputs:
-            np.testing.assert_array_equal(before[name], after[name], err_msg=str(program))
+        sizes = random_sizes(program, seed)
+        arrays = random_inputs(program, seed, sizes=sizes)
+        expected = meaning(program, arrays, sizes)
+        if expected is not None:
+            assert_agrees(program, evaluate_program(changed, arrays, sizes), expected, seed)

@@ -13,7 +13,7 @@ from tensorexpr.latex_names import symbol
 from tensorexpr.ops import OPS
 from tensorexpr.parse import parse_program
 from tensorexpr.simplify import simplify
-from tests.generators import random_program
+from tests.random_programs import random_program
 from tests.seeds import share_of
 from tests.tex import reads_as_latex
 

@@ -77,7 +77,7 @@ def arrays_for(
 
 def sizes_of(sample: Sample, program: Program, rng: random.Random, many: int = 3) -> list[dict[str, int]]:
     """Sizes to run a program with: as drawn, each open one at 0 and 1 and around a constant of the program, some at once."""
-    names = [name for name in program.sizes]
+    names = list(dict.fromkeys((*program.sizes, *sample.sizes)))
     base = {name: sample.sizes.get(name, 4) for name in names}
     found = [base]
     if names:

@@ -19,7 +19,8 @@ from tests.random_programs.values import BORDERS
 from tests.seeds import share_of
 
 FEATURES = {
-    "open", "zero", "several outputs", "where", "data", "cast", "function", "division", "step function", "all or any", "reversed",
+    "open", "constant", "zero", "several outputs", "where", "data", "cast", "function", "division", "step function", "all or any",
+    "reversed",
     "clamped index", "modulo index", "divmod index", "guarded read", "checked data index", "clipped data index",
     "data index at a border", "data index in a reduction", "data index in a where", "data index in a scatter",
     "condition on two indices", "condition on an index array", "condition on data", "index as a value", "dependent extent",

@@ -127,7 +127,7 @@ class Values(Writer):
                     raise Refused("too large")
             else:
                 shape = self.shape()
-            tensor = self.placeholder(shape, dtype)
+            tensor = self.constant(dtype) if self.chance("constant", 0.08) else self.placeholder(shape, dtype)
         text = self.read(tensor, scope)
         if tensor.dtype != dtype and dtype in FLOATS and tensor.dtype not in (*FLOATS, "bool"):
             text = f"{text} % 5"

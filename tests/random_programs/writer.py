@@ -89,6 +89,8 @@ class Options(NamedTuple):
     without: frozenset[str] = frozenset()
     most: int = 4
     """Patterns in a row."""
+    tag: str = ""
+    """What the names of index arrays end with."""
 
 
 class Writer:
@@ -218,13 +220,26 @@ class Writer:
             dtype = self.rng.choice(("int32", "int64", "int64", "uint8", "int16")) if below else self.dtype()
         if below is not None and (dtype == "uint8" or dtype == "int16") and self.size(below) > 255:
             dtype = "int32"
-        name = self.fresh("K" if below else "X")
+        name = self.fresh("K") + self.options.tag if below else self.fresh("X")
         self.spend(min(self.room, self.points(*shape) // 8))
         self.statement(f'{name} = te.placeholder({tuple_text(shape)}, "{dtype}", name="{name}")')
         self.inputs.append(name)
         if below is not None:
             self.below[name] = below
         tensor = Tensor(name, shape, dtype, below)
+        self.tensors.append(tensor)
+        return tensor
+
+    def constant(self, dtype: str) -> Tensor:
+        """A small tensor that has its data."""
+        self.need("constant")
+        rng = self.rng
+        shape = rng.choice(((3,), (2, 3), (4, 4), (1,), (5, 2)))
+        low, high = (0, 1) if dtype == "bool" else (0 if dtype.startswith("u") else -3, 3)
+        rows = [rng.randint(low, high) for _ in range(math.prod(shape))]
+        name = self.fresh("W")
+        self.statement(f"{name} = te.constant(np.array({rows}).reshape({shape}).astype(te.dtype({dtype!r}).numpy), name={name!r})")
+        tensor = Tensor(name, tuple(map(str, shape)), dtype)
         self.tensors.append(tensor)
         return tensor
 
@@ -300,6 +315,9 @@ class Writer:
         rng = self.rng
         if not self.defined:
             raise Refused("no definition")
+        told = {extent for tensor in self.tensors if tensor.name in self.inputs for extent in tensor.shape}
+        for name in sorted(self.open - told):  # what no input tells, the program cannot be run with
+            self.placeholder((name,), "int8")
         outputs = [n for n in self.defined[:-1] if rng.random() < 0.3] + self.defined[-1:]
         if len(outputs) > 1:
             self.note("several outputs")

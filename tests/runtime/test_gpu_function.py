@@ -6,8 +6,8 @@ import pytest
 import tensorexpr as te
 from tensorexpr import kernels
 from tensorexpr.codegen.cuda import nvrtc
-from tensorexpr.codegen.cuda.build import GpuCode
 from tensorexpr.codegen.cuda.device import current_device
+from tensorexpr.codegen.gpu_code import GpuCode
 from tests.codegen.cuda.device import gpu, needs_compiler
 
 pytestmark = needs_compiler
@@ -178,7 +178,7 @@ def test_which_device(monkeypatch):
 def test_cubins_are_kept_by_content(monkeypatch, tmp_path):
     monkeypatch.setenv("TENSOREXPR_CACHE_DIR", str(tmp_path))
     c, inputs = matmul()
-    made = [GpuCode(te.program_of([c], inputs), te.autoschedule(c, "cuda", inputs)) for _ in range(2)]
+    made = [GpuCode.of_schedule(te.autoschedule(c, "cuda", inputs)) for _ in range(2)]
     first = made[0].compiled("sm_90")
     calls = []
     monkeypatch.setattr(nvrtc, "compile_text", lambda *given: calls.append(given))

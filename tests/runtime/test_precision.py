@@ -5,8 +5,8 @@ import pytest
 
 import tensorexpr as te
 from tensorexpr.codegen.compile import machine_of
-from tensorexpr.codegen.cuda.build import GpuCode
 from tensorexpr.codegen.cuda.device import current_device
+from tensorexpr.codegen.gpu_code import GpuCode
 from tensorexpr.codegen.tuning.records import machine_digest, machine_facts
 from tests.codegen.cuda.device import gpu, needs_compiler
 from tests.runtime.test_gpu_function import floats, refused
@@ -80,7 +80,7 @@ def test_other_types_stay_as_they_are(device, dtype):
 def test_what_is_no_product_stays_as_it_is():
     x = te.placeholder((300, 300), name="x")
     y = te.compute((300,), lambda i: te.sum(lambda j: te.exp(x[i, j]), 300), name="y")
-    plain, asked = (GpuCode(s.program, s).source.text for s in (te.autoschedule(y, "cuda", precision=p) for p in ("float32", "tf32")))
+    plain, asked = (GpuCode.of_schedule(s).source.text for s in (te.autoschedule(y, "cuda", precision=p) for p in ("float32", "tf32")))
     assert plain == asked
 
 
@@ -100,11 +100,11 @@ def test_the_cpu_computes_in_full_precision():
 def test_code_and_records_of_the_two_are_apart():
     c, _ = matmul()
     full, tf32 = (te.autoschedule(c, "cuda", precision=p) for p in ("float32", "tf32"))
-    assert full.target != tf32.target and GpuCode(full.program, full).source.text != GpuCode(tf32.program, tf32).source.text
+    assert full.target != tf32.target and GpuCode.of_schedule(full).source.text != GpuCode.of_schedule(tf32).source.text
     plain = te.schedule(c, "cuda", precision="tf32")
     assert plain.target == tf32.target and plain.target.precision == "tf32"
     # The loops can be the same: what a factor is rounded to is the nest's.
-    assert GpuCode(tf32.program, tf32).nest.precision == "tf32" and GpuCode(full.program, full).nest.precision == "float32"
+    assert GpuCode.of_schedule(tf32).nest.precision == "tf32" and GpuCode.of_schedule(full).nest.precision == "float32"
     machines = [machine_of("cuda"), machine_of("cuda", "float32"), machine_of("cuda", "tf32")]
     digests = [machine_digest(machine_facts(machine)) for machine in machines]
     assert digests[0] == digests[1] != digests[2]

@@ -8,7 +8,7 @@ import pytest
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.simplify import Options, narrow_domains, simplify
 from tensorexpr.text import print_program
-from tests.generators import random_inputs, random_program, random_sizes
+from tests.random_programs import meaning, random_inputs, random_program, random_sizes
 from tests.seeds import share_of
 from tests.simplify.points import same
 
@@ -25,6 +25,8 @@ def test_simplify_keeps_outputs_and_is_idempotent(block: int) -> None:
         assert [simple.types[n] for n in simple.outputs] == [program.types[n] for n in program.outputs], text
         sizes = random_sizes(program, seed)
         inputs = random_inputs(program, seed, sizes=sizes)
+        if meaning(program, inputs, sizes) is None:
+            continue
         before, after = evaluate_program(program, inputs, sizes), evaluate_program(simple, inputs, sizes)
         for name, value in before.items():
             zero = np.zeros((), value.dtype)  # a sum of one term may keep the sign of a zero
@@ -42,6 +44,8 @@ def test_derived_formulas_stay_close_and_come_to_an_end(block: int) -> None:
         assert narrow_domains(simple, options) is simple, text
         sizes = random_sizes(program, seed)
         inputs = random_inputs(program, seed, sizes=sizes)
+        if meaning(program, inputs, sizes) is None:
+            continue
         before, after = evaluate_program(program, inputs, sizes), evaluate_program(simple, inputs, sizes)
         for name, value in before.items():
             found, expected = after[name].astype(np.float64), value.astype(np.float64)

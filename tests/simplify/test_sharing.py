@@ -11,7 +11,7 @@ from tensorexpr.simplify import share_reductions, simplify
 from tensorexpr.text import print_program
 from tensorexpr.traversal import expressions, walk
 from tensorexpr.verify import verify
-from tests.generators import random_inputs, random_program, random_sizes
+from tests.random_programs import random_inputs, random_program, random_sizes
 
 
 def reductions(program: Program) -> int:

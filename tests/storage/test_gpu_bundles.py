@@ -18,8 +18,8 @@ import pytest
 
 import tensorexpr as te
 import tensorexpr_runtime
+from tensorexpr.codegen import gpu_code
 from tensorexpr.codegen.cuda import nvrtc
-from tensorexpr.codegen.cuda.build import GpuCode
 from tensorexpr.codegen.cuda.cubin import parameters_of
 from tensorexpr.codegen.gpu_function import GpuFunction
 from tensorexpr_runtime import ArgumentError, BundleError, DeviceArray, OutOfBoundsError, cuda, on_gpu
@@ -45,7 +45,7 @@ def known(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def fake_cubins(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(GpuCode, "compiled", lambda self, arch: nvrtc.Compiled(arch, cubin(self.source), "", "", {}))
+    patch.setattr(gpu_code, "compiled_text", lambda source, arch: nvrtc.Compiled(arch, cubin(source), "", "", {}))
 
 
 def functions(target: str = "cuda") -> dict[str, Any]:
@@ -233,7 +233,7 @@ def test_a_gpu_that_is_not_there_or_has_no_code_is_refused(fake: ctypes.CDLL, tm
     with monkeypatch.context() as patch:
         fake_cubins(patch)
         te.export(tmp_path / "gpu", f=f, cpus=[], gpus=["sm_90", "sm_80"])
-        patch.setattr(GpuCode, "compiled", lambda self, arch: nvrtc.Compiled(arch, b"\x7fELF damaged", "", "", {}))
+        patch.setattr(gpu_code, "compiled_text", lambda source, arch: nvrtc.Compiled(arch, b"\x7fELF damaged", "", "", {}))
         te.export(tmp_path / "damaged", f=f, gpus=["sm_90"])
     te.export(tmp_path / "cpu", f=f)
     array = np.ones(4, np.float32)

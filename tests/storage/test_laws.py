@@ -21,8 +21,7 @@ from tensorexpr.interpret import evaluate_program
 from tensorexpr.ir import Program
 from tensorexpr.parse import parse_program
 from tensorexpr.verify import verify
-from tests.generators import random_inputs, random_program
-from tests.runtime.test_laws import same
+from tests.random_programs import assert_agrees, meaning, random_inputs, random_program
 from tests.seeds import share_of
 
 SEEDS = share_of(range(40))
@@ -37,7 +36,9 @@ def test_folding_and_freezing_keep_every_value(seed):
     """All inputs, or some of them, made constants: what is compiled then gives what the interpreter gives with them as inputs."""
     program = random_program(seed)
     inputs = random_inputs(program, seed)
-    expected = evaluate_program(program, inputs)
+    expected = meaning(program, inputs)
+    if expected is None:
+        return
     names = [i.name for i in program.inputs]
     for chosen in (names, random.Random(seed).sample(names, len(names) // 2)):
         frozen = te.freeze(program, te.Context({name: inputs[name] for name in chosen}))
@@ -47,8 +48,7 @@ def test_folding_and_freezing_keep_every_value(seed):
         assert [i.name for i in folded.inputs] == [n for n in names if n not in chosen] and folded.outputs == program.outputs
         f = te.compile(frozen)
         results = f.run(te.Context({name: inputs[name] for name in names if name not in chosen}))
-        for name, result in zip(program.outputs, results, strict=True):
-            assert same(result, expected[name]), f"{name} of\n{frozen}"
+        assert_agrees(program, dict(zip(program.outputs, results, strict=True)), expected, frozen)
         assert fold(folded, run) == folded
 
 

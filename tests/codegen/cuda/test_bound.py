@@ -14,7 +14,7 @@ from tensorexpr.interpret import evaluate_program
 from tensorexpr.parse import parse_program
 from tensorexpr.simplify import simplify
 from tests.codegen.cuda.device import Program, needs_compiler
-from tests.generators import random_inputs
+from tests.random_programs import random_inputs
 
 pytestmark = needs_compiler
 MATMUL = """

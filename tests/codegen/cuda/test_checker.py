@@ -24,7 +24,7 @@ from tensorexpr.interpret import evaluate_program
 from tensorexpr.ir import Const
 from tensorexpr.parse import parse_program
 from tests.codegen.cuda.device import Program
-from tests.generators import random_inputs
+from tests.random_programs import random_inputs
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="no C++ compiler to run CUDA kernels on the CPU")
 

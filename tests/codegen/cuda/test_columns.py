@@ -16,7 +16,7 @@ from tensorexpr.codegen.target import H200
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.parse import parse_program
 from tests.codegen.cuda.device import needs_compiler, run
-from tests.generators import random_inputs
+from tests.random_programs import random_inputs
 
 
 def columns(rows: int, count: int, reduction: str = "sum(X[i, j] for i in range(ROWS))") -> str:

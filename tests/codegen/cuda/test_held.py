@@ -19,7 +19,7 @@ from tensorexpr.parse import parse_program
 from tensorexpr.simplify import simplify
 from tests.codegen.cuda.device import Program as Made
 from tests.codegen.cuda.device import compiled_together, needs_compiler
-from tests.generators import random_inputs
+from tests.random_programs import random_inputs
 
 
 def softmax(rows: int, columns: int, dtype: str = "float32") -> Program:

@@ -27,7 +27,7 @@ from tensorexpr.errors import InternalError, TargetError
 from tensorexpr.ir import Expr, Index, apply, const
 from tests.codegen.cuda.driver import cubin, driver, fake, needs_compiler
 from tests.codegen.cuda.test_laws import TEAMS
-from tests.generators import random_program, random_sizes
+from tests.random_programs import random_program, random_sizes
 
 pytestmark = needs_compiler
 assert fake  # a fixture

@@ -21,7 +21,7 @@ from tensorexpr.errors import InternalError
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.parse import parse_program
 from tests.codegen.cuda.device import Program, compiled_together, gpu, needs_compiler
-from tests.generators import random_inputs
+from tests.random_programs import random_inputs
 
 REDUCTIONS = {
     "f32": ("sum", "argmax"), "f64": ("prod", "argmin"), "f16": ("sum", "max"), "bf16": ("min", "argmax"), "i8": ("sum", "min"),

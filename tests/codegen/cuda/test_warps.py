@@ -18,7 +18,7 @@ from tensorexpr.interpret import evaluate_program
 from tensorexpr.parse import parse_program
 from tensorexpr.simplify import simplify
 from tests.codegen.cuda.device import Program, compiled_together, gpu, needs_compiler
-from tests.generators import random_inputs
+from tests.random_programs import random_inputs
 
 # Rows that no thread has alone, and reductions of several dtypes.
 ROWS = """

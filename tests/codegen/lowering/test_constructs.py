@@ -15,7 +15,7 @@ from tensorexpr.parse import parse_program
 from tensorexpr.regions import domain_of
 from tensorexpr.traversal import walk
 from tests.codegen.programs import WIDE, assert_means, loops, plain, statements, visits
-from tests.generators import random_inputs
+from tests.random_programs import random_inputs
 
 
 def both(text: str, seed: int = 0, exact: bool = True, **sizes: int) -> str:

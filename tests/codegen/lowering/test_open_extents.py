@@ -16,7 +16,7 @@ from tensorexpr.errors import ScheduleError
 from tensorexpr.interpret import evaluate_program, extent
 from tensorexpr.parse import parse_program
 from tests.codegen.programs import WIDE, outputs, plain
-from tests.generators import random_inputs
+from tests.random_programs import random_inputs
 from tests.runtime.pages import guarded_copy
 
 HEAD = """

@@ -12,9 +12,9 @@ from tensorexpr.ir import Access, Cast, Const, Index, Size, apply, const
 from tensorexpr.op_trees import leaves
 from tensorexpr.simplify import simplify
 from tests.codegen.programs import WIDE
-from tests.generators import random_program
 from tests.kernels.table import ALL
 from tests.kernels.test_laws import placed
+from tests.random_programs import random_program
 from tests.seeds import share_of
 
 i, j, p, n = Index("i"), Index("j"), Index("p"), Size("n")

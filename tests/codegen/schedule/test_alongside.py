@@ -19,7 +19,7 @@ from tensorexpr.interpret import evaluate_program
 from tensorexpr.parse import parse_program
 from tensorexpr.records import replace
 from tests.codegen.programs import WIDE, assert_means, plain
-from tests.generators import random_inputs
+from tests.random_programs import random_inputs
 
 TWO = """
 X: f32[8, 4] = input()

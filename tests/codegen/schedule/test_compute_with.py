@@ -16,7 +16,7 @@ from tensorexpr.interpret import evaluate_program
 from tensorexpr.parse import parse_program
 from tensorexpr.records import replace
 from tests.codegen.programs import WIDE, assert_means, loops, plain, statements
-from tests.generators import random_inputs
+from tests.random_programs import random_inputs
 
 SUMS = """
 X: f32[8, 6] = input()

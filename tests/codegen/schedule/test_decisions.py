@@ -5,30 +5,22 @@ import random
 import pytest
 
 from tensorexpr.codegen.schedule import Schedule, autoschedule, schedule
-from tensorexpr.codegen.schedule.decisions import MOST_OPTIONS, Choices, Decision, Decisions
+from tensorexpr.codegen.schedule.decisions import MOST_OPTIONS, Choices, Decision
 from tensorexpr.codegen.target import H200, Target
 from tensorexpr.ir import Program
 from tensorexpr.parse import parse_program
 from tests.codegen.programs import MATMUL, SOFTMAX, WIDE, assert_means
 from tests.codegen.schedule.test_laws import assert_same_meaning
-from tests.generators import random_program
+from tests.random_programs import random_program, schedules
 from tests.seeds import share_of
 
 
 def decided(program: Program, choices: Choices, target: Target = WIDE) -> tuple[Schedule, tuple[Decision, ...]]:
-    decisions = Decisions(choices, noting=True)
-    return autoschedule(program, target, decisions), decisions.made
+    return schedules.decided(program, choices, target)
 
 
 def wandered(program: Program, rng: random.Random, steps: int = 4, target: Target = WIDE) -> Choices:
-    """Choices after random other answers, each to a decision that came up with those before."""
-    choices = Choices()
-    for _ in range(steps):
-        _, made = decided(program, choices, target)
-        if made:
-            decision = rng.choice(made)
-            choices = choices.with_choice(decision.name, rng.choice(decision.options))
-    return choices
+    return schedules.wandered(program, rng, target, steps)
 
 
 @pytest.mark.parametrize("block", range(4))

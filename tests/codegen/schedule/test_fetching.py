@@ -20,7 +20,7 @@ from tensorexpr.codegen.target import Target
 from tensorexpr.errors import ScheduleError
 from tests.codegen.programs import WIDE
 from tests.codegen.schedule.test_laws import assert_same_meaning
-from tests.generators import random_program
+from tests.random_programs import random_program
 from tests.seeds import share_of
 
 TARGET = Target("cpu", 512, 32, 2, 32 << 10, 1 << 20, 64 << 20)

@@ -12,7 +12,7 @@ from tensorexpr.codegen.target import Target, host_target
 from tensorexpr.parse import parse_program
 from tests.codegen.programs import WIDE, loops
 from tests.codegen.schedule.test_laws import assert_same_meaning
-from tests.generators import random_program
+from tests.random_programs import random_program
 from tests.seeds import share_of
 
 

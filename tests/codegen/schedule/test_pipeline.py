@@ -9,8 +9,9 @@ from tensorexpr.codegen.schedule import schedule
 from tensorexpr.errors import ScheduleError
 from tensorexpr.parse import parse_program
 from tests.codegen.programs import WIDE, assert_means, plain
-from tests.codegen.schedule.test_laws import assert_same_meaning, shuffled
-from tests.generators import random_program
+from tests.codegen.schedule.test_laws import assert_same_meaning
+from tests.random_programs import random_program
+from tests.random_programs.schedules import shuffled
 from tests.seeds import share_of
 
 ROWS = """

@@ -12,8 +12,9 @@ from tensorexpr.codegen.schedule import schedule
 from tensorexpr.errors import ScheduleError
 from tensorexpr.parse import parse_program
 from tests.codegen.programs import WIDE, assert_means, plain, visits
-from tests.codegen.schedule.test_laws import assert_same_meaning, shuffled
-from tests.generators import random_inputs
+from tests.codegen.schedule.test_laws import assert_same_meaning
+from tests.random_programs import random_inputs
+from tests.random_programs.schedules import shuffled
 from tests.seeds import share_of
 
 BLUR = """

@@ -16,9 +16,10 @@ from tensorexpr.interpret import evaluate_program
 from tensorexpr.ir import Define, Scatter, Segments
 from tensorexpr.parse import parse_program
 from tests.codegen.programs import WIDE, outputs
-from tests.codegen.schedule.test_laws import assert_same_meaning, shuffled
+from tests.codegen.schedule.test_laws import assert_same_meaning
 from tests.codegen.schedule.test_own import POINTERS
-from tests.generators import random_program
+from tests.random_programs import random_program
+from tests.random_programs.schedules import shuffled
 
 MATRIX = """
 p: i64[8] = input()

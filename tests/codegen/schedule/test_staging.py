@@ -8,7 +8,7 @@ from tensorexpr.errors import ScheduleError
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.parse import parse_program
 from tests.codegen.programs import WIDE, assert_means
-from tests.generators import random_inputs
+from tests.random_programs import random_inputs
 
 ACROSS = """
 A: f32[6, 5] = input()

@@ -24,7 +24,7 @@ from tensorexpr.ir import Program
 from tensorexpr.simplify import simplify
 from tests.codegen.schedule.test_decisions import wandered
 from tests.codegen.tuning.test_records import RECORD
-from tests.generators import random_program
+from tests.random_programs import random_program
 from tests.seeds import share_of
 
 COPIES = Choices({"c: copies of r": "2"})

@@ -5,7 +5,7 @@ import pytest
 import tensorexpr as te
 from tensorexpr.codegen.tuning.operation import operation_of, shape_class
 from tensorexpr.simplify import simplify
-from tests.generators import random_program
+from tests.random_programs import random_program
 from tests.seeds import share_of
 
 

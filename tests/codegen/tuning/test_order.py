@@ -12,7 +12,7 @@ from tensorexpr.codegen.tuning.order import adds_up_otherwise, same_order
 from tensorexpr.errors import OutOfBoundsError
 from tests.codegen.programs import MATMUL, WIDE, outputs, plain
 from tests.codegen.schedule.test_decisions import wandered
-from tests.generators import random_inputs, random_program, random_sizes
+from tests.random_programs import random_inputs, random_program, random_sizes
 from tests.seeds import share_of
 
 

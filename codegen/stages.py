@@ -1,0 +1,118 @@
+"""The stages of a program on its way to code: simplified, scheduled, lowered, checked; and the plain form of each.
+
+The default form is made by everything that makes code fast. Where some of it fails (see `tensorexpr.fallback`), simpler forms are
+tried, in which less can fail: the plain schedule, every definition by itself with its loops in order and no pass of the lowering that
+is there for speed, of the simplified program, then of the program as written. On a GPU the plain schedule has a thread per point.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
+
+from tensorexpr.codegen.lowering import lower
+from tensorexpr.codegen.nest import LoopNest
+from tensorexpr.codegen.nest_proofs import Verdict, prove
+from tensorexpr.codegen.nest_verify import verify_nest
+from tensorexpr.codegen.schedule import Schedule
+from tensorexpr.codegen.schedule import schedule as plain_schedule
+from tensorexpr.codegen.schedule.auto_gpu import plan_points
+from tensorexpr.codegen.target import Gpu, Target
+from tensorexpr.codegen.tuning.lookup import scheduled
+from tensorexpr.errors import InternalError, ScheduleError
+from tensorexpr.fallback import Failure, first_sound
+from tensorexpr.ir import Program
+from tensorexpr.simplify import simplify
+from tensorexpr.text import print_program
+
+log = logging.getLogger("tensorexpr.proofs")
+
+PLAIN = "the plain schedule"
+
+
+class Stages(NamedTuple):
+    """What leads to native code: the simplified program, its schedule, the loop nest with what its proof found; and why it is not the
+    form that was wanted."""
+
+    program: Program
+    schedule: Schedule
+    nest: LoopNest
+    verdict: Verdict
+    failure: Failure | None = None
+
+
+Made = TypeVar("Made")
+
+
+def made_of_program(program: Program, target: Target, finish: Callable[[Stages], Made], plainly: bool = False) -> tuple[Stages, Made]:
+    """The stages of a program by default, and what `finish` makes of them; of a plain form where either fails.
+
+    Raises what `first_sound` does. With `plainly` the default form is not tried: it failed before.
+    """
+
+    return _made(program, target, finish, ("the default schedule", lambda: _lowered(_scheduled(program, target))), plainly)
+
+
+def default_schedule(program: Program, target: Target) -> Schedule:
+    """The schedule of a program by default; the plain one where that cannot be made."""
+    forms = [
+        ("the default schedule", lambda: _scheduled(program, target)),
+        (PLAIN, lambda: _plainly(simplify(program, inline=False), target)),
+    ]
+    return first_sound(", ".join(program.outputs), forms, lambda: print_program(program))[0]
+
+
+def made_of_schedule(schedule: Schedule, finish: Callable[[Stages], Made], plainly: bool = False) -> tuple[Stages, Made]:
+    """As `made_of_program`, of a schedule that a user made; raises `ScheduleError` where that cannot be lowered."""
+    return _made(schedule.program, schedule.target, finish, ("this schedule", lambda: _lowered(schedule)), plainly)
+
+
+def plain_stages(program: Program, target: Target) -> Stages:
+    """The plain form of a program, which is taken as it is."""
+    return _lowered(_plainly(program, target), plain=True)
+
+
+def _made(
+    program: Program, target: Target, finish: Callable[[Stages], Made], wanted: tuple[str, Callable[[], Stages]], plainly: bool
+) -> tuple[Stages, Made]:
+    def of(name: str, make: Callable[[], Stages]) -> tuple[str, Callable[[], tuple[Stages, Made]]]:
+        def all_of_it() -> tuple[Stages, Made]:
+            stages = make()
+            return stages, finish(stages)
+
+        return name, all_of_it
+
+    forms = [
+        of(*wanted),
+        of(PLAIN, lambda: plain_stages(simplify(program, inline=False), target)),
+        of(f"{PLAIN} of the program as written", lambda: plain_stages(program, target)),
+    ]
+    what = ", ".join(program.outputs)
+    (stages, made), failure = first_sound(what, forms[1:] if plainly else forms, lambda: print_program(program))
+    return stages._replace(failure=failure), made
+
+
+def _scheduled(program: Program, target: Target) -> Schedule:
+    try:
+        return scheduled(simplify(program), target)
+    except ScheduleError as error:  # ours: no user made this schedule
+        raise InternalError(f"default schedule: {error.message}", hint=error.hint) from error
+
+
+def _plainly(program: Program, target: Target) -> Schedule:
+    schedule = plain_schedule(program, target)
+    schedule.origin = PLAIN
+    if isinstance(target, Gpu):
+        plan_points(schedule)
+    return schedule
+
+
+def _lowered(schedule: Schedule, plain: bool = False) -> Stages:
+    nest = verify_nest(lower(schedule, plain=plain))
+    verdict = prove(nest)
+    if verdict.refuted:
+        raise InternalError(f"the verifier refuses its loops: {verdict.refuted[0].about}", term=verdict.refuted[0])
+    if verdict.findings:
+        log.info("%s: %s", ", ".join(schedule.program.outputs), verdict)
+    return Stages(schedule.program, schedule, nest, verdict)

@@ -1,0 +1,44 @@
+"""Ops by name: how they are found again in another process, by pickle and by whatever keeps a reference to one."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any
+
+from tensorexpr.errors import DefinitionError, user_location
+
+
+def named(module: str, name: str) -> Any:
+    """What a qualified name means in a module that is imported; None where it means nothing."""
+    found: Any = sys.modules.get(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found
+
+
+def within(value: Any) -> Any:
+    """The op or traced function that a host's function of it (`as_torch`, `as_jax`) holds; anything else as it is."""
+    return getattr(value, "__tensorexpr__", value)
+
+
+def name_of(value: Any, function: Any) -> tuple[str, str] | None:
+    """Module and qualified name under which `value`, made of `function`, is found; None where there is none."""
+    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
+    if not isinstance(module, str) or module not in sys.modules:
+        return None
+    if isinstance(name, str) and within(named(module, name)) is value:
+        return module, name
+    given = next((name for name, other in list(vars(sys.modules[module]).items()) if other is value), None)
+    return None if given is None else (module, given)
+
+
+def imported(module: str, name: str) -> Any:
+    """What pickle calls to find an op by name."""
+    importlib.import_module(module)
+    found = within(named(module, name))
+    if found is None:
+        raise DefinitionError(
+            f"expected {name} in the module {module}, where it was when it was pickled, got none", location=user_location()
+        )
+    return found
