@@ -70,8 +70,8 @@ class Group:
     """Reductions over the same points: `axes`, the conditions `where` that are not bounds of them, the members.
 
     `scope` is the group in whose loops it stands (None: the definition's own data axes), `guard` the conditions of its
-    evaluation there, each to be evaluated where those before it hold, `depends` the indices it needs bound, `uses` the
-    groups whose results it reads.
+    evaluation there, each to be evaluated where those before it hold, `depends` the indices it needs bound, those of the
+    results that it reads included, `uses` the groups of these.
     """
 
     number: int
@@ -206,7 +206,7 @@ class _Taker:
 
     def parts(self, axes: tuple[Axis, ...], values: tuple[Expr, ...], where: tuple[Expr, ...]) -> Parts:
         """All that was found."""
-        return Parts(axes, tuple(self.groups), values, where, frozenset(self.unproved))
+        return Parts(axes, tuple(_closed_over_uses(self.groups)), values, where, frozenset(self.unproved))
 
     def unproved_axes(
         self, indices: tuple[Expr, ...], shape: tuple[Expr, ...], axes: tuple[Axis, ...], guards: tuple[Expr, ...]
@@ -249,7 +249,7 @@ class _Taker:
 
     def reduce(self, expr: Reduce, frames: tuple[_Frame, ...]) -> Expr:
         frames, stuck = self.lifted(expr, frames)
-        scope, guard = frames[-1].number, tuple(new for _, new in frames[-1].path)
+        scope, guard = frames[-1].number, self.guard_of(expr, frames)
         key = (scope, canonical(replace(expr, component=0)))
         known = self.known.get(key)
         if known is not None and self.shared(known, frames):
@@ -306,16 +306,29 @@ class _Taker:
         """Whether every access in `expr` is in bounds although the loops of `frame`, or conditions in it, no longer guard it."""
         if all_kept and not frame.where and all(_is_nonempty(a) for a in frame.axes):
             return True
-        axes, guards = self.context(outside)
+        return self.is_in_bounds(expr, *self.context(outside))
+
+    def is_in_bounds(self, expr: Expr, axes: tuple[Axis, ...], guards: tuple[Expr, ...]) -> bool:
+        """Whether every access in an expression is certain to be in bounds under these loops and guards."""
         return not any(
             self.unproved_axes(read.access.indices, self.shapes[read.access.tensor], read.axes, read.guards)
             for read in read_occurrences(expr, axes, guards)
         )
 
+    def guard_of(self, expr: Reduce, frames: tuple[_Frame, ...]) -> tuple[Expr, ...]:
+        """The conditions under which a reduction is evaluated in the innermost frame, where those of the frames around are not tested yet:
+        a tile of points may share the loops. Without these where all that it reads is in bounds in any case."""
+        own = tuple(new for _, new in frames[-1].path)
+        outer = tuple(new for f in frames[:-1] for _, new in f.path)
+        if not outer:
+            return own
+        axes = self.context(frames)[0]
+        return own if self.is_in_bounds(expr, axes, tuple(orig for orig, _ in frames[-1].path)) else (*outer, *own)
+
     def shared(self, known: _Taken, frames: tuple[_Frame, ...]) -> bool:
         """Whether a reduction that was taken apart serves this use, too. Under another guard it is gone through again, as it was
         written: what it needs outside of its loops has to be there as well, and its accesses may leave their tensors now."""
-        group, guard = self.numbered(known.result), tuple(new for _, new in frames[-1].path)
+        group, guard = self.numbered(known.result), self.guard_of(known.written, frames)
         covered = set(group.guard) <= set(guard)
         if covered and not self.again:
             return True
@@ -340,7 +353,7 @@ class _Taker:
         """Lets a group be evaluated under another guard as well; False where that would read what is computed after it."""
         at = next(i for i, g in enumerate(self.groups) if g.number == number)
         group = self.groups[at]
-        either = guard if set(guard) <= set(group.guard) else (apply("or", _closed(group.guard), _closed(guard)),)
+        either = guard if set(guard) <= set(group.guard) else (apply("or", closed(group.guard), closed(guard)),)
         depends = dict.fromkeys((*group.depends, *(n for g in either for n in free_names(g))))
         uses = dict.fromkeys((*group.uses, *groups_used(*either)))
         order = {g.number: i for i, g in enumerate(self.groups)}
@@ -388,6 +401,17 @@ class _Taker:
         return all((g.scope == number or g.scope in inner) and all(n in earlier or n in inner for n in g.uses) for g in chosen)
 
 
+def _closed_over_uses(groups: list[Group]) -> list[Group]:
+    """Groups that depend on what the results depend on that they read: under the guard of such a result there may be more indices than
+    the reader itself has, which reads the element of these that is meant."""
+    found: dict[int, Group] = {}
+    for group in groups:
+        used = (n for number in group.uses if number in found for n in found[number].depends)
+        depends = dict.fromkeys((*group.depends, *(n for n in used if n not in group.indices)))
+        found[group.number] = group if len(depends) == len(group.depends) else replace(group, depends=tuple(depends))
+    return list(found.values())
+
+
 def _mentions_inner(condition: Expr, number: int | None, groups: list[Group]) -> bool:
     """Whether a condition reads the result of a group that stands in the loops of group `number`."""
     scopes = {g.number: g.scope for g in groups}
@@ -410,7 +434,7 @@ def _moved(group: Group, old: int, new: int, names: Mapping[str, Expr]) -> Group
     )
 
 
-def _closed(conditions: tuple[Expr, ...]) -> Expr:
+def closed(conditions: tuple[Expr, ...]) -> Expr:
     """All of the conditions as one; a condition that reads data is evaluated only where those before it hold."""
     result: Expr | None = None
     for condition in reversed(conditions):
