@@ -28,9 +28,9 @@ __all__ = ["from_onnx", "to_onnx"]
 
 
 def from_onnx(model: ModelProto | str | os.PathLike[str], constants: Mapping[str, Any] | None = None) -> Loaded:
-    """The function of a model, or of the model in a file.
+    """The function of a model, or of the model in a file: one array or tensor per input, in order; a tuple of results, or one bare.
 
-    It takes one array or tensor per input, in order, and gives a tuple of results, or a single one bare. `constants` fixes inputs by name, which shapes and axes may hang on; they are no arguments then.
+    `constants` fixes inputs by name, which shapes and axes may hang on; they are no arguments then.
     Raises `ArgumentError` for what is no model, and `TargetError` for one that is damaged or beyond what we know: inputs without a shape,
     operators that there is neither a row, a function nor a body for, attributes and versions that are not known.
     """
