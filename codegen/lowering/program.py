@@ -167,6 +167,7 @@ class _Lowering(Scans):
             tuple(distances(self.state).items()),
             self.state.target.precision if isinstance(self.state.target, Gpu) else "float32",
             tuple(n for n in self.atomics if n in used),
+            not isinstance(self.state.target, Gpu) or self.state.target.tensor_cores,
         )
 
     def specialized(self, kernel: Kernel, shapes: Mapping[str, tuple[int, ...]]) -> Kernel:

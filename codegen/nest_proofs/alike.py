@@ -10,7 +10,8 @@ from. It does where, in the body of the loop,
    then the buffer holds one value for each v;
 2. a statement in loops over v writes local buffers that are made inside of these loops or hold one value for each v;
 3. all loops over v have the same bounds;
-4. everything else that depends on the iteration, and every other variable in the indices of the element, is equal where two meet;
+4. conditions are made of the same, or hold where the element is written; everything else that depends on the iteration, and every other
+   variable in the indices of the element, is equal where two meet;
 5. nothing is read that other iterations write, but the element that the same iteration has just written.
 
 So both iterations make the same computation, operation by operation.
@@ -40,6 +41,27 @@ def equal_where_alike(loop: Loop, touch: Touch) -> list[Expr] | None:
         return None
 
 
+def may_be_alike(loop: Loop, first: Touch, second: Touch) -> bool:
+    """Whether two touches are those of one store of a block that may be shifted inwards, or its store and what reads it right behind."""
+    if first.write and second.write:
+        return first.statement is second.statement and _is_shifted(loop, first)
+    if not first.write or first.indices != second.indices or not _is_shifted(loop, first):
+        return False
+    return is_own(loop, Access(first.home.buffer.name, first.indices, first.home.buffer.dtype))
+
+
+def _is_shifted(loop: Loop, touch: Touch) -> bool:
+    """Whether a store of a block that may be shifted inwards does not build on what the element was."""
+    if any(isinstance(n, Access) and n.tensor == touch.home.buffer.name for e in _expressions(touch.statement) for n in walk(e)):
+        return False
+    inner = {other.statement.index for other in touch.loops[touch.loops.index(loop) :]}
+    return any(
+        isinstance(n, Apply) and n.op.name == "minimum" and any(isinstance(e, Index) and e.name in inner for e in walk(n))
+        for index in touch.indices
+        for n in walk(index)
+    )
+
+
 def is_own(loop: Loop, access: Access) -> bool:
     """Whether an iteration reads what it has written itself right before: the element of one store in front of each such read."""
     touches = [t for t in loop.touches if t.home.buffer.name == access.tensor]
@@ -67,6 +89,7 @@ class _Alike:
         self.ranges: dict[str, tuple[Expr, Expr]] = {}
         self.needed: set[int] = set()
         self.opaque = Opaque()
+        self.held = {fact.condition for fact in touch.scope.facts}
 
     def compared(self) -> list[Expr]:
         """The expressions, once everything in the body has been looked at."""
@@ -121,9 +144,10 @@ class _Alike:
         base = own[0]
         self.bases.setdefault(base, f"?base {len(self.bases)}")
         form = self._form(index)
-        if form is None or abs(form.coefficient(self.bases[base])) != 1:
+        factor = 0 if form is None else form.coefficient(self.bases[base])
+        if form is None or not factor or any(other % factor for _, other in form.terms):
             raise _Differs
-        self.windows.append(form)
+        self.windows.append(Affine([(atom, other // factor) for atom, other in form.terms]))
         names = {n.name for n in walk(index) if isinstance(n, Index)}
         self.variables |= names & self.inside
 
@@ -185,7 +209,8 @@ class _Alike:
                     self._expr(s.stop, locals_, private)
                     self._block(s.body, locals_, private, own)
                 case If():
-                    self._expr(s.condition, locals_, private)
+                    if s.condition not in self.held:
+                        self._expr(s.condition, locals_, private)
                     self._block((*s.then, *s.otherwise), locals_, private, path)
                 case Alloc():
                     self._block(s.body, {**locals_, s.buffer.name: (Home(s.buffer, 0), path)}, private, path)

@@ -60,7 +60,8 @@ class Program:
 
     def __call__(self, arrays: Mapping[str, np.ndarray], sizes: Mapping[str, int] | None = None, order: int = 0) -> dict[str, np.ndarray]:
         """The outputs by name. Raises `IndexError` with the numbers of the first check that failed."""
-        nest, sizes, device = self.nest, dict(sizes or {}), gpu()
+        nest, sizes = self.nest, dict(sizes or {})
+        device = None if isinstance(self.kernels, HostKernels) else gpu()  # kernels of this CPU read its memory, GPU or not
         made: dict[str, np.ndarray] = {}
         for b in (*nest.parameters, *nest.workspace):
             if b.name in arrays and b.name not in nest.writes:

@@ -14,6 +14,7 @@ from tensorexpr.codegen.cuda.host import HostKernels
 from tensorexpr.codegen.cuda.source import Launch, Source
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.lowering.program import lower_state
+from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.codegen.nest_verify import verify_nest
 from tensorexpr.codegen.schedule import Schedule, autoschedule
 from tensorexpr.codegen.schedule.decisions import Choices, Decisions
@@ -382,6 +383,39 @@ def test_tf32_in_machine_code_without_spills(arch):
     except TargetError:
         return
     assert "HMMA.1688.F32.TF32" in code[1] and "HMMA" not in code[0]
+
+
+# -------------------------------------------------------------------------------------------------- older machines
+
+BEFORE_AMPERE = [(d, p) for d, p in (("bf16", "float32"), ("f16", "float32"), ("f64", "float32"), ("f32", "tf32"))]
+
+
+def for_sm_75(dtype: str, precision: str, size: int) -> list[LoopNest]:
+    """A product for a machine whose tensor cores have other instructions: by its own schedule, and by that of a later one."""
+    target = replace(SMALL if size < 1000 else H200, precision=precision)
+    old, text = target.running("sm_75"), matmul(size, size, size, dtype)
+    return [lower(planned(text, old)), lower_state(replace(planned(text, target).state, target=old))]
+
+
+@needs_compiler
+@pytest.mark.parametrize(("dtype", "precision"), BEFORE_AMPERE)
+def test_machines_without_these_instructions_multiply_without_them(dtype, precision):
+    assert "te_mma" in emit(verify_nest(lower(planned(matmul(64, 64, 64, dtype), replace(SMALL, precision=precision))))).text
+    for nest in for_sm_75(dtype, precision, 64):
+        made = Program(verify_nest(nest))
+        assert "te_mma" not in made.source.text
+        rng = np.random.default_rng(0)
+        a, b = (rng.integers(-2, 3, (64, 64)).astype(p.dtype.numpy) for p in nest.parameters[:2])
+        (got,) = made({"A": a, "B": b}).values()
+        np.testing.assert_array_equal(got.astype(np.float64), a.astype(np.float64) @ b.astype(np.float64))
+
+
+@pytest.mark.skipif(not nvrtc.available(), reason="no NVRTC to compile CUDA kernels")
+@pytest.mark.parametrize(("dtype", "precision"), BEFORE_AMPERE)
+def test_they_are_assembled_for_sm_75(dtype, precision):
+    for nest in for_sm_75(dtype, precision, 2048):
+        made = nvrtc.compile_text(emit(verify_nest(nest)).text, "sm_75")
+        assert "mma.sync" not in made.ptx and "cp.async" not in made.ptx
 
 
 # ------------------------------------------------------------------------------------------- asynchronous copies
