@@ -249,7 +249,8 @@ class _Lowering(Scans):
         return bottom_up(expr, visit)
 
     def loops(self, stage: Stage, definition: Define | Scatter, at_root: bool, around: frozenset[str]) -> Loops:
-        hosting = frozenset(loop for root, loop in self.placed if root == stage.name)
+        placed = ((loop, names) for (root, loop), names in self.placed.items() if root == stage.name)
+        hosting = frozenset(loop for loop, names in placed if not all(self.parts[n].is_local for n in names))
         return Loops(stage, self.names, self.shape, self.read, definition.location, at_root, around, self.shared, hosting)
 
     def shape(self, tensor: str) -> tuple[Expr, ...]:

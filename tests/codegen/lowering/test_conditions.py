@@ -12,6 +12,7 @@ import pytest
 import tensorexpr as te
 from tensorexpr.codegen.compile import build_program
 from tensorexpr.codegen.lowering import lower
+from tensorexpr.codegen.nest_text import print_block
 from tensorexpr.codegen.schedule import Schedule, autoschedule, schedule
 from tensorexpr.errors import OutOfBoundsError, ScheduleError
 from tensorexpr.interpret import evaluate_program
@@ -162,3 +163,41 @@ def test_the_condition_of_a_sum_and_its_checks_stay_under_the_guard_of_the_sum()
     arrays = [guarded_copy(a, True) for a in (x, rows, columns, head)]
     (gradient,) = te.vjp(least, wrt="x")(*arrays)
     assert gradient.sum() == len({(r, c) for i, r in enumerate(rows) for j, c in enumerate(columns) if i + j > min(i, j)})
+
+
+TOGETHER = """
+sizes(n)
+X: f32[n] = input()
+W: f32[4096] = input()
+a[i]: f32[4096] = exp(W[i]) * X[0]
+b[i]: f32[4096] = sin(W[i]) * 2.0
+c[i]: f32[4096] = sum(X[1] * W[k] for k in range(i // 64))
+return a, b, c
+"""
+
+
+def test_a_check_stands_in_the_loops_that_read():
+    program = parse_program(TOGETHER.lstrip())
+    nest = lower(autoschedule(program, WIDE))
+    assert any(kernel.together for kernel in nest.kernels)
+    for kernel in nest.kernels:
+        checks, reads = "check(", "X["
+        for statement in kernel.body:
+            text = "\n".join(print_block((statement,)))
+            assert text.count(reads) == 0 or checks in text, text
+    function, noise = build_program(program), np.ones(4096, "f")
+    for _ in range(20):
+        with pytest.raises(OutOfBoundsError):
+            function(guarded_copy(np.zeros(0, "f"), True), guarded_copy(noise, True))
+    np.testing.assert_allclose(function(np.full(2, 3, "f"), noise)[0], np.exp(1.0) * 3, rtol=1e-6)
+
+
+def test_what_others_read_is_computed_where_a_condition_of_its_host_does_not_hold():
+    s = plain("""
+X: f32[4, 5] = input()
+T[i, j]: f32[4, 5] = X[i, j] * 2.0
+Y: f32[4] = scatter({(i,): T[i, j] for i in range(4) for j in range(5) if i > 1}, combine="sum")
+return T, Y
+""")
+    s["T"].compute_at("Y", "j")
+    assert_means(s)
