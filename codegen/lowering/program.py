@@ -39,7 +39,7 @@ from tensorexpr.codegen.nest_verify import touched
 from tensorexpr.codegen.schedule.alongside import groups
 from tensorexpr.codegen.schedule.compute_with import joined_groups
 from tensorexpr.codegen.schedule.fetching import distances
-from tensorexpr.codegen.schedule.independence import is_atomic
+from tensorexpr.codegen.schedule.independence import is_atomic, may_collide
 from tensorexpr.codegen.schedule.placement import Part, parts_of
 from tensorexpr.codegen.schedule.rings import last_entries
 from tensorexpr.codegen.schedule.slide import Ring, rings_in
@@ -251,7 +251,12 @@ class _Lowering(Scans):
     def loops(self, stage: Stage, definition: Define | Scatter, at_root: bool, around: frozenset[str]) -> Loops:
         placed = ((loop, names) for (root, loop), names in self.placed.items() if root == stage.name)
         hosting = frozenset(loop for loop, names in placed if not all(self.parts[n].is_local for n in names))
-        return Loops(stage, self.names, self.shape, self.read, definition.location, at_root, around, self.shared, hosting)
+        apart = self.apart(stage, definition)
+        return Loops(stage, self.names, self.shape, self.read, definition.location, at_root, around, self.shared, hosting, apart)
+
+    def apart(self, stage: Stage, definition: Definition) -> Callable[[str], bool]:
+        """Whether iterations of a loop never meet in an element."""
+        return lambda loop: not may_collide(definition, stage.axes_of(loop), self.state.target, stage.owners)
 
     def shape(self, tensor: str) -> tuple[Expr, ...]:
         """The shape of a tensor that can be named where lowering stands."""
@@ -380,6 +385,7 @@ class _Lowering(Scans):
             self.read,
             definition.location,
             at_root,
+            apart=self.apart(stage, definition),
         )
         keys = stage.parts.values
 
