@@ -45,9 +45,9 @@ SHORT_WINDOW = 8
 class Loops(Reductions):
     """Makes the loops of one stage; `shape` and `read` tell what tensors are and where they are kept.
 
-    In the loops `hosting` definitions are computed that others read, at every point. With `at_root` nothing is around the stage but the
-    serial loops `around`, over steps of scans: its loops may be parallel. A block of a GPU may ask for so many bytes of `shared` memory.
-    `apart` says of a loop that its iterations may run in any order."""
+    In the loops `hosting` definitions are computed that others read, at every point; `may_meet` tells whether two iterations over some
+    axes may touch one element. With `at_root` nothing is around the stage but the serial loops `around`, over steps of scans: its loops may
+    be parallel. A block of a GPU may ask for so many bytes of `shared` memory."""
 
     def __init__(
         self,
@@ -60,10 +60,11 @@ class Loops(Reductions):
         around: frozenset[str] = frozenset(),
         shared: int = DECLARED,
         hosting: frozenset[str] = frozenset(),
-        apart: Callable[[str], bool] = lambda loop: True,
+        may_meet: Callable[[tuple[str, ...]], bool] = lambda axes: False,
     ) -> None:
         self.stage = stage
         self.hosting = hosting
+        self.may_meet = may_meet
         self.parts = stage.parts
         self.names = names
         self.shape = shape
@@ -72,7 +73,6 @@ class Loops(Reductions):
         self.at_root = at_root
         self.around = around
         self.shared = shared
-        self.apart = apart
         self.is_parallel = any(kind == "parallel" or kind in GRID or kind in THREADS for _, kind in stage.kinds)
 
     # ------------------------------------------------------------------------------------------------------- walking
@@ -383,7 +383,7 @@ class Loops(Reductions):
 
     def inherits_parallel(self, loop: str, scope: Scope) -> bool:
         """In the rest of a parallel block loop, the first data loop takes over."""
-        if not scope.names <= self.around or self.stage.group_of(loop) is not None or not self.apart(loop):
+        if not scope.names <= self.around or self.stage.group_of(loop) is not None or self.may_meet(self.stage.axes_of(loop)):
             return False
         return any(self.stage.kind(outer) == "parallel" for outer, variant in scope.variants.items() if variant in ("rest", "small"))
 

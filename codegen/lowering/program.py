@@ -7,6 +7,7 @@ is an input, a constant or given twice is copied. The sizes of the program are t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.lowering.accumulators import COMBINE
@@ -251,12 +252,8 @@ class _Lowering(Scans):
     def loops(self, stage: Stage, definition: Define | Scatter, at_root: bool, around: frozenset[str]) -> Loops:
         placed = ((loop, names) for (root, loop), names in self.placed.items() if root == stage.name)
         hosting = frozenset(loop for loop, names in placed if not all(self.parts[n].is_local for n in names))
-        apart = self.apart(stage, definition)
-        return Loops(stage, self.names, self.shape, self.read, definition.location, at_root, around, self.shared, hosting, apart)
-
-    def apart(self, stage: Stage, definition: Definition) -> Callable[[str], bool]:
-        """Whether iterations of a loop never meet in an element."""
-        return lambda loop: not may_collide(definition, stage.axes_of(loop), self.state.target, stage.owners)
+        meet = partial(may_collide, definition, target=self.state.target, owners=stage.owners)
+        return Loops(stage, self.names, self.shape, self.read, definition.location, at_root, around, self.shared, hosting, meet)
 
     def shape(self, tensor: str) -> tuple[Expr, ...]:
         """The shape of a tensor that can be named where lowering stands."""
@@ -385,7 +382,7 @@ class _Lowering(Scans):
             self.read,
             definition.location,
             at_root,
-            apart=self.apart(stage, definition),
+            may_meet=partial(may_collide, definition, target=self.state.target),
         )
         keys = stage.parts.values
 

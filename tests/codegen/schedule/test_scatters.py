@@ -5,9 +5,7 @@ import textwrap
 import numpy as np
 import pytest
 
-import tensorexpr as te
 from tensorexpr.codegen.lowering import lower
-from tensorexpr.codegen.nest_proofs import prove
 from tensorexpr.codegen.schedule import autoschedule
 from tensorexpr.codegen.target import Target
 from tensorexpr.ir import Program
@@ -86,14 +84,3 @@ def test_every_element_gets_the_same_bits_as_in_order(cores, depth):
     given = {name: array.astype("f8") if array.dtype.kind == "f" else array for name, array in row_data(rng, depth).items()}
     s = autoschedule(program, Target("test", vector_bits=512, registers=32, cores=cores))
     assert_means(s, inputs=given)
-
-
-def test_the_rest_of_a_parallel_loop_over_elements_adds_in_order():
-    """Nine elements are no whole block of 16: the loop behind the blocks adds to the same elements again and again, and stays serial."""
-    b = te.dim("b")
-    x = te.placeholder((9, b), name="x")
-    s = te.schedule(te.scatter((9,), lambda i, j: ((i,), x[i, j]), (9, b), name="y"))
-    _, inner = s["y"].split("i", 16, "peel")
-    s["y"].reorder("i_o", "j", inner)
-    s["y"].parallel("i_o")
-    assert not prove(lower(s)).refuted
