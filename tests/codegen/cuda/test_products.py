@@ -23,7 +23,7 @@ from tensorexpr.errors import InternalError, TargetError
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.ir import Const
 from tensorexpr.parse import parse_program
-from tests.codegen.cuda.device import Program, gpu, needs_compiler
+from tests.codegen.cuda.device import Program, needs_compiler
 from tests.codegen.cuda.test_blocks import batched, matmul
 from tests.random_programs import random_inputs
 
@@ -172,14 +172,13 @@ def test_fragments_of_large_tiles_are_loaded_ahead(text, target, formula):
 
 
 @needs_compiler
-@pytest.mark.skipif(gpu() is not None, reason="the checker runs kernels on the CPU")
 @pytest.mark.parametrize(
     ("fault", "found"),
     [("__syncthreads();", "writes byte .* without a barrier"), ("te_copies_wait<1>();", "before thread 0 has waited for its copy")],
 )
 def test_a_fault_of_loads_ahead_is_found(fault, found):
     s = planned(matmul(128, 256, 128, "bf16"))
-    made = Program(verify_nest(lower(s)))
+    made = Program(verify_nest(lower(s)), on_cpu=True)
     before, loop = made.source.text.split("for (int k_o = ")
     made.source = replace(made.source, text=f"{before}for (int k_o = {loop.replace(fault, '', 1)}")
     with pytest.raises(InternalError, match=found):
@@ -438,7 +437,7 @@ def test_operands_come_by_themselves_while_the_step_before_is_worked_on():
 @pytest.mark.parametrize("line", ["te_copies_wait<1>();", "__syncthreads();", "te_copies_commit();"])
 def test_waits_and_barriers_cannot_be_taken_out(line):
     s = planned(matmul(64, 64, 128, "bf16"))
-    inputs, made = random_inputs(s.program, 7), Program(verify_nest(lower(s)))
+    inputs, made = random_inputs(s.program, 7), Program(verify_nest(lower(s)), on_cpu=True)  # where what is missing is seen
     head, tail = made.source.text.split("for (int k_o", 1)
     assert line in tail
     made.source = replace(made.source, text=f"{head}for (int k_o{tail.replace(line, '', 1)}")
