@@ -51,7 +51,7 @@ class _Proof:
         for touch, answer in written.answers():
             if self.kept(answer):
                 self.report("initial", touch.statement, touch.home.buffer.name, f"{_place(touch)} is written before it is read", answer)
-        for touch, answer in written.results(places.start):
+        for touch, answer in written.results(places.homes, places.start):
             if self.kept(answer):
                 self.report("coverage", touch.statement, touch.home.buffer.name, f"all of {touch.home.buffer.name} is written", answer)
         return Verdict(tuple(self.findings), tuple(sorted(self.decided.items())))

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from tensorexpr.codegen.nest import GRID, LANES, THREADS, LoopNest
-from tensorexpr.codegen.nest_proofs.alike import equal_where_alike, may_be_alike
+from tensorexpr.codegen.nest_proofs.alike import equal_where_alike, may_be_alike, same_value
 from tensorexpr.codegen.nest_proofs.places import Home, Loop, Touch
 from tensorexpr.codegen.nest_proofs.questions import Answer, Questions
 from tensorexpr.codegen.nest_proofs.scope import Fact, Scope, mentioned
@@ -170,10 +170,14 @@ def meet(loop: Loop, first: Touch, second: Touch, questions: Questions) -> Answe
     answer = questions.never(meeting, both, refute=False)
     if answer.holds:
         return answer
-    alike = equal_where_alike(loop, first)
-    if alike is not None and all(questions.never((*meeting, apply("ne", e, there(e))), both, refute=False).holds for e in alike):
-        return Answer(True, "written alike")
-    return answer
+    stores = dict.fromkeys((first, second) if second.write else (first,))
+    if second.write and not same_value(first, second, lambda c, scope: bool(questions.never((c,), scope, refute=False).holds)):
+        return answer
+    for store in stores:
+        alike = equal_where_alike(loop, store)
+        if alike is None or not all(questions.never((*meeting, apply("ne", e, there(e))), both, refute=False).holds for e in alike):
+            return answer
+    return Answer(True, "written alike")
 
 
 def flat(indices: tuple[Expr, ...], shape: tuple[Expr, ...]) -> tuple[Expr, ...] | None:

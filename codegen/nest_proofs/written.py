@@ -15,7 +15,7 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from tensorexpr.codegen.nest import LoopNest
+from tensorexpr.codegen.nest import Alloc, LoopNest
 from tensorexpr.codegen.nest_proofs.places import Home, Loop, Touch
 from tensorexpr.codegen.nest_proofs.questions import Answer, Questions
 from tensorexpr.codegen.nest_proofs.races import AT_ONCE, flat, renamed
@@ -172,21 +172,21 @@ class Written:
 
     # ------------------------------------------------------------------------------------------------------------- results
 
-    def results(self, start: Scope) -> Iterator[tuple[Touch, Answer]]:
+    def results(self, homes: Mapping[str, Home], start: Scope) -> Iterator[tuple[Touch, Answer]]:
         """Every element of every result, as a read behind the end."""
-        for home, stores in list(self.stores.items()):
-            if home.buffer.name in self.nest.writes:
-                last = stores[-1]
-                yield last, self._whole(home, start, stores)
+        for name in self.nest.writes:
+            end = self._end(homes[name], start)
+            yield end, self.covered(end)
 
-    def _whole(self, home: Home, start: Scope, stores: list[Touch]) -> Answer:
+    def _end(self, home: Home, start: Scope) -> Touch:
         scope, indices = start, []
         for axis, extent in enumerate(home.buffer.shape):
             index = Index(f"axis {axis}")
             scope = scope.loop(index.name, const(0), extent)
             indices.append(index)
-        number = 1 + max(store.number for store in stores)
-        return self.covered(Touch(home, tuple(indices), False, (), scope, stores[-1].statement, number, 0))
+        stores = self.stores.get(home, ())
+        statement = stores[-1].statement if stores else Alloc(home.buffer, ())
+        return Touch(home, tuple(indices), False, (), scope, statement, 1 + max((s.number for s in stores), default=0), 0)
 
 
 def _together(first: Touch, second: Touch) -> int:

@@ -300,11 +300,7 @@ def check_order(
         gradient = te.gradient(outputs, wrt, heads)
         pushed = te.jvp(outputs, wrt, tangents)
         pushed = [pushed] if isinstance(pushed, te.Tensor) else list(pushed)
-        forced = (
-            te.gradient(outputs, wrt, heads, lowering=random.Random(plan.sample.seed).choice(("segments", "atomics")))
-            if "forced" in plan.derivatives
-            else None
-        )
+        forced = None if plan.lowering is None else te.gradient(outputs, wrt, heads, lowering=plan.lowering)
         program = te.program_of(list(gradient), everything)
         forward = te.program_of(outputs, [*inputs, *heads, *tangents])
         tangent = te.program_of(pushed, [*inputs, *heads, *tangents])

@@ -32,6 +32,11 @@ class Plan:
     only: int | None = None
     """The one of these sizes to run at, None for all."""
 
+    @property
+    def lowering(self) -> str | None:
+        """The form that is forced on every read of the gradient, if one is."""
+        return random.Random(self.sample.seed).choice(("segments", "atomics")) if "forced" in self.derivatives else None
+
     def smaller(self) -> list[Plan]:
         """Plans that do less."""
         found = []
