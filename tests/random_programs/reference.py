@@ -356,7 +356,7 @@ class _Points:
             if math.prod(np.broadcast_shapes(np.shape(lengths), step.shape)) > 4 * _BOX:
                 raise _Box
             env[axis.index] = Near(start + step)
-            if np.ndim(lengths) and np.any(lengths != longest):
+            if longest == 0 or (np.ndim(lengths) and np.any(lengths != longest)):  # of no points none is visited, whatever hangs on others
                 visited = step < lengths
                 mask = visited if mask is None else mask & visited
         points = _Points(self.machine, env, mask, self.rank + extra)

@@ -126,6 +126,11 @@ FOUND = (
     # The condition of a sum reads what a condition on the row around it makes legal; so do bounds.
     "Y[i]: f32[20] = where(i < 3, sum(W[i, k] for k in range(4) if W[i, 3 - k] > 0.0), 0.0)",
     "Y[i]: f32[20] = where(i < 4, sum(X[0] for k in range(minimum(L[i], n))), 0.0)",
+    # A sum that does not depend on the points of a definition of which there are none, or none at small sizes.
+    "Y[i, j]: f32[4, 0] = sum(X[j + 99] + X[k + 99] for k in range(3))",
+    'Y: f32[3] = scatter({(0,): sum(X[1] * W[0, k] for k in range(4)) for i in range(n) for j in range(i)}, combine="sum")',
+    # A definition is computed in a loop around one that may be empty, at an element that exists where that is not.
+    "T[i, j]: i64[4, n] = L[i] + i64(X[minimum(maximum(L[i], 0), n - 1)])\nY[i, j]: i64[4, n] = T[i, n - 1] * 2",
     # A sum that does not depend on the rows is taken apart, and there may be none.
     "Y[i]: f32[maximum(n - 2, 0)] = sum(X[2] + A[k, 2] for k in range(m))",
 )
@@ -201,3 +206,10 @@ return T, Y
 """)
     s["T"].compute_at("Y", "j")
     assert_means(s)
+
+
+def test_a_placed_definition_is_computed_at_elements_that_it_has():
+    s = plain(HEAD + "T[i, j]: f32[4, n] = X[minimum(maximum(L[i], 0), n - 1)]\nY[i, j]: f32[4, n] = T[i, n - 1] * 2.0\nreturn Y\n")
+    s["T"].compute_at("Y", "i")
+    for n in (0, 1, 3):
+        assert_means(s, m=1, n=n)
