@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.lowering import accumulators
-from tensorexpr.codegen.lowering.arithmetic import ZERO, add, constant, mul, reads_data, sub, substituted
+from tensorexpr.codegen.lowering.arithmetic import ZERO, add, mul, reads_data, sub, substituted
 from tensorexpr.codegen.lowering.faults import known_axes, sheltered, sheltered_condition, still_to_run
 from tensorexpr.codegen.lowering.guards import around_tile, beyond_extents, may_run_without
 from tensorexpr.codegen.lowering.hulls import hull
@@ -23,7 +23,7 @@ from tensorexpr.codegen.schedule.reductions import Group, Member, Parts
 from tensorexpr.codegen.schedule.state import Stage, is_inside
 from tensorexpr.codegen.schedule.windows import hull_conditions, nonempty, window
 from tensorexpr.errors import InternalError
-from tensorexpr.ir import Access, Apply, Axis, Cast, Const, Expr, Index, apply, conjunction, conjuncts, const
+from tensorexpr.ir import TRUE, Access, Apply, Axis, Cast, Const, Expr, Index, apply, conjunction, conjuncts, const
 from tensorexpr.records import record, replace
 from tensorexpr.traversal import free_names, map_children, substitute, walk
 
@@ -95,9 +95,8 @@ class Reductions(ABC):
             for x in rest
             if x not in tile and not scope.knows(x) and self.stage.group_of(x) is None
             for a in self.stage.axes_of(x)
-            if constant(scope.axes[a].stop) is None
             for condition in nonempty(scope.axes[a])
-            if scope.is_ready(condition)
+            if scope.is_ready(condition) and scope.resolve(condition) != TRUE
         )
         values = tuple(v for m in group.members for v in m.values)
         position = self.point_number(group)
