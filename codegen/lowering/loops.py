@@ -45,8 +45,9 @@ SHORT_WINDOW = 8
 class Loops(Reductions):
     """Makes the loops of one stage; `shape` and `read` tell what tensors are and where they are kept.
 
-    In the loops `hosting` definitions are computed that others read, at every point. With `at_root` nothing is around the stage but the
-    serial loops `around`, over steps of scans: its loops may be parallel. A block of a GPU may ask for so many bytes of `shared` memory."""
+    In the loops `hosting` definitions are computed that others read, at every point; `may_meet` tells whether two iterations over some
+    axes may touch one element. With `at_root` nothing is around the stage but the serial loops `around`, over steps of scans: its loops may
+    be parallel. A block of a GPU may ask for so many bytes of `shared` memory."""
 
     def __init__(
         self,
@@ -59,9 +60,11 @@ class Loops(Reductions):
         around: frozenset[str] = frozenset(),
         shared: int = DECLARED,
         hosting: frozenset[str] = frozenset(),
+        may_meet: Callable[[tuple[str, ...]], bool] = lambda axes: False,
     ) -> None:
         self.stage = stage
         self.hosting = hosting
+        self.may_meet = may_meet
         self.parts = stage.parts
         self.names = names
         self.shape = shape
@@ -380,7 +383,7 @@ class Loops(Reductions):
 
     def inherits_parallel(self, loop: str, scope: Scope) -> bool:
         """In the rest of a parallel block loop, the first data loop takes over."""
-        if not scope.names <= self.around or self.stage.group_of(loop) is not None:
+        if not scope.names <= self.around or self.stage.group_of(loop) is not None or self.may_meet(self.stage.axes_of(loop)):
             return False
         return any(self.stage.kind(outer) == "parallel" for outer, variant in scope.variants.items() if variant in ("rest", "small"))
 
