@@ -186,6 +186,11 @@ class InternalError(TensorExprError):
         super().__init__(message, **details)  # type: ignore[arg-type]
 
 
+class CacheWarning(UserWarning):
+    """Compiled code is not kept, or not read: the folder cannot be used, or another user can write to it. Given once for each place; all
+    works without, and is compiled again by each process."""
+
+
 class FallbackWarning(UserWarning):
     """An optimisation failed, a defect of ours, and a simpler form was taken: results are right, it may be much slower. The message
     names the operation and a file with what a report needs. `TENSOREXPR_STRICT=1` makes it the error that it was."""

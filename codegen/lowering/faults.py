@@ -18,7 +18,7 @@ from tensorexpr.codegen.lowering.arithmetic import constant, reads_data
 from tensorexpr.codegen.lowering.scope import Scope
 from tensorexpr.codegen.schedule.state import Stage
 from tensorexpr.codegen.schedule.windows import nonempty
-from tensorexpr.ir import Access, Axis, Const, Expr, apply, conjunction, const
+from tensorexpr.ir import FALSE, Access, Axis, Const, Expr, apply, conjunction, const
 from tensorexpr.traversal import bottom_up, read_occurrences
 
 Shape = Callable[[str], tuple[Expr, ...]]
@@ -50,6 +50,8 @@ def still_to_run(loops: tuple[str, ...], stage: Stage, scope: Scope) -> tuple[Ex
         if group is not None and group.number not in scope.groups:
             continue
         for name in stage.axes_of(loop):
+            if scope.index(name) is not None:
+                continue
             axis = scope.axes[name]
             start, stop = constant(axis.start), constant(axis.stop)
             if start is not None and stop is not None and start < stop:
@@ -63,13 +65,29 @@ def still_to_run(loops: tuple[str, ...], stage: Stage, scope: Scope) -> tuple[Ex
     return tuple(found)
 
 
+def sheltered_condition(condition: Expr, axes: tuple[Axis, ...], scope: Scope, shape: Shape) -> Expr | None:
+    """A condition that is false where it cannot be evaluated: then nobody asks. None where it must be seen first whether anybody does."""
+    bounds: dict[Expr, None] = {}
+    for access, _, guards in read_occurrences(condition, ()):
+        if not is_safe((access,), axes, scope, shape):
+            if guards or any(map(reads_data, access.indices)):
+                return None
+            bounds.update(dict.fromkeys(_bounds(access, shape)))
+    return apply("where", conjunction(bounds), condition, FALSE) if bounds else condition
+
+
+def _bounds(access: Access, shape: Shape) -> list[Expr]:
+    """What says that an access is in bounds."""
+    pairs = zip(access.indices, shape(access.tensor), strict=True)
+    return [bound for index, extent in pairs for bound in (apply("ge", index, const(0)), apply("lt", index, extent))]
+
+
 def sheltered(expr: Expr, axes: tuple[Axis, ...], scope: Scope, shape: Shape) -> Expr:
     """The expression with elements read where they are in bounds only: where they are not, nobody asks for the value."""
 
     def visit(node: Expr) -> Expr:
         if not isinstance(node, Access) or is_safe((node,), axes, scope, shape):
             return node
-        bounds = [apply(op, i, e) for i, n in zip(node.indices, shape(node.tensor), strict=True) for op, e in (("ge", const(0)), ("lt", n))]
-        return apply("where", conjunction(bounds), node, Const(0, node.dtype))
+        return apply("where", conjunction(_bounds(node, shape)), node, Const(0, node.dtype))
 
     return bottom_up(expr, visit) if reads_data(expr) else expr

@@ -45,8 +45,9 @@ SHORT_WINDOW = 8
 class Loops(Reductions):
     """Makes the loops of one stage; `shape` and `read` tell what tensors are and where they are kept.
 
-    In the loops `hosting` other definitions are computed. With `at_root` nothing is around the stage but the serial loops `around`, over
-    steps of scans: its loops may be parallel. A block of a GPU may ask for so many bytes of `shared` memory."""
+    In the loops `hosting` definitions are computed that others read, at every point; `may_meet` tells whether two iterations over some
+    axes may touch one element. With `at_root` nothing is around the stage but the serial loops `around`, over steps of scans: its loops may
+    be parallel. A block of a GPU may ask for so many bytes of `shared` memory."""
 
     def __init__(
         self,
@@ -59,9 +60,11 @@ class Loops(Reductions):
         around: frozenset[str] = frozenset(),
         shared: int = DECLARED,
         hosting: frozenset[str] = frozenset(),
+        may_meet: Callable[[tuple[str, ...]], bool] = lambda axes: False,
     ) -> None:
         self.stage = stage
         self.hosting = hosting
+        self.may_meet = may_meet
         self.parts = stage.parts
         self.names = names
         self.shape = shape
@@ -82,7 +85,7 @@ class Loops(Reductions):
             condition, inside, ends = within
             return (ends(self.read(condition), self.nest(loops, inside, task)),)
         waits = self.is_parallel and self.is_outermost(scope) and loops  # parallel loops stand outside of conditions
-        first = () if waits else self.tested(loops, scope, task)
+        first = () if waits or self.hosting.intersection(loops) else self.tested(loops, scope, task)
         if first:
             rest = replace(task, where=tuple(c for c in task.where if c not in first))
             return self.guarded(conjunction(first), scope, lambda inner: self.nest(loops, inner, rest))
@@ -93,7 +96,8 @@ class Loops(Reductions):
         chosen = self.chosen(loops, scope, task)
         if chosen is not None:
             return chosen
-        runs = not task.where and self.still_to_run(loops, scope) == ()
+        # A check stands in the loops whose iterations read: those of a parallel loop may run before what stands in front of it.
+        runs = not task.where and not waits and self.still_to_run(loops, scope) == ()
         early = tuple(c for c in task.checks if self.is_decided(c, scope)) if runs else ()
         if early:
             rest = replace(task, checks=tuple(c for c in task.checks if c not in early))
@@ -379,7 +383,7 @@ class Loops(Reductions):
 
     def inherits_parallel(self, loop: str, scope: Scope) -> bool:
         """In the rest of a parallel block loop, the first data loop takes over."""
-        if not scope.names <= self.around or self.stage.group_of(loop) is not None:
+        if not scope.names <= self.around or self.stage.group_of(loop) is not None or self.may_meet(self.stage.axes_of(loop)):
             return False
         return any(self.stage.kind(outer) == "parallel" for outer, variant in scope.variants.items() if variant in ("rest", "small"))
 

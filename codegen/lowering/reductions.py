@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.lowering import accumulators
-from tensorexpr.codegen.lowering.arithmetic import ZERO, add, constant, mul, sub, substituted
-from tensorexpr.codegen.lowering.faults import known_axes, sheltered
+from tensorexpr.codegen.lowering.arithmetic import ZERO, add, mul, reads_data, sub, substituted
+from tensorexpr.codegen.lowering.faults import known_axes, sheltered, sheltered_condition, still_to_run
 from tensorexpr.codegen.lowering.guards import around_tile, beyond_extents, may_run_without
 from tensorexpr.codegen.lowering.hulls import hull
 from tensorexpr.codegen.lowering.scope import Result, Scope
@@ -23,7 +23,7 @@ from tensorexpr.codegen.schedule.reductions import Group, Member, Parts
 from tensorexpr.codegen.schedule.state import Stage, is_inside
 from tensorexpr.codegen.schedule.windows import hull_conditions, nonempty, window
 from tensorexpr.errors import InternalError
-from tensorexpr.ir import Access, Apply, Axis, Cast, Const, Expr, Index, apply, conjunction, const
+from tensorexpr.ir import TRUE, Access, Apply, Axis, Cast, Const, Expr, Index, apply, conjunction, conjuncts, const
 from tensorexpr.records import record, replace
 from tensorexpr.traversal import free_names, map_children, substitute, walk
 
@@ -81,8 +81,7 @@ class Reductions(ABC):
         buffers, results = self.allocated(group, tile, scope)
         lanes = self.lane_accumulators(group, buffers, own)
         open_guard = tuple(c for c in group.guard if not scope.decided(c))
-        ready = tuple(c for c in open_guard if scope.is_ready(c))
-        late = tuple(c for c in open_guard if c not in ready)
+        ready, late = self.guards_here(open_guard, scope)
         some: dict[Expr, Expr] = {}
         tested: tuple[Expr, ...] = ()
         if late and not scope.outside:
@@ -96,9 +95,8 @@ class Reductions(ABC):
             for x in rest
             if x not in tile and not scope.knows(x) and self.stage.group_of(x) is None
             for a in self.stage.axes_of(x)
-            if constant(scope.axes[a].stop) is None
             for condition in nonempty(scope.axes[a])
-            if scope.is_ready(condition)
+            if scope.is_ready(condition) and scope.resolve(condition) != TRUE
         )
         values = tuple(v for m in group.members for v in m.values)
         position = self.point_number(group)
@@ -132,7 +130,13 @@ class Reductions(ABC):
         def under(conditions: tuple[Expr, ...], inner: Scope) -> Block:
             if not conditions:
                 return computed(inner)
-            return self.guarded(conditions[0], inner, lambda s: under(conditions[1:], s))
+            first, *rest = conditions
+
+            def holds(s: Scope) -> Scope:
+                parts = conjuncts(first)
+                return replace(s, facts=s.facts.union(map(s.resolve, parts)), holds=(*s.holds, *parts))
+
+            return self.guarded(ready.get(first, first), inner, lambda s: under(tuple(rest), holds(s)))
 
         body = under((*dict.fromkeys(crossed), *ready), replace(scope, facts=scope.facts.union(tested)))
         if tested and body:
@@ -143,6 +147,29 @@ class Reductions(ABC):
             if buffer.memory == "local":
                 block = (Alloc(buffer, block),)
         return block
+
+    def guards_here(self, conditions: tuple[Expr, ...], scope: Scope) -> tuple[dict[Expr, Expr], tuple[Expr, ...]]:
+        """The conditions around a reduction that are tested where it starts, each with how, and those that its points test.
+
+        It is not known yet whether the loops of its tile run, nor whether conditions on them hold: what reads data here is sheltered, and
+        what has to be checked waits."""
+        here = {c: c for c in conditions if scope.is_ready(c) and not reads_data(c)}
+        known, inside = known_axes(self.stage, scope), replace(scope, holds=(*scope.holds, *here))
+        late: list[Expr] = []
+        for condition in conditions:
+            if condition in here:
+                continue
+            found: Expr | None = None
+            if scope.is_ready(condition):
+                if not late and still_to_run(self.stage.order, self.stage, scope) == ():
+                    found = condition
+                elif not self.checks_of((condition,)):
+                    found = sheltered_condition(condition, known, inside, self.shape)
+            if found is None:
+                late.append(condition)
+            else:
+                here[condition] = found
+        return here, tuple(late)
 
     def bounded(self, group: Group, scope: Scope) -> dict[str, Axis]:
         """The axes of a reduction with bounds that can be read where it starts, before guards further in are tested."""

@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from tensorexpr.codegen.nest import GRID, LANES, THREADS, LoopNest
-from tensorexpr.codegen.nest_proofs.alike import equal_where_alike, may_be_alike
+from tensorexpr.codegen.nest_proofs.alike import equal_where_alike, may_be_alike, same_value
 from tensorexpr.codegen.nest_proofs.places import Home, Loop, Touch
 from tensorexpr.codegen.nest_proofs.questions import Answer, Questions
-from tensorexpr.codegen.nest_proofs.scope import Fact, Scope, mentioned
+from tensorexpr.codegen.nest_proofs.scope import Fact, Scope, mentioned, negation
 from tensorexpr.integers import Affine
 from tensorexpr.integers.affine import Atom
 from tensorexpr.ir import Access, Const, Expr, Index, apply, product
@@ -170,10 +170,18 @@ def meet(loop: Loop, first: Touch, second: Touch, questions: Questions) -> Answe
     answer = questions.never(meeting, both, refute=False)
     if answer.holds:
         return answer
-    alike = equal_where_alike(loop, first)
-    if alike is not None and all(questions.never((*meeting, apply("ne", e, there(e))), both, refute=False).holds for e in alike):
-        return Answer(True, "written alike")
-    return answer
+    stores = dict.fromkeys((first, second) if second.write else (first,))
+
+    def holds(condition: Expr) -> bool:
+        return questions.never((*meeting, negation(condition)), both, refute=False).holds is True
+
+    if second.write and not same_value(first, second, (holds, lambda condition: holds(there(condition)))):
+        return answer
+    for store in stores:
+        alike = equal_where_alike(loop, store)
+        if alike is None or not all(questions.never((*meeting, apply("ne", e, there(e))), both, refute=False).holds for e in alike):
+            return answer
+    return Answer(True, "written alike")
 
 
 def flat(indices: tuple[Expr, ...], shape: tuple[Expr, ...]) -> tuple[Expr, ...] | None:

@@ -268,6 +268,7 @@ class _Taker:
             where = (*spared, *where)
         used = tuple(n for n in groups_used(*(e for a in bounded for e in (a.start, a.stop)), *where, *values, *guard))
         depends = dict.fromkeys((*free_names(expr), *(n for g in guard for n in free_names(g)), *stuck))
+        depends |= dict.fromkeys(self.needed_loops(expr, frames, set(depends)))
         member = Member(f"{PARAMETER}{number}.0", expr.combiner, values)
         group = Group(number, bounded, where, (member,), scope, guard, tuple(depends), used)
         member = self.join(group, start)
@@ -314,6 +315,14 @@ class _Taker:
             self.unproved_axes(read.access.indices, self.shapes[read.access.tensor], read.axes, read.guards)
             for read in read_occurrences(expr, axes, guards)
         )
+
+    def needed_loops(self, expr: Reduce, frames: tuple[_Frame, ...], depends: set[str]) -> tuple[str, ...]:
+        """Data axes with bounds by others that a reduction does not depend on, but without a point of which its accesses may leave their
+        tensors: whether there is one is known inside of their loops alone."""
+        inner = [a for a in frames[0].axes if a.index not in depends and (free_names(a.start) or free_names(a.stop))]
+        axes, guards = self.context(frames)
+        without = tuple(a for a in axes if a not in inner)
+        return tuple(a.index for a in inner) if inner and not self.is_in_bounds(expr, without, guards) else ()
 
     def guard_of(self, expr: Reduce, frames: tuple[_Frame, ...]) -> tuple[Expr, ...]:
         """The conditions under which a reduction is evaluated in the innermost frame, where those of the frames around are not tested yet:

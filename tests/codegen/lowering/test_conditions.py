@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import pytest
@@ -12,6 +12,8 @@ import pytest
 import tensorexpr as te
 from tensorexpr.codegen.compile import build_program
 from tensorexpr.codegen.lowering import lower
+from tensorexpr.codegen.nest_proofs import prove
+from tensorexpr.codegen.nest_text import print_block
 from tensorexpr.codegen.schedule import Schedule, autoschedule, schedule
 from tensorexpr.errors import OutOfBoundsError, ScheduleError
 from tensorexpr.interpret import evaluate_program
@@ -80,30 +82,31 @@ return a, c
     assert_means(s)
 
 
-def _assert_agrees(s: Schedule, program: Program, sizes: Mapping[str, int], seed: int) -> None:
+def _assert_agrees(s: Schedule, program: Program, sizes: Iterable[Mapping[str, int]], seed: int) -> None:
     """Checks that a nest gives what the program means, every access inside its buffer, and fails where that does."""
-    inputs = random_inputs(program, seed, sizes=sizes)
     nest = lower(s)
-    try:
-        want = evaluate_program(program, inputs, sizes)
-    except OutOfBoundsError:
-        with pytest.raises(OutOfBoundsError):
-            outputs(nest, s.program, inputs, sizes)
-        return
-    for name, found in outputs(nest, s.program, inputs, sizes).items():
-        np.testing.assert_array_equal(found, want[name], err_msg=f"{seed} at {sizes}: {name} of\n{program}\n{s.as_python()}")
+    assert not prove(nest).refuted, f"{program}\n{s.as_python()}\n{prove(nest)}"
+    for each in sizes:
+        inputs = random_inputs(program, seed, sizes=each)
+        try:
+            want = evaluate_program(program, inputs, each)
+        except OutOfBoundsError:
+            with pytest.raises(OutOfBoundsError):
+                outputs(nest, s.program, inputs, each)
+            continue
+        for name, found in outputs(nest, s.program, inputs, each).items():
+            np.testing.assert_array_equal(found, want[name], err_msg=f"{seed} at {each}: {name} of\n{program}\n{s.as_python()}")
 
 
-@pytest.mark.parametrize("seed", share_of(range(90)))
+@pytest.mark.parametrize("seed", share_of(range(100, 190)))
 def test_conditions_hold_wherever_loops_are_moved_to(seed):
     program = conditioned_program(seed)
     made = simplify(program)
-    for variant in range(2):
-        sizes = conditioned_sizes(program, seed * 10 + variant)
-        _assert_agrees(schedule(program, WIDE), program, sizes, seed)
-        _assert_agrees(autoschedule(program, WIDE), program, sizes, seed)
-        _assert_agrees(shuffled(schedule(program, WIDE), random.Random(seed)), program, sizes, seed)
-        _assert_agrees(autoschedule(made, WIDE), made, sizes, seed)
+    sizes = [conditioned_sizes(program, seed * 10 + variant) for variant in range(2)]
+    _assert_agrees(schedule(program, WIDE), program, sizes, seed)
+    _assert_agrees(autoschedule(program, WIDE), program, sizes, seed)
+    _assert_agrees(shuffled(schedule(program, WIDE), random.Random(seed)), program, sizes, seed)
+    _assert_agrees(autoschedule(made, WIDE), made, sizes, seed)
 
 
 HEAD = """
@@ -125,6 +128,11 @@ FOUND = (
     # The condition of a sum reads what a condition on the row around it makes legal; so do bounds.
     "Y[i]: f32[20] = where(i < 3, sum(W[i, k] for k in range(4) if W[i, 3 - k] > 0.0), 0.0)",
     "Y[i]: f32[20] = where(i < 4, sum(X[0] for k in range(minimum(L[i], n))), 0.0)",
+    # A sum that does not depend on the points of a definition of which there are none, or none at small sizes.
+    "Y[i, j]: f32[4, 0] = sum(X[j + 99] + X[k + 99] for k in range(3))",
+    'Y: f32[3] = scatter({(0,): sum(X[1] * W[0, k] for k in range(4)) for i in range(n) for j in range(i)}, combine="sum")',
+    # A definition is computed in a loop around one that may be empty, at an element that exists where that is not.
+    "T[i, j]: i64[4, n] = L[i] + i64(X[minimum(maximum(L[i], 0), n - 1)])\nY[i, j]: i64[4, n] = T[i, n - 1] * 2",
     # A sum that does not depend on the rows is taken apart, and there may be none.
     "Y[i]: f32[maximum(n - 2, 0)] = sum(X[2] + A[k, 2] for k in range(m))",
 )
@@ -134,11 +142,11 @@ FOUND = (
 def test_reduced_programs(body):
     program = parse_program((HEAD + body + "\nreturn Y\n").lstrip())
     function = build_program(program)
-    for m, n in ((3, 0), (0, 5), (3, 2), (2, 5)):
-        sizes = {"m": m, "n": n}
-        for s in (schedule(program, WIDE), autoschedule(program, WIDE)):
-            _assert_agrees(s, program, sizes, m + n)
-        inputs = random_inputs(program, m + n, sizes=sizes)
+    all_sizes = [{"m": m, "n": n} for m, n in ((3, 0), (0, 5), (3, 2), (2, 5))]
+    for s in (schedule(program, WIDE), autoschedule(program, WIDE)):
+        _assert_agrees(s, program, all_sizes, 0)
+    for sizes in all_sizes:
+        inputs = random_inputs(program, 0, sizes=sizes)
         want = evaluate_program(program, inputs, sizes)["Y"]
         for at_end in (False, True):
             found = function(*(guarded_copy(inputs[i.name], at_end) for i in program.inputs))[0]
@@ -162,3 +170,48 @@ def test_the_condition_of_a_sum_and_its_checks_stay_under_the_guard_of_the_sum()
     arrays = [guarded_copy(a, True) for a in (x, rows, columns, head)]
     (gradient,) = te.vjp(least, wrt="x")(*arrays)
     assert gradient.sum() == len({(r, c) for i, r in enumerate(rows) for j, c in enumerate(columns) if i + j > min(i, j)})
+
+
+TOGETHER = """
+sizes(n)
+X: f32[n] = input()
+W: f32[4096] = input()
+a[i]: f32[4096] = exp(W[i]) * X[0]
+b[i]: f32[4096] = sin(W[i]) * 2.0
+c[i]: f32[4096] = sum(X[1] * W[k] for k in range(i // 64))
+return a, b, c
+"""
+
+
+def test_a_check_stands_in_the_loops_that_read():
+    program = parse_program(TOGETHER.lstrip())
+    nest = lower(autoschedule(program, WIDE))
+    assert any(kernel.together for kernel in nest.kernels)
+    for kernel in nest.kernels:
+        checks, reads = "check(", "X["
+        for statement in kernel.body:
+            text = "\n".join(print_block((statement,)))
+            assert text.count(reads) == 0 or checks in text, text
+    function, noise = build_program(program), np.ones(4096, "f")
+    for _ in range(20):
+        with pytest.raises(OutOfBoundsError):
+            function(guarded_copy(np.zeros(0, "f"), True), guarded_copy(noise, True))
+    np.testing.assert_allclose(function(np.full(2, 3, "f"), noise)[0], np.exp(1.0) * 3, rtol=1e-6)
+
+
+def test_what_others_read_is_computed_where_a_condition_of_its_host_does_not_hold():
+    s = plain("""
+X: f32[4, 5] = input()
+T[i, j]: f32[4, 5] = X[i, j] * 2.0
+Y: f32[4] = scatter({(i,): T[i, j] for i in range(4) for j in range(5) if i > 1}, combine="sum")
+return T, Y
+""")
+    s["T"].compute_at("Y", "j")
+    assert_means(s)
+
+
+def test_a_placed_definition_is_computed_at_elements_that_it_has():
+    s = plain(HEAD + "T[i, j]: f32[4, n] = X[minimum(maximum(L[i], 0), n - 1)]\nY[i, j]: f32[4, n] = T[i, n - 1] * 2.0\nreturn Y\n")
+    s["T"].compute_at("Y", "i")
+    for n in (0, 1, 3):
+        assert_means(s, m=1, n=n)
