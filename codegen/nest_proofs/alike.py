@@ -47,9 +47,9 @@ def equal_where_alike(loop: Loop, touch: Touch) -> list[Expr] | None:
 
 
 def may_be_alike(loop: Loop, first: Touch, second: Touch) -> bool:
-    """Whether two touches are stores of one place of a block that may be shifted inwards, or such a store and what reads it behind."""
+    """Whether two touches are stores of blocks that may be shifted inwards, or such a store and what reads it right behind."""
     if first.write and second.write:
-        return first.indices == second.indices and _is_shifted(loop, first) and _is_shifted(loop, second)
+        return _is_shifted(loop, first) and _is_shifted(loop, second)
     if not first.write or first.indices != second.indices or not _is_shifted(loop, first):
         return False
     return is_own(loop, Access(first.home.buffer.name, first.indices, first.home.buffer.dtype))

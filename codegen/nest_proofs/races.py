@@ -168,7 +168,7 @@ def meet(loop: Loop, first: Touch, second: Touch, questions: Questions) -> Answe
     if not may_be_alike(loop, first, second):
         return questions.never(meeting, both)
     answer = questions.never(meeting, both, refute=False)
-    if answer.holds:
+    if answer.holds or first.indices != second.indices:  # copies of one store, of neighboring places: not refuted, for values may be equal
         return answer
     stores = dict.fromkeys((first, second) if second.write else (first,))
 
