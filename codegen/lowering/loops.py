@@ -28,7 +28,7 @@ from tensorexpr.codegen.schedule.reductions import groups_used
 from tensorexpr.codegen.schedule.residues import is_class
 from tensorexpr.codegen.schedule.state import SERIAL, Split, Stage, all_uses, needed_groups
 from tensorexpr.errors import InternalError, Location
-from tensorexpr.ir import TRUE, Access, Apply, Axis, Const, Expr, Index, apply, conjunction, conjuncts, const
+from tensorexpr.ir import TRUE, Access, Apply, Axis, Cast, Const, Expr, Index, apply, conjunction, conjuncts, const
 from tensorexpr.records import replace
 from tensorexpr.regions import affine_of
 from tensorexpr.text import print_expr
@@ -233,9 +233,11 @@ class Loops(Reductions):
         for check in checks:
             resolve = lambda e: self.read(scope.resolve(e))  # noqa: E731
             tensor = check.access.tensor
-            site = CheckSite(print_expr(check.access), tensor, check.axis, self.stage.name, check.access.location or self.location)
+            index, place = check.access.indices[check.axis], check.access.location or self.location
+            unsigned = isinstance(index, Cast) and index.arg.dtype is dtypes.uint64
+            site = CheckSite(print_expr(check.access), tensor, check.axis, self.stage.name, place, unsigned)
             number = self.names.checks.setdefault(site, len(self.names.checks))
-            statement: Check | If = Check(resolve(check.access.indices[check.axis]), resolve(self.shape(tensor)[check.axis]), number)
+            statement: Check | If = Check(resolve(index), resolve(self.shape(tensor)[check.axis]), number)
             for guard in reversed(check.guards):
                 statement = If(resolve(guard), (statement,))
             made[statement] = None
