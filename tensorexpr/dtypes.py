@@ -1,4 +1,4 @@
-"""The element types of the language, their NumPy counterparts, and NumPy's promotion with weak Python scalars.
+"""The element types of the language, their NumPy counterparts, and promotion: NumPy's, but that no integer widens a float.
 
 A `DType` is one of the thirteen objects of this module; `is` compares them, and `==` with names and NumPy dtypes too. Its
 long name is NumPy's; the short name is what programs print. bfloat16 comes from ml_dtypes, which is imported only when a
@@ -143,17 +143,14 @@ def dtype(value: object) -> DType:
 
 @cache
 def promote(a: DType, b: DType) -> DType:
-    """NumPy's promotion of two array types; bfloat16 promotes with integers as float16 does, and with float16 to float32."""
+    """The type of two operands: of a float and an integer (or bool) the float's, else NumPy's; bfloat16 with float16 gives float32."""
     if a is b:
         return a
+    if a.is_float != b.is_float:
+        return a if a.is_float else b
     if bfloat16 in (a, b):
         other = b if a is bfloat16 else a
-        if other is float16:
-            return float32
-        if other.is_float:
-            return other
-        as_half = promote(float16, other)
-        return bfloat16 if as_half is float16 else as_half
+        return float32 if other is float16 else other
     return dtype(np.promote_types(a.numpy, b.numpy))
 
 

@@ -10,9 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tensorexpr.bounds import implied
-from tensorexpr.dtypes import promote_weak
 from tensorexpr.errors import DefinitionError, user_location
-from tensorexpr.language.scalar import Scalar, binary, build, common_dtype, converted, operand, unary
+from tensorexpr.language.scalar import Scalar, binary, build, common_dtype, converted, is_strong, operand, unary, weakly_promoted
 from tensorexpr.language.tracing import active_axes
 from tensorexpr.regions import normal_form
 from tensorexpr.traversal import free_names
@@ -34,7 +33,7 @@ def read(tensor: Tensor, indices: list[Scalar], outside: Any) -> Scalar:
         inside = [_MODES[outside](index, Scalar(extent)) for index, extent in zip(indices, tensor.extents, strict=True)]
         return tensor[tuple(inside)]
     value = operand(outside)
-    if not isinstance(value, Scalar) and promote_weak(tensor.dtype, value) is not tensor.dtype:
+    if not is_strong(value) and weakly_promoted(tensor.dtype, value) is not tensor.dtype:
         raise DefinitionError(
             f"{tensor.name}.read: expected outside to be of the tensor's dtype {tensor.dtype.name}, got {outside!r}",
             location=user_location(),

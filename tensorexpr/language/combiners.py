@@ -12,7 +12,7 @@ from tensorexpr.errors import DefinitionError, user_location
 from tensorexpr.ir import Apply, Cast, Combiner, Const, Expr, Param, Reduce
 from tensorexpr.language.loops import loops_over
 from tensorexpr.language.reductions import guard
-from tensorexpr.language.scalar import Scalar, Weak, common_dtype, converted, default_dtype, literal, merged, operand
+from tensorexpr.language.scalar import Scalar, Weak, common_dtype, converted, default_dtype, is_strong, literal, merged, operand
 from tensorexpr.language.tracing import parameters
 from tensorexpr.ops import cast_value
 from tensorexpr.traversal import walk
@@ -86,7 +86,7 @@ def _distinct(stems: list[str]) -> list[str]:
 def _state_dtypes(values: list[Scalar | Weak], neutral: list[Scalar | Weak]) -> list[DType]:
     """One dtype per value. Where all is Python numbers a float follows the other floats: (x, 1.0) with x float32 is two float32."""
     pairs = list(zip(values, neutral, strict=True))
-    known = [common_dtype(pair) if any(isinstance(p, Scalar) for p in pair) else None for pair in pairs]
+    known = [common_dtype(pair) if any(map(is_strong, pair)) else None for pair in pairs]
     floats = [d for d in known if d is not None and d.is_float]
     shared = floats[0] if floats else dtypes.float64
     for other in floats[1:]:
@@ -94,7 +94,7 @@ def _state_dtypes(values: list[Scalar | Weak], neutral: list[Scalar | Weak]) -> 
     result = []
     for pair, found in zip(pairs, known, strict=True):
         if found is None:
-            found = dtypes.promote(default_dtype(pair[0]), default_dtype(pair[1]))  # type: ignore[arg-type]
+            found = dtypes.promote(default_dtype(pair[0]), default_dtype(pair[1]))
             found = shared if found.is_float else found
         result.append(found)
     return result

@@ -39,7 +39,7 @@ def program_of(outputs: Sequence[Tensor], inputs: Sequence[Tensor] | None = None
     Inputs are the placeholders in order of appearance, or `inputs` in that order, which may hold computed tensors: the program
     then takes them as given. Names are the pretty ones, made unique (`C`, `C_1`), or with `keys` the keys of the tensors.
     With pretty names every output is a definition of its own: an input that is returned, or a tensor returned twice, is
-    copied.
+    copied. An input that has the name of a size is numbered.
 
     Raises `DefinitionError` for two inputs of one name, a placeholder that is not among `inputs`, and a tensor that belongs to
     the body of a scan.
@@ -245,13 +245,14 @@ def _names(graph: _Graph) -> dict[str, str]:
     for tensor in graph.inputs:
         if not tensor.named:
             continue
+        if tensor.name in graph.sizes:
+            continue  # renamed below, when the names of all inputs are taken
         if tensor.name in taken:
-            other = "a size" if tensor.name in graph.sizes else "an input"
             raise DefinitionError(
                 f"expected a name for each input of a program, got {tensor.name} twice",
                 term=tensor,
                 location=tensor.location,
-                at=f"also the name of {other}",
+                at="also the name of an input",
                 hint="give te.placeholder another name=",
             )
         taken.add(tensor.name)

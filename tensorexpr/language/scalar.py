@@ -1,9 +1,10 @@
-"""Scalars of the language: an IR expression under Python's operators, promoted as NumPy promotes.
+"""Scalars of the language: an IR expression under Python's operators, promoted as NumPy promotes, but for integers and floats.
 
 A `Scalar` is what indices, sizes, elements of tensors and everything computed from them are while a definition is being
 written. Arithmetic follows NumPy: operands of different dtypes are cast to the promoted one, a Python number is weak (it
-takes the other operand's dtype where its kind allows), integers divide to float64. Comparisons, `==` included, build
-comparisons; `&`, `|`, `~` combine them. A scalar has no Python truth value, number or length of its own.
+takes the other operand's dtype where its kind allows), integers divide to float64; but an integer never widens a float.
+What operators make of sizes and Python numbers is weak, too, so dtypes are the same whether a size is open or a number. Comparisons,
+`==` included, build comparisons; `&`, `|`, `~` combine them. A scalar has no Python truth value, number or length of its own.
 
 Scalars carry the tensors that their expression reads (`sources`, by key), so a definition knows them without a registry.
 """
@@ -35,16 +36,18 @@ Weak = bool | int | float
 
 
 class Scalar:
-    """One value of the language: `expr` is its IR, `dtype` its element type, `sources` the tensors it reads.
+    """One value of the language: `expr` is its IR, `dtype` its element type, `sources` the tensors it reads. A `weak` one stands for a
+    Python number that is known as the program runs: made of sizes and numbers.
 
     Never made by hand: indices come from `te.compute` and reductions, sizes from `te.dim`, elements from `A[i, j]`.
     """
 
-    __slots__ = ("expr", "sources")
+    __slots__ = ("expr", "sources", "weak")
 
-    def __init__(self, expr: Expr, sources: Sources = NO_SOURCES) -> None:
+    def __init__(self, expr: Expr, sources: Sources = NO_SOURCES, weak: bool = False) -> None:
         self.expr = expr
         self.sources = sources
+        self.weak = weak
 
     @property
     def dtype(self) -> DType:
@@ -59,61 +62,61 @@ class Scalar:
     # -- arithmetic ----------------------------------------------------------------------------------------------------
 
     def __add__(self, other: Any) -> Scalar:
-        return binary("add", self, other)
+        return _operated("add", self, other)
 
     def __radd__(self, other: Any) -> Scalar:
-        return binary("add", other, self)
+        return _operated("add", other, self)
 
     def __sub__(self, other: Any) -> Scalar:
-        return binary("sub", self, other)
+        return _operated("sub", self, other)
 
     def __rsub__(self, other: Any) -> Scalar:
-        return binary("sub", other, self)
+        return _operated("sub", other, self)
 
     def __mul__(self, other: Any) -> Scalar:
-        return binary("mul", self, other)
+        return _operated("mul", self, other)
 
     def __rmul__(self, other: Any) -> Scalar:
-        return binary("mul", other, self)
+        return _operated("mul", other, self)
 
     def __truediv__(self, other: Any) -> Scalar:
-        return binary("div", self, other)
+        return _operated("div", self, other)
 
     def __rtruediv__(self, other: Any) -> Scalar:
-        return binary("div", other, self)
+        return _operated("div", other, self)
 
     def __floordiv__(self, other: Any) -> Scalar:
-        return binary("floordiv", self, other)
+        return _operated("floordiv", self, other)
 
     def __rfloordiv__(self, other: Any) -> Scalar:
-        return binary("floordiv", other, self)
+        return _operated("floordiv", other, self)
 
     def __mod__(self, other: Any) -> Scalar:
-        return binary("mod", self, other)
+        return _operated("mod", self, other)
 
     def __rmod__(self, other: Any) -> Scalar:
-        return binary("mod", other, self)
+        return _operated("mod", other, self)
 
     def __divmod__(self, other: Any) -> tuple[Scalar, Scalar]:
-        return binary("floordiv", self, other), binary("mod", self, other)
+        return _operated("floordiv", self, other), binary("mod", self, other)
 
     def __rdivmod__(self, other: Any) -> tuple[Scalar, Scalar]:
-        return binary("floordiv", other, self), binary("mod", other, self)
+        return _operated("floordiv", other, self), binary("mod", other, self)
 
     def __pow__(self, other: Any) -> Scalar:
-        return binary("pow", self, other)
+        return _operated("pow", self, other)
 
     def __rpow__(self, other: Any) -> Scalar:
-        return binary("pow", other, self)
+        return _operated("pow", other, self)
 
     def __neg__(self) -> Scalar:
-        return unary("neg", self)
+        return Scalar(unary("neg", self).expr, self.sources, self.weak)
 
     def __pos__(self) -> Scalar:
         return self
 
     def __abs__(self) -> Scalar:
-        return self if self.dtype.is_bool else unary("abs", self)
+        return self if self.dtype.is_bool else Scalar(unary("abs", self).expr, self.sources, self.weak)
 
     def __round__(self, digits: int | None = None) -> Scalar:
         if digits is not None:
@@ -137,37 +140,37 @@ class Scalar:
     # -- bits and logic ------------------------------------------------------------------------------------------------
 
     def __and__(self, other: Any) -> Scalar:
-        return binary("and", self, other)
+        return _operated("and", self, other)
 
     def __rand__(self, other: Any) -> Scalar:
-        return binary("and", other, self)
+        return _operated("and", other, self)
 
     def __or__(self, other: Any) -> Scalar:
-        return binary("or", self, other)
+        return _operated("or", self, other)
 
     def __ror__(self, other: Any) -> Scalar:
-        return binary("or", other, self)
+        return _operated("or", other, self)
 
     def __xor__(self, other: Any) -> Scalar:
-        return binary("xor", self, other)
+        return _operated("xor", self, other)
 
     def __rxor__(self, other: Any) -> Scalar:
-        return binary("xor", other, self)
+        return _operated("xor", other, self)
 
     def __invert__(self) -> Scalar:
         return unary("invert", self)
 
     def __lshift__(self, other: Any) -> Scalar:
-        return binary("shift_left", self, other)
+        return _operated("shift_left", self, other)
 
     def __rlshift__(self, other: Any) -> Scalar:
-        return binary("shift_left", other, self)
+        return _operated("shift_left", other, self)
 
     def __rshift__(self, other: Any) -> Scalar:
-        return binary("shift_right", self, other)
+        return _operated("shift_right", self, other)
 
     def __rrshift__(self, other: Any) -> Scalar:
-        return binary("shift_right", other, self)
+        return _operated("shift_right", other, self)
 
     # -- comparisons ---------------------------------------------------------------------------------------------------
 
@@ -322,8 +325,22 @@ def _short(value: object) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-def default_dtype(value: Weak) -> DType:
-    """NumPy's dtype of a Python number alone."""
+def is_strong(value: Scalar | Weak) -> bool:
+    """Whether a value has a dtype of its own: no Python number, nor a scalar that stands for one."""
+    return isinstance(value, Scalar) and not value.weak
+
+
+def weakly_promoted(dtype: DType, value: Scalar | Weak) -> DType:
+    """The type of `dtype` combined with a weak value. Raises `DefinitionError` where a Python int does not fit."""
+    if isinstance(value, Scalar):
+        value = False if value.dtype.is_bool else 0.0 if value.dtype.is_float else 0
+    return dtypes.promote_weak(dtype, value)
+
+
+def default_dtype(value: Scalar | Weak) -> DType:
+    """NumPy's dtype of a Python number alone, or that of a scalar."""
+    if isinstance(value, Scalar):
+        return value.dtype
     if isinstance(value, bool):
         return dtypes.bool_
     if isinstance(value, float):
@@ -351,9 +368,11 @@ def literal(value: Weak, dtype: DType) -> Scalar:
 
 
 def strong(value: Any) -> Scalar:
-    """The value as a scalar of the language: a Python number gets NumPy's dtype for it."""
+    """The value as a scalar of the language: a Python number, and what stands for one, gets NumPy's dtype for it."""
     value = operand(value)
-    return value if isinstance(value, Scalar) else literal(value, default_dtype(value))
+    if not isinstance(value, Scalar):
+        return literal(value, default_dtype(value))
+    return Scalar(value.expr, value.sources) if value.weak else value
 
 
 def converted(value: Any, dtype: DType) -> Scalar:
@@ -370,30 +389,31 @@ def converted(value: Any, dtype: DType) -> Scalar:
 
 
 def common_dtype(values: tuple[Scalar | Weak, ...]) -> DType:
-    """The dtype in which NumPy computes with these operands: strong ones promote, then each Python number is weak.
+    """The dtype in which one computes with these operands: strong ones promote, then each Python number is weak.
 
     Raises `DefinitionError` where a Python int does not fit.
     """
-    strongs = [v.dtype for v in values if isinstance(v, Scalar)]
+    strongs = [v.dtype for v in values if isinstance(v, Scalar) and not v.weak]
     if not strongs:
-        result = default_dtype(values[0])  # type: ignore[arg-type]
+        result = default_dtype(values[0])
         for value in values[1:]:
-            result = dtypes.promote(result, default_dtype(value))  # type: ignore[arg-type]
+            result = dtypes.promote(result, default_dtype(value))
         return result
     result = strongs[0]
     for other in strongs[1:]:
         result = dtypes.promote(result, other)
     # The kind of the highest Python number decides first, so that (uint8, 300, 0.5) is a float and 300 fits it.
-    for value in sorted((v for v in values if not isinstance(v, Scalar)), key=_kind_rank, reverse=True):
+    for value in sorted((v for v in values if not is_strong(v)), key=_kind_rank, reverse=True):
         try:
-            result = dtypes.promote_weak(result, value)
+            result = weakly_promoted(result, value)
         except DefinitionError as error:
             raise DefinitionError(error.message, location=user_location(), hint=error.hint) from None
     return result
 
 
-def _kind_rank(value: Weak) -> int:
-    return 0 if isinstance(value, bool) else 1 if isinstance(value, int) else 2
+def _kind_rank(value: Scalar | Weak) -> int:
+    kind = default_dtype(value) if isinstance(value, Scalar | bool | float) else dtypes.int64
+    return 0 if kind.is_bool else 1 if kind.is_integer else 2
 
 
 def float_of(dtype: DType) -> DType:
@@ -420,8 +440,15 @@ _ON_BOOLS = {"add": "or", "mul": "and"}
 _BYTES_FOR_BOOLS = ("floordiv", "mod", "pow", "shift_left", "shift_right")
 
 
+def _operated(name: str, left: Any, right: Any) -> Scalar:
+    """What an operator gives: a weak scalar of weak operands, as Python gives numbers of numbers."""
+    made = binary(name, left, right)
+    weak = all(value.weak if isinstance(value, Scalar) else not isinstance(value, np.generic | np.ndarray) for value in (left, right))
+    return Scalar(made.expr, made.sources, True) if weak else made
+
+
 def binary(name: str, left: Any, right: Any) -> Scalar:
-    """A binary operation with NumPy's promotion."""
+    """A binary operation with the promotion of `common_dtype`."""
     pair = (operand(left), operand(right))
     op = OPS[name]
     if op.result == "bool":
@@ -455,9 +482,13 @@ def binary(name: str, left: Any, right: Any) -> Scalar:
 
 
 def _compared_outside(pair: tuple[Scalar | Weak, Scalar | Weak]) -> DType | None:
-    """int64 for a comparison of a narrow integer with a Python int that does not fit it: NumPy compares the values."""
+    """int64 for a comparison of a narrow integer with a Python int that does not, or may not, fit it: NumPy compares the values."""
     for value, other in (pair, pair[::-1]):
-        if isinstance(value, Scalar) and value.dtype.is_integer and isinstance(other, int) and not isinstance(other, bool):
+        if not isinstance(value, Scalar) or value.weak or not value.dtype.is_integer:
+            continue
+        if isinstance(other, Scalar) and other.weak and other.dtype.is_integer and value.dtype is not dtypes.uint64:
+            return dtypes.int64
+        if isinstance(other, int) and not isinstance(other, bool):
             fits = value.dtype.least <= other <= value.dtype.greatest
             wide = dtypes.int64
             if not fits and value.dtype is not dtypes.uint64 and wide.least <= other <= wide.greatest:
@@ -485,8 +516,9 @@ def unary_float(name: str, value: Any) -> Scalar:
 def binary_float(name: str, left: Any, right: Any) -> Scalar:
     """A function of two real numbers."""
     pair = (operand(left), operand(right))
-    if isinstance(pair[0], Scalar) and isinstance(pair[1], Scalar):
-        dtype = dtypes.promote(float_of(pair[0].dtype), float_of(pair[1].dtype))
+    if is_strong(pair[0]) and is_strong(pair[1]):
+        dtype = common_dtype(pair)
+        dtype = dtype if dtype.is_float else dtypes.promote(*(float_of(default_dtype(value)) for value in pair))
     else:
         dtype = float_of(common_dtype(pair))
     return build(name, converted(pair[0], dtype), converted(pair[1], dtype))

@@ -141,7 +141,7 @@ class Tensor:
     def shape(self) -> tuple[int | Scalar, ...]:
         """One extent per axis: a Python int, or a scalar of the language where it is symbolic."""
         if self._shape is None:
-            self._shape = tuple(int(e.value) if isinstance(e, Const) else Scalar(e) for e in self.extents)
+            self._shape = tuple(int(e.value) if isinstance(e, Const) else Scalar(e, weak=True) for e in self.extents)
         return self._shape
 
     @property
@@ -392,8 +392,8 @@ def constant(array: Any, name: str | None = None) -> Tensor:
 
 
 def dim(name: str) -> Scalar:
-    """A symbolic extent, an int64 that is at least 0 and known when the program runs. Equal names are one size."""
-    return Scalar(Size(identifier(name, "te.dim")))
+    """A symbolic extent, at least 0 and known when the program runs. Equal names are one size. In promotion it is what a Python int is."""
+    return Scalar(Size(identifier(name, "te.dim")), weak=True)
 
 
 def as_dtype(value: Any) -> DType:

@@ -253,15 +253,23 @@ def _own_dtype(make):
         return "none"
 
 
+def _met(a, b):
+    """Arrays or NumPy scalars of which an integer (or bool) takes the dtype of a float beside it: it never widens one."""
+    kinds = ["f" if v.dtype.name == "bfloat16" else v.dtype.kind for v in (a, b)]
+    if kinds[0] == "f" and kinds[1] in "biu":
+        return a, b.astype(a.dtype)
+    return (a.astype(b.dtype), b) if kinds[1] == "f" and kinds[0] in "biu" else (a, b)
+
+
 @pytest.mark.parametrize("left", NAMES)
-def test_promotion_of_all_pairs_is_numpys(left):
+def test_promotion_of_all_pairs_is_numpys_but_for_integers_beside_floats(left):
     operations = (
         lambda p, q: p + q, lambda p, q: p * q, lambda p, q: p - q, lambda p, q: p / q, lambda p, q: p // q, lambda p, q: p % q,
         lambda p, q: p**q, lambda p, q: p < q, lambda p, q: p & q,
     )  # fmt: skip
     for right in NAMES:
         A, B = te.placeholder((1,), left, name="A"), te.placeholder((1,), right, name="B")
-        a, b = np.ones(1, NUMPY[left]), np.ones(1, NUMPY[right])
+        a, b = _met(np.ones(1, NUMPY[left]), np.ones(1, NUMPY[right]))
         for number, f in enumerate(operations):
             own = _own_dtype(lambda: te.compute((1,), lambda i: f(A[i], B[i])))  # noqa: B023
             assert own == _numpy_dtype(lambda: f(a, b)), (left, right, number)  # noqa: B023
@@ -273,7 +281,30 @@ def test_python_scalars_are_weak_and_numpy_scalars_are_not(name):
     for s in (True, 1, 1.5, np.float32(1), np.int64(1), np.uint8(3), np.float64(2)):
         for f in (lambda p, q: p + q, lambda p, q: q * p, lambda p, q: p / q, lambda p, q: p // q, lambda p, q: p**q):
             own = _own_dtype(lambda: te.compute((1,), lambda i: f(A[i], s)))  # noqa: B023
-            assert own == _numpy_dtype(lambda: f(a, s)), (name, repr(s))  # noqa: B023
+            b, t = _met(a, s) if isinstance(s, np.generic) else (a, s)
+            assert own == _numpy_dtype(lambda: f(b, t)), (name, repr(s))  # noqa: B023
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_dtypes_are_the_same_whether_a_size_is_open(name):
+    """What is made of sizes and numbers is as weak as a Python number."""
+    forms = (
+        lambda v, c: v + c, lambda v, c: c * v, lambda v, c: v / c, lambda v, c: v // (c + 1), lambda v, c: v * (c / 2),
+        lambda v, c: v < c, lambda v, c: te.where(v > 0, v, c), lambda v, c: te.maximum(v, c % 3), lambda v, c: te.atan2(v, c),
+        lambda v, c: v * te.sqrt(c), lambda v, c: v * te.minimum(c, 3), lambda v, c: c / 2, lambda v, c: te.clip(v, 0, c - 1),
+        lambda v, c: abs(c) - v, lambda v, c: te.abs(c) - v, lambda v, c: v * (c // 2 * 0.5), lambda v, c: te.sum(lambda k: v, c) / c,
+        lambda v, c: te.reduce(lambda p, q: p + q, 0, lambda k: c, 3) * v, lambda v, c: (c > 3) + v, lambda v, c: -c * v,
+        lambda v, c: c, lambda v, c: v**c,
+    )  # fmt: skip
+
+    def of_size(size):
+        A = te.placeholder((size,), name, name="A")
+        c = A.shape[0]
+        bodies = [*(lambda i, f=f: f(A[i], c) for f in forms), *(lambda i, v=v: A.read(i - 1, outside=v) for v in (c, c / 2))]
+        return [_own_dtype(lambda body=body: te.compute((c,), body)) for body in bodies]
+
+    for number, (fixed, opened) in enumerate(zip(of_size(5), of_size(te.dim("c")), strict=True)):
+        assert fixed in (opened, "none"), number  # a number may be refused for its value: -5 in an unsigned
 
 
 def test_bodies_of_constants_have_numpys_dtype_and_integer_sums_widen():

@@ -8,6 +8,7 @@ import pytest
 from tensorexpr import language as te
 from tensorexpr.errors import ArgumentError
 from tensorexpr.interpret import evaluate_program
+from tensorexpr.parse import parse_program
 from tensorexpr.text import print_program
 from tensorexpr.verify import verify
 from tests.language.messages import refused
@@ -46,9 +47,19 @@ def test_a_name_used_twice():
     message = refused(lambda: te.program_of([both]))
     assert "expected a name for each input of a program, got A twice" in message and __file__ in message
     assert "also the name of an input" in message and "give te.placeholder another name=" in message
+
+
+def test_an_input_that_has_the_name_of_a_size_is_numbered():
     n = te.dim("A")
-    sized = te.placeholder((n,), name="B")
-    assert "also the name of a size" in refused(lambda: te.program_of([te.compute(n, lambda i: sized[i] + A[0])]))
+    sized, first = te.placeholder((n,), name="B"), te.placeholder((3,), name="A_1")
+    assert text(te.compute(n, lambda i: sized[i] + A[0] + first[0], name="C")).splitlines() == [
+        "sizes(A)", "B: f32[A] = input()", "A_2: f32[3] = input()", "A_1: f32[3] = input()",
+        "C[i]: f32[A] = B[i] + A_2[0] + A_1[0]", "return C",
+    ]  # fmt: skip
+    w = te.placeholder((te.dim("w"),), name="w")
+    whole = te.compute(w.shape, lambda i: w[i] * te.cast(i, "float32"), name="y")
+    np.testing.assert_array_equal(te.evaluate(whole, {w: np.ones(3, np.float32)}), [0, 1, 2])
+    assert parse_program(text(whole)) == te.program_of([whole])
 
 
 def test_unnamed_inputs_are_numbered():

@@ -208,7 +208,7 @@ def test_bad_scans():
     assert "te.scan: expected the body to return a tensor for the state s, got a Scalar" in refused(
         lambda: te.scan(lambda t, s: s[0], state, 5)
     )
-    text = refused(lambda: te.scan(lambda t, s: te.compute(3, lambda j: s[j] * t), state, 5))
+    text = refused(lambda: te.scan(lambda t, s: te.compute(3, lambda j: te.cast(s[j], "float64") * t), state, 5))
     assert "te.scan: expected the next s to be float32 like the state, got float64" in text and 'te.cast(x, "float32")' in text
     text = refused(lambda: te.scan(lambda t, s: te.compute(2, lambda j: s[j]), state, 5))
     assert "te.scan: expected the next s to have shape (3) like the state, got (2)" in text

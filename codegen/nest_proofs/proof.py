@@ -1,0 +1,130 @@
+"""All obligations of a nest, one after the other."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from tensorexpr.codegen.nest import If, LoopNest, Stmt, Store
+from tensorexpr.codegen.nest_proofs.places import Places, Touch
+from tensorexpr.codegen.nest_proofs.questions import Answer, Questions
+from tensorexpr.codegen.nest_proofs.races import races
+from tensorexpr.codegen.nest_proofs.scope import Scope
+from tensorexpr.codegen.nest_proofs.sorts import sorts_of
+from tensorexpr.codegen.nest_proofs.verdict import Finding, Verdict
+from tensorexpr.codegen.nest_proofs.written import Written
+from tensorexpr.codegen.nest_text import print_block
+from tensorexpr.ir import Expr
+from tensorexpr.records import replace
+from tensorexpr.text import print_expr
+
+
+def prove(nest: LoopNest, effort: int = 1) -> Verdict:
+    """Whether every obligation of a nest holds (see the package); what does not, or is not decided, is a finding.
+
+    Questions take so many steps, counted, at most; `effort` times as many are allowed. Requires: a nest that `verify_nest` accepts. Pure:
+    the same nest gives the same verdict.
+    """
+    return _Proof(nest, effort).verdict()
+
+
+class _Proof:
+    def __init__(self, nest: LoopNest, effort: int) -> None:
+        self.nest = nest
+        self.claims = {b.name: b.within for b in (*nest.parameters, *nest.workspace) if b.within is not None}
+        self.questions = Questions(nest.sizes, self.claims, effort)
+        self.findings: list[Finding] = []
+        self.decided: Counter[str] = Counter()
+
+    def verdict(self) -> Verdict:
+        written = Written(self.nest, self.questions, self.questions.effort)
+
+        unplaced: list[tuple[Touch, Expr, Expr, Answer]] = []
+
+        def seen(touch: Touch) -> None:
+            unplaced.extend(self.inside(touch))
+            written.seen(touch)
+
+        places = Places(self.nest, self.held(), seen)
+        places.run()
+        sorts = sorts_of(written, self.questions, places.start) if self.claims else []
+        placing, ordered = {sort.placing for sort in sorts}, {sort.order: sort.placing.number for sort in sorts}
+        for touch, index, extent, answer in unplaced:
+            if touch in placing and index == touch.indices[-1]:
+                self.decided["sorts"] += 1
+            else:
+                about = f"0 <= {print_expr(index)} < {print_expr(extent)}"
+                self.report("bounds", touch.statement, touch.home.buffer.name, about, answer)
+        proved = {home.buffer.name for sort in sorts for home in (sort.keys, sort.offsets, sort.order)}
+        self.claimed(written, proved)
+        for loop, write, other, answer in races(self.nest, places.all_loops, self.questions):
+            if answer.holds:
+                self.decided[answer.how] += 1
+                continue
+            places_ = " and ".join(dict.fromkeys(_place(touch) for touch in (write, other)))
+            self.report("race", write.statement, write.home.buffer.name, f"iterations of {loop.statement.index} meet at {places_}", answer)
+        for touch, answer in written.answers():
+            if not answer.holds and touch.number > ordered.get(touch.home, touch.number):
+                self.decided["sorts"] += 1
+            elif self.kept(answer):
+                self.report("initial", touch.statement, touch.home.buffer.name, f"{_place(touch)} is written before it is read", answer)
+        for touch, answer in written.results(places.homes, places.start):
+            if not answer.holds and touch.home in ordered:
+                self.decided["sorts"] += 1
+            elif self.kept(answer):
+                self.report("coverage", touch.statement, touch.home.buffer.name, f"all of {touch.home.buffer.name} is written", answer)
+        return Verdict(tuple(self.findings), tuple(sorted(self.decided.items())))
+
+    def held(self) -> dict[str, tuple[float, float]]:
+        """Ranges of what buffers of integers hold: as claimed, and constants as they are."""
+        start = Scope((), {}, {})
+        found = {name: (float(low), start.interval(high)[1]) for name, (low, high) in self.claims.items()}
+        for constant in self.nest.constants:
+            if constant.type.dtype.is_integer and constant.data.size:
+                found[constant.name] = (int(constant.data.min()), int(constant.data.max()))
+        return found
+
+    def claimed(self, written: Written, proved: set[str]) -> None:
+        """What is stored lies in the range that is claimed of the buffer, where no sort has shown it."""
+        for home, stores in written.stores.items():
+            if home.buffer.name in proved or home.buffer.within is None:
+                continue
+            low, high = home.buffer.within
+            for store in stores:
+                assert store.value is not None
+                answer = self.questions.between(low, store.value, high, store.scope)
+                if self.kept(answer):
+                    about = f"{low} <= {home.buffer.name} <= {print_expr(high)}"
+                    self.report("claim", store.statement, home.buffer.name, about, Answer(None, answer.how))
+
+    def inside(self, touch: Touch) -> Iterator[tuple[Touch, Expr, Expr, Answer]]:
+        """An access stays in its buffer; gives what was not proved."""
+        for index, extent in zip(touch.indices, touch.shape, strict=True):
+            answer = self.questions.inside(index, extent, touch.scope)
+            if answer.holds:
+                self.decided[answer.how] += 1
+            else:
+                yield touch, index, extent, answer
+
+    def kept(self, answer: Answer) -> bool:
+        """Counts an answer; whether it is a finding."""
+        if answer.holds:
+            self.decided[answer.how] += 1
+        return not answer.holds
+
+    def report(self, kind: str, statement: Stmt, buffer: str, about: str, answer: Answer) -> None:
+        finding = Finding(kind, _first_line(statement), buffer, about, answer.holds is False, answer.at)
+        self.decided["refuted" if finding.refuted else "undecided"] += 1
+        if finding not in self.findings:
+            self.findings.append(finding)
+
+
+def _first_line(statement: Stmt) -> str:
+    """A statement without the value that it stores, which may be long."""
+    if isinstance(statement, Store):
+        return f"{statement.buffer}[{', '.join(map(print_expr, statement.indices)) or '()'}] = ..."
+    return next(iter(print_block((replace(statement, then=()) if isinstance(statement, If) else statement,))))
+
+
+def _place(touch: Touch) -> str:
+    return f"{touch.home.buffer.name}[{', '.join(map(print_expr, touch.indices)) or '()'}]"
