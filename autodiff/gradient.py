@@ -20,10 +20,12 @@ from tensorexpr.autodiff.reverse import Received, Reverse, reverse
 from tensorexpr.autodiff.units import GivenRule, Graph, Unit, tensors_of, units_of, with_rules
 from tensorexpr.autodiff.workspace import Workspace
 from tensorexpr.errors import DifferentiationError, user_location
+from tensorexpr.fallback import first_sound
 from tensorexpr.ir import Access, Apply, Definition, Expr, Index, Program
 from tensorexpr.language import Tensor, lift, program_of
 from tensorexpr.language.sorting import plan_of
 from tensorexpr.simplify import simplify
+from tensorexpr.text import print_program
 
 LOWERINGS = ("segments", "atomics")
 
@@ -67,7 +69,10 @@ def gradient(
                 location=tensor.location or user_location(),
                 hint=f"compute the output from {tensor.name}; a tensor that is made again from the same text is another one",
             )
-    found = Gradient(outputs, inputs, heads, units, lowering, count)
+    forms = [("its gradient by gathers", lambda: Gradient(outputs, inputs, heads, units, lowering, count))]
+    if lowering is None:
+        forms.append(("its gradient by scatters", lambda: Gradient(outputs, inputs, heads, units, "atomics", count)))
+    found, _ = first_sound(", ".join(t.name for t in outputs), forms, lambda: print_program(program_of(outputs)))
     for tensor in found:
         _ORIGINS[tensor] = met
     return found

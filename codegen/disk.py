@@ -3,13 +3,13 @@
 One file per entry, named by the key: a digest of everything that the code depends on (see `compile`). A file carries a digest
 of its key and contents, is written beside its place and moved there whole, and is read only from a place that no other user can
 write to (`tensorexpr_runtime.places`). What is damaged, foreign, or not to be read counts as not there and is made anew; what cannot
-be written is not kept. None of this is an error: a folder that cannot be used is told once, by a warning.
+be written is not kept. None of this is an error: a folder that cannot be used is told once, by a `CacheWarning`.
 The folder is bounded in size: entries not used for longest go first (reading marks an entry as used). Its files are counted at the
 first save of a process, and again once the process has added a sixteenth of the bound or thinks that it is reached: other processes
 add, too, so that the folder may be larger by so much for each of them. What a process that was killed had begun to write is removed then.
 
 TENSOREXPR_CACHE_DIR names the folder (empty: nothing is kept), TENSOREXPR_CACHE_SIZE its bound in MiB. The log
-`tensorexpr.cache` tells hits and misses, and warns.
+`tensorexpr.cache` tells hits and misses.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ import os
 import sys
 import tempfile
 import time
+import warnings
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tensorexpr.errors import ArgumentError
+from tensorexpr.errors import ArgumentError, CacheWarning, Location, user_location
 from tensorexpr_runtime.places import ForeignPlaceError, make_own, own, read_own
 
 log = logging.getLogger("tensorexpr.cache")
@@ -70,7 +71,7 @@ def folder() -> Path | None:
             base = "~/Library/Caches"
         case _:
             base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return expanded(f"{base}/tensorexpr", "the cache of compiled code") if base else None
+    return expanded(f"{base}/tensorexpr", f"the cache of compiled code, for which {_FOLDER} names a folder,") if base else None
 
 
 def expanded(named: str, what: str) -> Path | None:
@@ -78,15 +79,17 @@ def expanded(named: str, what: str) -> Path | None:
     try:
         return Path(named).expanduser()
     except RuntimeError:
-        warn_once(named, f"{what} is off: {named}: the home of the user is unknown; {_FOLDER} names a folder for it")
+        warn_once(named, f"{what} is off: {named}: the home of the user is unknown")
         return None
 
 
 def warn_once(place: str, message: str) -> None:
     """A warning, of each place one in a process; what is told of it later is for those who look for it."""
-    level = logging.DEBUG if place in _warned else logging.WARNING
-    _warned.add(place)
-    log.log(level, "%s", message)
+    log.debug("%s", message)
+    if place not in _warned:
+        _warned.add(place)
+        at = user_location() or Location("tensorexpr", 1)
+        warnings.warn_explicit(message, CacheWarning, at.file, at.line)
 
 
 def bound() -> int:

@@ -168,7 +168,8 @@ def _found(text: str, program: Program, named: _Lines, look: Look) -> Executable
     nest = look.stages.nest
     long = sum(_work(kernel.body) for kernel in nest.kernels) > _SHORT
     checks_ = [(c.access, c.tensor, c.axis, c.definition, lines.index(c.location) if c.location in lines else None) for c in nest.checks]
-    about = {"interface": interface.as_data(), "exports": image.exports, "long": long, "checks": checks_, "failure": look.failure}
+    about = {"interface": interface.as_data(), "exports": image.exports, "long": long, "checks": checks_}
+    about |= {"failure": look.failure, "verdict": str(look.stages.verdict)}
     disk.save(key, disk.Entry(about, image.image))
     return Executable(NativeCode(interface, image, host()), nest.checks, long, look.failure)
 

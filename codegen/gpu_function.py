@@ -77,8 +77,9 @@ class GpuFunction(CompiledFunction):
         self._find_layout = self._arguments.find_layout
         self._cost: Cost | None = None
         self.plan = None
-        self._kernels: Kernels = device.load(code.source, self._compiled)
-        self._constants = [uploaded(device, c) for c in nest.constants]
+        with device.entered():
+            self._kernels: Kernels = device.load(code.source, self._compiled)
+            self._constants = [uploaded(device, c) for c in nest.constants]
         self._fixed = [device.address(array) for array in self._constants]
         names = (*self._parameters, *(c.name for c in nest.constants), *(b.name for b in nest.workspace), REPORT)
         self._places = {name: k for k, name in enumerate(names)}
@@ -103,9 +104,14 @@ class GpuFunction(CompiledFunction):
 
     def upload(self, array: np.ndarray) -> Any:
         """A copy of an array of NumPy's on the device of this function."""
-        return self._device.upload(np.ascontiguousarray(array))
+        with self._device.entered():
+            return self._device.upload(np.ascontiguousarray(array))
 
     def _computed(self, arrays: Sequence[Any], out: Sequence[Any] | None, context: Context | None) -> list[Any]:
+        with self._device.entered():
+            return self._computed_there(arrays, out, context)
+
+    def _computed_there(self, arrays: Sequence[Any], out: Sequence[Any] | None, context: Context | None) -> list[Any]:
         found = [self._input(*wanted, a) for wanted, a in zip(self._wanted, self._counted(arrays), strict=True)]
         layout = self._arguments.layout(tuple([tuple(array.shape) for array, _ in found]))
         results, returned = self._results(out, layout, found)
@@ -117,7 +123,7 @@ class GpuFunction(CompiledFunction):
                 raise self._error(f"workspace: expected an array on {self._device.name}, got a {type(given).__name__}")
             workspace = self._device.address(block)
             workspace += -workspace % WORKSPACE_ALIGNMENT if context is not None else 0
-        self.enter([address for _, address in found], [self._device.address(array) for array in results], layout, workspace)
+        self._enter([address for _, address in found], [self._device.address(array) for array in results], layout, workspace)
         if out is not None:
             for target, result in zip(returned, results, strict=True):
                 if target is not result:
@@ -141,6 +147,7 @@ class GpuFunction(CompiledFunction):
             there = f"an array on {device.name}"
             hint = "cupy.asarray(...) copies one there" if isinstance(value, np.ndarray) else None
             raise self._error(f"argument {parameter.name}: expected {there}, got a {type(value).__name__}", hint=hint)
+        self._check_place(f"argument {parameter.name}", array)
         if array.dtype != dtype:
             raise self._error(
                 f"argument {parameter.name}: expected dtype {parameter.dtype.name}, got {array.dtype.name}",
@@ -170,6 +177,7 @@ class GpuFunction(CompiledFunction):
             array = device.array(target)
             if array is None:
                 raise self._error(f"{label}: expected an array on {device.name}, got a {type(target).__name__}")
+            self._check_place(label, array)
             if array.dtype != type_:
                 raise self._error(f"{label}: expected dtype {parameter.dtype.name}, got {array.dtype.name}")
             if tuple(array.shape) != shape:
@@ -184,6 +192,14 @@ class GpuFunction(CompiledFunction):
             fits = array.flags.c_contiguous and low % ALIGNMENT == 0
             direct.append(array if fits else device.empty(shape, type_))
         return direct, targets
+
+    def _check_place(self, label: str, array: Any) -> None:
+        place, name = self._device.place(array), self._device.name
+        if place != name:
+            raise self._error(
+                f"{label}: expected an array on {name}, which the function was compiled on, got one on {place}",
+                hint=f"copy it to {name}, or compile the function while {place} is the current device",
+            )
 
     def _span(self, array: Any) -> tuple[int, int]:
         """The addresses between which the elements of an array lie."""
@@ -200,18 +216,25 @@ class GpuFunction(CompiledFunction):
 
     def block(self, size: int) -> Any:
         """Memory of the device for activations."""
-        return self._device.empty((size,), _BYTES)
+        with self._device.entered():
+            return self._device.empty((size,), _BYTES)
 
     def own(self, array: np.ndarray) -> Any:
         """A copy of an array on the device."""
-        return self._device.upload(array)
+        with self._device.entered():
+            return self._device.upload(array)
 
     def assign(self, target: Any, value: Any) -> None:
         """Writes the elements of an array of the device into another one."""
-        self._device.array(target)[...] = value
+        with self._device.entered():
+            self._device.array(target)[...] = value
 
     def enter(self, inputs: Sequence[int], outputs: Sequence[int], layout: Layout, workspace: int = 0) -> None:
         """Launches on memory that the caller holds, all of it aligned to sixteen bytes, on the current stream: see `CompiledFunction`."""
+        with self._device.entered():
+            self._enter(inputs, outputs, layout, workspace)
+
+    def _enter(self, inputs: Sequence[int], outputs: Sequence[int], layout: Layout, workspace: int = 0) -> None:
         offsets, launches = self._launches(layout)
         ordered = inputs if self._order is None else [inputs[k] for k in self._order]
         addresses = [*ordered, *outputs, *self._fixed, *[workspace + offset for offset in offsets]]

@@ -159,7 +159,8 @@ class LoopNest(Node):
     of inputs and indices how many elements ahead they, and what is read through them, are fetched. Constants carry their data.
     With `precision` "tf32" sums of products may round
     their factors of float32 to it, where that is an instruction. Elements of `atomics` are updated (`b[i] = b[i] + v`, also by product,
-    maximum, minimum) by several iterations of a parallel loop: each update is one piece, and they come in any order.
+    maximum, minimum) by several iterations of a parallel loop: each update is one piece, and they come in any order. `tensor_cores` says
+    whether the GPU has the instructions for products of matrices that we emit.
     """
 
     name: str
@@ -174,6 +175,7 @@ class LoopNest(Node):
     ahead: tuple[tuple[str, int], ...] = ()
     precision: str = "float32"
     atomics: tuple[str, ...] = ()
+    tensor_cores: bool = True
 
     def __str__(self) -> str:
         from tensorexpr.codegen.nest_text import print_nest  # noqa: PLC0415

@@ -7,11 +7,13 @@ is there for speed, of the simplified program, then of the program as written. O
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import LoopNest
+from tensorexpr.codegen.nest_proofs import Verdict, prove
 from tensorexpr.codegen.nest_verify import verify_nest
 from tensorexpr.codegen.schedule import Schedule
 from tensorexpr.codegen.schedule import schedule as plain_schedule
@@ -24,15 +26,19 @@ from tensorexpr.ir import Program
 from tensorexpr.simplify import simplify
 from tensorexpr.text import print_program
 
+log = logging.getLogger("tensorexpr.proofs")
+
 PLAIN = "the plain schedule"
 
 
 class Stages(NamedTuple):
-    """What leads to native code: the simplified program, its schedule, the loop nest; and why it is not the form that was wanted."""
+    """What leads to native code: the simplified program, its schedule, the loop nest with what its proof found; and why it is not the
+    form that was wanted."""
 
     program: Program
     schedule: Schedule
     nest: LoopNest
+    verdict: Verdict
     failure: Failure | None = None
 
 
@@ -103,4 +109,10 @@ def _plainly(program: Program, target: Target) -> Schedule:
 
 
 def _lowered(schedule: Schedule, plain: bool = False) -> Stages:
-    return Stages(schedule.program, schedule, verify_nest(lower(schedule, plain=plain)))
+    nest = verify_nest(lower(schedule, plain=plain))
+    verdict = prove(nest)
+    if verdict.refuted:
+        raise InternalError(f"the verifier refuses its loops: {verdict.refuted[0].about}", term=verdict.refuted[0])
+    if verdict.findings:
+        log.info("%s: %s", ", ".join(schedule.program.outputs), verdict)
+    return Stages(schedule.program, schedule, nest, verdict)

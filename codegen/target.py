@@ -76,15 +76,25 @@ class Gpu(Target):
         """Threads of a block, whatever they work on."""
         return self.threads
 
+    @property
+    def tensor_cores(self) -> bool:
+        """Whether it has the products of matrices that we emit, of 16-bit floats, float64 and TF32 (PTX ISA, `mma`: sm_80 and later)."""
+        return _capability(self.arch) >= 80
+
     def running(self, *archs: str) -> Gpu:
-        """The same for code that runs on each of some architectures: with no more shared memory than the least of them."""
-        return replace(self, shared_bytes=min([_shared_bytes(a) for a in archs], default=self.shared_bytes))
+        """The same for code that runs on each of some architectures: for the least of them, with no more shared memory than any has."""
+        shared = min([_shared_bytes(a) for a in archs], default=self.shared_bytes)
+        return replace(self, shared_bytes=shared, arch=min(archs, key=_capability, default=self.arch))
+
+
+def _capability(arch: str) -> int:
+    return int(arch.removeprefix("sm_").rstrip("af"))
 
 
 def _shared_bytes(arch: str) -> int:
     """What a block may ask for on an architecture such as "sm_90" (CUDA C++ Programming Guide, technical specifications per compute
     capability); of one that is not known, as much as all have."""
-    number = int(arch.removeprefix("sm_").rstrip("af"))
+    number = _capability(arch)
     return SHARED.get(number, SHARED[number // 10 * 10] if number // 10 * 10 in SHARED else min(SHARED.values())) << 10
 
 

@@ -1,7 +1,8 @@
 """ONNX models as functions: nodes become definitions, functions of the model and operators with a body become composites.
 
 Shapes are those of the model, all known. What hangs on constants alone (shapes, ranges) is computed while reading, by ONNX's own
-reference. Attributes that a function body refers to are those of its call.
+reference. Attributes that a function body refers to are those of its call. Operators mean what their schemas say at the opset of the model
+or of the function they stand in (`onnx_schemas`); results have the types that schemas and model declare.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from onnx import FunctionProto, ModelProto, NodeProto, defs, helper, numpy_helper
+from onnx import FunctionProto, ModelProto, NodeProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from tensorexpr.dtypes import dtype
@@ -22,21 +23,20 @@ from tensorexpr.graph.loaded import Loaded
 from tensorexpr.graph.tracing import Trace, as_tensor, current
 from tensorexpr.graph.trees import HOLE
 from tensorexpr.interop.onnx_expressions import code_of
-from tensorexpr.interop.onnx_operators import NATIVE, OPERATORS
+from tensorexpr.interop.onnx_operators import OPERATORS, native_row
+from tensorexpr.interop.onnx_schemas import STANDARD, call, check_attributes, refused, schema_of, typed, version_of
 from tensorexpr.ir import TensorType, const
 from tensorexpr.language import Tensor
-
-STANDARD = "ai.onnx"
 
 
 def from_onnx(model: ModelProto, constants: Mapping[str, Any] | None = None) -> Loaded:
     """The function of a model: one array or tensor per input (in order), a tuple of results, or a single one bare.
 
     `constants` fixes inputs by name, which shapes and axes may hang on; they are no arguments then.
-    Raises `TargetError` for inputs without a shape, and for operators that there is neither a row, a function nor a body for.
+    Raises `TargetError` for inputs without a shape, for operators that there is neither a row, a function nor a body for, for
+    attributes and versions that are not known, and for outputs that are not of the declared type.
     """
-    opsets = {entry.domain: entry.version for entry in model.opset_import}
-    reader = _Reader({(f.domain, f.name, f.overload): f for f in model.functions}, opsets)
+    reader = _Reader({(f.domain, f.name, f.overload): f for f in model.functions}, _version(model))
     graph = model.graph
     values: dict[str, Any] = {item.name: numpy_helper.to_array(item) for item in graph.initializer}
     values |= {name: np.asarray(value) for name, value in (constants or {}).items()}
@@ -46,23 +46,26 @@ def from_onnx(model: ModelProto, constants: Mapping[str, Any] | None = None) -> 
             if item.name not in values:
                 values[item.name] = trace.formal(_type_of(item), "x")
         reader.run(graph.node, values, {})
-        trace.outputs = [as_tensor(values[item.name], item.name) for item in graph.output]
+        trace.outputs = [_declared(as_tensor(values[item.name], item.name), item) for item in graph.output]
     trace.captured()
     tree: Any = HOLE if len(graph.output) == 1 else tuple(HOLE for _ in graph.output)
     return Loaded(graph.name or "main", Signature(trace.graph(), tree), [])
 
 
 class _Reader:
-    """Runs nodes on tensors of the current trace; `functions` are those of the model."""
+    """Runs nodes on tensors of the current trace; `functions` are those of the model, `version` the opset of the nodes."""
 
-    def __init__(self, functions: Mapping[tuple[str, str, str], FunctionProto], opsets: Mapping[str, int]) -> None:
-        self._functions, self._opsets = functions, opsets
+    def __init__(self, functions: Mapping[tuple[str, str, str], FunctionProto], version: int) -> None:
+        self._functions, self._version = functions, version
 
     def run(self, nodes: Sequence[NodeProto], values: dict[str, Any], attributes: Mapping[str, Any]) -> None:
         """Adds the results of all nodes to `values`; `attributes` are those that a body's nodes may refer to."""
         for node in nodes:
             own = {a.name: _attribute(a, attributes) for a in node.attribute if not a.ref_attr_name or a.ref_attr_name in attributes}
-            inputs = [values.get(name) if name else None for name in node.input]
+            missing = next((name for name in node.input if name and name not in values), None)
+            if missing is not None:
+                raise refused(node, "inputs that are tensors, given or computed before", missing)
+            inputs = [values[name] if name else None for name in node.input]
             while inputs and inputs[-1] is None:
                 inputs.pop()
             results = self._results(node, inputs, own)
@@ -70,34 +73,56 @@ class _Reader:
 
     def _results(self, node: NodeProto, inputs: list[Any], attributes: dict[str, Any]) -> Sequence[Any]:
         name, domain = node.op_type, node.domain
-        if name in ("Shape", "Size") and isinstance(inputs[0], Tensor):
-            shape = np.asarray(inputs[0].shape, np.int64)
-            if name == "Size":
-                return (np.prod(shape, dtype=np.int64),)
-            return (shape[attributes.get("start", 0) : attributes.get("end", len(shape))],)
         local = self._functions.get((domain, name, node.overload))
         if local is not None:
-            return self._composite(_composite_of(local, attributes), local, inputs, attributes)
-        if domain in ("", STANDARD):
-            if name == "CastLike" and isinstance(inputs[1], Tensor):
-                return (OPERATORS["Cast"](inputs[0], to=code_of(inputs[1].dtype)),)
-            if not any(isinstance(item, Tensor) for item in inputs):
-                return _folded(node, inputs, attributes)
-            if name in OPERATORS:
-                result = OPERATORS[name](*inputs, **attributes)
-                return result if isinstance(result, tuple) else (result,)
-            body = self._body(node, inputs, attributes)
-            if body is not None or name in NATIVE:
-                composite = Composite(f"{STANDARD}.{name}", tuple(attributes.items()))
-                return self._composite(composite, body, inputs, attributes, NATIVE.get(name))
+            return self._composite(_composite_of(local, attributes), local, inputs, attributes, _version(local))
+        schema = schema_of(node, self._version) if domain in ("", STANDARD) else None
+        if schema is not None:
+            check_attributes(node, schema, attributes)
+            return typed(node, schema, inputs, self._standard(node, schema, inputs, attributes))
         raise TargetError(
             f"from_onnx: expected an operator that is known, a function of the model or one with a body, got {domain or STANDARD}.{name}",
             location=user_location(),
             hint="interop/onnx_operators.py has a row for each operator",
         )
 
+    def _standard(self, node: NodeProto, schema: Any, inputs: list[Any], attributes: dict[str, Any]) -> Sequence[Any]:
+        """The results of an operator of ONNX: by a row, on constants by ONNX's reference, else by the body of its schema."""
+        name = node.op_type
+        if name in ("Shape", "Size") and isinstance(inputs[0], Tensor):
+            shape = np.asarray(inputs[0].shape, np.int64)
+            if name == "Size":
+                return (np.prod(shape, dtype=np.int64),)
+            return (shape[attributes.get("start", 0) : attributes.get("end", len(shape))],)
+        if name == "CastLike" and isinstance(inputs[1], Tensor):
+            return (OPERATORS["Cast"](inputs[0], to=code_of(inputs[1].dtype)),)
+        if not any(isinstance(item, Tensor) for item in inputs):
+            return _folded(node, inputs, attributes, self._version)
+        native = native_row(name, schema.since_version)
+        if name in OPERATORS:
+            if name == "Split" and len(inputs) == 1:
+                attributes = {"split" if "split" in attributes else "num_outputs": len(node.output), **attributes}
+            result = call(OPERATORS[name], node, schema, inputs, attributes)
+            return result if isinstance(result, tuple) else (result,)
+        body = self._body(node, schema, inputs, attributes)
+        if body is None and native is None:
+            raise TargetError(
+                f"from_onnx: expected an operator that is known, a function of the model or one with a body, got {STANDARD}.{name}",
+                location=user_location(),
+                hint="interop/onnx_operators.py has a row for each operator",
+            )
+        composite = Composite(f"{STANDARD}.{name}", tuple(attributes.items()))
+        ours = None if native is None else lambda *given: call(native, node, schema, given, attributes)
+        return self._composite(composite, body, inputs, attributes, self._version, ours)
+
     def _composite(
-        self, composite: Composite, body: FunctionProto | None, inputs: list[Any], attributes: Mapping[str, Any], native: Any = None
+        self,
+        composite: Composite,
+        body: FunctionProto | None,
+        inputs: list[Any],
+        attributes: Mapping[str, Any],
+        version: int,
+        native: Any = None,
     ) -> Sequence[Any]:
         """A call of a composite, traced from its body, or by our own kernel.
 
@@ -112,11 +137,12 @@ class _Reader:
             given = iter([inner.formal(tensor.type, "x") for tensor in tensors])
             formals = [item if item is None or _says_what(item) else next(given) for item in inputs]
             if native is not None:
-                results = [native(*formals, **attributes)]
+                results = [native(*formals)]
             else:
                 assert body is not None
                 values: dict[str, Any] = dict.fromkeys(body.input) | dict(zip(body.input, formals, strict=False))
-                self.run(body.node, values, {a.name: _attribute(a, {}) for a in body.attribute_proto} | dict(attributes))
+                inner_reader = _Reader(self._functions, _version(body) if body.opset_import else version)
+                inner_reader.run(body.node, values, {a.name: _attribute(a, {}) for a in body.attribute_proto} | dict(attributes))
                 results = [values.get(name) for name in body.output]
             inner.outputs = [as_tensor(result, composite.name) for result in results if result is not None]
         inner.captured()
@@ -127,12 +153,9 @@ class _Reader:
         found = iter(outer.note(Call(composite.op, (), (), graph=graph), tensors, types).results)
         return [None if result is None else next(found) for result in results]
 
-    def _body(self, node: NodeProto, inputs: list[Any], attributes: Mapping[str, Any]) -> FunctionProto | None:
+    def _body(self, node: NodeProto, schema: Any, inputs: list[Any], attributes: Mapping[str, Any]) -> FunctionProto | None:
         """The body by which ONNX defines an operator; None where it has none."""
-        version = self._opsets.get("", self._opsets.get(STANDARD, defs.onnx_opset_version()))
-        if not defs.has(node.op_type, version, ""):
-            return None
-        schema: Any = defs.get_schema(node.op_type, version, "")
+        version = self._version
         plain = NodeProto()
         plain.CopyFrom(node)
         del plain.attribute[:]
@@ -179,15 +202,44 @@ def _attribute(attribute: Any, outer: Mapping[str, Any]) -> Any:
     return tuple(value) if isinstance(value, (list, tuple)) or type(value).__name__.startswith("Repeated") else value
 
 
-def _folded(node: NodeProto, inputs: list[Any], attributes: Mapping[str, Any]) -> Sequence[Any]:
-    """The results of a node on constants, by ONNX's reference."""
+def _version(proto: ModelProto | FunctionProto) -> int:
+    return version_of({entry.domain: entry.version for entry in proto.opset_import})
+
+
+def _folded(node: NodeProto, inputs: list[Any], attributes: Mapping[str, Any], version: int) -> Sequence[Any]:
+    """The results of a node on constants, by ONNX's reference at an opset."""
     plain = NodeProto()
     plain.CopyFrom(node)
+    plain.domain = ""
     del plain.attribute[:]
     plain.attribute.extend(helper.make_attribute(name, value) for name, value in attributes.items())
     feeds = {name: item for name, item in zip(node.input, inputs, strict=False) if name}
-    results: Any = ReferenceEvaluator(plain).run(None, feeds)
-    return list(results)
+    try:
+        given = [helper.make_value_info(name, _type_proto(item)) for name, item in feeds.items()]
+        outputs = [helper.make_tensor_value_info(name, 0, None) for name in node.output if name]
+        model = helper.make_model(helper.make_graph([plain], "constants", given, outputs), opset_imports=[helper.make_opsetid("", version)])
+        found = dict(zip([item.name for item in outputs], ReferenceEvaluator(model).run(None, feeds), strict=True))
+    except Exception as error:  # whatever the reference says of a node that it cannot run
+        raise refused(node, "constants that ONNX's reference computes it of", f"{type(error).__name__}: {error}") from error
+    return [found.get(name) for name in node.output]
+
+
+def _declared(tensor: Tensor, item: Any) -> Tensor:
+    """An output, which has the type that the model declares for it. Raises `TargetError` where it has not."""
+    declared = item.type.tensor_type
+    wanted = dtype(helper.tensor_dtype_to_np_dtype(declared.elem_type)) if declared.elem_type else tensor.dtype
+    extents = [d.dim_value if d.HasField("dim_value") else None for d in declared.shape.dim]
+    fits = not declared.HasField("shape") or (
+        len(extents) == tensor.ndim and all(n is None or n == own for n, own in zip(extents, tensor.shape, strict=True))
+    )
+    if wanted != tensor.dtype or not fits:
+        shape = f"[{', '.join('?' if n is None else str(n) for n in extents)}]" if declared.HasField("shape") else ""
+        raise TargetError(
+            f"from_onnx: output {item.name}: expected {wanted.name}{shape}, as the model declares, got "
+            f"{tensor.dtype.name}[{', '.join(map(str, tensor.shape))}]",
+            location=user_location(),
+        )
+    return tensor
 
 
 def _type_proto(item: Any) -> Any:
@@ -196,6 +248,10 @@ def _type_proto(item: Any) -> Any:
 
 
 def _type_of(item: Any) -> TensorType:
+    if not item.type.HasField("tensor_type"):
+        raise TargetError(
+            f"from_onnx: expected inputs that are tensors, got {item.name}, a {item.type.WhichOneof('value')}", location=user_location()
+        )
     tensor = item.type.tensor_type
     shape = [d.dim_value for d in tensor.shape.dim if d.HasField("dim_value")]
     if not tensor.HasField("shape") or len(shape) != len(tensor.shape.dim):

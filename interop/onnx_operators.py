@@ -39,7 +39,28 @@ def _choose(condition: Any, a: Any, b: Any) -> Any:
     return elementwise(language.where, condition, a, b)
 
 
-def _cast(x: Any, *, to: int, **_: Any) -> Any:
+def _pairwise(function: Callable[..., Any]) -> Row:
+    """One input as it is, several two by two."""
+
+    def row(first: Any, *others: Any) -> Any:
+        for other in others:
+            first = elementwise(function, first, other)
+        return first
+
+    return row
+
+
+def _is_infinite(x: Any, *, detect_negative: int = 1, detect_positive: int = 1) -> Any:
+    def one(value: Any) -> Any:
+        found = language.isinf(value)
+        if not detect_negative:
+            found = found & (value > 0)
+        return found if detect_positive else found & (value < 0)
+
+    return elementwise(one, x)
+
+
+def _cast(x: Any, *, to: int, saturate: int = 1) -> Any:
     target = dtype(helper.tensor_dtype_to_np_dtype(to))
     return elementwise(lambda value: language.cast(value, target), x)
 
@@ -92,9 +113,9 @@ def _gather_nd(x: Tensor, places: Any, *, batch_dims: int = 0) -> Any:
 
     def element(*index: Any) -> Any:
         own = [at[(*index[:rest], k)] for k in range(width)]
-        return x[tuple(own) + tuple(index[rest:])]
+        return x[(*index[:batch_dims], *own, *index[rest:])]
 
-    return compute((*at.shape[:-1], *x.shape[width:]), element)
+    return compute((*at.shape[:-1], *x.shape[batch_dims + width :]), element)
 
 
 def _slice(x: Tensor, starts: Any, ends: Any, axes: Any = None, steps: Any = None) -> Any:
@@ -112,14 +133,16 @@ def _pad(x: Tensor, pads: Any, value: Any = None, axes: Any = None, *, mode: str
     for k, axis in enumerate(chosen):
         before[axis] = both[k]
         shape[axis] += both[k] + both[k + len(chosen)]
+    if mode != "constant" and min(both, default=0) < 0:
+        raise ValueError(f"negative pads in mode {mode}")
     fill = 0 if value is None else np.asarray(value).ravel()[0].item()
     outside = {"constant": fill, "edge": "clamp", "reflect": "reflect", "wrap": "wrap"}[mode]
     return compute(tuple(shape), lambda *i: x.read(*(k - b for k, b in zip(i, before, strict=True)), outside=outside))
 
 
-def _split(x: Tensor, sizes: Any = None, *, axis: int = 0, num_outputs: int = 0) -> Any:
+def _split(x: Tensor, split: Any = None, *, axis: int = 0, num_outputs: int = 0) -> Any:
     extent = _extents(x)[axis]
-    widths = _static(sizes) if sizes is not None else []
+    widths = _static(split) if split is not None else []
     if not widths:
         width = -(-extent // num_outputs)
         widths = [min(width, extent - start) for start in range(0, extent, width)]
@@ -127,15 +150,36 @@ def _split(x: Tensor, sizes: Any = None, *, axis: int = 0, num_outputs: int = 0)
     return tuple(_slice(x, [end - width], [end], [axis]) for width, end in zip(widths, ends, strict=True))
 
 
-def _conv(x: Tensor, w: Tensor, b: Any = None, **attributes: Any) -> Any:
-    rank = x.ndim - 2
-    pads = list(attributes.get("pads", [0] * 2 * rank))
-    if any(pads):
-        x = _pad(x, pads, axes=range(2, x.ndim))
+def _conv(
+    x: Tensor,
+    w: Tensor,
+    b: Any = None,
+    *,
+    auto_pad: str = "NOTSET",
+    dilations: Any = None,
+    group: int = 1,
+    kernel_shape: Any = None,
+    pads: Any = None,
+    strides: Any = None,
+) -> Any:
+    rank, window = x.ndim - 2, _extents(w)[2:]
+    if kernel_shape is not None and list(kernel_shape) != window:
+        raise ValueError(f"kernel_shape {list(kernel_shape)} for weights of {window}")
+    stride, dilation = (tuple(given) if given is not None else (1,) * rank for given in (strides, dilations))
+    if auto_pad in ("SAME_UPPER", "SAME_LOWER"):
+        reach = [(k - 1) * d + 1 for k, d in zip(window, dilation, strict=True)]
+        total = [max((-(-n // s) - 1) * s + r - n, 0) for n, s, r in zip(_extents(x)[2:], stride, reach, strict=True)]
+        less, more = [t // 2 for t in total], [t - t // 2 for t in total]
+        around = [*less, *more] if auto_pad == "SAME_UPPER" else [*more, *less]
+    elif auto_pad in ("NOTSET", "VALID"):
+        around = list(pads) if pads is not None and auto_pad == "NOTSET" else [0] * 2 * rank
+    else:
+        raise ValueError(f"auto_pad {auto_pad}")
+    if any(around):
+        x = _pad(x, around, axes=range(2, x.ndim))
     kernel = (kernels.conv1d, kernels.conv2d, kernels.conv3d)[rank - 1]
-    stride, dilation = (tuple(attributes.get(name, [1] * rank)) for name in ("strides", "dilations"))
     given = {"stride": stride[0] if rank == 1 else stride, "dilation": dilation[0] if rank == 1 else dilation}
-    return kernel(x, w, *(() if b is None else (b,)), **given, groups=attributes.get("group", 1))
+    return kernel(x, w, *(() if b is None else (b,)), **given, groups=group)
 
 
 def _reduction(kernel: Row) -> Row:
@@ -149,9 +193,21 @@ def _reduction(kernel: Row) -> Row:
     return row
 
 
+def _mean(x: Any, *, axis: Any, keepdims: bool) -> Any:
+    """The mean; of integers truncated toward zero."""
+    if x.dtype.is_float:
+        return kernels.mean(x, axis=axis, keepdims=keepdims)
+    count = math.prod(_extents(x)[a] for a in axis)
+    return elementwise(lambda total: _quotient(total, language.cast(count, total.dtype)), kernels.sum(x, axis=axis, keepdims=keepdims))
+
+
 def _position(kernel: Row) -> Row:
     def row(x: Tensor, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> Any:
-        found = kernel(x, axis=axis % x.ndim)
+        if select_last_index:  # the first from behind
+            last = _extents(x)[axis] - 1
+            found = elementwise(lambda place: last - place, kernel(kernels.flip(x, axes=axis % x.ndim), axis=axis % x.ndim))
+        else:
+            found = kernel(x, axis=axis % x.ndim)
         return _unsqueeze(found, [axis % x.ndim]) if keepdims else found
 
     return row
@@ -167,7 +223,9 @@ def _quotient(a: Any, b: Any) -> Any:
     """ONNX's division: of integers it truncates toward zero."""
     if a.dtype.is_float:
         return a / b
-    return a // b + language.where((a % b != 0) & ((a < 0) != (b < 0)), 1, 0)
+    if not a.dtype.is_signed:
+        return a // b
+    return a // b + language.cast((a % b != 0) & ((a < 0) != (b < 0)), a.dtype)
 
 
 def _reciprocal(x: Any) -> Any:
@@ -175,18 +233,19 @@ def _reciprocal(x: Any) -> Any:
 
 
 _ELEMENTWISE: dict[str, Callable[..., Any]] = {
-    "Add": operator.add, "Sum": operator.add, "Sub": operator.sub, "Mul": operator.mul, "Neg": operator.neg, "Abs": language.abs,
+    "Add": operator.add, "Sub": operator.sub, "Mul": operator.mul, "Neg": operator.neg, "Abs": language.abs,
     "Exp": language.exp, "Log": language.log, "Sqrt": language.sqrt, "Sin": language.sin, "Cos": language.cos, "Tan": language.tan,
     "Sinh": language.sinh, "Cosh": language.cosh, "Tanh": language.tanh, "Asin": language.asin, "Acos": language.acos,
     "Atan": language.atan, "Sigmoid": language.sigmoid, "Erf": language.erf, "Floor": language.floor, "Ceil": language.ceil,
-    "Round": language.round, "Sign": language.sign, "Pow": language.power, "Min": language.minimum, "Max": language.maximum,
+    "Round": language.round, "Sign": language.sign, "Pow": language.power,
     "Equal": _equal, "Less": operator.lt, "LessOrEqual": operator.le, "Greater": operator.gt, "GreaterOrEqual": operator.ge,
     "And": operator.and_, "Or": operator.or_, "Xor": operator.xor, "Not": operator.invert, "BitwiseAnd": operator.and_,
     "BitwiseOr": operator.or_, "BitwiseXor": operator.xor, "BitwiseNot": operator.invert, "IsNaN": language.isnan,
-    "IsInf": language.isinf, "Reciprocal": _reciprocal, "Div": _quotient,
+    "Reciprocal": _reciprocal, "Div": _quotient,
 }  # fmt: skip
 
 OPERATORS: dict[str, Row] = {name: _elements(function) for name, function in _ELEMENTWISE.items()} | {
+    "Sum": _pairwise(operator.add), "Min": _pairwise(language.minimum), "Max": _pairwise(language.maximum), "IsInf": _is_infinite,
     "Identity": lambda x: x, "Where": _choose, "Slice": _slice, "Pad": _pad, "Split": _split, "Conv": _conv,
     "GatherElements": lambda x, index, axis=0: kernels.gather(x, _tensor(index), axis=axis),
     "Cast": _cast, "Reshape": _reshape, "Expand": _expand, "Unsqueeze": _unsqueeze, "Squeeze": _squeeze, "Transpose": _transpose,
@@ -194,7 +253,7 @@ OPERATORS: dict[str, Row] = {name: _elements(function) for name, function in _EL
     "Flatten": lambda x, axis=1: _reshape(x, [math.prod(_extents(x)[:axis]), -1]),
     "Gather": lambda x, index, axis=0: kernels.take(x, index if isinstance(index, Tensor) else np.asarray(index), axis=axis),
     "ReduceSum": _reduction(kernels.sum), "ReduceProd": _reduction(kernels.prod), "ReduceMax": _reduction(kernels.amax),
-    "ReduceMin": _reduction(kernels.amin), "ReduceMean": _reduction(kernels.mean), "ArgMax": _position(kernels.argmax),
+    "ReduceMin": _reduction(kernels.amin), "ReduceMean": _reduction(_mean), "ArgMax": _position(kernels.argmax),
     "ArgMin": _position(kernels.argmin), "MatMul": kernels.matmul, "Gemm": _gemm,
     "Mod": lambda a, b, fmod=0: kernels.fmod(a, b) if fmod else elementwise(operator.mod, a, b),
 }  # fmt: skip
@@ -206,6 +265,27 @@ NATIVE: dict[str, Row] = {
     "Celu": lambda x, alpha=1.0: kernels.celu(x, alpha=alpha),
     "LeakyRelu": lambda x, alpha=0.01: kernels.leaky_relu(x, negative_slope=alpha),
 }  # fmt: skip
+
+
+def _flattened(kernel: Row) -> Row:
+    """Softmax as it was before opset 13: over all axes from `axis` on."""
+
+    def row(x: Tensor, *, axis: int = 1) -> Any:
+        extents = _extents(x)
+        rows = kernels.reshape(x, shape=(math.prod(extents[:axis]), math.prod(extents[axis:])))
+        return kernels.reshape(kernel(rows, axis=1), shape=tuple(extents))
+
+    return row
+
+
+OLDER: dict[str, tuple[int, Row]] = {"Softmax": (13, _flattened(kernels.softmax)), "LogSoftmax": (13, _flattened(kernels.log_softmax))}
+"""Rows for the versions before a number, where an operator meant something else."""
+
+
+def native_row(name: str, version: int) -> Row | None:
+    """The row of `NATIVE` for a version of an operator."""
+    before, older = OLDER.get(name, (0, None))
+    return older if version < before else NATIVE.get(name)
 
 
 def _tensor(value: Any) -> Tensor:

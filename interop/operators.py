@@ -9,6 +9,7 @@ order and every nesting is there, each compiled as one program.
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,6 +19,8 @@ from tensorexpr.autodiff.vmap import has_rules, vmap
 from tensorexpr.codegen.compile import build
 from tensorexpr.codegen.function import CompiledFunction
 from tensorexpr.errors import DefinitionError, user_location
+from tensorexpr.graph.effects import graph_effects
+from tensorexpr.graph.function import Function
 from tensorexpr.language import Tensor, compute, placeholder
 from tensorexpr.language import sum as sum_of
 from tensorexpr.op import Op, Spec, op
@@ -193,11 +196,30 @@ def op_of(value: object, what: str) -> Op:
     """The op that a value is, or makes as a plain function on tensors. Raises `DefinitionError` in the name of `what` for anything else."""
     if isinstance(value, Op):
         return value
+    if isinstance(value, Function):
+        return _of_traced(value, what)
     if isinstance(value, Tensor) or not callable(value):
         raise DefinitionError(
             f"{what}: expected a te.op, got {article(value)}", location=user_location(), hint="decorate the function with @te.op"
         )
     return op(value)
+
+
+def _of_traced(function: Function, what: str) -> Op:
+    """The op of a traced function. One that reads or changes variables is refused when it is composed: an op is its arguments' alone."""
+
+    def body(*tensors: Any, **static: Any) -> Any:
+        effects = graph_effects(function.signature(*tensors, **static).graph)
+        if effects.matter or effects.reads:
+            raise DefinitionError(
+                f"{what}: expected a function of its arguments alone, got {function.__name__}, which has variables or effects",
+                location=user_location(),
+                hint="make what it reads an argument",
+            )
+        return function(*tensors, **static)
+
+    functools.update_wrapper(body, function, updated=())
+    return op(body)
 
 
 def leaf_names(operation: Op, trees: Sequence[Any]) -> list[tuple[str, Any]]:

@@ -43,6 +43,7 @@ from tensorexpr.dtypes import (
 )
 from tensorexpr.errors import (
     ArgumentError,
+    CacheWarning,
     DefinitionError,
     DifferentiationError,
     FailedCheckError,
@@ -160,7 +161,7 @@ __version__ = "0.1.0"
 how_scattered.append(form_of)
 
 __all__ = [
-    "ArgumentError", "CompiledFunction", "DType", "DefinitionError", "DifferentiationError", "FallbackWarning", "Gradient",
+    "ArgumentError", "CacheWarning", "CompiledFunction", "DType", "DefinitionError", "DifferentiationError", "FallbackWarning", "Gradient",
     "GradientCheckError", "InternalError", "Op", "OutOfBoundsError", "Program", "Scalar", "Schedule", "ScheduleError", "TargetError",
     "Tensor",
     "TensorExprError", "__version__", "abs", "acos", "all", "any", "arccos", "arcsin", "arctan", "arctan2", "argmax", "argmin", "asin",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import opcode
 import os
 import sys
+import sysconfig
 from pathlib import Path
 from types import FrameType
 
@@ -71,6 +72,23 @@ def failure_location(error: BaseException, room: str | None = None) -> Location 
         return user_location()
     return None if raised or not _is_users(frame) else Location(frame.f_code.co_filename, traceback.tb_lineno)
 
+
+def raised_by_user(error: BaseException) -> bool:
+    """Whether an error comes from code that is neither ours nor a library's: innermost, but for libraries that it called."""
+    frames = []
+    traceback = error.__traceback__
+    while traceback is not None:
+        frames.append(traceback.tb_frame.f_code.co_filename)
+        traceback = traceback.tb_next
+    for file in reversed(frames):
+        if file.startswith((*_OWN_FOLDERS, *_GENERATED)):
+            return False
+        if not file.startswith(_LIBRARIES):
+            return True
+    return False
+
+
+_LIBRARIES = tuple({str(Path(sysconfig.get_path(name))) + "/" for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 _LONGEST = 1000
 """Characters of a message that is shown whole. A longer one has a value of the caller's in it: a large array, a long list."""
@@ -166,6 +184,11 @@ class InternalError(TensorExprError):
     def __init__(self, message: str, **details: object) -> None:
         details.setdefault("hint", "this is a defect of tensorexpr: please report it with the program that led here")
         super().__init__(message, **details)  # type: ignore[arg-type]
+
+
+class CacheWarning(UserWarning):
+    """Compiled code is not kept, or not read: the folder cannot be used, or another user can write to it. Given once for each place; all
+    works without, and is compiled again by each process."""
 
 
 class FallbackWarning(UserWarning):

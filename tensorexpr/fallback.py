@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from typing import NamedTuple, TypeVar
 
-from tensorexpr.errors import FallbackWarning, InternalError, Location, TensorExprError, user_location
+from tensorexpr.errors import FallbackWarning, InternalError, Location, TensorExprError, raised_by_user, user_location
 
 _STRICT = "TENSOREXPR_STRICT"
 _LONGEST = 200  # characters of a failure that a warning quotes
@@ -70,7 +70,10 @@ def first_sound(what: str, forms: Sequence[tuple[str, Callable[[], Made]]], text
 
 
 def _is_users(error: Exception) -> bool:
-    return isinstance(error, TensorExprError) and not isinstance(error, InternalError)
+    """Whether an error is the user's to mend: said so, or raised by code of the user's that we called (a rule of a gradient)."""
+    if isinstance(error, TensorExprError):
+        return not isinstance(error, InternalError)
+    return raised_by_user(error)
 
 
 def reason(error: BaseException) -> str:

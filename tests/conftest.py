@@ -3,6 +3,9 @@
 What a file of tests compiled is forgotten at its end: a process that runs thousands of tests would carry gigabytes of programs, and every
 collection of garbage would walk through them. What is there before the first test is left out of these walks, which are made less often.
 
+Generators of random numbers that a file's tests share are set back before each test: what one draws hangs on no other one, nor on which
+of them run.
+
 Tests start some hundred interpreters, which take six times as long where they compile all they import. Who wants no bytecode beside the
 sources has it in the folder of builds.
 """
@@ -13,6 +16,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tensorexpr.codegen.memo import forget
@@ -27,10 +31,22 @@ YOUNG_OBJECTS = 10_000
 """As many new objects as bring about a collection: programs are trees of small tuples that live for long. More leave the caches."""
 
 
+_generators: list[tuple[np.random.Generator, object]] = []
+
+
 def pytest_collection_finish() -> None:
+    modules = [module for name, module in sorted(sys.modules.items()) if name.partition(".")[0] == "tests"]
+    found = {id(value): value for module in modules for value in vars(module).values() if isinstance(value, np.random.Generator)}
+    _generators[:] = [(generator, generator.bit_generator.state) for generator in found.values()]
     gc.collect()
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS)
+
+
+def pytest_runtest_setup() -> None:
+    """Each test draws what it draws alone: generators of its file, and of what it imports, are as they were before the first test."""
+    for generator, state in _generators:
+        generator.bit_generator.state = state
 
 
 @pytest.fixture(scope="module", autouse=True)

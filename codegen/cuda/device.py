@@ -4,6 +4,9 @@ A device takes the caller's arrays as they are where it can (anything with `__cu
 copy), makes arrays for results and workspace, and launches. CuPy holds the arrays and the stream; the launch itself is the driver's
 `cuLaunchKernel`: all arguments are eight bytes wide and go as one block.
 
+A device has one context for all threads, which a thread that has done nothing on it has not made its own: each call makes the function's
+device the current one, and puts back the one that was. Arrays of another GPU are refused.
+
 A call with `out` whose function needs no workspace and has no check allocates nothing and waits for nothing, so that it can stand in the
 capture of a CUDA graph; else workspace and results come from CuPy's pool, and a check waits for what it reports.
 
@@ -15,7 +18,9 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from math import prod
 from operator import itemgetter
@@ -63,8 +68,14 @@ class Device(Protocol):
     def load(self, source: Source, compiled: Compiled | None) -> Kernels:
         """The kernels of a source, ready for launches."""
 
+    def entered(self) -> AbstractContextManager[object]:
+        """While it lasts this is the current device of the thread: what is allocated and launched is there."""
+
     def array(self, value: object) -> Any:
         """An array of this device that shares memory with the caller's, or None where the value is none of its arrays."""
+
+    def place(self, array: Any) -> str:
+        """The name of the device that an array which `array` gave lies on."""
 
     def contiguous(self, array: Any) -> Any:
         """The array, or a copy of it in row-major order without gaps."""
@@ -110,6 +121,12 @@ class HostDevice:
             return np.asarray(_Described({name: interface[name] for name in ("shape", "typestr", "data", "strides") if name in interface}))
         return value if isinstance(value, np.ndarray) and not isinstance(value, np.ma.MaskedArray) else None
 
+    def entered(self) -> AbstractContextManager[object]:
+        return nullcontext()
+
+    def place(self, array: Any) -> str:
+        return self.name
+
     def contiguous(self, array: Any) -> Any:
         return np.ascontiguousarray(array).reshape(array.shape)
 
@@ -151,7 +168,9 @@ class CupyDevice:
         self._driver.cuFuncSetAttribute.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.c_int)
         device = cupy.cuda.Device()
         self.arch: str | None = f"sm_{device.compute_capability}"
-        self.name = f"cuda:{device.id}"
+        self.number = int(device.id)
+        self.name = f"cuda:{self.number}"
+        self._of_thread = threading.local()
 
     def load(self, source: Source, compiled: Compiled | None) -> Kernels:
         assert compiled is not None
@@ -161,12 +180,30 @@ class CupyDevice:
         cupy = self._cupy
         if isinstance(value, cupy.ndarray):
             return value
-        if hasattr(value, "__cuda_array_interface__"):
-            return cupy.asarray(value)
+        # DLPack first: it makes the current stream wait for the producer's. What PyTorch says by the other interface names no stream.
         if hasattr(value, "__dlpack_device__") and not isinstance(value, np.ndarray):
             kind, _ = value.__dlpack_device__()
             return cupy.from_dlpack(value) if kind in (2, 13) else None  # kDLCUDA, kDLCUDAManaged
+        if hasattr(value, "__cuda_array_interface__"):
+            return cupy.asarray(value)
         return None
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        runtime = self._cupy.cuda.runtime
+        before = runtime.getDevice()
+        if before != self.number or not getattr(self._of_thread, "known", False):
+            runtime.setDevice(self.number)
+            runtime.free(0)  # does nothing but make the context of the device that of the thread
+            self._of_thread.known = True
+        try:
+            yield
+        finally:
+            if before != self.number:
+                runtime.setDevice(before)
+
+    def place(self, array: Any) -> str:
+        return f"cuda:{array.data.device_id}" if array.nbytes else self.name
 
     def contiguous(self, array: Any) -> Any:
         return array if array.flags.c_contiguous else self._cupy.ascontiguousarray(array).reshape(array.shape)

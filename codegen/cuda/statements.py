@@ -222,7 +222,9 @@ class Statements:
 
     def product(self, s: For) -> Product | None:
         """What a loop is on tensor cores, if anything."""
-        if self.team is None or self.team.warps or self.team.shape[0] % WARP or any(n > 1 for n in self.team.shape[1:]):
+        if not self.nest.tensor_cores or self.team is None or self.team.warps:
+            return None
+        if self.team.shape[0] % WARP or any(n > 1 for n in self.team.shape[1:]):
             return None
         shared = {name: self.extents(self.buffers[name]) for name, home in self.team.homes.items() if home == "shared"}
         pitch = {name: tuple(prod(extents[k + 1 :]) for k in range(len(extents))) for name, extents in shared.items()}

@@ -141,6 +141,10 @@ _PURE = ("add ", "sub ", "mul ", "and ", "or ", "icmp ", "getelementptr ", "inse
 """Instructions that depend on nothing but their operands, and that index arithmetic is made of."""
 
 
+LONGEST_WORD = 100
+"""Characters of a user's name that are part of a value's: LLVM takes names of 1,024."""
+
+
 class Builder:
     """Writes the body of one function into `lines`; stack slots go to the entry block."""
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 
 from tensorexpr.codegen.llvm.abi import ALIGNMENT, Workspace, buffers_of, constant_shape
-from tensorexpr.codegen.llvm.builder import Builder, Module, Value, literal
+from tensorexpr.codegen.llvm.builder import LONGEST_WORD, Builder, Module, Value, literal
 from tensorexpr.codegen.llvm.emit_memory import Binding
 from tensorexpr.codegen.llvm.emit_statements import Statements, expressions, statements
 from tensorexpr.codegen.llvm.machine import Machine
@@ -112,10 +112,11 @@ class _ModuleEmitter:
 
     @staticmethod
     def _plain(name: str) -> str:
-        return re.sub(r"[^A-Za-z0-9_]", "_", name)
+        """A word of LLVM for a name, alike for some names: of values it is not more than a part. LLVM cuts off what is very long."""
+        return re.sub(r"[^A-Za-z0-9_]", "_", name)[:LONGEST_WORD]
 
     def _size_value(self, name: str) -> Value:
-        return Value(f"%size.{self._plain(name)}", "i64", low=0, high=_SIZE_LIMIT)
+        return Value(f"%size.{self._plain(name)}.{self.nest.sizes.index(name)}", "i64", low=0, high=_SIZE_LIMIT)
 
     def _pointer(self, name: str) -> str:
         return f"%{self._plain(name)}.{self.positions[name]}"

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from math import gcd
 
 from tensorexpr.codegen.llvm import emit_ahead, emit_intrinsics, emit_memory, emit_rectangles, emit_squares, emit_work
-from tensorexpr.codegen.llvm.builder import Builder, Value, literal
+from tensorexpr.codegen.llvm.builder import LONGEST_WORD, Builder, Value, literal
 from tensorexpr.codegen.llvm.emit_expressions import Expressions
 from tensorexpr.codegen.llvm.emit_memory import Binding, NotVectorizable
 from tensorexpr.codegen.llvm.machine import Machine
@@ -251,7 +251,7 @@ class Statements(Expressions):
     def counted(self, name: str, start: Value, stop: Value, step: int) -> Iterator[Value]:
         """A loop around what is emitted inside; gives its index. `step` divides stop - start."""
         b = self.b
-        stem = "".join(c if c.isascii() and c.isalnum() else "_" for c in name)
+        stem = "".join(c if c.isascii() and c.isalnum() else "_" for c in name[:LONGEST_WORD])
         body, after = b.name(f"{stem}.loop"), b.name(f"{stem}.end")
         runs = start.const is not None and stop.const is not None and start.const < stop.const
         if runs:

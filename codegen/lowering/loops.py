@@ -15,6 +15,7 @@ from tensorexpr import dtypes
 from tensorexpr.codegen.lowering.arithmetic import ZERO, constant, floordiv, reads_data, sub
 from tensorexpr.codegen.lowering.caching import DECLARED, Ends, Source, with_tiles
 from tensorexpr.codegen.lowering.calls import call_of
+from tensorexpr.codegen.lowering.faults import is_safe, known_axes, still_to_run
 from tensorexpr.codegen.lowering.joining import joined
 from tensorexpr.codegen.lowering.reductions import Reductions
 from tensorexpr.codegen.lowering.scope import Scope
@@ -44,8 +45,8 @@ SHORT_WINDOW = 8
 class Loops(Reductions):
     """Makes the loops of one stage; `shape` and `read` tell what tensors are and where they are kept.
 
-    With `at_root` nothing is around the stage but the serial loops `around`, over steps of scans: its loops may be parallel.
-    A block of a GPU may ask for so many bytes of `shared` memory."""
+    In the loops `hosting` definitions are computed that others read, at every point. With `at_root` nothing is around the stage but the
+    serial loops `around`, over steps of scans: its loops may be parallel. A block of a GPU may ask for so many bytes of `shared` memory."""
 
     def __init__(
         self,
@@ -57,8 +58,10 @@ class Loops(Reductions):
         at_root: bool,
         around: frozenset[str] = frozenset(),
         shared: int = DECLARED,
+        hosting: frozenset[str] = frozenset(),
     ) -> None:
         self.stage = stage
+        self.hosting = hosting
         self.parts = stage.parts
         self.names = names
         self.shape = shape
@@ -79,18 +82,20 @@ class Loops(Reductions):
             condition, inside, ends = within
             return (ends(self.read(condition), self.nest(loops, inside, task)),)
         waits = self.is_parallel and self.is_outermost(scope) and loops  # parallel loops stand outside of conditions
-        ready = () if waits else tuple(c for c in task.where if scope.is_ready(c))
-        if ready:
-            # Conditions on indices go together; one that reads data waits for those before it.
-            first = tuple(c for c in ready if not reads_data(c)) or ready[:1]
+        first = () if waits or self.hosting.intersection(loops) else self.tested(loops, scope, task)
+        if first:
             rest = replace(task, where=tuple(c for c in task.where if c not in first))
             return self.guarded(conjunction(first), scope, lambda inner: self.nest(loops, inner, rest))
         if not loops:
+            if task.where:
+                raise InternalError(f"expected the conditions in {self.stage.name} to be known where they are tested", term=task.where[0])
             return (*self.made_checks(task.checks, scope), *task.finish(scope))
         chosen = self.chosen(loops, scope, task)
         if chosen is not None:
             return chosen
-        early = tuple(c for c in task.checks if self.is_decided(c, scope)) if not task.where and self.all_run(loops, scope) else ()
+        # A check stands in the loops whose iterations read: those of a parallel loop may run before what stands in front of it.
+        runs = not task.where and not waits and self.still_to_run(loops, scope) == ()
+        early = tuple(c for c in task.checks if self.is_decided(c, scope)) if runs else ()
         if early:
             rest = replace(task, checks=tuple(c for c in task.checks if c not in early))
             return (*self.made_checks(early, scope), *self.nest(loops, scope, rest))
@@ -98,6 +103,24 @@ class Loops(Reductions):
         if group is not None and group.number not in scope.groups:
             return self.reduction(group, loops, scope, task)
         return self.opened(loops, scope, task)
+
+    def tested(self, loops: tuple[str, ...], scope: Scope, task: Task) -> tuple[Expr, ...]:
+        """The conditions that are tested here, those on indices together. One that reads data waits for all before it and for loops that
+        may be empty, which are tested for that where they can be, unless it is in bounds without (see `faults`)."""
+        ready = tuple(c for c in task.where if scope.is_ready(c))
+        plain = tuple(c for c in ready if not reads_data(c))
+        for condition in () if plain else ready:
+            if is_safe((condition,), known_axes(self.stage, scope), scope, self.shape):
+                return (condition,)
+            runs = self.still_to_run(loops, scope) if condition is task.where[0] else None
+            if runs is not None:
+                return runs or (condition,)
+        return plain
+
+    def still_to_run(self, loops: tuple[str, ...], scope: Scope) -> tuple[Expr, ...] | None:
+        """What must hold yet for all of the task to run; None where that is not known, or other definitions are computed in the loops."""
+        found = still_to_run(loops, self.stage, scope)
+        return None if found and self.hosting.intersection(loops) else found
 
     def relevant(self, loops: tuple[str, ...], scope: Scope, task: Task) -> tuple[str, ...]:
         """The loops without those of reductions that the task does not need."""
@@ -116,9 +139,10 @@ class Loops(Reductions):
         open_ = tuple(c for c in map(scope.resolve, conjuncts(condition)) if c not in scope.facts)
         resolved = conjunction(open_)
         if isinstance(resolved, Const):
-            return body(scope) if resolved.value else ()
+            return body(replace(scope, holds=(*scope.holds, *conjuncts(condition)))) if resolved.value else ()
         checks = self.made_checks(self.checks_of((condition,)), scope)
-        then = body(replace(scope, facts=scope.facts.union(open_), conditional=True))
+        holds = (*scope.holds, *conjuncts(condition))
+        then = body(replace(scope, facts=scope.facts.union(open_), holds=holds, conditional=True))
         return (*checks, If(self.read(resolved), then)) if then else checks
 
     def chosen(self, loops: tuple[str, ...], scope: Scope, task: Task) -> Block | None:
@@ -145,6 +169,12 @@ class Loops(Reductions):
         ready = tuple(c for c in parts if scope.is_ready(c))
         if not ready or (len(ready) < len(parts) and groups_used(otherwise)):
             return None
+        if not is_safe(ready, known_axes(self.stage, scope), scope, self.shape):
+            runs = None if task.where else self.still_to_run(loops, scope)
+            if runs is None:
+                return None
+            if runs:
+                return self.guarded(conjunction(runs), scope, lambda inner: self.nest(loops, inner, task))
         rest = conjunction([c for c in parts if c not in ready])
         inner = taken if rest == TRUE else apply("where", rest, taken, otherwise)
         resolved = scope.resolve(conjunction(ready))
@@ -153,14 +183,17 @@ class Loops(Reductions):
             return self.nest(loops, scope, branches[0] if resolved.value else branches[1])
         checks = self.made_checks(self.checks_of(ready), scope)
         fails = replace(scope, conditional=True)
-        holds = replace(fails, facts=scope.facts | {scope.resolve(c) for c in ready})
+        holds = replace(fails, facts=scope.facts | {scope.resolve(c) for c in ready}, holds=(*scope.holds, *ready))
+        fails = replace(fails, holds=(*scope.holds, negate(conjunction(ready))))
         return (*checks, If(self.read(resolved), self.nest(loops, holds, branches[0]), self.nest(loops, fails, branches[1])))
 
     def pieces(self, axis: str, conditions: tuple[Expr, ...], loops: tuple[str, ...], scope: Scope) -> tuple[Scope, ...]:
-        """An axis that runs in lanes, cut where a condition on it alone begins or ceases to hold: no lane tests it then."""
+        """An axis that runs in lanes, cut where a condition on it alone begins or ceases to hold: no lane tests it then.
+
+        Only one of which all loops are still to come: the point at which a placed definition is computed is no range to cut."""
         own = self.stage.loops_of(axis)
         bounds = tuple(constant(e) for e in (scope.axes[axis].start, scope.axes[axis].stop))
-        whole = set(own) <= set(loops) and any(self.stage.kind(loop) in LANES for loop in own)
+        whole = set(own) <= set(loops) and any(self.stage.kind(loop) in LANES for loop in own) and scope.is_untouched(axis)
         if not whole or None in bounds:
             return ()
         start, stop = (int(bound) for bound in bounds if bound is not None)
@@ -207,15 +240,6 @@ class Loops(Reductions):
 
     def is_decided(self, check: Pending, scope: Scope) -> bool:
         return scope.is_ready(check.access.indices[check.axis]) and all(scope.is_ready(g) for g in check.guards)
-
-    def all_run(self, loops: tuple[str, ...], scope: Scope) -> bool:
-        """Whether each of the loops certainly has an iteration."""
-        for loop in loops:
-            for axis in self.stage.axes_of(loop):
-                start, stop = (constant(e) for e in (scope.axes[axis].start, scope.axes[axis].stop))
-                if start is None or stop is None or stop <= start:
-                    return False
-        return True
 
     # --------------------------------------------------------------------------------------------------------- loops
 
@@ -377,8 +401,7 @@ class Loops(Reductions):
         how it is written."""
         for split in self.stage.relations:
             if isinstance(split, Split) and scope.variants.get(split.outer) in GUARDED and split.outer not in scope.guarded:
-                measured = scope.extent if scope.variants[split.outer] == "single" else scope.length  # a single block runs in any case
-                position, whole = scope.position(split.parent), measured(split.parent)
+                position, whole = scope.position(split.parent), scope.length(split.parent)
                 if position is not None and whole is not None:
                     condition = apply("lt", position, whole)
                     facts = scope.facts | {condition}
@@ -420,8 +443,8 @@ class Loops(Reductions):
             inner = scope.with_variant(split, variant)
             return self.nest(loops, inner if outer is None else inner.with_values(**{split.outer: outer}), task)
 
-        whole, length = scope.extent(split.parent), scope.length(split.parent)
-        if whole is None or length is None:
+        whole = scope.length(split.parent)
+        if whole is None:
             raise InternalError(f"expected the bounds of {split.parent} in {self.stage.name} to be known where it runs")
         count, factor = constant(whole), split.factor
         if count is not None and count % factor == 0:
@@ -434,7 +457,7 @@ class Loops(Reductions):
             return walk("shift") if count >= factor else walk("small", ZERO)
         if count is not None and count < factor:
             return walk("small", ZERO)
-        return (*walk("main"), *walk("rest", floordiv(length, factor)))
+        return (*walk("main"), *walk("rest", floordiv(whole, factor)))
 
 
 def _border(condition: Expr, index: str) -> int | None:

@@ -26,6 +26,7 @@ from collections.abc import Callable, Mapping
 
 from tensorexpr.bounds import implied
 from tensorexpr.codegen.lowering.arithmetic import ONE, ZERO, add, constant, minimum, sub
+from tensorexpr.codegen.lowering.faults import known_axes
 from tensorexpr.codegen.lowering.scope import Scope
 from tensorexpr.codegen.lowering.slots import Slots
 from tensorexpr.codegen.lowering.tasks import Names
@@ -257,7 +258,7 @@ class Placing(ABC):
             elif point is not None:
                 values[axis.index] = scope.resolve(point)
                 for bound in (apply("ge", point, ZERO), apply("lt", point, axis.stop)):
-                    if not implied(bound, scope.stage.parts.axes):
+                    if not implied(bound, known_axes(scope.stage, scope)):  # loops that are still to come may be empty
                         conditions.append(self.read(scope.resolve(bound)))
         block = self.defined(definition, Scope(stage, axes, values=values, names=scope.names, given=given), False)
         for condition in reversed(conditions):

@@ -167,6 +167,7 @@ class _Lowering(Scans):
             tuple(distances(self.state).items()),
             self.state.target.precision if isinstance(self.state.target, Gpu) else "float32",
             tuple(n for n in self.atomics if n in used),
+            not isinstance(self.state.target, Gpu) or self.state.target.tensor_cores,
         )
 
     def specialized(self, kernel: Kernel, shapes: Mapping[str, tuple[int, ...]]) -> Kernel:
@@ -248,7 +249,9 @@ class _Lowering(Scans):
         return bottom_up(expr, visit)
 
     def loops(self, stage: Stage, definition: Define | Scatter, at_root: bool, around: frozenset[str]) -> Loops:
-        return Loops(stage, self.names, self.shape, self.read, definition.location, at_root, around, self.shared)
+        placed = ((loop, names) for (root, loop), names in self.placed.items() if root == stage.name)
+        hosting = frozenset(loop for loop, names in placed if not all(self.parts[n].is_local for n in names))
+        return Loops(stage, self.names, self.shape, self.read, definition.location, at_root, around, self.shared, hosting)
 
     def shape(self, tensor: str) -> tuple[Expr, ...]:
         """The shape of a tensor that can be named where lowering stands."""

@@ -12,7 +12,8 @@ from collections.abc import Callable
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.lowering import accumulators
-from tensorexpr.codegen.lowering.arithmetic import ZERO, add, constant, mul, sub, substituted
+from tensorexpr.codegen.lowering.arithmetic import ZERO, add, mul, reads_data, sub, substituted
+from tensorexpr.codegen.lowering.faults import known_axes, sheltered, sheltered_condition, still_to_run
 from tensorexpr.codegen.lowering.guards import around_tile, beyond_extents, may_run_without
 from tensorexpr.codegen.lowering.hulls import hull
 from tensorexpr.codegen.lowering.scope import Result, Scope
@@ -20,11 +21,10 @@ from tensorexpr.codegen.lowering.tasks import Names, Pending, Task
 from tensorexpr.codegen.nest import LANES, Alloc, Block, Buffer, For, If, Stmt, Store
 from tensorexpr.codegen.schedule.reductions import Group, Member, Parts
 from tensorexpr.codegen.schedule.state import Stage, is_inside
-from tensorexpr.codegen.schedule.windows import hull_conditions, window
+from tensorexpr.codegen.schedule.windows import hull_conditions, nonempty, window
 from tensorexpr.errors import InternalError
-from tensorexpr.ir import Access, Apply, Axis, Cast, Const, Expr, Index, apply, conjunction, const
+from tensorexpr.ir import TRUE, Access, Apply, Axis, Cast, Const, Expr, Index, apply, conjunction, conjuncts, const
 from tensorexpr.records import record, replace
-from tensorexpr.regions import alternatives
 from tensorexpr.traversal import free_names, map_children, substitute, walk
 
 LOCAL_BYTES = 1 << 17
@@ -81,12 +81,13 @@ class Reductions(ABC):
         buffers, results = self.allocated(group, tile, scope)
         lanes = self.lane_accumulators(group, buffers, own)
         open_guard = tuple(c for c in group.guard if not scope.decided(c))
-        ready = tuple(c for c in open_guard if scope.is_ready(c))
-        late = tuple(c for c in open_guard if c not in ready)
+        ready, late = self.guards_here(open_guard, scope)
         some: dict[Expr, Expr] = {}
+        tested: tuple[Expr, ...] = ()
         if late and not scope.outside:
             found = {c: around_tile(c, self.stage, scope, tile) for c in late}
             some = {c: around for c, around in found.items() if around is not None}
+            tested = tuple(dict.fromkeys(around for around in some.values() if around not in scope.facts))
             if may_run_without(group, self.parts, self.shape):
                 late = tuple(c for c in late if c not in some)
         crossed = tuple(
@@ -94,9 +95,8 @@ class Reductions(ABC):
             for x in rest
             if x not in tile and not scope.knows(x) and self.stage.group_of(x) is None
             for a in self.stage.axes_of(x)
-            if constant(scope.axes[a].stop) is None
             for condition in nonempty(scope.axes[a])
-            if scope.is_ready(condition)
+            if scope.is_ready(condition) and scope.resolve(condition) != TRUE
         )
         values = tuple(v for m in group.members for v in m.values)
         position = self.point_number(group)
@@ -122,7 +122,7 @@ class Reductions(ABC):
         beyond = frozenset() if scope.outside else beyond_extents(group, self.stage, scope, tile, self.shape)
 
         def computed(inner: Scope) -> Block:
-            inner = replace(inner, guarded=inner.guarded | beyond)
+            inner = replace(inner, guarded=inner.guarded | beyond, axes={**inner.axes, **self.bounded(group, inner)})
             within, windows = self.windowed(group, own, replace(inner, groups=(*inner.groups, group.number)))
             run = self.nest(own, within, replace(update, where=(*update.where[: len(late)], *windows, *update.where[len(late) :])))
             return (*self.started(group, buffers, lanes, tile, inner), *run, *self.lanes_combined(group, buffers, lanes, tile, inner))
@@ -130,17 +130,55 @@ class Reductions(ABC):
         def under(conditions: tuple[Expr, ...], inner: Scope) -> Block:
             if not conditions:
                 return computed(inner)
-            return self.guarded(conditions[0], inner, lambda s: under(conditions[1:], s))
+            first, *rest = conditions
 
-        body = under((*dict.fromkeys(crossed), *ready), scope)
-        if some and body:
-            body = (If(self.read(conjunction(tuple(dict.fromkeys(some.values())))), body),)
+            def holds(s: Scope) -> Scope:
+                parts = conjuncts(first)
+                return replace(s, facts=s.facts.union(map(s.resolve, parts)), holds=(*s.holds, *parts))
+
+            return self.guarded(ready.get(first, first), inner, lambda s: under(tuple(rest), holds(s)))
+
+        body = under((*dict.fromkeys(crossed), *ready), replace(scope, facts=scope.facts.union(tested)))
+        if tested and body:
+            body = (If(self.read(conjunction(tested)), body),)
         after = self.nest(rest, replace(scope, results={**scope.results, **results}), task)
         block: Block = (*body, *after)
         for buffer in reversed([b for made in (*buffers, *(() if lanes is None else lanes.buffers)) for b in made]):
             if buffer.memory == "local":
                 block = (Alloc(buffer, block),)
         return block
+
+    def guards_here(self, conditions: tuple[Expr, ...], scope: Scope) -> tuple[dict[Expr, Expr], tuple[Expr, ...]]:
+        """The conditions around a reduction that are tested where it starts, each with how, and those that its points test.
+
+        It is not known yet whether the loops of its tile run, nor whether conditions on them hold: what reads data here is sheltered, and
+        what has to be checked waits."""
+        here = {c: c for c in conditions if scope.is_ready(c) and not reads_data(c)}
+        known, inside = known_axes(self.stage, scope), replace(scope, holds=(*scope.holds, *here))
+        late: list[Expr] = []
+        for condition in conditions:
+            if condition in here:
+                continue
+            found: Expr | None = None
+            if scope.is_ready(condition):
+                if not late and still_to_run(self.stage.order, self.stage, scope) == ():
+                    found = condition
+                elif not self.checks_of((condition,)):
+                    found = sheltered_condition(condition, known, inside, self.shape)
+            if found is None:
+                late.append(condition)
+            else:
+                here[condition] = found
+        return here, tuple(late)
+
+    def bounded(self, group: Group, scope: Scope) -> dict[str, Axis]:
+        """The axes of a reduction with bounds that can be read where it starts, before guards further in are tested."""
+        found: dict[str, Axis] = {}
+        known = known_axes(self.stage, scope)
+        for axis in group.axes:
+            bounds = (sheltered(e, (*known, *found.values()), scope, self.shape) for e in (axis.start, axis.stop))
+            found[axis.index] = Axis(axis.index, *bounds)
+        return {name: axis for name, axis in found.items() if axis != self.stage.axis(name)}
 
     def is_outermost(self, scope: Scope) -> bool:
         """Whether no loop is open but those over steps of scans."""
@@ -353,8 +391,3 @@ def _padded(value: Expr, condition: Expr) -> Expr:
     if isinstance(value, Access):
         return apply("where", condition, value, Const(0, value.dtype))
     return map_children(value, lambda child: _padded(child, condition))
-
-
-def nonempty(axis: Axis) -> tuple[Expr, ...]:
-    """What holds where an axis has a point, bound by bound, so that the bounds by sizes are known before those by other loops."""
-    return tuple(apply("gt", stop, start) for stop in alternatives(axis.stop, "minimum") for start in alternatives(axis.start, "maximum"))

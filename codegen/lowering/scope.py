@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from tensorexpr.codegen.lowering.arithmetic import ZERO, add, constant, floordiv, minimum, mul, sub, substituted
 from tensorexpr.codegen.schedule.state import Fuse, Split, Stage
@@ -45,7 +45,8 @@ class Scope:
     are taken, `groups` the reductions whose loops are being run, `outside` what indices of outer loops are called,
     `given` the values of names that stand for where an axis begins or ends here,
     `offsets` what is added to the index of an axis that runs over a window, `vectors` the loops that run in lanes here,
-    `guarded` splits whose points beyond the extent are left out already, `facts` conditions that hold here,
+    `guarded` splits whose points beyond the extent are left out already, `facts` conditions that hold here over open loops,
+    `holds` the same over the indices of the definition,
     `conditional` whether a condition stands around,
     `padded` a condition without which factors of what is summed count as zero.
     """
@@ -63,12 +64,18 @@ class Scope:
     vectors: frozenset[str] = frozenset()
     guarded: frozenset[str] = frozenset()
     facts: frozenset[Expr] = frozenset()
+    holds: tuple[Expr, ...] = ()
     conditional: bool = False
     padded: Expr | None = None
 
     def knows(self, loop: str) -> bool:
         """Whether the position of a loop is settled: open, or part of a loop that is fixed."""
         return self._fixed(loop) is not None
+
+    def is_untouched(self, axis: str) -> bool:
+        """Whether nothing is settled of an axis: no position of a loop that it runs as, no form that one of its splits takes."""
+        parts = {name for loop in self.stage.loops_of(axis) for name in self.stage.ancestry(loop)}
+        return not any(name in self.values or name in self.variants for name in parts)
 
     def with_values(self, **values: Expr) -> Scope:
         return replace(self, values={**self.values, **values})
@@ -129,27 +136,29 @@ class Scope:
     def extent(self, loop: str) -> Expr | None:
         """The number of iterations of a loop in the form that it is run in, none where its axis stops before it starts; None where it
         needs indices that are not known."""
-        return self._measured(loop, counted)
+        return self._measured(loop, True)
 
     def length(self, loop: str) -> Expr | None:
-        """What its extent is wherever the loop runs: positions, and conditions on them, say nothing of empty loops."""
-        return self._measured(loop, lambda whole: whole)
+        """Its extent, or where that is zero anything that is not above it: for positions, and conditions on them."""
+        return self._measured(loop, False)
 
-    def _measured(self, loop: str, of_axis: Callable[[Expr], Expr]) -> Expr | None:
+    def _measured(self, loop: str, exact: bool) -> Expr | None:
         for relation in self.stage.relations:
             if isinstance(relation, Split) and loop in (relation.outer, relation.inner):
-                return self._part(relation, loop, of_axis)
+                return self._part(relation, loop, exact)
             if isinstance(relation, Fuse) and loop == relation.fused:
-                outer, inner = self._measured(relation.outer, of_axis), self._measured(relation.inner, of_axis)
+                outer, inner = self.extent(relation.outer), self.extent(relation.inner)
                 return None if outer is None or inner is None else mul(outer, inner)
         axis = self.axes.get(loop)
         if axis is None:
             raise InternalError(f"expected a loop of {self.stage.name}, got {loop}")
         start, stop = self.resolved(axis.start), self.resolved(axis.stop)
-        return None if start is None or stop is None else of_axis(sub(stop, start))
+        if start is None or stop is None:
+            return None
+        return counted(sub(stop, start)) if exact else sub(stop, start)
 
-    def _part(self, split: Split, loop: str, of_axis: Callable[[Expr], Expr]) -> Expr | None:
-        whole = self._measured(split.parent, of_axis)
+    def _part(self, split: Split, loop: str, exact: bool) -> Expr | None:
+        whole = self._measured(split.parent, exact or self.variants.get(split.outer) in ("rest", "stride"))
         if whole is None:
             return None
         variant, factor = self.variants.get(split.outer), const(split.factor)

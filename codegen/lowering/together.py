@@ -5,7 +5,7 @@
 
 On a CPU all cores meet once for them, on a GPU they are one launch. Kernels that have no loops, a few statements each, are one iteration
 together; kernels whose loops all are serial follow each other in one. The region stands where the last of them stood, so one that what
-lies between waits for stays a kernel of its own.
+lies between waits for stays a kernel of its own. So does one that checks for those behind it: its checks come before their reads.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tensorexpr.codegen.lowering.arithmetic import ONE, ZERO
-from tensorexpr.codegen.nest import Alloc, Block, For, If, Kernel, Stmt
+from tensorexpr.codegen.nest import Alloc, Block, Check, For, If, Kernel, Stmt
 from tensorexpr.codegen.nest_verify import touched, written
 from tensorexpr.records import record
 
@@ -44,6 +44,11 @@ class _Member:
     def is_serial(self) -> bool:
         return not any(map(_runs_on_many, self.kernel.body))
 
+    @property
+    def checks_ahead(self) -> bool:
+        """Whether checks stand outside of its loops: what they are for may be read by kernels behind it."""
+        return any(map(_checks, self.kernel.body))
+
 
 def run_together(kernels: Sequence[Kernel], groups: Sequence[Sequence[int]], fresh: Callable[[str], str]) -> tuple[Kernel, ...]:
     """The kernels with each of some groups (by numbers, in order) as one, as far as they do not wait for each other."""
@@ -60,7 +65,7 @@ def run_together(kernels: Sequence[Kernel], groups: Sequence[Sequence[int]], fre
 
 def _members(kernels: Sequence[_Member], group: Sequence[_Member]) -> list[_Member]:
     """Those of a group that can run in one region at the place of its last."""
-    able = [m for m in group if m.is_loop or m.is_serial]
+    able = [m for m in group if m.is_loop or (m.is_serial and not m.checks_ahead)]
     taken = able[-1:]
     for member in reversed(able[:-1]):
         numbers = {m.number for m in taken}
@@ -82,6 +87,15 @@ def _region(members: Sequence[_Member], fresh: Callable[[str], str]) -> Kernel:
     if alone:
         loops.append(For(fresh("once"), ZERO, ONE, alone, "parallel"))
     return Kernel(name, tuple(loops), together=len(loops) > 1)
+
+
+def _checks(s: Stmt) -> bool:
+    match s:
+        case Alloc():
+            return any(map(_checks, s.body))
+        case If():
+            return any(map(_checks, (*s.then, *s.otherwise)))
+    return isinstance(s, Check)
 
 
 def _runs_on_many(s: Stmt) -> bool:

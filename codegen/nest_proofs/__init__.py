@@ -4,7 +4,8 @@
 
 - **bounds**: every access is inside of its buffer, under its loops and conditions or behind a `Check` (`places`);
 - **race**: no two iterations of a loop over cores, lanes, blocks or threads touch one element of which one of them writes it, unless it is
-  updated in one piece, or both write what is equal (`races`, `alike`).
+  updated in one piece, or both write what is equal (`races`, `alike`);
+- **initial**, **coverage**: nothing is read that nothing has written, and every element of every result is written (`written`).
 
 It shares nothing with what it checks but the nest and the integer sets. Ranges come first and settle nearly everything (`scope`); what is
 left are questions of emptiness (`questions`), each asked once, with counted steps. A finding is refuted, with sizes and indices at which
@@ -13,7 +14,7 @@ the nest's own terms show it, or undecided.
 
 from __future__ import annotations
 
-from tensorexpr.codegen.nest_proofs.prove import prove
+from tensorexpr.codegen.nest_proofs.proof import prove
 from tensorexpr.codegen.nest_proofs.verdict import KINDS, Finding, Verdict
 
 __all__ = ["KINDS", "Finding", "Verdict", "prove"]

@@ -10,21 +10,27 @@ from. It does where, in the body of the loop,
    then the buffer holds one value for each v;
 2. a statement in loops over v writes local buffers that are made inside of these loops or hold one value for each v;
 3. all loops over v have the same bounds;
-4. everything else that depends on the iteration, and every other variable in the indices of the element, is equal where two meet;
-5. nothing is read that other iterations write, but the element that the same iteration has just written.
+4. conditions are made of the same, or hold where the element is written; everything else that depends on the iteration, and every other
+   variable in the indices of the element, is equal where two meet;
+5. where two statements write it, each under its condition, they are the same but for tests that the condition decides;
+6. nothing is read that other iterations write, but the element that the same iteration has just written.
 
 So both iterations make the same computation, operation by operation.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tensorexpr import dtypes
 from tensorexpr.codegen.nest import Alloc, Block, For, If, Stmt, Store
 from tensorexpr.codegen.nest_proofs.places import Home, Loop, Touch
+from tensorexpr.codegen.nest_proofs.scope import Scope, negation
 from tensorexpr.integers import Affine
-from tensorexpr.ir import Access, Apply, Expr, Index
+from tensorexpr.ir import Access, Apply, Expr, Index, apply, conjuncts
+from tensorexpr.records import replace
 from tensorexpr.regions import Opaque, affine_of, expression_of
-from tensorexpr.traversal import children, walk
+from tensorexpr.traversal import bottom_up, children, walk
 
 
 class _Differs(Exception):
@@ -38,6 +44,52 @@ def equal_where_alike(loop: Loop, touch: Touch) -> list[Expr] | None:
         return _Alike(loop, touch).compared()
     except _Differs:
         return None
+
+
+def may_be_alike(loop: Loop, first: Touch, second: Touch) -> bool:
+    """Whether two touches are stores of one place of a block that may be shifted inwards, or such a store and what reads it behind."""
+    if first.write and second.write:
+        return first.indices == second.indices and _is_shifted(loop, first) and _is_shifted(loop, second)
+    if not first.write or first.indices != second.indices or not _is_shifted(loop, first):
+        return False
+    return is_own(loop, Access(first.home.buffer.name, first.indices, first.home.buffer.dtype))
+
+
+def same_value(first: Touch, second: Touch, never: Callable[[Expr, Scope], bool]) -> bool:
+    """Whether two statements store the same expression, once tests are left out that hold where they stand."""
+    if first.value is None or second.value is None or first.value == second.value:
+        return first.value is second.value or first.value == second.value
+    return _decided(first, never) == _decided(second, never)
+
+
+def _decided(touch: Touch, never: Callable[[Expr, Scope], bool]) -> Expr:
+    """The value of a store without the parts of its conditions that hold at every place."""
+    assert touch.value is not None
+
+    def visit(node: Expr) -> Expr:
+        if not isinstance(node, Apply) or node.op.name != "where":
+            return node
+        left = [part for part in conjuncts(node.args[0]) if not never(negation(part), touch.scope)]
+        if not left:
+            return node.args[1]
+        condition = left[0]
+        for part in left[1:]:
+            condition = apply("and", condition, part)
+        return replace(node, args=(condition, *node.args[1:]))
+
+    return bottom_up(touch.value, visit)
+
+
+def _is_shifted(loop: Loop, touch: Touch) -> bool:
+    """Whether a store of a block that may be shifted inwards does not build on what the element was."""
+    if any(isinstance(n, Access) and n.tensor == touch.home.buffer.name for e in _expressions(touch.statement) for n in walk(e)):
+        return False
+    inner = {other.statement.index for other in touch.loops[touch.loops.index(loop) :]}
+    return any(
+        isinstance(n, Apply) and n.op.name == "minimum" and any(isinstance(e, Index) and e.name in inner for e in walk(n))
+        for index in touch.indices
+        for n in walk(index)
+    )
 
 
 def is_own(loop: Loop, access: Access) -> bool:
@@ -67,6 +119,7 @@ class _Alike:
         self.ranges: dict[str, tuple[Expr, Expr]] = {}
         self.needed: set[int] = set()
         self.opaque = Opaque()
+        self.held = {fact.condition for fact in touch.scope.facts}
 
     def compared(self) -> list[Expr]:
         """The expressions, once everything in the body has been looked at."""
@@ -121,9 +174,10 @@ class _Alike:
         base = own[0]
         self.bases.setdefault(base, f"?base {len(self.bases)}")
         form = self._form(index)
-        if form is None or abs(form.coefficient(self.bases[base])) != 1:
+        factor = 0 if form is None else form.coefficient(self.bases[base])
+        if form is None or not factor or any(other % factor for _, other in form.terms):
             raise _Differs
-        self.windows.append(form)
+        self.windows.append(Affine([(atom, other // factor) for atom, other in form.terms]))
         names = {n.name for n in walk(index) if isinstance(n, Index)}
         self.variables |= names & self.inside
 
@@ -185,7 +239,8 @@ class _Alike:
                     self._expr(s.stop, locals_, private)
                     self._block(s.body, locals_, private, own)
                 case If():
-                    self._expr(s.condition, locals_, private)
+                    if s.condition not in self.held and negation(s.condition) not in self.held:
+                        self._expr(s.condition, locals_, private)
                     self._block((*s.then, *s.otherwise), locals_, private, path)
                 case Alloc():
                     self._block(s.body, {**locals_, s.buffer.name: (Home(s.buffer, 0), path)}, private, path)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, For, If, Kernel, LoopNest, Stmt, Store
-from tensorexpr.codegen.nest_proofs.scope import Scope, negation
+from tensorexpr.codegen.nest_proofs.scope import Scope, mentioned, negation
 from tensorexpr.ir import Access, Apply, Cast, Expr, apply, const, product
 from tensorexpr.records import record
 
@@ -74,7 +74,8 @@ class Places:
         self.all_loops: list[Loop] = []
         self.number = 0
         self.kernel = 0
-        self.start = Scope((), {}, dict(held))
+        extents = (e for b in nest.parameters for e in b.shape if isinstance(e, Apply))
+        self.start = Scope((), {}, dict(held)).where(*(apply("ge", e, ZERO) for e in dict.fromkeys(extents)), sure=True)  # arrays are there
         self._reads: dict[Expr, bool] = {}
         self._written: dict[int, frozenset[str]] = {}
 
@@ -123,7 +124,7 @@ class Places:
                 if s.otherwise:
                     self.block(s.otherwise, scope.where(negation(s.condition)))
                 scope = scope.without(self.written((s,)))
-                return scope.where(*_checked(s)) if isinstance(s.then[0] if s.then else s, Check) else scope
+                return scope.where(*(c for c in _checked(s) if mentioned((c,))[1].isdisjoint(self.written((s,)))), sure=True)
             case Store():
                 for index in s.indices:
                     self.expr(index, scope, s)
@@ -141,7 +142,7 @@ class Places:
             case Check():
                 self.expr(s.index, scope, s)
                 self.expr(s.extent, scope, s)
-                return scope.where(*_passed(s))
+                return scope.where(*_passed(s), sure=True)
         raise AssertionError(type(s))
 
     # --------------------------------------------------------------------------------------------------------- expressions
@@ -221,5 +222,9 @@ def _passed(check: Check) -> tuple[Expr, Expr]:
 
 def _checked(statement: If) -> list[Expr]:
     """What holds behind a condition under which something is checked."""
-    otherwise = negation(statement.condition)
-    return [apply("or", otherwise, held) for s in statement.then if isinstance(s, Check) for held in _passed(s)]
+    found: list[Expr] = []
+    for condition, block in ((statement.condition, statement.then), (negation(statement.condition), statement.otherwise)):
+        for s in block:
+            held = _passed(s) if isinstance(s, Check) else _checked(s) if isinstance(s, If) else ()
+            found += [apply("or", negation(condition), one) for one in held]
+    return found

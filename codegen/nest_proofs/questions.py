@@ -7,8 +7,9 @@ than `STEPS` is undecided, and so are all further ones of a nest that has taken 
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -21,8 +22,9 @@ from tensorexpr.records import record
 from tensorexpr.regions import MAX_CASES, Case, Opaque, affine_of, cases_of, cases_where
 from tensorexpr.traversal import walk
 
-STEPS = 200_000
-MOST_STEPS = 4_000_000
+STEPS = 20_000
+MOST_STEPS = 60_000
+MOST_SAMPLES = 6
 
 _LOGIC = ("and", "or", "invert", "where", "eq", "ne", "xor")
 _COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
@@ -44,15 +46,16 @@ class Questions:
     """Asks about one nest. `sizes` are its open sizes, `claims` says of buffers of integers between which two values every element is;
     `opaque` names what is not affine, the same for all questions."""
 
-    def __init__(self, sizes: Sequence[str], claims: Mapping[str, Claim]) -> None:
+    def __init__(self, sizes: Sequence[str], claims: Mapping[str, Claim], effort: int = 1) -> None:
         self.sizes = sizes
         self.claims = claims
+        self.effort = effort
         self.opaque = Opaque()
         self.steps = 0
         self.asked = 0
         self._answers: dict[tuple[object, ...], Answer] = {}
         self._parts: dict[Fact, list[list[Case]]] = {}
-        self._regions: dict[tuple[Fact, ...], list[tuple[Domain, bool]]] = {}
+        self._regions: dict[tuple[Fact, ...], list[Domain]] = {}
         self._flags: dict[Expr, str] = {}
 
     # ------------------------------------------------------------------------------------------------------- what is asked
@@ -76,35 +79,73 @@ class Questions:
         """Whether low <= value <= high."""
         return self.inside(_less(value, low), apply("sub", apply("add", high, const(1)), const(low)), scope)
 
-    def never(self, conditions: Sequence[Expr], scope: Scope) -> Answer:
-        """Whether some conditions never hold at once at a place."""
+    def never(self, conditions: Sequence[Expr], scope: Scope, refute: bool = True) -> Answer:
+        """Whether some conditions never hold at once at a place; without `refute` no point is looked for at which they do."""
+        return self._counted(lambda: self._never(conditions, scope, refute))
+
+    def once(self, key: tuple[object, ...], ask: Callable[[], Answer]) -> Answer:
+        """The answer to something else that is asked here, once for equal keys."""
+        found = self._answers.get(key)
+        if found is None:
+            found = self._answers[key] = self._counted(ask)
+        return found
+
+    def cases_of_all(self, exprs: Sequence[Expr]) -> Iterator[tuple[Case, ...]]:
+        """The cases of several integers at once; none where there are many."""
+        each = [cases_of(expr, self.opaque) for expr in exprs]
+        if math.prod(map(len, each)) <= MAX_CASES:
+            yield from itertools.product(*each)
+
+    def cases(self, condition: Expr) -> list[Case]:
+        """The cases of a condition."""
+        return cases_where(self.affine(condition), self.opaque)
+
+    def _counted(self, ask: Callable[[], Answer]) -> Answer:
+        """An answer, or none where it takes more steps than are allowed."""
         self.asked += 1
-        if self.steps > MOST_STEPS:
+        if self.steps > MOST_STEPS * self.effort:
             return Answer(None, "undecided")
         try:
-            with at_most(STEPS) as effort:
+            with at_most(STEPS * self.effort) as effort:
                 try:
-                    return self._never(conditions, scope)
+                    return ask()
                 finally:
                     self.steps += effort.steps
         except DomainTooComplex:
             return Answer(None, "undecided")
 
-    def _never(self, conditions: Sequence[Expr], scope: Scope) -> Answer:
-        found = [domain for domain, _ in self.regions(self.relevant(scope, conditions), scope)]
-        for part in conditions:
-            cases = cases_where(self.affine(part), self.opaque)
-            found = [self.narrowed(one, (case,), scope) for one in found for case in cases]
-            if len(found) > 1:
-                found = [one for one in found if not one.is_empty()]
-        found = [one for one in found if not one.is_empty()]
+    def _never(self, conditions: Sequence[Expr], scope: Scope, refute: bool) -> Answer:
+        cases = sorted((cases_where(self.affine(part), self.opaque) for part in conditions), key=len)
+        if not self._left(self._loops_of(scope, conditions), cases, scope, simple=True):
+            return Answer(True, "sets")
+        facts = self.relevant(scope, conditions)
+        found = self._left(facts, cases, scope)
         if not found:
             return Answer(True, "sets")
-        for domain in found if scope.whole else ():
-            point = self._where(domain, scope, conditions)
+        for domain in found[:MOST_SAMPLES] if refute and scope.whole else ():
+            point = self.point(domain, scope, conditions)
             if point is not None:
                 return Answer(False, "refuted", point)
         return Answer(None, "undecided")
+
+    def _left(self, facts: tuple[Fact, ...], wanted: Sequence[list[Case]], scope: Scope, simple: bool = False) -> list[Domain]:
+        """The sets that are left of the points at which facts and cases hold; with `simple` facts with several cases are left out."""
+        found = [self._simple(facts, scope)] if simple else self.regions(facts, scope)
+        for cases in wanted:
+            found = [self.narrowed(one, (case,), scope) for one in found for case in cases]
+            if len(found) > 1:
+                found = [one for one in found if not one.is_empty()]
+        return [one for one in found if not one.is_empty()]
+
+    def _loops_of(self, scope: Scope, terms: Sequence[Expr]) -> tuple[Fact, ...]:
+        """The loops over the indices in some terms, and over those in their bounds."""
+        names = set(mentioned(terms)[0])
+        taken: list[Fact] = []
+        for fact in reversed(scope.facts):
+            if fact.axis is not None and fact.axis.index in names:
+                taken.append(fact)
+                names |= fact.names
+        return tuple(reversed(taken))
 
     def _decided(self, key: tuple[object, ...], scope: Scope, terms: Sequence[Expr], wanted: Sequence[tuple[Expr, Expr]]) -> Answer:
         facts = self.relevant(scope, terms)
@@ -115,37 +156,42 @@ class Questions:
         return found
 
     def _inside(self, index: Expr, extent: Expr, facts: tuple[Fact, ...], scope: Scope) -> Answer:
-        self.asked += 1
-        if self.steps > MOST_STEPS:
-            return Answer(None, "undecided")
-        try:
-            with at_most(STEPS) as effort:
-                try:
-                    return self._by_sets(index, extent, facts, scope)
-                finally:
-                    self.steps += effort.steps
-        except DomainTooComplex:
-            return Answer(None, "undecided")
+        return self._counted(lambda: self._by_sets(index, extent, facts, scope))
 
     def _by_sets(self, index: Expr, extent: Expr, facts: tuple[Fact, ...], scope: Scope) -> Answer:
-        wrong: list[Domain] = []
-        limits = cases_of(extent, self.opaque)
-        regions = self.regions(facts, scope)
-        for value in cases_of(index, self.opaque):
-            for limit in limits:
-                for domain, _ in regions:
-                    narrowed = self.narrowed(domain, (value, limit), scope)
-                    for right, left in (
-                        (ge(value.value, 0), lt(value.value, 0)),
-                        (lt(value.value, limit.value), ge(value.value, limit.value)),
-                    ):
-                        if not narrowed.implies(right):
-                            wrong.append(narrowed.constrain(left))
-        if not wrong:
+        few = self._loops_of(scope, (index, extent))
+        if self._within(index, extent, [self._simple(few, scope)], scope):
+            return Answer(True, "sets")
+        near = self._about(facts, few, (index, extent))
+        if self._within(index, extent, [self._simple(near, scope)], scope) or self._within(
+            index, extent, self.regions(facts, scope), scope
+        ):
             return Answer(True, "sets")
         if self._by_products(index, extent, facts, scope):
             return Answer(True, "products")
         return self._refuted(index, extent, scope)
+
+    def _within(self, index: Expr, extent: Expr, regions: Sequence[Domain], scope: Scope) -> bool:
+        """Whether 0 <= index < extent at all points of some sets."""
+        for value in cases_of(index, self.opaque):
+            for limit in cases_of(extent, self.opaque):
+                for domain in regions:
+                    narrowed = self.narrowed(domain, (value, limit), scope)
+                    if not (narrowed.implies(ge(value.value, 0)) and narrowed.implies(lt(value.value, limit.value))):
+                        return False
+        return True
+
+    def _simple(self, facts: tuple[Fact, ...], scope: Scope) -> Domain:
+        """A set that contains the points at which facts hold: those with several cases are left out."""
+        parts = (cases[0].constraints for fact in facts for cases in self.parts(fact) if len(cases) == 1)
+        return self._domain([one for part in parts for one in part], scope)
+
+    def _about(self, facts: tuple[Fact, ...], loops: tuple[Fact, ...], terms: Sequence[Expr]) -> tuple[Fact, ...]:
+        """The facts about nothing but some loops and terms."""
+        names, reads = mentioned(terms)
+        names |= {name for fact in loops for name in fact.names}
+        reads |= {name for fact in loops for name in fact.reads}
+        return tuple(fact for fact in facts if fact.names <= names and fact.reads <= reads)
 
     def _by_products(self, index: Expr, extent: Expr, facts: tuple[Fact, ...], scope: Scope) -> bool:
         """By products of names, where some occur."""
@@ -163,24 +209,26 @@ class Questions:
         """A point where all facts hold and the index is outside, as their own terms say when they are evaluated there."""
         if not scope.whole:
             return Answer(None, "undecided")
+        tried = 0
         for value in cases_of(index, self.opaque):
             for limit in cases_of(extent, self.opaque):
-                for domain, _ in self.regions(scope.facts, scope):
+                for domain in self.regions(scope.facts, scope):
                     narrowed = self.narrowed(domain, (value, limit), scope)
                     for left in (lt(value.value, 0), ge(value.value, limit.value)):
                         violated = narrowed.constrain(left)
                         if violated.is_empty():
                             continue
-                        point = self._point(violated, scope, index, extent)
+                        tried += 1
+                        point = self._point(violated, scope, index, extent) if tried <= MOST_SAMPLES else None
                         if point is not None:
                             return Answer(False, "refuted", point)
         return Answer(None, "undecided")
 
     def _point(self, violated: Domain, scope: Scope, index: Expr, extent: Expr) -> Point | None:
         outside = apply("or", apply("lt", index, const(0)), apply("ge", index, extent))
-        return self._where(violated, scope, (outside,))
+        return self.point(violated, scope, (outside,))
 
-    def _where(self, domain: Domain, scope: Scope, conditions: Sequence[Expr]) -> Point | None:
+    def point(self, domain: Domain, scope: Scope, conditions: Sequence[Expr]) -> Point | None:
         """A point of a set at which all facts and some conditions hold, as their own terms say when they are evaluated there."""
         names = sorted(domain.dims, key=lambda n: self._order(n, scope))
         found = Domain(names, domain.constraints).sample()
@@ -188,7 +236,7 @@ class Questions:
             return None
         values = {name: np.int64(v) for name, v in found.items()}
         try:
-            if not all(evaluate_on(c, values) for c in (*(c for f in scope.facts for c in self._conditions(f)), *conditions)):
+            if not all(evaluate_on(c, values) for c in (*(c for f in scope.facts for c in self.conditions(f)), *conditions)):
                 return None
         except NotEnumerable:
             return None
@@ -221,39 +269,26 @@ class Questions:
             left = rest
         return tuple(f for f in scope.facts if f in taken)
 
-    def regions(self, facts: tuple[Fact, ...], scope: Scope) -> list[tuple[Domain, bool]]:
-        """The points at which the facts hold, in disjoint sets, and whether each is exact (else it contains the true set)."""
+    def regions(self, facts: tuple[Fact, ...], scope: Scope) -> list[Domain]:
+        """Disjoint sets that contain the points at which the facts hold."""
         found = self._regions.get(facts)
         if found is None:
             found = self._regions[facts] = self._made(facts, scope)
         return found
 
-    def _made(self, facts: tuple[Fact, ...], scope: Scope) -> list[tuple[Domain, bool]]:
-        constraints: list[Constraint] = []
-        several: list[list[Case]] = []
-        exact = True
-        for fact in facts:
-            for cases in self.parts(fact):
-                if len(cases) == 1:
-                    constraints += cases[0].constraints
-                    exact = exact and cases[0].exact
-                else:
-                    several.append(cases)
-        base = self._domain(constraints, scope)
-        found = [(base, exact)]
-        for cases in several:
-            if len(found) * len(cases) > MAX_CASES:
-                found = [(domain, False) for domain, _ in found]
-                continue
-            split = [(self.narrowed(domain, (case,), scope), exact and case.exact) for domain, exact in found for case in cases]
-            found = [(domain, exact) for domain, exact in split if not domain.is_empty()]
+    def _made(self, facts: tuple[Fact, ...], scope: Scope) -> list[Domain]:
+        found = [self._simple(facts, scope)]
+        for cases in (cases for fact in facts for cases in self.parts(fact) if len(cases) != 1):
+            if len(found) * len(cases) <= MAX_CASES:
+                found = [self.narrowed(domain, (case,), scope) for domain in found for case in cases]
+                found = [domain for domain in found if not domain.is_empty()]
         return found
 
     def parts(self, fact: Fact) -> list[list[Case]]:
         """A fact as conjunction of alternatives."""
         found = self._parts.get(fact)
         if found is None:
-            found = self._parts[fact] = [cases_where(self.affine(c), self.opaque) for c in self._conditions(fact)]
+            found = self._parts[fact] = [cases_where(self.affine(c), self.opaque) for c in self.conditions(fact)]
         return found
 
     def affine(self, condition: Expr) -> Expr:
@@ -268,7 +303,8 @@ class Questions:
         name = self._flags.setdefault(condition, f"?where {len(self._flags)}")
         return apply("ge", Index(name), const(1))
 
-    def _conditions(self, fact: Fact) -> tuple[Expr, ...]:
+    def conditions(self, fact: Fact) -> tuple[Expr, ...]:
+        """A fact as conditions."""
         if fact.axis is None:
             assert fact.condition is not None
             return (fact.condition,)

@@ -1,9 +1,9 @@
 """No two iterations of a loop that runs in any order, or at once, touch one element of which one of them writes it.
 
 Asked of each loop over blocks, threads, lanes or cores, about the buffers that are made outside of it; elements that are updated in one
-piece (`LoopNest.atomics`) are excepted. First a quick test of all that is touched of a buffer: in one dimension every index is the same
-multiple c of the loop, plus the same outer terms, plus a rest in a range that is narrower than c. Pairs that are left are put to the sets:
-two copies of the loops inside, of two different iterations, with equal indices.
+piece (`LoopNest.atomics`) are excepted. First a quick test of all that is touched of a buffer: in one dimension every index is the
+same multiple c of the loop (or of a quotient of it, then of what that leaves), plus the same outer terms, plus a rest narrower than c.
+Pairs that are left are put to the sets: two copies of the loops inside, of two different iterations, with equal indices.
 
 Lanes: the emitter runs a loop over lanes one iteration after the other where a store has the same address in all lanes (a sum that nobody
 split; on a GPU it is combined by shuffles). So a loop over lanes is asked about unless some store in it stands at indices that mention
@@ -15,11 +15,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from tensorexpr.codegen.nest import GRID, LANES, THREADS, LoopNest
-from tensorexpr.codegen.nest_proofs.alike import equal_where_alike, is_own
+from tensorexpr.codegen.nest_proofs.alike import equal_where_alike, may_be_alike, same_value
 from tensorexpr.codegen.nest_proofs.places import Home, Loop, Touch
 from tensorexpr.codegen.nest_proofs.questions import Answer, Questions
 from tensorexpr.codegen.nest_proofs.scope import Fact, Scope, mentioned
 from tensorexpr.integers import Affine
+from tensorexpr.integers.affine import Atom
 from tensorexpr.ir import Access, Const, Expr, Index, apply, product
 from tensorexpr.records import replace
 from tensorexpr.regions import affine_of
@@ -72,35 +73,52 @@ def _inner(loop: Loop, touch: Touch) -> tuple[str, ...]:
 
 
 def _apart(loop: Loop, touches: list[Touch]) -> bool:
-    ranks = {len(touch.indices) for touch in touches}
-    return len(ranks) == 1 and any(_apart_along(dim, loop, touches) for dim in range(*ranks))
+    """Whether different iterations reach different places, one term of the loop's index found equal after the other."""
+    if len({len(touch.indices) for touch in touches}) != 1:
+        return False
+    left = [found for dim in range(len(touches[0].indices)) if (found := _terms(dim, loop, touches)) is not None]
+    equal: set[Atom] = set()
+    while left:
+        rest = []
+        for terms, width in left:
+            unknown = [(atom, factor) for atom, factor in terms if atom not in equal]
+            if len(unknown) == 1 and width < abs(unknown[0][1]):
+                equal.add(unknown[0][0])
+            elif unknown:
+                rest.append((terms, width))
+        if loop.statement.index in equal:
+            return True
+        if len(rest) == len(left):
+            return False
+        left = rest
+    return False
 
 
-def _apart_along(dim: int, loop: Loop, touches: list[Touch]) -> bool:
-    """Whether in one dimension different iterations reach different places."""
-    index, stride, outer = loop.statement.index, 0, None
+def _terms(dim: int, loop: Loop, touches: list[Touch]) -> tuple[list[tuple[Atom, int]], float] | None:
+    """In one dimension the terms that depend on the loop, where all touches have the same, and how far the rest ranges."""
+    index = loop.statement.index
+    shared: tuple[list[tuple[Atom, int]], list[tuple[Atom, int]]] | None = None
     least, greatest = float("inf"), float("-inf")
     for touch in touches:
         form = affine_of(touch.indices[dim])
         if form is None:
-            return False
-        inner = set(_inner(loop, touch))
-        own: list[tuple[object, int]] = []
-        around: list[tuple[object, int]] = []
+            return None
+        inner = set(_inner(loop, touch)) - {index}
+        own: list[tuple[Atom, int]] = []
+        around: list[tuple[Atom, int]] = []
+        rest: list[tuple[Atom, int]] = []
         for atom, factor in form.terms:
             names = {atom} if isinstance(atom, str) else set(atom.numerator.names())
-            if atom == index:
-                continue
-            if index in names:
-                return False
-            (around if names.isdisjoint(inner) else own).append((atom, factor))
-        if stride == 0:
-            stride, outer = form.coefficient(index), around
-        if not stride or form.coefficient(index) != stride or around != outer:
-            return False
-        low, high = _range(Affine(own, form.constant), touch)  # type: ignore[arg-type]
+            if index in names and not names.isdisjoint(inner):
+                return None
+            (own if index in names else around if names.isdisjoint(inner) else rest).append((atom, factor))
+        if shared is None:
+            shared = own, around
+        if not own or shared != (own, around):
+            return None
+        low, high = _range(Affine(rest, form.constant), touch)
         least, greatest = min(least, low), max(greatest, high)
-    return greatest - least < abs(stride)
+    return None if shared is None else (shared[0], greatest - least)
 
 
 def _range(form: Affine, touch: Touch) -> tuple[float, float]:
@@ -147,18 +165,18 @@ def meet(loop: Loop, first: Touch, second: Touch, questions: Questions) -> Answe
     both = Scope(facts, first.scope.known, first.scope.held, first.scope.whole and second.scope.whole)
     index = Index(loop.statement.index)
     meeting = (apply("ne", index, there(index)), *(apply("eq", a, there(b)) for a, b in zip(left, right, strict=True)))
-    answer = questions.never(meeting, both)
-    if answer.holds or not first.write:
+    if not may_be_alike(loop, first, second):
+        return questions.never(meeting, both)
+    answer = questions.never(meeting, both, refute=False)
+    if answer.holds:
         return answer
-    if second.write and first.statement is not second.statement:
+    stores = dict.fromkeys((first, second) if second.write else (first,))
+    if second.write and not same_value(first, second, lambda c, scope: bool(questions.never((c,), scope, refute=False).holds)):
         return answer
-    if not second.write and not (
-        first.indices == second.indices and is_own(loop, Access(first.home.buffer.name, first.indices, first.home.buffer.dtype))
-    ):
-        return answer
-    alike = equal_where_alike(loop, first)
-    if alike is None or not all(questions.never((*meeting, apply("ne", e, there(e))), both).holds for e in alike):
-        return answer
+    for store in stores:
+        alike = equal_where_alike(loop, store)
+        if alike is None or not all(questions.never((*meeting, apply("ne", e, there(e))), both, refute=False).holds for e in alike):
+            return answer
     return Answer(True, "written alike")
 
 

@@ -25,12 +25,16 @@ _SWAPPED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "eq": "eq"}
 
 @record(eq=False)
 class Fact:
-    """A loop (`axis`) or a condition that holds; the indices and sizes that it speaks about, and the buffers that it reads."""
+    """A loop (`axis`) or a condition that holds; the indices and sizes that it speaks about, and the buffers that it reads.
+
+    `sure` says that nothing goes on where it does not hold: behind a check, and of the extents of arrays.
+    """
 
     axis: Axis | None
     condition: Expr | None
     names: frozenset[str]
     reads: frozenset[str]
+    sure: bool = False
 
     @classmethod
     def of_loop(cls, index: str, start: Expr, stop: Expr) -> Fact:
@@ -39,9 +43,9 @@ class Fact:
         return cls(Axis(index, start, stop), None, names | {index}, reads)
 
     @classmethod
-    def of_condition(cls, condition: Expr) -> Fact:
+    def of_condition(cls, condition: Expr, sure: bool = False) -> Fact:
         """A condition that holds."""
-        return cls(None, condition, *mentioned((condition,)))
+        return cls(None, condition, *mentioned((condition,)), sure)
 
 
 def mentioned(exprs: Iterable[Expr]) -> tuple[frozenset[str], frozenset[str]]:
@@ -82,12 +86,12 @@ class Scope:
         low, high = self.interval(start)[0], self.interval(stop)[1] - 1
         return Scope((*self.facts, Fact.of_loop(index, start, stop)), {**self.known, Index(index): (low, high)}, self.held, self.whole)
 
-    def where(self, *conditions: Expr) -> Scope:
+    def where(self, *conditions: Expr, sure: bool = False) -> Scope:
         """Where some conditions hold."""
         parts = [part for condition in conditions for part in conjuncts(condition) if not isinstance(part, Const) or not part.value]
         if not parts:
             return self
-        found = Scope((*self.facts, *map(Fact.of_condition, parts)), dict(self.known), self.held, self.whole)
+        found = Scope((*self.facts, *(Fact.of_condition(part, sure) for part in parts)), dict(self.known), self.held, self.whole)
         for part in parts:
             self._narrow(found, part)
         return found

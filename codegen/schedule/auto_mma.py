@@ -80,6 +80,8 @@ def mma_tiles(s: Schedule, name: str, view: View, shapes: Shapes) -> list[Tile]:
     stage = s.state.stage(name)
     (group,) = stage.parts.groups
     values = [v for m in group.members for v in m.values]
+    if isinstance(s.target, Gpu) and not s.target.tensor_cores:
+        return []
     precision = s.target.precision if isinstance(s.target, Gpu) else "float32"
     dtype = multiplies(values[0], precision, shapes) if len(values) == 1 and group.members[0].combiner.name == "sum" else None
     if dtype is None or {view.row, view.step} & view.tested or group.guard:

@@ -249,7 +249,7 @@ class _Taker:
 
     def reduce(self, expr: Reduce, frames: tuple[_Frame, ...]) -> Expr:
         frames, stuck = self.lifted(expr, frames)
-        scope, guard = frames[-1].number, tuple(new for _, new in frames[-1].path)
+        scope, guard = frames[-1].number, self.guard_of(expr, frames)
         key = (scope, canonical(replace(expr, component=0)))
         known = self.known.get(key)
         if known is not None and self.shared(known, frames):
@@ -268,6 +268,7 @@ class _Taker:
             where = (*spared, *where)
         used = tuple(n for n in groups_used(*(e for a in bounded for e in (a.start, a.stop)), *where, *values, *guard))
         depends = dict.fromkeys((*free_names(expr), *(n for g in guard for n in free_names(g)), *stuck))
+        depends |= dict.fromkeys(self.needed_loops(expr, frames, set(depends)))
         member = Member(f"{PARAMETER}{number}.0", expr.combiner, values)
         group = Group(number, bounded, where, (member,), scope, guard, tuple(depends), used)
         member = self.join(group, start)
@@ -306,16 +307,37 @@ class _Taker:
         """Whether every access in `expr` is in bounds although the loops of `frame`, or conditions in it, no longer guard it."""
         if all_kept and not frame.where and all(_is_nonempty(a) for a in frame.axes):
             return True
-        axes, guards = self.context(outside)
+        return self.is_in_bounds(expr, *self.context(outside))
+
+    def is_in_bounds(self, expr: Expr, axes: tuple[Axis, ...], guards: tuple[Expr, ...]) -> bool:
+        """Whether every access in an expression is certain to be in bounds under these loops and guards."""
         return not any(
             self.unproved_axes(read.access.indices, self.shapes[read.access.tensor], read.axes, read.guards)
             for read in read_occurrences(expr, axes, guards)
         )
 
+    def needed_loops(self, expr: Reduce, frames: tuple[_Frame, ...], depends: set[str]) -> tuple[str, ...]:
+        """Data axes with bounds by others that a reduction does not depend on, but without a point of which its accesses may leave their
+        tensors: whether there is one is known inside of their loops alone."""
+        inner = [a for a in frames[0].axes if a.index not in depends and (free_names(a.start) or free_names(a.stop))]
+        axes, guards = self.context(frames)
+        without = tuple(a for a in axes if a not in inner)
+        return tuple(a.index for a in inner) if inner and not self.is_in_bounds(expr, without, guards) else ()
+
+    def guard_of(self, expr: Reduce, frames: tuple[_Frame, ...]) -> tuple[Expr, ...]:
+        """The conditions under which a reduction is evaluated in the innermost frame, where those of the frames around are not tested yet:
+        a tile of points may share the loops. Without these where all that it reads is in bounds in any case."""
+        own = tuple(new for _, new in frames[-1].path)
+        outer = tuple(new for f in frames[:-1] for _, new in f.path)
+        if not outer:
+            return own
+        axes = self.context(frames)[0]
+        return own if self.is_in_bounds(expr, axes, tuple(orig for orig, _ in frames[-1].path)) else (*outer, *own)
+
     def shared(self, known: _Taken, frames: tuple[_Frame, ...]) -> bool:
         """Whether a reduction that was taken apart serves this use, too. Under another guard it is gone through again, as it was
         written: what it needs outside of its loops has to be there as well, and its accesses may leave their tensors now."""
-        group, guard = self.numbered(known.result), tuple(new for _, new in frames[-1].path)
+        group, guard = self.numbered(known.result), self.guard_of(known.written, frames)
         covered = set(group.guard) <= set(guard)
         if covered and not self.again:
             return True
@@ -340,7 +362,7 @@ class _Taker:
         """Lets a group be evaluated under another guard as well; False where that would read what is computed after it."""
         at = next(i for i, g in enumerate(self.groups) if g.number == number)
         group = self.groups[at]
-        either = guard if set(guard) <= set(group.guard) else (apply("or", _closed(group.guard), _closed(guard)),)
+        either = guard if set(guard) <= set(group.guard) else (apply("or", closed(group.guard), closed(guard)),)
         depends = dict.fromkeys((*group.depends, *(n for g in either for n in free_names(g))))
         uses = dict.fromkeys((*group.uses, *groups_used(*either)))
         order = {g.number: i for i, g in enumerate(self.groups)}
@@ -421,7 +443,7 @@ def _moved(group: Group, old: int, new: int, names: Mapping[str, Expr]) -> Group
     )
 
 
-def _closed(conditions: tuple[Expr, ...]) -> Expr:
+def closed(conditions: tuple[Expr, ...]) -> Expr:
     """All of the conditions as one; a condition that reads data is evaluated only where those before it hold."""
     result: Expr | None = None
     for condition in reversed(conditions):

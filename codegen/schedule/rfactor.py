@@ -29,9 +29,9 @@ from functools import reduce
 from tensorexpr.bounds import PROVED, check_access
 from tensorexpr.codegen.schedule.independence import disjoint_axes
 from tensorexpr.codegen.schedule.legality import is_ordered, refuse
-from tensorexpr.codegen.schedule.reductions import Group, canonical
+from tensorexpr.codegen.schedule.reductions import Group, canonical, closed
 from tensorexpr.codegen.schedule.state import Split, Stage, State, all_definitions, plain_order, plain_stages, program_facts
-from tensorexpr.codegen.schedule.windows import alternatives, compared
+from tensorexpr.codegen.schedule.windows import alternatives, compared, nonempty
 from tensorexpr.codegen.schedule.work import has_reduction
 from tensorexpr.dtypes import accumulator
 from tensorexpr.ir import (
@@ -291,11 +291,15 @@ class _Maker:
     def over_parts(self, node: Reduce, path: tuple[Expr, ...]) -> Expr:
         """The final reduction, over partial results that are made."""
         path = self.known_before(node, path)
+        path = (*self.around(node, path), *path)
         at = self.indices.index(self.cut.axis)
         moved = {node.axes[at].index: self.cut.place}
         axes = [*node.axes[:at], *self.cut.rest, *node.axes[at + 1 :]]
         inner = tuple(Axis(a.index, substitute(a.start, moved), substitute(a.stop, moved)) for a in axes)
-        guarded = replace(node, where=conjunction([*path, *_spared(node.axes[at]), *conjuncts(node.where)]))
+        conditions = (*path, *_spared(node.axes[at]), *conjuncts(node.where))
+        guarded = replace(node, where=conjunction(conditions))
+        if not self.is_in_bounds(guarded, self.definition.axes, ()):
+            guarded = replace(node, where=closed(conditions))  # one on data is evaluated where those before it hold
         where = None if guarded.where == TRUE else substitute(guarded.where, moved)  # type: ignore[arg-type]
         part = replace(node, values=tuple(substitute(v, moved) for v in node.values), axes=inner, where=where)
         if not node.combiner.is_builtin:
@@ -312,16 +316,29 @@ class _Maker:
         """The conditions around a reduction but for those that ask for results of reductions: every part would compute these anew. What
         the reduction reads has to be in bounds without them."""
         kept = tuple(c for c in path if not has_reduction(c))
-        if kept != path:
-            for read in read_occurrences(node, self.definition.axes, kept):
-                verdicts = check_access(read.access.indices, self.state.program.types[read.access.tensor].shape, read.axes, read.guards)
-                if any(verdict is not PROVED for verdict in verdicts):
-                    raise refuse(
-                        self.stage,
-                        f"expected reads in bounds whatever other reductions give to take {self.cut.axis} apart, got one that depends",
-                        self.cut.axis,
-                    )
+        if kept != path and not self.is_in_bounds(node, self.definition.axes, kept):
+            raise refuse(
+                self.stage,
+                f"expected reads in bounds whatever other reductions give to take {self.cut.axis} apart, got one that depends",
+                self.cut.axis,
+            )
         return kept
+
+    def around(self, node: Reduce, path: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        """What says that the axes have points that a reduction does not depend on, where some read needs them: its parts stand outside."""
+        used = {n for e in (node, *path) for n in free_names(e)}
+        axes = tuple(a for a in self.definition.axes if a.index in used)
+        others = [a for a in self.definition.axes if a.index not in used and not (isinstance(a.stop, Const) and int(a.stop.value) > 0)]
+        return tuple(c for a in others for c in nonempty(a)) if others and not self.is_in_bounds(node, axes, path) else ()
+
+    def is_in_bounds(self, node: Reduce, axes: tuple[Axis, ...], guards: tuple[Expr, ...]) -> bool:
+        """Whether all that a reduction reads is certain to be in bounds."""
+        types = self.state.program.types
+        return all(
+            verdict is PROVED
+            for read in read_occurrences(node, axes, guards)
+            for verdict in check_access(read.access.indices, types[read.access.tensor].shape, read.axes, read.guards)
+        )
 
     def winner(self, node: Reduce, part: Reduce) -> Expr:
         """The position of the first winner among those of the parts: the value at each is looked up again."""

@@ -110,6 +110,11 @@ def hull_conditions(axis: Axis, inner: frozenset[str]) -> tuple[Expr, ...]:
     return (*starts, *(compared("lt", axis.index, e) for e in alternatives(axis.stop, "minimum") if set(free_names(e)) & inner))
 
 
+def nonempty(axis: Axis) -> tuple[Expr, ...]:
+    """What holds where an axis has a point, bound by bound, so that the bounds by sizes are known before those by other loops."""
+    return tuple(apply("gt", stop, start) for stop in alternatives(axis.stop, "minimum") for start in alternatives(axis.start, "maximum"))
+
+
 def compared(op: str, index: str, bound: Expr) -> Expr:
     """``index >= bound`` or ``index < bound``, without the division of m + f // d: 2*s < q + 4 for s < q // 2 + 2 (lanes count evenly)."""
     form = affine_of(bound)

@@ -132,6 +132,8 @@ class TorchOperator:
         if _recording():
             for tensor in tensors:
                 if tensor.requires_grad:
+                    if _tracing() is not None:  # the trace is to have the operator, which torch differentiates by its own rule
+                        return self.dispatch(tensors)
                     if not self._unruled:
                         self._check_differentiable(tensors)
                     return Recorded.apply(self, *tensors)
@@ -152,7 +154,11 @@ class TorchOperator:
             found: tuple[torch.Tensor, ...] | None = run(*tensors)
             if found is not None:
                 return found
-        kernel = self._find(tuple([part for tensor in tensors for part in (tensor.shape, tensor.dtype, tensor.device)]))
+        try:
+            kernel = self._find(tuple([part for tensor in tensors for part in (tensor.shape, tensor.dtype, tensor.device)]))
+        except RuntimeError:
+            self._types(tensors)  # says which tensor has no shape
+            raise
         if kernel is None:
             if tensors and all([tensor.is_meta for tensor in tensors]):
                 return self.dispatch(tensors)
@@ -171,6 +177,8 @@ class TorchOperator:
         state = _tracing()
         _set_tracing(None)  # the shapes that are looked at are no part of a trace
         try:
+            if _recording() and not self._unruled and any(tensor.requires_grad for tensor in tensors):
+                self._check_differentiable(tensors)
             overload, arguments = self.overload(tensors)
         finally:
             _set_tracing(state)
@@ -244,6 +252,13 @@ class TorchOperator:
 
     def _types(self, tensors: Sequence[torch.Tensor]) -> tuple[torch.dtype, ...]:
         for name, tensor in zip(self.names, tensors, strict=True):
+            if tensor.is_nested:
+                raise self._error(
+                    name, "expected a tensor of one shape, got a nested one", hint="call it on each of its tensors (.unbind())"
+                )
+            if type(tensor).__name__ == "DTensor":
+                hint = f"{name}.to_local() is what lies here; torch.distributed.tensor.experimental.local_map goes back and forth"
+                raise self._error(name, "expected a tensor that lies in one place, got a DTensor", hint=hint)
             if tensor.dtype not in FROM_TORCH:
                 known = ", ".join(str(one) for one in FROM_TORCH)
                 raise self._error(name, f"expected a dtype of the language, got {tensor.dtype}", hint=f"one of {known}")

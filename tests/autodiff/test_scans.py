@@ -146,19 +146,20 @@ def workspace_elements(function):
 def test_checkpoints_hold_few_states_and_give_the_same_gradients():
     width, steps = 64, 100
     u0, k = te.placeholder((width,), F64, name="u0"), te.placeholder((), F64, name="k")
-    data = {u0: np.random.default_rng(7).standard_normal(width), k: np.array(0.2)}
+    draws = [[np.random.default_rng(seed).standard_normal(width), np.array(0.2)] for seed in range(20)]
     held, found, work = {}, {}, {}
     for checkpoint in (None, "sqrt", 5, 25):
         s = te.scan(stencil(width, k), u0, steps, checkpoint=checkpoint)
         loss = te.compute((), lambda s=s: te.sum(lambda j: s[steps - 1, j] ** 2, width))
         function = te.build([loss, *te.gradient(loss, [u0, k])], [u0, k])
         held[checkpoint] = workspace_elements(function) / width
-        found[checkpoint] = function(*data.values())
+        found[checkpoint] = [function(*data) for data in draws]
         work[checkpoint] = function.cost.operations
     for checkpoint in ("sqrt", 5, 25):
-        for value, expected in zip(found[checkpoint][:2], found[None][:2], strict=True):
-            np.testing.assert_array_equal(value, expected)  # the gradient by the first state: the same operations in the same order
-        np.testing.assert_allclose(found[checkpoint][2], found[None][2], rtol=1e-12)
+        for results, plain in zip(found[checkpoint], found[None], strict=True):
+            for value, expected in zip(results[:2], plain[:2], strict=True):
+                np.testing.assert_array_equal(value, expected)  # the gradient by the first state: the same operations in the same order
+            np.testing.assert_allclose(results[2], plain[2], rtol=1e-12)
         assert work[checkpoint] < 1.5 * work[None]
     assert held[None] > 2 * steps
     assert held["sqrt"] < 8 * 10 + 12

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import io
-import logging
 import os
 import pwd
 import shutil
@@ -272,7 +271,7 @@ def test_the_key_hangs_on_all_that_the_code_hangs_on(monkeypatch: pytest.MonkeyP
 # --------------------------------------------------------------------------------------------------------- odd machines
 
 
-def test_without_a_home_the_cache_is_off(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_without_a_home_the_cache_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
     def nobody(_: object) -> None:
         raise KeyError("no entry")
 
@@ -281,15 +280,14 @@ def test_without_a_home_the_cache_is_off(monkeypatch: pytest.MonkeyPatch, caplog
         monkeypatch.delenv(name, raising=False)
     for named in (None, "~nosuchuser/x", "~/x"):
         monkeypatch.setattr(disk, "_warned", set())
-        caplog.clear()
         if named is None:
             monkeypatch.delenv("TENSOREXPR_CACHE_DIR", raising=False)
         else:
             monkeypatch.setenv("TENSOREXPR_CACHE_DIR", named)
-        with caplog.at_level(logging.WARNING):
+        with pytest.warns(te.CacheWarning) as told:
             assert disk.folder() is None and disk.load("k") is None and disk.usage().entries == 0 and records.places() == ()
             disk.save("k", Entry({}, b""))
-        assert len(caplog.records) == 1 and "is off" in caplog.text and "the home of the user is unknown" in caplog.text
+        assert len(told) == 1 and "is off" in str(told[0].message) and "the home of the user is unknown" in str(told[0].message)
     monkeypatch.setenv("TENSOREXPR_TUNING", "~nosuchuser/t.jsonl")
     assert records.places() == ()
 
@@ -312,7 +310,7 @@ else:
 print(built(2.0), built(3.0), built(4.0))
 """
     told, warned = run("", code)
-    assert told.split() == ["2.0", "3.0", "4.0"] and warned.count("the home of the user is unknown") == 1 == len(warned.splitlines())
+    assert told.split() == ["2.0", "3.0", "4.0"] and warned.count("the home of the user is unknown") == 1 == warned.count("CacheWarning")
 
 
 def _no_space(*_: object, **__: object) -> None:
@@ -369,14 +367,12 @@ ODD_FOLDERS = (
 
 
 @pytest.mark.parametrize("kind", ODD_FOLDERS)
-def test_an_odd_folder_costs_one_warning(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_odd_folder_costs_one_warning(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = tmp_path / "above" / "cache"
     place.parent.mkdir()
     monkeypatch.setenv("TENSOREXPR_CACHE_DIR", str(place))
     monkeypatch.setattr(disk, "_warned", set())
-    with monkeypatch.context() as patch, caplog.at_level(logging.WARNING):
+    with monkeypatch.context() as patch, pytest.warns(te.CacheWarning) as told:
         _odd_folder(kind, place, patch)
         for key in ("k", "l"):
             assert disk.load(key) is None
@@ -384,6 +380,6 @@ def test_an_odd_folder_costs_one_warning(
             if kind not in ("full", "cannot be made"):
                 assert disk.load(key) is None
         assert disk.usage().entries == 0 and disk.clear() == 0
-    assert len(caplog.records) == 1 and "not kept, compiled code will be made again by the next process" in caplog.text
+    assert len(told) == 1 and "not kept, compiled code will be made again by the next process" in str(told[0].message)
     assert not place.is_dir() or list(place.iterdir()) == []
     assert place.parent.is_dir() or place.parent.read_bytes() == b"mine"

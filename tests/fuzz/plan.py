@@ -11,7 +11,7 @@ POINTS = ((600, 45), (5_000, 32), (60_000, 18), (1_000_000, 5))
 """Budgets of points and how often they are drawn, in percent."""
 SCHEDULES = (("default", 100), ("plain", 10), ("random", 12), ("tuned", 12), ("cuda", 2))
 """Schedules beside each other and how often, in percent of the programs; `cuda` is the text for GPUs, on the CPU."""
-GRADIENTS = ((("gradient",), 14), (("gradient", "forced"), 4), (("gradient", "second"), 2))
+GRADIENTS = ((("gradient",), 11), (("gradient", "forced"), 3), (("gradient", "second"), 2))
 """Derivatives and how often: compiled, the form that is forced on every read, derivatives of the derivative."""
 
 
@@ -31,6 +31,11 @@ class Plan:
     """Sizes to run at beside those that were drawn, 0 and 1."""
     only: int | None = None
     """The one of these sizes to run at, None for all."""
+
+    @property
+    def lowering(self) -> str | None:
+        """The form that is forced on every read of the gradient, if one is."""
+        return random.Random(self.sample.seed).choice(("segments", "atomics")) if "forced" in self.derivatives else None
 
     def smaller(self) -> list[Plan]:
         """Plans that do less."""
@@ -67,7 +72,7 @@ def planned(seed: int) -> Plan:
         points=points // 4 if derivatives else points,
         floats=bool(derivatives) or rng.random() < 0.4,
         dtypes=("float64",) if derivatives and rng.random() < 0.3 else (),
-        open_sizes=rng.choice((0.0, 0.0, 0.3, 0.8)),
+        open_sizes=rng.choice((0.0, 0.0, 0.0, 0.4) if derivatives else (0.0, 0.0, 0.3, 0.8)),
         most=1 if derivatives else 3,
         without=frozenset(("step",)) if derivatives and rng.random() < 0.7 else frozenset(),
     )

@@ -54,7 +54,7 @@ def _steps(plan: Plan) -> list[str]:
             "outputs = [t for t in outputs if t.dtype.is_float]",
             'heads = [te.placeholder(t.shape, t.dtype, name=f"H{k}") for k, t in enumerate(outputs)]',
             "arrays += [np.ones_like(te.evaluate(t, dict(zip(inputs, arrays)))) for t in outputs]",
-            f"outputs = list(te.gradient(outputs, wrt, heads{', lowering=...' if 'forced' in plan.derivatives else ''}))",
+            f"outputs = list(te.gradient(outputs, wrt, heads{f', lowering={plan.lowering!r}' if plan.lowering else ''}))",
             "inputs = inputs + heads",
         ]
         if "second" in plan.derivatives:

@@ -98,7 +98,7 @@ WITH_BODY = [
 @pytest.mark.parametrize("op, inputs, attributes", WITH_BODY, ids=[f"{row[0]}-{k}" for k, row in enumerate(WITH_BODY)])
 def test_000_42_an_operator_with_a_function_body_comes_in_as_a_composite(op, inputs, attributes, native, monkeypatch):
     if not native:
-        monkeypatch.setattr(onnx_import, "NATIVE", {})
+        monkeypatch.setattr(onnx_import, "native_row", lambda name, version: None)
     model = one_node(op, inputs, **attributes)
     f = from_onnx(model)
     listed = te.list_composites(f.graph)[0]
@@ -216,4 +216,73 @@ def test_what_onnx_cannot_say_is_refused():
     model = one_node("Relu", [X])
     model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "n"
     with pytest.raises(te.TargetError, match="from_onnx: expected inputs whose shapes are known, got x0 without"):
+        from_onnx(model)
+
+
+def result_of(op, inputs, opset, **attributes):
+    return from_onnx(one_node(op, inputs, opset=opset, **attributes))(*inputs)
+
+
+def test_operators_mean_what_their_opset_says():
+    cube = RNG.normal(size=(2, 3, 4)).astype(np.float32)
+    for op in ("Softmax", "LogSoftmax"):
+        for axis in (None, 0, 1, 2, -1):
+            given = {} if axis is None else {"axis": axis}
+            for opset in (7, 11, 12, 13, 21):
+                wanted = ReferenceEvaluator(one_node(op, [cube], opset=opset, **given)).run(None, {"x0": cube})[0]
+                if opset < 13:
+                    rows = cube.reshape(int(np.prod(cube.shape[: 1 if axis is None else axis])), -1).astype(np.float64)
+                    e = np.exp(rows - rows.max(1, keepdims=True))
+                    wanted = e / e.sum(1, keepdims=True)
+                    wanted = (wanted if op == "Softmax" else np.log(wanted)).reshape(cube.shape)
+                np.testing.assert_allclose(result_of(op, [cube], opset, **given), wanted, rtol=2e-5, atol=2e-6)
+
+
+def test_results_have_the_types_of_the_schema():
+    a, b = np.array([7, -7, 5], np.int32), np.array([2, 2, -3], np.int32)
+    for kind in (np.int8, np.int16, np.int32, np.int64):
+        found = result_of("Div", [a.astype(kind), b.astype(kind)], 14)
+        assert found.dtype == kind and found.tolist() == [3, -3, -1]
+    large = np.array([2**64 - 1, 7], np.uint64)
+    assert result_of("Div", [large, np.array([2, 3], np.uint64)], 14).tolist() == [2**63 - 1, 2]
+    assert result_of("Pow", [X[0], np.array([2, 0, 1, 3])], 15).dtype == np.float32
+    rows = np.array([[1, 2, 4], [-1, -2, -4]], np.int32)
+    for op, wanted in (("ReduceSum", [7, -7]), ("ReduceMean", [2, -2]), ("ReduceMax", [4, -1]), ("ReduceProd", [8, -8])):
+        found = from_onnx(one_node(op, [rows], opset=11, axes=[1], keepdims=0))(rows)
+        assert found.dtype == np.int32 and found.tolist() == wanted, op
+
+
+def test_options_are_kept():
+    ties = np.array([[1, 3, 3, 0], [2, 2, 2, 2]], np.float32)
+    for op, wanted in (("ArgMax", [2, 3]), ("ArgMin", [3, 3])):
+        assert result_of(op, [ties], 13, axis=1, keepdims=0, select_last_index=1).tolist() == wanted
+    x, w = RNG.normal(size=(1, 2, 7, 6)).astype(np.float32), RNG.normal(size=(3, 2, 3, 2)).astype(np.float32)
+    for pad in ("SAME_UPPER", "SAME_LOWER", "VALID", "NOTSET"):
+        model = one_node("Conv", [x, w], auto_pad=pad, strides=[2, 1])
+        wanted = ReferenceEvaluator(model).run(None, {"x0": x, "x1": w})[0]
+        np.testing.assert_allclose(from_onnx(model)(x, w), wanted, rtol=1e-4, atol=1e-5)
+    data, places = RNG.normal(size=(2, 3, 4)).astype(np.float32), np.array([[1], [2]])
+    assert (result_of("GatherND", [data, places], 13, batch_dims=1) == data[[0, 1], [1, 2]]).all()
+    edges = np.array([np.inf, -np.inf, 1], np.float32)
+    assert result_of("IsInf", [edges], 20, detect_negative=0).tolist() == [True, False, False]
+
+
+def test_what_a_node_says_is_not_passed_over():
+    for model, message in (
+        (one_node("Relu", [X], alpha=1.0), r"ai\.onnx\.Relu: expected attributes of version 14 \(none\), got alpha"),
+        (one_node("Add", [X, X[0]], opset=6, broadcast=1, axis=1), r"ai\.onnx\.Add: expected no axis or its default, got axis=1"),
+        (
+            one_node("Conv", [X[None], X[None]], auto_pad="SAME"),
+            "expected inputs and attributes that there is a row for, got ValueError: auto_pad SAME",
+        ),
+        (one_node("Concat", [X, X]), r"ai\.onnx\.Concat: expected the attribute axis, got none"),
+        (one_node("Add", [X, X.astype(np.float64)]), "expected inputs of one type T, float32, got float64"),
+        (one_node("Add", [X]), "expected inputs and attributes that there is a row for"),
+        (one_node("Relu", [X], opset=10_000), r"expected a model of opset 1 to \d+, got 10000"),
+    ):
+        with pytest.raises(te.TargetError, match=message):
+            from_onnx(model)
+    model = one_node("Relu", [X])
+    model.graph.output[0].CopyFrom(helper.make_tensor_value_info("y0", TensorProto.DOUBLE, [3, 5]))
+    with pytest.raises(te.TargetError, match=r"output y0: expected float64\[3, 5\], as the model declares, got float32\[3, 4\]"):
         from_onnx(model)

@@ -7,7 +7,6 @@ from tests.random_programs.programs import (
     random_program,
     random_sample,
     random_sizes,
-    stays_below,
 )
 from tests.random_programs.sample import Sample
 from tests.random_programs.writer import Options
@@ -21,5 +20,4 @@ __all__ = [
     "random_program",
     "random_sample",
     "random_sizes",
-    "stays_below",
 ]

@@ -237,6 +237,28 @@ class Patterns(Values):
         text = f"te.{word}(lambda {names_of(tuple(summed))}: {body}, {extents}{where})"
         self.define(tuple(loop.stop or "1" for loop in kept), text, names_of(tuple(kept)), x.dtype, self.points(*x.shape))
 
+    def folded(self) -> None:
+        """A reduction by a combiner of the user's own along the last axis."""
+        x = self.tensor(self.rng.choice((1, 2, 2)))
+        if self.points(*x.shape) > 60_000 or self.size(x.shape[-1]) > 400:
+            raise Refused("a long fold")
+        scope = self.loops(x.shape)
+        lead, last = scope[:-1], scope[-1]
+        body = f"{x.name}[{names_of(scope)}]"
+        if self.rng.random() < 0.4:
+            body = f"te.where({self.condition(scope)}, {body}, {self.literal(x.dtype)})"
+        where = ""
+        if self.chance("mask", 0.3):
+            where = f", where=lambda {last.name}: {self.condition(scope)}"
+            self.note("reduction where")
+        extent = last.stop or "1"
+        if lead and self.chance("dependent", 0.2):
+            extent = f"te.minimum({lead[-1].name} + 1, {extent})"
+            self.note("dependent extent")
+        text = self.combined(x.dtype, body, last.name, extent, where, scope)
+        self.note("folded", "te.reduce")
+        self.define(x.shape[:-1], text, names_of(lead), x.dtype, self.points(*x.shape))
+
     def prefix(self) -> None:
         rng = self.rng
         self.need("dependent")
@@ -498,5 +520,5 @@ PATTERNS = {
     Patterns.anything: 10, Patterns.elementwise: 6, Patterns.einsum: 9, Patterns.convolution: 5, Patterns.stencil: 5, Patterns.pooling: 4,
     Patterns.softmax: 4, Patterns.norm: 3, Patterns.attention: 2, Patterns.total: 5, Patterns.prefix: 3, Patterns.reshape: 4,
     Patterns.pieces: 5, Patterns.twins: 4, Patterns.gather: 5, Patterns.scatter: 5, Patterns.rows_by_data: 1, Patterns.sampled: 1,
-    Patterns.scan: 3, Patterns.under_a_condition: 2, Patterns.winner: 2, Patterns.distances: 3,
+    Patterns.folded: 3, Patterns.scan: 3, Patterns.under_a_condition: 2, Patterns.winner: 2, Patterns.distances: 3,
 }  # fmt: skip

@@ -83,15 +83,12 @@ def random_sizes(program: Program, seed: int | random.Random, least: int = 0) ->
 def random_inputs(
     program: Program, seed: int | random.Random, *, exact: bool = True, sizes: Mapping[str, int] | None = None
 ) -> dict[str, np.ndarray]:
-    """Arrays for the inputs of a program; floats are small integers if `exact`, else normally distributed."""
+    """Arrays for the inputs of a program; floats are small integers if `exact`, else normally distributed. Index arrays stay below
+    their extents: those of random programs, and inputs of programs as text that are called `pick3_...` below 3."""
     rng = seed if isinstance(seed, random.Random) else random.Random(seed)
     sizes = random_sizes(program, rng) if sizes is None else sizes
-    return arrays_for(program, _BELOW, sizes, rng.getrandbits(32), exact)
-
-
-def stays_below(name: str, extent: int) -> None:
-    """Says of an input that it holds indices below an extent."""
-    _BELOW[name] = const(extent)
+    told = {i.name: const(int(i.name[4 : i.name.index("_")])) for i in program.inputs if i.name.startswith("pick")}
+    return arrays_for(program, _BELOW | told, sizes, rng.getrandbits(32), exact)
 
 
 def meaning(program: Program, inputs: Mapping[str, np.ndarray], sizes: Mapping[str, int] | None = None) -> dict[str, Near] | None:

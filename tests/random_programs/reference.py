@@ -356,7 +356,7 @@ class _Points:
             if math.prod(np.broadcast_shapes(np.shape(lengths), step.shape)) > 4 * _BOX:
                 raise _Box
             env[axis.index] = Near(start + step)
-            if np.ndim(lengths) and np.any(lengths != longest):
+            if longest == 0 or (np.ndim(lengths) and np.any(lengths != longest)):  # of no points none is visited, whatever hangs on others
                 visited = step < lengths
                 mask = visited if mask is None else mask & visited
         points = _Points(self.machine, env, mask, self.rank + extra)
@@ -427,23 +427,20 @@ class _Points:
 
     @staticmethod
     def winner(name: str, near: Near, flags: np.ndarray | None, own: tuple[int, ...]) -> Near:
-        value = near.value if name == "argmax" else -near.value.astype(np.float64 if near.value.dtype.kind == "f" else object)
+        real = near.value.dtype.kind == "f"
+        value = near.value if name == "argmax" else -near.value if real else ~near.value  # which turns the order around, without overflow
         if not math.prod(own):
             return Near(np.zeros(value.shape[:-1], np.int64))
-        if near.value.dtype.kind != "f":
-            value = value.astype(object)
-            least: Any = -(1 << 70)
-        else:
-            # A NaN wins over all, the first of them.
+        least: Any = -np.inf if real else False if value.dtype.kind == "b" else np.iinfo(value.dtype).min
+        nan = np.isnan(near.value) & (True if flags is None else flags)
+        if real:  # a NaN wins over all, the first of them
             value = np.where(np.isnan(value), np.inf, value)
-            nan = np.isnan(near.value) if flags is None else np.isnan(near.value) & flags
-            least = -np.inf
-        value = value if flags is None else np.where(flags, value, least)
-        position = np.argmax(value, axis=-1) if value.dtype != object else _argmax(value)
+        value = value if flags is None else np.where(flags, value, np.asarray(least, value.dtype))
+        position = np.argmax(value, axis=-1)
         if flags is not None:  # minus infinity everywhere: the first that is visited
             best = np.take_along_axis(value, position[..., None], -1)
             position = np.argmax((value == best) & flags, axis=-1)
-        if near.value.dtype.kind == "f":
+        if real:
             position = np.where(nan.any(axis=-1), np.argmax(nan, axis=-1), position)
         if near.error is None:
             return Near(position)
@@ -477,8 +474,3 @@ class _Points:
 
 def _flat(array: Any, inner: tuple[int, ...], outer: tuple[int, ...]) -> np.ndarray:
     return np.broadcast_to(array, inner).reshape((*outer, math.prod(inner[len(outer) :])))
-
-
-def _argmax(value: np.ndarray) -> np.ndarray:
-    """The first greatest of Python integers along the last axis."""
-    return np.apply_along_axis(lambda row: max(range(len(row)), key=lambda k: (row[k], -k)), -1, value).astype(np.int64)

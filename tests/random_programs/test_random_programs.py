@@ -27,7 +27,8 @@ FEATURES = {
     "extent that is data", "reduction where", "reduction under a condition", "nested reduction", "te.sum", "te.prod", "te.max",
     "te.min", "te.argmax", "te.argmin", "te.reduce", "scatter", "scatter sum", "scatter prod", "scatter max", "scatter min",
     "scatter where", "scan", "checkpoint", "anything", "elementwise", "einsum", "convolution", "stencil", "pooling", "softmax",
-    "norm", "attention", "total", "prefix", "reshape", "pieces", "twins", "gather", "rows by data", "sampled", "winner", "distances",
+    "norm", "attention", "total", "prefix", "folded", "reshape", "pieces", "twins", "gather", "rows by data", "sampled", "winner",
+    "distances",
     *(f"border {border}" for border in BORDERS), *(dtype.name for dtype in dtypes.DTYPES),
 }  # fmt: skip
 

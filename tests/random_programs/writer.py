@@ -172,6 +172,8 @@ class Writer:
         """Runs a statement and keeps it. Raises `Refused` where the language refuses it."""
         try:
             exec(text, self.names)
+        except ZeroDivisionError:  # Python's own, of two numbers
+            raise Refused("a remainder by nothing") from None
         except te.TensorExprError as error:
             if isinstance(error, te.InternalError):
                 raise

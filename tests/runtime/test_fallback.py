@@ -6,6 +6,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -13,13 +14,18 @@ import pytest
 
 import tensorexpr as te
 from tensorexpr import fallback
+from tensorexpr.autodiff import accumulate
 from tensorexpr.codegen import executable, gpu_code, stages
 from tensorexpr.codegen.compile import build_program
 from tensorexpr.codegen.cuda import nvrtc
+from tensorexpr.codegen.lowering.arithmetic import add
 from tensorexpr.codegen.memo import forget
+from tensorexpr.codegen.nest import Alloc, For, If, LoopNest, Store
 from tensorexpr.errors import InternalError
 from tensorexpr.interpret import evaluate_program
+from tensorexpr.ir import const
 from tensorexpr.op_trees import leaves
+from tensorexpr.records import replace
 from tests.kernels.case import Case, flat
 from tests.kernels.table import ALL
 from tests.kernels.test_laws import derived, gradients, heads_of, traced, values
@@ -47,10 +53,10 @@ def lenient(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
 
 
 def failing(error: Exception) -> Callable[..., None]:
-    def fails(*arguments: object, **named: object) -> None:
-        raise error
-
-    return fails
+    """A function that fails, and not in a file that counts as a user's."""
+    made: dict[str, Any] = {"error": error}
+    exec("def fails(*arguments, **named):\n    raise error", made)
+    return made["fails"]
 
 
 def built_with_one_warning(target: str = "cpu") -> tuple[te.CompiledFunction, str]:
@@ -86,7 +92,7 @@ def test_a_stage_that_fails(stage: str, error: Exception, monkeypatch: pytest.Mo
         calls.append(arguments)
         if stage == "verify_nest" and len(calls) > 1:
             return whole(*arguments, **named)
-        raise error
+        return failing(error)()
 
     monkeypatch.setattr(stages, stage, fails_first)
     made, message = built_with_one_warning()
@@ -120,13 +126,43 @@ def test_a_schedule_of_the_users_whose_code_fails(monkeypatch: pytest.MonkeyPatc
     def first_fails(*arguments: object, **named: object) -> object:
         calls.append(arguments)
         if len(calls) == 1:
-            raise KeyError("i_o")
+            failing(KeyError("i_o"))()
         return whole(*arguments, **named)
 
     monkeypatch.setattr(stages, "lower", first_fails)
     with pytest.warns(te.FallbackWarning, match=r"blend: this schedule could not be made \(KeyError: 'i_o'\)"):
         made = te.build(schedule)
     np.testing.assert_allclose(made(*ARRAYS), RIGHT, rtol=1e-12)
+
+
+def test_loops_that_the_verifier_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, calls = stages.lower, []
+
+    def first_one_too_far(*arguments: Any, **named: Any) -> LoopNest:
+        calls.append(arguments)
+        nest = whole(*arguments, **named)
+        return moved(nest) if len(calls) == 1 else nest
+
+    monkeypatch.setattr(stages, "lower", first_one_too_far)
+    made, message = built_with_one_warning()
+    np.testing.assert_allclose(made(*ARRAYS), RIGHT, rtol=1e-12)
+    assert "the verifier refuses its loops" in message and made.schedule.origin == stages.PLAIN
+
+
+def moved(nest: LoopNest) -> LoopNest:
+    """The nest with every store to a result one element further."""
+
+    def visit(node: object) -> object:
+        match node:
+            case Store() if node.buffer in nest.writes:
+                return replace(node, indices=(*node.indices[:-1], add(node.indices[-1], const(1))))
+            case For() | Alloc():
+                return replace(node, body=tuple(map(visit, node.body)))
+            case If():
+                return replace(node, then=tuple(map(visit, node.then)), otherwise=tuple(map(visit, node.otherwise)))
+        return node
+
+    return replace(nest, kernels=tuple(replace(k, body=tuple(map(visit, k.body))) for k in nest.kernels))
 
 
 def test_it_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,6 +242,34 @@ def test_a_text_that_the_compiler_of_a_gpu_refuses(monkeypatch: pytest.MonkeyPat
     with pytest.warns(te.FallbackWarning, match=r"c: the text of its kernels could not be made \(cuda: expected text that NVRTC takes"):
         code.compiled("sm_90")
     assert texts == [before, code.source.text] and before != code.source.text and code.schedule.origin == stages.PLAIN
+
+
+def test_a_gradient_that_cannot_be_derived_by_gathers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accumulate, "invert_read", failing(KeyError("u")))
+    x = te.placeholder((9,), "float64", name="x")
+    y = te.compute((7,), lambda i: x[i] * x[i + 2], name="y")
+    h = te.placeholder((7,), "float64", name="h")
+    with pytest.warns(
+        te.FallbackWarning, match=r"y: its gradient by gathers could not be made \(KeyError: 'u'\)\. Its gradient by scatters"
+    ):
+        gradient = te.gradient(y, x, h)
+    assert [row.lowering for row in gradient.report().rows] == ["atomics"] * 2
+    values, head = np.arange(9.0), np.arange(7.0) + 1
+    expected = np.zeros(9)
+    expected[:7] += head * values[2:]
+    expected[2:] += head * values[:7]
+    np.testing.assert_allclose(te.build(gradient[0], [x, h])(values, head), expected)
+
+
+def test_an_error_of_a_users_rule_is_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    def rule(output, inputs, head):
+        return {}["no such"]
+
+    x = te.placeholder((9,), "float64", name="x")
+    y = te.compute((9,), lambda i: x[i] * x[i], name="y")
+    with warnings.catch_warnings(), pytest.raises(KeyError, match="no such"):
+        warnings.simplefilter("error")
+        te.gradient(y, x, te.placeholder((9,), "float64", name="h"), override={y: rule})
 
 
 # ------------------------------------------------------------------------------------------------- the plain form is right

@@ -23,7 +23,7 @@ from tensorexpr.graph.tensor_files import read_tensors, write_tensors
 from tensorexpr.parse import parse_program
 from tensorexpr.text import print_program
 from tests.codegen.tuning.test_records import RECORD, other
-from tests.generators import random_program
+from tests.random_programs import random_program
 from tests.seeds import share_of
 from tests.storage.models import floats
 from tests.storage.mutations import DEEP, altered, as_text, edited

@@ -150,7 +150,7 @@ def test_folders_are_made_for_this_user_alone(base: Path) -> None:
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_the_cache_of_code_is_off_there(attack: str, base: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_cache_of_code_is_off_there(attack: str, base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = base / "a" / "b"
     monkeypatch.setenv("TENSOREXPR_CACHE_DIR", str(place))
     disk.save("k", Entry({}, b"code"))
@@ -162,9 +162,9 @@ def test_the_cache_of_code_is_off_there(attack: str, base: Path, monkeypatch: py
     monkeypatch.setattr(disk, "_warned", set())
     if attack.startswith(("all may write to the file", "the file belongs")):
         (os.chown(place / "k.teo", STRANGER, STRANGER) if os.getuid() == 0 else (place / "k.teo").chmod(0o666))
-    with caplog.at_level(logging.WARNING, "tensorexpr.cache"):
+    with pytest.warns(te.CacheWarning) as told:
         assert disk.load("k") is None and disk.load("k") is None
-        assert len(caplog.records) == 1 and "not read, the folder is not this user's own" in caplog.text
+    assert len(told) == 1 and "not read, the folder is not this user's own" in str(told[0].message)
     if "file" not in attack:
         disk.save("other", Entry({}, b"code"))
         assert not (place / "other.teo").exists()
@@ -225,9 +225,7 @@ def test_exports_can_be_written_by_their_user_alone(base: Path) -> None:
 
 @pytest.mark.skipif(host.compiler() is None, reason="no C++ compiler")
 @pytest.mark.parametrize("attack", ["belongs to another user", "all may write", "a link"])
-def test_kernels_on_the_cpu_are_not_loaded_from_a_folder_that_was_there(
-    attack: str, base: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_kernels_on_the_cpu_are_not_loaded_from_a_folder_that_was_there(attack: str, base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The name is known beforehand, and the temporary folder is open to all."""
     base.chmod(0o1777)
     monkeypatch.setattr(tempfile, "tempdir", str(base))
@@ -252,8 +250,7 @@ def test_kernels_on_the_cpu_are_not_loaded_from_a_folder_that_was_there(
         with pytest.raises(te.TargetError, match="TMPDIR names one"):  # all is another user's, where that is pretended
             host._compiled(text)
     else:
-        with caplog.at_level(logging.WARNING, "tensorexpr.cache"):
+        with pytest.warns(te.CacheWarning, match="not used for the kernels of this process"):
             made = host._compiled(text)
         assert made != known and made.read_bytes().startswith(b"\x7fELF") and known.read_bytes() == b"planted"
-        assert "not used for the kernels of this process" in caplog.text
     host._folder.cache_clear()

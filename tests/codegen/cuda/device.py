@@ -44,10 +44,10 @@ class _Ordered:
 
 
 class Program:
-    """A nest and its source; the kernels are compiled once, alone or with others (`compiled_together`)."""
+    """A nest and its source; the kernels are compiled once, alone or with others (`compiled_together`), for this CPU where that is said."""
 
-    def __init__(self, nest: LoopNest, prefix: str = "") -> None:
-        self.nest = nest
+    def __init__(self, nest: LoopNest, prefix: str = "", on_cpu: bool = False) -> None:
+        self.nest, self.on_cpu = nest, on_cpu
         self.source: Source = emit(nest, prefix)
         self._kernels: Kernels | None = None
 
@@ -60,7 +60,8 @@ class Program:
 
     def __call__(self, arrays: Mapping[str, np.ndarray], sizes: Mapping[str, int] | None = None, order: int = 0) -> dict[str, np.ndarray]:
         """The outputs by name. Raises `IndexError` with the numbers of the first check that failed."""
-        nest, sizes, device = self.nest, dict(sizes or {}), gpu()
+        nest, sizes = self.nest, dict(sizes or {})
+        device = None if isinstance(self.kernels, HostKernels) else gpu()  # kernels of this CPU read its memory, GPU or not
         made: dict[str, np.ndarray] = {}
         for b in (*nest.parameters, *nest.workspace):
             if b.name in arrays and b.name not in nest.writes:
@@ -89,7 +90,7 @@ class Program:
 
 def compiled_together(programs: Sequence[Program]) -> None:
     """Compiles the kernels of many programs at once, which takes less time than one by one."""
-    device = gpu()
+    device = None if any(p.on_cpu for p in programs) else gpu()
     if device is None:
         kernels: Kernels = HostKernels(*(p.source for p in programs), checked=True)
     else:

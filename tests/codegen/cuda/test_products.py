@@ -14,6 +14,7 @@ from tensorexpr.codegen.cuda.host import HostKernels
 from tensorexpr.codegen.cuda.source import Launch, Source
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.lowering.program import lower_state
+from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.codegen.nest_verify import verify_nest
 from tensorexpr.codegen.schedule import Schedule, autoschedule
 from tensorexpr.codegen.schedule.decisions import Choices, Decisions
@@ -22,7 +23,7 @@ from tensorexpr.errors import InternalError, TargetError
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.ir import Const
 from tensorexpr.parse import parse_program
-from tests.codegen.cuda.device import Program, gpu, needs_compiler
+from tests.codegen.cuda.device import Program, needs_compiler
 from tests.codegen.cuda.test_blocks import batched, matmul
 from tests.random_programs import random_inputs
 
@@ -171,14 +172,13 @@ def test_fragments_of_large_tiles_are_loaded_ahead(text, target, formula):
 
 
 @needs_compiler
-@pytest.mark.skipif(gpu() is not None, reason="the checker runs kernels on the CPU")
 @pytest.mark.parametrize(
     ("fault", "found"),
     [("__syncthreads();", "writes byte .* without a barrier"), ("te_copies_wait<1>();", "before thread 0 has waited for its copy")],
 )
 def test_a_fault_of_loads_ahead_is_found(fault, found):
     s = planned(matmul(128, 256, 128, "bf16"))
-    made = Program(verify_nest(lower(s)))
+    made = Program(verify_nest(lower(s)), on_cpu=True)
     before, loop = made.source.text.split("for (int k_o = ")
     made.source = replace(made.source, text=f"{before}for (int k_o = {loop.replace(fault, '', 1)}")
     with pytest.raises(InternalError, match=found):
@@ -384,6 +384,39 @@ def test_tf32_in_machine_code_without_spills(arch):
     assert "HMMA.1688.F32.TF32" in code[1] and "HMMA" not in code[0]
 
 
+# -------------------------------------------------------------------------------------------------- older machines
+
+BEFORE_AMPERE = [(d, p) for d, p in (("bf16", "float32"), ("f16", "float32"), ("f64", "float32"), ("f32", "tf32"))]
+
+
+def for_sm_75(dtype: str, precision: str, size: int) -> list[LoopNest]:
+    """A product for a machine whose tensor cores have other instructions: by its own schedule, and by that of a later one."""
+    target = replace(SMALL if size < 1000 else H200, precision=precision)
+    old, text = target.running("sm_75"), matmul(size, size, size, dtype)
+    return [lower(planned(text, old)), lower_state(replace(planned(text, target).state, target=old))]
+
+
+@needs_compiler
+@pytest.mark.parametrize(("dtype", "precision"), BEFORE_AMPERE)
+def test_machines_without_these_instructions_multiply_without_them(dtype, precision):
+    assert "te_mma" in emit(verify_nest(lower(planned(matmul(64, 64, 64, dtype), replace(SMALL, precision=precision))))).text
+    for nest in for_sm_75(dtype, precision, 64):
+        made = Program(verify_nest(nest))
+        assert "te_mma" not in made.source.text
+        rng = np.random.default_rng(0)
+        a, b = (rng.integers(-2, 3, (64, 64)).astype(p.dtype.numpy) for p in nest.parameters[:2])
+        (got,) = made({"A": a, "B": b}).values()
+        np.testing.assert_array_equal(got.astype(np.float64), a.astype(np.float64) @ b.astype(np.float64))
+
+
+@pytest.mark.skipif(not nvrtc.available(), reason="no NVRTC to compile CUDA kernels")
+@pytest.mark.parametrize(("dtype", "precision"), BEFORE_AMPERE)
+def test_they_are_assembled_for_sm_75(dtype, precision):
+    for nest in for_sm_75(dtype, precision, 2048):
+        made = nvrtc.compile_text(emit(verify_nest(nest)).text, "sm_75")
+        assert "mma.sync" not in made.ptx and "cp.async" not in made.ptx
+
+
 # ------------------------------------------------------------------------------------------- asynchronous copies
 
 
@@ -404,7 +437,7 @@ def test_operands_come_by_themselves_while_the_step_before_is_worked_on():
 @pytest.mark.parametrize("line", ["te_copies_wait<1>();", "__syncthreads();", "te_copies_commit();"])
 def test_waits_and_barriers_cannot_be_taken_out(line):
     s = planned(matmul(64, 64, 128, "bf16"))
-    inputs, made = random_inputs(s.program, 7), Program(verify_nest(lower(s)))
+    inputs, made = random_inputs(s.program, 7), Program(verify_nest(lower(s)), on_cpu=True)  # where what is missing is seen
     head, tail = made.source.text.split("for (int k_o", 1)
     assert line in tail
     made.source = replace(made.source, text=f"{head}for (int k_o{tail.replace(line, '', 1)}")

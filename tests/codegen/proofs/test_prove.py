@@ -5,7 +5,7 @@ import pytest
 import tensorexpr as te
 from tensorexpr import dtypes
 from tensorexpr.codegen.lowering import lower
-from tensorexpr.codegen.nest import Buffer, Check, CheckSite, For, If, Kernel, LoopNest, Store
+from tensorexpr.codegen.nest import Alloc, Buffer, Check, CheckSite, For, If, Kernel, LoopNest, Store
 from tensorexpr.codegen.nest_proofs import prove
 from tensorexpr.codegen.schedule import autoschedule, schedule
 from tensorexpr.ir import Access, Cast, Const, Index, Size, apply, const
@@ -49,8 +49,12 @@ def nest(*body, y=(4,), x=(4,), sizes=(), together=False, **fields):
     return LoopNest("test", parameters, (), (), kernels, ("Y",), sizes, sites, **fields)
 
 
-def findings(nest):
-    return [(f.kind, f.refuted, f.about, f.at) for f in prove(nest).findings]
+def findings(nest, kinds=("bounds", "race")):
+    return [(f.kind, f.refuted, f.about, f.at) for f in prove(nest).findings if f.kind in kinds]
+
+
+def unwritten(*body, **fields):
+    return [f[:3] for f in findings(nest(*body, **fields), ("initial", "coverage"))]
 
 
 IDS = Cast(dtypes.int64, read("ids", i, dtype=dtypes.int32))
@@ -59,7 +63,8 @@ CHECK = Check(IDS, const(4), 0)
 
 def test_a_bound_that_is_one_too_far_is_refuted_where_it_is():
     assert findings(nest(over(i, 4, Store("Y", (i,), read("X", add(i, 1)))))) == [("bounds", True, "0 <= i + 1 < 4", (("i", 3),))]
-    assert findings(nest(over(i, 4, If(apply("lt", i, const(3)), (Store("Y", (i,), read("X", add(i, 1))),))))) == []
+    inside = If(apply("lt", i, const(3)), (Store("Y", (i,), read("X", add(i, 1))),), (Store("Y", (i,), ONE),))
+    assert findings(nest(over(i, 4, inside))) == []
     guarded = apply("where", apply("lt", i, const(3)), read("X", add(i, 1)), ONE)
     assert findings(nest(over(i, 4, Store("Y", (i,), guarded)))) == []
 
@@ -108,9 +113,39 @@ def test_blocks_that_are_shifted_inwards_write_equal_values():
     loop = over(p, 3, over(i, 3, Store("Y", (place,), read("X", place))), kind="parallel")
     assert findings(nest(loop, x=(7,), y=(7,))) == []
     block = over(p, 3, over(i, 3, Store("Y", (place,), read("X", i))), kind="parallel")
-    assert [f[:2] for f in findings(nest(block, x=(7,), y=(7,)))] == [("race", True)]
+    assert [f[:2] for f in findings(nest(block, x=(7,), y=(7,)))] == [("race", False)]
     added = over(p, 3, over(i, 3, Store("Y", (place,), apply("add", read("Y", place), ONE))), kind="parallel")
     assert [f[:2] for f in findings(nest(added, x=(7,), y=(7,)))] == [("race", True)]
+
+
+def test_nothing_is_read_that_nothing_wrote():
+    acc = Buffer("acc", dtypes.float32, (const(4),), "local")
+    begin, end = over(i, 4, Store("acc", (i,), ONE), kind="vectorize"), over(i, 4, Store("Y", (i,), read("acc", i)))
+    add_up = over(p, 3, over(i, 4, Store("acc", (i,), apply("add", read("acc", i), ONE))))
+    assert unwritten(Alloc(acc, (begin, add_up, end))) == []
+    about = "acc[i] is written before it is read"
+    assert unwritten(Alloc(acc, (over(i, 4, Store("Y", (i,), read("acc", i))),))) == [("initial", True, about)]
+    short = over(i, 3, Store("acc", (i,), ONE))
+    assert unwritten(Alloc(acc, (short, end))) == [("initial", False, about)]
+    assert unwritten(Alloc(acc, (short, Store("acc", (const(3),), ONE), end))) == []
+    running = over(i, 3, Store("acc", (add(i, 1),), read("acc", i)))
+    assert unwritten(Alloc(acc, (Store("acc", (ZERO,), ONE), running, end))) == []
+    assert unwritten(Alloc(acc, (Store("acc", (const(1),), ONE), running, end)))
+
+
+def test_every_element_of_a_result_is_written():
+    whole = [("coverage", False, "all of Y is written")]
+    assert unwritten(over(i, 3, Store("Y", (i,), ONE))) == whole
+    assert unwritten(over(p, 2, over(i, 2, Store("Y", (add(mul(p, 2), i),), ONE)))) == []
+    assert unwritten(over(p, 2, over(i, 2, Store("Y", (add(mul(p, 2), ZERO),), ONE)))) == whole
+    blocks = over(p, apply("floordiv", n, const(8)), over(i, 8, Store("Y", (add(mul(p, 8), i),), ONE)))
+    place = add(mul(apply("floordiv", n, const(8)), 8), i)
+    rest = over(i, apply("mod", n, const(8)), Store("Y", (place,), ONE))
+    assert unwritten(blocks, rest, y=(n,), sizes=("n",)) == []
+    assert unwritten(blocks, y=(n,), sizes=("n",)) == whole
+    chosen = apply("gt", read("X", i), ONE)
+    assert unwritten(over(i, 4, If(chosen, (Store("Y", (i,), ONE),), (Store("Y", (i,), read("X", i)),)))) == []
+    assert unwritten(over(i, 4, If(chosen, (Store("Y", (i,), ONE),)))) == whole
 
 
 def test_the_same_nest_gives_the_same_verdict():

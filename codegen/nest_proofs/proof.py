@@ -4,34 +4,43 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tensorexpr.codegen.nest import LoopNest, Stmt
+from tensorexpr.codegen.nest import If, LoopNest, Stmt, Store
 from tensorexpr.codegen.nest_proofs.places import Places, Touch
 from tensorexpr.codegen.nest_proofs.questions import Answer, Questions
 from tensorexpr.codegen.nest_proofs.races import races
 from tensorexpr.codegen.nest_proofs.scope import Scope
 from tensorexpr.codegen.nest_proofs.verdict import Finding, Verdict
+from tensorexpr.codegen.nest_proofs.written import Written
 from tensorexpr.codegen.nest_text import print_block
+from tensorexpr.records import replace
 from tensorexpr.text import print_expr
 
 
-def prove(nest: LoopNest) -> Verdict:
+def prove(nest: LoopNest, effort: int = 1) -> Verdict:
     """Whether every obligation of a nest holds (see the package); what does not, or is not decided, is a finding.
 
-    Requires: a nest that `verify_nest` accepts. Pure: the same nest gives the same verdict.
+    Questions take so many steps, counted, at most; `effort` times as many are allowed. Requires: a nest that `verify_nest` accepts. Pure:
+    the same nest gives the same verdict.
     """
-    return _Proof(nest).verdict()
+    return _Proof(nest, effort).verdict()
 
 
 class _Proof:
-    def __init__(self, nest: LoopNest) -> None:
+    def __init__(self, nest: LoopNest, effort: int) -> None:
         self.nest = nest
         self.claims = {b.name: b.within for b in (*nest.parameters, *nest.workspace) if b.within is not None}
-        self.questions = Questions(nest.sizes, self.claims)
+        self.questions = Questions(nest.sizes, self.claims, effort)
         self.findings: list[Finding] = []
         self.decided: Counter[str] = Counter()
 
     def verdict(self) -> Verdict:
-        places = Places(self.nest, self.held(), self.inside)
+        written = Written(self.nest, self.questions, self.questions.effort)
+
+        def seen(touch: Touch) -> None:
+            self.inside(touch)
+            written.seen(touch)
+
+        places = Places(self.nest, self.held(), seen)
         places.run()
         for loop, write, other, answer in races(self.nest, places.all_loops, self.questions):
             if answer.holds:
@@ -39,6 +48,12 @@ class _Proof:
                 continue
             places_ = " and ".join(dict.fromkeys(_place(touch) for touch in (write, other)))
             self.report("race", write.statement, write.home.buffer.name, f"iterations of {loop.statement.index} meet at {places_}", answer)
+        for touch, answer in written.answers():
+            if self.kept(answer):
+                self.report("initial", touch.statement, touch.home.buffer.name, f"{_place(touch)} is written before it is read", answer)
+        for touch, answer in written.results(places.homes, places.start):
+            if self.kept(answer):
+                self.report("coverage", touch.statement, touch.home.buffer.name, f"all of {touch.home.buffer.name} is written", answer)
         return Verdict(tuple(self.findings), tuple(sorted(self.decided.items())))
 
     def held(self) -> dict[str, tuple[float, float]]:
@@ -59,6 +74,12 @@ class _Proof:
             else:
                 self.report("bounds", touch.statement, touch.home.buffer.name, f"0 <= {print_expr(index)} < {print_expr(extent)}", answer)
 
+    def kept(self, answer: Answer) -> bool:
+        """Counts an answer; whether it is a finding."""
+        if answer.holds:
+            self.decided[answer.how] += 1
+        return not answer.holds
+
     def report(self, kind: str, statement: Stmt, buffer: str, about: str, answer: Answer) -> None:
         finding = Finding(kind, _first_line(statement), buffer, about, answer.holds is False, answer.at)
         self.decided["refuted" if finding.refuted else "undecided"] += 1
@@ -67,7 +88,10 @@ class _Proof:
 
 
 def _first_line(statement: Stmt) -> str:
-    return next(iter(print_block((statement,))))
+    """A statement without the value that it stores, which may be long."""
+    if isinstance(statement, Store):
+        return f"{statement.buffer}[{', '.join(map(print_expr, statement.indices)) or '()'}] = ..."
+    return next(iter(print_block((replace(statement, then=()) if isinstance(statement, If) else statement,))))
 
 
 def _place(touch: Touch) -> str:

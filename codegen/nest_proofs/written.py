@@ -1,0 +1,397 @@
+"""Nothing is read that nothing has written, and every element of every result is written.
+
+A read is covered by a store where some iteration of the store, that runs before it, writes the element read. Before it are the stores that
+stand in front, in the same iteration of the loops around both, and all stores of earlier iterations of a loop around both that runs
+serially, as long as the buffer lives. For each such store the iteration is solved for: indices equal, one unknown after the other, digits
+by quotient and remainder, any value for what the indices leave open. So what a store covers are conditions on the indices of the read; the
+read's points are cut by them, store by store, until nothing is left. A witness is checked, never trusted.
+
+Results are read once more behind the end, at every element.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+from tensorexpr.codegen.nest import Alloc, LoopNest
+from tensorexpr.codegen.nest_proofs.places import Home, Loop, Touch
+from tensorexpr.codegen.nest_proofs.questions import Answer, Questions
+from tensorexpr.codegen.nest_proofs.races import AT_ONCE, flat, renamed
+from tensorexpr.codegen.nest_proofs.scope import Scope, mentioned
+from tensorexpr.integers import Affine, Constraint, Domain, FloorDiv, lt
+from tensorexpr.integers.affine import Atom
+from tensorexpr.ir import Access, Const, Expr, Index, const
+from tensorexpr.records import replace
+from tensorexpr.regions import Case, affine_of, alternatives, expression_of
+from tensorexpr.text import print_expr
+from tensorexpr.traversal import bottom_up, walk
+
+MOST_PIECES = 24
+MOST_STORES = 40
+MOST_WITNESSES = 24
+"""Iterations of stores that are tried for one read; for all reads of a nest `IN_ALL` times as many."""
+IN_ALL = 5
+MOST_ALTERNATIVES = 8
+MOST_CHOICES = 8
+_SOLVED = "~"
+
+
+class Written:
+    """The stores of a nest by buffer, in order, and the reads that need them."""
+
+    def __init__(self, nest: LoopNest, questions: Questions, effort: int) -> None:
+        self.nest, self.questions, self.effort = nest, questions, effort
+        self.tried = 0
+        self.stores: dict[Home, list[Touch]] = {}
+        self.reads: list[Touch] = []
+        self.written: frozenset[str] = frozenset()
+
+    def seen(self, touch: Touch) -> None:
+        """Keeps a touch of a buffer that does not have its elements from the start."""
+        home = touch.home
+        if touch.write:
+            self.stores.setdefault(home, []).append(touch)
+        elif home.buffer.memory in ("workspace", "local") or home.buffer.name in self.nest.writes:
+            self.reads.append(touch)
+
+    def answers(self) -> Iterator[tuple[Touch, Answer]]:
+        """What is decided of each read."""
+        self.written = frozenset(home.buffer.name for home in self.stores)
+        for touch in self.reads:
+            yield touch, self.covered(touch)
+
+    def covered(self, read: Touch) -> Answer:
+        """Whether what is read at a place has been written."""
+        stores = [s for s in self.stores.get(read.home, ()) if s.number < read.number or _together(s, read) > read.home.depth]
+        if any(s.number < read.number and _same(s, read) for s in stores) or _in_boxes(read, [s for s in stores if s.number < read.number]):
+            return Answer(True, "ranges")
+        key = (read.home, read.indices, read.scope.facts, tuple(stores))
+        return self.questions.once(key, lambda: self._by_sets(read, stores))
+
+    # ------------------------------------------------------------------------------------------------------------- by sets
+
+    def _by_sets(self, read: Touch, stores: Sequence[Touch]) -> Answer:
+        questions = self.questions
+        facts = questions.relevant(read.scope, read.indices)
+        left = [d for d in questions.regions(facts, read.scope) if not d.is_empty()]
+        exact = not stores
+        near = sorted(stores, key=lambda s: (s.number >= read.number, -s.number))[:MOST_STORES]
+        for number, found in enumerate(w for store in near for w in self._witnesses(read, store)):
+            if not left:
+                return Answer(True, "sets")
+            if number >= MOST_WITNESSES * self.effort or len(left) > MOST_PIECES:
+                return Answer(None, "undecided")
+            left = _cut(left, found)
+        if not left:
+            return Answer(True, "sets")
+        if not exact:
+            return Answer(None, "undecided")
+        point = next((p for d in left[:3] if (p := questions.point(d, read.scope, ())) is not None), None)
+        return Answer(None, "undecided") if point is None else Answer(False, "refuted", point)
+
+    def _witnesses(self, read: Touch, store: Touch) -> Iterator[list[Constraint]]:
+        """Conditions under each of which a store has written what is read."""
+        common = _together(store, read)
+        if store.number < read.number:
+            yield from self._solved(read, store, store.loops[common:], None)
+        for at in range(common - 1, read.home.depth - 1, -1):
+            loop = store.loops[at]
+            if loop.statement.kind not in AT_ONCE:
+                yield from self._solved(read, store, store.loops[at:], loop)
+
+    def _solved(self, read: Touch, store: Touch, own: tuple[Loop, ...], carried: Loop | None) -> Iterator[list[Constraint]]:
+        self.tried += 1
+        if self.tried > IN_ALL * MOST_WITNESSES * self.effort:
+            return
+        targets, values = read.indices, store.indices
+        if len(targets) != len(values):
+            shape = read.home.buffer.shape
+            both = flat(targets, shape), flat(values, shape)
+            if both[0] is None or both[1] is None:
+                return
+            targets, values = both[0], both[1]
+        names = {loop.statement.index: loop.statement.index + _SOLVED for loop in own}
+        places = [renamed(value, names, frozenset()) for value in values]
+        if any(not set(names.values()).isdisjoint(mentioned((n,))[0]) for v in places for n in walk(v) if isinstance(n, Access)):
+            return  # where it writes depends on data
+        for left in self.questions.cases_of_all(places):
+            for right in self.questions.cases_of_all(targets):
+                equations = [a.value - b.value for a, b in zip(left, right, strict=True)]
+                for solution in _solutions(equations, own, names, carried):
+                    found = [one for case in right for one in case.constraints]
+                    found += [one.substitute(solution) for case in left for one in case.constraints]
+                    found += [Constraint(e.substitute(solution), "==") for e in equations]
+                    if carried is not None:
+                        found.append(lt(solution[names[carried.statement.index]], carried.statement.index))
+                    for facts in self._facts(read, store, own, names, solution):
+                        whole = [one for one in (*found, *facts) if not one.is_true]
+                        if not any(one.is_false for one in whole):
+                            yield whole
+
+    def _facts(
+        self, read: Touch, store: Touch, own: tuple[Loop, ...], names: dict[str, str], solution: dict[str, Affine]
+    ) -> Iterator[list[Constraint]]:
+        """What holds where the store runs, at the iteration that was solved for, as alternatives; none where they are many."""
+        each: list[list[Case]] = []
+        places = {name: self._expression(solution[other]) for name, other in names.items()}
+        changed = self._changed(read, store, own)
+        held = set(read.scope.facts)
+        for fact in store.scope.facts:
+            if fact.sure or (fact in held and fact.names.isdisjoint(names) and fact.reads.isdisjoint(changed)):
+                continue
+            for condition in self.questions.conditions(fact):
+                each.append(self.questions.cases(self._there(condition, places, changed & fact.reads)))
+        if math.prod(map(len, each)) <= MOST_ALTERNATIVES and all(case.exact for cases in each for case in cases):
+            for chosen in itertools.product(*each):
+                yield [one for case in chosen for one in case.constraints]
+
+    def _changed(self, read: Touch, store: Touch, own: tuple[Loop, ...]) -> frozenset[str]:
+        """The buffers that may hold something else when the element is read, or in another iteration."""
+        if own:
+            return self.written
+        later = (t.home.buffer.name for stores in self.stores.values() for t in stores if store.number <= t.number < read.number)
+        return frozenset(later)
+
+    def _there(self, condition: Expr, places: dict[str, Expr], changed: frozenset[str]) -> Expr:
+        """A condition at the iteration that was solved for; what is read of buffers that change gets the iteration's name."""
+        at = ", ".join(f"{name}={print_expr(place)}" for name, place in places.items())
+
+        def visit(node: Expr) -> Expr:
+            if isinstance(node, Index) and node.name in places:
+                return places[node.name]
+            if isinstance(node, Access) and node.tensor in changed:
+                return replace(node, tensor=f"{node.tensor} at {at}")
+            return node
+
+        return bottom_up(condition, visit)
+
+    def _expression(self, form: Affine) -> Expr:
+        return expression_of(form, self.nest.sizes, self.questions.opaque)
+
+    # ------------------------------------------------------------------------------------------------------------- results
+
+    def results(self, homes: Mapping[str, Home], start: Scope) -> Iterator[tuple[Touch, Answer]]:
+        """Every element of every result, as a read behind the end."""
+        for name in self.nest.writes:
+            end = self._end(homes[name], start)
+            yield end, self.covered(end)
+
+    def _end(self, home: Home, start: Scope) -> Touch:
+        scope, indices = start, []
+        for axis, extent in enumerate(home.buffer.shape):
+            index = Index(f"axis {axis}")
+            scope = scope.loop(index.name, const(0), extent)
+            indices.append(index)
+        stores = self.stores.get(home, ())
+        statement = stores[-1].statement if stores else Alloc(home.buffer, ())
+        return Touch(home, tuple(indices), False, (), scope, statement, 1 + max((s.number for s in stores), default=0), 0)
+
+
+def _together(first: Touch, second: Touch) -> int:
+    """How many loops are around both."""
+    count = 0
+    for a, b in zip(first.loops, second.loops):
+        if a is not b:
+            break
+        count += 1
+    return count
+
+
+def _same(store: Touch, read: Touch) -> bool:
+    """Whether a store writes the same element in loops that are written alike."""
+    if store.indices != read.indices:
+        return False
+    common = _together(store, read)
+    around = {(loop.statement.index, loop.statement.start, loop.statement.stop) for loop in read.loops}
+    if any((loop.statement.index, loop.statement.start, loop.statement.stop) not in around for loop in store.loops[common:]):
+        return False
+    held = {fact.condition for fact in read.scope.facts}
+    return all(fact.axis is not None or fact.sure or fact.condition in held for fact in store.scope.facts)
+
+
+def _in_boxes(read: Touch, stores: Sequence[Touch]) -> bool:
+    """Whether one store, under no condition of its own, fills a box of numbers in which the read stays."""
+    return any(_fills(store, read) for store in reversed(stores[-MOST_STORES:]))
+
+
+def _fills(store: Touch, read: Touch) -> bool:
+    if len(store.indices) != len(read.indices):
+        return False
+    common = _together(store, read)
+    held = set(read.scope.facts)
+    own = {loop.statement.index: loop.statement for loop in store.loops[common:]}
+    if any(fact.axis is None and not fact.sure and fact not in held for fact in store.scope.facts):
+        return False
+    spans: dict[str, tuple[int, int]] = {}
+    for name, loop in own.items():
+        if not (isinstance(loop.start, Const) and isinstance(loop.stop, Const)) or loop.stop.value <= loop.start.value:
+            return False
+        spans[name] = int(loop.start.value), int(loop.stop.value) - 1
+    used: set[str] = set()
+    for value, target in zip(store.indices, read.indices, strict=True):
+        form = affine_of(value)
+        if form is None:
+            return False
+        terms = [(atom, factor) for atom, factor in form.terms if isinstance(atom, str) and atom in own]
+        outer = Affine([(atom, factor) for atom, factor in form.terms if (atom, factor) not in terms])
+        if any(name in own for name in outer.names()) or any(name in used for name, _ in terms):
+            return False
+        used |= {str(name) for name, _ in terms}
+        low = high = form.constant
+        reach = 0
+        for name, factor in sorted(terms, key=lambda term: abs(term[1])):
+            first, last = spans[str(name)]
+            if abs(factor) > reach + 1:
+                return False
+            reach += abs(factor) * (last - first)
+            low, high = low + min(factor * first, factor * last), high + max(factor * first, factor * last)
+        if outer.terms:
+            inner = affine_of(target)
+            if inner is None:
+                return False
+            rest = inner - outer
+            box = {n: _whole(read.scope.interval(Index(n))) for n in rest.names()}
+            least, greatest = rest.interval(box)
+        else:
+            least, greatest = _whole(read.scope.interval(target))
+        if least is None or greatest is None or least < low or greatest > high:
+            return False
+    return True
+
+
+def _whole(found: tuple[float, float]) -> tuple[int | None, int | None]:
+    low, high = found
+    return (None if low == float("-inf") else int(low)), (None if high == float("inf") else int(high))
+
+
+def _cut(domains: list[Domain], conditions: Sequence[Constraint]) -> list[Domain]:
+    """The points at which not all conditions hold, in disjoint sets."""
+    left = []
+    for domain in domains:
+        rest = domain
+        for one in conditions:
+            new = [name for name in one.names() if name not in rest.dims]
+            if new:
+                rest = Domain((*rest.dims, *new), rest.constraints)
+            elif rest.implies(one):
+                continue
+            for opposite in one.negate():
+                beyond = rest.constrain(opposite)
+                if not beyond.is_empty():
+                    left.append(beyond)
+            rest = rest.constrain(one)
+            if rest.is_empty():
+                break
+    return left
+
+
+def _solutions(
+    equations: Sequence[Affine], own: tuple[Loop, ...], names: dict[str, str], carried: Loop | None
+) -> Iterator[dict[str, Affine]]:
+    """Iterations of a store that may write what is read: each unknown as a form over the read's names."""
+    unknown = {names[loop.statement.index]: loop for loop in own}
+    quotients: dict[FloorDiv, str] = {}
+    todo = [_flattened(equation, unknown, quotients) for equation in equations]
+    known: dict[str, Affine] = {}
+    changed = True
+    while changed and todo:
+        changed = False
+        for equation in list(todo):
+            form = equation.substitute(known)
+            mine = [name for name in form.names() if name not in known and (name in unknown or name in quotients.values())]
+            found = _digits(form, mine, unknown) if mine else {}
+            if found is not None:
+                known.update(found)
+                todo.remove(equation)
+                changed = True
+    open_ = [name for name in unknown if name not in known]
+    choices = [_choices(name, unknown, names, known, quotients, carried) for name in open_]
+    if math.prod(map(len, choices)) > MOST_CHOICES:
+        choices = [found[:1] for found in choices]
+    for chosen in itertools.product(*choices):
+        solution = {name: form for name, form in (*known.items(), *zip(open_, chosen, strict=True)) if name in unknown}
+        for _ in solution:  # an unknown's value may be given by another's
+            solution = {name: form.substitute(solution) for name, form in solution.items()}
+        if not any(name in unknown for form in solution.values() for name in form.names()):
+            yield solution
+
+
+def _choices(
+    name: str,
+    unknown: Mapping[str, Loop],
+    names: dict[str, str],
+    known: Mapping[str, Affine],
+    quotients: dict[FloorDiv, str],
+    carried: Loop | None,
+) -> list[Affine]:
+    """Values to try of an unknown that the indices leave open: the least and the greatest that is possible."""
+    loop = unknown[name]
+    part = next((q for q, symbol in quotients.items() if q.numerator == Affine.of(name) and symbol in known), None)
+    if part is not None:
+        least = known[quotients[part]] * part.denominator
+        return [least, least + (part.denominator - 1)]
+    start, stop = (affine_of(renamed(e, names, frozenset())) for e in (loop.statement.start, loop.statement.stop))
+    if loop is carried:
+        stop = Affine.of(loop.statement.index)
+    greatest = _greatest(name, unknown, names, known)
+    found = [greatest, start, None if stop is None else stop - 1]
+    return list(dict.fromkeys(form for form in found if form is not None))[: 2 if greatest is not None else 3]
+
+
+def _greatest(name: str, unknown: Mapping[str, Loop], names: dict[str, str], known: Mapping[str, Affine]) -> Affine | None:
+    """The greatest value of an unknown at which the loops inside of it, whose indices are known, have begun."""
+    for inner, loop in unknown.items():
+        if inner == name or inner not in known:
+            continue
+        for start in alternatives(loop.statement.start, "maximum"):
+            form = affine_of(renamed(start, names, frozenset()))
+            if form is None or name not in form.names():
+                continue
+            room, divisor = known[inner] - form.substitute(known), 1
+            quotient = next((atom for atom in room.atoms() if isinstance(atom, FloorDiv) and name in atom.numerator.names()), None)
+            if quotient is not None and room.coefficient(quotient) == -1:  # (a u + b) // d <= e means a u + b <= d e + d - 1
+                divisor = quotient.denominator
+                room = (room + Affine.of(quotient)) * divisor + divisor - 1 - quotient.numerator
+            factor = -room.coefficient(name)
+            rest = room + Affine.of(name) * factor
+            if factor > 0 and name not in rest.names():
+                return rest // factor
+    return None
+
+
+def _flattened(form: Affine, unknown: Mapping[str, Loop], quotients: dict[FloorDiv, str]) -> Affine:
+    """A form in which quotients of unknowns are unknowns of their own."""
+    terms: list[tuple[Atom, int]] = []
+    for atom, factor in form.terms:
+        if isinstance(atom, FloorDiv) and not set(atom.numerator.names()).isdisjoint(unknown):
+            atom = quotients.setdefault(atom, f"quotient {len(quotients)}")
+        terms.append((atom, factor))
+    return Affine(terms, form.constant)
+
+
+def _digits(form: Affine, mine: list[str], unknown: Mapping[str, Loop]) -> dict[str, Affine] | None:
+    """The unknowns of `form == 0` as digits of what is left of it, the greatest factors first; None where they are no digits."""
+    factors = {name: form.coefficient(name) for name in mine}
+    if not all(factors.values()) or any(isinstance(atom, FloorDiv) and set(atom.numerator.names()) & set(mine) for atom, _ in form.terms):
+        return None
+    if all(factor < 0 for factor in factors.values()):
+        form, factors = -form, {name: -factor for name, factor in factors.items()}
+    if any(factor < 0 for factor in factors.values()):
+        return None
+    rest = -Affine([(atom, factor) for atom, factor in form.terms if atom not in factors], form.constant)
+    order = sorted(mine, key=lambda name: -factors[name])
+    least = Affine.of(0)
+    for name in order[1:]:
+        loop = unknown.get(name)
+        if loop is None or not isinstance(loop.statement.start, Const):
+            return None
+        least = least + factors[name] * int(loop.statement.start.value)
+    found: dict[str, Affine] = {}
+    for at, name in enumerate(order):
+        found[name] = (rest - least) // factors[name]
+        rest = rest - found[name] * factors[name]
+        if at + 1 < len(order):
+            least = least - factors[order[at + 1]] * int(unknown[order[at + 1]].statement.start.value)  # type: ignore[attr-defined]
+    return found

@@ -1,0 +1,130 @@
+"""What ONNX's schemas say of a node: its version, the attributes it may have, the types of its results.
+
+An operator means what its schema of the model's opset says. A row of ours (`onnx_operators`) is for the meaning that is newest; older ones
+have rows of their own where they differ in more than names. Nothing that a node says is passed over: an attribute that neither schema nor
+row knows is refused, one that a row does not know must have its default; results have the types of the schema, by a cast where
+our arithmetic is wider.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from onnx import NodeProto, defs, helper
+
+from tensorexpr.dtypes import DTYPES, DType, dtype
+from tensorexpr.errors import TargetError, user_location
+from tensorexpr.graph.values import elementwise
+from tensorexpr.language import Tensor, cast
+
+STANDARD = "ai.onnx"
+
+
+def refused(node: NodeProto, expected: str, got: str, hint: str | None = None) -> TargetError:
+    """The error for a node that cannot be taken as it is."""
+    label = f"{node.domain or STANDARD}.{node.op_type}" + (f" ({node.name})" if node.name else "")
+    return TargetError(f"from_onnx: {label}: expected {expected}, got {got}", location=user_location(), hint=hint)
+
+
+def version_of(opsets: Mapping[str, int]) -> int:
+    """The opset of ONNX's own operators. Raises `TargetError` for one that the installed package does not know."""
+    version, newest = opsets.get("", opsets.get(STANDARD, defs.onnx_opset_version())), defs.onnx_opset_version()
+    if not 1 <= version <= newest:
+        raise TargetError(
+            f"from_onnx: expected a model of opset 1 to {newest}, got {version}",
+            location=user_location(),
+            hint="pip install --upgrade onnx" if version > newest else None,
+        )
+    return version
+
+
+def schema_of(node: NodeProto, version: int) -> Any:
+    """The schema of an operator of ONNX at an opset; None where there is none."""
+    return defs.get_schema(node.op_type, version, "") if defs.has(node.op_type, version, "") else None
+
+
+def check_attributes(node: NodeProto, schema: Any, attributes: Mapping[str, Any]) -> None:
+    """Refuses attributes that the operator does not have at the model's opset, and the lack of those that it must have."""
+    for name in attributes:
+        if name not in schema.attributes:
+            raise refused(node, f"attributes of version {schema.since_version} ({', '.join(schema.attributes) or 'none'})", name)
+    for name, about in schema.attributes.items():
+        if about.required and name not in attributes:
+            raise refused(node, f"the attribute {name}", "none")
+
+
+def call(row: Callable[..., Any], node: NodeProto, schema: Any, inputs: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
+    """The results of a row. Raises `TargetError` for what it does not take, and for what fails in it."""
+    known = inspect.signature(row).parameters
+    given = {}
+    for name, value in attributes.items():
+        if name in known:
+            given[name] = value
+        elif value != _default(schema, name):
+            raise refused(node, f"no {name} or its default", f"{name}={value!r}")
+    try:
+        inspect.signature(row).bind(*inputs, **given)
+        return row(*inputs, **given)
+    except (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise refused(node, "inputs and attributes that there is a row for", f"{type(error).__name__}: {error}") from error
+
+
+def _default(schema: Any, name: str) -> Any:
+    default = schema.attributes[name].default_value
+    value = helper.get_attribute_value(default) if default.name else None
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def typed(node: NodeProto, schema: Any, inputs: Sequence[Any], results: Sequence[Any]) -> list[Any]:
+    """The results in the types of the schema. Raises `TargetError` for inputs of several types where it says one."""
+    bound: dict[str, DType] = {}
+    for formal, item in _paired(schema.inputs, inputs):
+        if item is None or (formal.option == defs.OpSchema.FormalParameterOption.Variadic and not formal.is_homogeneous):
+            continue
+        own = _dtype_of(item)
+        if bound.setdefault(formal.type_str, own) != own:
+            raise refused(node, f"inputs of one type {formal.type_str}, {bound[formal.type_str].name}", own.name)
+    allowed = {constraint.type_param_str: constraint.allowed_type_strs for constraint in schema.type_constraints}
+    found = []
+    for formal, result in _paired(schema.outputs, results):
+        wanted = bound.get(formal.type_str)
+        if wanted is None and formal.type_str.startswith("tensor("):
+            wanted = _named(formal.type_str)
+        if result is None or (formal.option == defs.OpSchema.FormalParameterOption.Variadic and not formal.is_homogeneous):
+            found.append(result)
+        elif wanted is not None:
+            found.append(_cast(result, wanted))
+        elif formal.type_str in allowed and not any(_named(text) == _dtype_of(result) for text in allowed[formal.type_str]):
+            raise refused(node, f"a result of a type {formal.type_str} of the schema", _dtype_of(result).name)
+        else:
+            found.append(result)
+    return found
+
+
+def _paired(formals: Sequence[Any], items: Sequence[Any]) -> list[tuple[Any, Any]]:
+    """Items with what the schema says of them; its last parameter may be several."""
+    return [(formals[min(k, len(formals) - 1)], item) for k, item in enumerate(items)] if formals else []
+
+
+def _dtype_of(item: Any) -> DType:
+    return item.dtype if isinstance(item, Tensor) else dtype(np.asarray(item).dtype)
+
+
+_NAMES = {"float": "float32", "double": "float64"}
+_KNOWN = {one.name: one for one in DTYPES}
+
+
+def _named(text: str) -> DType | None:
+    """The element type of `tensor(float)`; None for types that the language does not have, sequences and the like."""
+    name = text.removeprefix("tensor(").removesuffix(")")
+    name = _NAMES.get(name, name)
+    return _KNOWN.get(name) if text.startswith("tensor(") else None
+
+
+def _cast(result: Any, wanted: DType) -> Any:
+    if not isinstance(result, Tensor):
+        return np.asarray(result).astype(wanted.numpy, copy=False)
+    return result if result.dtype == wanted else elementwise(lambda value: cast(value, wanted), result)

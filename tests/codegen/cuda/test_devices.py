@@ -1,0 +1,218 @@
+"""Threads, several GPUs and the streams of other libraries, on stand-ins for CuPy and for a device: no GPU is needed."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tensorexpr as te
+from tensorexpr.codegen.cuda import device as devices
+from tensorexpr.codegen.cuda.device import CupyDevice, HostDevice
+from tests.codegen.cuda.device import needs_compiler
+
+
+class Array(np.ndarray):
+    """An array of the stand-in for CuPy; `data.device_id` is where it lies."""
+
+    number = 0
+    data = property(lambda self: SimpleNamespace(ptr=self.ctypes.data, device_id=self.number))  # type: ignore[assignment]
+
+
+class Runtime:
+    """CUDA's runtime: each thread has a current device, 0 at first, and a context only once something was done on it."""
+
+    def __init__(self) -> None:
+        self._of_thread = threading.local()
+
+    @property
+    def context(self) -> int | None:
+        return getattr(self._of_thread, "context", None)
+
+    def getDevice(self) -> int:
+        return getattr(self._of_thread, "device", 0)
+
+    def setDevice(self, number: int) -> None:
+        self._of_thread.device = number
+        if self.context is not None:
+            self._of_thread.context = number
+
+    def free(self, address: int) -> None:
+        assert address == 0
+        self._of_thread.context = self.getDevice()
+
+
+@pytest.fixture
+def cupy(monkeypatch: pytest.MonkeyPatch) -> Any:
+    driver = SimpleNamespace(cuLaunchKernel=SimpleNamespace(), cuFuncSetAttribute=SimpleNamespace())
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: driver)
+    runtime = Runtime()
+    return SimpleNamespace(
+        ndarray=Array,
+        cuda=SimpleNamespace(runtime=runtime, Device=lambda: SimpleNamespace(id=runtime.getDevice(), compute_capability="90")),
+        asarray=lambda value: ("interface", value),
+        from_dlpack=lambda value: ("dlpack", value),
+    )
+
+
+def in_a_thread(work: Callable[[], Any]) -> Any:
+    found: list[Any] = []
+    thread = threading.Thread(target=lambda: found.append(work()))
+    thread.start()
+    thread.join()
+    assert found, "it failed"
+    return found[0]
+
+
+def test_a_new_thread_has_the_context_of_the_function_while_it_launches(cupy: Any) -> None:
+    device = CupyDevice(cupy)
+    runtime = cupy.cuda.runtime
+
+    def launched() -> tuple[int | None, ...]:
+        before = runtime.context
+        with device.entered():
+            first = runtime.context
+        with device.entered():
+            return before, first, runtime.context
+
+    assert in_a_thread(launched) == (None, 0, 0)
+
+
+def test_the_device_of_the_caller_is_put_back(cupy: Any) -> None:
+    runtime = cupy.cuda.runtime
+    runtime.setDevice(1)
+    first = CupyDevice(cupy)
+    assert first.name == "cuda:1"
+
+    def elsewhere() -> list[Any]:
+        runtime.setDevice(2)
+        runtime.free(0)
+        seen = []
+        for _ in range(2):
+            with pytest.raises(ZeroDivisionError), first.entered():
+                seen.append((runtime.getDevice(), runtime.context))
+                raise ZeroDivisionError
+            seen.append((runtime.getDevice(), runtime.context))
+        return seen
+
+    assert in_a_thread(elsewhere) == [(1, 1), (2, 2)] * 2
+
+
+def test_dlpack_comes_before_the_interface_without_a_stream(cupy: Any) -> None:
+    """As a tensor of PyTorch has both: by DLPack its stream is waited for."""
+    device = CupyDevice(cupy)
+
+    class Tensor:
+        def __init__(self, kind: int) -> None:
+            self.kind, self.__cuda_array_interface__ = kind, {"version": 2}
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return self.kind, 0
+
+        def __dlpack__(self, stream: int | None = None) -> object:
+            return object()
+
+    bare = SimpleNamespace(__cuda_array_interface__={"version": 3})
+    there, here, own = Tensor(2), Tensor(1), np.zeros(3).view(Array)
+    assert device.array(there) == ("dlpack", there) and device.array(bare) == ("interface", bare)
+    assert device.array(own) is own and device.array(here) is None and device.array(np.zeros(3)) is None
+
+
+def test_arrays_have_a_place(cupy: Any) -> None:
+    device, there, empty = CupyDevice(cupy), np.zeros(3).view(Array), np.zeros(0).view(Array)
+    there.number = empty.number = 3
+    assert device.place(there) == "cuda:3" and device.place(np.zeros(3).view(Array)) == "cuda:0"
+    assert device.place(empty) == "cuda:0"  # it lies nowhere
+
+
+# --------------------------------------------------------------------------------------------------- compiled functions
+
+
+class StandIn(HostDevice):
+    """This CPU as a device that a thread has to have entered for whatever is made, launched or copied there."""
+
+    def __init__(self) -> None:
+        self._of_thread = threading.local()
+        self.elsewhere: list[np.ndarray] = []
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        self._of_thread.depth = getattr(self._of_thread, "depth", 0) + 1
+        yield
+        self._of_thread.depth -= 1
+
+    def _check(self) -> None:
+        assert getattr(self._of_thread, "depth", 0), "expected a thread that has entered the device"
+
+    def place(self, array: Any) -> str:
+        return "another" if any(array is other for other in self.elsewhere) else self.name
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype) -> Any:
+        self._check()
+        return super().empty(shape, dtype)
+
+    def read(self, array: Any) -> np.ndarray:
+        self._check()
+        return super().read(array)
+
+    def load(self, source: Any, compiled: Any) -> Any:
+        kernels = super().load(source, compiled)
+        ready = kernels.ready
+
+        def checked(*given: Any) -> Callable[..., None]:
+            launch = ready(*given)
+
+            def launched(addresses: Any, stream: int) -> None:
+                self._check()
+                launch(addresses, stream)
+
+            return launched
+
+        kernels.ready = checked  # type: ignore[method-assign]
+        return kernels
+
+
+@pytest.fixture
+def stand_in(monkeypatch: pytest.MonkeyPatch) -> StandIn:
+    found = StandIn()
+    monkeypatch.setenv("TENSOREXPR_CUDA", "host")
+    monkeypatch.setattr(devices, "_host", lambda: found)
+    return found
+
+
+def gathered() -> tuple[te.CompiledFunction, list[np.ndarray]]:
+    """A function with a constant, a workspace and a check."""
+    x, ids = te.placeholder((6, 300), name="x"), te.placeholder((4,), "int64", name="ids")
+    table = te.constant(np.arange(300, dtype=np.float32), name="table")
+    total = te.compute((6,), lambda i: te.sum(lambda j: x[i, j] * table[j], 300), name="total")
+    y = te.compute((4, 6), lambda t, i: x[ids[t], i] / total[i], name="y")
+    return te.compile(y, [x, ids], target="cuda"), [np.ones((6, 300), np.float32), np.arange(4)]
+
+
+@needs_compiler
+def test_calls_from_any_thread_are_on_the_device_of_the_function(stand_in: StandIn) -> None:
+    f, given = gathered()
+    wanted = f(*given)
+    out = np.empty_like(wanted)
+    np.testing.assert_array_equal(in_a_thread(lambda: f(*given)), wanted)
+    np.testing.assert_array_equal(in_a_thread(lambda: f(*given, out=out)), wanted)
+    context = te.Context({"x": given[0], "ids": given[1]})
+    np.testing.assert_array_equal(in_a_thread(lambda: f.run(context)), wanted)
+
+
+@needs_compiler
+def test_arrays_of_another_device_are_refused(stand_in: StandIn) -> None:
+    f, given = gathered()
+    out = np.empty((4, 6), np.float32)
+    for label, other in (("argument x", given[0]), ("argument ids", given[1]), ("out", out)):
+        stand_in.elsewhere = [other]
+        message = f"y: {label}: expected an array on host, which the function was compiled on, got one on another"
+        with pytest.raises(te.ArgumentError, match=message) as caught:
+            f(*given, out=out)
+        assert "hint: copy it to host, or compile the function while another is the current device" in str(caught.value)

@@ -1,0 +1,215 @@
+"""What may fault is evaluated under all conditions under which the program evaluates it, wherever loops are moved to."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+
+import tensorexpr as te
+from tensorexpr.codegen.compile import build_program
+from tensorexpr.codegen.lowering import lower
+from tensorexpr.codegen.nest_text import print_block
+from tensorexpr.codegen.schedule import Schedule, autoschedule, schedule
+from tensorexpr.errors import OutOfBoundsError, ScheduleError
+from tensorexpr.interpret import evaluate_program
+from tensorexpr.ir import Program
+from tensorexpr.parse import parse_program
+from tensorexpr.simplify import simplify
+from tests.codegen.conditioned import conditioned_program, conditioned_sizes
+from tests.codegen.programs import WIDE, assert_means, outputs, plain
+from tests.codegen.schedule.test_laws import shuffled
+from tests.random_programs import random_inputs
+from tests.runtime.pages import guarded_copy
+from tests.seeds import share_of
+
+
+def _border(rng: random.Random, axis: str, extent: int) -> str:
+    return f"{axis} {rng.choice(('<', '>=', '<=', '>'))} {rng.randint(0, extent)}"
+
+
+def _tried(call: object, *args: object) -> None:
+    """A primitive where it is legal."""
+    with contextlib.suppress(ScheduleError):
+        call(*args)  # type: ignore[operator]
+
+
+def _piecewise(seed: int) -> Schedule:
+    """Definitions by cases, each computed in some loop of its reader, whose loops stand in any order; some loops run in lanes."""
+    rng = random.Random(seed)
+    m, p = rng.randint(2, 6), rng.randint(2, 6)
+    conditions = [" and ".join(_border(rng, *rng.choice((("i", m), ("j", p)))) for _ in range(rng.randint(1, 2))) for _ in range(2)]
+    s = plain(f"""
+X: f32[{m}, {p}] = input()
+a[i, j]: f32[{m}, {p}] = where({conditions[0]}, X[i, j] * 2.0, 0.0)
+b[i, j]: f32[{m}, {p}] = where({conditions[1]}, X[i, j] * a[i, j], 1.0)
+c[i, j]: f32[{m}, {p}] = X[i, j] + b[i, j]
+return a, b, c
+""")
+    for name in "abc":
+        if rng.random() < 0.3:
+            _tried(s[name].split, rng.choice("ij"), rng.randint(2, 4), rng.choice(("peel", "shift", "guard", "stride")))
+        loops = list(s[name].loops)
+        _tried(s[name].reorder, *rng.sample(loops, len(loops)))
+        _tried(s[name].vectorize, s[name].loops[-1])
+    for name, reader in (("b", "c"), ("a", "b")):
+        if name == "a" and s.state.stage("b").place is not None:
+            reader = rng.choice("bc")
+        _tried(s[name].compute_at, reader, rng.choice(s[reader].loops))
+    return s
+
+
+@pytest.mark.parametrize("seed", share_of(range(120)))
+def test_piecewise_definitions_computed_in_loops_in_any_order(seed):
+    assert_means(_piecewise(seed), seed)
+
+
+def test_the_point_of_a_placed_definition_is_no_range_to_cut():
+    s = plain("""
+X: f32[4, 2] = input()
+a[i, j]: f32[4, 2] = where(j < 1, X[i, j] * 2.0, 0.0)
+c[i, j]: f32[4, 2] = X[i, j] + a[i, j]
+return a, c
+""")
+    s["a"].vectorize("j")
+    s["c"].reorder("j", "i")
+    s["a"].compute_at("c", "i")
+    assert "if j < 1:" in str(lower(s))
+    assert_means(s)
+
+
+def _assert_agrees(s: Schedule, program: Program, sizes: Mapping[str, int], seed: int) -> None:
+    """Checks that a nest gives what the program means, every access inside its buffer, and fails where that does."""
+    inputs = random_inputs(program, seed, sizes=sizes)
+    nest = lower(s)
+    try:
+        want = evaluate_program(program, inputs, sizes)
+    except OutOfBoundsError:
+        with pytest.raises(OutOfBoundsError):
+            outputs(nest, s.program, inputs, sizes)
+        return
+    for name, found in outputs(nest, s.program, inputs, sizes).items():
+        np.testing.assert_array_equal(found, want[name], err_msg=f"{seed} at {sizes}: {name} of\n{program}\n{s.as_python()}")
+
+
+@pytest.mark.parametrize("seed", share_of(range(90)))
+def test_conditions_hold_wherever_loops_are_moved_to(seed):
+    program = conditioned_program(seed)
+    made = simplify(program)
+    for variant in range(2):
+        sizes = conditioned_sizes(program, seed * 10 + variant)
+        _assert_agrees(schedule(program, WIDE), program, sizes, seed)
+        _assert_agrees(autoschedule(program, WIDE), program, sizes, seed)
+        _assert_agrees(shuffled(schedule(program, WIDE), random.Random(seed)), program, sizes, seed)
+        _assert_agrees(autoschedule(made, WIDE), made, sizes, seed)
+
+
+HEAD = """
+sizes(m, n)
+A: f32[m, n] = input()
+X: f32[n] = input()
+W: f32[3, 4] = input()
+L: i64[4] = input()
+"""
+FOUND = (
+    # A maximum inside a sum inside a condition on the rows: a tile of rows shares the loops.
+    "Y[i]: f32[64] = where(i < 3, sum(max(W[i, q] for q in range(4)) for k in range(8)), 0.0)",
+    # Conditions on data that loops inside do not change: the loops may be empty.
+    "Y[i, j]: f32[m, n] = where(A[i, 0] > 0.0, A[i, j], 0.0)",
+    "Y[i, j]: f32[17, maximum(n - 2, 0)] = where(X[2] > 0.0, X[j], 0.0)",
+    "Y[i]: f32[17] = sum(X[j] for j in range(n - 2) if X[2] > 0.0)",
+    "Y[i]: f32[m] = sum(where(A[i, 0] > 0.0, A[i, j], 0.0) for j in range(n))",
+    "Y[i, j]: f32[m, n] = sum(where(A[i, 0] > 0.0, A[i, k], 0.0) for k in range(n)) * A[i, j]",
+    # The condition of a sum reads what a condition on the row around it makes legal; so do bounds.
+    "Y[i]: f32[20] = where(i < 3, sum(W[i, k] for k in range(4) if W[i, 3 - k] > 0.0), 0.0)",
+    "Y[i]: f32[20] = where(i < 4, sum(X[0] for k in range(minimum(L[i], n))), 0.0)",
+    # A sum that does not depend on the points of a definition of which there are none, or none at small sizes.
+    "Y[i, j]: f32[4, 0] = sum(X[j + 99] + X[k + 99] for k in range(3))",
+    'Y: f32[3] = scatter({(0,): sum(X[1] * W[0, k] for k in range(4)) for i in range(n) for j in range(i)}, combine="sum")',
+    # A definition is computed in a loop around one that may be empty, at an element that exists where that is not.
+    "T[i, j]: i64[4, n] = L[i] + i64(X[minimum(maximum(L[i], 0), n - 1)])\nY[i, j]: i64[4, n] = T[i, n - 1] * 2",
+    # A sum that does not depend on the rows is taken apart, and there may be none.
+    "Y[i]: f32[maximum(n - 2, 0)] = sum(X[2] + A[k, 2] for k in range(m))",
+)
+
+
+@pytest.mark.parametrize("body", FOUND)
+def test_reduced_programs(body):
+    program = parse_program((HEAD + body + "\nreturn Y\n").lstrip())
+    function = build_program(program)
+    for m, n in ((3, 0), (0, 5), (3, 2), (2, 5)):
+        sizes = {"m": m, "n": n}
+        for s in (schedule(program, WIDE), autoschedule(program, WIDE)):
+            _assert_agrees(s, program, sizes, m + n)
+        inputs = random_inputs(program, m + n, sizes=sizes)
+        want = evaluate_program(program, inputs, sizes)["Y"]
+        for at_end in (False, True):
+            found = function(*(guarded_copy(inputs[i.name], at_end) for i in program.inputs))[0]
+            np.testing.assert_array_equal(found, want, err_msg=f"{sizes}")
+
+
+def test_the_condition_of_a_sum_and_its_checks_stay_under_the_guard_of_the_sum():
+    @te.op
+    def least(x, rows, columns):
+        return te.scatter(
+            (16, 2),
+            lambda i, j: ((rows[i], columns[j]), x.read(0, j // 2, i, j, outside="clamp")),
+            (8, 6),
+            combine="min",
+            where=lambda i, j: i + j > te.minimum(i, j),
+        )
+
+    noise = np.random.default_rng(0)
+    x, head = noise.standard_normal((1, 2, 2, 7)).astype("f"), np.ones((16, 2), "f")
+    rows, columns = noise.integers(0, 16, 8).astype("i2"), noise.integers(0, 2, 6).astype("i4")
+    arrays = [guarded_copy(a, True) for a in (x, rows, columns, head)]
+    (gradient,) = te.vjp(least, wrt="x")(*arrays)
+    assert gradient.sum() == len({(r, c) for i, r in enumerate(rows) for j, c in enumerate(columns) if i + j > min(i, j)})
+
+
+TOGETHER = """
+sizes(n)
+X: f32[n] = input()
+W: f32[4096] = input()
+a[i]: f32[4096] = exp(W[i]) * X[0]
+b[i]: f32[4096] = sin(W[i]) * 2.0
+c[i]: f32[4096] = sum(X[1] * W[k] for k in range(i // 64))
+return a, b, c
+"""
+
+
+def test_a_check_stands_in_the_loops_that_read():
+    program = parse_program(TOGETHER.lstrip())
+    nest = lower(autoschedule(program, WIDE))
+    assert any(kernel.together for kernel in nest.kernels)
+    for kernel in nest.kernels:
+        checks, reads = "check(", "X["
+        for statement in kernel.body:
+            text = "\n".join(print_block((statement,)))
+            assert text.count(reads) == 0 or checks in text, text
+    function, noise = build_program(program), np.ones(4096, "f")
+    for _ in range(20):
+        with pytest.raises(OutOfBoundsError):
+            function(guarded_copy(np.zeros(0, "f"), True), guarded_copy(noise, True))
+    np.testing.assert_allclose(function(np.full(2, 3, "f"), noise)[0], np.exp(1.0) * 3, rtol=1e-6)
+
+
+def test_what_others_read_is_computed_where_a_condition_of_its_host_does_not_hold():
+    s = plain("""
+X: f32[4, 5] = input()
+T[i, j]: f32[4, 5] = X[i, j] * 2.0
+Y: f32[4] = scatter({(i,): T[i, j] for i in range(4) for j in range(5) if i > 1}, combine="sum")
+return T, Y
+""")
+    s["T"].compute_at("Y", "j")
+    assert_means(s)
+
+
+def test_a_placed_definition_is_computed_at_elements_that_it_has():
+    s = plain(HEAD + "T[i, j]: f32[4, n] = X[minimum(maximum(L[i], 0), n - 1)]\nY[i, j]: f32[4, n] = T[i, n - 1] * 2.0\nreturn Y\n")
+    s["T"].compute_at("Y", "i")
+    for n in (0, 1, 3):
+        assert_means(s, m=1, n=n)

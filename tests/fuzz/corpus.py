@@ -1,0 +1,67 @@
+"""Programs that once broke a law of the fuzzer, made small: by what was wrong."""
+
+from tests.fuzz.plan import Plan
+from tests.random_programs import Sample
+
+FOUND = {
+    "a guard that is dropped around a reduction in a reduction": Plan(
+        Sample("""a = 2
+b = 2
+X4 = te.placeholder((3, 4), 'float32', name='X4')
+X5 = te.placeholder((a,), 'float32', name='X5')
+T7 = te.compute((b + 2,), lambda i: te.where(i < 1, te.sum(lambda v: te.sum(lambda u: X4[i, u] * X5[v], 4), a), 0.0) + 1.0, name='T7')
+inputs = [X4, X5]
+outputs = [T7]""")
+    ),
+    "the same in a gradient, of a maximum in a maximum": Plan(
+        Sample("""b = 1
+c = 2
+d = 2
+X1 = te.placeholder((b, 4), 'float64', name='X1')
+X2 = te.placeholder((c,), 'float64', name='X2')
+T3 = te.compute((d,), lambda i: te.where(i < b, te.max(lambda v: te.max(lambda u: X1[i, u] * X2[v], 2), c), 0.5), name='T3')
+inputs = [X1, X2]
+outputs = [T3]"""),
+        (),
+        ("gradient",),
+    ),
+    "addresses of an index array that do not dominate their uses": Plan(
+        Sample(
+            """a = te.dim('a')
+b = 0
+X1 = te.placeholder((b, a), 'float32', name='X1')
+K3 = te.placeholder((a, 2), 'int64', name='K3')
+T4 = te.compute((a, a), lambda t, i: X1[K3[t, 1], i], name='T4')
+inputs = [X1, K3]
+outputs = [T4]
+below = {'K3': b}""",
+            {"a": 0},
+        )
+    ),
+    "the same in a gradient": Plan(
+        Sample(
+            """a = te.dim('a')
+X1 = te.placeholder((a, a), 'float64', name='X1')
+K2 = te.placeholder((a,), 'int16', name='K2')
+T3 = te.compute((2, a), lambda i, j: X1.read(1, j, outside='clamp') / X1[j, K2[j]], name='T3')
+inputs = [X1, K2]
+outputs = [T3]
+below = {'K2': a}""",
+            {"a": 3},
+        ),
+        (),
+        ("gradient",),
+    ),
+    "a condition on data in front of a loop that is empty": Plan(
+        Sample(
+            """a = te.dim('a')
+c = te.dim('c')
+X1 = te.placeholder((4, a), 'float64', name='X1')
+X2 = te.placeholder((c,), 'float64', name='X2')
+T4 = te.compute((2, c), lambda i, j: te.where(X1[i, te.clip(i, 0, a - 1)] != 0, te.cast(j % 7, 'float64'), 2.0), name='T4')
+inputs = [X1, X2]
+outputs = [T4]""",
+            {"a": 3, "c": 2},
+        )
+    ),
+}
