@@ -112,7 +112,7 @@ def test_no_elements_are_counted_in_any_shape():
     for own, other in (((2, 0, 3), (0, 5)), ((0,), (3, 0, 2)), ((0, 4), (4, 0)), ((3, 0), (0,)), ((2, 0, 3), (2, 0, 1, 1))):
         found = kernels.reshape(np.zeros(own), shape=other)
         assert found.shape == other
-        back = te.vjp(kernels.reshape)(np.zeros(own), np.zeros(other), shape=other)
+        (back,) = te.vjp(kernels.reshape)(np.zeros(own), np.zeros(other), shape=other)
         assert back.shape == own
     assert kernels.flatten(np.zeros((2, 0, 3))).shape == (0,)
     assert kernels.unflatten(np.zeros((2, 0)), axis=1, sizes=(3, 0, 5)).shape == (2, 3, 0, 5)
