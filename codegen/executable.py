@@ -157,8 +157,8 @@ def _found(text: str, program: Program, named: _Lines, look: Look) -> Executable
         about = entry.about
         code = NativeCode(Interface.from_data(about["interface"]), ObjectCode(entry.image, tuple(about["exports"])), host())
         checks = tuple(
-            CheckSite(access, tensor, axis, definition, None if place is None else lines[place])
-            for access, tensor, axis, definition, place in about["checks"]
+            CheckSite(access, tensor, axis, definition, None if place is None else lines[place], unsigned)
+            for access, tensor, axis, definition, place, unsigned in about["checks"]
         )
         failure = None if about["failure"] is None else Failure(*about["failure"])
         if failure is not None:
@@ -167,7 +167,10 @@ def _found(text: str, program: Program, named: _Lines, look: Look) -> Executable
     interface, image = look.made(lambda stages: (Interface.of(stages.nest), nest_code(stages.nest)))
     nest = look.stages.nest
     long = sum(_work(kernel.body) for kernel in nest.kernels) > _SHORT
-    checks_ = [(c.access, c.tensor, c.axis, c.definition, lines.index(c.location) if c.location in lines else None) for c in nest.checks]
+    checks_ = [
+        (c.access, c.tensor, c.axis, c.definition, lines.index(c.location) if c.location in lines else None, c.unsigned)
+        for c in nest.checks
+    ]
     about = {"interface": interface.as_data(), "exports": image.exports, "long": long, "checks": checks_}
     about |= {"failure": look.failure, "verdict": str(look.stages.verdict)}
     disk.save(key, disk.Entry(about, image.image))

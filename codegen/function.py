@@ -44,6 +44,7 @@ class Entry(Protocol):
 
 def out_of_bounds(site: CheckSite, index: int, extent: int) -> OutOfBoundsError:
     """The error of a check that failed at an index, for an axis of this extent."""
+    index = index + 2**64 if site.unsigned and index < 0 else index
     return OutOfBoundsError(
         f"{site.definition}: expected an index of {site.tensor} from 0 to {extent - 1}, got {index}"
         if extent

@@ -128,13 +128,15 @@ class Check(Stmt):
 
 @record
 class CheckSite:
-    """What to say when a check fails: the access as text, its tensor, the axis, the definition that reads, the user's line."""
+    """What to say when a check fails: the access as text, its tensor, the axis, the definition that reads, the user's line, and whether the
+    index is an unsigned integer of 64 bits, which the check has as a signed one."""
 
     access: str
     tensor: str
     axis: int
     definition: str
     location: Location | None
+    unsigned: bool = False
 
 
 @record(eq=False)

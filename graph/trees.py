@@ -56,6 +56,9 @@ class _Hole:
     def __repr__(self) -> str:
         return "_"
 
+    def __reduce__(self) -> str:
+        return "HOLE"  # there is one, in copies and pickles, too
+
 
 HOLE = _Hole()
 """Where a data leaf stands in a tree of results."""

@@ -273,6 +273,7 @@ class BundleFunction:
 
     def _failure(self, checks: Sequence[Mapping[str, Any]], status: int, index: int, extent: int) -> Exception:
         site = checks[status - 1]
+        index = index + 2**64 if site["unsigned"] and index < 0 else index
         where = f"  in:   {site['access']}\n  at:   axis {site['axis']} of {site['tensor']}"
         wanted = (
             f"an index of {site['tensor']} from 0 to {extent - 1}" if extent else f"no access to {site['tensor']}, which has no elements"

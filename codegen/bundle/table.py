@@ -77,4 +77,4 @@ def _activations(interface: Interface) -> dict[str, Any]:
 
 
 def _check(site: CheckSite) -> dict[str, Any]:
-    return {"definition": site.definition, "tensor": site.tensor, "axis": site.axis, "access": site.access}
+    return {"definition": site.definition, "tensor": site.tensor, "axis": site.axis, "access": site.access, "unsigned": site.unsigned}

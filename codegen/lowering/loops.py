@@ -28,7 +28,7 @@ from tensorexpr.codegen.schedule.reductions import groups_used
 from tensorexpr.codegen.schedule.residues import is_class
 from tensorexpr.codegen.schedule.state import SERIAL, Split, Stage, all_uses, needed_groups
 from tensorexpr.errors import InternalError, Location
-from tensorexpr.ir import TRUE, Access, Apply, Axis, Const, Expr, Index, apply, conjunction, conjuncts, const
+from tensorexpr.ir import TRUE, Access, Apply, Axis, Cast, Const, Expr, Index, apply, conjunction, conjuncts, const
 from tensorexpr.records import replace
 from tensorexpr.regions import affine_of
 from tensorexpr.text import print_expr
@@ -45,8 +45,9 @@ SHORT_WINDOW = 8
 class Loops(Reductions):
     """Makes the loops of one stage; `shape` and `read` tell what tensors are and where they are kept.
 
-    In the loops `hosting` definitions are computed that others read, at every point. With `at_root` nothing is around the stage but the
-    serial loops `around`, over steps of scans: its loops may be parallel. A block of a GPU may ask for so many bytes of `shared` memory."""
+    In the loops `hosting` definitions are computed that others read, at every point; `may_meet` tells whether two iterations over some
+    axes may touch one element. With `at_root` nothing is around the stage but the serial loops `around`, over steps of scans: its loops may
+    be parallel. A block of a GPU may ask for so many bytes of `shared` memory."""
 
     def __init__(
         self,
@@ -59,9 +60,11 @@ class Loops(Reductions):
         around: frozenset[str] = frozenset(),
         shared: int = DECLARED,
         hosting: frozenset[str] = frozenset(),
+        may_meet: Callable[[tuple[str, ...]], bool] = lambda axes: False,
     ) -> None:
         self.stage = stage
         self.hosting = hosting
+        self.may_meet = may_meet
         self.parts = stage.parts
         self.names = names
         self.shape = shape
@@ -230,9 +233,11 @@ class Loops(Reductions):
         for check in checks:
             resolve = lambda e: self.read(scope.resolve(e))  # noqa: E731
             tensor = check.access.tensor
-            site = CheckSite(print_expr(check.access), tensor, check.axis, self.stage.name, check.access.location or self.location)
+            index, place = check.access.indices[check.axis], check.access.location or self.location
+            unsigned = isinstance(index, Cast) and index.arg.dtype is dtypes.uint64
+            site = CheckSite(print_expr(check.access), tensor, check.axis, self.stage.name, place, unsigned)
             number = self.names.checks.setdefault(site, len(self.names.checks))
-            statement: Check | If = Check(resolve(check.access.indices[check.axis]), resolve(self.shape(tensor)[check.axis]), number)
+            statement: Check | If = Check(resolve(index), resolve(self.shape(tensor)[check.axis]), number)
             for guard in reversed(check.guards):
                 statement = If(resolve(guard), (statement,))
             made[statement] = None
@@ -380,7 +385,7 @@ class Loops(Reductions):
 
     def inherits_parallel(self, loop: str, scope: Scope) -> bool:
         """In the rest of a parallel block loop, the first data loop takes over."""
-        if not scope.names <= self.around or self.stage.group_of(loop) is not None:
+        if not scope.names <= self.around or self.stage.group_of(loop) is not None or self.may_meet(self.stage.axes_of(loop)):
             return False
         return any(self.stage.kind(outer) == "parallel" for outer, variant in scope.variants.items() if variant in ("rest", "small"))
 

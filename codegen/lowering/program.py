@@ -7,6 +7,7 @@ is an input, a constant or given twice is copied. The sizes of the program are t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.lowering.accumulators import COMBINE
@@ -39,7 +40,7 @@ from tensorexpr.codegen.nest_verify import touched
 from tensorexpr.codegen.schedule.alongside import groups
 from tensorexpr.codegen.schedule.compute_with import joined_groups
 from tensorexpr.codegen.schedule.fetching import distances
-from tensorexpr.codegen.schedule.independence import is_atomic
+from tensorexpr.codegen.schedule.independence import is_atomic, may_collide
 from tensorexpr.codegen.schedule.placement import Part, parts_of
 from tensorexpr.codegen.schedule.rings import last_entries
 from tensorexpr.codegen.schedule.slide import Ring, rings_in
@@ -251,7 +252,8 @@ class _Lowering(Scans):
     def loops(self, stage: Stage, definition: Define | Scatter, at_root: bool, around: frozenset[str]) -> Loops:
         placed = ((loop, names) for (root, loop), names in self.placed.items() if root == stage.name)
         hosting = frozenset(loop for loop, names in placed if not all(self.parts[n].is_local for n in names))
-        return Loops(stage, self.names, self.shape, self.read, definition.location, at_root, around, self.shared, hosting)
+        meet = partial(may_collide, definition, target=self.state.target, owners=stage.owners)
+        return Loops(stage, self.names, self.shape, self.read, definition.location, at_root, around, self.shared, hosting, meet)
 
     def shape(self, tensor: str) -> tuple[Expr, ...]:
         """The shape of a tensor that can be named where lowering stands."""
@@ -380,6 +382,7 @@ class _Lowering(Scans):
             self.read,
             definition.location,
             at_root,
+            may_meet=partial(may_collide, definition, target=self.state.target),
         )
         keys = stage.parts.values
 

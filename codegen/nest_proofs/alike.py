@@ -25,7 +25,7 @@ from collections.abc import Callable
 from tensorexpr import dtypes
 from tensorexpr.codegen.nest import Alloc, Block, For, If, Stmt, Store
 from tensorexpr.codegen.nest_proofs.places import Home, Loop, Touch
-from tensorexpr.codegen.nest_proofs.scope import Scope, negation
+from tensorexpr.codegen.nest_proofs.scope import negation
 from tensorexpr.integers import Affine
 from tensorexpr.ir import Access, Apply, Expr, Index, apply, conjuncts
 from tensorexpr.records import replace
@@ -47,29 +47,28 @@ def equal_where_alike(loop: Loop, touch: Touch) -> list[Expr] | None:
 
 
 def may_be_alike(loop: Loop, first: Touch, second: Touch) -> bool:
-    """Whether two touches are stores of one place of a block that may be shifted inwards, or such a store and what reads it behind."""
+    """Whether two touches are stores of blocks that may be shifted inwards, or such a store and what reads it right behind."""
     if first.write and second.write:
-        return first.indices == second.indices and _is_shifted(loop, first) and _is_shifted(loop, second)
+        return _is_shifted(loop, first) and _is_shifted(loop, second)
     if not first.write or first.indices != second.indices or not _is_shifted(loop, first):
         return False
     return is_own(loop, Access(first.home.buffer.name, first.indices, first.home.buffer.dtype))
 
 
-def same_value(first: Touch, second: Touch, never: Callable[[Expr, Scope], bool]) -> bool:
-    """Whether two statements store the same expression, once tests are left out that hold where they stand."""
+def same_value(first: Touch, second: Touch, holds: tuple[Callable[[Expr], bool], Callable[[Expr], bool]]) -> bool:
+    """Whether two statements store the same expression, once tests are left out that hold wherever both write one element."""
     if first.value is None or second.value is None or first.value == second.value:
-        return first.value is second.value or first.value == second.value
-    return _decided(first, never) == _decided(second, never)
+        return first.value == second.value
+    return _decided(first.value, holds[0]) == _decided(second.value, holds[1])
 
 
-def _decided(touch: Touch, never: Callable[[Expr, Scope], bool]) -> Expr:
-    """The value of a store without the parts of its conditions that hold at every place."""
-    assert touch.value is not None
+def _decided(value: Expr, holds: Callable[[Expr], bool]) -> Expr:
+    """A value without the parts of its conditions that hold."""
 
     def visit(node: Expr) -> Expr:
         if not isinstance(node, Apply) or node.op.name != "where":
             return node
-        left = [part for part in conjuncts(node.args[0]) if not never(negation(part), touch.scope)]
+        left = [part for part in conjuncts(node.args[0]) if not holds(part)]
         if not left:
             return node.args[1]
         condition = left[0]
@@ -77,7 +76,7 @@ def _decided(touch: Touch, never: Callable[[Expr, Scope], bool]) -> Expr:
             condition = apply("and", condition, part)
         return replace(node, args=(condition, *node.args[1:]))
 
-    return bottom_up(touch.value, visit)
+    return bottom_up(value, visit)
 
 
 def _is_shifted(loop: Loop, touch: Touch) -> bool:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 
 from tensorexpr.codegen.nest import If, LoopNest, Stmt, Store
 from tensorexpr.codegen.nest_proofs.places import Places, Touch
 from tensorexpr.codegen.nest_proofs.questions import Answer, Questions
 from tensorexpr.codegen.nest_proofs.races import races
 from tensorexpr.codegen.nest_proofs.scope import Scope
+from tensorexpr.codegen.nest_proofs.sorts import sorts_of
 from tensorexpr.codegen.nest_proofs.verdict import Finding, Verdict
 from tensorexpr.codegen.nest_proofs.written import Written
 from tensorexpr.codegen.nest_text import print_block
+from tensorexpr.ir import Expr
 from tensorexpr.records import replace
 from tensorexpr.text import print_expr
 
@@ -36,12 +39,24 @@ class _Proof:
     def verdict(self) -> Verdict:
         written = Written(self.nest, self.questions, self.questions.effort)
 
+        unplaced: list[tuple[Touch, Expr, Expr, Answer]] = []
+
         def seen(touch: Touch) -> None:
-            self.inside(touch)
+            unplaced.extend(self.inside(touch))
             written.seen(touch)
 
         places = Places(self.nest, self.held(), seen)
         places.run()
+        sorts = sorts_of(written, self.questions, places.start) if self.claims else []
+        placing, ordered = {sort.placing for sort in sorts}, {sort.order: sort.placing.number for sort in sorts}
+        for touch, index, extent, answer in unplaced:
+            if touch in placing and index == touch.indices[-1]:
+                self.decided["sorts"] += 1
+            else:
+                about = f"0 <= {print_expr(index)} < {print_expr(extent)}"
+                self.report("bounds", touch.statement, touch.home.buffer.name, about, answer)
+        proved = {home.buffer.name for sort in sorts for home in (sort.keys, sort.offsets, sort.order)}
+        self.claimed(written, proved)
         for loop, write, other, answer in races(self.nest, places.all_loops, self.questions):
             if answer.holds:
                 self.decided[answer.how] += 1
@@ -49,10 +64,14 @@ class _Proof:
             places_ = " and ".join(dict.fromkeys(_place(touch) for touch in (write, other)))
             self.report("race", write.statement, write.home.buffer.name, f"iterations of {loop.statement.index} meet at {places_}", answer)
         for touch, answer in written.answers():
-            if self.kept(answer):
+            if not answer.holds and touch.number > ordered.get(touch.home, touch.number):
+                self.decided["sorts"] += 1
+            elif self.kept(answer):
                 self.report("initial", touch.statement, touch.home.buffer.name, f"{_place(touch)} is written before it is read", answer)
         for touch, answer in written.results(places.homes, places.start):
-            if self.kept(answer):
+            if not answer.holds and touch.home in ordered:
+                self.decided["sorts"] += 1
+            elif self.kept(answer):
                 self.report("coverage", touch.statement, touch.home.buffer.name, f"all of {touch.home.buffer.name} is written", answer)
         return Verdict(tuple(self.findings), tuple(sorted(self.decided.items())))
 
@@ -65,14 +84,27 @@ class _Proof:
                 found[constant.name] = (int(constant.data.min()), int(constant.data.max()))
         return found
 
-    def inside(self, touch: Touch) -> None:
-        """An access stays in its buffer."""
+    def claimed(self, written: Written, proved: set[str]) -> None:
+        """What is stored lies in the range that is claimed of the buffer, where no sort has shown it."""
+        for home, stores in written.stores.items():
+            if home.buffer.name in proved or home.buffer.within is None:
+                continue
+            low, high = home.buffer.within
+            for store in stores:
+                assert store.value is not None
+                answer = self.questions.between(low, store.value, high, store.scope)
+                if self.kept(answer):
+                    about = f"{low} <= {home.buffer.name} <= {print_expr(high)}"
+                    self.report("claim", store.statement, home.buffer.name, about, Answer(None, answer.how))
+
+    def inside(self, touch: Touch) -> Iterator[tuple[Touch, Expr, Expr, Answer]]:
+        """An access stays in its buffer; gives what was not proved."""
         for index, extent in zip(touch.indices, touch.shape, strict=True):
             answer = self.questions.inside(index, extent, touch.scope)
             if answer.holds:
                 self.decided[answer.how] += 1
             else:
-                self.report("bounds", touch.statement, touch.home.buffer.name, f"0 <= {print_expr(index)} < {print_expr(extent)}", answer)
+                yield touch, index, extent, answer
 
     def kept(self, answer: Answer) -> bool:
         """Counts an answer; whether it is a finding."""

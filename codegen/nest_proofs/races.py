@@ -18,7 +18,7 @@ from tensorexpr.codegen.nest import GRID, LANES, THREADS, LoopNest
 from tensorexpr.codegen.nest_proofs.alike import equal_where_alike, may_be_alike, same_value
 from tensorexpr.codegen.nest_proofs.places import Home, Loop, Touch
 from tensorexpr.codegen.nest_proofs.questions import Answer, Questions
-from tensorexpr.codegen.nest_proofs.scope import Fact, Scope, mentioned
+from tensorexpr.codegen.nest_proofs.scope import Fact, Scope, mentioned, negation
 from tensorexpr.integers import Affine
 from tensorexpr.integers.affine import Atom
 from tensorexpr.ir import Access, Const, Expr, Index, apply, product
@@ -168,10 +168,14 @@ def meet(loop: Loop, first: Touch, second: Touch, questions: Questions) -> Answe
     if not may_be_alike(loop, first, second):
         return questions.never(meeting, both)
     answer = questions.never(meeting, both, refute=False)
-    if answer.holds:
+    if answer.holds or first.indices != second.indices:  # copies of one store, of neighboring places: not refuted, for values may be equal
         return answer
     stores = dict.fromkeys((first, second) if second.write else (first,))
-    if second.write and not same_value(first, second, lambda c, scope: bool(questions.never((c,), scope, refute=False).holds)):
+
+    def holds(condition: Expr) -> bool:
+        return questions.never((*meeting, negation(condition)), both, refute=False).holds is True
+
+    if second.write and not same_value(first, second, (holds, lambda condition: holds(there(condition)))):
         return answer
     for store in stores:
         alike = equal_where_alike(loop, store)

@@ -64,7 +64,7 @@ class Written:
 
     def covered(self, read: Touch) -> Answer:
         """Whether what is read at a place has been written."""
-        stores = [s for s in self.stores.get(read.home, ()) if s.number < read.number or _together(s, read) > read.home.depth]
+        stores = [s for s in self.stores.get(read.home, ()) if s.number < read.number or together(s, read) > read.home.depth]
         if any(s.number < read.number and _same(s, read) for s in stores) or _in_boxes(read, [s for s in stores if s.number < read.number]):
             return Answer(True, "ranges")
         key = (read.home, read.indices, read.scope.facts, tuple(stores))
@@ -75,7 +75,9 @@ class Written:
     def _by_sets(self, read: Touch, stores: Sequence[Touch]) -> Answer:
         questions = self.questions
         facts = questions.relevant(read.scope, read.indices)
-        left = [d for d in questions.regions(facts, read.scope) if not d.is_empty()]
+        places = tuple(itertools.islice(questions.cases_of_all(read.indices), MOST_PIECES))
+        left = [questions.narrowed(d, case, read.scope) for d in questions.regions(facts, read.scope) for case in places]
+        left = [d for d in left if not d.is_empty()]
         exact = not stores
         near = sorted(stores, key=lambda s: (s.number >= read.number, -s.number))[:MOST_STORES]
         for number, found in enumerate(w for store in near for w in self._witnesses(read, store)):
@@ -93,7 +95,7 @@ class Written:
 
     def _witnesses(self, read: Touch, store: Touch) -> Iterator[list[Constraint]]:
         """Conditions under each of which a store has written what is read."""
-        common = _together(store, read)
+        common = together(store, read)
         if store.number < read.number:
             yield from self._solved(read, store, store.loops[common:], None)
         for at in range(common - 1, read.home.depth - 1, -1):
@@ -189,7 +191,7 @@ class Written:
         return Touch(home, tuple(indices), False, (), scope, statement, 1 + max((s.number for s in stores), default=0), 0)
 
 
-def _together(first: Touch, second: Touch) -> int:
+def together(first: Touch, second: Touch) -> int:
     """How many loops are around both."""
     count = 0
     for a, b in zip(first.loops, second.loops):
@@ -203,7 +205,7 @@ def _same(store: Touch, read: Touch) -> bool:
     """Whether a store writes the same element in loops that are written alike."""
     if store.indices != read.indices:
         return False
-    common = _together(store, read)
+    common = together(store, read)
     around = {(loop.statement.index, loop.statement.start, loop.statement.stop) for loop in read.loops}
     if any((loop.statement.index, loop.statement.start, loop.statement.stop) not in around for loop in store.loops[common:]):
         return False
@@ -219,7 +221,7 @@ def _in_boxes(read: Touch, stores: Sequence[Touch]) -> bool:
 def _fills(store: Touch, read: Touch) -> bool:
     if len(store.indices) != len(read.indices):
         return False
-    common = _together(store, read)
+    common = together(store, read)
     held = set(read.scope.facts)
     own = {loop.statement.index: loop.statement for loop in store.loops[common:]}
     if any(fact.axis is None and not fact.sure and fact not in held for fact in store.scope.facts):

@@ -234,5 +234,5 @@ def messages_of(checks: Sequence[CheckSite]) -> list[bytes]:
     for site in checks:
         for extent in (_Hole(1), 0):
             text = str(out_of_bounds(site, _Hole(0), extent)).replace("%", "%%")
-            found.append(text.replace("\1", "%1$lld").replace("\2", "%2$lld").encode())
+            found.append(text.replace("\1", "%1$llu" if site.unsigned else "%1$lld").replace("\2", "%2$lld").encode())
     return found

@@ -5,8 +5,9 @@ all that it means: the op by module and qualified name (or how one was derived f
 the shapes and dtypes it was traced at, and a digest of the program that this gave. The text follows from content alone, never
 from the order in which operators were made.
 
-`operator_of` finds the operator of a text: one of this process, or one made of the op that the text names. That op has to be in a
-module that is imported (nothing is imported on the word of a file), and to give the same program; else the error says what is missing.
+`operator_of` finds the operator of a text: one of this process, or one made of the op that the text names. That has to be an op in a
+module that is imported (nothing is imported on the word of a file, and nothing called that is no op), and to give the same program; else
+the error says what is missing.
 """
 
 from __future__ import annotations
@@ -15,17 +16,19 @@ import hashlib
 import json
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tensorexpr import transforms
 from tensorexpr.dtypes import DType, dtype
 from tensorexpr.errors import DefinitionError, TensorExprError, user_location
-from tensorexpr.op import Op, op
+from tensorexpr.op import Op
 from tensorexpr.op_names import name_of, named, within
 from tensorexpr.text import print_program
 
 _KNOWN: dict[str, Any] = {}  # operators of this process by their texts
+_MET: weakref.WeakValueDictionary[tuple[str, str], Op] = weakref.WeakValueDictionary()  # by the names of their functions
 _LOCK = threading.Lock()
 _STEPS = "vjp", "jvp", "batched"
 _TRANSFORMS: dict[str, Callable[..., Op]] = {
@@ -41,6 +44,13 @@ class Origin(NamedTuple):
     static: Mapping[str, Any]
     target: str | None
     steps: tuple[tuple[Any, ...], ...] = ()
+
+
+def meet(operation: Op) -> None:
+    """Notes an op that torch may meet, under the name of its function: one that was made of a plain function is found by that."""
+    while operation.derived is not None:
+        operation = operation.derived[1][0]
+    _MET[operation.__module__, getattr(operation, "__qualname__", operation.name)] = operation
 
 
 def text_of(operator: Any, origin: Origin, at: Sequence[tuple[Any, str]], program: Any) -> str:
@@ -70,21 +80,21 @@ def operator_of(text: str, make: Callable[[Op, Sequence[Any], dict[str, Any], st
         return known
     try:
         said = json.loads(text)
-        label = str(said["op"]["name"])
-        trees, at = [_tree(tree) for tree in said["arguments"]], [(tuple(shape), dtype) for dtype, shape in said["at"]]
-        steps = [(name, *(tuple(map(bool, mask)) for mask in masks)) for name, *masks in said["derived"] if name in _STEPS]
-        wanted, target = said["program"], said["target"]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        label, wanted = str(said["op"]["name"]), said["program"]
+        at = [(tuple(shape), dtype) for dtype, shape in said["at"]]
+        static = {name: _static(label, name, value) for name, value in said["static"].items()}
+        operator = make(_operation(said["op"]), [_tree(tree) for tree in said["arguments"]], static, said["target"])
+        for name, *masks in said["derived"]:
+            if name not in _STEPS:
+                raise KeyError(name)
+            operator = getattr(operator, name)(*(tuple(map(bool, mask)) for mask in masks))
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise DefinitionError(
-            f"expected the definition of an operator of torch.ops.tensorexpr, got {text[:80]!r}", location=user_location()
+            f"torch.ops.tensorexpr: expected the definition of an operator, got {text[:80]!r}", location=user_location()
         ) from error
-    static = {name: _static(label, name, value) for name, value in said["static"].items()}
-    operator = make(_operation(said["op"]), trees, static, target)
-    for name, *masks in steps:
-        operator = getattr(operator, name)(*masks)
     try:
         same = _digest(operator.program_at(at)) == wanted
-    except TensorExprError:
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TensorExprError, TypeError, ValueError):
         same = False
     if not same:
         raise DefinitionError(
@@ -125,11 +135,10 @@ def _operation(said: Any) -> Op:
         return made
     module, name = said["module"], said["name"]
     found = within(named(module, name)) if module in sys.modules else None
-    if isinstance(found, Op):
+    if not isinstance(found, Op):
+        found = _MET.get((module, name))
+    if found is not None:
         return found
-    if callable(found) and not isinstance(found, type):
-        made = op(found)
-        return made
     there = "none of that name" if module in sys.modules else "no such module among those that are imported"
     raise DefinitionError(
         f"{name}: expected the operation that a graph names, {name} in the module {module}, got {there}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ import torch
 from tensorexpr.dtypes import promote
 from tensorexpr.errors import ArgumentError, user_location
 from tensorexpr.interop.operators import leaf_names, op_of
+from tensorexpr.interop.torch.definitions import meet
 from tensorexpr.interop.torch.dtypes import FROM_TORCH, TO_TORCH
 from tensorexpr.interop.torch.operator import TorchOperator, of_op
 from tensorexpr.op import Op
@@ -22,7 +23,6 @@ from tensorexpr.op_trees import leaves, map_tree, rebuild
 
 _Tensor, _Parameter = torch.Tensor, torch.nn.Parameter
 _MAKING = threading.Lock()
-_traced = torch.compiler.is_dynamo_compiling
 
 
 class Door:
@@ -37,6 +37,7 @@ class Door:
         self.autocast = autocast
         self._operators: dict[object, TorchOperator] = operation.kept.setdefault("torch", {})
         self.plain: dict[int, TorchOperator] = {}
+        meet(operation)
 
     def call(self, *arguments: Any, **keywords: Any) -> Any:
         """The results for the arguments of a call."""
@@ -151,39 +152,22 @@ def as_torch(operation: Any, *, autocast: torch.dtype | bool | None = None, targ
     return TorchFunction(Door(operation, target, None if autocast is False else autocast))
 
 
-class TorchFunction:
-    """An op as a function of torch tensors: see `as_torch`. Copies are the same function; it is pickled as its op and its options."""
+class TorchFunction(functools.partial[Any]):
+    """An op as a function of torch tensors: see `as_torch`. Copies are the same function; it is pickled as its op and its options.
 
-    def __init__(self, door: Door) -> None:
-        self.door = door
-        self.op = self.__tensorexpr__ = door.operation
-        self._plain = door.plain.get
-        call = door.call
+    A call enters a closure with nothing in between, which is what `functools.partial` does in C.
+    """
 
-        def in_graph(*arguments: Any, **keywords: Any) -> Any:
-            return call(*arguments, **keywords)
+    door: Door
+    op: Op
 
-        def known() -> bool:
-            """Tells Dynamo, which runs this while it traces, to take the function into its graph as it is."""
-            torch.compiler.allow_in_graph(in_graph)
-            return True
-
-        known._dynamo_marked_constant = True  # type: ignore[attr-defined]
-        self._in_graph, self._known = in_graph, known
-        functools.update_wrapper(self, door.operation, updated=())
-
-    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        if _traced() and self._known():
-            return self._in_graph(*arguments, **keywords)
-        operator = None if keywords else self._plain(len(arguments))
-        if operator is not None:
-            for argument in arguments:
-                kind = type(argument)
-                if kind is not _Tensor and kind is not _Parameter:
-                    break
-            else:
-                return nested(operator, arguments, operator.call(arguments))
-        return self.door.call(*arguments, **keywords)
+    def __new__(cls, door: Door) -> TorchFunction:
+        """The function of a door."""
+        made = super().__new__(cls, _entered(door))
+        made.door, made.op = door, door.operation
+        vars(made)["__tensorexpr__"] = door.operation
+        functools.update_wrapper(made, door.operation, updated=())
+        return made
 
     def __repr__(self) -> str:
         return f"<as_torch {self.op!r}>"
@@ -207,6 +191,36 @@ class TorchFunction:
         return found.overload(tensors)
 
 
+def _entered(door: Door) -> Callable[..., Any]:
+    call, plain = door.call, door.plain.get
+
+    def in_graph(*arguments: Any, **keywords: Any) -> Any:
+        return call(*arguments, **keywords)
+
+    def known() -> bool:
+        """Tells Dynamo, which runs this while it traces, to take the function into its graph as it is."""
+        torch.compiler.allow_in_graph(in_graph)
+        return True
+
+    known._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    traced = torch.compiler.is_dynamo_compiling
+
+    def f(*arguments: Any, **keywords: Any) -> Any:
+        if traced() and known():
+            return in_graph(*arguments, **keywords)
+        operator = None if keywords else plain(len(arguments))
+        if operator is not None:
+            for argument in arguments:
+                kind = type(argument)
+                if kind is not _Tensor and kind is not _Parameter:
+                    break
+            else:
+                return nested(operator, arguments, operator.call(arguments))
+        return call(*arguments, **keywords)
+
+    return f
+
+
 def _again(operation: Any, autocast: Any, target: str | None) -> TorchFunction:
     """What pickle calls to make a function of torch tensors of its op."""
     return as_torch(operation, autocast=autocast, target=target)
@@ -223,10 +237,11 @@ class _TorchHost:
                 location=user_location(),
                 hint="out.copy_(...) copies a result",
             )
-        function = operation.direct.get(_Tensor)
-        if function is None:
-            function = operation.direct[_Tensor] = operation.direct[_Parameter] = TorchFunction(Door(operation))
-        return function.door.run(trees, static)  # type: ignore[attr-defined]
+        door = operation.kept.get("torch_door")
+        if door is None:
+            door = operation.kept["torch_door"] = Door(operation)
+            operation.direct[_Tensor] = operation.direct[_Parameter] = TorchFunction(door).func
+        return door.run(trees, static)
 
 
 HOST = _TorchHost()

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import tensorexpr as te
-from tensorexpr.codegen.arguments import address, signature_of
+from tensorexpr.codegen.arguments import address, signature_of, size_sources
 from tensorexpr.codegen.compile import build_program
 from tensorexpr.codegen.executable import executable_of_schedule
 from tensorexpr.codegen.function import CompiledFunction
@@ -62,6 +62,10 @@ def check(plan: Plan, notes: set[str] | None = None) -> None:
     notes = set() if notes is None else notes
     traced = traced_of(plan)
     program = traced.program
+    try:
+        size_sources(signature_of(program, False))
+    except DefinitionError as error:
+        raise Skipped(str(error)) from error
     rng = random.Random(f"check {plan.sample.seed}")
     sizes = sizes_of(plan.sample, program, rng, plan.runs)
     if plan.only is not None:
@@ -104,16 +108,12 @@ def cases_of(program: Program, traced: Traced, sizes: Sequence[dict[str, int]], 
 
 
 def built(kind: str, program: Program, schedule_of: Any = None) -> CompiledFunction:
-    """A compiled program (by a schedule). Raises `Failure` for every error but that of a size which nothing tells."""
+    """A compiled program (by a schedule). Raises `Failure` for every error."""
     try:
         if schedule_of is None:
             return build_program(program)
         made: Schedule = schedule_of()
         return CompiledFunction(executable_of_schedule(made), signature_of(made.program, False))
-    except DefinitionError as error:
-        if "to be told by an extent" in str(error):
-            raise Skipped(str(error)) from error
-        raise Failure(f"{kind}: DefinitionError", str(error)) from error
     except Exception as error:
         raise Failure(f"{kind}: {type(error).__name__}", f"{type(error).__name__}: {error}") from error
 

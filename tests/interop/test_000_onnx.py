@@ -1,5 +1,8 @@
 """Part 000 of the checklists, lines 40 to 42: composites and ONNX."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 
@@ -153,6 +156,12 @@ def test_index_notation_goes_out_and_comes_back(name):
     again = from_onnx(model)(*inputs)
     for own, true in zip(again if isinstance(again, tuple) else [again], wanted, strict=True):
         np.testing.assert_allclose(own, true, rtol=2e-5, atol=1e-5)
+
+
+def test_what_was_read_is_copied_and_pickled():
+    f = from_onnx(one_node("Softmax", [X]))
+    for again in (copy.deepcopy(f), pickle.loads(pickle.dumps(f))):
+        np.testing.assert_array_equal(again(X), f(X))
 
 
 def test_inputs_that_shapes_hang_on_are_fixed_by_name():

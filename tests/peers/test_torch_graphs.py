@@ -55,6 +55,26 @@ def test_operators_have_names_and_schemas():
     assert again[0] is overload and again[1][1] == arguments[1]
 
 
+def test_definitions_that_are_none_are_refused():
+    x, w = CASES["mixed"].tensors()
+    overload, (tensors, text) = as_torch(mixed).overload(x, w)
+    for old, new in (
+        (text, "no json"),
+        (text, "[]"),
+        (text, "[" * 100_000),
+        ('"derived":[]', '"derived":[["__class__"]]'),
+        ('"derived":[]', '"derived":[["vjp",[1],[1]]]'),
+        ('"program":"', '"program":"0'),
+        ('"name":"mixed"', '"name":"nowhere"'),
+        ('"name":"mixed"', '"name":"pytest.raises"'),
+        ('"static":{"factor":{"float":"0x1.0000000000000p+0"}}', '"static":{"factor":{"type":"numpy.ndarray"}}'),
+        ('"float64",[4]', '"float64",[4.5]'),
+    ):
+        assert old in text
+        with pytest.raises(te.DefinitionError):
+            overload(tensors, text.replace(old, new))
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_compile_with_gradient(name):
     case = CASES[name]

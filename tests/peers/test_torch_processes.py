@@ -18,6 +18,9 @@ def pooled(x, w, *, stride=2, border=0.0, taps=(1, 2)):
     window = lambda i: te.sum(lambda k: FACTOR * x.read(i * stride + k, outside=border) * w[k], w.shape[0])
     return te.compute((x.shape[0] // stride,), window)
 
+def plain(x):
+    return te.compute(x.shape, lambda i: te.cos(x[i]))
+
 def loss(x, w):
     return te.compute((), lambda: te.sum(lambda i: x[i] ** 2 * w[i % w.shape[0]], x.shape[0]))
 """
@@ -27,11 +30,11 @@ import torch
 import tensorexpr as te
 from tensorexpr.interop.torch import as_torch
 import {module} as operations
-pooled, slope = as_torch(operations.pooled), as_torch(te.grad(operations.loss, wrt="x"))
+pooled, slope, plain = as_torch(operations.pooled), as_torch(te.grad(operations.loss, wrt="x")), as_torch(operations.plain)
 
 class Model(torch.nn.Module):
     def forward(self, x, w):
-        return pooled(x, w, stride={first}, border=0.5).sum() + pooled(x, w, stride={second}, taps=(1, 2)).sum() + slope(x, w)
+        return pooled(x, w, stride={first}, border=0.5).sum() + pooled(x, w, stride={second}, taps=(1, 2)).sum() + slope(x, w) + plain(x)
 
 model, x, w = Model(), torch.arange(24.0), torch.ones(3)
 """

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import tensorexpr as te
+import tensorexpr_runtime
 from tensorexpr.codegen.compile import executable_of
 
 RNG = np.random.default_rng(2)
@@ -295,3 +296,14 @@ def test_an_entry_runs_on_memory_that_the_caller_holds():
         with pytest.raises(te.OutOfBoundsError, match="y: expected an index of x from 0 to 3, got 7"):
             run([places.ctypes.data, given.ctypes.data], [out.ctypes.data])
         places[1] = 0
+
+
+def test_an_unsigned_index_is_told_as_it_is(tmp_path):
+    x, ids = te.placeholder((4,), name="x"), te.placeholder((3,), "uint64", name="ids")
+    function = te.build(te.compute((3,), lambda i: x[ids[i]] * 2, name="y"), [ids, x])
+    arrays = np.array([3, 2**64 - 1, 2], np.uint64), np.arange(4, dtype=np.float32)
+    with pytest.raises(te.OutOfBoundsError, match=f"y: expected an index of x from 0 to 3, got {2**64 - 1}"):
+        function(*arrays)
+    bundle = tensorexpr_runtime.load(te.export(tmp_path / "bundle", f=te.compile(function.program)))
+    with pytest.raises(tensorexpr_runtime.OutOfBoundsError, match=f"from 0 to 3, got {2**64 - 1}"):
+        bundle.f(*arrays)

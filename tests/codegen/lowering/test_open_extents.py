@@ -10,6 +10,7 @@ import pytest
 
 from tensorexpr.codegen.compile import build_program
 from tensorexpr.codegen.lowering import lower
+from tensorexpr.codegen.nest_proofs import prove
 from tensorexpr.codegen.schedule import Schedule, autoschedule
 from tensorexpr.codegen.schedule.state import TAILS
 from tensorexpr.errors import ScheduleError
@@ -100,3 +101,17 @@ def test_intermediates_below_zero_take_no_memory():
     for buffer in lower(plain(HEAD + BODIES[8] + "\nreturn Y\n")).workspace:
         assert all(extent(e, {"m": 1, "n": 2}) >= 0 for e in buffer.shape)
     assert build_program(program).workspace_bytes(m=1, n=2) >= 0
+
+
+def test_the_rest_of_parallel_blocks_of_a_scatter_is_parallel_along_axes_that_do_not_meet():
+    text = """
+sizes(b)
+Y: f64[b] = scatter({(i,): 1.0 for i in range(b) for j in range(b)}, combine="sum")
+return Y
+"""
+    s = plain(text)
+    s["Y"].split("i", 4, "peel")
+    s["Y"].reorder("i_o", "j", "i_i")
+    s["Y"].parallel("i_o")
+    assert str(lower(s)).count("parallel(") == 1
+    assert not prove(lower(s)).refuted

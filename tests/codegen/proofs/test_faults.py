@@ -1,7 +1,4 @@
-"""Every planted fault that a run shows is found by the verifier: a finding that the sound nest does not have.
-
-Nests with a counting sort are left out: of those the verifier does not decide everything, with a fault or without.
-"""
+"""Every planted fault that a run shows is found by the verifier: a finding that the sound nest does not have."""
 
 import random
 from functools import cache
@@ -46,8 +43,7 @@ def test_planted_faults_are_found(kind):
     for seed in share_of(range(6 * FEW)):
         rng = random.Random(f"{kind} {seed}")
         nest = nest_of(rng.randrange(len(ALL)) // 7 * 7, rng.random() < 0.5, rng.random() < 0.5)
-        sorts = any(b.within is not None for b in (*nest.parameters, *nest.workspace))
-        made = None if sorts or len(str(nest).splitlines()) > SMALL else planted(nest, rng, kind)
+        made = planted(nest, rng, kind) if len(str(nest).splitlines()) < SMALL else None
         if made is None:
             continue
         fault = trace(made[1], arrays_for(nest, seed)) or trace(made[1], arrays_for(nest, seed, 0, 50))
@@ -62,7 +58,7 @@ def test_planted_faults_are_found(kind):
 def test_a_run_shows_nothing_of_nests_that_are_sound(seed):
     rng = random.Random(seed)
     nest = nest_of(rng.randrange(len(ALL)), rng.random() < 0.5, rng.random() < 0.5)
-    assert not prove(nest).refuted
+    assert prove(nest).is_clean
     if len(str(nest).splitlines()) < SMALL:
         assert trace(nest, arrays_for(nest, seed)) is None
 

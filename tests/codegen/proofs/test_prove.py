@@ -114,6 +114,8 @@ def test_blocks_that_are_shifted_inwards_write_equal_values():
     assert findings(nest(loop, x=(7,), y=(7,))) == []
     block = over(p, 3, over(i, 3, Store("Y", (place,), read("X", i))), kind="parallel")
     assert [f[:2] for f in findings(nest(block, x=(7,), y=(7,)))] == [("race", False)]
+    copies = [Store("Y", (add(apply("minimum", mul(p, 3), const(4)), k),), ONE) for k in range(3)]
+    assert not prove(nest(over(p, 3, *copies, kind="parallel"), x=(7,), y=(7,))).refuted
     added = over(p, 3, over(i, 3, Store("Y", (place,), apply("add", read("Y", place), ONE))), kind="parallel")
     assert [f[:2] for f in findings(nest(added, x=(7,), y=(7,)))] == [("race", True)]
 
