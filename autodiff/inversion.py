@@ -35,7 +35,7 @@ from tensorexpr.integers import (
 from tensorexpr.ir import Axis, Const, Expr, Index, apply, const
 from tensorexpr.records import field, record, replace
 from tensorexpr.regions import affine_of, bound_constraints, constraints_of, expression_of
-from tensorexpr.traversal import fresh_name, size_names, substitute
+from tensorexpr.traversal import free_names, fresh_name, size_names, substitute
 
 DATA = "~"
 """Before the number of a value that is given at each element, of which nothing is known."""
@@ -424,17 +424,23 @@ class _System:
             form = solved.get(axis.index, Affine.of(axis.index)).substitute(determined)
             values[axis.index] = write(inside.simplify(form))
         axes = []
-        for loop in loops:
+        late: list[Expr] = []  # ends that are data of loops further in, or of the loop itself: tested there
+        for at, loop in enumerate(loops):
+            unbound = {final[other.name] for other in loops[at:]}
             start = _extreme("maximum", [write(-(-e // d)) for e, d in loop.lowers])
             stop = _extreme("minimum", [write(e // d + 1) for e, d in loop.uppers])
             raw = self._raw.get(loop.name)
             if raw is not None:
-                start = _extreme("maximum", ([] if start is None else [start]) + _opaque_bounds(raw.start, "maximum", values))
-                stop = _extreme("minimum", ([] if stop is None else [stop]) + _opaque_bounds(raw.stop, "minimum", values))
+                firsts, lasts = _opaque_bounds(raw.start, "maximum", values), _opaque_bounds(raw.stop, "minimum", values)
+                late += [apply("ge", Index(final[loop.name]), e) for e in firsts if not unbound.isdisjoint(free_names(e))]
+                late += [apply("lt", Index(final[loop.name]), e) for e in lasts if not unbound.isdisjoint(free_names(e))]
+                firsts, lasts = ([e for e in ends if unbound.isdisjoint(free_names(e))] for ends in (firsts, lasts))
+                start = _extreme("maximum", ([] if start is None else [start]) + firsts)
+                stop = _extreme("minimum", ([] if stop is None else [stop]) + lasts)
             if start is None or stop is None:
                 raise _Endless
             axes.append(Axis(final[loop.name], start, stop))
-        inner = [substitute(guard, values) for guard in self._opaque]
+        inner = [*late, *(substitute(guard, values) for guard in self._opaque)]
         for name, axis in self._raw.items():
             if name in solved or name in single:
                 inner.append(apply("ge", values[name], substitute(axis.start, values)))

@@ -282,10 +282,10 @@ class Workspace:
                 hulls = [self.hull_of(part, around) for part, around in zip(parts, places, strict=True)]
                 if hulls[0] is None or hulls[1] is None:
                     return None
-                (low, stop), (other, end) = hulls[0], hulls[1]
+                (first, stop), (other, end) = hulls[0], hulls[1]
                 if isinstance(stop, Const) and isinstance(end, Const):
-                    return min(low, other), const(max(int(stop.value), int(end.value)))
-                return min(low, other), apply("maximum", stop, end)
+                    return min(first, other), const(max(int(stop.value), int(end.value)))
+                return min(first, other), apply("maximum", stop, end)
         around = Place(_linked(axis, (*self.steps, *place.axes)))
         region = domain_of(around.axes)
         name = Affine.of(axis.index)
