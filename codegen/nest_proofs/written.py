@@ -74,7 +74,8 @@ class Written:
 
     def _by_sets(self, read: Touch, stores: Sequence[Touch]) -> Answer:
         questions = self.questions
-        facts = questions.relevant(read.scope, read.indices)
+        conditions = [f.condition for s in stores[-MOST_STORES:] for f in s.scope.facts if f.condition is not None and not f.sure]
+        facts = questions.relevant(read.scope, (*read.indices, *dict.fromkeys(conditions)))
         places = tuple(itertools.islice(questions.cases_of_all(read.indices), MOST_PIECES))
         left = [questions.narrowed(d, case, read.scope) for d in questions.regions(facts, read.scope) for case in places]
         left = [d for d in left if not d.is_empty()]

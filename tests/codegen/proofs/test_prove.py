@@ -130,6 +130,11 @@ def test_nothing_is_read_that_nothing_wrote():
     short = over(i, 3, Store("acc", (i,), ONE))
     assert unwritten(Alloc(acc, (short, end))) == [("initial", False, about)]
     assert unwritten(Alloc(acc, (short, Store("acc", (const(3),), ONE), end))) == []
+    one, chosen = Buffer("one", dtypes.float32, (), "local"), apply("gt", read("X", ZERO), ONE)
+    made = If(apply("or", chosen, apply("gt", read("X", const(1)), ONE)), (Store("one", (), ONE),))
+    used = over(i, 4, Store("Y", (i,), read("one")))
+    assert unwritten(Alloc(one, (made, If(chosen, (used,), (over(i, 4, Store("Y", (i,), ONE)),))))) == []
+    assert unwritten(Alloc(one, (made, used))) == [("initial", False, "one[()] is written before it is read")]
     running = over(i, 3, Store("acc", (add(i, 1),), read("acc", i)))
     assert unwritten(Alloc(acc, (Store("acc", (ZERO,), ONE), running, end))) == []
     assert unwritten(Alloc(acc, (Store("acc", (const(1),), ONE), running, end)))
