@@ -172,7 +172,7 @@ def test_bounds_that_are_affine_by_cases():
     y = te.compute((10,), lambda o: te.sum(lambda t: term(o, t), te.maximum(ends(o)[1] - ends(o)[0], 0)), name="y")
     expected = sum(max(0, min(5, (o + 1) // 2 + 1) - max(0, o // 2)) for o in range(10))
     assert all(row.reads == expected <= row.iterations for row in rows_of(y, [x, w]).values())
-    gather_of(y, [x], head_of(y))  # no bound of a loop names the loop itself
+    gather_of(y, [x, w], head_of(y))  # no bound of a loop names the loop itself
     start, stop = apply("minimum", IrSize("n"), const(3)), apply("maximum", apply("sub", IrSize("n"), const(2)), const(0))
     length = Axis("i", const(0), apply("sub", apply("maximum", start, stop), const(1)))
     for n in range(7):
