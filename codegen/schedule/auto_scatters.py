@@ -212,10 +212,16 @@ def _lanes_in_a_sum(schedule: Schedule, scatter: Scatter, group: Group, shapes: 
 
 
 def _owners_outside(schedule: Schedule, scatter: Scatter) -> None:
-    """Loops over disjoint axes before all others, where no such loop is the first already."""
+    """Loops over disjoint axes before all others, where no such loop is the first already; not those whose bounds need others of these."""
     handle, stage = schedule[scatter.name], schedule.state.stage(scatter.name)
     free = disjoint_axes(scatter) | set(stage.owners)
     data = [x for x in handle.loops if stage.group_of(x) is None and stage.kind(x) == "serial"]
-    owners = [x for x in data if set(stage.axes_of(x)) <= free and stage.extent(x) != 1]
+    axes = {axis.index: axis for axis in scatter.axes}
+    owners: list[str] = []
+    for loop in data:
+        mine = [axes[name] for name in stage.axes_of(loop)]
+        needed = {n for axis in mine for e in (axis.start, axis.stop) for n in free_names(e)} & set(axes)
+        if set(stage.axes_of(loop)) <= free and stage.extent(loop) != 1 and needed <= {a for x in owners for a in stage.axes_of(x)}:
+            owners.append(loop)
     if owners and data[0] not in owners:
         handle.reorder(*owners, *(x for x in handle.loops if x not in owners))

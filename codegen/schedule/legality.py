@@ -267,6 +267,13 @@ def _check_scatter(state: State, stage: Stage) -> None:
             stage,
             f"expected the loops {', '.join(wanted)} in this order, got {', '.join(held)}: contributions to one element combine in order",
         )
+    place = {loop: number for number, loop in enumerate(stage.order)}
+    for axis in definition.axes:
+        needed = {n for e in (axis.start, axis.stop) for n in free_names(e) if any(n == other.index for other in definition.axes)}
+        first = min((place[x] for x in stage.leaves(axis.index) if x in place), default=0)
+        late = next((x for n in sorted(needed) for x in stage.leaves(n) if place.get(x, -1) > first), None)
+        if late is not None:
+            raise refuse(stage, f"expected {late} outside of {axis.index}, got it inside", late, f"where {axis.index} ends depends on it")
 
 
 def _check_parallel(state: State, stage: Stage, loop: str) -> None:
