@@ -15,6 +15,7 @@ import numpy as np
 
 from tensorexpr.autodiff.contributions import Contribution
 from tensorexpr.autodiff.pieces import hangs_on_data, narrowed, split
+from tensorexpr.bounds import implied
 from tensorexpr.errors import ArgumentError
 from tensorexpr.integers import Domain, DomainTooComplex, ge
 from tensorexpr.integers.closed_form import closed_form, tidied
@@ -42,7 +43,7 @@ from tensorexpr.ir import (
 )
 from tensorexpr.records import cached_property, record
 from tensorexpr.regions import Opaque, affine_of, bound_constraints, constraints_of, domain_of
-from tensorexpr.traversal import bottom_up, map_axes, size_names, walk
+from tensorexpr.traversal import bottom_up, free_names, map_axes, size_names, walk
 
 Space = tuple[tuple[Axis, ...], tuple[Expr, ...]]
 """Axes and guards: the points of the axes at which the guards hold."""
@@ -181,6 +182,19 @@ def data_in_bounds(spaces: Sequence[Space]) -> tuple[str, ...]:
     """The tensors on which the bounds of axes hang."""
     bounds = (bound for axes, _ in spaces for axis in axes for bound in (axis.start, axis.stop))
     return tuple(dict.fromkeys(node.tensor for bound in bounds for node in walk(bound) if isinstance(node, Access)))
+
+
+def rounds_in_vain(target: Sequence[Axis], loops: Sequence[Axis], guards: tuple[Expr, ...]) -> list[Space]:
+    """The rounds of loops at the elements of `target` in which a loop further in, whose bounds they change, is empty."""
+    found: list[Space] = []
+    for at, loop in enumerate(loops):
+        around = (*target, *loops[:at])
+        if {*free_names(loop.start), *free_names(loop.stop)}.isdisjoint(axis.index for axis in loops[:at]):
+            continue  # empty at an element or not at all: such elements are tested for, not gone around
+        if not implied(apply("lt", loop.start, loop.stop), around, guards):
+            conditions = (*guards, apply("ge", loop.start, loop.stop))
+            found += [(around, own) for _, own in split((), around, conditions) or [((), conditions)]]
+    return found
 
 
 def reads_of(contribution: Contribution) -> list[Space]:

@@ -17,11 +17,25 @@ from math import gcd
 
 from tensorexpr.autodiff.conditions import condition_of
 from tensorexpr.autodiff.radices import reduce_radices
-from tensorexpr.integers import Affine, Bounds, Constraint, Domain, DomainTooComplex, FloorDiv, congruent, eq, ge, le, lt, solve_parametric
+from tensorexpr.integers import (
+    Affine,
+    Bounds,
+    Constraint,
+    Domain,
+    DomainTooComplex,
+    FloorDiv,
+    congruent,
+    eq,
+    ge,
+    gt,
+    le,
+    lt,
+    solve_parametric,
+)
 from tensorexpr.ir import Axis, Const, Expr, Index, apply, const
 from tensorexpr.records import field, record, replace
 from tensorexpr.regions import affine_of, bound_constraints, constraints_of, expression_of
-from tensorexpr.traversal import fresh_name, size_names, substitute
+from tensorexpr.traversal import free_names, fresh_name, size_names, substitute
 
 DATA = "~"
 """Before the number of a value that is given at each element, of which nothing is known."""
@@ -365,6 +379,15 @@ class _System:
         order = _determined_first(domain, context) if self._quotients else free
         order = [name for name in order if name not in self._raw] + [name for name in order if name in self._raw]
         bounds = _nest(domain, order, context, bool(self._raw))
+        if self._quotients and len(order) > 1 and not self._raw and bounds is not None and _in_vain(bounds, domain, context):
+            # How often a read winds around, which few values answer, before the loops that it then bounds: these else run over all.
+            turns = [name for name in order if name.startswith("#")]
+            others = [name for name in order if name not in turns]
+            for candidate in (turns + others, turns + others[::-1]):
+                found = _nest(domain, candidate, context, False)
+                if found is not None and (turns or not _in_vain(found, domain, context)):
+                    bounds = found
+                    break
         if bounds is None:
             return None
         outer += [guard for loop in bounds for guard in loop.guards]
@@ -401,17 +424,23 @@ class _System:
             form = solved.get(axis.index, Affine.of(axis.index)).substitute(determined)
             values[axis.index] = write(inside.simplify(form))
         axes = []
-        for loop in loops:
+        late: list[Expr] = []  # ends that are data of loops further in, or of the loop itself: tested there
+        for at, loop in enumerate(loops):
+            unbound = {final[other.name] for other in loops[at:]}
             start = _extreme("maximum", [write(-(-e // d)) for e, d in loop.lowers])
             stop = _extreme("minimum", [write(e // d + 1) for e, d in loop.uppers])
             raw = self._raw.get(loop.name)
             if raw is not None:
-                start = _extreme("maximum", ([] if start is None else [start]) + _opaque_bounds(raw.start, "maximum", values))
-                stop = _extreme("minimum", ([] if stop is None else [stop]) + _opaque_bounds(raw.stop, "minimum", values))
+                firsts, lasts = _opaque_bounds(raw.start, "maximum", values), _opaque_bounds(raw.stop, "minimum", values)
+                late += [apply("ge", Index(final[loop.name]), e) for e in firsts if not unbound.isdisjoint(free_names(e))]
+                late += [apply("lt", Index(final[loop.name]), e) for e in lasts if not unbound.isdisjoint(free_names(e))]
+                firsts, lasts = ([e for e in ends if unbound.isdisjoint(free_names(e))] for ends in (firsts, lasts))
+                start = _extreme("maximum", ([] if start is None else [start]) + firsts)
+                stop = _extreme("minimum", ([] if stop is None else [stop]) + lasts)
             if start is None or stop is None:
                 raise _Endless
             axes.append(Axis(final[loop.name], start, stop))
-        inner = [substitute(guard, values) for guard in self._opaque]
+        inner = [*late, *(substitute(guard, values) for guard in self._opaque)]
         for name, axis in self._raw.items():
             if name in solved or name in single:
                 inner.append(apply("ge", values[name], substitute(axis.start, values)))
@@ -474,6 +503,22 @@ def _nest(domain: Domain, order: list[str], context: Domain, open_ended: bool) -
     # These bounds rely on what the element must satisfy to be read at all.
     element = Domain((), whole.hull_without(order).constraints, whole.sizes).gist(context)
     return [replace(loops[0], guards=element.constraints), *loops[1:]]
+
+
+def _in_vain(bounds: Sequence[Bounds], domain: Domain, context: Domain) -> bool:
+    """Whether a loop can be empty at some iterations of a loop around it (and not at an element as a whole)."""
+    around = Domain([loop.name for loop in bounds], context.constraints, domain.sizes)
+    running: set[str] = set()
+    for loop in bounds:
+        if loop.value is None:
+            for low, factor in loop.lowers:
+                for high, divisor in loop.uppers:
+                    if not running.isdisjoint((*low.names(), *high.names())):
+                        if not around.constrain(gt(-(-low // factor), high // divisor)).is_empty():
+                            return True
+            running.add(loop.name)
+        around = around.constrain(*_as_constraints(loop))
+    return False
 
 
 def _extreme(op: str, candidates: list[Expr]) -> Expr | None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from tensorexpr.autodiff.accumulate import Flow, scatter_of
 from tensorexpr.autodiff.contributions import Contribution
-from tensorexpr.autodiff.counts import Count, DataCount, Space, count_of, reads_of
+from tensorexpr.autodiff.counts import Count, DataCount, Space, count_of, reads_of, rounds_in_vain
 from tensorexpr.autodiff.reverse import Around, Received
 from tensorexpr.autodiff.segments import is_settled_by_data
 from tensorexpr.autodiff.sharing import one_of
@@ -25,12 +25,12 @@ class Row(NamedTuple):
     """One read as written: of `tensor` by `consumer` at `access`.
 
     `lowering` is how its adjoint is computed: "substitute", "reshape", "lattice", "residues", "pieces" (gathers), "segments"
-    (sorted by the places that are read) or "atomics" (a scatter). `iterations` is what the derived loops visit, `reads` how
-    often the forward pass reads as it is written. Conditions on data are not regarded. A reduction that does not depend on all
-    the loops around it is computed once for the indices that it does depend on, forward and backward; both numbers count it
-    once for each point of these loops, as written. They are numbers, or a `Count` of the symbolic sizes: `row.reads(m=7)` is
-    the exact number and `str(row.reads)` the formula; where the bounds of a loop hang on data, a `DataCount` of what they
-    read: `row.reads(offsets=array)`.
+    (sorted by the places that are read) or "atomics" (a scatter). `iterations` is what the derived loops visit, innermost, and the
+    rounds of loops around that come to nothing because a loop in them is empty there; `reads` how often the forward pass reads as
+    it is written. Conditions on data are not regarded. A reduction that does not depend on all the loops around it is computed
+    once for the indices that it does depend on, forward and backward; both numbers count it once for each point of these loops,
+    as written. They are numbers, or a `Count` of the symbolic sizes: `row.reads(m=7)` is the exact number and `str(row.reads)` the
+    formula; where the bounds of a loop hang on data, a `DataCount` of what they read: `row.reads(offsets=array)`.
     """
 
     tensor: str
@@ -108,6 +108,7 @@ def rows_of(
             for gather in one.gathers:
                 space = ((*received.target, *gather.axes), gather.outer)
                 visited += _as_written([space], one.definition, gather.values, around)
+                visited += rounds_in_vain(received.target, gather.axes, gather.outer)
         lowerings = list(dict.fromkeys(one.lowering for _, _, one in items))
         row = Row(
             labels.get(tensor, tensor),

@@ -270,7 +270,22 @@ class Workspace:
         return self.hull_of(axis, place)
 
     def hull_of(self, axis: Axis, place: Place) -> tuple[int, Expr] | None:
-        """The least start (a number) and a greatest stop (a number, or an expression over sizes) of an axis around `place`."""
+        """The least start (a number) and a greatest stop (a number, or an expression over sizes) of an axis around `place`.
+
+        An axis from a least of bounds, or to a greatest, is as long as those from, or to, each of them.
+        """
+        for at, op in ((0, "minimum"), (1, "maximum")):
+            bound = (axis.start, axis.stop)[at]
+            if isinstance(bound, Apply) and bound.op.name == op:
+                parts = [Axis(axis.index, *(part if k == at else e for k, e in enumerate((axis.start, axis.stop)))) for part in bound.args]
+                places = (replace(place, axes=tuple(part if a is axis else a for a in place.axes)) for part in parts)
+                hulls = [self.hull_of(part, around) for part, around in zip(parts, places, strict=True)]
+                if hulls[0] is None or hulls[1] is None:
+                    return None
+                (first, stop), (other, end) = hulls[0], hulls[1]
+                if isinstance(stop, Const) and isinstance(end, Const):
+                    return min(first, other), const(max(int(stop.value), int(end.value)))
+                return min(first, other), apply("maximum", stop, end)
         around = Place(_linked(axis, (*self.steps, *place.axes)))
         region = domain_of(around.axes)
         name = Affine.of(axis.index)

@@ -268,6 +268,8 @@ def unflatten(x, *, axis, sizes):
 
 def _reshaped(x: te.Tensor, shape: tuple[Any, ...]) -> te.Tensor:
     """`x` counted by `shape`: by blocks of axes of equal products, so that axes that stay as they are keep their index."""
+    if any(known(extent) and extent == 0 for extent in shape):
+        return te.compute(shape, lambda *i: te.cast(0, x.dtype))  # no element: there is nothing to count
     blocks = _blocks(tuple(x.shape), shape)
     mixed = [b for b in blocks if len(b[0]) > 1 and len(b[1]) > 1]
     if any(not known(*(x.shape[d] for d in b[0]), *(shape[d] for d in b[1])) for b in mixed):

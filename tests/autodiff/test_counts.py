@@ -14,7 +14,7 @@ from tensorexpr.autodiff.report import Report, Row
 from tensorexpr.errors import ArgumentError
 from tensorexpr.ir import Axis, Index, apply, const
 from tensorexpr.ir import Size as IrSize
-from tests.autodiff.laws import count_reads
+from tests.autodiff.laws import count_reads, gather_of, head_of
 
 F64 = "float64"
 N, M, H, W = (te.dim(name) for name in ("n", "m", "h", "w"))
@@ -172,6 +172,7 @@ def test_bounds_that_are_affine_by_cases():
     y = te.compute((10,), lambda o: te.sum(lambda t: term(o, t), te.maximum(ends(o)[1] - ends(o)[0], 0)), name="y")
     expected = sum(max(0, min(5, (o + 1) // 2 + 1) - max(0, o // 2)) for o in range(10))
     assert all(row.reads == expected <= row.iterations for row in rows_of(y, [x, w]).values())
+    gather_of(y, [x, w], head_of(y))  # no bound of a loop names the loop itself
     start, stop = apply("minimum", IrSize("n"), const(3)), apply("maximum", apply("sub", IrSize("n"), const(2)), const(0))
     length = Axis("i", const(0), apply("sub", apply("maximum", start, stop), const(1)))
     for n in range(7):

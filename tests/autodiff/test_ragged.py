@@ -220,3 +220,23 @@ def test_the_same_bits_on_any_number_of_threads():
         assert done.returncode == 0, done.stderr
         digests.add(done.stdout)
     assert len(digests) == 1
+
+
+@pytest.mark.parametrize("rows", [1, 2, 4])
+@pytest.mark.parametrize("combiner", [lambda a, b: a * b, lambda a, b: a + b + a * b])
+def test_folds_over_extents_that_are_the_greatest_of_several(rows, combiner):
+    """Nothing in some rows, or in all of them, whatever the points read."""
+    x, head = te.placeholder((5, 4), "float64", name="x"), te.placeholder((rows,), "float64", name="head")
+    identity = 1.0 if combiner(2.0, 3.0) == 6.0 else 0.0
+    arrays = {x: np.random.default_rng(5).uniform(0.5, 1.5, (5, 4)), head: np.ones(rows)}
+    extents = [
+        lambda i: te.maximum(i - 2, 0), lambda i: te.maximum(te.maximum(i - 3, 0), 2 - i), lambda i: te.minimum(te.maximum(i - 1, 0), 4),
+    ]  # fmt: skip
+    for extent in extents:
+        for value in (lambda i, k: x[i, 0] * 2.0, lambda i, k: x[i, 0] + x[i, k]):
+            y = te.compute((rows,), lambda i, e=extent, v=value: te.reduce(combiner, identity, lambda k: v(i, k), e(i)), name="y")
+            (slope,) = te.gradient(y, [x], head)
+            check = te.jvp(y, [x], [te.constant(np.ones((5, 4)))])
+            total = te.evaluate(slope, arrays).sum()
+            np.testing.assert_allclose(total, te.evaluate(check, arrays).sum(), rtol=1e-12, atol=1e-12)
+            np.testing.assert_allclose(te.build(slope, [x, head])(*arrays.values()), te.evaluate(slope, arrays), rtol=1e-12, atol=1e-12)
