@@ -108,7 +108,7 @@ class Statements:
         before: list[str] = []
         match s:
             case Barrier():
-                if self.copies and not s.warp:
+                if self.copies:  # a warp that is a block of its own, too
                     lines.append(f"{margin}te_copies_wait<{self.under_way}>();" if self.under_way else f"{margin}te_copies_wait_all();")
                 lines.append(f"{margin}{'__syncwarp' if s.warp else '__syncthreads'}();")
             case Shuffle():

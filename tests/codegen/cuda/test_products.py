@@ -16,7 +16,7 @@ from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.lowering.program import lower_state
 from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.codegen.nest_verify import verify_nest
-from tensorexpr.codegen.schedule import Schedule, autoschedule
+from tensorexpr.codegen.schedule import Schedule, autoschedule, schedule
 from tensorexpr.codegen.schedule.decisions import Choices, Decisions
 from tensorexpr.codegen.target import H200
 from tensorexpr.errors import InternalError, TargetError
@@ -444,3 +444,28 @@ def test_waits_and_barriers_cannot_be_taken_out(line):
     for order in (0, 1, 5):
         with pytest.raises(InternalError, match="of shared memory"):
             made(inputs, order=order)
+
+
+@needs_compiler
+def test_a_block_of_one_warp_waits_for_its_copies():
+    """Its barriers are those of a warp, which say nothing of copies that are under way."""
+    s = schedule(parse_program(matmul(64, 64, 64)), H200)
+    rows, row = s["C"].split("i", 4)
+    columns, column = s["C"].split("j", 8)
+    far, near = s["C"].split("k", 8)
+    s["C"].reorder(rows, columns, far, near, row, column)
+    s["C"].parallel(s["C"].fuse(rows, columns))
+    s["C"].vectorize(s["C"].fuse(row, column))
+    for operand in "AB":
+        s["C"].cache(operand, far, (0, 1))
+    inputs, made = random_inputs(s.program, 7), Program(verify_nest(lower(s)))
+    assert "__syncthreads" not in made.source.text and "te_copy_async" in made.source.text
+    want = inputs["A"] @ inputs["B"]
+    for order in (0, 1, 5):
+        np.testing.assert_allclose(made(inputs, order=order)["C"], want, rtol=1e-4, atol=1e-4)
+    text = made.source.text
+    waits = [line for line in text.splitlines() if "te_copies_wait" in line]
+    made = Program(verify_nest(lower(s)))
+    made.source = replace(made.source, text="\n".join(line for line in text.splitlines() if line not in waits))
+    with pytest.raises(InternalError, match="has waited for its copy"):
+        made(inputs, order=0)
