@@ -19,25 +19,26 @@ from tensorexpr.records import replace
 from tensorexpr.text import print_expr
 
 
-def prove(nest: LoopNest, effort: int = 1) -> Verdict:
+def prove(nest: LoopNest, effort: int = 1, quick: bool = False) -> Verdict:
     """Whether every obligation of a nest holds (see the package); what does not, or is not decided, is a finding.
 
-    Questions take so many steps, counted, at most; `effort` times as many are allowed. Requires: a nest that `verify_nest` accepts. Pure:
-    the same nest gives the same verdict.
+    Questions take so many steps, counted, at most; `effort` times as many are allowed. A `quick` proof asks the integer sets nothing about
+    elements that some store may have written: it refutes what the whole one refutes and leaves more undecided. Requires: a nest that
+    `verify_nest` accepts. Pure: the same nest gives the same verdict.
     """
-    return _Proof(nest, effort).verdict()
+    return _Proof(nest, effort, quick).verdict()
 
 
 class _Proof:
-    def __init__(self, nest: LoopNest, effort: int) -> None:
-        self.nest = nest
+    def __init__(self, nest: LoopNest, effort: int, quick: bool) -> None:
+        self.nest, self.quick = nest, quick
         self.claims = {b.name: b.within for b in (*nest.parameters, *nest.workspace) if b.within is not None}
         self.questions = Questions(nest.sizes, self.claims, effort)
         self.findings: list[Finding] = []
         self.decided: Counter[str] = Counter()
 
     def verdict(self) -> Verdict:
-        written = Written(self.nest, self.questions, self.questions.effort)
+        written = Written(self.nest, self.questions, 0 if self.quick else self.questions.effort)
 
         unplaced: list[tuple[Touch, Expr, Expr, Answer]] = []
 

@@ -67,6 +67,8 @@ class Written:
         stores = [s for s in self.stores.get(read.home, ()) if s.number < read.number or together(s, read) > read.home.depth]
         if any(s.number < read.number and _same(s, read) for s in stores) or _in_boxes(read, [s for s in stores if s.number < read.number]):
             return Answer(True, "ranges")
+        if stores and not self.effort:
+            return Answer(None, "undecided")
         key = (read.home, read.indices, read.scope.facts, tuple(stores))
         return self.questions.once(key, lambda: self._by_sets(read, stores))
 

@@ -19,7 +19,7 @@ from tests.seeds import share_of
 os.environ.setdefault("TENSOREXPR_STRICT", "1")
 
 
-@pytest.mark.parametrize("block", share_of(range(1, 61)))
+@pytest.mark.parametrize("block", share_of(range(60)))
 def test_random_programs(block):
     for seed in range(5 * block, 5 * block + 5):
         plan = planned(seed)

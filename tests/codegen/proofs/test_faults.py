@@ -81,3 +81,12 @@ def test_a_run_shows_each_kind_of_fault():
     assert shown(over(Store("Y", (i,), one)), over(half, kind="parallel")) is None  # equal values
     own = over(Store("Y", (i,), Access("Y", (const(0),), dtypes.float32)), kind="parallel")
     assert shown(over(Store("Y", (i,), one)), own) == "iterations meet at Y[0]"
+
+
+@pytest.mark.parametrize("seed", share_of(range(30)))
+def test_a_quick_proof_refutes_what_the_whole_one_refutes(seed):
+    rng = random.Random(seed)
+    nest = nest_of(rng.randrange(len(ALL)), rng.random() < 0.5, rng.random() < 0.5)
+    for made in (None, *(planted(nest, rng) for _ in range(4))):
+        one = nest if made is None else made[1]
+        assert prove(one, quick=True).refuted == prove(one).refuted
