@@ -1,4 +1,4 @@
-"""Scatters whose loops begin or end where others are: the loops that bounds need stand around, in the default schedule and in all others."""
+"""Scatters whose loops begin or end where others are: the loops that bounds need stand around, in every schedule."""
 
 from __future__ import annotations
 
