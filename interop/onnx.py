@@ -51,7 +51,9 @@ def _read(path: object) -> ModelProto:
     if not isinstance(path, str | os.PathLike):
         raise ArgumentError(f"from_onnx: expected a ModelProto or the path of one, got {article(path)}", location=user_location())
     if os.path.exists(path) and not os.path.isfile(path):  # a pipe would be waited for
-        raise ArgumentError(f"from_onnx: expected the file of a model, got {os.fspath(path)}, which is no plain file")
+        raise ArgumentError(
+            f"from_onnx: expected the file of a model, got {os.fspath(path)}, which is no plain file", location=user_location()
+        )
     try:
         return onnx.load(os.fspath(path))
     except Exception as error:  # of protobuf, whose class is not public, of files, of data beside the file

@@ -250,7 +250,8 @@ def _type_proto(item: Any) -> Any:
 def _type_of(item: Any) -> TensorType:
     if not item.type.HasField("tensor_type"):
         raise TargetError(
-            f"from_onnx: expected inputs that are tensors, got {item.name}, a {item.type.WhichOneof('value')}", location=user_location()
+            f"from_onnx: expected inputs that are tensors, got {item.name}, a {item.type.WhichOneof('value') or 'value without a type'}",
+            location=user_location(),
         )
     tensor = item.type.tensor_type
     shape = [d.dim_value for d in tensor.shape.dim if d.HasField("dim_value")]

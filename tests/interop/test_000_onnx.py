@@ -278,7 +278,7 @@ def test_options_are_kept():
 
 def test_what_a_node_says_is_not_passed_over():
     for model, message in (
-        (one_node("Relu", [X], alpha=1.0), r"ai\.onnx\.Relu: expected attributes of version 14 \(none\), got alpha"),
+        (one_node("Relu", [X], alpha=1.0), r"from_onnx: ai\.onnx\.Relu: expected attributes of version 14 \(none\), got alpha"),
         (one_node("Add", [X, X[0]], opset=6, broadcast=1, axis=1), r"ai\.onnx\.Add: expected no axis or its default, got axis=1"),
         (
             one_node("Conv", [X[None], X[None]], auto_pad="SAME"),
@@ -287,11 +287,20 @@ def test_what_a_node_says_is_not_passed_over():
         (one_node("Concat", [X, X]), r"ai\.onnx\.Concat: expected the attribute axis, got none"),
         (one_node("Add", [X, X.astype(np.float64)]), "expected inputs of one type T, float32, got float64"),
         (one_node("Add", [X]), "expected inputs and attributes that there is a row for"),
-        (one_node("Relu", [X], opset=10_000), r"expected a model of opset 1 to \d+, got 10000"),
+        (one_node("Relu", [X], opset=10_000), r"from_onnx: expected a model of opset 1 to \d+, got 10000"),
     ):
         with pytest.raises(te.TargetError, match=message):
             from_onnx(model)
     model = one_node("Relu", [X])
     model.graph.output[0].CopyFrom(helper.make_tensor_value_info("y0", TensorProto.DOUBLE, [3, 5]))
-    with pytest.raises(te.TargetError, match=r"output y0: expected float64\[3, 5\], as the model declares, got float32\[3, 4\]"):
+    with pytest.raises(te.TargetError, match=r"from_onnx: output y0: expected float64\[3, 5\], as the model declares, got float32\[3, 4\]"):
+        from_onnx(model)
+    model.graph.output[0].name = "nothing"
+    with pytest.raises(te.TargetError, match="from_onnx: expected a model that can be read, got one that fails by KeyError: 'nothing'"):
+        from_onnx(model)
+    model.graph.input[0].CopyFrom(helper.make_tensor_sequence_value_info("x0", TensorProto.FLOAT, [3]))
+    with pytest.raises(te.TargetError, match="from_onnx: expected inputs that are tensors, got x0, a sequence_type"):
+        from_onnx(model)
+    model.graph.input[0].ClearField("type")
+    with pytest.raises(te.TargetError, match="from_onnx: expected inputs that are tensors, got x0, a value without a type"):
         from_onnx(model)

@@ -9,7 +9,7 @@ import pytest
 
 import tensorexpr as te
 from tensorexpr.dtypes import dtype
-from tensorexpr.interop.operators import Operator, leaf_names
+from tensorexpr.interop.operators import Operator, leaf_names, op_of
 from tensorexpr.op_specs import Spec
 
 RNG = np.random.default_rng(3)
@@ -149,3 +149,15 @@ def test_trees_static_arguments_and_what_is_left_out():
     assert operator.names == ("pair_0", "pair_1_0") and [name for name, _ in leaf_names(tree, [(1, (2,)), ()])] == list(operator.names)
     total, a = run(operator, [np.ones(2), np.arange(2.0)])
     assert total.tolist() == [3, 6] and a.tolist() == [1, 1]
+
+
+def test_a_traced_function_with_variables_or_effects_is_no_op():
+    x, variable = np.ones(3), te.Variable(np.ones(3), name="w")
+    for body in (lambda x: x * variable, lambda x: variable.assign(variable + x)):
+        traced = op_of(te.function(body), "as_mine")
+        with pytest.raises(
+            te.DefinitionError,
+            match="as_mine: expected a function of its arguments alone, got <lambda>, which has variables or effects",
+        ):
+            traced(x)
+    assert op_of(te.function(lambda x: te.compute(x.shape, lambda i: 2 * x[i])), "as_mine")(x).tolist() == [2, 2, 2]

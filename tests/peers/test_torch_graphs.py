@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import io
+import re
 
 import pytest
 
@@ -58,20 +59,24 @@ def test_operators_have_names_and_schemas():
 def test_definitions_that_are_none_are_refused():
     x, w = CASES["mixed"].tensors()
     overload, (tensors, text) = as_torch(mixed).overload(x, w)
-    for old, new in (
-        (text, "no json"),
-        (text, "[]"),
-        (text, "[" * 100_000),
-        ('"derived":[]', '"derived":[["__class__"]]'),
-        ('"derived":[]', '"derived":[["vjp",[1],[1]]]'),
-        ('"program":"', '"program":"0'),
-        ('"name":"mixed"', '"name":"nowhere"'),
-        ('"name":"mixed"', '"name":"pytest.raises"'),
-        ('"static":{"factor":{"float":"0x1.0000000000000p+0"}}', '"static":{"factor":{"type":"numpy.ndarray"}}'),
-        ('"float64",[4]', '"float64",[4.5]'),
+    none = "torch.ops.tensorexpr: expected the definition of an operator, got "
+    changed = "mixed: expected the operation that the graph was made with, got one that has changed since"
+    unknown = "expected the operation that a graph names, {0} in the module tests.peers.torch_cases, got none of that name"
+    foreign = "mixed: static argument factor: expected a number, a text or a tuple of them in a graph from elsewhere, got a numpy.ndarray"
+    for old, new, message in (
+        (text, "no json", none),
+        (text, "[]", none),
+        (text, "[" * 100_000, none),
+        ('"derived":[]', '"derived":[["__class__"]]', none),
+        ('"derived":[]', '"derived":[["vjp",[1],[1]]]', none),
+        ('"program":"', '"program":"0', changed),
+        ('"name":"mixed"', '"name":"nowhere"', unknown.format("nowhere")),
+        ('"name":"mixed"', '"name":"pytest.raises"', unknown.format("pytest.raises")),
+        ('"static":{"factor":{"float":"0x1.0000000000000p+0"}}', '"static":{"factor":{"type":"numpy.ndarray"}}', foreign),
+        ('"float64",[4]', '"float64",[4.5]', changed),
     ):
         assert old in text
-        with pytest.raises(te.DefinitionError):
+        with pytest.raises(te.DefinitionError, match=re.escape(message)):
             overload(tensors, text.replace(old, new))
 
 
