@@ -132,7 +132,8 @@ def nest(domain: Domain, order: list[str], context: Domain, open_ended: bool) ->
 
 def _in_vain(bounds: Sequence[Bounds], domain: Domain, context: Domain) -> bool:
     """Whether a loop can be empty at some iterations of a loop around it (and not at an element as a whole)."""
-    around = Domain([loop.name for loop in bounds], context.constraints, domain.sizes)
+    guards = [guard for loop in bounds for guard in loop.guards]  # tested at the element, before all loops
+    around = Domain([loop.name for loop in bounds], [*context.constraints, *guards], domain.sizes)
     running: set[str] = set()
     for loop in bounds:
         if loop.value is None:

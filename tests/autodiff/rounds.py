@@ -62,3 +62,18 @@ def rounds_of(output, x):
                 visits, vain = visits + more, vain + nothing
         found.append((visits, vain, count_of(spaces)))
     return found
+
+
+def check_rounds(output, x, gradient):
+    """Innermost points are the reads, one by one; loops around them go around in vain at most twice for each read.
+
+    Some reads have no order without: how often they wind around has gaps at some elements.
+    """
+    rows = gradient.report().rows
+    found = rounds_of(output, x)
+    if not found:  # sorted: each read once
+        assert all(row.lowering == "segments" and row.iterations == row.reads for row in rows)
+        return
+    visits, vain, counted = (sum(column) for column in zip(*found, strict=True))
+    assert visits == sum(row.reads for row in rows) and counted == visits + vain == sum(row.iterations for row in rows)
+    assert vain <= 2 * visits
