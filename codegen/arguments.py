@@ -32,6 +32,8 @@ log = logging.getLogger("tensorexpr.runtime")
 READY = 0x0001 | 0x0100
 _LAYOUTS_KEPT = 1024
 _OVERLAP_WORK = 10_000
+MOST_BYTES = 1 << 62
+"""More than any memory has: beyond it the arithmetic of machine code on bytes would wrap around."""
 
 
 @record
@@ -277,7 +279,12 @@ class Arguments:
                 raise self._error(
                     f"expected extents of at least 0, got {shape_text(shape)} for the result {parameter.name}", at=_sizes_text(sizes)
                 )
-        return Layout(ordered, tuple(zip(outputs, self.output_types, strict=True)), self._workspace(ordered))
+        found = Layout(ordered, tuple(zip(outputs, self.output_types, strict=True)), self._workspace(ordered))
+        if any(prod(shape) * type_.itemsize > MOST_BYTES for shape, type_ in found.outputs):
+            raise self.too_large(found)
+        if found.workspace > MOST_BYTES:
+            raise self.no_workspace(found.workspace)
+        return found
 
     def _extent_error(
         self, parameter: Parameter, position: int, axis: int, expected: int, got: int, sizes: Mapping[str, int]

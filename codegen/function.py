@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tensorexpr.codegen.arguments import READY, Arguments, Layout, Signature, address, extent_value
+from tensorexpr.codegen.arguments import MOST_BYTES, READY, Arguments, Layout, Signature, address, extent_value
 from tensorexpr.codegen.context import Context, Names, Symbol, extents_of
 from tensorexpr.codegen.cost import Cost, cost_of
 from tensorexpr.codegen.executable import Built, Look
@@ -100,11 +100,15 @@ class CompiledFunction(Callable):
             link(self, self.plan)
 
     def _plan(self) -> Plan | None:
-        """What calls through machine code are to do; None where extents are open, so that Python works them out."""
+        """What calls through machine code are to do; None where extents are open, so that Python works them out, and where bytes need more
+        than machine integers, so that Python says so."""
         parameters = (*self.signature.inputs, *self.signature.outputs)
         if self.signature.sizes or not all(isinstance(extent, Const) for p in parameters for extent in p.shape):
             return None
         rows = tuple(Row(p.dtype.numpy, tuple(int(extent_value(extent, {})) for extent in p.shape)) for p in parameters)
+        workspace = self._native.workspace_size(())
+        if max(workspace, *(row.bytes for row in rows)) > MOST_BYTES:
+            return None
         inputs = len(self.signature.inputs)
         order = tuple(range(inputs)) if self._order is None else self._order
         return Plan(
@@ -113,7 +117,7 @@ class CompiledFunction(Callable):
             rows,
             order,
             self._native.constants,
-            self._native.workspace_size(()),
+            workspace,
             self.signature.single,
             self._executable.long,
             self._native,

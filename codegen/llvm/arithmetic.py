@@ -11,6 +11,8 @@ from tensorexpr.codegen.llvm.abi import Extent
 from tensorexpr.errors import InternalError
 
 _PLAIN = {"add": "add", "sub": "sub", "mul": "mul", "and": "and", "or": "or", "xor": "xor"}
+MOST = 1 << 62
+"""Bytes that no memory has: counts of them stop here, so that none wraps around."""
 _TESTS = {"eq": "eq", "ne": "ne", "lt": "slt", "le": "sle", "gt": "sgt", "ge": "sge"}
 
 
@@ -87,11 +89,23 @@ class Arithmetic:
         return self.new(f"select i1 {zero}, i64 0, i64 {found}")
 
     def bytes(self, fixed: int, buffers: Sequence[tuple[int, Sequence[Extent]]], alignment: int) -> str:
-        """The bytes of `fixed` and of buffers, given by bytes per element and extents, each padded to the alignment."""
-        total = str(fixed)
+        """The bytes of `fixed` and of buffers, given by bytes per element and extents, each padded to the alignment; `MOST` where there are
+        more than an integer holds, which no memory has."""
+        total, found = str(min(fixed, MOST)), []
         for itemsize, extents in buffers:
-            total = self.binary("add", total, self.padded(itemsize, extents, alignment))
+            length = str(itemsize)
+            for extent in extents:
+                length = self.product(length, self.value(extent))
+            found.append(self.binary("and", self.binary("add", length, str(alignment - 1)), str(-alignment)))
+        for length in found:
+            total = self.chosen("ult", self.binary("add", total, length), str(MOST))
         return total
+
+    def product(self, left: str, right: str) -> str:
+        """The product of two counts, `MOST` at most."""
+        wide = self.new(f"mul i128 {self.new(f'zext i64 {left} to i128')}, {self.new(f'zext i64 {right} to i128')}")
+        fits = self.new(f"icmp ult i128 {wide}, {MOST}")
+        return self.new(f"trunc i128 {self.new(f'select i1 {fits}, i128 {wide}, i128 {MOST}')} to i64")
 
     def padded(self, itemsize: int, extents: Sequence[Extent], alignment: int) -> str:
         """The bytes of one buffer, padded to the alignment."""

@@ -156,7 +156,7 @@ class Row:
     @property
     def bytes(self) -> int:
         """The bytes of an array of this shape."""
-        return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
+        return prod(self.shape) * self.dtype.itemsize
 
 
 @record
@@ -260,7 +260,7 @@ def empty(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     Raises `MemoryError` or `ValueError` where memory does not hold it.
     """
     size = prod(shape) * dtype.itemsize
-    if _native is None or size < POOLED:
+    if _native is None or not POOLED <= size <= sys.maxsize:
         return np.empty(shape, dtype)
     array: np.ndarray = _new_array()(id(dtype), len(shape), (ctypes.c_int64 * len(shape))(*shape), size)
     return array

@@ -26,7 +26,7 @@ from tensorexpr.errors import TargetError, user_location
 from tensorexpr.interop.jax import cpu_text
 from tensorexpr.interop.jax.abi import DTYPES, SIZES
 from tensorexpr.interop.jax.handler_text import RECORD, SYMBOLS, TARGET, TYPE, handler_text
-from tensorexpr.ir import Const, Program
+from tensorexpr.ir import Const, Program, integer
 from tensorexpr.text import print_program
 
 _OLDEST = (0, 10)  # whose FFI keeps states for executables
@@ -169,7 +169,9 @@ def kernel_of(program: Program) -> Kernel:
 
     def make() -> Entry:
         plan = function.plan
-        assert plan is not None, "extents are constant"
+        if plan is None:  # extents are constant, so it is memory: this says what no memory holds
+            function.layout(tuple(tuple(map(integer, item.type.shape)) for item in program.inputs))
+        assert plan is not None
         words, held = common_words(program, plan.inputs, messages)
         pointers = words_of(plan.constants)
         words |= {
