@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from tensorexpr.codegen import disk
 from tensorexpr.codegen.llvm import memory_text, pool_text
 from tensorexpr.codegen.llvm.machine import Machine
+from tensorexpr.codegen.llvm.masked_loads import fenced
 from tensorexpr.errors import InternalError
 
 _libraries = itertools.count()
@@ -215,8 +216,16 @@ def _optimized(ir: str, machine: Machine, passes: str) -> Any:
         module.verify()
     except RuntimeError as error:
         raise InternalError(f"llvm: expected valid IR, got {str(error).strip()}") from None
-    if passes == "none":
+    if passes != "none":
+        _run_passes(module, machine, passes)
+    if not any(f.is_declaration and f.name.startswith("llvm.masked.load.") for f in module.functions):
         return module
+    return binding.parse_assembly(fenced(str(module)))
+
+
+def _run_passes(module: Any, machine: Machine, passes: str) -> None:
+    from llvmlite import binding  # noqa: PLC0415
+
     builder = _pass_builder(machine, passes)
     manager = builder.getModulePassManager()
     try:
@@ -225,4 +234,3 @@ def _optimized(ir: str, machine: Machine, passes: str) -> Any:
         # Closing it does nothing: its class inherits the empty method in front of the one that frees (50 KiB for each compilation).
         binding.newpassmanagers.NewPassManager._dispose(manager)
         manager.detach()
-    return module

@@ -1,0 +1,60 @@
+"""Masked loads that stay masked: a fence behind each, put into the text of a module when LLVM's passes over it are done.
+
+LLVM's code for x86 folds a masked load into the arithmetic that has the same mask (`vfmadd (mem), zmm {k}`, which touches no lane that is
+off). Where an operand that this instruction overwrites is needed later, its two-address pass takes load and arithmetic apart again, and
+forgets the mask of the load: whole vectors are read behind the end of a buffer. `llvm.arithmetic.fence` takes no instruction, and nothing
+is folded across it, so the load keeps its mask. It comes last: until then loops and simplifications see plain masked loads,
+those that LLVM's vectorizer makes too.
+"""
+
+from __future__ import annotations
+
+import re
+
+_LOAD = re.compile(
+    r'^ +(?P<name>%(?:"[^"]*"|\S+)) = (?P<call>[a-z ]*call .*?'
+    r"<(?P<lanes>\d+) x (?P<element>float|double|half|bfloat|i\d+)> @llvm\.masked\.load\..*)$",
+    re.MULTILINE,
+)
+_BITS = {"float": 32, "double": 64, "half": 16, "bfloat": 16}
+
+
+def fenced(text: str) -> str:
+    """The text of a module with a fence behind every masked load of numbers."""
+    declarations: set[str] = set()
+    count = 0
+
+    def fence(found: re.Match[str]) -> str:
+        nonlocal count
+        count += 1
+        stem = f"te.masked{count}"
+        lines = [f"%{stem} = {found['call']}"]
+        lines += _fence(found["name"], f"%{stem}", int(found["lanes"]), found["element"], declarations)
+        return "\n".join(f"  {line}" for line in lines)
+
+    text = _LOAD.sub(fence, text)
+    return "\n".join([text, *sorted(declarations), ""]) if declarations else text
+
+
+def _fence(name: str, value: str, lanes: int, element: str, declarations: set[str]) -> list[str]:
+    """Lines that give a vector a new name. Fences hold floats: other elements pass as the bits of as many as they fill."""
+    bits = _BITS.get(element) or int(element[1:])
+    unit, tag, width = ("double", "f64", 64) if bits == 64 else ("float", "f32", 32)
+    given, whole = f"<{lanes} x {element}>", -(-lanes * bits // width) * width // bits
+    lines = []
+    if whole != lanes:  # lanes that nobody reads fill up the last float
+        order = ", ".join(f"i32 {min(lane, lanes)}" for lane in range(whole))
+        lines.append(f"{value}.whole = shufflevector {given} {value}, {given} poison, <{whole} x i32> <{order}>")
+        value = f"{value}.whole"
+    full, count = f"<{whole} x {element}>", whole * bits // width
+    held = f"<{count} x {unit}>"
+    callee = f"{held} @llvm.arithmetic.fence.v{count}{tag}"
+    declarations.add(f"declare {callee}({held})")
+    if element == unit:
+        return [*lines, f"{name} = call {callee}({held} {value})"]
+    lines += [f"{value}.bits = bitcast {full} {value} to {held}", f"{value}.fence = call {callee}({held} {value}.bits)"]
+    if whole == lanes:
+        return [*lines, f"{name} = bitcast {held} {value}.fence to {full}"]
+    order = ", ".join(f"i32 {lane}" for lane in range(lanes))
+    lines.append(f"{value}.back = bitcast {held} {value}.fence to {full}")
+    return [*lines, f"{name} = shufflevector {full} {value}.back, {full} poison, <{lanes} x i32> <{order}>"]

@@ -1,0 +1,157 @@
+"""Masked loads touch no lane that is off, whatever is computed from them: rows of open extents that end, or begin, at a protected page.
+
+LLVM folds such loads into masked arithmetic, and took them apart again as loads of whole vectors where an operand lived on.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import random
+import re
+
+import numpy as np
+import pytest
+
+import tensorexpr as te
+from tensorexpr.codegen.llvm import NativeModule, host
+from tensorexpr.codegen.llvm.jit import object_code
+from tensorexpr.codegen.llvm.masked_loads import fenced
+from tests.codegen.llvm.nests import guarded
+from tests.seeds import share_of
+
+_TYPES = {"float32": ("float", "f32"), "float64": ("double", "f64"), "int8": ("i8", "i8"), "int16": ("i16", "i16"), "int32": ("i32", "i32")}
+
+
+def _module(lanes: int, element: str, tag: str, otherwise: str) -> str:
+    """te_test(x, y, n): a masked load and a choice by its mask, of operands that are needed later.
+
+    y[0] = x * y[1] + y[2] in the first n lanes, and `otherwise` in the others: zeros, y[1] ("%v") or y[2] ("%w"); y[3] = y[1] * y[2].
+    """
+    vector, mask = f"<{lanes} x {element}>", f"<{lanes} x i1>"
+    steps = ", ".join(f"i32 {lane}" for lane in range(lanes))
+    if element in ("float", "double"):
+        used = f"%u = call {vector} @llvm.fma.v{lanes}{tag}({vector} %a, {vector} %v, {vector} %w)"
+        product, declared = "fmul", f"declare {vector} @llvm.fma.v{lanes}{tag}({vector}, {vector}, {vector})"
+    else:
+        used, product, declared = f"%t = mul {vector} %a, %v\n  %u = add {vector} %t, %w", "mul", ""
+    places = "\n".join(f"  %y{k} = getelementptr {element}, ptr %y, i64 {k * lanes}" for k in (1, 2, 3))
+    return f"""
+target triple = "{host().triple}"
+declare {vector} @llvm.masked.load.v{lanes}{tag}.p0(ptr, {mask}, {vector})
+{declared}
+define void @te_test(ptr noalias %x, ptr noalias %y, i32 %n) "prefer-vector-width"="512" {{
+entry:
+  %s = insertelement <{lanes} x i32> poison, i32 %n, i64 0
+  %b = shufflevector <{lanes} x i32> %s, <{lanes} x i32> poison, <{lanes} x i32> zeroinitializer
+  %m = icmp sgt <{lanes} x i32> %b, <{steps}>
+{places}
+  %v = load {vector}, ptr %y1, align 1
+  %w = load {vector}, ptr %y2, align 1
+  %a = call {vector} @llvm.masked.load.v{lanes}{tag}.p0(ptr align 1 %x, {mask} %m, {vector} zeroinitializer)
+  {used}
+  %c = select {mask} %m, {vector} %u, {vector} {otherwise}
+  store {vector} %c, ptr %y, align 1
+  %e = {product} {vector} %v, %w
+  store {vector} %e, ptr %y3, align 1
+  ret void
+}}
+"""
+
+
+@pytest.mark.parametrize("name", _TYPES)
+@pytest.mark.parametrize("otherwise", ["zeroinitializer", "%v", "%w"])
+def test_arithmetic_on_masked_loads(name: str, otherwise: str) -> None:
+    """A load, arithmetic under the same mask, and operands that are needed later."""
+    for lanes in (1, 3, 4, 16, 17, 64):
+        code = object_code(_module(lanes, *_TYPES[name], otherwise), host(), "registers")
+        module = NativeModule(code, host())
+        call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32)(module.address("te_test"))
+        for count in sorted({0, 1, lanes // 2, lanes - 1, lanes}):
+            x = guarded(np.arange(1, count + 1).astype(name))
+            y = np.zeros((4, lanes), name)
+            y[1], y[2] = np.arange(lanes) % 3, np.arange(lanes) % 5
+            off = {"zeroinitializer": np.zeros(lanes), "%v": y[1], "%w": y[2]}[otherwise]
+            call(x.ctypes.data, y.ctypes.data, count)
+            assert np.array_equal(y[0], [*(x * y[1, :count] + y[2, :count]), *off[count:]])
+            assert np.array_equal(y[3], y[1] * y[2])
+
+
+def test_every_masked_load_has_its_fence() -> None:
+    """Also those that LLVM's passes name and number, with attributes behind them; other lines stay as they are."""
+    text = """define <4 x i8> @f(ptr %p, <4 x i1> %m, <8 x double> %z) {
+  %0 = tail call <4 x i8> @llvm.masked.load.v4i8.p0(ptr align 1 %p, <4 x i1> %m, <4 x i8> zeroinitializer), !alias.scope !3
+  %"a b" = call fast <8 x double> @llvm.masked.load.v8f64.p0(ptr %p, <8 x i1> undef, <8 x double> %z) #1
+  ret <4 x i8> %0
+}"""
+    found = fenced(text)
+    assert re.findall(r"= (?:.*) @llvm\.(\S+?)\(", found) == [
+        "masked.load.v4i8.p0",
+        "arithmetic.fence.v1f32",
+        "masked.load.v8f64.p0",
+        "arithmetic.fence.v8f64",
+    ]
+    assert "%0 = bitcast <1 x float> " in found
+    assert '%"a b" = call <8 x double> @llvm.arithmetic.fence.v8f64(' in found
+    assert fenced("define void @f() {\n  ret void\n}\n") == "define void @f() {\n  ret void\n}\n"
+
+
+class Rows:
+    """T[j] = the sum (or the largest) over i of terms of rows of X (b, a), some of them under conditions on i that do not always hold."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.dtype = self.random.choice(("float32", "float32", "float64", "int32"))
+        self.terms = [self.term() for _ in range(self.random.randint(1, 2))]
+        a, b = te.dim("a"), te.dim("b")
+        self.X = te.placeholder((b, a), self.dtype, name="X")
+        reduce = self.random.choice((te.sum, te.sum, te.max))
+        self.largest = reduce is te.max
+        self.T = te.compute(
+            (a,), lambda j: reduce(lambda i: self.value(self.X, te.where, i, j), b if not self.largest else b + 1), name="T"
+        )
+
+    def term(self) -> tuple[int, int, float, bool]:
+        """The row of a read, the first i at which it is done, what stands for it before, and whether it is multiplied with X[i, j]."""
+        row, instead = self.random.randint(0, 2), self.random.randint(1, 3)
+        return row, row + self.random.randint(0, 1), instead if self.dtype == "int32" else instead / 2, self.random.random() < 0.8
+
+    def value(self, X, where, i, j):
+        read = (lambda *at: X.read(*at, outside=0)) if self.largest else (lambda *at: X[at])
+        found = []
+        for row, first, instead, times in self.terms:
+            factor = where(i >= first, read(row, j), te.cast(instead, self.dtype))
+            found.append(read(i, j) * factor if times else factor)
+        return found[0] if len(found) == 1 else found[0] + found[1]
+
+    def wanted(self, x: np.ndarray) -> np.ndarray:
+        b, a = x.shape
+        rows, lines = np.concatenate([x, np.zeros((4, a), x.dtype)]), np.zeros((b + self.largest, a), x.dtype)
+        for i, line in enumerate(lines):
+            for row, first, instead, times in self.terms:
+                factor = rows[row] if i >= first else x.dtype.type(instead)
+                line += rows[i] * factor if times else factor
+        return lines.max(0) if self.largest else lines.sum(0, dtype=x.dtype)
+
+
+@pytest.mark.parametrize("seed", share_of(range(24)))
+def test_rows_read_under_conditions(seed: int) -> None:
+    case = Rows(seed)
+    made = te.build(case.T, [case.X])
+    data = np.random.default_rng(seed)
+    for a in (0, 1, 3, 7, 8, 15, 16, 17, 31, 33, 63, 64, 65):
+        for b in range(4):
+            x = data.integers(-4, 5, (b, a)).astype(case.dtype)
+            np.testing.assert_array_equal(made(guarded(x, before=(a + b) % 3 == 0)), case.wanted(x))
+
+
+def test_a_row_read_behind_the_first_step_of_a_sum() -> None:
+    """X (b, a) of fewer columns than lanes, of which a sum reads row 1 from i = 1 on: row 0 was read a whole vector wide."""
+    a, b = te.dim("a"), te.dim("b")
+    X = te.placeholder((b, a), name="X")
+    made = te.build(te.compute((a,), lambda j: te.sum(lambda i: X[i, j] * te.where(i - 1 >= 0, X[1, j], 1.5), b)), [X])
+    for columns in (0, 1, 2, 15, 63, 64, 65):
+        for rows in (0, 1, 2, 3):
+            x = np.random.default_rng(columns).integers(-4, 5, (rows, columns)).astype(np.float32)
+            wanted = sum((line * (x[1] if i else 1.5) for i, line in enumerate(x)), np.zeros(columns, np.float32))
+            for before in (False, True):
+                np.testing.assert_array_equal(made(guarded(x, before)), wanted)
