@@ -5,7 +5,8 @@ A read `X[a(v)]` at the points v of a set D is turned around: for an element x o
 everything is linear. Equations with an unknown of coefficient 1 or -1 are solved by substitution, which keeps the names the
 user wrote; what is left is solved as a lattice (a particular solution, a short kernel basis, congruences on x). The free
 unknowns become reduction axes bounded by `max` of ceilings and `min` of floors, or a single value where only one is
-possible; conditions on x alone become guards outside. The innermost body runs exactly once for each read.
+possible; conditions on x alone become guards outside. The innermost body runs exactly once for each read; `nests` chooses the
+loops so that those around it do not run in vain, as far as it finds such.
 
 None is the answer where an index is not affine; see `pieces` for what can be split before.
 """
@@ -16,6 +17,7 @@ from collections.abc import Callable, Sequence
 from math import gcd
 
 from tensorexpr.autodiff.conditions import condition_of
+from tensorexpr.autodiff.nests import as_constraints, determined_first, nest, without_vain_rounds
 from tensorexpr.autodiff.radices import reduce_radices
 from tensorexpr.integers import (
     Affine,
@@ -25,9 +27,7 @@ from tensorexpr.integers import (
     DomainTooComplex,
     FloorDiv,
     congruent,
-    eq,
     ge,
-    gt,
     le,
     lt,
     solve_parametric,
@@ -376,18 +376,15 @@ class _System:
         outer = list(Domain((), conditions, sizes).gist(context).constraints)
         context = context.constrain(*outer)
         domain = Domain(free, rows, sizes)
-        order = _determined_first(domain, context) if self._quotients else free
+        order = determined_first(domain, context) if self._quotients else free
         order = [name for name in order if name not in self._raw] + [name for name in order if name in self._raw]
-        bounds = _nest(domain, order, context, bool(self._raw))
-        if self._quotients and len(order) > 1 and not self._raw and bounds is not None and _in_vain(bounds, domain, context):
-            # How often a read winds around, which few values answer, before the loops that it then bounds: these else run over all.
-            turns = [name for name in order if name.startswith("#")]
-            others = [name for name in order if name not in turns]
-            for candidate in (turns + others, turns + others[::-1]):
-                found = _nest(domain, candidate, context, False)
-                if found is not None and (turns or not _in_vain(found, domain, context)):
-                    bounds = found
-                    break
+        bounds = nest(domain, order, context, bool(self._raw))
+        if bounds is not None and len(order) > 1 and not self._raw:
+            move, bounds = without_vain_rounds(bounds, solved, domain, order, context)
+            if move:
+                solved = {name: form.substitute(move) for name, form in solved.items()}
+                rows = [row.substitute(move) for row in rows]
+                domain = Domain(free, rows, sizes)
         if bounds is None:
             return None
         outer += [guard for loop in bounds for guard in loop.guards]
@@ -414,7 +411,7 @@ class _System:
         for loop in bounds:
             if loop.value is not None:
                 determined[loop.name] = around.simplify(loop.value.substitute(determined))
-            around = around.constrain(*_as_constraints(loop))
+            around = around.constrain(*as_constraints(loop))
 
         def write(form: Affine) -> Expr:
             return expression_of(form.substitute(determined).rename(final), self._sizes)
@@ -461,64 +458,6 @@ class _System:
         fixed = running.isdisjoint(name for equation in self._equations for name in equation.names())
         whole = not self._lattice and not any(guard.is_equality for guard in outer)
         return "reshape" if fixed and whole else "lattice"
-
-
-def _determined_first(domain: Domain, context: Domain) -> list[str]:
-    """The free unknowns, those that the element determines before the others."""
-    whole = domain.intersect(context)
-    order: list[str] = []
-    left = list(domain.dims)
-    while True:
-        for name in left:
-            value = whole.defined(name, [other for other in left if other != name])
-            if value is not None and not set(value.names()) & set(left):
-                order.append(name)
-                left.remove(name)
-                break
-        else:
-            return order + left
-
-
-def _as_constraints(loop: Bounds) -> list[Constraint]:
-    """What holds inside a loop."""
-    if loop.value is not None:
-        return [eq(loop.name, loop.value)]
-    lowers = [ge(Affine.of(loop.name) * factor, bound) for bound, factor in loop.lowers]
-    return lowers + [le(Affine.of(loop.name) * factor, bound) for bound, factor in loop.uppers]
-
-
-def _nest(domain: Domain, order: list[str], context: Domain, open_ended: bool) -> list[Bounds] | None:
-    """Loops over the free unknowns with guards on the element alone, None where there is no point."""
-    if not order:
-        return []
-    if domain.intersect(context).is_empty():
-        return None
-    loops = domain.loops(order, context)
-    own = set(order)
-    if open_ended or all(own.isdisjoint(guard.names()) for loop in loops for guard in loop.guards):
-        return loops
-    # A condition inside the loops would be visited in vain: write all of it as bounds.
-    whole = domain.intersect(context)
-    loops = [whole.bounds(name, order[level + 1 :]) for level, name in enumerate(order)]
-    # These bounds rely on what the element must satisfy to be read at all.
-    element = Domain((), whole.hull_without(order).constraints, whole.sizes).gist(context)
-    return [replace(loops[0], guards=element.constraints), *loops[1:]]
-
-
-def _in_vain(bounds: Sequence[Bounds], domain: Domain, context: Domain) -> bool:
-    """Whether a loop can be empty at some iterations of a loop around it (and not at an element as a whole)."""
-    around = Domain([loop.name for loop in bounds], context.constraints, domain.sizes)
-    running: set[str] = set()
-    for loop in bounds:
-        if loop.value is None:
-            for low, factor in loop.lowers:
-                for high, divisor in loop.uppers:
-                    if not running.isdisjoint((*low.names(), *high.names())):
-                        if not around.constrain(gt(-(-low // factor), high // divisor)).is_empty():
-                            return True
-            running.add(loop.name)
-        around = around.constrain(*_as_constraints(loop))
-    return False
 
 
 def _extreme(op: str, candidates: list[Expr]) -> Expr | None:

@@ -66,7 +66,7 @@ def first_sound(what: str, forms: Sequence[tuple[str, Callable[[], Made]]], text
         if failure is not None:
             warn(what, failure, name)
         return made, failure
-    raise AssertionError("expected at least one form")
+    raise AssertionError("there is at least one form")
 
 
 def _is_users(error: Exception) -> bool:

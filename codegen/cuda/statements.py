@@ -156,7 +156,7 @@ class Statements:
                 emitter = self.emitter(wanted_names((*s.indices, added)), before)
                 place, text = emitter.place(s.buffer, s.indices), emitter.value(added).text
                 lines += [margin + line for line in before]
-                lines.append(f"{margin}te_atomic_{word}<{memory_type(added.dtype)}>(&{place}, {text});")
+                lines.append(f"{margin}{self.by_first(s)}te_atomic_{word}<{memory_type(added.dtype)}>(&{place}, {text});")
             case Store():
                 emitter = self.emitter(wanted_names((*s.indices, s.value)), before)
                 place = emitter.place(s.buffer, s.indices)
@@ -165,10 +165,7 @@ class Statements:
                 else:
                     text = stored(emitter.value(s.value))
                 lines += [margin + line for line in before]
-                first = ""
-                if self.team is not None and not self.in_lanes and self.team.homes.get(s.buffer) != "uniform":
-                    first = f"if ({self.team.first}) "
-                lines.append(f"{margin}{first}{place} = {text};")
+                lines.append(f"{margin}{self.by_first(s)}{place} = {text};")
             case Alloc():
                 lines.append(f"{margin}{self.declaration(s.buffer)};")
                 self.block(s.body, lines, margin)
@@ -199,6 +196,12 @@ class Statements:
                 if at.low is None or at.high is None or at.low < 0 or at.high >= integer(extent):
                     return None
         return condition, store
+
+    def by_first(self, s: Store) -> str:
+        """What lets the first thread of a team alone store where all come by: outside of loops over lanes, but to what each has."""
+        if self.team is None or self.in_lanes or self.team.homes.get(s.buffer) == "uniform":
+            return ""
+        return f"if ({self.team.first}) "
 
     def update(self, s: Store) -> tuple[str, Expr] | None:
         """How a store updates its element in one piece, and with what; None for one that need not or that only sets it."""

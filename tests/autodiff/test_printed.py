@@ -266,9 +266,9 @@ return x_bar
         lambda: unary((33,), (20,), lambda x: lambda i: te.sum(lambda k: x[(3 * i + 1) // 2 + k], 3)),
         """
 x_bar[p]: f32[33] = sum(
-    y_bar[p - k - q]
-    for k in range(maximum(p - 29, 0), minimum(p + 1, 3))
-    for q in range(-((k - p) // 3), (p - k + 1) // 3 + 1)
+    y_bar[p - q - k]
+    for q in range(maximum(p - 21, p // 3), minimum((p + 1) // 3 + 1, 11))
+    for k in range(maximum(maximum(p - q - 19, 0), p - q * 3), minimum(minimum(p - q + 1, 3), p - q * 3 + 2))
 )
 return x_bar
 """,

@@ -11,6 +11,7 @@ import pytest
 from safetensors import safe_open
 
 import tensorexpr as te
+from tensorexpr.graph.tensor_files import write_tensors
 from tests.graph.models import holding
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -201,6 +202,17 @@ def test_a_deleted_variable_is_not_loaded_and_neither_is_another():
     with pytest.raises(te.ArgumentError, match="expected a variable that exists, got v, which was deleted"):
         te.load_state_dict(model, state)
     assert np.array_equal(model.a.value, before) and model.b.storage is None
+
+
+@pytest.mark.parametrize("text", ["nonsense", "[]", '{"b": ["a"]}', "[" * 100_000])
+def test_a_text_of_tied_variables_that_is_none_is_refused(text, tmp_path):
+    module = te.Module(name="model")
+    module.a = te.Variable(np.zeros(2), name="a")
+    write_tensors(tmp_path / "m.safetensors", {"a": np.ones(2)}, {"tensorexpr.tied": text})
+    message = "m.safetensors: expected the paths of tied variables by path in tensorexpr.tied, got another text"
+    with pytest.raises(te.ArgumentError, match=message):
+        te.load_state(module, tmp_path / "m.safetensors")
+    np.testing.assert_array_equal(module.a.value, np.zeros(2))
 
 
 @pytest.mark.parametrize("metadata", [{"step": 3}, {3: "step"}, {"tensorexpr.tied": "{}"}])

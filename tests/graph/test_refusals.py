@@ -159,6 +159,16 @@ def test_replacements_that_are_none():
     np.testing.assert_array_equal(f(X), X * X)
 
 
+def test_replacements_on_arrays_want_arguments_whose_extents_are_numbers():
+    called = square()
+    f, x = te.function(lambda x: called(x)), te.placeholder((te.dim("n"),), name="x")
+    message = "expected arguments with extents that are numbers for a tool that takes arrays, got f32[n]"
+    with te.register_replacement(NAME, "cpu", lambda site: lambda x: x * x):
+        refused(te.ReplacementError, message, lambda: f.compiled(x))
+    with te.register_replacement(NAME, "cpu", lambda site: te.function(lambda x: x * x)):
+        np.testing.assert_array_equal(f.compiled(x)([X])[0], X * X)
+
+
 def test_what_is_given_in_the_place_of_something_else(tmp_path):
     f, module = te.function(square()), te.Module(name="model")
     module.w = te.Variable(X, name="w")

@@ -181,3 +181,11 @@ def test_another_process_runs_them():
     assert done.returncode == 0, done.stderr.decode()
     for found, function, arrays in zip(pickle.loads(done.stdout), functions, given, strict=True):
         same(found, function(*arrays))
+
+
+def test_a_function_of_code_alone_is_not_pickled():
+    x = te.placeholder((3,), name="x")
+    function = te.build(te.compute((3,), lambda i: x[i] * 2, name="y"), [x])
+    function.origin = None
+    with pytest.raises(pickle.PicklingError, match="y: expected a function that was built of a program, got one of code alone"):
+        pickle.dumps(function)

@@ -155,6 +155,23 @@ def test_names_that_lead_out_of_the_folder_and_code_of_another_table(bundle: Pat
         tensorexpr_runtime.load(tmp_path / "c")
 
 
+def test_tables_that_no_compiler_writes_and_code_that_is_none(bundle: Path, tmp_path: Path):
+    table = json.loads((bundle / "bundle.json").read_text())
+    del table["sha256"]
+    for key, value, error in (("files", [], "AttributeError"), ("constants_file", {}, "KeyError"), ("functions", 3, "AttributeError")):
+        told = damaged(bundle, tmp_path / "c", "bundle.json", table_file({**table, key: value}))
+        assert re.search(rf"bundle\.json: expected a table as the compiler writes it, got another one \({error}: .*\)", told)
+    deep = b'"functions": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+    told = damaged(bundle, tmp_path / "c", "bundle.json", f'{{"sha256": "{hashlib.sha256(deep).hexdigest()}",\n'.encode() + deep)
+    assert "bundle.json: expected a table as the compiler writes it, got another one (RecursionError: maximum recursion depth" in told
+    code = (bundle / "libmodel.so").read_bytes().replace(b"\x7fELF", b"text", 1)
+    files = {**table["files"], "libmodel.so": {"bytes": len(code), "sha256": hashlib.sha256(code).hexdigest()}}
+    (tmp_path / "c" / "bundle.json").write_bytes(table_file({**table, "files": files}))
+    (tmp_path / "c" / "libmodel.so").write_bytes(code)
+    with pytest.raises(BundleError, match=r"c: expected code that the system loads, got: .*invalid ELF header"):
+        tensorexpr_runtime.load(tmp_path / "c")
+
+
 def test_arguments_of_bundle_functions(bundle: Path):
     loaded = tensorexpr_runtime.load(bundle)
     f, rows = loaded.f, loaded["rows"]

@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import random
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -190,7 +191,7 @@ def test_texts_of_another_size_and_graphs_that_run_themselves_are_refused(tmp_pa
         (call, "graph", -1, "expected a number from 0 on, got -1"),
         (call, "kind", "Native", "KeyError: 'Native'"),
         (call, "operands", ["nothing"], "expected a value given before, got 'nothing'"),
-        (printed, "text", "{:>9999999999}", "expected a text with narrow fields"),
+        (printed, "text", "{:>9999999999}", "expected a text with narrow fields, got '{:>9999999999}'"),
         (printed, "text", "{} {} {}", "expected a text for 2 arrays"),
         (about, "tree", {"tuple": [{"hole": None}]}, "4 results for 1 places"),
         (about["variables"][0], "dtype", "float64", "variable 0 of dtype float64, with values of float32"),
@@ -199,10 +200,85 @@ def test_texts_of_another_size_and_graphs_that_run_themselves_are_refused(tmp_pa
         old, holder[key] = holder[key], value
         write_tensors(file, tensors, {"function": json.dumps(about)})
         with pytest.raises(
-            ArgumentError, match=f"expected a function as te.save_function writes it in f.safetensors, got another text: .*{message}"
+            ArgumentError,
+            match=f"te.load_function: expected a function as te.save_function writes it in f.safetensors, got another text: .*{message}",
         ):
             te.load_function(file)
         holder[key] = old
+
+
+@pytest.fixture(scope="module")
+def differentiated(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, np.ndarray], str]:
+    """A step with a loop, a composite and their backward passes, as a file has it: its tensors and its text."""
+    square = te.function(lambda x: x * x, implements="org.nn.square", attrs={"axes": (0,)})
+    state = te.Variable(np.ones(3), name="state")
+
+    @te.function
+    def step(x):
+        last, _ = te.while_loop(lambda a, k: k < 2, lambda a, k: (a * a, k + 1), (x, np.int64(0)))
+        squares = square(last)
+        loss = te.compute((), lambda: te.sum(lambda i: squares[i], 3))
+        te.print("{}", loss)
+        te.check(te.compute((), lambda: loss[()] < 1e9), "too large")
+        (gradient,) = te.gradients(loss, [x])
+        state.assign(gradient)
+        return loss, gradient
+
+    file = tmp_path_factory.mktemp("functions") / "step"
+    te.save_function(file, step, np.ones(3))
+    tensors, metadata = read_tensors(file)
+    return tensors, metadata["function"]
+
+
+MEANINGLESS: tuple[tuple[str, object, str], ...] = (
+    ("step.Print.id", 3, "expected an id of its own for each node, got 3"),
+    ("step.Print.id", "while", "expected an id of its own for each node, got 'while'"),
+    ("step.Print.after", ["check"], "expected nodes to wait for nodes before them"),
+    ("step.Print.scope", 3, "expected a scope and a device, got 3 and None"),
+    ("step.Print.device", "tpu", "expected a scope and a device, got '' and 'tpu'"),
+    ("step.Print.text", 3, "expected a text with narrow fields, got 3"),
+    ("step.Check.text", 3, "expected a text, got 3"),
+    ("step.While.history", False, "expected results for 2 parts of the state, got 3"),
+    ("step.While.history", 1, "expected results for 2 parts of the state, got 3"),
+    ("step.WhileGradient.saved", 6, "expected how much an iteration saved, got 6"),
+    ("step.WhileGradient.saved", "4", "expected how much an iteration saved, got '4'"),
+    ("step.inputs", [["x 0", ["float64", [3]]]], "expected an identifier for each value, once, got 'x 0'"),
+    ("step.inputs", [["x0", ["float64", [3]]]] * 2, "expected an identifier for each value, once, got 'x0'"),
+    ("step.inputs", [["x0", ["float64", ["-1"]]]], "expected extents from 0 on, got f64[-1] for x0"),
+    ("step.outputs", ["t1", "t9"], "expected outputs among its values, got 't9'"),
+    ("step.kept", None, "expected a text that says why it is kept, got None"),
+    ("step.own", 3, "expected how many of 2 outputs are the function's, got 3"),
+    ("<lambda>_forward.composite.role", "sideways", "expected what it implements, got Composite(name='org.nn.square'"),
+    ("<lambda>_forward.composite.doc", 3, "expected what it implements, got Composite(name='org.nn.square'"),
+    ("<lambda>_forward.composite.attributes", [["axes", {"set": [0]}]], "expected a tuple, list or dict, got 'set'"),
+    ("<lambda>_backward.backward.inputs", -1, "expected numbers of inputs and outputs, got Backward(inputs=-1"),
+    ("<lambda>_backward.backward.heads", [0.5], "expected numbers of inputs and outputs, got Backward(inputs=1"),
+    ("<lambda>_backward.backward.heads", [1], "expected a backward pass of 3 inputs, got Backward(inputs=1"),
+    ("<lambda>_backward.backward.wanted", [0, 0], "expected a backward pass of 3 inputs, got Backward(inputs=1"),
+    ("<lambda>_backward.backward.outputs", 9, "expected a backward pass of 3 inputs, got Backward(inputs=1"),
+    ("graphs", {}, "expected a list, got dict"),
+    ("name", 3, "expected a text, got int"),
+)
+"""Places in the text (a key, or a graph or a node of a graph and a key of it), what is put there, and what is said of it."""
+
+
+@pytest.mark.parametrize(("place", "value", "message"), MEANINGLESS)
+def test_graphs_without_a_meaning_are_refused(place, value, message, differentiated, tmp_path: Path) -> None:
+    tensors, text = differentiated
+    holder = about = json.loads(text)
+    *path, key = place.split(".")
+    for name in path:
+        if holder is about:
+            holder = next(graph for graph in about["graphs"] if graph["name"] == name)
+        elif name in holder:
+            holder = holder[name]
+        else:
+            holder = next(node for node in holder["nodes"] if node["kind"] == name)
+    assert holder.get(key) != value or type(holder[key]) is not type(value)
+    holder[key] = value
+    write_tensors(tmp_path / "step", tensors, {"function": json.dumps(about)})
+    with pytest.raises(ArgumentError, match=rf"got another text: (\w+Error: )?{re.escape(message)}"):
+        te.load_function(tmp_path / "step")
 
 
 # ---------------------------------------------------------------------------------------------------- texts of programs

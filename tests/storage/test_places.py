@@ -185,7 +185,9 @@ def test_records_of_tuning_are_not_read_there(
         assert records.read(path) == []
     assert "may write to it" in caplog.text or "another user" in caplog.text
     before = path.read_bytes()
-    with pytest.raises(te.ArgumentError, match="expected a file that no other user can write to"):
+    with pytest.raises(
+        te.ArgumentError, match=r"file: expected a file that no other user can write to, got /.*: (it belongs|other users|its group)"
+    ):
         records.write(path, [other(1)])
     assert path.read_bytes() == before
 
@@ -208,7 +210,9 @@ def test_bundles_are_not_loaded_there_unless_that_is_said(attack: str, base: Pat
     ATTACKS[attack](base, monkeypatch)
     if attack not in LAST:
         with pytest.raises(
-            BundleError, match=r"expected a place that no other user can write to, as code is loaded from it, got .*trusted=True"
+            BundleError,
+            match=r"b: expected a place that no other user can write to, as code is loaded from it, got /.*: .*; "
+            r"load\(path, trusted=True\) takes it all the same",
         ):
             tensorexpr_runtime.load(place)
     np.testing.assert_array_equal(tensorexpr_runtime.load(place, trusted=True).f(x, w), wanted)
@@ -253,4 +257,23 @@ def test_kernels_on_the_cpu_are_not_loaded_from_a_folder_that_was_there(attack: 
         with pytest.warns(te.CacheWarning, match="not used for the kernels of this process"):
             made = host._compiled(text)
         assert made != known and made.read_bytes().startswith(b"\x7fELF") and known.read_bytes() == b"planted"
+    host._folder.cache_clear()
+
+
+@pytest.mark.skipif(host.compiler() is None, reason="no C++ compiler")
+def test_kernels_on_the_cpu_want_a_folder_that_can_be_written(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = {"kernels.cpp": 'extern "C" int answer() { return 43; }\n'}
+    monkeypatch.setattr(disk, "_warned", set())
+    monkeypatch.setattr(tempfile, "tempdir", str(base / "a/b/file"))
+    host._folder.cache_clear()
+    missing = (
+        "expected a folder for temporary files that only this user can write to, to run CUDA kernels on a CPU, got none: .*Not a directory"
+    )
+    with pytest.warns(te.CacheWarning, match="not used for the kernels of this process"), pytest.raises(te.TargetError, match=missing):
+        host._compiled(text)
+    monkeypatch.setattr(tempfile, "tempdir", str(base))
+    host._folder().rmdir()  # by whoever cleans up the folder of temporary files
+    gone = "expected a folder for the kernels of this process that can be written, got .*No such file"
+    with pytest.raises(te.TargetError, match=gone):
+        host._compiled(text)
     host._folder.cache_clear()
