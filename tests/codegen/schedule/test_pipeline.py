@@ -123,7 +123,7 @@ def test_a_pipelined_loop_stays_a_loop():
 
 def test_random_programs_with_all_that_can_be_computed_ahead():
     found = 0
-    for seed in share_of(range(60)):
+    for seed in share_of(range(120)):
         rng = random.Random(seed)
         s = schedule(random_program(seed), WIDE)
         for name in reversed(s.stages):
