@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from tensorexpr.codegen.nest_proofs.forms import Forms
 from tensorexpr.codegen.nest_proofs.scope import Fact, Scope, mentioned
 from tensorexpr.enumeration import NotEnumerable, evaluate_on
 from tensorexpr.integers import Affine, Constraint, Domain, DomainTooComplex, at_most, ge, le, lt
@@ -73,6 +74,8 @@ class Questions:
             and any(f.axis is not None and f.axis.index == index.name and f.axis.stop == extent for f in scope.facts)
         ):
             return Answer(True, "ranges")
+        if Forms(scope, self.sizes).inside(index, extent):
+            return Answer(True, "forms")
         return self._decided(("inside", index, extent), scope, (index, extent), [(index, extent)])
 
     def between(self, low: int, value: Expr, high: Expr, scope: Scope) -> Answer:

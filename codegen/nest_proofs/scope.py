@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from functools import lru_cache
 
 from tensorexpr import dtypes
 from tensorexpr.bounds import interval_of_operation, interval_of_type
@@ -50,13 +51,20 @@ class Fact:
 
 def mentioned(exprs: Iterable[Expr]) -> tuple[frozenset[str], frozenset[str]]:
     """The indices and sizes in expressions, and the buffers that they read."""
+    found = [_mentioned(expr) for expr in exprs]
+    if len(found) == 1:
+        return found[0]
+    return frozenset().union(*(names for names, _ in found)), frozenset().union(*(reads for _, reads in found))
+
+
+@lru_cache(maxsize=1 << 14)
+def _mentioned(expr: Expr) -> tuple[frozenset[str], frozenset[str]]:
     names, reads = set(), set()
-    for expr in exprs:
-        for node in walk(expr):
-            if isinstance(node, Index | Size):
-                names.add(node.name)
-            elif isinstance(node, Access):
-                reads.add(node.tensor)
+    for node in walk(expr):
+        if isinstance(node, Index | Size):
+            names.add(node.name)
+        elif isinstance(node, Access):
+            reads.add(node.tensor)
     return frozenset(names), frozenset(reads)
 
 
@@ -83,8 +91,12 @@ class Scope:
 
     def loop(self, index: str, start: Expr, stop: Expr) -> Scope:
         """Inside of a loop."""
-        low, high = self.interval(start)[0], self.interval(stop)[1] - 1
-        return Scope((*self.facts, Fact.of_loop(index, start, stop)), {**self.known, Index(index): (low, high)}, self.held, self.whole)
+        found = Scope((*self.facts, Fact.of_loop(index, start, stop)), dict(self.known), self.held, self.whole)
+        if isinstance(stop, Apply) and stop.op.name == "where" and self.interval(stop.args[2])[1] <= self.interval(start)[0]:
+            for part in conjuncts(stop.args[0]):  # in a loop that runs the condition of its bound holds
+                self._narrow(found, part)
+        found.known[Index(index)] = found.interval(start)[0], found.interval(stop)[1] - 1
+        return found
 
     def where(self, *conditions: Expr, sure: bool = False) -> Scope:
         """Where some conditions hold."""
