@@ -1,6 +1,6 @@
 """Bounds of integers as affine forms, which decide most of what ranges leave open: no set is made for it.
 
-    0 <= minimum(8 * b, n - 8) + v < n  with 0 <= v < 8 <= n:   n - 8 + v  is a bound of it, and  n - 1 - (n - 8 + v) = 7 - v  is not negative.
+    0 <= minimum(8 * b, n - 8) + v < n  with 0 <= v < 8 <= n:   n - 8 + v  is a bound of it, and  n - 1 - (n - 8 + v) = 7 - v  not negative.
 
 Of a minimum each operand is a bound from above, so is half of their sum (of reflected indices that is all there is to say), and the lesser
 of them one from below; a maximum is the same turned around. A form that the ranges of its names do not decide is compared with each
@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.nest_proofs.scope import Fact, Interval, Scope
 from tensorexpr.integers import Affine
-from tensorexpr.ir import Apply, Axis, Const, Expr, Index, Size, integer
+from tensorexpr.ir import Apply, Axis, Const, Expr, Index, Size, apply, integer
+from tensorexpr.records import field, record
 from tensorexpr.regions import Opaque, affine_of, split_modulos
 
 MOST = 6
@@ -26,19 +27,43 @@ Bound = tuple[Affine, ...]
 """Forms of which one, the furthest, is a bound."""
 
 
-class Forms:
-    """Bounds at one place. `sizes` are the names that are open sizes."""
+@record(frozen=False)
+class Names:
+    """Names of what is not affine, and conditions that were read with them."""
 
-    def __init__(self, scope: Scope, sizes: Collection[str]) -> None:
-        self.scope, self.sizes = scope, sizes
+    opaque: Opaque = field(default_factory=Opaque)
+    differences: dict[Expr, Affine | None] = field(default_factory=dict)
+
+    def difference(self, condition: Expr) -> Affine | None:
+        """A form that is not negative where a comparison of integers holds."""
+        if condition not in self.differences:
+            self.differences[condition] = _difference(condition, self.opaque)
+        return self.differences[condition]
+
+
+class Forms:
+    """Bounds at one place. `sizes` are the names that are open sizes, `names` those of what is not affine."""
+
+    def __init__(self, scope: Scope, sizes: Collection[str], names: Names) -> None:
+        self.scope, self.sizes, self.names = scope, sizes, names
         self.loops = tuple(fact for fact in reversed(scope.facts) if fact.axis is not None)
 
     def inside(self, index: Expr, extent: Expr) -> bool:
         """Whether 0 <= index < extent follows."""
-        if not any(all(self.is_natural(form, self.loops) for form in bound) for bound in self.bounds(index, False)):
+        if isinstance(index, Apply) and index.op.name == "floordiv" and isinstance(extent, Const) and affine_of(index) is None:
+            divisor = index.args[1]  # 0 <= x // y < n where 0 <= x < n y
+            return self.scope.interval(divisor)[0] > 0 and self.inside(index.args[0], apply("mul", divisor, extent))
+        below, above = [*self.bounds(index, False), self.itself(index)], [*self.bounds(index, True), self.itself(index)]
+        if not any(all(self.is_natural(form, self.loops) for form in bound) for bound in dict.fromkeys(below)):
             return False
-        room = _sums(self.bounds(extent, False), [tuple(-form - 1 for form in bound) for bound in self.bounds(index, True)])
-        return any(all(self.is_natural(form, self.loops) for form in bound) for bound in room)
+        room = _sums([*self.bounds(extent, False), self.itself(extent)], [tuple(-form - 1 for form in bound) for bound in above])
+        return any(all(self.is_natural(form, self.loops) for form in bound) for bound in dict.fromkeys(room))
+
+    def itself(self, expr: Expr) -> Bound:
+        """An integer by names for what is not affine in it: conditions may speak of these."""
+        found = affine_of(expr, self.names.opaque)
+        assert found is not None
+        return (found,)
 
     def is_natural(self, form: Affine, loops: tuple[Fact, ...]) -> bool:
         """Whether a form is never negative; `loops` are those whose indices may be replaced, the innermost first."""
@@ -57,7 +82,8 @@ class Forms:
     @cached_property
     def conditions(self) -> list[Affine]:
         """Forms that are not negative, by the conditions that hold."""
-        return [form for fact in self.scope.facts if fact.condition is not None and (form := _difference(fact.condition)) is not None]
+        found = (self.names.difference(fact.condition) for fact in self.scope.facts if fact.condition is not None)
+        return [form for form in found if form is not None]
 
     def without(self, form: Affine, axis: Axis) -> list[Bound]:
         """Bounds from below of a form that do not mention a loop's index."""
@@ -74,12 +100,15 @@ class Forms:
         form, modulos = split_modulos(form)
         box = {}
         for name in form.names():
-            low, high = self.scope.interval(Size(name) if name in self.sizes else Index(name))
+            low, high = self.scope.interval(self._hidden(name) or (Size(name) if name in self.sizes else Index(name)))
             box[name] = None if math.isinf(low) else int(low), None if math.isinf(high) else int(high)
         least, most = form.interval(box)
         below = sum(min(0, count * (divisor - 1)) for _, divisor, count in modulos)
         above = sum(max(0, count * (divisor - 1)) for _, divisor, count in modulos)
         return -math.inf if least is None else least + below, math.inf if most is None else most + above
+
+    def _hidden(self, name: str) -> Expr | None:
+        return self.names.opaque.expressions.get(name) if name.startswith("?") else None
 
     def bounds(self, expr: Expr, above: bool) -> list[Bound]:
         """Bounds of an integer from above, or from below."""
@@ -107,6 +136,8 @@ class Forms:
             if name == "mul":
                 return [tuple(form * factor for form in bound) for bound in self.bounds(args[0], above == (factor >= 0))]
             return [tuple(form // factor for form in bound) for bound in self.bounds(args[0], above)] if factor > 0 else []
+        if name == "mod" and self.scope.interval(args[1])[0] > 0:
+            return [tuple(form - 1 for form in bound) for bound in self.bounds(args[1], True)] if above else [(Affine.of(0),)]
         if name in ("minimum", "maximum", "where"):
             first, second = self.bounds(args[-2], above), self.bounds(args[-1], above)
             if name == ("minimum" if above else "maximum"):
@@ -133,13 +164,10 @@ def _half(first: Expr, second: Expr, above: bool) -> list[Bound]:
     return [(total // 2 if above else (total + 1) // 2,)]
 
 
-@lru_cache(maxsize=1 << 12)
-def _difference(condition: Expr) -> Affine | None:
-    """A form that is not negative where a comparison of integers holds."""
+def _difference(condition: Expr, opaque: Opaque) -> Affine | None:
     if not isinstance(condition, Apply) or condition.op.name not in ("lt", "le", "gt", "ge") or condition.args[0].dtype is not dtypes.int64:
         return None
-    left, right = affine_of(condition.args[0]), affine_of(condition.args[1])
-    if left is None or right is None:
-        return None
+    left, right = affine_of(condition.args[0], opaque), affine_of(condition.args[1], opaque)
+    assert left is not None and right is not None
     more = right - left if condition.op.name in ("lt", "le") else left - right
     return more - 1 if condition.op.name in ("lt", "gt") else more

@@ -219,7 +219,7 @@ def _are_alike(
         return False
     for store in dict.fromkeys((first, second) if second.write else (first,)):
         alike = equal_where_alike(loop, store, lambda write, read: meet(loop, write, read, questions).holds is True)
-        if alike is None or not all(holds(apply("eq", e, there(e))) for e in alike):
+        if alike is None or Index(loop.statement.index) in alike or not all(holds(apply("eq", e, there(e))) for e in alike):
             return False
     return True
 
