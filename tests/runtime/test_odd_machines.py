@@ -62,6 +62,6 @@ def test_machine_code_wants_a_folder_to_be_printed(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(nvrtc, "_cuobjdump", lambda: "cuobjdump")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
     with pytest.raises(
-        te.TargetError, match="expected a folder for temporary files, for cuobjdump to print machine code, got .*No such file"
+        te.TargetError, match=r"expected a folder for temporary files, for cuobjdump to print machine code, got .*No such file"
     ):
         nvrtc.Compiled("sm_90", b"", "", "", {}).sass()
