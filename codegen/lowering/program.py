@@ -289,10 +289,11 @@ class _Lowering(Scans):
         return bottom_up(expr, visit)
 
     def loops(self, stage: Stage, definition: Define | Scatter, at_root: bool, around: frozenset[str]) -> Loops:
-        placed = ((loop, names) for (root, loop), names in self.placed.items() if root == stage.name)
-        hosting = frozenset(loop for loop, names in placed if not all(self.parts[n].is_local for n in names))
+        placed = {loop: names for (root, loop), names in self.placed.items() if root == stage.name}
+        hosting = frozenset(loop for loop, names in placed.items() if not all(self.parts[n].is_local for n in names))
+        made_in = {name: loop for loop, names in placed.items() for name in names}
         meet = partial(may_collide, definition, target=self.state.target, owners=stage.owners)
-        return Loops(stage, self.names, self.shape, self.read, definition.location, at_root, around, self.shared, hosting, meet)
+        return Loops(stage, self.names, self.shape, self.read, definition.location, at_root, around, self.shared, hosting, made_in, meet)
 
     def shape(self, tensor: str) -> tuple[Expr, ...]:
         """The shape of a tensor that can be named where lowering stands."""
