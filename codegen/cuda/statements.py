@@ -12,7 +12,7 @@ from tensorexpr.codegen.cuda.packs import ALIGNMENT, Packed, copied, packed
 from tensorexpr.codegen.cuda.products import may_rotate, write_product, write_rotated
 from tensorexpr.codegen.cuda.selects import under_condition
 from tensorexpr.codegen.cuda.shuffles import Shuffle, Warps
-from tensorexpr.codegen.cuda.threads import Barrier, Team, idle_axes, is_lanes, stages_ahead
+from tensorexpr.codegen.cuda.threads import Barrier, Team, idle_axes, is_lanes, stages_ahead, stages_filled
 from tensorexpr.codegen.cuda.values import Value, memory_type
 from tensorexpr.codegen.nest import THREADS, Ahead, Alloc, Block, Buffer, Check, For, If, LoopNest, Stmt, Store
 from tensorexpr.ir import Access, Apply, Const, Expr, integer
@@ -49,7 +49,9 @@ class Statements:
         self.arena: dict[str, int] = {}
         """Where shared buffers begin in the memory that the launch asks for, where there are more than may be declared."""
         self.under_way = 0
-        """Groups of copies that barriers here do not wait for: those of iterations further ahead than the next."""
+        """Groups of copies, of the last ones, that barriers here do not wait for: those of iterations to come of the loop `ahead_of`."""
+        self.ahead_of = ""
+        self.in_group = False
 
     def word(self, name: str, role: str = "") -> str:
         """An identifier of C++ for a name of the nest, the same each time: its own, or its `role` where that of many loops is long."""
@@ -214,14 +216,19 @@ class Statements:
     def ahead(self, s: Ahead, lines: list[str], margin: str) -> None:
         """Copies for an iteration to come: a group of their own, also where there are none, so that loops count groups."""
         condition = self.emitter(frozenset(), []).value(s.condition).text
+        self.in_group = True
         if condition == "true":
             self.block(s.then, lines, margin)
         elif condition != "false":
             lines.append(f"{margin}if ({condition}) {{")
             self.block(s.then, lines, margin + "  ")
             lines.append(f"{margin}}}")
+        self.in_group = False
         if self.copies:
             lines.append(f"{margin}te_copies_commit();")
+        # Behind its own copies a loop has one group more ahead. Behind others, of a loop inside that may be a single iteration and no
+        # longer there, the last group may be what is read next.
+        self.under_way = max(0, stages_filled(s, self.ahead_of) - 1) if self.ahead_of else 0
 
     def product(self, s: For) -> Product | None:
         """What a loop is on tensor cores, if anything."""
@@ -246,10 +253,10 @@ class Statements:
         return made if made is not None and may_rotate(made) else None
 
     def outside_of_lanes(self, statements: Block, lines: list[str], margin: str) -> None:
-        """The lines of statements of all threads, within those of lanes."""
-        inside, self.in_lanes = self.in_lanes, False
+        """The lines of statements of all threads, within those of lanes; they may be written again for the next iteration."""
+        inside, under_way, self.in_lanes = self.in_lanes, self.under_way, False
         self.block(statements, lines, margin)
-        self.in_lanes = inside
+        self.in_lanes, self.under_way = inside, under_way
 
     def fragment(self, name: str) -> str:
         """A new name for what a lane holds of a buffer."""
@@ -348,9 +355,9 @@ class Statements:
         lines += [margin + line for line in before]
         low, high = start.low, None if stop.high is None else stop.high - 1
         if (made := self.rotated(s)) is not None:
-            outside, self.under_way = self.under_way, max(0, stages_ahead(s) - 2)
+            outside = self.entered_ahead(s)
             write_rotated(self, s, s.body[:-1], made, lines, margin)
-            self.under_way = outside
+            self.under_way, self.ahead_of = outside
             return
         # The index ends at its stop, which it must also hold.
         narrow = start.narrow and stop.narrow and v.fits(low, None if high is None else high + 1)
@@ -359,7 +366,8 @@ class Statements:
         if s.kind == "vectorize" and self.team is not None and self.in_lanes and not self.team.warps:
             rows = {name: self.extents(self.buffers[name])[-1] for name, home in self.team.homes.items() if home == "shared"}
             copy = copied(s, self.buffers, {name: n for name, n in rows.items()})
-            if copy is not None:
+            # Where a loop counts groups, copies of no group would not be waited for.
+            if copy is not None and (self.in_group or not self.ahead_of):
                 self.copy(*copy, lines, margin)
                 return
         found = packed(s, self.buffers, iter(self.temporary, None)) if s.kind == "vectorize" else None
@@ -374,10 +382,18 @@ class Statements:
             lines.append(f"{margin}#pragma unroll")
         type_ = "int" if narrow else "int64_t"
         lines.append(f"{margin}for ({type_} {name} = {start.text}; {name} < {stop.inside(v.ORDER + 1)}; ++{name}) {{")
-        outside, self.under_way = self.under_way, max(0, stages_ahead(s) - 2)
+        outside = self.entered_ahead(s)
         self.block(s.body, lines, margin + "  ")
-        self.under_way = outside
+        self.under_way, self.ahead_of = outside
         lines.append(f"{margin}}}")
+
+    def entered_ahead(self, s: For) -> tuple[int, str]:
+        """Takes over which groups of copies the barriers of a loop do not wait for: in a step those of all steps behind the next. Gives
+        what it was outside. A loop that fills nothing is part of the step around it."""
+        outside, stages = (self.under_way, self.ahead_of), stages_ahead(s)
+        if stages:
+            self.under_way, self.ahead_of = max(0, stages - 2), s.index
+        return outside
 
 
 def _may_leave(block: Block) -> bool:

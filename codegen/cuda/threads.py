@@ -445,12 +445,13 @@ def _stages(block: Block) -> dict[str, int]:
 
 def stages_ahead(loop: For) -> int:
     """How many stages of tiles there are that statements in a loop fill for its iterations to come; 0 where they fill none."""
-    counts = [0]
-    for s in _inside_of(loop.body):
-        if isinstance(s, Ahead):
-            stages = [_stage(indices[0]) for _, indices, write, _ in _accesses(s, None) if write and indices]
-            counts += [count for found in stages if found is not None for name, _, count in [found] if name == loop.index]
-    return max(counts)
+    return max((stages_filled(s, loop.index) for s in _inside_of(loop.body) if isinstance(s, Ahead)), default=0)
+
+
+def stages_filled(s: Ahead, loop: str) -> int:
+    """How many stages there are of the tiles that a statement fills for iterations of a loop to come; 0 if they are no such loop's."""
+    stages = [_stage(indices[0]) for _, indices, write, _ in _accesses(s, None) if write and indices]
+    return max((count for found in stages if found is not None for name, _, count in [found] if name == loop), default=0)
 
 
 def _inside_of(block: Block) -> Iterator[Stmt]:

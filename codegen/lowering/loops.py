@@ -9,7 +9,7 @@ whose extent is no multiple of its factor forks the walk at its outer loop, one 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.lowering.arithmetic import ZERO, constant, floordiv, reads_data, sub
@@ -45,7 +45,8 @@ SHORT_WINDOW = 8
 class Loops(Reductions):
     """Makes the loops of one stage; `shape` and `read` tell what tensors are and where they are kept.
 
-    In the loops `hosting` definitions are computed that others read, at every point; `may_meet` tells whether two iterations over some
+    In the loops `hosting` definitions are computed that others read, at every point; `made_in` says in which loop a definition is
+    computed that nothing reads before; `may_meet` tells whether two iterations over some
     axes may touch one element. With `at_root` nothing is around the stage but the serial loops `around`, over steps of scans: its loops may
     be parallel. A block of a GPU may ask for so many bytes of `shared` memory."""
 
@@ -60,10 +61,12 @@ class Loops(Reductions):
         around: frozenset[str] = frozenset(),
         shared: int = DECLARED,
         hosting: frozenset[str] = frozenset(),
+        made_in: Mapping[str, str] | None = None,
         may_meet: Callable[[tuple[str, ...]], bool] = lambda axes: False,
     ) -> None:
         self.stage = stage
         self.hosting = hosting
+        self.made_in = made_in or {}
         self.may_meet = may_meet
         self.parts = stage.parts
         self.names = names
@@ -98,7 +101,7 @@ class Loops(Reductions):
             return chosen
         # A check stands in the loops whose iterations read: those of a parallel loop may run before what stands in front of it.
         runs = not task.where and not waits and self.still_to_run(loops, scope) == ()
-        early = tuple(c for c in task.checks if self.is_decided(c, scope)) if runs else ()
+        early = tuple(c for c in task.checks if self.is_decided(c, scope, loops)) if runs else ()
         if early:
             rest = replace(task, checks=tuple(c for c in task.checks if c not in early))
             return (*self.made_checks(early, scope), *self.nest(loops, scope, rest))
@@ -110,7 +113,7 @@ class Loops(Reductions):
     def tested(self, loops: tuple[str, ...], scope: Scope, task: Task) -> tuple[Expr, ...]:
         """The conditions that are tested here, those on indices together. One that reads data waits for all before it and for loops that
         may be empty, which are tested for that where they can be, unless it is in bounds without (see `faults`)."""
-        ready = tuple(c for c in task.where if scope.is_ready(c))
+        ready = tuple(c for c in task.where if scope.is_ready(c) and self.is_made((c,), loops))
         plain = tuple(c for c in ready if not reads_data(c))
         for condition in () if plain else ready:
             if is_safe((condition,), known_axes(self.stage, scope), scope, self.shape):
@@ -243,8 +246,16 @@ class Loops(Reductions):
             made[statement] = None
         return tuple(made)
 
-    def is_decided(self, check: Pending, scope: Scope) -> bool:
-        return scope.is_ready(check.access.indices[check.axis]) and all(scope.is_ready(g) for g in check.guards)
+    def is_decided(self, check: Pending, scope: Scope, loops: tuple[str, ...]) -> bool:
+        """Whether a check can be made in front of the loops."""
+        asked = (check.access.indices[check.axis], *check.guards)
+        return all(map(scope.is_ready, asked)) and self.is_made(asked, loops)
+
+    def is_made(self, exprs: tuple[Expr, ...], loops: tuple[str, ...]) -> bool:
+        """Whether nothing that the expressions read is computed in these loops."""
+        return not self.made_in or not any(
+            self.made_in.get(access.tensor) in loops for e in exprs for access, _, _ in read_occurrences(e, ())
+        )
 
     # --------------------------------------------------------------------------------------------------------- loops
 

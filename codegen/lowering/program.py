@@ -6,7 +6,7 @@ is an input, a constant or given twice is copied. The sizes of the program are t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from tensorexpr import dtypes
@@ -75,19 +75,37 @@ MANY_ELEMENTS = 1 << 17
 """Elements from which on a tensor is filled on all cores."""
 
 
-def lower_state(state: State, name: str = "main", plain: bool = False) -> LoopNest:
+Seen = Callable[[str, LoopNest], None]
+"""Takes the name of a step of the lowering and the nest behind it."""
+
+
+def lower_state(state: State, name: str = "main", plain: bool = False, seen: Seen | None = None) -> LoopNest:
     """The loop nest of a schedule; a `plain` one as it is made first, without the passes that only make it faster.
 
-    Requires: a legal state. Ensures: a nest that `verify_nest` accepts and that computes what the program means.
+    Requires: a legal state. Ensures: a nest that `verify_nest` accepts and that computes what the program means; so are those that
+    `seen` is given, one after each step.
     """
-    return _Lowering(state, plain).nest(name)
+    return _Lowering(state, plain, seen).nest(name)
+
+
+Step = Callable[[list[Kernel]], list[Kernel]]
+
+
+def _each(change: Callable[[Kernel], Kernel]) -> Step:
+    """A step that is done to each kernel by itself."""
+    return lambda kernels: [change(kernel) for kernel in kernels]
+
+
+def _each_body(change: Callable[[Block], Block]) -> Step:
+    return _each(lambda kernel: replace(kernel, body=change(kernel.body)))
 
 
 class _Lowering(Scans):
     """One lowering: names, homes of tensors and the kernels so far."""
 
-    def __init__(self, state: State, plain: bool = False) -> None:
+    def __init__(self, state: State, plain: bool = False, seen: Seen | None = None) -> None:
         self.state = state
+        self.seen = seen
         self.plain = plain
         self.program = program = state.program
         self.stages = state.table
@@ -146,41 +164,62 @@ class _Lowering(Scans):
             self.definition(definition)
         for target, source in copies:
             self.add_kernels(target, self.copy(self.types[source], Home(target), self.homes[source], frozenset()))
-        alike = [[self.made[n] for n in names if n in self.made] for names in joined_groups(self.state)]
-        if alike:
-            self.kernels = contracted(merged(self.kernels, alike), {b.name: b for b in self.names.workspace}, self.names.fresh)
-        if self.slots.buffers:
-            self.kernels = with_shared_slots(self.kernels, {b.name: b for b in self.slots.buffers.values()})
+        for step, change in self.steps(parameters):
+            if step:
+                self.kernels = change(self.kernels)
+            if self.seen is not None:
+                self.seen(step or "the loops", self.assembled(name, parameters, outputs))
+        return self.assembled(name, parameters, outputs)
+
+    def assembled(self, name: str, parameters: Sequence[Buffer], outputs: Sequence[str]) -> LoopNest:
+        """The nest of the kernels as they are."""
         used = _read_buffers(self.kernels)
-        known = [(b.name, b.shape) for b in (*parameters, *self.names.workspace)] + [(c.name, c.type.shape) for c in program.constants]
-        shapes = {name: tuple(map(integer, shape)) for name, shape in known if all(isinstance(e, Const) for e in shape)}
         streamed = {n for s in self.state.stages if s.streamed for n in streamable(self.state, s.name)}
         return LoopNest(
             name,
             tuple(parameters),
-            tuple(c for c in program.constants if c.name in used),
+            tuple(c for c in self.program.constants if c.name in used),
             tuple(replace(b, shape=tuple(map(counted, b.shape))) for b in self.names.workspace if b.name in used),
-            tuple(k for k in run_together([self.specialized(k, shapes) for k in self.kernels], self.groups(), self.names.fresh) if k.body),
+            tuple(k for k in self.kernels if k.body),
             tuple(outputs),
-            program.sizes,
+            self.program.sizes,
             tuple(self.names.checks),
             tuple(n for n in outputs if n in streamed),
-            tuple(distances(self.state).items()),
+            tuple((n, d) for n, d in distances(self.state).items() if n in used or n in {p.name for p in parameters}),
             self.state.target.precision if isinstance(self.state.target, Gpu) else "float32",
             tuple(n for n in self.atomics if n in used),
             not isinstance(self.state.target, Gpu) or self.state.target.tensor_cores,
         )
 
-    def specialized(self, kernel: Kernel, shapes: Mapping[str, tuple[int, ...]]) -> Kernel:
-        """The kernel with copies of loops in which tests are decided, and elements by their number where all are gone through;
-        threads of a GPU test at no cost."""
-        if self.plain:
-            return kernel
-        kernel = with_quotients(with_folded_literals(kernel))
-        if self.state.target.is_gpu:
-            return cut_borders(kernel)
-        block = with_zeros_once(cut_along(unswitched(cut_at_borders(kernel.body))), self.names.fresh)
-        return at_positions(with_folded_literals(cut_borders(replace(kernel, body=block))), shapes)
+    def steps(self, parameters: Sequence[Buffer]) -> Iterator[tuple[str, Step]]:
+        """What is done to the kernels, step by step, by name: merged loops, shared memory; copies of loops in which tests are decided, and
+        elements by their number where all are gone through (threads of a GPU test at no cost); loops that run together."""
+        yield "", list
+        alike = [[self.made[n] for n in names if n in self.made] for names in joined_groups(self.state)]
+        if alike:
+            yield "merged", lambda kernels: merged(kernels, alike)
+            yield "contracted", lambda kernels: contracted(kernels, {b.name: b for b in self.names.workspace}, self.names.fresh)
+        if self.slots.buffers:
+            yield "with_shared_slots", lambda kernels: with_shared_slots(kernels, {b.name: b for b in self.slots.buffers.values()})
+        if not self.plain:
+            yield "with_folded_literals", _each(with_folded_literals)
+            yield "with_quotients", _each(with_quotients)
+            if not self.state.target.is_gpu:
+                yield "cut_at_borders", _each_body(cut_at_borders)
+                yield "unswitched", _each_body(unswitched)
+                yield "cut_along", _each_body(cut_along)
+                yield "with_zeros_once", _each_body(lambda block: with_zeros_once(block, self.names.fresh))
+            yield "cut_borders", _each(cut_borders)
+            if not self.state.target.is_gpu:
+                yield "with_folded_literals", _each(with_folded_literals)
+                shapes = self.known_shapes(parameters)
+                yield "at_positions", _each(lambda kernel: at_positions(kernel, shapes))
+        yield "run_together", lambda kernels: list(run_together(kernels, self.groups(), self.names.fresh))
+
+    def known_shapes(self, parameters: Sequence[Buffer]) -> dict[str, tuple[int, ...]]:
+        """The shapes of what is in the head, where they are numbers."""
+        known = [(b.name, b.shape) for b in (*parameters, *self.names.workspace)] + [(c.name, c.type.shape) for c in self.program.constants]
+        return {name: tuple(map(integer, shape)) for name, shape in known if all(isinstance(e, Const) for e in shape)}
 
     def buffer(self, tensor: str, type_: TensorType) -> Buffer:
         """The workspace of a tensor: all of it, or the last two entries of a scan."""
@@ -250,10 +289,11 @@ class _Lowering(Scans):
         return bottom_up(expr, visit)
 
     def loops(self, stage: Stage, definition: Define | Scatter, at_root: bool, around: frozenset[str]) -> Loops:
-        placed = ((loop, names) for (root, loop), names in self.placed.items() if root == stage.name)
-        hosting = frozenset(loop for loop, names in placed if not all(self.parts[n].is_local for n in names))
+        placed = {loop: names for (root, loop), names in self.placed.items() if root == stage.name}
+        hosting = frozenset(loop for loop, names in placed.items() if not all(self.parts[n].is_local for n in names))
+        made_in = {name: loop for loop, names in placed.items() for name in names}
         meet = partial(may_collide, definition, target=self.state.target, owners=stage.owners)
-        return Loops(stage, self.names, self.shape, self.read, definition.location, at_root, around, self.shared, hosting, meet)
+        return Loops(stage, self.names, self.shape, self.read, definition.location, at_root, around, self.shared, hosting, made_in, meet)
 
     def shape(self, tensor: str) -> tuple[Expr, ...]:
         """The shape of a tensor that can be named where lowering stands."""

@@ -13,7 +13,8 @@ from. It does where, in the body of the loop,
 4. conditions are made of the same, or hold where the element is written; everything else that depends on the iteration, and every other
    variable in the indices of the element, is equal where two meet;
 5. where two statements write it, each under its condition, they are the same but for tests that the condition decides;
-6. nothing is read that other iterations write, but the element that the same iteration has just written.
+6. nothing is read that other iterations write, but the element that the same iteration has just written; elsewhere in a buffer that the
+   loop writes, where it is shown that no iteration meets another there (a step of a scan reads the step before it).
 
 So both iterations make the same computation, operation by operation.
 """
@@ -37,11 +38,12 @@ class _Differs(Exception):
     """Something depends on the block from which an element is reached."""
 
 
-def equal_where_alike(loop: Loop, touch: Touch) -> list[Expr] | None:
+def equal_where_alike(loop: Loop, touch: Touch, apart: Callable[[Touch, Touch], bool]) -> list[Expr] | None:
     """Expressions over the indices of a loop and of those inside it of which this holds: where they are equal in two iterations that write
-    one element by the statement of `touch`, the values are equal. None where that cannot be said."""
+    one element by the statement of `touch`, the values are equal. None where that cannot be said. `apart` says of a write and a read that
+    they never meet in different iterations."""
     try:
-        return _Alike(loop, touch).compared()
+        return _Alike(loop, touch, apart).compared()
     except _Differs:
         return None
 
@@ -81,7 +83,8 @@ def _decided(value: Expr, holds: Callable[[Expr], bool]) -> Expr:
 
 def _is_shifted(loop: Loop, touch: Touch) -> bool:
     """Whether a store of a block that may be shifted inwards does not build on what the element was."""
-    if any(isinstance(n, Access) and n.tensor == touch.home.buffer.name for e in _expressions(touch.statement) for n in walk(e)):
+    own = Access(touch.home.buffer.name, touch.indices, touch.home.buffer.dtype)
+    if any(n == own for e in _expressions(touch.statement) for n in walk(e)):
         return False
     inner = {other.statement.index for other in touch.loops[touch.loops.index(loop) :]}
     return any(
@@ -106,8 +109,8 @@ def is_own(loop: Loop, access: Access) -> bool:
 
 
 class _Alike:
-    def __init__(self, loop: Loop, touch: Touch) -> None:
-        self.loop, self.touch = loop, touch
+    def __init__(self, loop: Loop, touch: Touch, apart: Callable[[Touch, Touch], bool]) -> None:
+        self.loop, self.touch, self.apart = loop, touch, apart
         self.inside = {other.statement.index for other in touch.loops[touch.loops.index(loop) + 1 :]}
         self.bound = {loop.statement.index}
         self.bases: dict[Expr, str] = {}
@@ -275,7 +278,7 @@ class _Alike:
     def _expr(self, expr: Expr, locals_: dict[str, tuple[Home, tuple[str, ...]]], private: set[Home]) -> None:
         if isinstance(expr, Access):
             if expr.tensor not in locals_ and expr.tensor in self.loop.writes and not any(h.buffer.name == expr.tensor for h in private):
-                if not is_own(self.loop, expr):
+                if not is_own(self.loop, expr) and not self._is_kept(expr):
                     raise _Differs
             self._element(expr.tensor, expr.indices, locals_, private)
             return
@@ -287,6 +290,12 @@ class _Alike:
                 raise _Differs
         for child in children(expr):
             self._expr(child, locals_, private)
+
+    def _is_kept(self, access: Access) -> bool:
+        """Whether no other iteration writes what is read."""
+        touches = [t for t in self.loop.touches if t.home.buffer.name == access.tensor]
+        reads = [t for t in touches if not t.write and t.indices == access.indices]
+        return bool(reads) and all(self.apart(write, read) for write in touches if write.write for read in reads)
 
     def _passes(self, form: Affine, expr: Expr) -> bool:
         """Whether an integer is the same wherever its element is reached from, as far as the window goes; notes what else it is made of."""

@@ -122,7 +122,11 @@ class Questions:
         found = self._left(facts, cases, scope)
         if not found:
             return Answer(True, "sets")
-        for domain in found[:MOST_SAMPLES] if refute and scope.whole else ():
+        if not refute or not scope.whole:
+            return Answer(None, "undecided")
+        if facts != scope.facts:  # a point is one of all loops around
+            found = self._left(scope.facts, cases, scope)
+        for domain in found[:MOST_SAMPLES]:
             point = self.point(domain, scope, conditions)
             if point is not None:
                 return Answer(False, "refuted", point)

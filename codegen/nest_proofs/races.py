@@ -178,7 +178,7 @@ def meet(loop: Loop, first: Touch, second: Touch, questions: Questions) -> Answe
     if second.write and not same_value(first, second, (holds, lambda condition: holds(there(condition)))):
         return answer
     for store in stores:
-        alike = equal_where_alike(loop, store)
+        alike = equal_where_alike(loop, store, lambda write, read: meet(loop, write, read, questions).holds is True)
         if alike is None or not all(questions.never((*meeting, apply("ne", e, there(e))), both, refute=False).holds for e in alike):
             return answer
     return Answer(True, "written alike")

@@ -10,7 +10,7 @@ these are follows from the loops inside (`lowering.caching`); values are the sam
 from __future__ import annotations
 
 from tensorexpr.codegen.schedule.legality import refuse
-from tensorexpr.codegen.schedule.state import SERIAL, Stage, State, accesses_of, definition_named
+from tensorexpr.codegen.schedule.state import SERIAL, State, accesses_of, definition_named
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Define
 from tensorexpr.records import replace
@@ -48,14 +48,21 @@ def cache(state: State, name: str, tensor: str, loop: str, order: tuple[int, ...
     if sorted(order) != list(range(rank)) or not rank:
         raise refuse(stage, f"expected each axis of {tensor} once in its copy, 0 to {rank - 1}, got {order}")
     cached = (*(c for c in stage.cached if c[1] != tensor), (loop, tensor, order))
-    changed = replace(stage, cached=cached)
-    check_cached(changed)
-    return state.with_stage(changed)
+    changed = state.with_stage(replace(stage, cached=cached))
+    check_cached(changed, name)
+    return changed
 
 
-def check_cached(stage: Stage) -> None:
-    """Raises `ScheduleError` where a tensor is cached in what is no serial loop."""
+def check_cached(state: State, name: str) -> None:
+    """Raises `ScheduleError` where a tensor is cached in what is no serial loop, or is computed in there itself."""
+    stage = state.stage(name)
     for loop, tensor, _ in stage.cached:
         if loop not in stage.order or stage.kind(loop) != SERIAL:
             found = f"marked {stage.kind(loop)}" if loop in stage.order else "split or fused"
             raise ScheduleError(f"expected a serial loop to cache {tensor} in, got {loop}, {found}", term=f"{stage.name}", at=loop)
+        made = state.table.get(tensor)
+        place = None if made is None else made.place
+        if place is not None and place.stage == name and place.loop in stage.order[stage.order.index(loop) :]:
+            raise refuse(
+                stage, f"expected {tensor} to be there before the loop that it is cached in, got it computed in {place.loop}", loop
+            )

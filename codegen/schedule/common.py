@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from tensorexpr.codegen.schedule.anew import written_anew
 from tensorexpr.codegen.schedule.legality import refuse
 from tensorexpr.codegen.schedule.recompute import DEAR
 from tensorexpr.codegen.schedule.state import Stage, State, all_definitions, plain_order, plain_stages, program_facts
@@ -85,7 +86,8 @@ def common(state: State, name: str, others: tuple[str, ...]) -> tuple[State, tup
                 table[result] = fresh[result]
     order = [n for d in all_definitions(program) for n, _ in d.results]
     known = {**state.table, **table}
-    return replace(state, program=program, table={n: known[n] for n in order if n in known}), tuple(made)
+    changed = replace(state, program=program, table={n: known[n] for n in order if n in known})
+    return written_anew(state, changed, "common"), tuple(made)
 
 
 def is_plain(state: State, name: str) -> bool:

@@ -56,12 +56,12 @@ def compute_with(state: State, name: str, other: str, refuse: Callable[..., Sche
     if any(s.joins == name for s in state.stages):
         raise refuse(stage, f"expected a definition that nothing is computed with yet, got {name}")
     for member in (other, *(s.name for s in state.stages if s.joins == other and s.name != name)):
-        if _waits(state, name, member) or _waits(state, member, name):
+        if waits(state, name, member) or waits(state, member, name):
             raise refuse(stage, f"expected nothing between {name} and {member} that one waits for and that waits for the other, got some")
     return state.with_stage(replace(stage, joins=other))
 
 
-def _waits(state: State, name: str, other: str) -> bool:
+def waits(state: State, name: str, other: str) -> bool:
     """Whether a definition hangs on another through more than reading it, or what is computed in its loops."""
     if not hangs_on(state, name, other):
         return False

@@ -90,11 +90,16 @@ def _steps_along(stage: Stage, loop: str) -> tuple[str | None, int]:
 
 
 def distances(state: State) -> dict[str, int]:
-    """How many elements ahead each tensor is fetched."""
+    """How many elements ahead each tensor is fetched; rows of no elements are not."""
     made: dict[str, int] = {}
     for stage in state.stages:
         for tensor, loop, rows in stage.fetched:
-            length = 1 if _leads(state, stage.name, tensor, loop) else row_length(state, stage.name, tensor, loop)
-            if length is not None:
+            length = distance(state, stage.name, tensor, loop)
+            if length:
                 made.setdefault(tensor, rows * length)
     return made
+
+
+def distance(state: State, name: str, tensor: str, loop: str) -> int | None:
+    """The elements from what an iteration of a loop asks for of a tensor to what the next one does; None where that is not known."""
+    return 1 if _leads(state, name, tensor, loop) else row_length(state, name, tensor, loop)

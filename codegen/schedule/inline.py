@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tensorexpr.codegen.schedule.anew import written_anew
 from tensorexpr.codegen.schedule.legality import refuse
 from tensorexpr.codegen.schedule.state import State, all_definitions, plain_order, plain_stages
 from tensorexpr.errors import DefinitionError, ScheduleError
@@ -35,12 +36,12 @@ def inline(state: State, names: tuple[str, ...]) -> State:
         program = inline_definitions(state.program, names)
     except DefinitionError as error:
         raise ScheduleError(error.message, term=f"inline {', '.join(names)}", at=error.at) from error
-    changed = with_program(state, program, names)
+    changed = with_program(state, program, names, "inline")
     return replace(changed, inlined=(*state.inlined, *names))
 
 
-def with_program(state: State, program: Program, names: tuple[str, ...]) -> State:
-    """The state with definitions changed, whose loops must be plain and then are so again."""
+def with_program(state: State, program: Program, names: tuple[str, ...], word: str) -> State:
+    """The state with definitions changed by the primitive `word`, whose loops must be plain and then are so again."""
     old = state.table
     before = {d.results[0][0]: d for d in all_definitions(state.program)}
     after = {d.results[0][0]: d for d in all_definitions(program)}
@@ -54,4 +55,4 @@ def with_program(state: State, program: Program, names: tuple[str, ...]) -> Stat
             raise refuse(known, f"expected plain loops of {name}, which reads what is inlined, got changed ones", hint="inline first")
     fresh = {s.name: s for s in plain_stages(program, changed)}
     table = {s.name: fresh.get(s.name, s) for s in state.stages if s.name in after}
-    return replace(state, program=program, table=table)
+    return written_anew(state, replace(state, program=program, table=table), word)

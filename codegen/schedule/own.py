@@ -101,7 +101,7 @@ def own(state: State, name: str, loop: str) -> tuple[State, str]:
         )
     names = {*state.program.types, *state.program.sizes, *(n for d in all_definitions(state.program) for n, _ in d.results)}
     apart = _apart(fresh_name(f"{name}_apart", names), definition.axes[0], rows, definition)
-    state = with_parts(state, (apart,), _in_blocks(definition, cut, Access(apart.name, (), dtypes.bool_)))
+    state = with_parts(state, (apart,), _in_blocks(definition, cut, Access(apart.name, (), dtypes.bool_)), "own")
     return state.with_stage(replace(state.stage(name), owners=(loop,))), apart.name
 
 

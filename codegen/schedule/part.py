@@ -93,7 +93,7 @@ def part(state: State, name: str, loop: str, lengths: tuple[int, ...]) -> tuple[
     maker = _Maker(state, stage, definition, found)
     total = maker.total(lengths)
     changed = replace(definition, value=bottom_up(value, lambda n: total if n is found.total else n))
-    return with_parts(state, tuple(maker.made), changed), tuple(d.name for d in maker.made)
+    return with_parts(state, tuple(maker.made), changed, "part"), tuple(d.name for d in maker.made)
 
 
 class _Maker:

@@ -74,7 +74,7 @@ def partition(state: State, name: str, loop: str, width: int, room: int | None =
         value=substitute(definition.value, moved),
         where=None if definition.where is None else substitute(definition.where, moved),
     )
-    state = with_parts(state, (), changed)
+    state = with_parts(state, (), changed, "partition")
     chosen = Partition(cut.part.index, int(chunks.value), width, most, known, share)
     return state.with_stage(replace(state.stage(name), owners=(cut.part.index,), partition=chosen))
 

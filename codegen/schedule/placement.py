@@ -322,6 +322,10 @@ def check_placement(state: State, name: str) -> State:
                 f"expected a loop outside of the reduction over {group.indices[0]}, got {place.loop}",
                 "reorder, or choose a loop further out",
             )
+    for loop in consumer.order[: at + 1]:
+        bounds = (e for a in consumer.parts.axes if a.index in consumer.axes_of(loop) for e in (a.start, a.stop))
+        if any(read.access.tensor == name for e in bounds for read in read_occurrences(e, ())):
+            raise refuse(f"expected a loop outside of {loop}, whose bounds {name} gives, got {place.loop}", "choose a loop further out")
     inside = [place.stage, *(s.name for s in state.placed_in(place.stage))]
     facts = program_facts(state.program)
     readers = facts.readers.get(name, ())

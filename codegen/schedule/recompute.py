@@ -12,6 +12,7 @@ definition already.
 
 from __future__ import annotations
 
+from tensorexpr.codegen.schedule.anew import written_anew
 from tensorexpr.codegen.schedule.inline import inline
 from tensorexpr.codegen.schedule.legality import refuse
 from tensorexpr.codegen.schedule.state import State, plain_order, plain_stages, program_facts
@@ -75,7 +76,7 @@ def share(state: State, name: str) -> State:
     changed = replace(definition, value=visit(definition.value))
     program = with_definitions(state.program, [changed if d.results[0][0] == name else d for d in state.program.definitions])
     table = {**state.table, **{s.name: s for s in plain_stages(program, frozenset((name,)))}}
-    return replace(state, program=program, table=table)
+    return written_anew(state, replace(state, program=program, table=table), "share")
 
 
 def repeated_values(definition: Define) -> list[tuple[Expr, tuple[Axis, ...]]]:

@@ -37,7 +37,7 @@ def redirect(state: State, name: str, copy: str) -> State:
 
     at = facts.numbers[copy] + 1
     later = tuple(map_expressions(d, lambda e: bottom_up(e, visit)) for d in state.program.definitions[at:])
-    return with_program(state, replace(state.program, definitions=(*state.program.definitions[:at], *later)), (name,))
+    return with_program(state, replace(state.program, definitions=(*state.program.definitions[:at], *later)), (name,), "redirect")
 
 
 def _permutation(state: State, name: str, copy: Definition | None) -> tuple[int, ...] | None:

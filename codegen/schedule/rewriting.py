@@ -49,7 +49,6 @@ def mark(state: State, name: str, loop: str, kind: str) -> State:
 
 def checked(state: State, stage: Stage) -> State:
     """The state with a stage changed, where that is legal for it and for what is computed in its loops."""
-    check_cached(stage)
     check_skewed(stage)
     changed = state.with_stage(check_stage(state, stage))
     for name in (*((stage.name,) if stage.place is not None else ()), *(s.name for s in changed.placed_in(stage.name))):
@@ -59,6 +58,7 @@ def checked(state: State, stage: Stage) -> State:
     for root in roots:
         changed = fitted(changed, root)
     for root in roots:
+        check_cached(changed, root)
         check_pipelines(changed, root)
         check_slides(changed, root)
         check_tensorized(changed, changed.stage(root), refuse)

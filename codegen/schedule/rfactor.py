@@ -30,6 +30,7 @@ from __future__ import annotations
 from functools import reduce
 
 from tensorexpr.bounds import PROVED, check_access
+from tensorexpr.codegen.schedule.anew import written_anew
 from tensorexpr.codegen.schedule.independence import disjoint_axes
 from tensorexpr.codegen.schedule.legality import is_ordered, refuse
 from tensorexpr.codegen.schedule.reductions import Group, canonical, closed
@@ -102,7 +103,7 @@ def rfactor(state: State, name: str, loop: str, turns: int = 1) -> tuple[State, 
         raise refuse(stage, f"expected a positive int as the number of turns, got {turns!r}", loop)
     if isinstance(definition, Scatter) and stage.scan is None:
         parts, total = _scatter_parts(definition, outermost(stage, definition, loop), turns, _names(state))
-        return with_parts(state, (parts,), total), (parts.name,)
+        return with_parts(state, (parts,), total, "rfactor"), (parts.name,)
     if turns > 1:
         raise refuse(stage, f"expected a scatter outside of scans for results that take turns, got {name}", loop)
     if not isinstance(definition, Define) or stage.scan is not None:
@@ -115,7 +116,7 @@ def rfactor(state: State, name: str, loop: str, turns: int = 1) -> tuple[State, 
     made = tuple(maker.made)
     if not made:
         raise refuse(stage, f"expected a reduction of {name} itself over {cut.axis}, got one inside another", loop)
-    return with_parts(state, made, changed), tuple(d.name for d in made)
+    return with_parts(state, made, changed, "rfactor"), tuple(d.name for d in made)
 
 
 def _names(state: State) -> set[str]:
@@ -123,8 +124,8 @@ def _names(state: State) -> set[str]:
     return {*state.program.types, *state.program.sizes, *(n for d in all_definitions(state.program) for n, _ in d.results)}
 
 
-def with_parts(state: State, made: tuple[Define | Scatter | Segments, ...], changed: Define | Scatter) -> State:
-    """The state with a definition `changed`, and further ones `made` in front of it, all with plain loops."""
+def with_parts(state: State, made: tuple[Define | Scatter | Segments, ...], changed: Define | Scatter, word: str) -> State:
+    """The state with a definition `changed`, and further ones `made` in front of it, all with plain loops, by the primitive `word`."""
     name = changed.name
     definitions = [x for d in state.program.definitions for x in ((*made, changed) if d.results[0][0] == name else (d,))]
     program = with_definitions(state.program, definitions)
@@ -134,7 +135,7 @@ def with_parts(state: State, made: tuple[Define | Scatter | Segments, ...], chan
         if known == name:
             table.update((d.name, fresh[d.name]) for d in made)
         table[known] = fresh.get(known, state.table[known])
-    return replace(state, program=program, table=table)
+    return written_anew(state, replace(state, program=program, table=table), word)
 
 
 def outermost(stage: Stage, scatter: Scatter, loop: str) -> Cut:

@@ -73,7 +73,7 @@ def sort(state: State, name: str) -> tuple[State, tuple[str, ...]]:
     if len(through) == len(definition.indices):
         raise refuse(stage, f"expected an index of {name} that is no axis by itself to sort by, got none")
     plan, gather = _sorted(definition, through, names)
-    changed = with_parts(state, (*made, plan), gather)
+    changed = with_parts(state, (*made, plan), gather, "sort")
     return changed, (*(d.name for d in made), plan.name)
 
 

@@ -14,6 +14,7 @@ definition like any other: its loops are those of `s["P"]`, values are the same 
 
 from __future__ import annotations
 
+from tensorexpr.codegen.schedule.anew import written_anew
 from tensorexpr.codegen.schedule.legality import refuse
 from tensorexpr.codegen.schedule.placement import check_placement
 from tensorexpr.codegen.schedule.state import Stage, State, all_definitions, plain_order, plain_stages, program_facts
@@ -85,7 +86,7 @@ def stage(state: State, name: str, tensor: str, layout: Layout) -> tuple[State, 
         if known == name:
             table[packed] = fresh[packed]
         table[known] = fresh.get(known, state.table[known])
-    changed_state = replace(state, program=program, table=table)
+    changed_state = written_anew(state, replace(state, program=program, table=table), "stage")
     for placed in () if found.place is None else state.placed_in(found.place.stage):
         check_placement(changed_state, placed.name)
     return changed_state, packed

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tensorexpr.bounds import implied
+from tensorexpr.codegen.schedule.anew import written_anew
 from tensorexpr.codegen.schedule.reductions import Group, Member, Parts
 from tensorexpr.codegen.schedule.state import Stage, State, plain_order, program_facts
 from tensorexpr.codegen.schedule.steps import MARK, Carried, Moment, Sweep
@@ -296,7 +297,7 @@ def sweep(state: State, name: str, readers: tuple[str, ...] = ()) -> State:
     for init in scan_of(state.program, name).inits:
         if _is_spelled_out(changed, init):
             del table[init]
-    return changed
+    return written_anew(state, changed, "sweep")
 
 
 def scan_of(program: Program, name: str) -> Scan:

@@ -10,6 +10,7 @@ whole vector of float32. Readers get them as they were:
 from __future__ import annotations
 
 from tensorexpr import dtypes
+from tensorexpr.codegen.schedule.anew import written_anew
 from tensorexpr.codegen.schedule.legality import refuse
 from tensorexpr.codegen.schedule.state import State, plain_order, plain_stages, program_facts
 from tensorexpr.dtypes import DType
@@ -59,7 +60,7 @@ def store_as(state: State, name: str, dtype: DType) -> State:
     made[name] = replace(definition, value=Cast(dtype, definition.value))
     program = with_definitions(state.program, [made.get(d.results[0][0], d) for d in state.program.definitions])
     table = {**state.table, **{s.name: s for s in plain_stages(program, frozenset(changed))}}
-    return replace(state, program=program, table=table)
+    return written_anew(state, replace(state, program=program, table=table), "store_as")
 
 
 def bounds(value: Expr) -> tuple[int, int] | None:

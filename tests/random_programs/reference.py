@@ -367,6 +367,7 @@ class _Points:
         machine = self.machine
         points = self.entered(expr.axes)
         extra = len(expr.axes)
+        domain = points.mask
         condition = None if expr.where is None else points.value(expr.where)
         unsure = None
         if condition is not None:
@@ -391,7 +392,8 @@ class _Points:
         if not expr.combiner.is_builtin:
             found = self.fold(expr, flat, flags, outer)
         elif name in ("argmax", "argmin"):
-            found = self.winner(name, flat[0], flags, own)
+            among = None if domain is None else _flat(domain, inner, outer)
+            found = self.winner(name, flat[0], flags, own, among)
         else:
             found = self.combined(name, expr.dtype, flat[0], flags, own)
         if unsure is not None:
@@ -426,7 +428,8 @@ class _Points:
         return Near(found, np.max(error, axis=-1, initial=0.0))
 
     @staticmethod
-    def winner(name: str, near: Near, flags: np.ndarray | None, own: tuple[int, ...]) -> Near:
+    def winner(name: str, near: Near, flags: np.ndarray | None, own: tuple[int, ...], among: np.ndarray | None) -> Near:
+        """The position among the points that are visited (`among` in the box): the box is of the longest extents, a point has its own."""
         real = near.value.dtype.kind == "f"
         value = near.value if name == "argmax" else -near.value if real else ~near.value  # which turns the order around, without overflow
         if not math.prod(own):
@@ -442,6 +445,9 @@ class _Points:
             position = np.argmax((value == best) & flags, axis=-1)
         if real:
             position = np.where(nan.any(axis=-1), np.argmax(nan, axis=-1), position)
+        if among is not None:
+            ordinal = np.maximum(np.cumsum(among, axis=-1) - 1, 0)
+            position = np.take_along_axis(ordinal, position[..., None], -1)[..., 0]
         if near.error is None:
             return Near(position)
         error = near.error if flags is None else np.where(flags, near.error, 0.0)

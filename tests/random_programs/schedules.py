@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
+from tensorexpr import dtypes
 from tensorexpr.codegen.nest import GRID, IN_WARP, THREADS
 from tensorexpr.codegen.schedule import Schedule, autoschedule
 from tensorexpr.codegen.schedule.decisions import Choices, Decision, Decisions
@@ -11,7 +13,7 @@ from tensorexpr.codegen.schedule.intrinsics import known_intrinsics
 from tensorexpr.codegen.schedule.state import accesses_of
 from tensorexpr.codegen.target import Target
 from tensorexpr.errors import ScheduleError
-from tensorexpr.ir import Program, Scan
+from tensorexpr.ir import Access, Program, Scan
 
 WORDS = (
     "split",
@@ -43,6 +45,7 @@ WORDS = (
     "recompute",
     "share",
     "common",
+    "redirect",
     "alongside",
     "compute_with",
     "compute_with",
@@ -53,15 +56,15 @@ WORDS = (
 )
 
 
-def shuffled(s: Schedule, rng: random.Random, steps: int = 10) -> Schedule:
-    """The schedule after random primitives; illegal ones are refused and change nothing."""
+def shuffled(s: Schedule, rng: random.Random, steps: int = 10, words: Sequence[str] = WORDS) -> Schedule:
+    """The schedule after random primitives of `words`; illegal ones are refused and change nothing."""
     for _ in range(steps):
         name = rng.choice(s.stages) if s.stages else None
         if name is None or not s[name].loops:
             continue
         handle, loops, before = s[name], s[name].loops, s.copy()
         try:
-            match rng.choice(WORDS):
+            match rng.choice(words):
                 case "split":
                     handle.split(rng.choice(loops), rng.randint(1, 4), rng.choice(("peel", "shift", "guard", "stride")))
                 case "tile":
@@ -111,6 +114,9 @@ def shuffled(s: Schedule, rng: random.Random, steps: int = 10) -> Schedule:
                     handle.alongside(rng.choice(s.stages))
                 case "common":
                     handle.common(*rng.sample(s.stages, min(len(s.stages), rng.randint(1, 2))))
+                case "redirect":
+                    copy = rng.choice(s.stages)
+                    s.redirect(rng.choice(accesses_of(s.state.program, copy) or (Access(name, (), dtypes.int64),)).tensor, copy)
                 case "compute_with":
                     handle.compute_with(rng.choice(s.stages))
                 case "skew":

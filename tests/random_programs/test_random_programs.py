@@ -110,6 +110,21 @@ def test_what_hangs_on_a_rounding_is_known_to():
     assert near.error.tolist() == [np.inf, 0.0, np.inf]
 
 
+@pytest.mark.parametrize("word", ["argmax", "argmin"])
+def test_positions_are_counted_by_the_extents_at_their_point(word):
+    x = te.placeholder((6, 7), name="x")
+    reduce = getattr(te, word)
+    free = te.compute((7, 8), lambda i, j: reduce(lambda k, l: x[k, l], (i, j)), name="free")
+    where = te.compute((7, 8), lambda i, j: reduce(lambda k, l: x[k, l], (i, j), where=lambda k, l: (k + l) % 2 == 0), name="where")
+    program = te.program_of([free, where], [x])
+    rng = np.random.default_rng(0)
+    for values in (rng.permutation(42).reshape(6, 7), np.where(rng.random((6, 7)) < 0.2, np.nan, rng.integers(0, 9, (6, 7)))):
+        arrays = {"x": values.astype(np.float32)}
+        found, want = evaluate(program, arrays, {}), evaluate_program(program, arrays, {})
+        for name in program.outputs:
+            assert np.array_equal(found[name].value, want[name])
+
+
 def test_sizes_go_to_nothing_and_around_constants():
     sample = next(s for s in map(random_sample, range(100)) if len(s.sizes) == 1 and s.traced().program.sizes)
     (name,) = sample.sizes

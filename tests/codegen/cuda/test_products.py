@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -23,7 +24,7 @@ from tensorexpr.errors import InternalError, TargetError
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.ir import Const
 from tensorexpr.parse import parse_program
-from tests.codegen.cuda.device import Program, needs_compiler
+from tests.codegen.cuda.device import Program, compiled_together, needs_compiler
 from tests.codegen.cuda.test_blocks import batched, matmul
 from tests.random_programs import random_inputs
 
@@ -458,14 +459,83 @@ def test_a_block_of_one_warp_waits_for_its_copies():
     s["C"].vectorize(s["C"].fuse(row, column))
     for operand in "AB":
         s["C"].cache(operand, far, (0, 1))
-    inputs, made = random_inputs(s.program, 7), Program(verify_nest(lower(s)))
+    inputs, made = random_inputs(s.program, 7), Program(verify_nest(lower(s)), on_cpu=True)  # where what is missing is seen
     assert "__syncthreads" not in made.source.text and "te_copy_async" in made.source.text
     want = inputs["A"] @ inputs["B"]
     for order in (0, 1, 5):
         np.testing.assert_allclose(made(inputs, order=order)["C"], want, rtol=1e-4, atol=1e-4)
     text = made.source.text
     waits = [line for line in text.splitlines() if "te_copies_wait" in line]
-    made = Program(verify_nest(lower(s)))
+    made = Program(verify_nest(lower(s)), on_cpu=True)
     made.source = replace(made.source, text="\n".join(line for line in text.splitlines() if line not in waits))
     with pytest.raises(InternalError, match="has waited for its copy"):
         made(inputs, order=0)
+
+
+def pipelined(a_order, b_loop, step=8):
+    """A product whose operands are cached at the outer one of two loops over k, B at the inner one where `b_loop` is 1."""
+    s = schedule(parse_program(matmul(64, 64, 256)), H200)
+    rows, row = s["C"].split("i", 8)
+    columns, column = s["C"].split("j", 16)
+    far, near = s["C"].split("k", 32)
+    middle, near = s["C"].split(near, step)
+    s["C"].reorder(rows, columns, far, middle, near, row, column)
+    s["C"].parallel(s["C"].fuse(rows, columns))
+    s["C"].vectorize(s["C"].fuse(row, column))
+    s["C"].cache("A", far, a_order)
+    s["C"].cache("B", (far, middle)[b_loop], (0, 1))
+    return s
+
+
+STEPS = (
+    ((0, 1), 0, 8, ["<1>"]),
+    ((1, 0), 0, 8, ["<1>", "<2>"]),  # A goes through registers: behind the copies of the step there is one group more ahead
+    ((0, 1), 1, 8, ["<1>", "<1>"]),
+    ((0, 1), 1, 32, ["<1>", "_all", "_all"]),  # a loop inside of one iteration is no longer there: its only group comes last
+)
+
+
+@needs_compiler
+def test_barriers_wait_for_the_copies_of_their_step_and_no_others():
+    given = [pipelined(*case) for *case, _ in STEPS]
+    made = [Program(verify_nest(lower(s)), f"s{k}_", on_cpu=True) for k, s in enumerate(given)]
+    laxer = [Program(p.nest, f"l{k}_", on_cpu=True) for k, p in enumerate(made)]
+    for p, one, (*_, waits) in zip(made, laxer, STEPS, strict=True):
+        head, tail = p.source.text.split("for (int k_o", 1)
+        assert re.findall(r"te_copies_wait(<\d>|_all)\(", tail) == waits and "te_copies_wait" not in head
+        later = re.sub(r"te_copies_wait(?:<(\d)>|_all)", lambda m: f"te_copies_wait<{int(m[1] or 1) + 1}>", one.source.text)
+        one.source = replace(one.source, text=later)
+    compiled_together([*made, *laxer])
+    for s, p, one in zip(given, made, laxer, strict=True):
+        inputs = random_inputs(s.program, 7)
+        for order in (0, 1, 2):
+            np.testing.assert_allclose(p(inputs, order=order)["C"], inputs["A"] @ inputs["B"], rtol=1e-4, atol=1e-4)
+        with pytest.raises(InternalError, match="has waited for its copy"):
+            one(inputs, order=0)
+
+
+COPIED_ROWS = """
+A: f32[64, 256] = input()
+W: f32[64, 64] = input()
+P[i, k]: f32[64, 256] = A[i, k]
+C[i, j]: f32[64, 64] = sum(P[i, k] for k in range(256)) * W[i, j]
+return C
+"""
+
+
+@needs_compiler
+def test_copies_in_a_step_that_are_not_ahead_have_arrived_where_they_are_read():
+    """Rows that are only copied, where rows of W come some steps ahead: these copies were part of no group, and nothing waited for them."""
+    s = schedule(parse_program(COPIED_ROWS), H200)
+    rows, row = s["C"].split("i", 8)
+    s["C"].reorder(rows, row, "k", "j")
+    s["C"].parallel(rows)
+    s["C"].vectorize("j")
+    s["P"].compute_at("C", row)
+    for part in s["P"].split("k", 4):
+        s["P"].vectorize(part)
+    s["C"].cache("W", row, (0, 1))
+    inputs, made = random_inputs(s.program, 3), Program(verify_nest(lower(s)), on_cpu=True)
+    assert "te_copy_async" in made.source.text and "P_1[" in made.source.text
+    for order in (0, 1, 2):
+        np.testing.assert_allclose(made(inputs, order=order)["C"], inputs["A"].sum(1)[:, None] * inputs["W"], rtol=1e-5, atol=1e-5)

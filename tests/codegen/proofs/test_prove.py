@@ -120,6 +120,20 @@ def test_blocks_that_are_shifted_inwards_write_equal_values():
     assert [f[:2] for f in findings(nest(added, x=(7,), y=(7,)))] == [("race", True)]
 
 
+def test_shifted_blocks_of_a_step_may_read_the_step_before():
+    place = add(apply("minimum", mul(p, 3), const(4)), i)
+
+    def step(read_at):
+        rest = (over(p, 3, over(i, 3, Store("Y", (j, place), read("Y", *read_at))), kind="parallel"),)
+        return nest(over(j, 4, *rest, start=const(1)), x=(7,), y=(4, 7))
+
+    before = apply("sub", j, const(1))
+    assert findings(step((before, const(6)))) == findings(step((before, place))) == []
+    assert [f[:2] for f in findings(step((before, i)))] == [("race", False)]  # by the place in the block
+    assert {f[:2] for f in findings(step((j, const(6))))} == {("race", True), ("race", False)}  # another block writes it now
+    assert [f[:2] for f in findings(step((j, place)))] == [("race", True)]
+
+
 def test_nothing_is_read_that_nothing_wrote():
     acc = Buffer("acc", dtypes.float32, (const(4),), "local")
     begin, end = over(i, 4, Store("acc", (i,), ONE), kind="vectorize"), over(i, 4, Store("Y", (i,), read("acc", i)))

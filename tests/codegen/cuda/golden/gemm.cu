@@ -92,7 +92,7 @@ extern "C" __global__ void __launch_bounds__(256) k0_c(
       }
     }
     te_copies_commit();
-    te_copies_wait<1>();
+    te_copies_wait<2>();
     __syncthreads();
     #pragma unroll
     for (int k_i = 0; k_i < 8; ++k_i) {
