@@ -19,13 +19,14 @@ from tensorexpr.codegen.lowering.hulls import hull
 from tensorexpr.codegen.lowering.scope import LOOP, Result, Scope
 from tensorexpr.codegen.lowering.tasks import Names, Pending, Task
 from tensorexpr.codegen.nest import LANES, Alloc, Block, Buffer, For, If, Stmt, Store
+from tensorexpr.codegen.schedule.legality import MOST_COPIES
 from tensorexpr.codegen.schedule.reductions import Group, Member, Parts
 from tensorexpr.codegen.schedule.state import Stage, is_inside
-from tensorexpr.codegen.schedule.windows import hull_conditions, nonempty, window
+from tensorexpr.codegen.schedule.windows import alternatives, has_hull, hull_conditions, nonempty, window
 from tensorexpr.errors import InternalError
 from tensorexpr.ir import TRUE, Access, Apply, Axis, Cast, Const, Expr, Index, apply, conjunction, conjuncts, const
 from tensorexpr.records import record, replace
-from tensorexpr.traversal import free_names, map_children, substitute, walk
+from tensorexpr.traversal import free_names, map_children, size_names, substitute, walk
 
 LOCAL_BYTES = 1 << 17
 """No accumulators above this size: they would not fit a stack comfortably. Schedules have smaller tiles."""
@@ -234,7 +235,7 @@ class Reductions(ABC):
             start, stop = (substituted(e, Index, lambda p: p, lambda a: a) for e in bounds)
             hidden = frozenset(n for e in spread.values() for n in free_names(e) if scope.index(n) is None)
             found = window(Axis(axis.index, start, stop), hidden)
-            if found is None:
+            if found is None or (_is_long(found.axis) and _ends_at_sizes(axis, inner) and has_hull(axis, inner)):
                 inside = tuple(x for x in own[min(mine) :] if not self.belongs(x, group) and set(self.stage.axes_of(x)) & inner)
                 scope = hull(axis, inner, self.stage, scope, tuple(x for x in inside if not scope.knows(x)))
                 wide, own_conditions = scope.axes[axis.index], hull_conditions(axis, inner)
@@ -381,6 +382,16 @@ class Reductions(ABC):
                 return None
             number = add(mul(number, sub(axis.stop, axis.start)), sub(Index(axis.index), axis.start))
         return number
+
+
+def _is_long(axis: Axis) -> bool:
+    """Whether an axis has more points than are ever written out."""
+    return isinstance(axis.start, Const) and isinstance(axis.stop, Const) and int(axis.stop.value) - int(axis.start.value) > MOST_COPIES
+
+
+def _ends_at_sizes(axis: Axis, inner: frozenset[str]) -> bool:
+    """Whether a bound by sizes may leave a whole block of the indices `inner` few of the axis' points."""
+    return any(size_names(e) and set(free_names(e)) & inner for e in alternatives(axis.stop, "minimum"))
 
 
 def _factors(value: Expr) -> tuple[Expr, ...]:

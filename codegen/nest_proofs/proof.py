@@ -19,20 +19,21 @@ from tensorexpr.records import replace
 from tensorexpr.text import print_expr
 
 
-def prove(nest: LoopNest, effort: int = 1, quick: bool = False) -> Verdict:
+def prove(nest: LoopNest, effort: int = 1, quick: bool = False, launched: bool = False) -> Verdict:
     """Whether every obligation of a nest holds (see the package); what does not, or is not decided, is a finding.
 
     Questions take so many steps, counted, at most; `effort` times as many are allowed. A `quick` proof asks the integer sets nothing about
     elements that some store may have written and takes fewer steps: it refutes nothing that the whole one does not refute, and leaves more
-    undecided. Requires: a nest that
+    undecided. `launched` says that kernels are launched one by one, as on a GPU: those behind one with a failed check run all the same.
+    Requires: a nest that
     `verify_nest` accepts. Pure: the same nest gives the same verdict.
     """
-    return _Proof(nest, effort, quick).verdict()
+    return _Proof(nest, effort, quick, launched).verdict()
 
 
 class _Proof:
-    def __init__(self, nest: LoopNest, effort: int, quick: bool) -> None:
-        self.nest, self.quick = nest, quick
+    def __init__(self, nest: LoopNest, effort: int, quick: bool, launched: bool) -> None:
+        self.nest, self.quick, self.launched = nest, quick, launched
         self.claims = {b.name: b.within for b in (*nest.parameters, *nest.workspace) if b.within is not None}
         most = steps_for(sum(_statements(kernel.body) for kernel in nest.kernels)) if quick else MOST_STEPS
         self.questions = Questions(nest.sizes, self.claims, effort, most)
@@ -48,7 +49,7 @@ class _Proof:
             unplaced.extend(self.inside(touch))
             written.seen(touch)
 
-        places = Places(self.nest, self.held(), seen)
+        places = Places(self.nest, self.held(), seen, self.launched)
         places.run()
         sorts = sorts_of(written, self.questions, places.start) if self.claims else []
         placing, ordered = {sort.placing for sort in sorts}, {sort.order: sort.placing.number for sort in sorts}
