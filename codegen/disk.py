@@ -1,7 +1,7 @@
 """Object code kept on disk between processes: what compiling took a tenth of a second for is linked in a few milliseconds.
 
-One file per entry, named by the key: a digest of everything that the code depends on (see `compile`). A file carries a digest
-of its key and contents, is written beside its place and moved there whole, and is read only from a place that no other user can
+One file per entry, named by the key: a digest of everything that the code depends on, the files of this package among it. A file carries
+a digest of its key and contents, is written beside its place and moved there whole, and is read only from a place that no other user can
 write to (`tensorexpr_runtime.places`). What is damaged, foreign, or not to be read counts as not there and is made anew; what cannot
 be written is not kept. None of this is an error: a folder that cannot be used is told once, by a `CacheWarning`.
 The folder is bounded in size: entries not used for longest go first (reading marks an entry as used). Its files are counted at the
@@ -23,9 +23,12 @@ import tempfile
 import time
 import warnings
 from contextlib import suppress
+from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tensorexpr import errors
 from tensorexpr.errors import ArgumentError, CacheWarning, Location, user_location
 from tensorexpr_runtime.places import ForeignPlaceError, make_own, own, read_own
 
@@ -103,13 +106,31 @@ def bound() -> int:
 
 
 def digest(*parts: str | bytes) -> str:
-    """A key for parts, each of which counts with its length."""
+    """What tells parts apart, each of which counts with its length."""
     found = hashlib.sha256()
     for part in parts:
         data = part.encode() if isinstance(part, str) else part
         found.update(len(data).to_bytes(8, "little"))
         found.update(data)
     return found.hexdigest()
+
+
+def key_of(*parts: str | bytes) -> str:
+    """The key of what is made of some parts, by LLVM and by this package as they are."""
+    return digest(*parts, makers())
+
+
+@cache
+def makers() -> str:
+    """What makes code: LLVM by its wrapper's version, and the files of this package as they are."""
+    files = []
+    for root in sorted({Path(module).resolve().parent for module in (__file__, errors.__file__)}):
+        for folder, _, names in sorted(os.walk(root)):
+            for name in sorted(names):
+                if name.endswith((".py", ".cuh")):
+                    status = os.stat(os.path.join(folder, name))
+                    files.append(f"{folder}/{name} {status.st_size} {status.st_mtime_ns}")
+    return "\n".join((version("llvmlite"), version("tensorexpr"), *files))
 
 
 def load(key: str) -> Entry | None:

@@ -3,7 +3,7 @@
 Native code is kept in memory per program or schedule: programs with the same definitions share it, and threads that ask for one
 at the same time compile it once. Programs are compared by structure, which leaves out the user's lines; where a run-time check
 may have to name such a line, the lines are part of the key. Behind that stands the disk (`disk`): there the key is a digest of
-the text of the program or schedule, its constants, the machine, and the versions of LLVM's wrapper and of this package.
+the text of the program or schedule, its constants, the machine, LLVM's wrapper and the files of this package.
 Code found on disk is linked and run as it is.
 
 An `Executable` holds neither IR nor the data of constants, and neither does the table of them: whoever calls it has the data, and the
@@ -12,13 +12,9 @@ stages that led to it (`Look`) are held by functions that are to show them, or m
 
 from __future__ import annotations
 
-import os
 import sys
 import weakref
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from functools import cache
-from importlib.metadata import version
-from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -110,7 +106,7 @@ _looks: weakref.WeakValueDictionary[object, Look] = weakref.WeakValueDictionary(
 
 def executable_of(program: Program) -> Built:
     """The executable of a program: simplified, scheduled (as its record says, where there is one), lowered, compiled, or found."""
-    record = record_for(program, (_environment(),), host_target())
+    record = record_for(program, host_target())
     tuned = () if record is None else (record.digest,)
     lines = _lines(program)
 
@@ -151,7 +147,7 @@ def _found(text: str, program: Program, named: _Lines, look: Look) -> Executable
     """The executable whose code is on disk under its key, or made and kept there."""
     lines = list(dict.fromkeys(named))
     places = [lines.index(line) for line in named]  # the lines differ between processes, where they are equal does not
-    key = disk.digest(text, repr(places), *(c.content for c in program.constants), _environment())
+    key = disk.key_of(text, repr(places), *(c.content for c in program.constants), repr(host()), repr(host_target()))
     entry = disk.load(key)
     if entry is not None:
         about = entry.about
@@ -175,20 +171,6 @@ def _found(text: str, program: Program, named: _Lines, look: Look) -> Executable
     about |= {"failure": look.failure, "verdict": str(look.stages.verdict)}
     disk.save(key, disk.Entry(about, image.image))
     return Executable(NativeCode(interface, image, host()), nest.checks, long, look.failure)
-
-
-@cache
-def _environment() -> str:
-    """All that code depends on beside its program: the machine, LLVM, and the files of this package as they are."""
-    roots = {Path(module).resolve().parent for module in (__file__, disk.__file__, print_program.__code__.co_filename)}
-    files = []
-    for root in sorted(roots):
-        for folder, _, names in sorted(os.walk(root)):
-            for name in sorted(names):
-                if name.endswith(".py"):
-                    status = os.stat(os.path.join(folder, name))
-                    files.append(f"{folder}/{name} {status.st_size} {status.st_mtime_ns}")
-    return "\n".join((repr(host()), repr(host_target()), version("llvmlite"), version("tensorexpr"), *files))
 
 
 def _lines(program: Program) -> _Lines:

@@ -1,6 +1,6 @@
 """From a program or a schedule for a GPU to kernels: the stages, their text, and a cubin, kept on disk by content.
 
-A cubin depends on the text, the prelude, the options, the architecture and NVRTC's version, and on nothing else: one made on a machine
+A cubin depends on the text, the prelude, the options, the architecture, NVRTC's version and this package alone: one made on a machine
 without a GPU serves a machine with one. Where the default form cannot be made, or NVRTC refuses its text, the plain one is (see `stages`).
 """
 
@@ -83,7 +83,7 @@ def _text(stages: Stages) -> Source:
 def compiled_text(source: Source, arch: str) -> nvrtc.Compiled:
     """Machine code of kernels for an architecture, from the disk where it is there."""
     version = nvrtc.version()
-    key = disk.digest("cubin", PRELUDE.read_text(), source.text, repr(nvrtc.OPTIONS), arch, repr(version))
+    key = disk.key_of("cubin", PRELUDE.read_text(), source.text, repr(nvrtc.OPTIONS), arch, repr(version))
     entry = disk.load(key)
     if entry is not None:
         about = entry.about

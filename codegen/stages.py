@@ -110,7 +110,7 @@ def _plainly(program: Program, target: Target) -> Schedule:
 
 def _lowered(schedule: Schedule, plain: bool = False) -> Stages:
     nest = verify_nest(lower(schedule, plain=plain))
-    verdict = prove(nest, quick=True)
+    verdict = prove(nest, quick=True, launched=isinstance(schedule.target, Gpu))
     if verdict.refuted:
         raise InternalError(f"the verifier refuses its loops: {verdict.refuted[0].about}", term=verdict.refuted[0])
     if verdict.findings:

@@ -56,6 +56,8 @@ class Node:
         # Hashed here and below: what is compared has a hash, and so a place to remember what it is equal to.
         if type(self) is not type(other) or hash(self) != hash(other):
             return False
+        if _representative(self) is _representative(other):
+            return True
         met: dict[tuple[int, int], tuple[Node, Node]] = {}  # each pair once: shared subtrees are not trees
         pending: list[tuple[Any, Any]] = [((self,), (other,))]
         while pending:  # without recursion: expressions are as deep as the user's sums are long

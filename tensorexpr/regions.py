@@ -158,7 +158,7 @@ def expression_of(affine: Affine, sizes: Iterable[str] = (), opaque: Opaque | No
         return factor if size == 1 else apply("mul", factor, const(size))
 
     def build(form: Affine) -> Expr:
-        form, modulos = _split_modulos(form)
+        form, modulos = split_modulos(form)
         positive = [times(atom(t), c) for t, c in form.terms if c > 0]
         positive += [times(apply("mod", build(e), const(m)), c) for e, m, c in modulos if c > 0]
         negative = [times(atom(t), -c) for t, c in form.terms if c < 0]
@@ -198,7 +198,7 @@ def normal_form(extent: Expr) -> Expr:
     return extent if form is None else expression_of(form, sizes=form.names())
 
 
-def _split_modulos(form: Affine) -> tuple[Affine, list[tuple[Affine, int, int]]]:
+def split_modulos(form: Affine) -> tuple[Affine, list[tuple[Affine, int, int]]]:
     """Splits off the terms c * (e % m), which stand in the form as c*e - c*m*(e // m); gives the rest and the (e, m, c).
 
     Only where e stands there term by term, so that taking it out leaves fewer terms.

@@ -44,6 +44,8 @@ class _Writer:
         constants = [Buffer(c.name, c.type.dtype, c.type.shape, "constant") for c in nest.constants]
         self.buffers = {b.name: b for b in (*nest.parameters, *constants, *nest.workspace)}
         self.kernels: list[str] = []
+        self.checked = False
+        """Whether a kernel so far has checks."""
 
     def region(self, kernel: Region) -> Iterator[Launch | Repeat]:
         """Launches for a kernel: of loops that run together one, for all of those whose iterations are threads."""
@@ -52,7 +54,8 @@ class _Writer:
             yield from self.plan(kernel.name, kernel.body, ())
             return
         writer = Kernel(self.nest, self.buffers, ())
-        launch, text = writer.together(f"{self.prefix}k{len(self.kernels)}_{_word(kernel.name)}", beside)
+        launch, text = writer.together(f"{self.prefix}k{len(self.kernels)}_{_word(kernel.name)}", beside, self.checked)
+        self.checked |= writer.reports
         self.kernels.append(text)
         yield launch
         yield from self.plan(kernel.name, tuple(s for s in kernel.body if s not in beside), ())
@@ -87,7 +90,9 @@ class _Writer:
         word = f"{self.prefix}k{len(self.kernels)}_{_word(name)}"
         body = settled(body)
         body = with_rows(body, self.buffers, {*self.buffers, *names_in(body)})
-        launch, text = writer.text(word, with_neighbors(body, self.buffers), grid)
+        # A loop of the host comes by again.
+        launch, text = writer.text(word, with_neighbors(body, self.buffers), grid, self.checked or bool(outer and self.nest.checks))
+        self.checked |= writer.reports
         self.kernels.append(text)
         return launch
 

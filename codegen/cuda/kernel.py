@@ -23,6 +23,13 @@ THREADS = 256
 """Threads of a block."""
 SHARED = 48 << 10
 """Bytes of shared memory that a block has without asking."""
+_RETURNS_TOGETHER = [
+    "  __shared__ bool te_stops;",
+    "  if (threadIdx.x + threadIdx.y + threadIdx.z == 0) te_stops = error->check != 0;",
+    "  __syncthreads();",
+    "  if (te_stops) return;",
+]
+"""How all threads of a block return, or none: another block may report while they ask."""
 
 
 class Kernel(Statements):
@@ -35,10 +42,18 @@ class Kernel(Statements):
         self.used_scalars: dict[str, None] = {}
         self.written: set[str] = set()
         self.reports = False
+        self.given = {b.name for b in nest.parameters if b.name not in nest.writes} | {c.name for c in nest.constants}
+        self.hanging: set[str] = set()
+        """Local buffers whose values come from what other kernels have written."""
+        self.hangs = False
+        """Whether places or bounds here hang on what other kernels have written: behind a check that failed that may be anything."""
+        self.behind = False
 
-    def together(self, word: str, loops: Sequence[For]) -> tuple[Launch, str]:
-        """Loops side by side as one kernel, and its launch: each has blocks of its own, found by halving."""
+    def together(self, word: str, loops: Sequence[For], behind: bool) -> tuple[Launch, str]:
+        """Loops side by side as one kernel, and its launch: each has blocks of its own, found by halving. `behind` says whether
+        kernels before it have checks."""
         self.survey(tuple(loops))
+        self.behind = behind and self.hangs
         for size in self.nest.sizes:
             self.scope[size] = v.index(self.word(size), 0, None)
         firsts = [0]
@@ -57,9 +72,10 @@ class Kernel(Statements):
         lines = among(0, len(loops), "  ")
         return self.finished(word, lines, (THREADS, 1, 1), (Const(firsts[-1] * THREADS, dtypes.int64),), True)
 
-    def text(self, word: str, body: Block, grid: tuple[For, ...]) -> tuple[Launch, str]:
-        """The kernel as text, and its launch."""
+    def text(self, word: str, body: Block, grid: tuple[For, ...], behind: bool) -> tuple[Launch, str]:
+        """The kernel as text, and its launch; `behind` says whether kernels before it have checks."""
         self.survey((*body, *(replace(loop, body=()) for loop in grid)))
+        self.behind = behind and self.hangs
         for size in self.nest.sizes:
             self.scope[size] = v.index(self.word(size), 0, None)
         for loop in self.outer:
@@ -113,14 +129,16 @@ class Kernel(Statements):
         scalars = tuple(n for n in (*self.nest.sizes, *(loop.index for loop in self.outer)) if n in self.used_scalars)
         parameters += [f"const int64_t {self.words[n]}_" if self.scope[n].narrow else f"const int64_t {self.words[n]}" for n in scalars]
         entry = [f"  const int {self.words[n]} = (int){self.words[n]}_;" for n in scalars if self.scope[n].narrow]
-        if self.reports:
+        if self.behind:
+            entry += _RETURNS_TOGETHER if self.reports and self.team is not None else ["  if (error->check) return;"]
+        if self.reports or self.behind:
             parameters.append("te_error *__restrict__ error")
         head = f'extern "C" __global__ void __launch_bounds__({prod(threads)}) {word}('
         signature = head + ", ".join(parameters) + ") {"
         if len(signature) > 120:
             signature = head + "\n    " + ",\n    ".join(parameters) + ") {"
         text = "\n".join([signature, *entry, *lines, "}"]) + "\n"
-        return Launch(word, tuple(self.used_buffers), scalars, self.reports, threads, iterations, cut, asked), text
+        return Launch(word, tuple(self.used_buffers), scalars, self.reports or self.behind, threads, iterations, cut, asked), text
 
     def parameter(self, name: str) -> str:
         """The declaration of a buffer as a parameter."""
@@ -131,11 +149,19 @@ class Kernel(Statements):
         """Finds the buffers (in order of the nest), sizes and indices that a kernel uses, and gives them names."""
         found: set[str] = set()
         scalars: set[str] = set()
+        local: set[str] = set()
+
+        def hangs(e: Expr) -> bool:
+            return any(
+                isinstance(n, Access) and n.tensor not in self.given and (n.tensor not in local or n.tensor in self.hanging)
+                for n in walk(e)
+            )
 
         def expression(e: Expr) -> None:
             for node in walk(e):
                 match node:
                     case Access():
+                        self.hangs |= any(map(hangs, node.indices))
                         found.add(node.tensor)
                         buffer = self.buffers.get(node.tensor)
                         for extent in buffer.shape[1:] if buffer is not None else ():
@@ -146,6 +172,7 @@ class Kernel(Statements):
         def visit(s: Stmt) -> None:
             match s:
                 case For():
+                    self.hangs |= hangs(s.start) or hangs(s.stop)
                     expression(s.start)
                     expression(s.stop)
                     for inner in s.body:
@@ -156,9 +183,12 @@ class Kernel(Statements):
                         visit(inner)
                 case Alloc():
                     self.buffers[s.buffer.name] = s.buffer
+                    local.add(s.buffer.name)
                     for inner in s.body:
                         visit(inner)
                 case Store():
+                    if hangs(s.value):
+                        self.hanging.add(s.buffer)
                     found.add(s.buffer)
                     self.written.add(s.buffer)
                     expression(Access(s.buffer, s.indices, s.value.dtype))
@@ -168,7 +198,7 @@ class Kernel(Statements):
                     expression(s.index)
                     expression(s.extent)
 
-        for statement in block:
+        for statement in (*block, *block):  # what a loop hangs on may be stored further down
             visit(statement)
         for name, buffer in self.buffers.items():
             if name in found and buffer.memory != "local":

@@ -50,12 +50,17 @@ class Compiled:
     resources: dict[str, Resources]
 
     def sass(self) -> str:
-        """The machine code as text. Raises `TargetError` where no cuobjdump is found."""
+        """The machine code as text. Raises `TargetError` where no cuobjdump is found, and where it can be handed no file."""
         program = _cuobjdump()
-        with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / "kernels.cubin"
-            file.write_bytes(self.cubin)
-            done = subprocess.run([program, "-sass", str(file)], capture_output=True, text=True)
+        try:
+            with tempfile.TemporaryDirectory() as folder:
+                file = Path(folder) / "kernels.cubin"
+                file.write_bytes(self.cubin)
+                done = subprocess.run([program, "-sass", str(file)], capture_output=True, text=True)
+        except OSError as error:
+            raise TargetError(
+                f"expected a folder for temporary files, for cuobjdump to print machine code, got {error}", hint="TMPDIR"
+            ) from error
         if done.returncode:
             raise InternalError(f"cuda: cuobjdump failed: {done.stderr[:500]}")
         return done.stdout

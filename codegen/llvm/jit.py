@@ -15,7 +15,6 @@ import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
-from importlib.metadata import version
 from typing import Any, NamedTuple
 
 from tensorexpr.codegen import disk
@@ -184,7 +183,7 @@ class NativeModule:
     @staticmethod
     def compiled(ir: str, machine: Machine, passes: str, imports: Mapping[str, int] | None = None) -> NativeModule:
         """The module of a text, found on disk where it was compiled before; `passes` as in `object_code`, whose errors it raises."""
-        key = disk.digest("text", ir, passes, repr(machine), version("llvmlite"))
+        key = disk.key_of("text", ir, passes, repr(machine))
         entry = disk.load(key)
         if entry is not None:
             code = ObjectCode(entry.image, tuple(entry.about["exports"]))

@@ -25,10 +25,10 @@ Shape = Callable[[str], tuple[Expr, ...]]
 
 
 def known_axes(stage: Stage, scope: Scope) -> tuple[Axis, ...]:
-    """The axes of which the index is known, outermost first."""
+    """The axes of which the index is known, outermost first, as far as they run."""
     groups = [stage.parts.group(number) for number in scope.groups]
     axes = (*stage.parts.axes, *(a for g in groups for a in g.axes))
-    return tuple(a for a in axes if scope.index(a.index) is not None)
+    return tuple(scope.bounded(a) for a in axes if scope.index(a.index) is not None)
 
 
 def is_safe(exprs: tuple[Expr, ...], axes: tuple[Axis, ...], scope: Scope, shape: Shape) -> bool:

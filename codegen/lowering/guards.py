@@ -97,12 +97,12 @@ def beyond_extents(
             axes.append(axis)
             found.pop(axis.index, None)
     splits = [split for parent, split in found.items() if any(a.index == parent for a in axes)]
-    if not splits or not may_run_without(group, replace(stage.parts, axes=tuple(axes)), shape):
+    if not splits or not may_run_without(group, replace(stage.parts, axes=tuple(axes)), scope, shape):
         return frozenset()
     return frozenset(split.outer for split in splits)
 
 
-def may_run_without(group: Group, parts: Parts, shape: Callable[[str], tuple[Expr, ...]]) -> bool:
+def may_run_without(group: Group, parts: Parts, scope: Scope, shape: Callable[[str], tuple[Expr, ...]]) -> bool:
     """Whether a reduction may be computed where its guard does not hold: nothing in it stands in other loops or must be checked,
     and all that it reads is in bounds."""
     if group.uses or any(g.scope == group.number for g in parts.groups) or any(accumulators.is_winner(m) for m in group.members):
@@ -117,8 +117,8 @@ def may_run_without(group: Group, parts: Parts, shape: Callable[[str], tuple[Exp
         around = parts.group(around.scope)
         for axis in reversed(around.axes):
             if axis.index in needed:
-                axes = (axis, *axes)
-                needed.update((*free_names(axis.start), *free_names(axis.stop)))
+                axes = (scope.bounded(axis), *axes)
+                needed.update((*free_names(axes[0].start), *free_names(axes[0].stop)))
     axes = (*parts.axes, *axes)
     for member in group.members:
         for value in member.values:

@@ -16,16 +16,17 @@ from tensorexpr.codegen.lowering.arithmetic import ZERO, add, mul, reads_data, s
 from tensorexpr.codegen.lowering.faults import known_axes, sheltered, sheltered_condition, still_to_run
 from tensorexpr.codegen.lowering.guards import around_tile, beyond_extents, may_run_without
 from tensorexpr.codegen.lowering.hulls import hull
-from tensorexpr.codegen.lowering.scope import Result, Scope
+from tensorexpr.codegen.lowering.scope import LOOP, Result, Scope
 from tensorexpr.codegen.lowering.tasks import Names, Pending, Task
 from tensorexpr.codegen.nest import LANES, Alloc, Block, Buffer, For, If, Stmt, Store
+from tensorexpr.codegen.schedule.legality import MOST_COPIES
 from tensorexpr.codegen.schedule.reductions import Group, Member, Parts
 from tensorexpr.codegen.schedule.state import Stage, is_inside
-from tensorexpr.codegen.schedule.windows import hull_conditions, nonempty, window
+from tensorexpr.codegen.schedule.windows import alternatives, has_hull, hull_conditions, nonempty, window
 from tensorexpr.errors import InternalError
 from tensorexpr.ir import TRUE, Access, Apply, Axis, Cast, Const, Expr, Index, apply, conjunction, conjuncts, const
 from tensorexpr.records import record, replace
-from tensorexpr.traversal import free_names, map_children, substitute, walk
+from tensorexpr.traversal import free_names, map_children, size_names, substitute, walk
 
 LOCAL_BYTES = 1 << 17
 """No accumulators above this size: they would not fit a stack comfortably. Schedules have smaller tiles."""
@@ -80,7 +81,9 @@ class Reductions(ABC):
         rest = tuple(x for x in loops if x not in mine)
         buffers, results = self.allocated(group, tile, scope)
         lanes = self.lane_accumulators(group, buffers, own)
-        open_guard = tuple(c for c in group.guard if not scope.decided(c))
+        asked = {name for x in own for name in (f"{LOOP}{x}", *self.stage.axes_of(x))}
+        unmet = tuple(c for c in scope.unmet() if all(n in asked or scope.index(n) is not None for n in free_names(c)))
+        open_guard = tuple(c for c in dict.fromkeys((*group.guard, *unmet)) if not scope.decided(c))
         ready, late = self.guards_here(open_guard, scope)
         some: dict[Expr, Expr] = {}
         tested: tuple[Expr, ...] = ()
@@ -88,7 +91,7 @@ class Reductions(ABC):
             found = {c: around_tile(c, self.stage, scope, tile) for c in late}
             some = {c: around for c, around in found.items() if around is not None}
             tested = tuple(dict.fromkeys(around for around in some.values() if around not in scope.facts))
-            if may_run_without(group, self.parts, self.shape):
+            if may_run_without(group, self.parts, scope, self.shape):
                 late = tuple(c for c in late if c not in some)
         crossed = tuple(
             condition
@@ -232,14 +235,18 @@ class Reductions(ABC):
             start, stop = (substituted(e, Index, lambda p: p, lambda a: a) for e in bounds)
             hidden = frozenset(n for e in spread.values() for n in free_names(e) if scope.index(n) is None)
             found = window(Axis(axis.index, start, stop), hidden)
-            if found is None:
+            if found is None or (_is_long(found.axis) and _ends_at_sizes(axis, inner) and has_hull(axis, inner)):
                 inside = tuple(x for x in own[min(mine) :] if not self.belongs(x, group) and set(self.stage.axes_of(x)) & inner)
                 scope = hull(axis, inner, self.stage, scope, tuple(x for x in inside if not scope.knows(x)))
-                conditions.extend(hull_conditions(axis, inner))
-                continue
-            offsets = scope.offsets if found.offset is None else {**scope.offsets, axis.index: found.offset}
-            scope = replace(scope, axes={**scope.axes, axis.index: found.axis}, offsets=offsets)
-            conditions.extend(found.conditions)
+                wide, own_conditions = scope.axes[axis.index], hull_conditions(axis, inner)
+            else:
+                wide, own_conditions = found.axis, found.conditions
+                scope = replace(scope, axes={**scope.axes, axis.index: wide})
+                if found.offset is not None:
+                    scope = replace(scope, offsets={**scope.offsets, axis.index: found.offset})
+                    wide = Axis(axis.index, found.offset, add(found.offset, wide.stop))
+            conditions.extend(own_conditions)
+            scope = replace(scope, widened={**scope.widened, axis.index: (wide, own_conditions)})
         return scope, tuple(conditions)
 
     def lane_accumulators(self, group: Group, buffers: Buffers, own: tuple[str, ...]) -> Lanes | None:
@@ -375,6 +382,16 @@ class Reductions(ABC):
                 return None
             number = add(mul(number, sub(axis.stop, axis.start)), sub(Index(axis.index), axis.start))
         return number
+
+
+def _is_long(axis: Axis) -> bool:
+    """Whether an axis has more points than are ever written out."""
+    return isinstance(axis.start, Const) and isinstance(axis.stop, Const) and int(axis.stop.value) - int(axis.start.value) > MOST_COPIES
+
+
+def _ends_at_sizes(axis: Axis, inner: frozenset[str]) -> bool:
+    """Whether a bound by sizes may leave a whole block of the indices `inner` few of the axis' points."""
+    return any(size_names(e) and set(free_names(e)) & inner for e in alternatives(axis.stop, "minimum"))
 
 
 def _factors(value: Expr) -> tuple[Expr, ...]:

@@ -47,6 +47,7 @@ class Scope:
     `offsets` what is added to the index of an axis that runs over a window, `vectors` the loops that run in lanes here,
     `guarded` splits whose points beyond the extent are left out already, `facts` conditions that hold here over open loops,
     `holds` the same over the indices of the definition,
+    `widened` axes of reductions that run further than their bounds say, each as it runs and the conditions that leave points out,
     `conditional` whether a condition stands around,
     `padded` a condition without which factors of what is summed count as zero.
     """
@@ -65,6 +66,7 @@ class Scope:
     guarded: frozenset[str] = frozenset()
     facts: frozenset[Expr] = frozenset()
     holds: tuple[Expr, ...] = ()
+    widened: dict[str, tuple[Axis, tuple[Expr, ...]]] = field(default_factory=dict)
     conditional: bool = False
     padded: Expr | None = None
 
@@ -76,6 +78,15 @@ class Scope:
         """Whether nothing is settled of an axis: no position of a loop that it runs as, no form that one of its splits takes."""
         parts = {name for loop in self.stage.loops_of(axis) for name in self.stage.ancestry(loop)}
         return not any(name in self.values or name in self.variants for name in parts)
+
+    def unmet(self) -> tuple[Expr, ...]:
+        """The conditions of widened axes that are not known to hold."""
+        return tuple(c for _, conditions in self.widened.values() for c in conditions if c not in self.holds and not self.decided(c))
+
+    def bounded(self, axis: Axis) -> Axis:
+        """The axis as it runs: with the bounds of the program only where all that they say holds."""
+        wide, conditions = self.widened.get(axis.index, (axis, ()))
+        return axis if set(conditions) <= set(self.holds) else wide
 
     def with_values(self, **values: Expr) -> Scope:
         return replace(self, values={**self.values, **values})

@@ -1,7 +1,8 @@
 """The walk over a nest: every place at which a buffer is touched, with what is known there, and the first obligation: it is inside.
 
 Statements are gone through in the order in which they run. A condition holds in its branch, a `Check` from where it stands to the end of
-the block (a kernel ends where one fails), each until something that it reads is written; a loop that writes it forgets it from its begin.
+the block and in later kernels (where one fails, nothing further runs; kernels that are launched one by one do, so each of them begins
+anew), each until something that it reads is written; a loop that writes it forgets it from its begin.
 `where` is the only operation of which one branch is evaluated: all operands of `and` and `or` are.
 """
 
@@ -61,9 +62,9 @@ Seen = Callable[[Touch], None]
 
 
 class Places:
-    """Goes through a nest and hands each touch to `seen`."""
+    """Goes through a nest and hands each touch to `seen`; `launched`: see `prove`."""
 
-    def __init__(self, nest: LoopNest, held: Mapping[str, tuple[float, float]], seen: Seen) -> None:
+    def __init__(self, nest: LoopNest, held: Mapping[str, tuple[float, float]], seen: Seen, launched: bool = False) -> None:
         self.nest = nest
         self.seen = seen
         self.homes: dict[str, Home] = {}
@@ -75,6 +76,7 @@ class Places:
         self.number = 0
         self.kernel = 0
         extents = (e for b in nest.parameters for e in b.shape if isinstance(e, Apply))
+        self.launched = launched
         self.start = Scope((), {}, dict(held)).where(*(apply("ge", e, ZERO) for e in dict.fromkeys(extents)), sure=True)  # arrays are there
         self._reads: dict[Expr, bool] = {}
         self._written: dict[int, frozenset[str]] = {}
@@ -84,7 +86,9 @@ class Places:
         scope = self.start
         for number, kernel in enumerate(self.nest.kernels):
             self.kernel = number
-            scope = self.kernel_(kernel, scope)
+            behind = self.kernel_(kernel, scope)
+            if not self.launched:
+                scope = behind
 
     def kernel_(self, kernel: Kernel, scope: Scope) -> Scope:
         """A kernel; of loops that run together each sees what is known before all of them."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from tensorexpr.codegen.nest import If, LoopNest, Stmt, Store
+from tensorexpr.codegen.nest import Alloc, Block, For, If, LoopNest, Stmt, Store
 from tensorexpr.codegen.nest_proofs.places import Places, Touch
-from tensorexpr.codegen.nest_proofs.questions import Answer, Questions
+from tensorexpr.codegen.nest_proofs.questions import MOST_STEPS, Answer, Questions, steps_for
 from tensorexpr.codegen.nest_proofs.races import races
 from tensorexpr.codegen.nest_proofs.scope import Scope
 from tensorexpr.codegen.nest_proofs.sorts import sorts_of
@@ -19,21 +19,24 @@ from tensorexpr.records import replace
 from tensorexpr.text import print_expr
 
 
-def prove(nest: LoopNest, effort: int = 1, quick: bool = False) -> Verdict:
+def prove(nest: LoopNest, effort: int = 1, quick: bool = False, launched: bool = False) -> Verdict:
     """Whether every obligation of a nest holds (see the package); what does not, or is not decided, is a finding.
 
     Questions take so many steps, counted, at most; `effort` times as many are allowed. A `quick` proof asks the integer sets nothing about
-    elements that some store may have written: it refutes what the whole one refutes and leaves more undecided. Requires: a nest that
+    elements that some store may have written and takes fewer steps: it refutes nothing that the whole one does not refute, and leaves more
+    undecided. `launched` says that kernels are launched one by one, as on a GPU: those behind one with a failed check run all the same.
+    Requires: a nest that
     `verify_nest` accepts. Pure: the same nest gives the same verdict.
     """
-    return _Proof(nest, effort, quick).verdict()
+    return _Proof(nest, effort, quick, launched).verdict()
 
 
 class _Proof:
-    def __init__(self, nest: LoopNest, effort: int, quick: bool) -> None:
-        self.nest, self.quick = nest, quick
+    def __init__(self, nest: LoopNest, effort: int, quick: bool, launched: bool) -> None:
+        self.nest, self.quick, self.launched = nest, quick, launched
         self.claims = {b.name: b.within for b in (*nest.parameters, *nest.workspace) if b.within is not None}
-        self.questions = Questions(nest.sizes, self.claims, effort)
+        most = steps_for(sum(_statements(kernel.body) for kernel in nest.kernels)) if quick else MOST_STEPS
+        self.questions = Questions(nest.sizes, self.claims, effort, most)
         self.findings: list[Finding] = []
         self.decided: Counter[str] = Counter()
 
@@ -46,7 +49,7 @@ class _Proof:
             unplaced.extend(self.inside(touch))
             written.seen(touch)
 
-        places = Places(self.nest, self.held(), seen)
+        places = Places(self.nest, self.held(), seen, self.launched)
         places.run()
         sorts = sorts_of(written, self.questions, places.start) if self.claims else []
         placing, ordered = {sort.placing for sort in sorts}, {sort.order: sort.placing.number for sort in sorts}
@@ -118,6 +121,17 @@ class _Proof:
         self.decided["refuted" if finding.refuted else "undecided"] += 1
         if finding not in self.findings:
             self.findings.append(finding)
+
+
+def _statements(block: Block) -> int:
+    """How many statements there are, those in loops and branches included."""
+    count = len(block)
+    for s in block:
+        if isinstance(s, For | Alloc):
+            count += _statements(s.body)
+        elif isinstance(s, If):
+            count += _statements(s.then) + _statements(s.otherwise)
+    return count
 
 
 def _first_line(statement: Stmt) -> str:

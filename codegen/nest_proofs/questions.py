@@ -2,7 +2,7 @@
 
 A set is made of the facts that matter for a question: those that share an index, a size or an opaque value with it, directly or through
 others. Each question is asked once for equal terms and facts. The solver's steps are counted, never timed: a question that takes more
-than `STEPS` is undecided, and so are all further ones of a nest that has taken `MOST_STEPS`.
+than `STEPS` is undecided, and so are all further ones of a nest that has taken `MOST_STEPS`; fewer where the nest is small (`steps_for`).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from tensorexpr.codegen.nest_proofs.forms import Forms, Names
 from tensorexpr.codegen.nest_proofs.scope import Fact, Scope, mentioned
 from tensorexpr.enumeration import NotEnumerable, evaluate_on
 from tensorexpr.integers import Affine, Constraint, Domain, DomainTooComplex, at_most, ge, le, lt
@@ -24,6 +25,8 @@ from tensorexpr.traversal import walk
 
 STEPS = 20_000
 MOST_STEPS = 60_000
+LEAST_STEPS = 4_000
+STEPS_PER_STATEMENT = 100
 MOST_SAMPLES = 6
 
 _LOGIC = ("and", "or", "invert", "where", "eq", "ne", "xor")
@@ -42,15 +45,22 @@ class Answer:
     at: Point = ()
 
 
+def steps_for(statements: int) -> int:
+    """Steps for all questions about so many statements, where they must take no longer than a small part of what compiling them does."""
+    return min(max(LEAST_STEPS, STEPS_PER_STATEMENT * statements), MOST_STEPS)
+
+
 class Questions:
     """Asks about one nest. `sizes` are its open sizes, `claims` says of buffers of integers between which two values every element is;
-    `opaque` names what is not affine, the same for all questions."""
+    `most` is how many steps may be taken, `effort` times; `opaque` names what is not affine, the same for all questions."""
 
-    def __init__(self, sizes: Sequence[str], claims: Mapping[str, Claim], effort: int = 1) -> None:
+    def __init__(self, sizes: Sequence[str], claims: Mapping[str, Claim], effort: int = 1, most: int = MOST_STEPS) -> None:
+        self.most = most
         self.sizes = sizes
         self.claims = claims
         self.effort = effort
         self.opaque = Opaque()
+        self.names = Names()
         self.steps = 0
         self.asked = 0
         self._answers: dict[tuple[object, ...], Answer] = {}
@@ -73,6 +83,8 @@ class Questions:
             and any(f.axis is not None and f.axis.index == index.name and f.axis.stop == extent for f in scope.facts)
         ):
             return Answer(True, "ranges")
+        if Forms(scope, self.sizes, self.names).inside(index, extent):
+            return Answer(True, "forms")
         return self._decided(("inside", index, extent), scope, (index, extent), [(index, extent)])
 
     def between(self, low: int, value: Expr, high: Expr, scope: Scope) -> Answer:
@@ -103,10 +115,10 @@ class Questions:
     def _counted(self, ask: Callable[[], Answer]) -> Answer:
         """An answer, or none where it takes more steps than are allowed."""
         self.asked += 1
-        if self.steps > MOST_STEPS * self.effort:
+        if self.steps > self.most * self.effort:
             return Answer(None, "undecided")
         try:
-            with at_most(STEPS * self.effort) as effort:
+            with at_most(min(STEPS, self.most // 2) * self.effort) as effort:
                 try:
                     return ask()
                 finally:

@@ -12,7 +12,7 @@ neither the lane nor what is read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from tensorexpr.codegen.nest import GRID, LANES, THREADS, LoopNest
 from tensorexpr.codegen.nest_proofs.alike import equal_where_alike, may_be_alike, same_value
@@ -22,8 +22,8 @@ from tensorexpr.codegen.nest_proofs.scope import Fact, Scope, mentioned, negatio
 from tensorexpr.integers import Affine
 from tensorexpr.integers.affine import Atom
 from tensorexpr.ir import Access, Const, Expr, Index, apply, product
-from tensorexpr.records import replace
-from tensorexpr.regions import affine_of
+from tensorexpr.records import record, replace
+from tensorexpr.regions import Opaque, affine_of
 from tensorexpr.traversal import bottom_up
 
 AT_ONCE = ("parallel", *LANES, *GRID, *THREADS)
@@ -76,16 +76,17 @@ def _apart(loop: Loop, touches: list[Touch]) -> bool:
     """Whether different iterations reach different places, one term of the loop's index found equal after the other."""
     if len({len(touch.indices) for touch in touches}) != 1:
         return False
-    left = [found for dim in range(len(touches[0].indices)) if (found := _terms(dim, loop, touches)) is not None]
+    opaque = Opaque()
+    left = [found for dim in range(len(touches[0].indices)) if (found := _terms(dim, loop, touches, opaque)) is not None]
     equal: set[Atom] = set()
     while left:
         rest = []
-        for terms, width in left:
-            unknown = [(atom, factor) for atom, factor in terms if atom not in equal]
-            if len(unknown) == 1 and width < abs(unknown[0][1]):
+        for terms in left:
+            unknown = [(atom, factor) for atom, factor in terms.own if atom not in equal]
+            if len(unknown) == 1 and terms.greatest - terms.least < abs(unknown[0][1]):
                 equal.add(unknown[0][0])
             elif unknown:
-                rest.append((terms, width))
+                rest.append(terms)
         if loop.statement.index in equal:
             return True
         if len(rest) == len(left):
@@ -94,16 +95,27 @@ def _apart(loop: Loop, touches: list[Touch]) -> bool:
     return False
 
 
-def _terms(dim: int, loop: Loop, touches: list[Touch]) -> tuple[list[tuple[Atom, int]], float] | None:
-    """In one dimension the terms that depend on the loop, where all touches have the same, and how far the rest ranges."""
+@record
+class _Terms:
+    """An index in one dimension: the terms that depend on a loop, those that do not change in it, and how far the rest ranges."""
+
+    own: list[tuple[Atom, int]]
+    around: list[tuple[Atom, int]]
+    least: float
+    greatest: float
+
+
+def _terms(dim: int, loop: Loop, touches: list[Touch], opaque: Opaque) -> _Terms | None:
+    """The terms in one dimension, where all touches have the same of the loop."""
     index = loop.statement.index
     shared: tuple[list[tuple[Atom, int]], list[tuple[Atom, int]]] | None = None
     least, greatest = float("inf"), float("-inf")
     for touch in touches:
-        form = affine_of(touch.indices[dim])
-        if form is None:
-            return None
+        form = affine_of(touch.indices[dim], opaque)
+        assert form is not None
         inner = set(_inner(loop, touch)) - {index}
+        if any(not _is_around(expr, {index, *inner}, loop) for expr, name in opaque.names.items() if name in form.names()):
+            return None
         own: list[tuple[Atom, int]] = []
         around: list[tuple[Atom, int]] = []
         rest: list[tuple[Atom, int]] = []
@@ -118,7 +130,30 @@ def _terms(dim: int, loop: Loop, touches: list[Touch]) -> tuple[list[tuple[Atom,
             return None
         low, high = _range(Affine(rest, form.constant), touch)
         least, greatest = min(least, low), max(greatest, high)
-    return None if shared is None else (shared[0], greatest - least)
+    return None if shared is None else _Terms(*shared, least, greatest)
+
+
+def _beyond(loop: Loop, first: Touch, second: Touch) -> bool:
+    """Whether what lies between two touches in one dimension is more than the loop goes through."""
+    start, stop = loop.statement.start, loop.statement.stop
+    if not (isinstance(start, Const) and isinstance(stop, Const)) or len(first.indices) != len(second.indices):
+        return False
+    opaque = Opaque()
+    for dim in range(len(first.indices)):
+        one, other = _terms(dim, loop, [first], opaque), _terms(dim, loop, [second], opaque)
+        if one is None or other is None or one.own != other.own or one.around != other.around:
+            continue
+        if len(one.own) == 1 and one.own[0][0] == loop.statement.index:
+            reach = abs(one.own[0][1]) * int(stop.value - start.value)
+            if one.least - other.greatest >= reach or other.least - one.greatest >= reach:
+                return True
+    return False
+
+
+def _is_around(expr: Expr, inner: set[str], loop: Loop) -> bool:
+    """Whether a value is the same in all iterations."""
+    names, reads = mentioned((expr,))
+    return names.isdisjoint(inner) and reads.isdisjoint(loop.writes)
 
 
 def _range(form: Affine, touch: Touch) -> tuple[float, float]:
@@ -144,7 +179,7 @@ def _pairs(loop: Loop, home: Home, touches: list[Touch], questions: Questions) -
             if not write.write or (other, write) in asked:
                 continue
             asked.add((write, other))
-            if not _apart(loop, [write, other]):
+            if not _apart(loop, [write, other]) and not _beyond(loop, write, other):
                 yield loop, write, other, meet(loop, write, other, questions)
 
 
@@ -167,21 +202,26 @@ def meet(loop: Loop, first: Touch, second: Touch, questions: Questions) -> Answe
     meeting = (apply("ne", index, there(index)), *(apply("eq", a, there(b)) for a, b in zip(left, right, strict=True)))
     if not may_be_alike(loop, first, second):
         return questions.never(meeting, both)
-    answer = questions.never(meeting, both, refute=False)
-    if answer.holds or first.indices != second.indices:  # copies of one store, of neighboring places: not refuted, for values may be equal
-        return answer
-    stores = dict.fromkeys((first, second) if second.write else (first,))
+    if first.indices == second.indices and _are_alike(loop, first, second, meeting, both, there, questions):
+        return Answer(True, "written alike")
+    return questions.never(meeting, both, refute=False)  # not refuted: values may be equal
+
+
+def _are_alike(
+    loop: Loop, first: Touch, second: Touch, meeting: tuple[Expr, ...], both: Scope, there: Callable[[Expr], Expr], questions: Questions
+) -> bool:
+    """Whether two stores at the same indices write equal values where two iterations meet; or one store and what reads it right behind."""
 
     def holds(condition: Expr) -> bool:
         return questions.never((*meeting, negation(condition)), both, refute=False).holds is True
 
     if second.write and not same_value(first, second, (holds, lambda condition: holds(there(condition)))):
-        return answer
-    for store in stores:
+        return False
+    for store in dict.fromkeys((first, second) if second.write else (first,)):
         alike = equal_where_alike(loop, store, lambda write, read: meet(loop, write, read, questions).holds is True)
-        if alike is None or not all(questions.never((*meeting, apply("ne", e, there(e))), both, refute=False).holds for e in alike):
-            return answer
-    return Answer(True, "written alike")
+        if alike is None or Index(loop.statement.index) in alike or not all(holds(apply("eq", e, there(e))) for e in alike):
+            return False
+    return True
 
 
 def flat(indices: tuple[Expr, ...], shape: tuple[Expr, ...]) -> tuple[Expr, ...] | None:

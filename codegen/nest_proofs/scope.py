@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from functools import lru_cache
 
 from tensorexpr import dtypes
 from tensorexpr.bounds import interval_of_operation, interval_of_type
 from tensorexpr.ir import Access, Apply, Axis, Cast, Const, Expr, Index, Size, apply, conjuncts, const
 from tensorexpr.records import record
+from tensorexpr.regions import affine_of
 from tensorexpr.traversal import walk
 
 Interval = tuple[float, float]
@@ -50,13 +52,20 @@ class Fact:
 
 def mentioned(exprs: Iterable[Expr]) -> tuple[frozenset[str], frozenset[str]]:
     """The indices and sizes in expressions, and the buffers that they read."""
+    found = [_mentioned(expr) for expr in exprs]
+    if len(found) == 1:
+        return found[0]
+    return frozenset().union(*(names for names, _ in found)), frozenset().union(*(reads for _, reads in found))
+
+
+@lru_cache(maxsize=1 << 14)
+def _mentioned(expr: Expr) -> tuple[frozenset[str], frozenset[str]]:
     names, reads = set(), set()
-    for expr in exprs:
-        for node in walk(expr):
-            if isinstance(node, Index | Size):
-                names.add(node.name)
-            elif isinstance(node, Access):
-                reads.add(node.tensor)
+    for node in walk(expr):
+        if isinstance(node, Index | Size):
+            names.add(node.name)
+        elif isinstance(node, Access):
+            reads.add(node.tensor)
     return frozenset(names), frozenset(reads)
 
 
@@ -83,8 +92,15 @@ class Scope:
 
     def loop(self, index: str, start: Expr, stop: Expr) -> Scope:
         """Inside of a loop."""
-        low, high = self.interval(start)[0], self.interval(stop)[1] - 1
-        return Scope((*self.facts, Fact.of_loop(index, start, stop)), {**self.known, Index(index): (low, high)}, self.held, self.whole)
+        found = Scope((*self.facts, Fact.of_loop(index, start, stop)), dict(self.known), self.held, self.whole)
+        if isinstance(stop, Apply) and stop.op.name == "where" and self.interval(stop.args[2])[1] <= self.interval(start)[0]:
+            for part in conjuncts(stop.args[0]):  # in a loop that runs the condition of its bound holds
+                self._narrow(found, part)
+        least = self.interval(start)[0]
+        if not isinstance(stop, Const) and not math.isinf(least):
+            self._narrow(found, apply("gt", stop, const(int(least))))
+        found.known[Index(index)] = found.interval(start)[0], found.interval(stop)[1] - 1
+        return found
 
     def where(self, *conditions: Expr, sure: bool = False) -> Scope:
         """Where some conditions hold."""
@@ -114,8 +130,28 @@ class Scope:
                 low, high = low + 1, math.inf
             elif name == "ge":
                 high = math.inf
-            before = found.known.get(expr, (-math.inf, math.inf))
-            found.known[expr] = max(low, before[0]), min(high, before[1])
+            self._learn(found, expr, low, high)
+
+    def _learn(self, found: Scope, expr: Expr, low: float, high: float) -> None:
+        """Notes the range of an expression, and what follows of its only name, or of what it is the greater or lesser of."""
+        before = found.known.get(expr, (-math.inf, math.inf))
+        found.known[expr] = max(low, before[0]), min(high, before[1])
+        if not isinstance(expr, Apply) or expr.dtype is not dtypes.int64:
+            return
+        if expr.op.name in ("maximum", "minimum"):
+            for one, other in (expr.args, expr.args[::-1]):
+                least, most = self.interval(other)
+                if not isinstance(one, Const) and (low > most if expr.op.name == "maximum" else high < least):
+                    self._learn(found, one, low if low > most else -math.inf, high if high < least else math.inf)
+            return
+        form = affine_of(expr)
+        if form is None or len(form.terms) != 1 or not isinstance(form.terms[0][0], str):
+            return
+        name, factor = form.terms[0]
+        ends = (low - form.constant, high - form.constant) if factor > 0 else (high - form.constant, low - form.constant)
+        least = -math.inf if math.isinf(ends[0]) else -(-int(ends[0]) // factor)
+        most = math.inf if math.isinf(ends[1]) else int(ends[1]) // factor
+        self._learn(found, next(node for node in walk(expr) if isinstance(node, Index | Size) and node.name == name), least, most)
 
     def without(self, buffers: frozenset[str]) -> Scope:
         """What is still known when some buffers may have other elements."""

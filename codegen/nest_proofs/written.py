@@ -22,7 +22,7 @@ from tensorexpr.codegen.nest_proofs.races import AT_ONCE, flat, renamed
 from tensorexpr.codegen.nest_proofs.scope import Scope, mentioned
 from tensorexpr.integers import Affine, Constraint, Domain, FloorDiv, lt
 from tensorexpr.integers.affine import Atom
-from tensorexpr.ir import Access, Const, Expr, Index, const
+from tensorexpr.ir import Access, Apply, Const, Expr, Index, const
 from tensorexpr.records import replace
 from tensorexpr.regions import Case, affine_of, alternatives, expression_of
 from tensorexpr.text import print_expr
@@ -337,12 +337,17 @@ def _choices(
     if part is not None:
         least = known[quotients[part]] * part.denominator
         return [least, least + (part.denominator - 1)]
-    start, stop = (affine_of(renamed(e, names, frozenset())) for e in (loop.statement.start, loop.statement.stop))
+    start, stop = (affine_of(renamed(e, names, frozenset())) for e in (loop.statement.start, _if_it_runs(loop.statement.stop)))
     if loop is carried:
         stop = Affine.of(loop.statement.index)
     greatest = _greatest(name, unknown, names, known)
     found = [greatest, start, None if stop is None else stop - 1]
     return list(dict.fromkeys(form for form in found if form is not None))[: 2 if greatest is not None else 3]
+
+
+def _if_it_runs(stop: Expr) -> Expr:
+    """The bound of a loop where it does: of one that a condition may leave empty the other branch."""
+    return stop.args[1] if isinstance(stop, Apply) and stop.op.name == "where" else stop
 
 
 def _greatest(name: str, unknown: Mapping[str, Loop], names: dict[str, str], known: Mapping[str, Affine]) -> Affine | None:

@@ -137,8 +137,8 @@ def _apply(handle: StageHandle, tile: Tile) -> None:
         else:
             if stage.group_of(axis) is None:
                 tail = "shift" if extent is None or extent >= count else "guard"
-            else:  # a rest whose length hangs on the row is masked
-                tail = "guard" if _hangs_on_row(stage, axis) else "peel"
+            else:  # a rest whose length is known only when it runs is masked
+                tail = "guard" if extent is None else "peel"
             made = handle.split(axis, count, tail)
         if kind == "vectorize" and tile.blocks > 1:
             inner += made
@@ -168,13 +168,6 @@ def _apply(handle: StageHandle, tile: Tile) -> None:
             handle.unroll(loop)
     if tile.window is not None and tile.window in handle.loops and handle.loops.index(tile.window) == len(handle.loops) - len(inner) - 1:
         handle.unroll(tile.window)
-
-
-def _hangs_on_row(stage: Stage, axis: str) -> bool:
-    """Whether an axis of a reduction ends where indices of data axes say."""
-    found = next((a for g in stage.parts.groups for a in g.axes if a.index == axis), None)
-    data = {a.index for a in stage.parts.axes}
-    return found is not None and bool(data & {*free_names(found.start), *free_names(found.stop)})
 
 
 def _columns_first(stage: Stage, loops: list[str], tile: Tile) -> list[str]:
@@ -305,8 +298,11 @@ class Planner:
             cost = self._loads(axis) + self._store_cost(axis)
             yield cost * self._waste(axis), axis.index
         if self.main is not None and runs_in_lanes(self.main) and not any(g.scope is not None for g in self.parts.groups):
+            around = {n for a in self.main.axes for e in (a.start, a.stop) for n in free_names(e)}
             for axis in self.main.axes:
                 lanes = self._lanes(axis.index)
+                if axis.index in around:
+                    continue  # lanes are innermost, and where another axis ends hangs on this one
                 if axis.index in unproved or self.lengths[axis.index] < lanes // 2:
                     continue
                 rounds = max(1.0, self.lengths[axis.index] / lanes)

@@ -258,14 +258,10 @@ class _Taker:
             raise _NotShared
         number, start = self.count, len(self.groups)
         self.count += 1
+        expr = self.fitted(expr, frames)
         bounds, where, values = found = self.inside(expr, number, frames)
         pairs = zip(expr.axes, bounds[::2], bounds[1::2], strict=True)
         bounded = tuple(Axis(axis.index, first, stop) for axis, first, stop in pairs)
-        if expr.combiner.name not in ("argmax", "argmin"):  # their result counts the points that the guard leaves out
-            around = (*self.outer, *(a for f in frames for a in f.axes))
-            bounded, where = narrow(bounded, where, around)
-            bounded, spared = widened(bounded, around)
-            where = (*spared, *where)
         used = tuple(n for n in groups_used(*(e for a in bounded for e in (a.start, a.stop)), *where, *values, *guard))
         depends = dict.fromkeys((*free_names(expr), *(n for g in guard for n in free_names(g)), *stuck))
         depends |= dict.fromkeys(self.needed_loops(expr, frames, set(depends)))
@@ -275,6 +271,16 @@ class _Taker:
         result = member.parameter(expr.component, expr.dtype)
         self.known[key] = _Taken(result, number, expr, found)
         return result
+
+    def fitted(self, expr: Reduce, frames: tuple[_Frame, ...]) -> Reduce:
+        """A reduction with the bounds that its loops have: what stands in them sees these, and the conditions that are left."""
+        if expr.combiner.name in ("argmax", "argmin"):  # their result counts the points that the guard leaves out
+            return expr
+        around = (*self.outer, *(a for f in frames for a in f.axes))
+        axes, where = narrow(expr.axes, tuple(conjuncts(expr.where)), around)
+        axes, spared = widened(axes, around)
+        conditions = (*spared, *where)
+        return replace(expr, axes=axes, where=conjunction(conditions) if conditions else None)
 
     def inside(self, expr: Reduce, number: int, frames: tuple[_Frame, ...]) -> tuple[tuple[Expr, ...], ...]:
         """Bounds, conditions and values of a reduction over parameters, its loops being those of group `number`."""

@@ -5,6 +5,9 @@ A reduction with few results has no data loops to run on all cores. Its partial 
     S = sum(x[k] for k in range(4096))   -->   S_parts[k_o] = sum(x[k_o * 64 + k_i] for k_i in range(64))
                                                S = sum(S_parts[k_o] for k_o in range(64))
 
+Where an axis ends may hang on others (``for j in range(k)``): it is taken apart over all that its bounds ever hold (`spans`), and each
+part takes the points that are in both.
+
 The partial results are a definition like any other, with loops of its own. How many there are is said by the split, never by
 the number of threads, and the final reduction takes them in their order, so the bits do not depend on threads. Sums of
 16-bit floats keep their parts in float32. argmax and argmin keep the position of the winner of each part; the final reduction
@@ -31,6 +34,7 @@ from tensorexpr.codegen.schedule.anew import written_anew
 from tensorexpr.codegen.schedule.independence import disjoint_axes
 from tensorexpr.codegen.schedule.legality import is_ordered, refuse
 from tensorexpr.codegen.schedule.reductions import Group, canonical, closed
+from tensorexpr.codegen.schedule.spans import span
 from tensorexpr.codegen.schedule.state import Split, Stage, State, all_definitions, plain_order, plain_stages, program_facts
 from tensorexpr.codegen.schedule.windows import alternatives, compared, nonempty
 from tensorexpr.codegen.schedule.work import has_reduction
@@ -80,7 +84,8 @@ def rfactor(state: State, name: str, loop: str, turns: int = 1) -> tuple[State, 
 
     `loop` is a loop of a reduction: one that was split off its axis, or the whole axis. The reduction over the partial results
     takes its place. Gives the names of the definitions that hold them: one for each result that reductions in these loops have.
-    Of a scatter `loop` is the outermost loop, and each part adds to a result of its own, or to so many `turns` of them in turns.
+    Bounds of the axis may hang on other indices, not on data. Of a scatter `loop` is the outermost loop, and each part adds to a result of
+    its own, or to so many `turns` of them in turns.
 
     >>> import tensorexpr as te
     >>> x = te.placeholder((4096,), name="x")
@@ -200,18 +205,25 @@ def _is_plain(stage: Stage) -> bool:
     return tuple(dict.fromkeys(stage.axes_of(loop)[0] for loop in stage.order)) == plain_order(stage.parts)
 
 
+def span_in(stage: Stage, group: Group, index: str) -> Axis | None:
+    """An axis of a reduction with bounds that are known before the loops run and hold all its points; None where there are none such."""
+    at = group.indices.index(index)
+    return span(group.axes[at], (*stage.parts.axes, *group.axes[:at]))
+
+
 def _cut(stage: Stage, group: Group, loop: str) -> Cut:
     (name,) = stage.axes_of(loop)
-    axis = stage.axis(name)
     positions = any(m.combiner.is_builtin and m.combiner.name in WINNERS for m in group.members)
-    for needed in group.axes if positions else (axis,):
-        bounds = (needed.start, needed.stop)
-        if any(free_names(e) for e in bounds) or any(True for e in bounds for _ in read_occurrences(e, ())):
+    for needed in group.indices if positions else (name,):
+        found = span_in(stage, group, needed)
+        if found is None or (positions and found != stage.axis(needed)):
             raise refuse(
                 stage,
-                f"expected bounds of {needed.index} that are known before the loops run to take {name} apart, got ones that are not",
+                f"expected bounds of {needed} that are known before the loops run to take {name} apart, got ones that are not",
                 loop,
             )
+    axis = span_in(stage, group, name)
+    assert axis is not None
     split = next((r for r in stage.relations if isinstance(r, Split)), None)
     if is_ordered(group) and (group.indices[0] != name or (split is not None and loop == split.inner)):
         names = "/".join(m.combiner.name for m in group.members)

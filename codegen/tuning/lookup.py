@@ -9,7 +9,6 @@ by it; a record that was made with leave to reassociate is used without that. Wh
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from pathlib import Path
 
 from tensorexpr.codegen import disk
@@ -39,14 +38,14 @@ def program_digest(program: Program) -> str:
     return short_digest(print_program(program))
 
 
-def record_for(program: Program, environment: Sequence[str], target: Target) -> Record | None:
+def record_for(program: Program, target: Target) -> Record | None:
     """The record for a program that may not be simplified yet, by which code made for it is told from the model's.
 
-    Which operation a program is takes simplifying; it is kept on disk under the text of the program and `environment`.
+    Which operation a program is takes simplifying; it is kept on disk under the text of the program.
     """
     if not records.table():
         return None
-    key = disk.digest("operation", print_program(program), *environment)
+    key = disk.key_of("operation", print_program(program))
     entry = disk.load(key)
     if entry is None:
         entry = disk.Entry({"operation": operation_of(simplify(program)).digest}, b"")

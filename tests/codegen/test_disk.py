@@ -11,14 +11,17 @@ import subprocess
 import sys
 import tempfile
 import threading
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import tensorexpr as te
-from tensorexpr.codegen import disk, executable
+from tensorexpr.codegen import disk, executable, gpu_code
+from tensorexpr.codegen.cuda.source import Source
 from tensorexpr.codegen.disk import Entry
+from tensorexpr.codegen.llvm import host, jit
 from tensorexpr.codegen.llvm.pool import default_threads, pool
 from tensorexpr.codegen.tuning import records
 from tensorexpr.errors import ArgumentError
@@ -260,12 +263,29 @@ def test_the_key_hangs_on_all_that_the_code_hangs_on(monkeypatch: pytest.MonkeyP
     for arguments in ({"scale": 2.0}, {"scale": 3.0}, {"scale": 2.0, "offset": 1.0}, {"scale": 2.0, "split": True}):
         build(**arguments)
     executable._executables.clear()
-    monkeypatch.setattr(executable, "_environment", lambda: "another machine")
+    monkeypatch.setattr(disk, "makers", lambda: "another version")
     build(2.0)
     assert len(set(seen)) == len(seen) == 5
     executable._executables.clear()
     build(2.0)
     assert seen[-1] == seen[-2]
+
+
+def test_every_key_hangs_on_what_makes_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of programs, of texts of LLVM, of kernels: code that an older version of this package made is not found."""
+    made, seen = disk.makers(), []
+    monkeypatch.setattr(disk, "load", lambda key: seen.append(key))
+    monkeypatch.setattr(executable, "_executables", executable.Memo(8))
+    monkeypatch.setattr(gpu_code.nvrtc, "version", lambda: (13, 0))
+    monkeypatch.setattr(gpu_code.nvrtc, "compile_text", lambda text, arch: gpu_code.nvrtc.Compiled(arch, b"", "", "", {}))
+    for maker in ("this", "the next"):
+        monkeypatch.setattr(disk, "makers", lambda maker=maker: maker)
+        te.build(te.compute((3,), lambda i: 2.0 * i))
+        jit.NativeModule.compiled("define i64 @one() {\n  ret i64 1\n}\n", host(), "registers")
+        gpu_code.compiled_text(Source("", ()), "sm_90")
+        executable._executables.clear()
+    assert len(set(seen)) == len(seen) and len(seen) == 6
+    assert all(part in made for part in ("codegen/disk.py", "cuda/nvrtc.py", "prelude.cuh", version("llvmlite")))
 
 
 # --------------------------------------------------------------------------------------------------------- odd machines

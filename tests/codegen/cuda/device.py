@@ -68,7 +68,7 @@ class Program:
                 made[b.name] = np.ascontiguousarray(arrays[b.name])
             else:
                 shape = tuple(value(e, sizes) for e in b.shape)
-                poison = np.nan if b.dtype.is_float else b.dtype.least
+                poison = np.nan if b.dtype.is_float else b.dtype.greatest  # negative where it is cut off
                 made[b.name] = np.full(shape, poison, b.dtype.numpy)
         made.update((c.name, np.ascontiguousarray(c.data)) for c in nest.constants)
         made["the report"] = np.zeros(3, np.int64)

@@ -12,6 +12,7 @@ from tensorexpr.codegen.target import H200
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.parse import parse_program
 from tests.codegen.cuda.device import Program, compiled_together, needs_compiler
+from tests.random_programs import random_inputs
 
 pytestmark = needs_compiler
 HEAD = "ids: i32[3, 300] = input()\nA: f32[51] = input()\n"
@@ -61,3 +62,49 @@ def test_a_refused_index_in_the_lanes_of_a_block():
     bad = good.copy()
     bad[:, 7] = 99
     made["guarded"]({"ids": bad, "A": values})
+
+
+BEHIND = {
+    # Counts that end where the check failed say where what nothing has written is read.
+    "sorted": """
+ids: i32[40] = input()
+g: f32[40, 6] = input()
+offsets, order = segments[20](i64(ids[i]) for i in range(40))
+y[p, d]: f32[20, 6] = sum(g[order[k], d] for k in range(offsets[p], offsets[p + 1]))
+return y
+""",
+    # Rows whose ends are data that a kernel before has read under a check, with a check of their own in the lanes of a block.
+    "rows": """
+ids: i32[40] = input()
+g: f32[600] = input()
+t: i32[20] = input()
+ends[i]: i64[40] = i64(t[i64(ids[i])]) % 300
+z[i, j]: f32[40, 8] = f32(ends[i] + j)
+y[i]: f32[40] = sum(g[k + i64(ids[39 - i])] for k in range(ends[i])) + z[i, 3]
+return z, y
+""",
+}
+
+
+def test_what_hangs_on_a_kernel_whose_check_failed_does_not_run():
+    """On a GPU the launches behind are under way: what a refused one has not written may be anything."""
+    made = {}
+    for name, text in BEHIND.items():
+        s = autoschedule(parse_program(text), H200)
+        made[name] = Program(verify_nest(lower(s)), "".join(w[0] for w in name.split()) + "_", on_cpu=True)
+        assert "if (error->check) return;" in made[name].source.text or "te_stops" in made[name].source.text, made[name].source.text
+    compiled_together(list(made.values()))
+    for name, run in made.items():
+        program = parse_program(BEHIND[name])
+        for seed, wrong in enumerate((-5, 400, 1 << 30)):
+            inputs = random_inputs(program, seed)
+            inputs["ids"] = ids = np.random.default_rng(seed).integers(0, 20, inputs["ids"].shape).astype(np.int32)
+            want = evaluate_program(program, inputs)
+            got = run(inputs)
+            for result, expected in want.items():
+                np.testing.assert_allclose(got[result], expected, rtol=1e-4, atol=1e-4, err_msg=name)
+            ids[(0, len(ids) // 2, len(ids) - 1)[seed]] = wrong
+            for order in (0, 1, 5):
+                with pytest.raises(IndexError) as caught:
+                    run(inputs, order=order)
+                assert caught.value.args[0][1] == wrong

@@ -9,7 +9,7 @@ from tensorexpr.codegen.cuda.emit import emit
 from tensorexpr.codegen.cuda.source import Source
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest_verify import verify_nest
-from tensorexpr.codegen.schedule import auto_gpu_rows, autoschedule
+from tensorexpr.codegen.schedule import auto_gpu_rows, auto_parts, autoschedule
 from tensorexpr.codegen.target import H200
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.parse import parse_program
@@ -61,6 +61,18 @@ def test_few_long_rows_have_many_blocks_each_of_which_reads_its_part_alone():
     assert stages == ("top_parts", "top", "scale_parts", "scale", "y")
     (parts, _, _), *_ = ([int(n.value) for n in launch.iterations] for launch in source.launches)
     assert parts == 1024 and source.text.count("te_load(") >= 3
+
+
+@needs_compiler
+def test_a_sum_over_a_triangle_has_parts(monkeypatch):
+    monkeypatch.setattr(auto_gpu_rows, "PART_OF_ROW", 64)
+    program = parse_program("x: f32[90, 90] = input()\nS: f32 = sum(x[k, j] for k in range(90) for j in range(k))\nreturn S")
+    monkeypatch.setattr(auto_parts, "LEAST_WORK", 64)
+    s = autoschedule(program, H200)
+    assert s.stages == ("S_parts", "S")
+    inputs = random_inputs(program, 0)
+    got = run(verify_nest(lower(s)), inputs)["S"]
+    np.testing.assert_allclose(got, np.tril(inputs["x"], -1).sum(dtype=np.float64), rtol=1e-5)
 
 
 def test_the_elements_of_a_channel_are_one_row():

@@ -109,6 +109,45 @@ def test_conditions_hold_wherever_loops_are_moved_to(seed):
     _assert_agrees(autoschedule(made, WIDE), made, sizes, seed)
 
 
+def _nested(seed: int) -> Schedule:
+    """A reduction inside of a sum that keeps its reads in bounds, by bounds or a condition; the sum in parts, its loops in any order."""
+    rng = random.Random(seed)
+    n, j, q = rng.choice((5, 9, 17, 33, 57)), rng.randint(1, 4), rng.randint(1, 3)
+    other = rng.randint(1, 4)
+    bound, condition = rng.choice(
+        ((f"{n}", ""), (f"minimum({n}, i + {n + 1 - other})", ""), (f"{n + other}", f" if k < {n}"), ("i + 1", ""))
+    )
+    inner = rng.choice((f"max(T[k, q] for q in range({q}))", f"sum(T[k, q] * T[{n - 1} - k, q] for q in range({q}))"))
+    s = plain(f"""
+H: f32[{n + other}, {j}] = input()
+T: f32[{n}, {q}] = input()
+Y[z]: f32[{j}] = sum(H[k, z] * {inner} for i in range({n}) for k in range({bound}){condition})
+return Y
+""")
+    loop = rng.choice("ikkk")
+    if rng.random() < 0.9:
+        _tried(s["Y"].split, loop, -(-n // rng.randint(2, 4)))
+        _tried(s["Y"].rfactor, rng.choice((f"{loop}_o", f"{loop}_o", f"{loop}_i")))
+    for name in [d.name for d in s.state.program.definitions]:
+        for _ in range(2):
+            if rng.random() < 0.2:
+                _tried(s[name].split, rng.choice(s[name].loops), rng.randint(2, 4), rng.choice(("peel", "shift", "guard")))
+        loops, data = list(s[name].loops), [x for x in s[name].loops if x[0] in ("z", loop) and x.endswith(("z", "_o"))]
+        inside = [x for x in loops if x not in data] + data
+        _tried(s[name].reorder, *(inside if rng.random() < 0.8 else rng.sample(loops, len(loops))))
+        if rng.random() < 0.5:
+            _tried(s[name].vectorize, s[name].loops[-1])
+    return s
+
+
+@pytest.mark.parametrize("seed", share_of(range(240)))
+def test_what_stands_in_a_reduction_runs_at_its_points_alone(seed):
+    s = _nested(seed)
+    nest = lower(s)
+    assert not prove(nest).refuted, f"{s.as_python()}\n{prove(nest)}"
+    assert_means(s, seed)
+
+
 HEAD = """
 sizes(m, n)
 A: f32[m, n] = input()

@@ -98,6 +98,13 @@ def test_checks_hold_until_what_they_read_is_written():
     assert [f[:2] for f in findings(beside)] == [("bounds", False)]
 
 
+def test_a_check_of_another_launch_counts_for_nothing():
+    first = Cast(dtypes.int64, read("ids", ZERO, dtype=dtypes.int32))
+    checked = nest(Check(first, const(4), 0), over(i, 4, Store("Y", (i,), read("X", first))))
+    assert findings(checked) == []
+    assert [f.kind for f in prove(checked, launched=True).findings] == ["bounds"]
+
+
 @pytest.mark.parametrize("kind", ["parallel", "vectorize", "thread.x", "block.x", "warp"])
 def test_iterations_at_once_write_different_elements(kind):
     assert findings(nest(over(i, 4, Store("Y", (i,), ONE), kind=kind))) == []

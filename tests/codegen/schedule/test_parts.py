@@ -105,6 +105,7 @@ def test_two_passes_over_everything_have_parts_each():
 
 def test_random_programs_with_all_that_can_be_taken_apart(monkeypatch):
     monkeypatch.setattr(auto_parts, "LEAST_WORK", 3)
+    monkeypatch.setattr(auto_parts, "LEAST_SERIAL", 3)
     found = 0
     for seed in share_of(range(100)):
         s = autoschedule(random_program(seed), WIDE)

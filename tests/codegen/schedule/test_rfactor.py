@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+from tensorexpr.codegen.lowering import lower
+from tensorexpr.codegen.nest_proofs import prove
 from tensorexpr.codegen.schedule import schedule
 from tensorexpr.errors import OutOfBoundsError, ScheduleError
 from tensorexpr.parse import parse_program
@@ -52,6 +54,13 @@ SHIFTED = """
 x: f32[3, 40] = input()
 S[i]: f32[3] = where(isinf(max(x[i, k] for k in range(40))), 0.0, max(x[i, k] for k in range(40)))
 return S
+"""
+RAGGED = """
+sizes(n)
+x: f32[n, n, n] = input()
+S: f32 = sum(x[k, j, i] for k in range(n) for j in range(k) for i in range(j // 2, n - k))
+R[r]: f32[n] = sum(x[r, j, i] for j in range(r + 1) for i in range(r - j, n) if i + j < n)
+return S, R
 """
 CHECKED = """
 x: f32[9] = input()
@@ -157,6 +166,16 @@ def test_sizes_known_only_at_run_time():
         assert_means(s, n=n)
 
 
+@pytest.mark.parametrize("factor", [1, 3, 8])
+@pytest.mark.parametrize(("name", "axis"), [("S", "k"), ("S", "j"), ("S", "i"), ("R", "j"), ("R", "i")])
+def test_bounds_that_hang_on_other_axes_are_cut_over_all_that_they_ever_hold(name, axis, factor):
+    s = plain(RAGGED)
+    s[name].rfactor(axis if factor == 1 else s[name].split(axis, factor)[0])
+    assert not [f for f in prove(lower(s)).findings if f.refuted]
+    for n in (0, 1, 2, 7, 11):
+        assert_means(s, n=n)
+
+
 def test_reads_that_are_checked_still_are():
     s = plain(CHECKED)
     s["S"].rfactor(s["S"].split("k", 5)[0])
@@ -184,7 +203,8 @@ def test_python_text_rebuilds_it():
         (BEST, "s['P'].rfactor('k')", "expected the outermost loop of argmin, which depends on the order of its points, got k"),
         (BEST, "s['M'].split('k', 2); s['M'].rfactor('k_i')",
          "expected the outermost loop of argmax, which depends on the order of its points, got k_i"),
-        ("x: f32[4, 4] = input()\nS[i]: f32[4] = sum(x[i, k] for k in range(i + 1))\nreturn S", "s['S'].rfactor('k')",
+        ("x: f32[4, 4] = input()\nn: i64[4] = input()\nS[i]: f32[4] = sum(x[i, k] for k in range(minimum(n[i], 4)))\nreturn S",
+         "s['S'].rfactor('k')",
          "expected bounds of k that are known before the loops run to take k apart, got ones that are not"),
         ("x: f32[4, 4] = input()\nS: i64 = argmax(x[i, k] for i in range(4) for k in range(i, 4))\nreturn S", "s['S'].rfactor('i')",
          "expected bounds of k that are known before the loops run to take i apart, got ones that are not"),

@@ -26,7 +26,9 @@ extern "C" __global__ void __launch_bounds__(256) k1_table_offsets_table_order(
 
 extern "C" __global__ void __launch_bounds__(256) k2_table_offsets_table_order(
     const int64_t *__restrict__ table_offsets_keys,
-    int64_t *__restrict__ table_offsets_counts) {
+    int64_t *__restrict__ table_offsets_counts,
+    te_error *__restrict__ error) {
+  if (error->check) return;
   const int q = (int)(blockIdx.x * 256u + threadIdx.x);
   if (q >= 78) return;
   for (int d = 0; d < 32; ++d) {
@@ -89,7 +91,9 @@ extern "C" __global__ void __launch_bounds__(256) k6_table_offsets_table_order(
     const int64_t *__restrict__ table_offsets_keys,
     int64_t *__restrict__ table_offsets_sorted_keys,
     int64_t *__restrict__ table_offsets_points,
-    int64_t *__restrict__ table_offsets_places) {
+    int64_t *__restrict__ table_offsets_places,
+    te_error *__restrict__ error) {
+  if (error->check) return;
   const int q = (int)(blockIdx.x * 256u + threadIdx.x);
   if (q >= 78) return;
   for (int p = te_minimum(5000, q * 65); p < te_minimum(5000, q * 65 + 65); ++p) {
@@ -105,7 +109,9 @@ extern "C" __global__ void __launch_bounds__(256) k6_table_offsets_table_order(
 
 extern "C" __global__ void __launch_bounds__(256) k7_table_offsets_table_order(
     const int64_t *__restrict__ table_offsets_sorted_keys,
-    int64_t *__restrict__ table_offsets_counts) {
+    int64_t *__restrict__ table_offsets_counts,
+    te_error *__restrict__ error) {
+  if (error->check) return;
   const int q_1 = (int)(blockIdx.x * 256u + threadIdx.x);
   if (q_1 >= 78) return;
   for (int d_1 = 0; d_1 < 32; ++d_1) {
@@ -168,7 +174,9 @@ extern "C" __global__ void __launch_bounds__(256) k11_table_offsets_table_order(
     int64_t *__restrict__ table_order,
     int64_t *__restrict__ table_offsets_sorted_keys,
     const int64_t *__restrict__ table_offsets_points,
-    int64_t *__restrict__ table_offsets_places) {
+    int64_t *__restrict__ table_offsets_places,
+    te_error *__restrict__ error) {
+  if (error->check) return;
   const int q_1 = (int)(blockIdx.x * 256u + threadIdx.x);
   if (q_1 >= 78) return;
   for (int p_1 = te_minimum(5000, q_1 * 65); p_1 < te_minimum(5000, q_1 * 65 + 65); ++p_1) {
@@ -208,7 +216,9 @@ extern "C" __global__ void __launch_bounds__(256) k13_table_bar_parts(
     const float *__restrict__ g,
     const int64_t *__restrict__ table_offsets,
     const int64_t *__restrict__ table_order,
-    float *__restrict__ table_bar_parts) {
+    float *__restrict__ table_bar_parts,
+    te_error *__restrict__ error) {
+  if (error->check) return;
   const int p_1_d = (int)(blockIdx.x * 256u + threadIdx.x);
   if (p_1_d >= 4992) return;
   if (p_1_d / 64 * 64 + 63 < (int)table_offsets[1000] && ids[(int)table_order[p_1_d / 64 * 64]] == ids[(int)table_order[p_1_d / 64 * 64 + 63]]) {
@@ -228,7 +238,9 @@ extern "C" __global__ void __launch_bounds__(256) k14_table_bar(
     float *__restrict__ table_bar,
     const int64_t *__restrict__ table_offsets,
     const int64_t *__restrict__ table_order,
-    const float *__restrict__ table_bar_parts) {
+    const float *__restrict__ table_bar_parts,
+    te_error *__restrict__ error) {
+  if (error->check) return;
   const int p_d = (int)(blockIdx.x * 256u + threadIdx.x);
   float table_bar_sum;
   table_bar_sum = 0.0f;

@@ -1,0 +1,173 @@
+"""Bounds of integers as affine forms, which decide most of what ranges leave open: no set is made for it.
+
+    0 <= minimum(8 * b, n - 8) + v < n  with 0 <= v < 8 <= n:   n - 8 + v  is a bound of it, and  n - 1 - (n - 8 + v) = 7 - v  not negative.
+
+Of a minimum each operand is a bound from above, so is half of their sum (of reflected indices that is all there is to say), and the lesser
+of them one from below; a maximum is the same turned around. A form that the ranges of its names do not decide is compared with each
+condition that holds; then its indices are replaced by the bounds of their loops, the innermost first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable
+from functools import cached_property
+
+from tensorexpr import dtypes
+from tensorexpr.codegen.nest_proofs.scope import Fact, Interval, Scope
+from tensorexpr.integers import Affine
+from tensorexpr.ir import Apply, Axis, Const, Expr, Index, Size, apply, integer
+from tensorexpr.records import field, record
+from tensorexpr.regions import Opaque, affine_of, split_modulos
+
+MOST = 6
+"""Bounds of an expression that are kept, and forms that one is made of."""
+
+Bound = tuple[Affine, ...]
+"""Forms of which one, the furthest, is a bound."""
+
+
+@record(frozen=False)
+class Names:
+    """Names of what is not affine, and conditions that were read with them."""
+
+    opaque: Opaque = field(default_factory=Opaque)
+    differences: dict[Expr, Affine | None] = field(default_factory=dict)
+
+    def difference(self, condition: Expr) -> Affine | None:
+        """A form that is not negative where a comparison of integers holds."""
+        if condition not in self.differences:
+            self.differences[condition] = _difference(condition, self.opaque)
+        return self.differences[condition]
+
+
+class Forms:
+    """Bounds at one place. `sizes` are the names that are open sizes, `names` those of what is not affine."""
+
+    def __init__(self, scope: Scope, sizes: Collection[str], names: Names) -> None:
+        self.scope, self.sizes, self.names = scope, sizes, names
+        self.loops = tuple(fact for fact in reversed(scope.facts) if fact.axis is not None)
+
+    def inside(self, index: Expr, extent: Expr) -> bool:
+        """Whether 0 <= index < extent follows."""
+        if isinstance(index, Apply) and index.op.name == "floordiv" and isinstance(extent, Const) and affine_of(index) is None:
+            divisor = index.args[1]  # 0 <= x // y < n where 0 <= x < n y
+            return self.scope.interval(divisor)[0] > 0 and self.inside(index.args[0], apply("mul", divisor, extent))
+        below, above = [*self.bounds(index, False), self.itself(index)], [*self.bounds(index, True), self.itself(index)]
+        if not any(all(self.is_natural(form, self.loops) for form in bound) for bound in dict.fromkeys(below)):
+            return False
+        room = _sums([*self.bounds(extent, False), self.itself(extent)], [tuple(-form - 1 for form in bound) for bound in above])
+        return any(all(self.is_natural(form, self.loops) for form in bound) for bound in dict.fromkeys(room))
+
+    def itself(self, expr: Expr) -> Bound:
+        """An integer by names for what is not affine in it: conditions may speak of these."""
+        found = affine_of(expr, self.names.opaque)
+        assert found is not None
+        return (found,)
+
+    def is_natural(self, form: Affine, loops: tuple[Fact, ...]) -> bool:
+        """Whether a form is never negative; `loops` are those whose indices may be replaced, the innermost first."""
+        if self.interval(form)[0] >= 0:
+            return True
+        names = set(form.names())
+        if any(not names.isdisjoint(held.names()) and self.interval(form - held)[0] >= 0 for held in self.conditions):
+            return True
+        for at, fact in enumerate(loops):
+            assert fact.axis is not None
+            if fact.axis.index in names:
+                found = self.without(form, fact.axis)
+                return any(all(self.is_natural(other, loops[at + 1 :]) for other in bound) for bound in found)
+        return False
+
+    @cached_property
+    def conditions(self) -> list[Affine]:
+        """Forms that are not negative, by the conditions that hold."""
+        found = (self.names.difference(fact.condition) for fact in self.scope.facts if fact.condition is not None)
+        return [form for form in found if form is not None]
+
+    def without(self, form: Affine, axis: Axis) -> list[Bound]:
+        """Bounds from below of a form that do not mention a loop's index."""
+        factor = form.coefficient(axis.index)
+        rest = form - Affine.of(axis.index) * factor
+        if axis.index in rest.names():
+            return []
+        if factor > 0:
+            return [tuple(rest + end * factor for end in bound) for bound in self.bounds(axis.start, False)]
+        return [tuple(rest + (end - 1) * factor for end in bound) for bound in self.bounds(axis.stop, True)]
+
+    def interval(self, form: Affine) -> Interval:
+        """The values of a form, by the ranges of its names."""
+        form, modulos = split_modulos(form)
+        box = {}
+        for name in form.names():
+            low, high = self.scope.interval(self._hidden(name) or (Size(name) if name in self.sizes else Index(name)))
+            box[name] = None if math.isinf(low) else int(low), None if math.isinf(high) else int(high)
+        least, most = form.interval(box)
+        below = sum(min(0, count * (divisor - 1)) for _, divisor, count in modulos)
+        above = sum(max(0, count * (divisor - 1)) for _, divisor, count in modulos)
+        return -math.inf if least is None else least + below, math.inf if most is None else most + above
+
+    def _hidden(self, name: str) -> Expr | None:
+        return self.names.opaque.expressions.get(name) if name.startswith("?") else None
+
+    def bounds(self, expr: Expr, above: bool) -> list[Bound]:
+        """Bounds of an integer from above, or from below."""
+        form = affine_of(expr)
+        if form is not None:
+            return [(form,)]
+        found = self._bounds(expr, above) if isinstance(expr, Apply) and expr.dtype is dtypes.int64 else []
+        end = self.scope.interval(expr)[above]
+        ends = [int(end)] if not math.isinf(end) else []
+        ends += [bound[0].constant for bound in found if len(bound) == 1 and bound[0].is_constant]
+        best = [(Affine.of(min(ends) if above else max(ends)),)] if ends else []  # of numbers the best says all
+        rest = (bound for bound in found if len(bound) <= MOST and not (len(bound) == 1 and bound[0].is_constant))
+        return list(dict.fromkeys([*best, *rest]))[:MOST]
+
+    def _bounds(self, expr: Apply, above: bool) -> list[Bound]:
+        name, args = expr.op.name, expr.args
+        if name == "neg":
+            return [tuple(-form for form in bound) for bound in self.bounds(args[0], not above)]
+        if name == "add":
+            return _sums(self.bounds(args[0], above), self.bounds(args[1], above))
+        if name == "sub":
+            return _sums(self.bounds(args[0], above), [tuple(-form for form in bound) for bound in self.bounds(args[1], not above)])
+        if name in ("mul", "floordiv") and isinstance(args[1], Const):
+            factor = integer(args[1])
+            if name == "mul":
+                return [tuple(form * factor for form in bound) for bound in self.bounds(args[0], above == (factor >= 0))]
+            return [tuple(form // factor for form in bound) for bound in self.bounds(args[0], above)] if factor > 0 else []
+        if name == "mod" and self.scope.interval(args[1])[0] > 0:
+            return [tuple(form - 1 for form in bound) for bound in self.bounds(args[1], True)] if above else [(Affine.of(0),)]
+        if name in ("minimum", "maximum", "where"):
+            first, second = self.bounds(args[-2], above), self.bounds(args[-1], above)
+            if name == ("minimum" if above else "maximum"):
+                return [*_half(args[0], args[1], above), *first, *second]
+            return [tuple(dict.fromkeys((*a, *b))) for a in first for b in second]
+        return []
+
+
+def _sums(first: Iterable[Bound], second: Iterable[Bound]) -> list[Bound]:
+    second = list(second)
+    return [tuple(dict.fromkeys(a + b for a in one for b in other)) for one in first for other in second]
+
+
+def _half(first: Expr, second: Expr, above: bool) -> list[Bound]:
+    """Half the sum of two integers, where what is not affine in them cancels: the lesser is no more, the greater no less."""
+    opaque = Opaque()
+    one, other = affine_of(first, opaque), affine_of(second, opaque)
+    if not opaque.names and (one is None or other is None or (one + other).terms):
+        return []
+    assert one is not None and other is not None
+    total = one + other
+    if any(name in opaque.names.values() for name in total.names()):
+        return []
+    return [(total // 2 if above else (total + 1) // 2,)]
+
+
+def _difference(condition: Expr, opaque: Opaque) -> Affine | None:
+    if not isinstance(condition, Apply) or condition.op.name not in ("lt", "le", "gt", "ge") or condition.args[0].dtype is not dtypes.int64:
+        return None
+    left, right = affine_of(condition.args[0], opaque), affine_of(condition.args[1], opaque)
+    assert left is not None and right is not None
+    more = right - left if condition.op.name in ("lt", "le") else left - right
+    return more - 1 if condition.op.name in ("lt", "gt") else more
