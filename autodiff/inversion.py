@@ -110,7 +110,7 @@ def invert(
     if any(form is None for form in forms) or any(affine_of(axis.stop) is None for axis in target):
         found = _reshape(indices, axes, guards, target, reserved)
         return None if found is None else tuple(replace(one, lowering=lowering or one.lowering) for one in found)
-    system = _System(axes, target, reserved)
+    system = _System(axes, target, reserved, (*indices, *guards))
     for form, axis in zip(forms, target, strict=True):
         assert form is not None
         system.equate(form, system.target_name(axis))
@@ -168,7 +168,7 @@ def _reshape(
     reduced = reduce_radices(indices, axes, guards, target, reserved)
     if reduced is None or (exact and not reduced.exact):
         return None
-    system = _System(reduced.axes, reduced.target, reserved)
+    system = _System(reduced.axes, reduced.target, reserved, [*reduced.guards, *(e for pair in reduced.equations for e in pair)])
     for left, right in reduced.equations:
         form, value = affine_of(left), affine_of(right)
         if form is None or value is None:
@@ -207,9 +207,11 @@ def _with_other_axes(
 
 
 class _System:
-    """The linear system of one read: unknowns, equations, constraints, and what could not be made linear."""
+    """The linear system of one read: unknowns, equations, constraints, and what could not be made linear.
 
-    def __init__(self, axes: Sequence[Axis], target: Sequence[Axis], reserved: Sequence[str]) -> None:
+    `read` are the expressions that it will be given: sizes in them are known before the names that are bound around."""
+
+    def __init__(self, axes: Sequence[Axis], target: Sequence[Axis], reserved: Sequence[str], read: Sequence[Expr]) -> None:
         self._axes = tuple(axes)
         self._target = tuple(target)
         self._reserved = set(reserved)
@@ -223,7 +225,7 @@ class _System:
         self._raw: dict[str, Axis] = {}
         self._simple = True
         self._lattice = False
-        mentioned = [e for axis in (*axes, *target) for e in (axis.start, axis.stop)]
+        mentioned = [*read, *(e for axis in (*axes, *target) for e in (axis.start, axis.stop))]
         self._sizes = dict.fromkeys(name for e in mentioned for name in size_names(e))
         for axis in axes:
             found, exact = bound_constraints(axis.index, axis)
@@ -249,8 +251,6 @@ class _System:
     def restrict(self, guard: Expr) -> None:
         """Adds a condition; what is not affine stays a condition to be tested."""
         found, exact = constraints_of(guard)
-        for name in size_names(guard):
-            self._sizes.setdefault(name)
         for constraint in found:
             self._add(constraint)
         if not exact:
@@ -387,16 +387,24 @@ class _System:
                 domain = Domain(free, rows, sizes)
         if bounds is None:
             return None
-        outer += [guard for loop in bounds for guard in loop.guards]
+        guards = [guard for loop in bounds for guard in loop.guards]
+        outer += [guard for guard in guards if loose.isdisjoint(guard.names())]
+        late = [guard for guard in guards if not loose.isdisjoint(guard.names())]  # loops around ends that are data are not exact
         inside = domain.intersect(context).constrain(*outer) if order else context.constrain(*outer)
-        gather, write = self._gather(solved, bounds, outer, inside, lowering)
+        gather, write = self._gather(solved, bounds, outer, late, inside, lowering)
         if self._raw or self._opaque or not loose <= set(self.unknowns):
             return gather
         axes = {name: value for name, value in solved.items() if name in self.unknowns}
         return replace(gather, points=Points(self, axes, tuple(free), (*conditions, *rows), write, lowering))
 
     def _gather(
-        self, solved: dict[str, Affine], bounds: list[Bounds], outer: list[Constraint], inside: Domain, lowering: str | None
+        self,
+        solved: dict[str, Affine],
+        bounds: list[Bounds],
+        outer: list[Constraint],
+        late: list[Constraint],
+        inside: Domain,
+        lowering: str | None,
     ) -> tuple[Gather, Callable[[Affine], Expr]]:
         single = {loop.name for loop in bounds if loop.value is not None}
         loops = [loop for loop in bounds if loop.value is None]
@@ -421,7 +429,9 @@ class _System:
             form = solved.get(axis.index, Affine.of(axis.index)).substitute(determined)
             values[axis.index] = write(inside.simplify(form))
         axes = []
-        late: list[Expr] = []  # ends that are data of loops further in, or of the loop itself: tested there
+        tested = [
+            condition_of(guard, write) for guard in dict.fromkeys(late)
+        ]  # and ends that are data of loops further in, or of the loop itself
         for at, loop in enumerate(loops):
             unbound = {final[other.name] for other in loops[at:]}
             start = _extreme("maximum", [write(-(-e // d)) for e, d in loop.lowers])
@@ -429,15 +439,15 @@ class _System:
             raw = self._raw.get(loop.name)
             if raw is not None:
                 firsts, lasts = _opaque_bounds(raw.start, "maximum", values), _opaque_bounds(raw.stop, "minimum", values)
-                late += [apply("ge", Index(final[loop.name]), e) for e in firsts if not unbound.isdisjoint(free_names(e))]
-                late += [apply("lt", Index(final[loop.name]), e) for e in lasts if not unbound.isdisjoint(free_names(e))]
+                tested += [apply("ge", Index(final[loop.name]), e) for e in firsts if not unbound.isdisjoint(free_names(e))]
+                tested += [apply("lt", Index(final[loop.name]), e) for e in lasts if not unbound.isdisjoint(free_names(e))]
                 firsts, lasts = ([e for e in ends if unbound.isdisjoint(free_names(e))] for ends in (firsts, lasts))
                 start = _extreme("maximum", ([] if start is None else [start]) + firsts)
                 stop = _extreme("minimum", ([] if stop is None else [stop]) + lasts)
             if start is None or stop is None:
                 raise _Endless
             axes.append(Axis(final[loop.name], start, stop))
-        inner = [*late, *(substitute(guard, values) for guard in self._opaque)]
+        inner = [*tested, *(substitute(guard, values) for guard in self._opaque)]
         for name, axis in self._raw.items():
             if name in solved or name in single:
                 inner.append(apply("ge", values[name], substitute(axis.start, values)))

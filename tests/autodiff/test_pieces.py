@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ from tensorexpr.ir import Apply, Define, Reduce
 from tensorexpr.language import program_of
 from tensorexpr.regions import domain_of
 from tensorexpr.traversal import children, walk
-from tests.autodiff.laws import gather_of, head_of, scatters
+from tests.autodiff.laws import by_unit_vectors, gather_of, head_of, integers, scatters
 from tests.autodiff.reads import random_read
 from tests.autodiff.rounds import check_rounds
 from tests.seeds import share_of
@@ -182,6 +183,37 @@ def test_random_reads_by_cases(seed):
     assert gradient.report().rows[0].tensor == "x"
 
 
+@pytest.mark.parametrize("seed", share_of(range(30)))
+def test_random_reads_in_loops_around_ends_that_no_system_holds(seed):
+    """An end that is a case, or data, is tested at the points; what the read says of the other loops is, too, and not outside of them."""
+    rng = random.Random(seed)
+    n, m, a = rng.randint(2, 6), rng.randint(2, 5), rng.randint(3, 15)
+    x = te.placeholder((n, m), F64, name="x")
+    ends = te.placeholder((4,), "int64", name="ends")
+    data = np.array([rng.randint(0, 3) for _ in range(4)], "int64")
+    length, step, offset = rng.randint(0, 2), rng.randint(1, 3), rng.randint(-3, 3)
+    border = rng.choice(("reflect", "wrap", "clamp", "symmetric"))
+    divisor, last = rng.randint(1, 3), rng.choice(("maximum", "case", "data"))
+
+    def body(i, j):
+        stop = {"maximum": te.maximum(i - length, 0), "case": te.where(i % 2 == 0, i // 2 + 1, j % 3), "data": te.clip(ends[i], 0, 3)}[last]
+
+        def read(k, l):
+            return x.read((step * k + l) // divisor, l + j * (step - 1) + offset, outside=border) * te.cast(k + 2 * l + 1, F64)
+
+        return te.where((i + j) % 4 != 1, te.sum(read, (a, stop)), 0)
+
+    y = te.compute((4, 3), body, name="y")
+    head = head_of(y)
+    gradient, forced = (te.gradient(y, [x], head=head, lowering=lowering) for lowering in (None, "segments"))
+    arrays = {x: integers(x), head: integers(head, 1), ends: data}
+    (found,), (scattered,) = gradient, forced
+    value = te.evaluate(found, arrays)
+    np.testing.assert_array_equal(value, te.evaluate(scattered, arrays))
+    np.testing.assert_array_equal(te.build(found, list(arrays))(*arrays.values()), value)
+    np.testing.assert_array_equal(value, by_unit_vectors(y, x, arrays, arrays[head]))
+
+
 def test_bounds_hold_where_loops_further_in_are_empty():
     """A bound was simplified by what holds at the points alone: elements without any read then read beyond the border."""
     x = te.placeholder((5,), F64, name="x")
@@ -228,6 +260,8 @@ def test_bounds_that_rely_on_the_element_being_read_come_with_that_condition():
 
 
 SPREAD = """
+import random
+
 import numpy as np
 import tensorexpr as te
 from tests.autodiff.reads import random_read

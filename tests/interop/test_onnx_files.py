@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import re
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -75,3 +76,113 @@ def test_models_that_were_altered(seed: int, data: bytes, tmp_path: Path) -> Non
             refused += 1
             assert type(error) is not te.InternalError, error
     assert refused > 10
+
+
+def model(body: str, functions: str = "", version: int = 17) -> object:
+    return onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : {version}, "own" : 1]>\nmain {body}\n{functions}')
+
+
+LARGE = {
+    "ConstantOfShape": "n = Constant <value_ints = [1099511627776, 3]> () c = ConstantOfShape (n)",
+    "Expand": "n = Constant <value_ints = [1099511627776]> () o = Constant <value_floats = [1.0]> () c = Expand (o, n)",
+    "Tile": "n = Constant <value_ints = [1099511627776]> () o = Constant <value_floats = [1.0]> () c = Tile (o, n)",
+    "Range": "a = Constant <value_float = 0.0> () b = Constant <value_float = 1e12> () d = Constant <value_float = 1.0> ()"
+    " c = Range (a, b, d)",
+    "Pad": "n = Constant <value_ints = [0, 1099511627776]> () o = Constant <value_floats = [1.0]> () c = Pad (o, n)",
+    "Resize": "s = Constant <value_floats = [1e12]> () o = Constant <value_floats = [1.0]> () c = Resize (o, , s)",
+    "OneHot": "n = Constant <value_int = 1099511627776> () o = Constant <value_ints = [1]> () v = Constant <value_floats = [0.0, 1.0]> ()"
+    " c = OneHot (o, n, v)",
+    "HannWindow": "n = Constant <value_int = 1099511627776> () c = HannWindow (n)",
+    "RandomNormal": "c = RandomNormal <shape = [1048576, 1048576]> ()",
+    "MatMul": "n = Constant <value_ints = [8000000, 1]> () m = Constant <value_ints = [1, 8000000]> () a = ConstantOfShape (n)"
+    " b = ConstantOfShape (m) c = MatMul (a, b)",
+    "Concat": "n = Constant <value_ints = [10000000]> () a = ConstantOfShape (n)"
+    " b = Concat <axis = 0> (a, a, a) c = Concat <axis = 0> (b, b, b)",
+}
+
+
+@pytest.mark.parametrize("operator", LARGE)
+def test_constants_that_ask_for_far_more_than_the_model_holds(operator: str) -> None:
+    """Refused before it is computed: the sum of all such results is bounded."""
+    from tensorexpr.interop.onnx import from_onnx  # noqa: PLC0415
+
+    given = model(f"(float[3] x) => (float[3] y) {{ {LARGE[operator]} s = Constant <value_ints = [3]> () y = Expand (x, s) }}")
+    tracemalloc.start()
+    (line, *_) = said(te.TargetError, lambda: from_onnx(given))
+    held = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    expected = (
+        f"from_onnx: ai.onnx.{operator}: expected at most 268435456 bytes of constants, or 4 times those of the model, to compute, got "
+    )
+    assert line.startswith(expected) and re.search(r"\d+ more, with \d+ left$", line), line
+    assert held < 300 << 20
+
+
+OWN = '<domain: "own", opset_import: ["" : 17, "own" : 1]>'
+
+
+def outside() -> onnx.ModelProto:
+    """A model whose initializer is said to be in a file above its folder."""
+    found = model("(float[3] x) => (float[3] y) <float[3] w = {1, 2, 3}> { y = Add (x, w) }")
+    found.graph.initializer[0].ClearField("float_data")
+    found.graph.initializer[0].data_location = onnx.TensorProto.EXTERNAL
+    for key, value in (("location", "../secret"), ("length", "12")):
+        found.graph.initializer[0].external_data.add(key=key, value=value)
+    return found
+
+
+def test_what_models_may_not_ask_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tensorexpr.interop import onnx_bounds  # noqa: PLC0415
+    from tensorexpr.interop.onnx import from_onnx  # noqa: PLC0415
+
+    monkeypatch.setattr(onnx_bounds, "MOST_NODES", 256)
+    monkeypatch.setattr(onnx_bounds, "_TIMES_NODES", 2)
+    deep = "\n".join(f"{OWN} f{k} (a) => (c) {{ b = own.f{k + 1} (a) c = own.f{k + 1} (b) }}" for k in range(40))
+    deep += f"\n{OWN} f40 (a) => (c) {{ c = Neg (a) }}"
+    itself = f"{OWN} f (a) => (c) {{ c = own.f (a) }}"
+    twice = f"{OWN} f (a) => (c) {{ c = Neg (a) }}\n{OWN} f (a) => (c) {{ c = Abs (a) }}"
+    sequence = model("(float[3] x) => (seq(float[3]) x) { y = Neg (x) }")
+    again = model("(float[3] x) => (float[3] y) <float[3] w = {1, 2, 3}> { y = Add (x, w) }")
+    again.graph.initializer.append(again.graph.initializer[0])
+    one, two = (f"{name} () => (float[1] z) {{ z = Constant <value_floats = [1.0]> () }}" for name in "gh")
+    branch = f"b = Constant <value_int = 1> () t = Cast <to = 9> (b) c = If (t) <then_branch = {one}, else_branch = {two}>"
+    halves = "n = Constant <value_ints = [1, 2, 3]> () a = Split (n) y = Neg (x)"
+    for given, message in (
+        (model("(float[3] x) => (float[3] y) { y = own.f0 (x) }", deep),
+         r"from_onnx: own.f\d+: expected at most 256 nodes to run, or 2 times those of the model, got functions that make more"),
+        (model("(float[3] x) => (float[3] y) { y = own.f (x) }", itself),
+         r"from_onnx: own.f: expected at most 256 nodes to run|from_onnx: .* got one that fails by RecursionError"),
+        (model("(float[3] x) => (float[3] y) { y = own.f (x) }", twice), r"from_onnx: expected every function once, got own.f twice"),
+        (model("(float[3] x, float[3] x) => (float[3] y) { y = Neg (x) }"), r"from_onnx: expected every input once, got x twice"),
+        (again, r"from_onnx: expected every initializer once, got w twice"),
+        (model("(float[3] x) => (float[3] y) { y = Neg (x) y = Abs (x) }"),
+         r"from_onnx: ai.onnx.Abs: expected results with names of their own, got y, which something else is called"),
+        (model("(float[3] x) => (float[3] y) { x = Neg (x) y = Abs (x) }"),
+         r"from_onnx: ai.onnx.Neg: expected results with names of their own, got x, which something else is called"),
+        (outside(), r"from_onnx: expected tensors with their data, got w with its data in another file"),
+        (sequence, r"from_onnx: expected outputs that are tensors, got x, a sequence_type"),
+        (model(f"(float[3] x) => (float[3] y) {{ {branch} y = Add (x, c) }}"),
+         r"from_onnx: ai.onnx.If: expected a node without graphs to compute of constants, got one with"),
+        (model(f"(float[3] x) => (float[3] y) {{ {halves} }}", version=18),
+         r"from_onnx: ai.onnx.Split: expected results of constants whose shapes are known before they are computed, got some that are not"),
+    ):  # fmt: skip
+        (line, *_) = said(te.TargetError, lambda given=given: from_onnx(given))
+        assert re.match(message, line), line
+
+
+def test_data_beside_a_file_is_in_its_folder(tmp_path: Path) -> None:
+    from tensorexpr.interop.onnx import from_onnx  # noqa: PLC0415
+
+    given, path = outside(), tmp_path / "models" / "m.onnx"
+    path.parent.mkdir()
+    (tmp_path / "secret").write_bytes(np.ones(3, np.float32).tobytes())
+    (path.parent / "inside").write_bytes(np.ones(3, np.float32).tobytes())
+    (path.parent / "link").symlink_to(tmp_path / "secret")
+    for location in ("../secret", str(tmp_path / "secret"), "link", "missing", "inside"):
+        given.graph.initializer[0].external_data[0].value = location
+        path.write_bytes(given.SerializeToString())
+        if location == "inside":
+            np.testing.assert_array_equal(from_onnx(path)(np.ones(3, np.float32)), np.full(3, 2, np.float32))
+        else:
+            (line, *_) = said(te.ArgumentError, lambda: from_onnx(path))
+            assert re.match(r"from_onnx: expected the file of a model, got .*m.onnx: \w+: .*", line), line
