@@ -176,14 +176,18 @@ class Written:
     ) -> Iterator[list[Constraint]]:
         """What holds where the store runs, at the iteration that was solved for, as alternatives; none where they are many."""
         each: list[list[Case]] = []
-        places = {name: self._expression(solution[other]) for name, other in names.items()}
+        there = {name: solution[other] for name, other in names.items()}
+        places = {name: self._expression(form) for name, form in there.items()}
         changed = self._changed(read, store, own)
         held = set(read.scope.facts)
         for fact in store.scope.facts:
             if fact.sure or (fact in held and fact.names.isdisjoint(names) and fact.reads.isdisjoint(changed)):
                 continue
-            for condition in self.questions.conditions(fact):
-                each.append(self.questions.cases(self._there(condition, places, changed & fact.reads)))
+            for condition, cases in zip(self.questions.conditions(fact), self.questions.parts(fact), strict=True):
+                if fact.reads or any(n.startswith("?") for case in cases for one in case.constraints for n in one.names()):
+                    each.append(self.questions.cases(self._there(condition, places, changed & fact.reads)))
+                else:
+                    each.append([replace(case, constraints=tuple(one.substitute(there) for one in case.constraints)) for case in cases])
         if math.prod(map(len, each)) <= MOST_ALTERNATIVES and all(case.exact for cases in each for case in cases):
             for chosen in itertools.product(*each):
                 yield [one for case in chosen for one in case.constraints]
