@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 
 from tensorexpr.codegen import disk
 from tensorexpr.codegen.llvm import memory_text, pool_text
+from tensorexpr.codegen.llvm.fences import fenced, may_need_fences
 from tensorexpr.codegen.llvm.machine import Machine
-from tensorexpr.codegen.llvm.masked_loads import fenced
 from tensorexpr.errors import InternalError
 
 _libraries = itertools.count()
@@ -217,7 +217,7 @@ def _optimized(ir: str, machine: Machine, passes: str) -> Any:
         raise InternalError(f"llvm: expected valid IR, got {str(error).strip()}") from None
     if passes != "none":
         _run_passes(module, machine, passes)
-    if not any(f.is_declaration and f.name.startswith("llvm.masked.load.") for f in module.functions):
+    if not may_need_fences(ir, (f.name for f in module.functions if f.is_declaration)):
         return module
     return binding.parse_assembly(fenced(str(module)))
 

@@ -4,8 +4,9 @@
         for j in range(k):
             for i in range(j): ...
 
-A bound that is affine in the indices around, quotients that go one way along them included, is least and greatest at their ends. Each
-index takes its own span's, so a span may be wider than what the loops visit together, never narrower. Bounds by data have no span.
+A bound that is affine in the indices around, quotients that go one way along them included, is least and greatest at their ends; a
+remainder by m is from 0 to m - 1. Each index takes its own span's ends, so a span may be wider than what the loops visit together, never
+narrower. Bounds by data have no span.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from tensorexpr.integers import Affine, FloorDiv
 from tensorexpr.ir import Access, Apply, Axis, Const, Expr, Param, Reduce, apply, const
 from tensorexpr.records import record
-from tensorexpr.regions import affine_of, alternatives, expression_of
+from tensorexpr.regions import affine_of, alternatives, expression_of, split_modulos
 from tensorexpr.traversal import free_names, walk
 
 
@@ -72,6 +73,12 @@ def _bound(expr: Expr, ends: Mapping[str, _Ends], greatest: bool) -> Expr | None
     form = affine_of(expr)
     if form is None:
         return None
+    form, remainders = split_modulos(form)
+    for numerator, modulus, factor in remainders:
+        if not any(name in numerator.names() for name in free_names(expr)):
+            form += (numerator - numerator // modulus * modulus) * factor
+        elif (factor > 0) == greatest:
+            form = form.shifted(factor * (modulus - 1))
     for name in sorted(set(free_names(expr))):
         way = _direction(form, name)
         end = ends.get(name)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tensorexpr.codegen.llvm import Machine, compile_nest, host
-from tensorexpr.codegen.nest import Block, Buffer, Kernel, LoopNest
+from tensorexpr.codegen.nest import Block, Buffer, CheckSite, Kernel, LoopNest
 from tensorexpr.codegen.nest_interpret import Machine as Interpreter
 from tests.codegen.llvm.nests import guarded, shape_of
 
@@ -38,13 +38,15 @@ def filled(array: Buffer, seed: int) -> np.ndarray:
     return draw.astype(array.dtype.numpy)
 
 
-def assert_agree(cases: Sequence[Case], machine: Machine, streams: bool = False, ahead: int = 0) -> str:
+def assert_agree(cases: Sequence[Case], machine: Machine, streams: bool = False, ahead: int = 0, sites: int = 0) -> str:
     """Runs kernels, one for each case (buffers of different cases have different names), natively and naively; gives the nest's text."""
     parameters = list(dict.fromkeys(b for case in cases for b in (*case.sources, case.target)))
     writes = [case.target.name for case in cases]
     kernels = tuple(Kernel(f"k{n}", case.body) for n, case in enumerate(cases))
     hints = tuple((b.name, ahead) for b in parameters if ahead and b.name not in writes)
-    nest = LoopNest("t", tuple(parameters), (), (), kernels, tuple(writes), streams=tuple(writes) if streams else (), ahead=hints)
+    checks = tuple(CheckSite("X[K]", "X", 0, "Y", None) for _ in range(sites))
+    past = tuple(writes) if streams else ()
+    nest = LoopNest("t", tuple(parameters), (), (), kernels, tuple(writes), checks=checks, streams=past, ahead=hints)
     data = {b.name: filled(b, seed) for seed, b in enumerate(parameters)}
     function = compile_nest(nest, machine)
     naive = Interpreter(nest, dict(data), {})

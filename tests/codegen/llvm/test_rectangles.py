@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
+import random
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.llvm import emit, host
+from tensorexpr.codegen.nest import If, Stmt
 from tensorexpr.ir import Const, Expr, Index, apply, const
+from tests.codegen.llvm.below import Case, assert_agree, machines
 from tests.codegen.llvm.nests import buffer, loop, nest, read, run, write
+from tests.seeds import share_of
 
 i, j = Index("i"), Index("j")
 SHAPES = [(rows, columns) for rows in (1, 3, 5, 8, 11, 16) for columns in (2, 3, 7, 9, 16)]
@@ -41,3 +48,27 @@ def test_what_is_filled_up_otherwise_is_computed_as_it_stands(word: str, other: 
     rows = np.arange(8)[:, None] <= 4 if word == "le" else np.arange(8)[:, None] < 4
     want = np.where(rows, data, np.float32(other)).T
     assert run(made, {"X": data})["Y"].tobytes() == np.ascontiguousarray(want).tobytes()
+
+
+def rectangles(dtype: dtypes.DType, name: str, draw: random.Random) -> Iterator[Case]:
+    """Copies of pieces of a source to pieces of a target, rows filled up or not, behind offsets, some under conditions, some twice."""
+    for at, (lanes, back) in enumerate(itertools.product((2, 4, 8, 16), (0, 0.0, -0.0, 1))):
+        columns, rows, before, room = draw.randint(2, 16), draw.randint(1, lanes), draw.randint(0, 2), draw.randint(0, 2)
+        o = Index("o")
+        x = buffer(f"X_{name}{at}", dtype, 2, rows, before + columns + room)
+        y = buffer(f"Y_{name}{at}", dtype, 2, draw.choice((columns, columns // 2 + 1)), lanes + room)
+        inside: Expr = read(x, o, j, apply("add", i, const(before)))
+        value = apply("where", apply("lt", j, const(rows)), inside, Const(back if dtype.is_float else int(back), dtype))
+        row = i if int(y.shape[1].value) == columns else apply("floordiv", i, const(2))  # type: ignore[attr-defined]
+        store: Stmt = write(y, [o, row, apply("add", j, const(draw.randint(0, room)))], inside if rows == lanes else value)
+        if draw.random() < 0.3:
+            store = If(apply("ne", apply("add", o, i), const(1)), (store,))
+        yield Case([x], y, (loop("o", 2, loop("i", columns, loop("j", lanes, store, kind="vectorize"), kind="unroll")),))
+
+
+@pytest.mark.parametrize("number", share_of(range(24)))
+def test_rectangles_write_what_the_nest_writes(number: int) -> None:
+    dtype = (dtypes.float32, dtypes.int64, dtypes.float64, dtypes.int32)[number % 4]
+    draw = random.Random(number)
+    cases = list(rectangles(dtype, f"{number}_", draw))
+    assert_agree(cases, machines()[number // 4 % len(machines())], streams=number % 5 == 0, ahead=number % 2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 
 import numpy as np
 import pytest
@@ -183,6 +184,58 @@ def test_squares_under_every_condition_write_what_the_nest_writes(side: int, num
     cases = squares(dtype, side)
     for first in range(0, len(cases), 24):
         assert_agree(cases[first : first + 24], machine)
+
+
+def tiles(dtype: dtypes.DType, lanes: int, name: str, draw: random.Random) -> list[Case]:
+    """Results of tiles whose lanes go across rows: every number of rows and classes, lanes over one axis or two, some together."""
+    found = []
+    for at, (classes, across, kind) in enumerate(
+        itertools.product((1, 2, 3), ("rows", "blocks", "pairs"), ("none", "lanes", "rows", "both", "odd"))
+    ):
+        rows, shift, wide = draw.randint(4, 13) // classes + 1, draw.randint(0, 3), lanes * draw.randint(1, 2)
+        first = draw.randint(0, 2)
+        x = [buffer(f"X{k}_{name}{at}", dtype, 2, rows + first, wide) for k in range(classes)]
+        bias = buffer(f"B_{name}{at}", dtype, wide)
+        limit, high = draw.randint(1, wide), draw.randint(1, rows) + first
+        shape = {"rows": (wide,), "blocks": (wide // 2, 2), "pairs": (wide // 2,)}[across]
+        place = {
+            "rows": [j],
+            "blocks": [apply("floordiv", j, const(2)), apply("mod", j, const(2))],
+            "pairs": [apply("floordiv", j, const(2))],
+        }[across]
+        y = buffer(f"Y_{name}{at}", dtype, 2, *shape, (rows + first) * classes + shift)
+        starts = apply("add", apply("mul", i, const(classes)), const(shift)) if classes > 1 else apply("add", i, const(shift))
+        stores = tuple(
+            write(y, [o, *place, apply("add", starts, const(k)) if k else starts], apply("add", read(each, o, i, j), read(bias, j)))
+            for k, each in enumerate(x)
+        )
+        tests = {
+            "none": [],
+            "lanes": [apply("lt", j, const(limit))],
+            "rows": [apply("lt", i, const(high))],
+            "both": [apply("lt", j, const(limit)), apply("ge", i, const(high - 1))],
+            "odd": [apply("eq", apply("mod", apply("add", apply("add", i, j), o), const(2)), const(0))],
+        }[kind]
+        body: tuple = stores
+        for test in tests:
+            body = (If(test, body),)
+        found.append(
+            Case(
+                [*x, bias],
+                y,
+                (loop("o", 2, loop("i", rows + first, loop("j", wide, *body, kind="vectorize"), start=first, kind="unroll")),),
+            )
+        )
+    return found
+
+
+@pytest.mark.parametrize("number", share_of(range(18)))
+def test_tiles_across_the_lanes_write_what_the_nest_writes(number: int) -> None:
+    dtype = (dtypes.float32, dtypes.float64, dtypes.int32, dtypes.int64)[number % 4]
+    machine = machines()[number // 4 % len(machines())]
+    draw = random.Random(number)
+    cases = tiles(dtype, max(4, machine.vector_bits // dtype.bits), f"{number}_", draw)
+    assert_agree(draw.sample(cases, 15), machine)
 
 
 @pytest.mark.parametrize("lies", ["source", "target"])

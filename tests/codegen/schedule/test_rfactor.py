@@ -60,7 +60,8 @@ sizes(n)
 x: f32[n, n, n] = input()
 S: f32 = sum(x[k, j, i] for k in range(n) for j in range(k) for i in range(j // 2, n - k))
 R[r]: f32[n] = sum(x[r, j, i] for j in range(r + 1) for i in range(r - j, n) if i + j < n)
-return S, R
+M[r]: f32[n] = sum(x[r, j, i] for j in range(n - r % 3) for i in range((j + r) % 4 - n % 2, n) if i >= 0)
+return S, R, M
 """
 CHECKED = """
 x: f32[9] = input()
@@ -167,7 +168,7 @@ def test_sizes_known_only_at_run_time():
 
 
 @pytest.mark.parametrize("factor", [1, 3, 8])
-@pytest.mark.parametrize(("name", "axis"), [("S", "k"), ("S", "j"), ("S", "i"), ("R", "j"), ("R", "i")])
+@pytest.mark.parametrize(("name", "axis"), [("S", "k"), ("S", "j"), ("S", "i"), ("R", "j"), ("R", "i"), ("M", "j"), ("M", "i")])
 def test_bounds_that_hang_on_other_axes_are_cut_over_all_that_they_ever_hold(name, axis, factor):
     s = plain(RAGGED)
     s[name].rfactor(axis if factor == 1 else s[name].split(axis, factor)[0])

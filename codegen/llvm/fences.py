@@ -1,15 +1,20 @@
-"""Masked loads that stay masked: a fence behind each, put into the text of a module when LLVM's passes over it are done.
+"""Masked loads that stay masked, stores as wide as they are: fences in the text of a module, put in when LLVM's passes over it are done.
 
 LLVM's code for x86 folds a masked load into the arithmetic that has the same mask (`vfmadd (mem), zmm {k}`, which touches no lane that is
 off). Where an operand that this instruction overwrites is needed later, its two-address pass takes load and arithmetic apart again, and
 forgets the mask of the load: whole vectors are read behind the end of a buffer. `llvm.arithmetic.fence` takes no instruction, and nothing
 is folded across it, so the load keeps its mask. It comes last: until then loops and simplifications see plain masked loads,
 those that LLVM's vectorizer makes too.
+
+Integers that are cut to fewer bits are stored in one instruction, under a mask, too, which LLVM makes of a choice between new and old
+elements as well. Where such a mask is known to have a single lane (the last of a tail), LLVM up to 22.1 stores that element uncut, four
+bytes for two (llvm-project, issue 179489). Behind a fence the numbers that are stored are not known to be cut.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 _LOAD = re.compile(
     r'^ +(?P<name>%(?:"[^"]*"|\S+)) = (?P<call>[a-z ]*call .*?'
@@ -19,8 +24,22 @@ _LOAD = re.compile(
 _BITS = {"float": 32, "double": 64, "half": 16, "bfloat": 16}
 
 
+_CHOSEN = re.compile(r'^ +(%(?:"[^"]*"|\S+)) = (?:select|shufflevector) ', re.MULTILINE)
+_STORE = re.compile(
+    r"^ +(?P<before>(?:[a-z]+ )*call void @llvm\.masked\.store\.[^(]*\(|store )"
+    r"<(?P<lanes>\d+) x (?P<element>i8|i16|i32)>(?P<attributes>(?: [a-z]+)*) "
+    r'(?P<value>%(?:"[^"]*"|[-\w$.]+)), (?P<rest>.*)$',
+    re.MULTILINE,
+)
+
+
+def may_need_fences(text: str, names: Iterable[str]) -> bool:
+    """Whether a module of this text may have such loads or stores; the names are those of the functions that it calls in the end."""
+    return "trunc " in text or any(name.startswith(("llvm.masked.load.", "llvm.masked.store.")) for name in names)
+
+
 def fenced(text: str) -> str:
-    """The text of a module with a fence behind every masked load of numbers."""
+    """The text of a module with a fence behind every masked load of numbers, and before the stores that take short integers by a mask."""
     declarations: set[str] = set()
     count = 0
 
@@ -32,7 +51,21 @@ def fenced(text: str) -> str:
         lines += _fence(found["name"], f"%{stem}", int(found["lanes"]), found["element"], declarations)
         return "\n".join(f"  {line}" for line in lines)
 
-    text = _LOAD.sub(fence, text)
+    chosen = set(_CHOSEN.findall(text))
+
+    def before(found: re.Match[str]) -> str:
+        nonlocal count
+        if found["before"] == "store " and found["value"] not in chosen:
+            return found[0]
+        count += 1
+        name, lanes, element = f"%te.stored{count}", int(found["lanes"]), found["element"]
+        # Frozen, since lanes that are off may be poison, which would be that of the others in one word of the fence.
+        lines = [f"%te.masked{count} = freeze <{lanes} x {element}> {found['value']}"]
+        lines += _fence(name, f"%te.masked{count}", lanes, element, declarations)
+        lines.append(f"{found['before']}<{lanes} x {element}>{found['attributes']} {name}, {found['rest']}")
+        return "\n".join(f"  {line}" for line in lines)
+
+    text = _STORE.sub(before, _LOAD.sub(fence, text))
     return "\n".join([text, *sorted(declarations), ""]) if declarations else text
 
 
