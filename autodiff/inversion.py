@@ -110,7 +110,7 @@ def invert(
     if any(form is None for form in forms) or any(affine_of(axis.stop) is None for axis in target):
         found = _reshape(indices, axes, guards, target, reserved)
         return None if found is None else tuple(replace(one, lowering=lowering or one.lowering) for one in found)
-    system = _System(axes, target, reserved)
+    system = _System(axes, target, reserved, (*indices, *guards))
     for form, axis in zip(forms, target, strict=True):
         assert form is not None
         system.equate(form, system.target_name(axis))
@@ -168,7 +168,7 @@ def _reshape(
     reduced = reduce_radices(indices, axes, guards, target, reserved)
     if reduced is None or (exact and not reduced.exact):
         return None
-    system = _System(reduced.axes, reduced.target, reserved)
+    system = _System(reduced.axes, reduced.target, reserved, [*reduced.guards, *(e for pair in reduced.equations for e in pair)])
     for left, right in reduced.equations:
         form, value = affine_of(left), affine_of(right)
         if form is None or value is None:
@@ -207,9 +207,11 @@ def _with_other_axes(
 
 
 class _System:
-    """The linear system of one read: unknowns, equations, constraints, and what could not be made linear."""
+    """The linear system of one read: unknowns, equations, constraints, and what could not be made linear.
 
-    def __init__(self, axes: Sequence[Axis], target: Sequence[Axis], reserved: Sequence[str]) -> None:
+    `read` are the expressions that it will be given: sizes in them are known before the names that are bound around."""
+
+    def __init__(self, axes: Sequence[Axis], target: Sequence[Axis], reserved: Sequence[str], read: Sequence[Expr]) -> None:
         self._axes = tuple(axes)
         self._target = tuple(target)
         self._reserved = set(reserved)
@@ -223,7 +225,7 @@ class _System:
         self._raw: dict[str, Axis] = {}
         self._simple = True
         self._lattice = False
-        mentioned = [e for axis in (*axes, *target) for e in (axis.start, axis.stop)]
+        mentioned = [*read, *(e for axis in (*axes, *target) for e in (axis.start, axis.stop))]
         self._sizes = dict.fromkeys(name for e in mentioned for name in size_names(e))
         for axis in axes:
             found, exact = bound_constraints(axis.index, axis)
@@ -249,8 +251,6 @@ class _System:
     def restrict(self, guard: Expr) -> None:
         """Adds a condition; what is not affine stays a condition to be tested."""
         found, exact = constraints_of(guard)
-        for name in size_names(guard):
-            self._sizes.setdefault(name)
         for constraint in found:
             self._add(constraint)
         if not exact:

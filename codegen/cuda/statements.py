@@ -46,6 +46,8 @@ class Statements:
         self.team: Team | None = None
         self.in_lanes = False
         self.copies = False
+        self.unmet = False
+        """Whether a copy stands behind the last barrier."""
         self.arena: dict[str, int] = {}
         """Where shared buffers begin in the memory that the launch asks for, where there are more than may be declared."""
         self.under_way = 0
@@ -110,6 +112,7 @@ class Statements:
         before: list[str] = []
         match s:
             case Barrier():
+                self.unmet = False
                 if self.copies:  # a warp that is a block of its own, too
                     lines.append(f"{margin}te_copies_wait<{self.under_way}>();" if self.under_way else f"{margin}te_copies_wait_all();")
                 lines.append(f"{margin}{'__syncwarp' if s.warp else '__syncthreads'}();")
@@ -342,7 +345,7 @@ class Statements:
 
     def copy(self, store: Store, source: Access, size: int, lines: list[str], margin: str) -> None:
         """Some bytes to shared memory, which arrive by themselves: every barrier waits for them first."""
-        self.copies = True
+        self.copies = self.unmet = True
         before: list[str] = []
         emitter = self.emitter(wanted_names((*store.indices, *source.indices)), before)
         to, from_ = emitter.place(store.buffer, store.indices), emitter.place(source.tensor, source.indices)
@@ -382,8 +385,14 @@ class Statements:
             lines.append(f"{margin}#pragma unroll")
         type_ = "int" if narrow else "int64_t"
         lines.append(f"{margin}for ({type_} {name} = {start.text}; {name} < {stop.inside(v.ORDER + 1)}; ++{name}) {{")
-        outside = self.entered_ahead(s)
+        outside, copies, begun = self.entered_ahead(s), self.copies, len(lines)
         self.block(s.body, lines, margin + "  ")
+        if self.unmet and not copies:
+            # Copies that nothing here waits for: the barriers before them do, in the next iteration. Once more, now that this is known.
+            del lines[begun:]
+            self.under_way, self.ahead_of = outside
+            self.entered_ahead(s)
+            self.block(s.body, lines, margin + "  ")
         self.under_way, self.ahead_of = outside
         lines.append(f"{margin}}}")
 

@@ -41,7 +41,7 @@ from tensorexpr.codegen.schedule.work import ENOUGH_ROWS, has_reduction, is_cont
 from tensorexpr.codegen.target import Gpu, Target
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Access, Define, Definition, Expr, Index, Program, Reduce, Scan, Scatter
-from tensorexpr.simplify.inline import cheap_names
+from tensorexpr.simplify.inline import cheap_names, without_lost_checks
 from tensorexpr.traversal import read_occurrences, reads, walk
 
 PARALLEL_WORK = 20_000
@@ -65,9 +65,11 @@ def autoschedule(program: Program, target: Target | None = None, decisions: Deci
         if s.decisions.wanted(f"{name}: share"):
             s[name].share()
     repeated = [name for name in repeats(s.state) if s.decisions.wanted(f"{name}: inline")]
+    repeated = without_lost_checks(s.state.program, repeated)
     if repeated:
         s.inline(*repeated)
     terms = [name for name in pair_terms(s.state) if s.decisions.wanted(f"{name}: recompute")]
+    terms = without_lost_checks(s.state.program, terms)
     if terms:
         s.recompute(*terms)
     _inline(s)
@@ -149,7 +151,7 @@ def _inline(s: Schedule) -> None:
     program = s.state.program
     chosen = [n for n in cheap_names(program) if not s.state.stage(n).parts.unproved]
     chosen += [n for n in _epilogues(program, s.state) if n not in chosen]
-    chosen = [n for n in chosen if s.decisions.wanted(f"{n}: inline")]
+    chosen = without_lost_checks(program, [n for n in chosen if s.decisions.wanted(f"{n}: inline")])
     if chosen:
         s.inline(*chosen)
 

@@ -74,21 +74,37 @@ def inline_definitions(program: Program, names: Iterable[str]) -> Program:
     for name in wanted:
         if name in started:
             raise DefinitionError("expected a definition that is read by index, got the start of a scan", at=name)
-    sites, checked, ranges = _sites(program)[0], Checked(), ranges_of(program.definitions)
-    for name in (name for name in table if name in wanted):
-        definition = table[name]
-        assert isinstance(definition, Define)
-        checked[name] = checked_axes(definition, program.types, checked)
-        place = unchecked(definition, sites.get(name, ()), checked[name], ranges)
-        if place is not None:
-            raise DefinitionError(
-                f"expected reads of {name} that need no check of their own, got one at a place that hangs on data",
-                term=place.access,
-                at=name,
-                location=place.reader.location,
-                hint="what is stored is checked where it is read; te.clip bounds an index",
-            )
+    for name, place in _losing_checks(program, wanted).items():
+        raise DefinitionError(
+            f"expected reads of {name} that need no check of their own, got one at a place that hangs on data",
+            term=place.access,
+            at=name,
+            location=place.reader.location,
+            hint="what is stored is checked where it is read; te.clip bounds an index",
+        )
     return _written_in(program, wanted)
+
+
+def without_lost_checks(program: Program, names: Iterable[str]) -> list[str]:
+    """Those of the named plain definitions that may be inlined together: no read of them loses a check (`inline_checks`)."""
+    wanted = dict.fromkeys(names)
+    losing = _losing_checks(program, wanted) if wanted else {}
+    return [name for name in wanted if name not in losing]
+
+
+def _losing_checks(program: Program, wanted: Mapping[str, object]) -> dict[str, Place]:
+    """Of the named definitions, those of which a read would lose its check, each with the place of one; the others are inlined."""
+    sites, checked, ranges = _sites(program)[0], Checked(), ranges_of(program.definitions)
+    losing: dict[str, Place] = {}
+    for definition in program.definitions:
+        if isinstance(definition, Define) and definition.name in wanted:
+            axes = checked_axes(definition, program.types, checked)
+            place = unchecked(definition, sites.get(definition.name, ()), axes, ranges)
+            if place is None:
+                checked[definition.name] = axes
+            else:
+                losing[definition.name] = place
+    return losing
 
 
 def _written_in(program: Program, wanted: Mapping[str, object]) -> Program:

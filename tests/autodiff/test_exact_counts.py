@@ -213,6 +213,35 @@ def test_symbolic_sizes_give_formulas():
         assert row.reads(n=size) == row.iterations(n=size) == expected
 
 
+PLACES = {
+    "last": lambda x, i, n: te.where(n >= 1, te.where(n <= 5, x[n - 1], 0.0), 0.0),
+    "from the end": lambda x, i, n: te.where(n - 1 - i >= 0, te.where(n - 1 - i < 5, x[n - 1 - i], 0.0), 0.0),
+    "at a border": lambda x, i, n: x.read(n - i, outside="reflect"),
+    "far around": lambda x, i, n: x.read(2 * n + 3 * i, outside="wrap"),
+    "in a sum": lambda x, i, n: te.sum(lambda k: x.read(n - k - i, outside=0.0), 4),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_places_by_the_size_of_another_tensor(place):
+    """No extent of the element or of a loop mentions the size: the index alone does."""
+    n = te.dim("n")
+    x, other = te.placeholder((5,), F64, name="x"), te.placeholder((n,), F64, name="other")
+    y = te.compute((3,), lambda i: PLACES[place](x, i, n), name="y")
+    head, again = head_of(y), te.placeholder((5,), F64, name="again")
+    (found,) = te.gradient(y, [x], head=head)
+    (forced,) = te.gradient(y, [x], head=head, lowering="segments")
+    (second,) = te.gradient([found], [head], [again])
+    (output, back) = te.build([y, second], [x, head, again, other]), te.build([found, forced], [x, head, other])
+    rng = np.random.default_rng(0)
+    for size in range(9):
+        given, heads, rest = rng.integers(-4, 5, 5).astype(F64), rng.integers(-4, 5, 3).astype(F64), np.zeros(size)
+        want = np.array([(output(unit, heads, given, rest)[0] * heads).sum() for unit in np.eye(5)])
+        for one in back(given, heads, rest):
+            np.testing.assert_array_equal(one, want)
+        np.testing.assert_array_equal(output(given, heads, given, rest)[1], output(given, heads, given, rest)[0])
+
+
 def overlapping(kind):
     """A read of one object under conditions that overlap, in a point, in loops, behind data; and at how many points one of them holds."""
     x, m = te.placeholder((12,), F64, name="x"), te.placeholder((10,), F64, name="m")

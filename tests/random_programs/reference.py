@@ -223,7 +223,7 @@ class _Machine:
         self.tensors.update(zip(definition.names, (Near(offsets), Near(order)), strict=True))
 
     def scan(self, definition: Scan, env: dict[str, Near]) -> None:
-        length = max(0, self.number(definition.length))
+        (length,) = self.extents((definition.length,), definition.names[0])
         rows: list[list[Near]] = [[] for _ in definition.names]
         current = [self.tensors[init] for init in definition.inits]
         for step in range(length):

@@ -125,6 +125,16 @@ def test_positions_are_counted_by_the_extents_at_their_point(word):
             assert np.array_equal(found[name].value, want[name])
 
 
+def test_a_scan_of_fewer_steps_than_none_is_refused():
+    n = te.dim("n")
+    x = te.placeholder((n,), name="x")
+    program = te.program_of([te.scan(lambda t, s: te.compute((n,), lambda i: s[i]), x, n - 1, name="y")], [x])
+    for run in (evaluate, evaluate_program):
+        with pytest.raises(ArgumentError):
+            run(program, {"x": np.zeros(0, np.float32)}, {"n": 0})
+        assert len(run(program, {"x": np.zeros(1, np.float32)}, {"n": 1})) == 1
+
+
 def test_sizes_go_to_nothing_and_around_constants():
     sample = next(s for s in map(random_sample, range(100)) if len(s.sizes) == 1 and s.traced().program.sizes)
     (name,) = sample.sizes

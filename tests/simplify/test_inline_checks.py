@@ -75,3 +75,31 @@ def test_schedules_refuse_to_inline_what_a_check_hangs_on():
         te.ScheduleError, match="expected reads of t that need no check of their own, got one at a place that hangs on data"
     ):
         s["t"].inline()
+
+
+@pytest.mark.parametrize("open_size", [False, True])
+@pytest.mark.parametrize("value", ["windows", "pairs", "distances"])
+def test_the_default_schedule_stores_what_a_check_hangs_on(value, open_size):
+    """Definitions far larger than what they read would be computed again where they are read."""
+    n = te.dim("n") if open_size else 150
+    x, z, k = (
+        te.placeholder((n,), "float64", name="x"),
+        te.placeholder((n, 3), "float64", name="z"),
+        te.placeholder((n,), "int64", name="k"),
+    )
+    body = {
+        "windows": lambda i, j: x[i],
+        "pairs": lambda i, j: te.exp(x[i] - 1.0),
+        "distances": lambda i, j: te.exp(-te.sum(lambda d: (z[i, d] - 1.0) ** 2, 3)),
+    }[value]
+    t = te.compute((n, n), body, name="t")
+    rows = te.compute((n,), lambda i: t[i, k[i]], name="rows")
+    sums = te.compute((n,), lambda i: te.sum(lambda j: t[i, k[j]] * x[j], n), name="sums")
+    rng = np.random.default_rng(0)
+    given = rng.standard_normal(150), rng.standard_normal((150, 3))
+    function = te.build([rows, sums], [x, z, k])
+    for index in (149, 150, -1):
+        at = np.append(rng.integers(0, 150, 149), index)
+        want = outcome(lambda *a: te.evaluate([rows, sums], dict(zip((x, z, k), a, strict=True)))[0], *given, at)
+        found = outcome(lambda *a: function(*a)[0], *given, at)
+        assert (found == want) if isinstance(want, str) else np.allclose(found, want, rtol=1e-12)

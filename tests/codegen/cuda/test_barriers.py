@@ -4,17 +4,23 @@ import re
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
+from tensorexpr import dtypes
 from tensorexpr.codegen.cuda.host import HostKernels
 from tensorexpr.codegen.lowering import lower
+from tensorexpr.codegen.nest import Alloc, Block, For
+from tensorexpr.codegen.nest_interpret import run_nest
 from tensorexpr.codegen.nest_verify import verify_nest
 from tensorexpr.codegen.schedule import autoschedule
 from tensorexpr.codegen.target import H200
 from tensorexpr.errors import InternalError
 from tensorexpr.interpret import evaluate_program
+from tensorexpr.ir import Const, Expr, Index, apply, const
 from tensorexpr.parse import parse_program
 from tests.codegen.cuda.device import Program, needs_compiler
 from tests.codegen.cuda.test_warps import rows
+from tests.codegen.llvm.nests import buffer, loop, nest, read, write
 from tests.random_programs import random_inputs
 
 SOFTMAX = """
@@ -75,3 +81,55 @@ def test_a_lost_barrier_that_may_cost_a_value_is_seen():
         one._kernels = plain
         wrong |= set() if agrees(s, one, inputs) else {name}
     assert wrong <= seen and len(wrong) >= 3 and len(seen) >= 4, (sorted(wrong), sorted(seen))
+
+
+T, V, K, BLOCK = Index("t"), Index("v"), Index("k"), Index("b")
+X, Y = (buffer(name, dtypes.float32, 2, 4, 256) for name in "XY")
+S = buffer("S", dtypes.float32, 256, memory="local")
+OWN = apply("add", apply("mul", T, const(4)), V)
+
+
+def of_threads(*body) -> For:
+    return loop("t", 64, loop("v", 4, *body, kind="vectorize"), kind="thread.x")
+
+
+def filled(step: Expr) -> For:
+    """Copies of neighbors to shared memory, which arrive by themselves."""
+    return of_threads(write(S, [OWN], read(X, BLOCK, step, OWN)))
+
+
+def taken(step: Expr, place: Expr) -> For:
+    return of_threads(write(Y, [BLOCK, step, OWN], apply("add", read(S, place), Const(1.0, dtypes.float32))))
+
+
+CLEARED = of_threads(write(S, [OWN], Const(0.0, dtypes.float32)))
+OTHER = apply("sub", const(255), OWN)
+LAST = const(3)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        (loop("k", 4, filled(K), taken(K, OWN)),),
+        (loop("k", 4, filled(K), taken(K, OTHER)),),
+        (filled(LAST), taken(LAST, OWN)),
+        (CLEARED, loop("k", 4, taken(K, OTHER), filled(K)), taken(LAST, OTHER)),
+        (CLEARED, loop("k", 4, taken(K, OWN), filled(K)), taken(LAST, OWN)),
+        (CLEARED, loop("k", 4, taken(K, OTHER), loop("s", 2, filled(K))), taken(LAST, OTHER)),
+        (filled(LAST), loop("k", 4, taken(K, OTHER), filled(K)), taken(LAST, OWN)),
+    ],
+    ids=["own", "others", "once", "carried", "own carried", "carried from inside", "filled before"],
+)
+@needs_compiler
+def test_copies_that_the_next_iteration_reads_are_waited_for(body: Block) -> None:
+    """Barriers that stand before the first copy in the text, and behind it as the loop runs; copies that only their thread reads."""
+    made = verify_nest(nest([X, Y], [Y], (loop("b", 2, Alloc(S, body), kind="block.x"),)))
+    data = {"X": np.random.default_rng(0).random((2, 4, 256), np.float32)}
+    expected = run_nest(made, data, {})["Y"]
+    run = Program(made, on_cpu=True)
+    assert "te_copy_async<16>" in run.source.text
+    for order in ORDERS:
+        found = run(data, order=order)["Y"]
+        written = ~np.isnan(found)
+        np.testing.assert_array_equal(found[written], expected[written])
+        assert written[:, 3].all()
