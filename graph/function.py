@@ -31,8 +31,10 @@ from tensorexpr.graph.replace import registry
 from tensorexpr.graph.strict import run_strict
 from tensorexpr.graph.tracing import Trace, as_tensor, current, current_device
 from tensorexpr.graph.trees import HOLE, filled, form, is_array, leaves, map_tree
+from tensorexpr.graph.values import arithmetic
 from tensorexpr.ir import Const, TensorType, const
 from tensorexpr.language import Tensor
+from tensorexpr.language.tensor import whole
 from tensorexpr.op_names import imported, name_of
 
 _active: contextvars.ContextVar[tuple[tuple[Function, Hashable], ...]] = contextvars.ContextVar("functions being traced", default=())
@@ -158,7 +160,7 @@ class Function:
                 return results[0] if found.tree is HOLE else filled(found.tree, iter(results))
         values, tree, key = self._bound(arguments, keywords)
         if trace is None and any(isinstance(value, Tensor) for value in values):
-            return self._python(*arguments, **keywords)
+            return self._composed(arguments, keywords)
         if trace is None:
             arrays = [value if type(value) is np.ndarray else np.asarray(_array(value)) for value in values]
             signature = self._signatures.get(key) or self._signature(key, tree, list(map(self._type, arrays)))
@@ -169,6 +171,14 @@ class Function:
         tensors = [as_tensor(value, self.__name__) for value in values]
         signature = self._signature(key, tree, [tensor.type for tensor in tensors])
         return call(trace, signature, tensors)
+
+    def _composed(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
+        """The definitions that the body makes of tensors, outside of a trace: as in one, it reads like NumPy."""
+        token = whole.set(arithmetic)
+        try:
+            return self._python(*arguments, **keywords)
+        finally:
+            whole.reset(token)
 
     def graph(self, *arguments: Any, **keywords: Any) -> Graph:
         """The graph for arguments like these: arrays, tensors or `(shape, dtype)` given by `te.placeholder`."""

@@ -29,8 +29,8 @@ def vjp(operation: Op, wrt: Wrt = None) -> Op:
     that is a tuple has a tuple of gradients. Each gradient has the shape and dtype of its input; heads with one more axis in
     front are many heads at once, and give all gradients that axis.
 
-    Raises `DifferentiationError` for what is no op, outputs or `wrt` that are not floating, a name or position that the
-    op does not have, and (when it is called) a head of another shape or dtype.
+    A plain function on tensors is taken as the op that it makes. Raises `DifferentiationError` for what is neither, outputs or `wrt`
+    that are not floating, a name or position that the op does not have, and (when it is called) a head of another shape or dtype.
     """
     operation = as_op(operation, "vjp")
     name = f"vjp({operation.name})"
@@ -104,8 +104,8 @@ def jvp(output: Any, wrt: Any = None, tangents: Any = None) -> Any:
     Of an op there is one tangent per floating input, of its shape and dtype, and the result has one per floating output
     (bare if the op's output is), of that output's shape and dtype. Tangents with one more axis in front are many at once.
 
-    Raises `DifferentiationError` for what is no op, outputs that are not floating, and (when it is called) a tangent that
-    is missing or has another shape or dtype than its input.
+    Raises `DifferentiationError` for what is neither an op nor a plain function, outputs that are not floating, and (when it is called)
+    a tangent that is missing or has another shape or dtype than its input.
     """
     if wrt is not None or tangents is not None or isinstance(output, (Tensor, list, tuple)):
         return push_forward(output, wrt, tangents)

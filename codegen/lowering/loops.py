@@ -172,7 +172,7 @@ class Loops(Reductions):
                     return tuple(s for piece in pieces for s in self.nest(loops, piece, task))
         if self.is_parallel and scope.names <= self.around:
             return None
-        ready = tuple(c for c in parts if scope.is_ready(c))
+        ready = tuple(c for c in parts if scope.is_ready(c) and self.is_made((c,), loops))
         if not ready or (len(ready) < len(parts) and groups_used(otherwise)):
             return None
         if not is_safe(ready, known_axes(self.stage, scope), scope, self.shape):

@@ -69,6 +69,10 @@ class Reductions(ABC):
         """The checks that the accesses in the expressions need."""
 
     @abstractmethod
+    def is_made(self, exprs: tuple[Expr, ...], loops: tuple[str, ...]) -> bool:
+        """Whether what the expressions read is computed before loops that are still to come."""
+
+    @abstractmethod
     def loop_name(self, loop: str, scope: Scope) -> str:
         """The name of a loop's index."""
 
@@ -99,7 +103,7 @@ class Reductions(ABC):
             if x not in tile and not scope.knows(x) and self.stage.group_of(x) is None
             for a in self.stage.axes_of(x)
             for condition in nonempty(scope.axes[a])
-            if scope.is_ready(condition) and scope.resolve(condition) != TRUE
+            if scope.is_ready(condition) and self.is_made((condition,), rest) and scope.resolve(condition) != TRUE
         )
         values = tuple(v for m in group.members for v in m.values)
         position = self.point_number(group)
@@ -163,7 +167,7 @@ class Reductions(ABC):
             if condition in here:
                 continue
             found: Expr | None = None
-            if scope.is_ready(condition):
+            if scope.is_ready(condition) and self.is_made((condition,), tuple(x for x in self.stage.order if not scope.knows(x))):
                 if not late and still_to_run(self.stage.order, self.stage, scope) == ():
                     found = condition
                 elif not self.checks_of((condition,)):

@@ -23,10 +23,9 @@ def prove(nest: LoopNest, effort: int = 1, quick: bool = False, launched: bool =
     """Whether every obligation of a nest holds (see the package); what does not, or is not decided, is a finding.
 
     Questions take so many steps, counted, at most; `effort` times as many are allowed. A `quick` proof asks the integer sets nothing about
-    elements that some store may have written and takes fewer steps: it refutes nothing that the whole one does not refute, and leaves more
-    undecided. `launched` says that kernels are launched one by one, as on a GPU: those behind one with a failed check run all the same.
-    Requires: a nest that
-    `verify_nest` accepts. Pure: the same nest gives the same verdict.
+    elements between definitions that some store may have written, and takes fewer steps: it refutes nothing that the whole one does not
+    refute, and leaves more undecided. `launched` says that kernels are launched one by one, as on a GPU: those behind one with a failed
+    check run all the same. Requires: a nest that `verify_nest` accepts. Pure: the same nest gives the same verdict.
     """
     return _Proof(nest, effort, quick, launched).verdict()
 

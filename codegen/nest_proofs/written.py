@@ -4,7 +4,8 @@ A read is covered by a store where some iteration of the store, that runs before
 stand in front, in the same iteration of the loops around both, and all stores of earlier iterations of a loop around both that runs
 serially, as long as the buffer lives. For each such store the iteration is solved for: indices equal, one unknown after the other, digits
 by quotient and remainder, any value for what the indices leave open. So what a store covers are conditions on the indices of the read; the
-read's points are cut by them, store by store, until nothing is left. A witness is checked, never trusted.
+read's points are cut by them, store by store, until nothing is left. A witness is checked, never trusted. At a point that is left, all
+iterations of the stores are gone through where they are few: an element that none of them writes refutes it.
 
 Results are read once more behind the end, at every element.
 """
@@ -15,14 +16,17 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
+import numpy as np
+
 from tensorexpr.codegen.nest import Alloc, LoopNest
 from tensorexpr.codegen.nest_proofs.places import Home, Loop, Touch
 from tensorexpr.codegen.nest_proofs.questions import Answer, Questions
 from tensorexpr.codegen.nest_proofs.races import AT_ONCE, flat, renamed
 from tensorexpr.codegen.nest_proofs.scope import Scope, mentioned
+from tensorexpr.enumeration import NotEnumerable, enumerate_points, evaluate_on
 from tensorexpr.integers import Affine, Constraint, Domain, FloorDiv, lt
 from tensorexpr.integers.affine import Atom
-from tensorexpr.ir import Access, Apply, Const, Expr, Index, const
+from tensorexpr.ir import Access, Apply, Axis, Const, Expr, Index, Size, const
 from tensorexpr.records import replace
 from tensorexpr.regions import Case, affine_of, alternatives, expression_of
 from tensorexpr.text import print_expr
@@ -35,6 +39,8 @@ MOST_WITNESSES = 24
 IN_ALL = 5
 MOST_ALTERNATIVES = 8
 MOST_CHOICES = 8
+MOST_POINTS = 3
+"""Points of what is left at which all iterations of the stores are gone through."""
 _SOLVED = "~"
 
 
@@ -62,39 +68,69 @@ class Written:
         for touch in self.reads:
             yield touch, self.covered(touch)
 
-    def covered(self, read: Touch) -> Answer:
-        """Whether what is read at a place has been written."""
+    def covered(self, read: Touch, effort: int | None = None) -> Answer:
+        """Whether what is read at a place has been written; with no `effort` the sets are not asked where some store may have done it."""
+        effort = self.effort if effort is None else effort
         stores = [s for s in self.stores.get(read.home, ()) if s.number < read.number or together(s, read) > read.home.depth]
         if any(s.number < read.number and _same(s, read) for s in stores) or _in_boxes(read, [s for s in stores if s.number < read.number]):
             return Answer(True, "ranges")
-        if stores and not self.effort:
+        if stores and not effort:
             return Answer(None, "undecided")
         key = (read.home, read.indices, read.scope.facts, tuple(stores))
-        return self.questions.once(key, lambda: self._by_sets(read, stores))
+        return self.questions.once(key, lambda: self._by_sets(read, stores, effort))
 
     # ------------------------------------------------------------------------------------------------------------- by sets
 
-    def _by_sets(self, read: Touch, stores: Sequence[Touch]) -> Answer:
+    def _by_sets(self, read: Touch, stores: Sequence[Touch], effort: int) -> Answer:
         questions = self.questions
         conditions = [f.condition for s in stores[-MOST_STORES:] for f in s.scope.facts if f.condition is not None and not f.sure]
         facts = questions.relevant(read.scope, (*read.indices, *dict.fromkeys(conditions)))
         places = tuple(itertools.islice(questions.cases_of_all(read.indices), MOST_PIECES))
         left = [questions.narrowed(d, case, read.scope) for d in questions.regions(facts, read.scope) for case in places]
         left = [d for d in left if not d.is_empty()]
-        exact = not stores
         near = sorted(stores, key=lambda s: (s.number >= read.number, -s.number))[:MOST_STORES]
         for number, found in enumerate(w for store in near for w in self._witnesses(read, store)):
             if not left:
                 return Answer(True, "sets")
-            if number >= MOST_WITNESSES * self.effort or len(left) > MOST_PIECES:
+            if number >= MOST_WITNESSES * effort or len(left) > MOST_PIECES:
                 return Answer(None, "undecided")
             left = _cut(left, found)
         if not left:
             return Answer(True, "sets")
-        if not exact:
-            return Answer(None, "undecided")
-        point = next((p for d in left[:3] if (p := questions.point(d, read.scope, ())) is not None), None)
-        return Answer(None, "undecided") if point is None else Answer(False, "refuted", point)
+        return self._refuted(read, stores, left)
+
+    def _refuted(self, read: Touch, stores: Sequence[Touch], left: list[Domain]) -> Answer:
+        """A point at which no iteration of any store writes what is read: all of them are gone through there."""
+        for domain in left[:MOST_POINTS] if read.scope.whole else ():
+            point = self.questions.point(domain, read.scope, ())
+            if point is not None and not any(self._may_write(store, read, dict(point)) for store in stores):
+                return Answer(False, "refuted", point)
+        return Answer(None, "undecided")
+
+    def _may_write(self, store: Touch, read: Touch, at: dict[str, int]) -> bool:
+        """Whether some iteration of a store may write the element that is read at a point; conditions that read data may hold."""
+        sizes = {name: const(at.get(name, 1)) for name in self.nest.sizes}
+
+        def there(expr: Expr) -> Expr:
+            return bottom_up(expr, lambda e: sizes[e.name] if isinstance(e, Size) else e)
+
+        axes = [Axis(f.axis.index, there(f.axis.start), there(f.axis.stop)) for f in store.scope.facts if f.axis is not None]
+        guards = [there(f.condition) for f in store.scope.facts if f.condition is not None and not f.reads]
+        values, targets = list(map(there, store.indices)), list(read.indices)
+        if len(values) != len(targets):
+            one, other = (flat(tuple(map(there, i)), tuple(map(there, store.home.buffer.shape))) for i in (values, targets))
+            if one is None or other is None:
+                return True
+            values, targets = list(one), list(other)
+        try:
+            wanted = [evaluate_on(there(index), {name: np.int64(value) for name, value in at.items()}) for index in targets]
+            points = enumerate_points(tuple(axes), tuple(guards))
+            meets = np.ones(points.count, bool)
+            for index, value in zip(values, wanted, strict=True):
+                meets &= evaluate_on(index, points.values) == value
+        except NotEnumerable:
+            return True
+        return bool(meets.any())
 
     def _witnesses(self, read: Touch, store: Touch) -> Iterator[list[Constraint]]:
         """Conditions under each of which a store has written what is read."""
@@ -108,7 +144,7 @@ class Written:
 
     def _solved(self, read: Touch, store: Touch, own: tuple[Loop, ...], carried: Loop | None) -> Iterator[list[Constraint]]:
         self.tried += 1
-        if self.tried > IN_ALL * MOST_WITNESSES * self.effort:
+        if self.tried > IN_ALL * MOST_WITNESSES * max(self.effort, 1):
             return
         targets, values = read.indices, store.indices
         if len(targets) != len(values):
@@ -140,14 +176,18 @@ class Written:
     ) -> Iterator[list[Constraint]]:
         """What holds where the store runs, at the iteration that was solved for, as alternatives; none where they are many."""
         each: list[list[Case]] = []
-        places = {name: self._expression(solution[other]) for name, other in names.items()}
+        there = {name: solution[other] for name, other in names.items()}
+        places = {name: self._expression(form) for name, form in there.items()}
         changed = self._changed(read, store, own)
         held = set(read.scope.facts)
         for fact in store.scope.facts:
             if fact.sure or (fact in held and fact.names.isdisjoint(names) and fact.reads.isdisjoint(changed)):
                 continue
-            for condition in self.questions.conditions(fact):
-                each.append(self.questions.cases(self._there(condition, places, changed & fact.reads)))
+            for condition, cases in zip(self.questions.conditions(fact), self.questions.parts(fact), strict=True):
+                if fact.reads or any(n.startswith("?") for case in cases for one in case.constraints for n in one.names()):
+                    each.append(self.questions.cases(self._there(condition, places, changed & fact.reads)))
+                else:
+                    each.append([replace(case, constraints=tuple(one.substitute(there) for one in case.constraints)) for case in cases])
         if math.prod(map(len, each)) <= MOST_ALTERNATIVES and all(case.exact for cases in each for case in cases):
             for chosen in itertools.product(*each):
                 yield [one for case in chosen for one in case.constraints]
@@ -161,7 +201,10 @@ class Written:
 
     def _there(self, condition: Expr, places: dict[str, Expr], changed: frozenset[str]) -> Expr:
         """A condition at the iteration that was solved for; what is read of buffers that change gets the iteration's name."""
-        at = ", ".join(f"{name}={print_expr(place)}" for name, place in places.items())
+        names, reads = mentioned((condition,))
+        if names.isdisjoint(places) and reads.isdisjoint(changed):
+            return condition
+        at = ", ".join(f"{name}={print_expr(place)}" for name, place in places.items()) if changed else ""
 
         def visit(node: Expr) -> Expr:
             if isinstance(node, Index) and node.name in places:
@@ -181,7 +224,7 @@ class Written:
         """Every element of every result, as a read behind the end."""
         for name in self.nest.writes:
             end = self._end(homes[name], start)
-            yield end, self.covered(end)
+            yield end, self.covered(end, max(self.effort, 1))
 
     def _end(self, home: Home, start: Scope) -> Touch:
         scope, indices = start, []

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from keyword import iskeyword
 from typing import Any
 
 import torch
@@ -24,6 +25,9 @@ _LIBRARY = torch.library.Library(NAMESPACE, "FRAGMENT")
 _LOCK = threading.RLock()
 
 
+_TAKEN = frozenset((*dir(_OpNamespace(NAMESPACE)), "called"))
+
+
 class Operators(_OpNamespace):
     """`torch.ops.tensorexpr`: every name in it is an operator. `find` gives our operator of a definition."""
 
@@ -33,6 +37,11 @@ class Operators(_OpNamespace):
         super().__init__(NAMESPACE)
         self._find = find
         self._being_made: set[str] = set()
+
+    def called(self, mark: str) -> Any:
+        """The operator of operations of a name; graphs are Python text, in which `lambda` is none, and `name` is the namespace's."""
+        word = mark.strip("_") or "operation"
+        return getattr(self, f"op_{word}" if iskeyword(word) or word in _TAKEN else word)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or not name.isidentifier():

@@ -189,7 +189,7 @@ class TorchOperator:
         outline, _ = self.outline(tensors)
         if outline.text is None:
             outline.text = text_of(self, self.origin, outline.at, program_of(list(outline.outputs), outline.inputs))
-        return getattr(OPERATORS, self.operator.mark.strip("_") or "operation").default, (list(tensors), outline.text)
+        return OPERATORS.called(self.operator.mark).default, (list(tensors), outline.text)
 
     def program_at(self, at: Sequence[tuple[tuple[int | str, ...], str]]) -> Program:
         """The program for arguments of these shapes, in which extents are numbers or the names of open ones, and dtypes."""

@@ -161,3 +161,17 @@ def test_a_traced_function_with_variables_or_effects_is_no_op():
         ):
             traced(x)
     assert op_of(te.function(lambda x: te.compute(x.shape, lambda i: 2 * x[i])), "as_mine")(x).tolist() == [2, 2, 2]
+
+
+def test_a_traced_function_reads_like_numpy_as_an_op_too():
+    """And where it is called with tensors of the language, which stay without arithmetic on the whole behind it."""
+    double = te.op(lambda x: te.compute(x.shape, lambda i: 2 * x[i]))
+    operation, x = op_of(te.function(lambda x, y: -double(x) * 0.5 + y), "as_mine"), RNG.standard_normal(3)
+    np.testing.assert_allclose(operation(x, np.full(3, 1.5)), 1.5 - x)
+    a = te.placeholder((3,), te.float64, name="a")
+    shifted = te.function(lambda x: x * 2 - 1)(a)
+    np.testing.assert_allclose(te.build(shifted, [a])(x), x * 2 - 1)
+    (gradient,) = te.vjp(op_of(te.function(lambda x: x * x), "as_mine"))(x, np.ones(3))
+    np.testing.assert_allclose(gradient, 2 * x)
+    with pytest.raises(te.DefinitionError, match="expected scalars, got the tensor a of 1 axis"):
+        a * 2

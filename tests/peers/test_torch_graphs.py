@@ -56,6 +56,28 @@ def test_operators_have_names_and_schemas():
     assert again[0] is overload and again[1][1] == arguments[1]
 
 
+@pytest.mark.parametrize("name", ["lambda", "name", "called", "_"])
+def test_names_that_a_graph_or_the_namespace_has_itself(name):
+    """A graph is written as Python: `torch.ops.tensorexpr.lambda` ended torch.export in a SyntaxError."""
+    function = as_torch(te.op(lambda x: te.compute(x.shape, lambda i: x[i] * 2.0)) if name == "lambda" else te.op(_called(name)))
+
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            return function(x)
+
+    x = torch.ones(3)
+    torch.testing.assert_close(torch.export.export(Model(), (x,)).module()(x), 2 * x)
+    assert torch.ops.tensorexpr.name == "tensorexpr"
+
+
+def _called(name):
+    def double(x):
+        return te.compute(x.shape, lambda i: x[i] * 2.0)
+
+    double.__name__ = name
+    return double
+
+
 def test_definitions_that_are_none_are_refused():
     x, w = CASES["mixed"].tensors()
     overload, (tensors, text) = as_torch(mixed).overload(x, w)

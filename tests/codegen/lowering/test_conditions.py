@@ -254,3 +254,28 @@ def test_a_placed_definition_is_computed_at_elements_that_it_has():
     s["T"].compute_at("Y", "i")
     for n in (0, 1, 3):
         assert_means(s, m=1, n=n)
+
+
+PLACED_READS = (
+    "Z[i, j]: f32[6, 7] = where(T[i, i] < 0.0 and X[5 - i, i] < 1.0, Y[i, j], 2.0)",
+    "Z[i, j]: f32[6, 7] = where(T[i, i] < 0.0, sum(Y[i, k] * Y[i, j] for k in range(7) if X[i, 0] > 0.0), Y[i, j])",
+    "Z[i, j]: f32[6, 7] = where(X[i, i] < 0.5, sum(Y[i, k] * Y[i, j] for k in range(7) if T[i, 5 - i] > 0.0), 1.0)",
+    "Z[i, j]: f32[6, 7] = sum(where(T[i, i] > 0.0, Y[i, k] * Y[i, j], 1.0) for k in range(7))",
+    'Z: f32[6] = scatter({(i,): Y[i, j] for i in range(6) for j in range(7) if T[i, i] > 0.0}, combine="sum")',
+)
+
+
+@pytest.mark.parametrize("outer", [False, True])
+@pytest.mark.parametrize("text", PLACED_READS)
+def test_a_choice_waits_for_what_is_computed_in_the_loops(text, outer):
+    """The indices of the condition are known further out than the loop in which what it reads is computed."""
+    s = plain(f"""
+X: f32[6, 6] = input()
+Y: f32[6, 7] = input()
+T[i, j]: f32[6, 6] = X[i, j] * 2.0
+{text}
+return Z
+""")
+    s["T"].compute_at("Z", "i" if outer else "j")
+    assert not prove(lower(s)).refuted
+    assert_means(s)

@@ -17,6 +17,7 @@ import tensorexpr as te
 from tensorexpr.codegen.llvm import set_threads
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest_proofs import prove
+from tensorexpr.codegen.schedule import auto_parts
 from tests.seeds import share_of
 
 LEAST = {"sum": 2.0**-22, "reduce": 2.0**-21}
@@ -142,7 +143,9 @@ def errors(got: np.ndarray, want: np.ndarray) -> np.ndarray:
     return np.abs(got.astype(np.float64).reshape(-1) - want) / np.maximum(np.abs(want), 1)
 
 
-def check(domain: Domain, f, inputs: list[np.ndarray]) -> None:
+def check(domain: Domain, f, inputs: list[np.ndarray], alike: bool = True) -> None:
+    """The same bits on one thread and two, and errors as small as a box's. Fewer points than are ever taken apart may be one accumulator,
+    as may the longest of open extents that are not `alike`: it is not known which that is."""
     values = domain.values(inputs)
     want = domain.wanted(values)
     try:
@@ -156,7 +159,9 @@ def check(domain: Domain, f, inputs: list[np.ndarray]) -> None:
     for error, total, row in zip(errors(found[0], want), want, values, strict=True):
         if domain.combiner != "max":
             whole = errors(np.asarray(box(domain.combiner)(row.astype(np.float32))), np.array([row.sum()]))[0]
-            assert error <= TIMES * max(LEAST[domain.combiner], whole), (domain, row.size, total, error, whole)
+            serial = row.size < auto_parts.LEAST_SERIAL or not alike
+            most = max(LEAST[domain.combiner], whole) * TIMES if not serial else (row.size + 1) * 2.0**-24
+            assert error <= most, (domain, row.size, total, error, whole)
         elif row.size:  # nothing has no greatest
             assert error == 0, (domain, row.size, total)
 
@@ -180,7 +185,7 @@ def test_open_extents():
         assert not [f for f in prove(lower(s)).findings if f.refuted], domain
         f = te.build(s)
         for sizes in (domain.extents, *((n,) * len(dims) for n in (0, 1, 2, 7, 13))):
-            check(domain, f, domain.inputs(sizes))
+            check(domain, f, domain.inputs(sizes), alike)
 
 
 @pytest.mark.parametrize(("dtype", "kind"), [(te.float16, np.float16), (te.bfloat16, ml_dtypes.bfloat16)])
