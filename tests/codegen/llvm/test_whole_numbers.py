@@ -34,7 +34,9 @@ DATA = {
     name: buffer(f"D_{name}", dtype, ROWS, LANES)
     for name, dtype in (("i64", dtypes.int64), ("u64", dtypes.uint64), ("i32", dtypes.int32), ("u32", dtypes.uint32), ("i8", dtypes.int8))
 }
-OPERATIONS = ("add", "sub", "mul", "minimum", "maximum", "abs", "neg", "shifted", "scaled", "divided", "where", "unsigned", *["quotient"] * 4)  # fmt: skip
+OPERATIONS = (
+    "add", "sub", "mul", "minimum", "maximum", "abs", "neg", "shifted", "scaled", "divided", "where", "unsigned", *["quotient"] * 4,
+)  # fmt: skip
 SIZES = {"n": (1 << 31) - 1, "m": 1 << 47, "p": 0}
 
 
