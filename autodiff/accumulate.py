@@ -21,6 +21,7 @@ from tensorexpr.autodiff.rows import by_places
 from tensorexpr.autodiff.segments import sorted_gathers, with_known_keys
 from tensorexpr.autodiff.unsorting import unsorted
 from tensorexpr.autodiff.workspace import Workspace, all_of, guarded
+from tensorexpr.errors import DefinitionError, InternalError
 from tensorexpr.integers import DomainTooComplex
 from tensorexpr.ir import (
     Access,
@@ -91,7 +92,7 @@ def flow(consumer: str, contribution: Contribution, target: tuple[Axis, ...], lo
         return Flow(consumer, contribution, None, lowering)
     access, axes, guards = contribution.access, contribution.axes, contribution.guards
     try:
-        inverse = None if lowering else invert_read(access.indices, tuple(axes), guards, target, workspace.reserved)
+        inverse = None if lowering else _inverted(access.indices, tuple(axes), guards, target, workspace.reserved)
     except DomainTooComplex:
         inverse = None
     if inverse is not None:
@@ -119,8 +120,17 @@ def _apart(c: Contribution, target: tuple[Axis, ...]) -> Contribution:
 def _gathers(
     indices: Sequence[Expr], axes: Sequence[Axis], guards: Sequence[Expr], target: Sequence[Axis], reserved: tuple[str, ...]
 ) -> tuple[Gather, ...] | None:
-    inverse = invert_read(tuple(indices), tuple(axes), tuple(guards), tuple(target), reserved)
+    inverse = _inverted(tuple(indices), tuple(axes), tuple(guards), tuple(target), reserved)
     return None if inverse is None else inverse.gathers
+
+
+def _inverted(
+    indices: tuple[Expr, ...], axes: tuple[Axis, ...], guards: tuple[Expr, ...], target: tuple[Axis, ...], reserved: tuple[str, ...]
+) -> Inverse | None:
+    try:
+        return invert_read(indices, axes, guards, target, reserved)
+    except DefinitionError as error:  # of a set of integers that no user wrote
+        raise InternalError(f"inversion of a read: {error.message}", term=error.term) from error
 
 
 def accumulate(

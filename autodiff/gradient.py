@@ -26,6 +26,7 @@ from tensorexpr.language import Tensor, lift, program_of
 from tensorexpr.language.sorting import plan_of
 from tensorexpr.simplify import simplify
 from tensorexpr.text import print_program
+from tensorexpr.verify import verify
 
 LOWERINGS = ("segments", "atomics")
 
@@ -69,9 +70,15 @@ def gradient(
                 location=tensor.location or user_location(),
                 hint=f"compute the output from {tensor.name}; a tensor that is made again from the same text is another one",
             )
-    forms = [("its gradient by gathers", lambda: Gradient(outputs, inputs, heads, units, lowering, count))]
+
+    def derived(form: str | None) -> Gradient:
+        made = Gradient(outputs, inputs, heads, units, form, count)
+        verify(program_of(list(made)))
+        return made
+
+    forms = [("its gradient by gathers", lambda: derived(lowering))]
     if lowering is None:
-        forms.append(("its gradient by scatters", lambda: Gradient(outputs, inputs, heads, units, "atomics", count)))
+        forms.append(("its gradient by scatters", lambda: derived("atomics")))
     found, _ = first_sound(", ".join(t.name for t in outputs), forms, lambda: print_program(program_of(outputs)))
     for tensor in found:
         _ORIGINS[tensor] = met

@@ -48,7 +48,7 @@ def _unsorted(c: Contribution, name: str, plan: Segments, workspace: Workspace) 
     taken = {*workspace.reserved, *(a.index for a in c.axes), *_bound(c)}
     new = {a.index: Index(fresh_name(a.index, taken)) for a in plan.axes}
     at: dict[str, Expr] = {**new, **{a.index: e for a, e in zip(plan.batch, batch, strict=True)}}
-    axes = tuple(Axis(new[a.index].name, a.start, a.stop) for a in plan.axes)
+    axes = tuple(Axis(new[a.index].name, substitute(a.start, at), substitute(a.stop, at)) for a in plan.axes)
     points = tuple(a.stop for a in plan.axes)
     values: dict[Expr, Expr] = dict(zip(digits_of(element, points), new.values(), strict=True))
     values.setdefault(element, position(list(new.values()), points))
@@ -60,9 +60,12 @@ def _unsorted(c: Contribution, name: str, plan: Segments, workspace: Workspace) 
     if equal is None:
         return None
     guards = tuple(substitute(one, at) for one in conjuncts(plan.where))
-    rest = tuple(Axis(a.index, moved(a.start), moved(a.stop)) for a in c.axes if a is not axis)
+    at_axis = next(k for k, a in enumerate(c.axes) if a is axis)
+    before, behind = (
+        tuple(Axis(a.index, moved(a.start), moved(a.stop)) for a in part) for part in (c.axes[:at_axis], c.axes[at_axis + 1 :])
+    )
     indices, conditions, value = [moved(index) for index in c.access.indices], [moved(guard) for guard in c.guards], moved(c.value)
-    bounds = [bound for a in rest for bound in (a.start, a.stop)]
+    bounds = [bound for a in (*before, *behind) for bound in (a.start, a.stop)]
     if name in _names((*indices, *conditions, value, *bounds)) or set(equal) & _names(bounds):
         return None
 
@@ -72,7 +75,7 @@ def _unsorted(c: Contribution, name: str, plan: Segments, workspace: Workspace) 
     return replace(
         c,
         access=replace(c.access, indices=tuple(map(known, indices))),
-        axes=(*(a for a in rest if a.index not in equal), *axes),
+        axes=(*(a for a in before if a.index not in equal), *axes, *(a for a in behind if a.index not in equal)),
         guards=(*guards, *map(known, conditions)),
         value=known(value),
         reads=tuple((access, tuple(known(moved(one)) for one in extra)) for access, extra in c.reads),

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from tensorexpr.codegen.nest import MOST_SIZE
 from tensorexpr.dtypes import DType
 from tensorexpr.errors import ArgumentError, DefinitionError, user_location
 from tensorexpr.ir import Apply, Cast, Const, Expr, Program, Size
@@ -267,6 +268,11 @@ class Arguments:
                     at=f"axis {source.axis} of {parameter.name}",
                 )
             sizes[source.name] = value // source.scale
+            if sizes[source.name] > MOST_SIZE:
+                raise self._error(
+                    f"argument {self.signature.inputs[source.position].name}: expected an extent of at most 2^47, got {extent}",
+                    at=f"axis {source.axis} of {self.signature.inputs[source.position].name}",
+                )
         for position, (parameter, shape) in enumerate(zip(self.signature.inputs, shapes, strict=True)):
             for axis, (expression, got) in enumerate(zip(parameter.shape, shape, strict=True)):
                 expected = extent_value(expression, sizes)

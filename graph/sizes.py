@@ -14,7 +14,7 @@ from tensorexpr.graph.inline import with_graphs
 from tensorexpr.graph.ir import Call, Cond, Graph, Node, While, WhileGradient, names_in, sizes_in, unused
 from tensorexpr.ir import Constant, Definition, Input, Program, Size
 from tensorexpr.language.renaming import ProgramRenaming
-from tensorexpr.traversal import expressions, size_names
+from tensorexpr.traversal import definition_sizes, size_names
 
 
 def sized_program(
@@ -25,9 +25,8 @@ def sized_program(
     at_hand: Sequence[Input] = (),
 ) -> Program:
     """The program of some definitions of a graph, with the sizes in it; `at_hand` are values that may tell sizes that no input tells."""
-    shapes = (e for given in inputs for e in given.type.shape)
-    inner = (e for definition in definitions for e in expressions(definition))
-    sizes = tuple(dict.fromkeys(name for source in (shapes, inner) for e in source for name in size_names(e)))
+    shapes = (name for given in inputs for e in given.type.shape for name in size_names(e))
+    sizes = tuple(dict.fromkeys((*shapes, *definition_sizes(definitions))))
     given = (*inputs, *telling([size for size in sizes if size not in told_by(inputs)], at_hand))
     if len(given) > len(inputs):
         sizes = tuple(dict.fromkeys((*sizes, *(name for i in given for e in i.type.shape for name in size_names(e)))))

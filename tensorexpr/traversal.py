@@ -5,7 +5,7 @@ Every rebuilding function returns the same object when nothing changed, so passe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -140,6 +140,17 @@ def free_names(expr: Expr) -> tuple[str, ...]:
 def size_names(expr: Expr) -> tuple[str, ...]:
     """Names of the symbolic sizes in `expr`, in order of first occurrence."""
     return tuple(dict.fromkeys(node.name for node in walk(expr) if isinstance(node, Size)))
+
+
+def definition_sizes(definitions: Iterable[Definition]) -> tuple[str, ...]:
+    """Names of the symbolic sizes in definitions and in the shapes of their results, in order of first occurrence."""
+    found: dict[str, None] = {}
+    for definition in definitions:
+        for expr in (*expressions(definition), *(e for _, type_ in definition.results for e in type_.shape)):
+            found.update(dict.fromkeys(size_names(expr)))
+        if isinstance(definition, Scan):
+            found.update(dict.fromkeys(definition_sizes(definition.body)))
+    return tuple(found)
 
 
 def bound_names(expr: Expr) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from tensorexpr_runtime.gpu import GpuEntry, Gpus
 
 _ALIGNMENT = 64
 _LAYOUTS = 256  # that a function remembers
+_MOST_SIZE = 1 << 47  # machine code relies on it; no memory has more elements, only extents of empty arrays could be more
 _READY = 0x0001 | 0x0100  # NumPy's flags: contiguous and aligned
 
 
@@ -215,6 +216,9 @@ class BundleFunction:
                 wanted = row["extents"][axis]
                 raise ArgumentError(f"{self.name}: argument {row['path']}: expected an extent of the form {wanted}, got {extent}")
             sizes[name] = value // scale
+            if sizes[name] > _MOST_SIZE:
+                row, extent = self.inputs[position], shapes[position][axis]
+                raise ArgumentError(f"{self.name}: argument {row['path']}: expected an extent of at most 2^47, got {extent}")
         for row, shape in zip(self.inputs, shapes, strict=True):
             expected = tuple(extent_value(e, sizes) for e in row["shape"])
             if expected != shape:

@@ -31,7 +31,8 @@ class Value:
     """An SSA name or literal `text` of LLVM element type `type`, in `lanes` lanes.
 
     With a nonzero `stride` it is a ramp: `text` is the scalar of lane 0. `const` is the Python value of a literal,
-    `low` and `high` bound an integer (all lanes), `multiple` divides it (of a ramp: its base).
+    `low` and `high` bound an integer (all lanes), `multiple` divides it (of a ramp: its base). They are said of its bits read as a signed
+    number, of uint64 as well.
     """
 
     text: str
@@ -447,6 +448,15 @@ class Builder:
             return Value(base.text, "i64", lanes, stride, base.const, low, high, gcd(a.multiple, b.multiple))
         return self._lanes("add", a, b, low, high)
 
+    def wrapping(self, value: Value) -> Value:
+        """An integer that may have wrapped around, unless its bounds are known: a ramp's lanes may not be in order, and what divides the
+        number that it stands for divides its bits only as far as it is a power of two."""
+        if value.low is not None and value.high is not None:
+            return value
+        if value.stride:
+            return self.vector(value, value.lanes)
+        return _known(value, None, None, value.multiple & -value.multiple)
+
     def is_odd(self, value: Value) -> bool:
         """Whether an int64 value (of a ramp: its base) is known to be odd."""
         return value.text in self.odd if value.const is None else int(value.const) % 2 == 1
@@ -520,8 +530,8 @@ def mangle(value: Value) -> str:
     return short if value.lanes == 1 else f"v{value.lanes}{short}"
 
 
-def _known(value: Value, low: int | None, high: int | None) -> Value:
-    return Value(value.text, value.type, value.lanes, value.stride, value.const, low, high, value.multiple)
+def _known(value: Value, low: int | None, high: int | None, multiple: int = 1) -> Value:
+    return Value(value.text, value.type, value.lanes, value.stride, value.const, low, high, multiple)
 
 
 def _sum(a: Value, b: Value) -> tuple[int | None, int | None]:
@@ -546,6 +556,5 @@ def _product(a: Value, b: Value) -> tuple[int | None, int | None]:
 def _negated(value: Value) -> tuple[str, str, int, int, int, int | None, int | None, int]:
     """The fields of minus a constant or a ramp from a constant."""
     base = literal(-int(value.const), "i64")  # type: ignore[arg-type]
-    low = None if value.high is None else -value.high
-    high = None if value.low is None else -value.low
+    low, high = (None, None) if value.high is None or value.low is None else _bounded(-value.high, -value.low)
     return base.text, "i64", value.lanes, -value.stride, base.const, low, high, base.multiple  # type: ignore[return-value]

@@ -23,14 +23,13 @@ from tensorexpr.codegen.llvm.emit_statements import Statements, expressions, sta
 from tensorexpr.codegen.llvm.machine import Machine
 from tensorexpr.codegen.llvm.pool_trials import SITE
 from tensorexpr.codegen.llvm.together_text import ROW, TOGETHER, WEIGHT
-from tensorexpr.codegen.nest import Buffer, Check, For, Kernel, LoopNest
+from tensorexpr.codegen.nest import MOST_SIZE, Buffer, Check, For, Kernel, LoopNest
 from tensorexpr.dtypes import DType
 from tensorexpr.ir import Expr, Index
 from tensorexpr.records import record
 from tensorexpr.traversal import walk
 
 _NAME = re.compile(r"%[-\w$.]+|^[-\w$.]+:", re.MULTILINE)
-_SIZE_LIMIT = 1 << 47  # no array of a 64-bit process has more elements
 _CHUNK_WORK = 20_000.0  # units of Op.cost that make a chunk worth handing over: some microseconds
 
 _FAIL = """define internal void @te.fail(ptr %status, ptr %error, i64 %check, i64 %index, i64 %extent) cold noinline {
@@ -116,7 +115,7 @@ class _ModuleEmitter:
         return re.sub(r"[^A-Za-z0-9_]", "_", name)[:LONGEST_WORD]
 
     def _size_value(self, name: str) -> Value:
-        return Value(f"%size.{self._plain(name)}.{self.nest.sizes.index(name)}", "i64", low=0, high=_SIZE_LIMIT)
+        return Value(f"%size.{self._plain(name)}.{self.nest.sizes.index(name)}", "i64", low=0, high=MOST_SIZE)
 
     def _pointer(self, name: str) -> str:
         return f"%{self._plain(name)}.{self.positions[name]}"

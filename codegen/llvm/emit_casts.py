@@ -77,7 +77,7 @@ def cast(b: Builder, value: Value, source: DType, target: DType) -> Value:
         return _float_to_float(b, value, source, target) if target.is_float else _float_to_integer(b, value, target)
     if target.is_float:
         opcode = "sitofp" if source.kind == "int" else "uitofp"
-        if source.bits == 64 and value.lanes > 1 and fits(value, 32):
+        if source.bits == 64 and value.lanes > 1 and fits(value, 32) and (source.is_signed or value.low >= 0):  # type: ignore[operator]
             # Indices: half the width converts in half the time, and is all that a machine before AVX-512 can do.
             value, opcode = b.half(value) or b.convert("trunc", value, "i32"), "sitofp"
         return rounded(b, b.convert(opcode, value, register_type(target)), target)

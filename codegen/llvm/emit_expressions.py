@@ -23,7 +23,7 @@ from tensorexpr.errors import InternalError
 from tensorexpr.ir import Access, Apply, Cast, Const, Expr, Index, Size, const
 from tensorexpr.ir import apply as apply_op
 from tensorexpr.records import replace
-from tensorexpr.traversal import children
+from tensorexpr.traversal import children, walk
 
 # From this cost on a branch of `where` is worth jumping over; division starts here.
 _DEAR = 4
@@ -106,7 +106,10 @@ class Expressions:
             case Apply(args=(x, y)) if e.op.name in ("add", "sub") and (_is_product(x) or _is_product(y) or _chooses(x) or _chooses(y)):
                 return self._sum(e, x, y)
             case Apply():
-                return apply(self.b, e.op.name, e.args[0].dtype, [self.expr(a) for a in e.args])
+                operands = [self.expr(a) for a in e.args]
+                if e.op.name in ("floordiv", "mod") and e.dtype is dtypes.int64 and self._may_wrap(e.args[0]):
+                    operands[0] = self.b.wrapping(operands[0])
+                return apply(self.b, e.op.name, e.args[0].dtype, operands)
         raise InternalError(f"llvm: expected an expression of a loop nest, got {type(e).__name__}", term=e)
 
     def _sum(self, e: Apply, x: Expr, y: Expr) -> Value:
@@ -216,6 +219,18 @@ class Expressions:
             found = isinstance(e, Access) or any(self.reads(c) for c in children(e))
             self._reads[e] = found
         return found
+
+    def _may_wrap(self, e: Expr) -> bool:
+        """Whether int64 arithmetic may wrap around: that on data, and on indices between numbers.
+
+        Indices of open extents and these do not, although bounds of their products are more than 64 bits hold: tensors are no larger.
+        """
+        open_ = False
+        for n in walk(e):
+            if isinstance(n, Access | Cast):
+                return True
+            open_ = open_ or isinstance(n, Size) or (isinstance(n, Index) and self.indices[n.name].high is None)
+        return not open_
 
     def varies(self, e: Expr) -> bool:
         """Whether `e` may differ between lanes."""

@@ -60,6 +60,9 @@ def _divide(b: Builder, dtype: DType, x: Value, y: Value, modulo: bool) -> Value
 def _by_constant(b: Builder, dtype: DType, x: Value, divisor: int, modulo: bool) -> Value:
     """Floor division or modulo by a constant above 1."""
     type_ = register_type(dtype)
+    if not dtype.is_signed and (x.low is None or x.low < 0):
+        x = b.vector(x, x.lanes)
+        x = Value(x.text, x.type, x.lanes)  # what is known is said of its bits as a signed number
     if x.stride:
         found = _ramp_by_constant(b, dtype, x, divisor, modulo)
         if found is not None:
@@ -68,7 +71,7 @@ def _by_constant(b: Builder, dtype: DType, x: Value, divisor: int, modulo: bool)
     low, high = x.low, x.high
     if modulo and low is not None and high is not None and low >= 0 and high < divisor:
         return x
-    range_: tuple[int | None, int | None] = (0, divisor - 1)
+    range_: tuple[int | None, int | None] = (0, divisor - 1) if divisor <= 1 << 63 else (None, None)
     if not modulo:
         range_ = (None if low is None else low // divisor, None if high is None else high // divisor)
     if modulo and x.lanes == 1 and x.multiple % divisor == 0:

@@ -272,20 +272,26 @@ class Statements(Expressions):
     def _masked_loop(self, s: For, start: Value, stop: Value) -> None:
         """In a vectorized loop: a loop whose bounds differ between lanes runs over all of them, under a mask."""
         b = self.b
-        first = self._extreme(start, "smin", True)
-        last = self._extreme(stop, "smax", False)
+        first = self._extreme(s.start, start, "smin", (1 << 63) - 1)
+        last = self._extreme(s.stop, stop, "smax", -(1 << 63))
         # The mask spells ramps out inside the loop, which may not run: nothing of that may be remembered behind it.
         with self.counted(s.index, first, last, 1) as index, b.scope():
             inside = b.op("and", b.compare("icmp sle", start, index), b.compare("icmp slt", index, stop))
             with self.bound(s.index, index), self.masked(inside):
                 self.block(s.body)
 
-    def _extreme(self, value: Value, name: str, least: bool) -> Value:
+    def _extreme(self, bound: Expr, value: Value, name: str, none: int) -> Value:
+        """The least or greatest of a bound's lanes. Of data it is that of the lanes that are on, `none` where none is: in the others
+        stands anything, between which a loop might run for years."""
         if value.lanes == 1:
             return value
-        if value.stride:
-            return value.base if (value.stride > 0) == least else self.b.add(value.base, value.stride * (value.lanes - 1))
-        found = self.b.emit(f"call i64 @llvm.vector.reduce.{name}.v{value.lanes}i64({value.typed})", "i64")
+        b, reads = self.b, self.reads(bound)
+        if value.stride and not reads:
+            return value.base if (value.stride > 0) == (name == "smin") else b.add(value.base, value.stride * (value.lanes - 1))
+        lanes = b.vector(value, value.lanes)
+        if reads and self.mask is not None:
+            lanes = b.select(self.mask, lanes, none)
+        found = b.emit(f"call i64 @llvm.vector.reduce.{name}.v{lanes.lanes}i64({lanes.typed})", "i64")
         return Value(found.text, "i64", low=value.low, high=value.high)
 
     def _vectorized(self, s: For, start: Value, extent: int) -> None:

@@ -5,7 +5,7 @@
 - **bounds**: every access is inside of its buffer, under its loops and conditions or behind a `Check` (`places`);
 - **race**: no two iterations of a loop over cores, lanes, blocks or threads touch one element of which one of them writes it, unless it is
   updated in one piece, or both write what is equal (`races`, `alike`);
-- **initial**, **coverage**: nothing is read that nothing has written, and every element of every result is written (`written`);
+- **initial**, **coverage**: nothing is read that nothing has written, and every element of every result is written (`written`, `spans`);
 - **claim**: integers that the nest writes lie in the range that is claimed of them: by each store, or by the checked form of a counting
   sort, which also says that its order is written whole (`sorts`).
 

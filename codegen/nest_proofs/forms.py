@@ -32,12 +32,13 @@ class Names:
     """Names of what is not affine, and conditions that were read with them."""
 
     opaque: Opaque = field(default_factory=Opaque)
-    differences: dict[Expr, Affine | None] = field(default_factory=dict)
+    differences: dict[Expr, tuple[Affine, frozenset[str]] | None] = field(default_factory=dict)
 
-    def difference(self, condition: Expr) -> Affine | None:
-        """A form that is not negative where a comparison of integers holds."""
+    def difference(self, condition: Expr) -> tuple[Affine, frozenset[str]] | None:
+        """A form that is not negative where a comparison of integers holds, and the names in it."""
         if condition not in self.differences:
-            self.differences[condition] = _difference(condition, self.opaque)
+            form = _difference(condition, self.opaque)
+            self.differences[condition] = None if form is None else (form, frozenset(form.names()))
         return self.differences[condition]
 
 
@@ -47,17 +48,28 @@ class Forms:
     def __init__(self, scope: Scope, sizes: Collection[str], names: Names) -> None:
         self.scope, self.sizes, self.names = scope, sizes, names
         self.loops = tuple(fact for fact in reversed(scope.facts) if fact.axis is not None)
+        self._box: dict[str, tuple[int | None, int | None]] = {}
 
     def inside(self, index: Expr, extent: Expr) -> bool:
         """Whether 0 <= index < extent follows."""
         if isinstance(index, Apply) and index.op.name == "floordiv" and isinstance(extent, Const) and affine_of(index) is None:
             divisor = index.args[1]  # 0 <= x // y < n where 0 <= x < n y
             return self.scope.interval(divisor)[0] > 0 and self.inside(index.args[0], apply("mul", divisor, extent))
-        below, above = [*self.bounds(index, False), self.itself(index)], [*self.bounds(index, True), self.itself(index)]
-        if not any(all(self.is_natural(form, self.loops) for form in bound) for bound in dict.fromkeys(below)):
-            return False
-        room = _sums([*self.bounds(extent, False), self.itself(extent)], [tuple(-form - 1 for form in bound) for bound in above])
-        return any(all(self.is_natural(form, self.loops) for form in bound) for bound in dict.fromkeys(room))
+        below = dict.fromkeys([*self.bounds(index, False), self.itself(index)])
+        return any(all(self.is_natural(form, self.loops) for form in bound) for bound in below) and self.is_less(index, extent)
+
+    def is_less(self, left: Expr, right: Expr, by: int = 1) -> bool:
+        """Whether left + by <= right follows."""
+        if self.scope.interval(left)[1] + by <= self.scope.interval(right)[0]:
+            return True
+        below = [*self.bounds(right, False), self.itself(right)]
+        tried = set()
+        for above in dict.fromkeys([*self.bounds(left, True), self.itself(left)]):
+            for room in _sums(below, [tuple(-form - by for form in above)]):
+                if room not in tried and all(self.is_natural(form, self.loops) for form in room):
+                    return True
+                tried.add(room)
+        return False
 
     def itself(self, expr: Expr) -> Bound:
         """An integer by names for what is not affine in it: conditions may speak of these."""
@@ -69,8 +81,10 @@ class Forms:
         """Whether a form is never negative; `loops` are those whose indices may be replaced, the innermost first."""
         if self.interval(form)[0] >= 0:
             return True
+        if form.is_constant:
+            return False
         names = set(form.names())
-        if any(not names.isdisjoint(held.names()) and self.interval(form - held)[0] >= 0 for held in self.conditions):
+        if any(not own.isdisjoint(names) and self.interval(form - held)[0] >= 0 for held, own in self.conditions):
             return True
         for at, fact in enumerate(loops):
             assert fact.axis is not None
@@ -80,10 +94,10 @@ class Forms:
         return False
 
     @cached_property
-    def conditions(self) -> list[Affine]:
-        """Forms that are not negative, by the conditions that hold."""
+    def conditions(self) -> list[tuple[Affine, frozenset[str]]]:
+        """Forms that are not negative, by the conditions that hold, with their names."""
         found = (self.names.difference(fact.condition) for fact in self.scope.facts if fact.condition is not None)
-        return [form for form in found if form is not None]
+        return [pair for pair in found if pair is not None]
 
     def without(self, form: Affine, axis: Axis) -> list[Bound]:
         """Bounds from below of a form that do not mention a loop's index."""
@@ -97,12 +111,14 @@ class Forms:
 
     def interval(self, form: Affine) -> Interval:
         """The values of a form, by the ranges of its names."""
-        form, modulos = split_modulos(form)
-        box = {}
+        modulos: list[tuple[Affine, int, int]] = []
+        if form.has_division():
+            form, modulos = split_modulos(form)
         for name in form.names():
-            low, high = self.scope.interval(self._hidden(name) or (Size(name) if name in self.sizes else Index(name)))
-            box[name] = None if math.isinf(low) else int(low), None if math.isinf(high) else int(high)
-        least, most = form.interval(box)
+            if name not in self._box:
+                low, high = self.scope.interval(self._hidden(name) or (Size(name) if name in self.sizes else Index(name)))
+                self._box[name] = None if math.isinf(low) else int(low), None if math.isinf(high) else int(high)
+        least, most = form.interval(self._box)
         below = sum(min(0, count * (divisor - 1)) for _, divisor, count in modulos)
         above = sum(max(0, count * (divisor - 1)) for _, divisor, count in modulos)
         return -math.inf if least is None else least + below, math.inf if most is None else most + above

@@ -67,6 +67,7 @@ class Questions:
         self._parts: dict[Fact, list[list[Case]]] = {}
         self._regions: dict[tuple[Fact, ...], list[Domain]] = {}
         self._flags: dict[Expr, str] = {}
+        self._forms: Forms | None = None
 
     # ------------------------------------------------------------------------------------------------------- what is asked
 
@@ -83,9 +84,15 @@ class Questions:
             and any(f.axis is not None and f.axis.index == index.name and f.axis.stop == extent for f in scope.facts)
         ):
             return Answer(True, "ranges")
-        if Forms(scope, self.sizes, self.names).inside(index, extent):
+        if self.forms(scope).inside(index, extent):
             return Answer(True, "forms")
         return self._decided(("inside", index, extent), scope, (index, extent), [(index, extent)])
+
+    def forms(self, scope: Scope) -> Forms:
+        """The affine forms at a place; of the last place they are kept, for it is mostly asked about several times."""
+        if self._forms is None or self._forms.scope is not scope:
+            self._forms = Forms(scope, self.sizes, self.names)
+        return self._forms
 
     def between(self, low: int, value: Expr, high: Expr, scope: Scope) -> Answer:
         """Whether low <= value <= high."""

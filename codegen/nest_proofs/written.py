@@ -4,7 +4,8 @@ A read is covered by a store where some iteration of the store, that runs before
 stand in front, in the same iteration of the loops around both, and all stores of earlier iterations of a loop around both that runs
 serially, as long as the buffer lives. For each such store the iteration is solved for: indices equal, one unknown after the other, digits
 by quotient and remainder, any value for what the indices leave open. So what a store covers are conditions on the indices of the read; the
-read's points are cut by them, store by store, until nothing is left. A witness is checked, never trusted. At a point that is left, all
+read's points are cut by them, store by store, until nothing is left; where dimensions and conditions can be gone through one by one, no
+set is made for it (`spans`). A witness is checked, never trusted. At a point that is left, all
 iterations of the stores are gone through where they are few: an element that none of them writes refutes it.
 
 Results are read once more behind the end, at every element.
@@ -23,6 +24,7 @@ from tensorexpr.codegen.nest_proofs.places import Home, Loop, Touch
 from tensorexpr.codegen.nest_proofs.questions import Answer, Questions
 from tensorexpr.codegen.nest_proofs.races import AT_ONCE, flat, renamed
 from tensorexpr.codegen.nest_proofs.scope import Scope, mentioned
+from tensorexpr.codegen.nest_proofs.spans import Filling, Store
 from tensorexpr.enumeration import NotEnumerable, enumerate_points, evaluate_on
 from tensorexpr.integers import Affine, Constraint, Domain, FloorDiv, lt
 from tensorexpr.integers.affine import Atom
@@ -76,8 +78,22 @@ class Written:
             return Answer(True, "ranges")
         if stores and not effort:
             return Answer(None, "undecided")
+        if self._is_filled(read, stores):
+            return Answer(True, "forms")
         key = (read.home, read.indices, read.scope.facts, tuple(stores))
         return self.questions.once(key, lambda: self._by_sets(read, stores, effort))
+
+    def _is_filled(self, read: Touch, stores: Sequence[Touch]) -> bool:
+        """Whether stores in front of a read fill it as intervals say; what conditions read must be then what it is at the read."""
+        if any(low > high for low, high in map(read.scope.interval, read.indices)):
+            return True
+        before = []
+        for store in stores[-MOST_STORES:]:
+            if store.number < read.number:
+                own = store.loops[together(store, read) :]
+                later = (t.home.buffer.name for found in self.stores.values() for t in found if store.number <= t.number < read.number)
+                before.append(Store(store, own, (own[0].writes if own else frozenset()).union(later)))
+        return Filling(self.nest.sizes, self.questions.names.opaque, self.questions.forms).is_filled(read, before)
 
     # ------------------------------------------------------------------------------------------------------------- by sets
 

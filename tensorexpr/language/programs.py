@@ -13,13 +13,13 @@ import numpy as np
 
 from tensorexpr.errors import ArgumentError, DefinitionError, user_location
 from tensorexpr.interpret import evaluate_program
-from tensorexpr.ir import Access, Axis, Constant, Define, Definition, Input, Program, Size, TensorType, const
+from tensorexpr.ir import Access, Axis, Constant, Define, Definition, Input, Program, TensorType, const
 from tensorexpr.ir import Index as IndexNode
 from tensorexpr.language.renaming import ProgramRenaming, local_names
 from tensorexpr.language.tensor import Tensor, fresh_key, name_of
 from tensorexpr.language.tracing import RESERVED
 from tensorexpr.records import record
-from tensorexpr.traversal import expressions, fresh_name, reads, walk
+from tensorexpr.traversal import definition_sizes, fresh_name, reads, size_names
 
 
 @record
@@ -196,9 +196,8 @@ def _graph(outputs: Sequence[Tensor], inputs: Sequence[Tensor] | None) -> _Graph
     constants = tuple(t for t in order if t.data is not None and t not in given)
     computed = tuple(t for t in order if t.definition is not None and t not in given)
     definitions = tuple({id(t.definition): t.definition for t in computed if t.definition is not None}.values())
-    shapes = (e for t in given for e in t.extents)
-    inner = (e for d in definitions for e in expressions(d))
-    sizes = tuple(dict.fromkeys(node.name for source in (shapes, inner) for e in source for node in walk(e) if isinstance(node, Size)))
+    shapes = (name for t in given for e in t.extents for name in size_names(e))
+    sizes = tuple(dict.fromkeys((*shapes, *definition_sizes(definitions))))
     return _Graph(given, constants, computed, definitions, sizes)
 
 

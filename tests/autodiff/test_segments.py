@@ -198,9 +198,20 @@ def rows_of_data() -> Case:
     return y, [values, x], {starts: ends, columns: integers(0, 8, 15), values: numbers(15), x: numbers(8)}
 
 
+def staircase() -> Case:
+    """Loops beside that of the place end at its index: sums over its segment stand around them."""
+    ids, table = te.placeholder((6,), "int32", name="ids"), te.placeholder((10,), F64, name="W")
+
+    def body(i, j, k):
+        return te.where((k < j) | (i < j), table[ids[j]] * te.cast(i + 2 * k + 1, F64), 1.0)
+
+    return te.compute((4, 6, 5), body, name="Y"), [table], {ids: integers(0, 10, 6), table: numbers(10)}
+
+
 SORTED = [
     spread, colliding, random, nothing, batched, symbolic, symbolic_places, guarded, grid_sample, ragged, windows, triangle, mixed,
     strided_beside, two_levels, masked, products_of_indices, rows_and_columns,
+    staircase,
 ]  # fmt: skip
 FIXED = [along_an_axis, one_place_of_data, shifted_by_data, rolled_by_data, slice_by_data]
 ALL = [*SORTED, *FIXED, rows_of_data]
@@ -260,6 +271,17 @@ def test_second_derivatives_agree_with_those_through_scatters(make: Callable[[],
     np.testing.assert_array_equal(te.build(list(gathered), list(arrays))(*arrays.values())[0], expected)
     if make in SORTED:  # the reads of the plan's own sums are turned around by its keys
         assert forms(gathered, Scatter) == 0 and forms(gathered, Segments) == PLANS.get(make, 1)
+
+
+@each
+def test_a_second_derivative_may_have_another_form_than_the_first(make: Callable[[], Case]):
+    y, wrt, arrays, head = with_head(make())
+    first = te.gradient(y, wrt, head)[0]
+    again = te.placeholder(first.shape, F64, name="again")
+    data = {**arrays, again: RNG.integers(-3, 4, te.evaluate(first, arrays).shape).astype(np.float64)}
+    found = [te.evaluate(te.gradient(first, [head], again, lowering=lowering)[0], data) for lowering in (None, "segments", "atomics")]
+    np.testing.assert_array_equal(found[1], found[0])
+    np.testing.assert_array_equal(found[2], found[0])
 
 
 @pytest.mark.parametrize("make", FIXED, ids=lambda make: make.__name__)

@@ -40,6 +40,8 @@ _BOX = 1 << 19
 """Points that are computed at once."""
 _MOST_WORK = 1 << 26
 """Points of one program; more is refused."""
+_STEP = 5_000
+"""Points that take as long as one definition at one step of a scan."""
 
 
 class TooMuch(Exception):
@@ -224,6 +226,7 @@ class _Machine:
 
     def scan(self, definition: Scan, env: dict[str, Near]) -> None:
         (length,) = self.extents((definition.length,), definition.names[0])
+        self.spend(_STEP * length * len(definition.body))
         rows: list[list[Near]] = [[] for _ in definition.names]
         current = [self.tensors[init] for init in definition.inits]
         for step in range(length):

@@ -57,6 +57,13 @@ def test_a_size_is_read_from_an_affine_extent_and_checked_everywhere():
     assert "expected an extent of the form n + 3, got 2" in refused(shrunk.layout, ((2,),))
 
 
+def test_an_extent_that_no_memory_has_is_refused():
+    """An array without elements may have it; machine code takes sizes for small enough that sums of positions do not wrap around."""
+    empty = arguments([parameter("x", N, M)], [parameter("z", N)], ("n", "m"))
+    assert empty.layout(((0, 1 << 47),)).sizes == (0, 1 << 47)
+    assert "argument x: expected an extent of at most 2^47, got 140737488355329" in refused(empty.layout, ((0, (1 << 47) + 1),))
+
+
 def test_two_sizes_in_one_extent_are_solved_one_after_the_other():
     joined = arguments([parameter("x", apply("add", N, M)), parameter("y", M)], [parameter("z", N)], ("n", "m"))
     assert joined.layout(((7,), (3,))).sizes == (4, 3)

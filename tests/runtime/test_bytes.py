@@ -60,6 +60,18 @@ def test_intermediates_of_open_sizes(tmp_path: os.PathLike[str]) -> None:
         bundle.f(x)
 
 
+def test_extents_of_empty_arrays(tmp_path: os.PathLike[str]) -> None:
+    """Such an array may have extents that no memory has: the size decided comparisons as if it were at most 2^47."""
+    n = te.dim("n")
+    x = te.placeholder((0, n), "int8", name="x")
+    f = te.build(te.compute((20,), lambda i: te.where(n + i < (1 << 47) + 2, 1, 2), name="y"), [x])
+    bundle = tensorexpr_runtime.load(te.export(tmp_path / "bundle", f=f))
+    for call, error in ((f, te.ArgumentError), (bundle.f, tensorexpr_runtime.ArgumentError)):
+        np.testing.assert_array_equal(call(np.zeros((0, 1 << 47), np.int8)), [1, 1, *[2] * 18])
+        with pytest.raises(error, match="argument x: expected an extent of at most 2\\^47, got 281474976710656"):
+            call(np.zeros((0, 1 << 48), np.int8))
+
+
 @needs_compiler
 def test_on_the_other_target(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TENSOREXPR_CUDA", "host")

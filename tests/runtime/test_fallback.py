@@ -22,8 +22,9 @@ from tensorexpr.codegen.lowering.arithmetic import add
 from tensorexpr.codegen.memo import forget
 from tensorexpr.codegen.nest import Alloc, For, If, LoopNest, Store
 from tensorexpr.errors import InternalError
+from tensorexpr.integers import Domain
 from tensorexpr.interpret import evaluate_program
-from tensorexpr.ir import const
+from tensorexpr.ir import Index, apply, const
 from tensorexpr.op_trees import leaves
 from tensorexpr.records import replace
 from tests.kernels.case import Case, flat
@@ -259,6 +260,34 @@ def test_a_gradient_that_cannot_be_derived_by_gathers(monkeypatch: pytest.Monkey
     expected[:7] += head * values[2:]
     expected[2:] += head * values[:7]
     np.testing.assert_allclose(te.build(gradient[0], [x, h])(values, head), expected)
+
+
+def test_a_gradient_by_gathers_that_is_no_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a gather says is a program like any other: one with an index that nothing binds is not compiled."""
+    inverted = accumulate.invert_read
+
+    def unbound(indices, axes, guards, target, reserved):
+        inverse = inverted(indices, axes, guards, target, reserved)
+        layers = [[replace(g, outer=(*g.outer, apply("lt", Index("nobody"), const(3)))) for g in layer] for layer in inverse.layers]
+        return replace(inverse, layers=tuple(map(tuple, layers)))
+
+    def wrong_set(indices, axes, guards, target, reserved):
+        return Domain(["i"], (), ["i"])
+
+    x, h = te.placeholder((9,), "float64", name="x"), te.placeholder((7,), "float64", name="h")
+    for fault, said in (
+        (unbound, "invariant 'scope': expected a bound index, got nobody"),
+        (wrong_set, "inversion of a read: expected distinct names for dims and sizes, got 'i' twice"),
+    ):
+        monkeypatch.setattr(accumulate, "invert_read", fault)
+        y = te.compute((7,), lambda i: x[i] * 2.0 + x[i + 2], name=f"y_{fault.__name__}")
+        with pytest.warns(te.FallbackWarning, match=re.escape(said)):
+            gradient = te.gradient(y, x, h)
+        head = np.arange(7.0) + 1
+        expected = np.zeros(9)
+        expected[:7] += 2 * head
+        expected[2:] += head
+        np.testing.assert_allclose(te.build(gradient[0], [x, h])(np.zeros(9), head), expected)
 
 
 def test_an_error_of_a_users_rule_is_the_users(monkeypatch: pytest.MonkeyPatch) -> None:

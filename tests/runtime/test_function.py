@@ -12,6 +12,7 @@ import pytest
 import tensorexpr as te
 import tensorexpr_runtime
 from tensorexpr.codegen.compile import executable_of
+from tensorexpr.verify import verify
 
 RNG = np.random.default_rng(2)
 
@@ -307,3 +308,20 @@ def test_an_unsigned_index_is_told_as_it_is(tmp_path):
     bundle = tensorexpr_runtime.load(te.export(tmp_path / "bundle", f=te.compile(function.program)))
     with pytest.raises(tensorexpr_runtime.OutOfBoundsError, match=f"from 0 to 3, got {2**64 - 1}"):
         bundle.f(*arrays)
+
+
+def test_a_size_that_only_the_shape_of_a_result_has_is_one_of_the_program():
+    """A scatter visits no axis of its result: nothing but the shape says how long that is."""
+    n, m = te.dim("n"), te.dim("m")
+    x, place = te.placeholder((n,), name="x"), te.placeholder((n,), "int64", name="place")
+    y = te.scatter((m,), lambda i: ((place[i],), x[i]), (n,), combine="max", name="y")
+    assert set(te.program_of([y]).sizes) == {"n", "m"}
+    verify(te.program_of([y]))
+    with pytest.raises(te.DefinitionError, match="expected the size m to be told by an extent of an input, got no input with that extent"):
+        te.build(y)
+    arrays = np.ones(3, np.float32), np.array([1, 0, 1]), np.zeros(4, np.float32)
+    found = te.build(y, [x, place, te.placeholder((m,), name="like")])(*arrays)
+    np.testing.assert_array_equal(found, te.evaluate(y, {x: arrays[0], place: arrays[1]}, sizes={"m": 4}))
+    again = te.placeholder((n,), name="again")
+    first = te.gradient(y, [x], head=te.placeholder((m,), name="h"))[0]
+    verify(te.program_of(list(te.gradient(first, [x], head=again))))

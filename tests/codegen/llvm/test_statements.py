@@ -6,6 +6,7 @@ import itertools
 import os
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -93,6 +94,35 @@ def test_triangular_loops_in_lanes() -> None:
     )
     got = run(nest([x, y], [y], (loop("i", 16, body, kind="vectorize"),)), {"X": arange(16, 16)})["Y"]
     assert np.array_equal(got, np.tril(arange(16, 16)).sum(1))
+
+
+@pytest.mark.parametrize("limit", [0, 5, 15])
+def test_loops_between_data_run_for_the_lanes_that_are_on(limit: int) -> None:
+    """Y[i] = sum of X[k] for A[i] <= k < B[i] where i < limit: between what stands in the other lanes lie 2^33 steps."""
+    a, b, x = (buffer(name, dtypes.int64, 16) for name in "ABX")
+    y, t, on = buffer("Y", dtypes.int64, 3, 16), buffer("t", dtypes.int64, memory="local"), buffer("on", dtypes.int64)
+    bounds = ((read(a, i), read(b, i)), (read(a, i), const(9)), (const(0), read(b, i)))
+    mine = [
+        Alloc(
+            t,
+            (
+                write(t, [], const(0)),
+                loop("k", stop, write(t, [], apply("add", read(t), read(x, k))), start=start),
+                write(y, [at, i], read(t)),
+            ),
+        )
+        for at, (start, stop) in enumerate(bounds)
+    ]
+    made = nest([a, b, x, on, y], [y], (loop("i", 16, If(apply("lt", i, read(on)), tuple(mine)), kind="vectorize"),))
+    first, last = np.arange(16) // 4, np.arange(16) // 2 + 3
+    first[limit:], last[limit:] = -(1 << 33), 1 << 33
+    data = np.arange(16) ** 2
+    spent = time.process_time()
+    found = run(made, {"A": first, "B": last, "X": data, "on": np.array(limit)})["Y"]
+    assert time.process_time() - spent < 3
+    for lane in range(16):
+        want = [data[first[lane] : last[lane]].sum(), data[first[lane] : 9].sum(), data[: last[lane]].sum()]
+        assert np.array_equal(found[:, lane], want if lane < limit else [0, 0, 0])
 
 
 def test_if_in_lanes_with_otherwise() -> None:

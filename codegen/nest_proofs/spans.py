@@ -1,0 +1,288 @@
+"""Whether stores fill what is read, one dimension at a time, without any set.
+
+    Y[minimum(8 * o, n - 8) + v]  with 0 <= o < (n + 7) // 8, 0 <= v < 8   is every element of Y[0 .. n - 1] where n >= 8.
+
+The indices of a store are solved for the element that is read where one loop alone gives them: of `Y[i + 1]` the iteration is known, of
+`Y[2 * i]` it is, where the element is even. What else an index goes through as its own loops run is a `Span`: from one integer to another
+with no gap wider than so many. A store fills the element where the loops and conditions around it hold at the iteration that was solved
+for and the element lies in its spans. That splits the place of the read: where one of these conditions does not hold, the next stores
+have to fill it. Conditions are decided by affine forms (`forms`), or by being those that are known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from tensorexpr.codegen.nest_proofs.forms import Forms
+from tensorexpr.codegen.nest_proofs.places import Loop, Touch
+from tensorexpr.codegen.nest_proofs.scope import Scope, mentioned, negation
+from tensorexpr.integers import Affine
+from tensorexpr.ir import Apply, Const, Expr, Index, apply, conjuncts, const
+from tensorexpr.records import record
+from tensorexpr.regions import Opaque, affine_of, expression_of
+from tensorexpr.traversal import bottom_up
+
+MOST_SPLITS = 24
+_COMPARED = ("lt", "le", "gt", "ge", "eq")
+
+
+@record
+class Span:
+    """Integers from the least of `lows` to the least of `highs`, where neighbours are no further apart than `gap`."""
+
+    lows: tuple[Affine, ...]
+    highs: tuple[Affine, ...]
+    gap: int
+
+    @property
+    def width(self) -> int:
+        """How far it reaches at least, as far as numbers say."""
+        if len(self.lows) == len(self.highs) == 1:
+            reach = self.highs[0] - self.lows[0]
+            return max(reach.constant, 0) if reach.is_constant else 0
+        return 0
+
+    def __add__(self, other: Span) -> Span:
+        gap = min(max(self.gap, other.gap - self.width), max(other.gap, self.gap - other.width))
+        return Span(_sums(self.lows, other.lows), _sums(self.highs, other.highs), gap)
+
+    def times(self, factor: int) -> Span | None:
+        """All integers times a factor."""
+        if factor > 0:
+            return Span(tuple(e * factor for e in self.lows), tuple(e * factor for e in self.highs), self.gap * factor)
+        if factor and len(self.lows) == len(self.highs) == 1:
+            return Span((self.highs[0] * factor,), (self.lows[0] * factor,), self.gap * -factor)
+        return None
+
+
+def _sums(first: tuple[Affine, ...], second: tuple[Affine, ...]) -> tuple[Affine, ...]:
+    return tuple(dict.fromkeys(a + b for a in first for b in second))
+
+
+class Store(NamedTuple):
+    """A store before a read: the loops around it that are not around the read, and the buffers that are written between them."""
+
+    touch: Touch
+    own: tuple[Loop, ...]
+    changed: frozenset[str]
+
+
+class Filling:
+    """What stores fill in a nest of these open sizes; `forms` gives the forms at a place, `opaque` names what is not affine in them."""
+
+    def __init__(self, sizes: Sequence[str], opaque: Opaque, forms: Callable[[Scope], Forms]) -> None:
+        self.sizes, self.opaque, self.forms = sizes, opaque, forms
+        self.splits = 0
+
+    def is_filled(self, read: Touch, stores: Iterable[Store]) -> bool:
+        """Whether some stores fill what is read."""
+        needed = [found for store in stores if (found := self._needed(read, *store)) is not None]
+        self.splits = 0
+        return self._covered(read.scope, needed)
+
+    def _covered(self, scope: Scope, needed: Sequence[tuple[Expr, ...]]) -> bool:
+        """Whether, wherever a scope is reached, all conditions of one of the lists hold."""
+        self.splits += 1
+        if self.splits > MOST_SPLITS:
+            return False
+        for at, conditions in enumerate(needed):
+            left = [condition for condition in conditions if not self._holds(condition, scope)]
+            if any(self._holds(negation(condition), scope) for condition in left):
+                continue
+            inside = scope
+            for condition in left:
+                if not self._covered(inside.where(negation(condition)), needed[at + 1 :]):
+                    break
+                inside = inside.where(condition)
+            else:
+                return True
+        return False
+
+    def _holds(self, condition: Expr, scope: Scope) -> bool:
+        if isinstance(condition, Const):
+            return bool(condition.value)
+        if any(fact.condition == condition for fact in scope.facts):
+            return True
+        if isinstance(condition, Apply) and condition.op.name in ("and", "or"):
+            return (all if condition.op.name == "and" else any)(self._holds(arg, scope) for arg in condition.args)
+        if isinstance(condition, Apply) and condition.op.name == "invert" and isinstance(condition.args[0], Apply):
+            inner = condition.args[0]
+            if inner.op.name in ("and", "or"):
+                return (any if inner.op.name == "and" else all)(self._holds(negation(arg), scope) for arg in inner.args)
+        if not isinstance(condition, Apply) or condition.op.name not in _COMPARED or not condition.args[0].dtype.is_integer:
+            return False
+        left, right = condition.args
+        forms = self.forms(scope)
+        match condition.op.name:
+            case "lt":
+                return forms.is_less(left, right)
+            case "gt":
+                return forms.is_less(right, left)
+            case "le":
+                return forms.is_less(left, right, 0)
+            case "ge":
+                return forms.is_less(right, left, 0)
+        return forms.is_less(left, right, 0) and forms.is_less(right, left, 0)
+
+    # ---------------------------------------------------------------------------------------------------------- one store
+
+    def _needed(self, read: Touch, store: Touch, own: tuple[Loop, ...], changed: frozenset[str]) -> tuple[Expr, ...] | None:
+        """Conditions at the place of a read where a store has written what is read; None where they cannot be said."""
+        if not store.scope.whole or len(store.indices) != len(read.indices) or mentioned((*store.indices, *read.indices))[1]:
+            return None
+        held = set(read.scope.facts)
+        names = {loop.statement.index for loop in own}
+        facts = [f for f in store.scope.facts if not f.sure and not (f in held and f.names.isdisjoint(names))]
+        if any(not fact.reads.isdisjoint(changed) for fact in facts):
+            return None
+        if not names.isdisjoint(mentioned(read.indices)[0]) or any(not names.isdisjoint(fact.names) for fact in read.scope.facts):
+            return None  # other loops of the same names are around the read
+        found: list[Expr] = []
+        settled: set[int] = set()
+        fixed = _fixed(store, read, names, found, settled)
+        open_ = names - set(fixed)
+        stops: dict[str, Expr] = {}
+        for fact in facts:
+            unknown = fact.names & open_
+            if fact.axis is not None:
+                start, stop = fact.axis.start, fact.axis.stop
+                if not unknown.isdisjoint(mentioned((start, stop))[0]):
+                    return None
+                if isinstance(stop, Apply) and stop.op.name == "where" and stop.args[2] == start:
+                    found += (_plain(_there(part, fixed), read.scope) for part in conjuncts(stop.args[0]))
+                    stop = stop.args[1]
+                if fact.axis.index in fixed:
+                    at = fixed[fact.axis.index]
+                    found += (apply("ge", at, _there(start, fixed)), apply("lt", at, _there(stop, fixed)))
+                else:
+                    stops[fact.axis.index] = stop
+            else:
+                assert fact.condition is not None
+                if unknown:
+                    name = _least_of(fact.condition, stops, unknown)
+                    if name is None:
+                        return None
+                    assert isinstance(fact.condition, Apply)
+                    stops[name] = apply("minimum", stops[name], fact.condition.args[1])
+                else:
+                    found.append(_there(fact.condition, fixed))
+        ends = {}
+        for loop in own:
+            name = loop.statement.index
+            if name in open_:
+                first = affine_of(_there(loop.statement.start, fixed))
+                if first is None:
+                    return None
+                stop = _there(stops[name], fixed)
+                ends[name] = Span((first,), tuple(end - 1 for end in self._leasts(_plain(stop, read.scope))), 1)
+        open_dims = [(_there(store.indices[at], fixed), target) for at, target in enumerate(read.indices) if at not in settled]
+        return self._spanned(open_dims, ends, found)
+
+    def _spanned(self, dims: Sequence[tuple[Expr, Expr]], ends: Mapping[str, Span], found: list[Expr]) -> tuple[Expr, ...] | None:
+        """The conditions `found`, and that in each dimension that is no single element the index, which loops of these ends go through,
+        reaches the one that is read."""
+        used: dict[str, int] = {}
+        for value, target in dims:
+            span = self._span(value, ends, used, 1)
+            if span is None or span.gap > 1:
+                return None
+            low = next((e for e in span.lows if e.is_constant), span.lows[0])
+            found.append(apply("ge", target, self._expr(low)))
+            found += (apply("le", target, self._expr(high)) for high in span.highs)
+        for name, span in ends.items():  # each of these loops runs: said with the factor of its index, as the condition on the element is
+            factor = used.get(name, 1)
+            for high in span.highs:
+                room = (high - span.lows[0]) * factor + factor - 1
+                if not room.is_constant or room.constant < 0:
+                    found.append(apply("ge", self._expr(room), const(0)))
+        return tuple(dict.fromkeys(found))
+
+    def _span(self, expr: Expr, ends: Mapping[str, Span], used: dict[str, int], factor: int) -> Span | None:
+        """What an index goes through as some loops run, each of which occurs in it, and in no other index, once; `used` gets its factor."""
+        if mentioned((expr,))[0].isdisjoint(ends):
+            ends_here = self._leasts(expr)
+            return Span(ends_here, ends_here, 1)
+        if isinstance(expr, Index):
+            if expr.name in used:
+                return None
+            used[expr.name] = factor
+            return ends[expr.name]
+        if not isinstance(expr, Apply):
+            return None
+        left, right = expr.args[0], expr.args[-1]
+        if expr.op.name == "mul" and isinstance(right, Const):
+            inner = self._span(left, ends, used, abs(factor * int(right.value)))
+            return None if inner is None else inner.times(int(right.value))
+        if expr.op.name in ("add", "sub", "minimum"):
+            one, other = self._span(left, ends, used, factor), self._span(right, ends, used, factor)
+            if expr.op.name == "sub" and other is not None:
+                other = other.times(-1)
+            if one is None or other is None:
+                return None
+            if expr.op.name != "minimum":
+                return one + other
+            if one.lows == one.highs or other.lows == other.highs:  # the same for all iterations
+                lows, highs = dict.fromkeys((*one.lows, *other.lows)), dict.fromkeys((*one.highs, *other.highs))
+                return Span(tuple(lows), tuple(highs), max(one.gap, other.gap))
+        return None
+
+    def _expr(self, form: Affine) -> Expr:
+        return expression_of(form, self.sizes, self.opaque)
+
+    def _leasts(self, expr: Expr) -> tuple[Affine, ...]:
+        """An integer as the least of some forms."""
+        if isinstance(expr, Apply) and expr.op.name == "minimum":
+            return tuple(dict.fromkeys((*self._leasts(expr.args[0]), *self._leasts(expr.args[1]))))
+        form = affine_of(expr, self.opaque)
+        assert form is not None
+        return (form,)
+
+
+def _there(expr: Expr, fixed: Mapping[str, Expr]) -> Expr:
+    """An expression at the iteration that was solved for."""
+    if mentioned((expr,))[0].isdisjoint(fixed):
+        return expr
+    return bottom_up(expr, lambda node: fixed.get(node.name, node) if isinstance(node, Index) else node)
+
+
+def _fixed(store: Touch, read: Touch, names: set[str], found: list[Expr], settled: set[int]) -> dict[str, Expr]:
+    """The loops whose index one dimension gives, with its value there; `found` gets what must hold for that, `settled` the dimension."""
+    fixed: dict[str, Expr] = {}
+    for at, (value, target) in enumerate(zip(store.indices, read.indices, strict=True)):
+        mine = mentioned((value,))[0] & (names - set(fixed))
+        form = affine_of(value) if mine else None
+        if value == target and not mine:
+            settled.add(at)
+        if form is None or len(form.terms) != 1 or len(mine) != 1 or form.terms[0][1] <= 0 or not isinstance(form.terms[0][0], str):
+            continue
+        (name,), factor = mine, form.terms[0][1]
+        settled.add(at)
+        quotient, digit = divmod(form.constant, factor)
+        whole = target if factor == 1 else apply("floordiv", target, const(factor))
+        fixed[name] = apply("sub", whole, const(quotient)) if quotient else whole
+        if factor != 1:
+            found += (apply(name, apply("mod", target, const(factor)), const(digit)) for name in ("ge", "le"))
+    return fixed
+
+
+def _least_of(condition: Expr, stops: Mapping[str, Expr], unknown: frozenset[str]) -> str | None:
+    """The loop's index that a condition bounds from above, where it says nothing else."""
+    if not isinstance(condition, Apply) or condition.op.name != "lt" or len(unknown) != 1:
+        return None
+    left, right = condition.args
+    named = isinstance(left, Index) and left.name in stops and unknown.isdisjoint(mentioned((right,))[0])
+    return left.name if named and isinstance(left, Index) else None
+
+
+def _plain(expr: Expr, scope: Scope) -> Expr:
+    """An integer without what is no less than 0 anyhow, where it is not affine."""
+    if affine_of(expr) is not None:
+        return expr
+
+    def visit(node: Expr) -> Expr:
+        if isinstance(node, Apply) and node.op.name == "maximum" and isinstance(node.args[1], Const):
+            return node.args[0] if scope.interval(node.args[0])[0] >= node.args[1].value else node
+        return node
+
+    return bottom_up(expr, visit)

@@ -1,0 +1,107 @@
+"""What stores fill, decided without sets: it is what running them fills."""
+
+import random
+
+import numpy as np
+import pytest
+
+from tensorexpr import dtypes
+from tensorexpr.codegen.nest import Buffer, For, If, Kernel, LoopNest, Store
+from tensorexpr.codegen.nest_proofs import prove
+from tensorexpr.codegen.nest_proofs import written as coverage
+from tensorexpr.enumeration import evaluate_on
+from tensorexpr.ir import Const, Index, Size, apply, const
+from tests.seeds import share_of
+
+ONE = Const(1.0, dtypes.float32)
+
+
+def nest(stores, *shape):
+    y = Buffer("Y", dtypes.float32, shape, "parameter")
+    return LoopNest("test", (y,), (), (), (Kernel("Y", tuple(stores)),), ("Y",))
+
+
+def dimension(rng, at, extent):
+    """An index that goes through an axis, or nearly: `(index, loops, condition)`."""
+    o, v, width = Index(f"o{at}"), Index(f"v{at}"), rng.choice((2, 3, 4))
+    off = rng.choice((0, 0, 0, 1))
+    if rng.random() < 0.3:
+        return v, [(v.name, const(0), apply("sub", extent, const(off)))], None
+    if rng.random() < 0.5:
+        last = apply("sub", extent, const(width + off))
+        count = apply("floordiv", apply("add", extent, const(width - 1)), const(width))
+        index = apply("add", apply("minimum", apply("mul", o, const(width)), last), v)
+        return (
+            index,
+            [(o.name, const(0), count), (v.name, const(0), const(width + rng.choice((0, 0, -1))))],
+            apply("ge", extent, const(width)),
+        )
+    step = rng.choice((width, width + 1))
+    index = apply("add", apply("mul", o, const(step)), v)
+    return index, [(o.name, const(0), apply("floordiv", extent, const(width))), (v.name, const(0), const(width))], None
+
+
+def random_stores(rng, shape):
+    stores = []
+    for number in range(rng.choice((1, 2, 2, 3))):
+        parts = [dimension(rng, f"{number}{at}", extent) for at, extent in enumerate(shape)]
+        made = Store("Y", tuple(index for index, _, _ in parts), ONE)
+        inner = parts[0][1][-1][0]
+        test = rng.choice((None, None, apply(rng.choice(("lt", "ge", "ne", "eq")), Index(inner), const(rng.choice((1, 2))))))
+        if test is not None:
+            made = If(test, (made,))
+        for loop in (loop for _, loops, _ in reversed(parts) for loop in reversed(loops)):
+            made = For(*loop, (made,), "serial")
+        for condition in (condition for _, _, condition in parts if condition is not None):
+            made = If(condition, (made,))
+        stores.append(made)
+    rest = Store("Y", tuple(Index(f"r{at}") for at in range(len(shape))), ONE)
+    for at, extent in enumerate(shape):
+        rest = For(f"r{at}", const(0), extent, (rest,), "serial")
+    if rng.random() < 0.6:
+        stores.append(If(apply("lt", shape[0], const(rng.choice((2, 3, 4)))), (rest,)))
+    return stores
+
+
+def filled(block, values, y):
+    for s in block:
+        match s:
+            case For():
+                for value in range(int(evaluate_on(s.start, values)), int(evaluate_on(s.stop, values))):
+                    filled(s.body, values | {s.index: np.int64(value)}, y)
+            case If():
+                if evaluate_on(s.condition, values):
+                    filled(s.then, values, y)
+            case Store():
+                at = tuple(int(evaluate_on(index, values)) for index in s.indices)
+                if all(0 <= index < extent for index, extent in zip(at, y.shape, strict=True)):
+                    y[at] = True
+
+
+def said_and_filled(seed):
+    """Whether the proof says, without sets, that all is written, and whether running the stores does it, at a few sizes."""
+    rng = random.Random(seed)
+    shape = tuple(rng.choice((Size("n"), const(rng.randrange(1, 9)))) for _ in range(rng.choice((1, 1, 2))))
+    made = nest(random_stores(rng, shape), *shape)
+    run = True
+    for n in range(12):
+        y = np.zeros([int(evaluate_on(extent, {"n": np.int64(n)})) for extent in shape], bool)
+        filled(made.kernels[0].body, {"n": np.int64(n)}, y)
+        run = run and bool(y.all())
+    return not any(finding.kind == "coverage" for finding in prove(made).findings), run, made
+
+
+@pytest.fixture(autouse=True)
+def without_sets(monkeypatch):
+    monkeypatch.setattr(coverage.Written, "_by_sets", lambda *_: coverage.Answer(None, "undecided"))
+
+
+@pytest.mark.parametrize("seed", share_of(range(120)))
+def test_what_is_said_to_be_filled_is(seed):
+    said, run, made = said_and_filled(seed)
+    assert run or not said, made
+
+
+def test_most_of_what_is_filled_is_said_to_be():
+    found = [said_and_filled(seed)[:2] for seed in range(200, 260)]
+    assert sum(said for said, _ in found) > 0.8 * sum(run for _, run in found) > 12
