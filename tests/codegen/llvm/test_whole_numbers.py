@@ -35,7 +35,8 @@ DATA = {
     for name, dtype in (("i64", dtypes.int64), ("u64", dtypes.uint64), ("i32", dtypes.int32), ("u32", dtypes.uint32), ("i8", dtypes.int8))
 }
 OPERATIONS = (
-    "add", "sub", "mul", "minimum", "maximum", "abs", "neg", "shifted", "scaled", "divided", "where", "unsigned", *["quotient"] * 4,
+    "add", "sub", "mul", "minimum", "maximum", "abs", "neg", "shifted", "scaled", "divided", "where", "unsigned",
+    *["steps"] * 2, *["quotient"] * 3,
 )  # fmt: skip
 SIZES = {"n": (1 << 31) - 1, "m": 1 << 47, "p": 0}
 
@@ -76,7 +77,11 @@ class Place(NamedTuple):
         return read(DATA[self.draw.choice(names)], self.row, self.draw.choice((const(0), self.lane)))
 
     def edge(self) -> Expr:
-        return const(near(self.draw.choice(EDGES), self.draw))
+        """A number near one where a choice flips, or among those of the loops."""
+        draw = self.draw
+        return const(
+            draw.choice((near(draw.choice(EDGES), draw), self.first + draw.randrange(-1, 4), self.begin + draw.randrange(-1, LANES + 2)))
+        )
 
     def leaf(self, sizes: bool = True) -> Expr:
         """An int64 operand: of one value in all lanes or of several, of known bounds or of none."""
@@ -98,6 +103,19 @@ class Place(NamedTuple):
     def strided(self, factor: int) -> Expr:
         return apply("add", apply("mul", self.datum("i64"), const(factor)), apply("mul", j, const(self.draw.choice((0, 1, 3, 8)))))
 
+    def steps(self) -> Expr:
+        """Quotients and remainders of numbers that lie as far apart in lanes, or from one to the next, as divisors say, or nearly."""
+        factor = self.draw.choice((3, 8, 24))
+        first = self.draw.choice((o, self.datum("i64"), self.datum("i32", "u32")))
+        wide = first if first.dtype is dtypes.int64 else Cast(dtypes.int64, first)
+        far = apply("mul", self.draw.choice((wide, apply("add", wide, Size(self.draw.choice(("n", "p")))))), const(factor))
+        x = self.draw.choice((far, apply("add", far, apply("mul", self.lane, const(self.draw.choice((1, 3, 8, -8)))))))
+        return apply(
+            self.draw.choice(("floordiv", "mod")),
+            apply("add", x, const(self.draw.choice((0, 0, 1, -8)))),
+            const(self.draw.choice((3, 8, 24))),
+        )
+
     def grown(self, depth: int, sizes: bool = True) -> Expr:
         """A term of int64 operations. Sizes stand under no quotient of a sum or product: that of numbers beyond 64 bits is their own."""
         draw = self.draw
@@ -107,6 +125,8 @@ class Place(NamedTuple):
         sizes = sizes and name not in ("quotient", "divided", "unsigned")
         x, y = self.grown(depth - 1, sizes), self.grown(draw.randrange(depth), sizes)
         match name:
+            case "steps":
+                return self.steps()
             case "shifted":
                 return apply(draw.choice(("add", "sub")), x, self.edge())
             case "scaled":
@@ -114,7 +134,8 @@ class Place(NamedTuple):
             case "abs" | "neg":
                 return apply(name, x)
             case "quotient":
-                return apply(draw.choice(("floordiv", "mod")), x, const(draw.choice((*DIVISORS, -3, -1, 0))))
+                own = self.first + draw.randrange(4), self.begin + draw.randrange(LANES + 2)
+                return apply(draw.choice(("floordiv", "mod")), x, const(draw.choice((*DIVISORS, -3, -1, 0, *own, *own))))
             case "divided":
                 return apply(draw.choice(("floordiv", "mod")), x, y)
             case "where":
@@ -173,4 +194,4 @@ def assert_law(number: int, count: int, machine: Machine) -> None:
 
 @pytest.mark.parametrize("number", share_of(range(12)))
 def test_lanes_compute_what_the_nest_says(number: int) -> None:
-    assert_law(number, 100, machines()[number // 3 % len(machines())])
+    assert_law(number, 70, machines()[number // 3 % len(machines())])
