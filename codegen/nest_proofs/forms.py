@@ -60,9 +60,16 @@ class Forms:
 
     def is_less(self, left: Expr, right: Expr, by: int = 1) -> bool:
         """Whether left + by <= right follows."""
-        above = [*self.bounds(left, True), self.itself(left)]
-        room = _sums([*self.bounds(right, False), self.itself(right)], [tuple(-form - by for form in bound) for bound in above])
-        return any(all(self.is_natural(form, self.loops) for form in bound) for bound in dict.fromkeys(room))
+        if self.scope.interval(left)[1] + by <= self.scope.interval(right)[0]:
+            return True
+        below = [*self.bounds(right, False), self.itself(right)]
+        tried = set()
+        for above in dict.fromkeys([*self.bounds(left, True), self.itself(left)]):
+            for room in _sums(below, [tuple(-form - by for form in above)]):
+                if room not in tried and all(self.is_natural(form, self.loops) for form in room):
+                    return True
+                tried.add(room)
+        return False
 
     def itself(self, expr: Expr) -> Bound:
         """An integer by names for what is not affine in it: conditions may speak of these."""

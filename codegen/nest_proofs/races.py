@@ -21,10 +21,10 @@ from tensorexpr.codegen.nest_proofs.questions import Answer, Questions
 from tensorexpr.codegen.nest_proofs.scope import Fact, Scope, mentioned, negation
 from tensorexpr.integers import Affine
 from tensorexpr.integers.affine import Atom
-from tensorexpr.ir import Access, Const, Expr, Index, apply, product
+from tensorexpr.ir import Access, Apply, Const, Expr, Index, Size, apply, product
 from tensorexpr.records import record, replace
 from tensorexpr.regions import Opaque, affine_of
-from tensorexpr.traversal import bottom_up
+from tensorexpr.traversal import bottom_up, walk
 
 AT_ONCE = ("parallel", *LANES, *GRID, *THREADS)
 
@@ -202,9 +202,19 @@ def meet(loop: Loop, first: Touch, second: Touch, questions: Questions) -> Answe
     meeting = (apply("ne", index, there(index)), *(apply("eq", a, there(b)) for a, b in zip(left, right, strict=True)))
     if not may_be_alike(loop, first, second):
         return questions.never(meeting, both)
-    if first.indices == second.indices and _are_alike(loop, first, second, meeting, both, there, questions):
-        return Answer(True, "written alike")
+    if first.indices == second.indices:
+        if _are_alike(loop, first, second, meeting, both, there, questions):
+            return Answer(True, "written alike")
+        if _overlaps(loop, first):
+            return Answer(None, "undecided")
     return questions.never(meeting, both, refute=False)  # not refuted: values may be equal
+
+
+def _overlaps(loop: Loop, touch: Touch) -> bool:
+    """Whether a block is shifted inwards at an open size: of the sizes some are no multiple of the block's, so that the last two meet."""
+    index = Index(loop.statement.index)
+    windows = [n for e in touch.indices for n in walk(e) if isinstance(n, Apply) and n.op.name == "minimum" and index in walk(n)]
+    return any(isinstance(n, Size) for window in windows for n in walk(window))
 
 
 def _are_alike(

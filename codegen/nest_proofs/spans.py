@@ -171,11 +171,11 @@ class Filling:
         for loop in own:
             name = loop.statement.index
             if name in open_:
-                start = affine_of(_there(loop.statement.start, fixed))
-                if start is None:
+                first = affine_of(_there(loop.statement.start, fixed))
+                if first is None:
                     return None
                 stop = _there(stops[name], fixed)
-                ends[name] = Span((start,), tuple(end - 1 for end in self._leasts(_plain(stop, read.scope))), 1)
+                ends[name] = Span((first,), tuple(end - 1 for end in self._leasts(_plain(stop, read.scope))), 1)
         open_dims = [(_there(store.indices[at], fixed), target) for at, target in enumerate(read.indices) if at not in settled]
         return self._spanned(open_dims, ends, found)
 

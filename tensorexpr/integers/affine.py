@@ -83,7 +83,10 @@ class Affine:
     def _set(self, merged: dict[Atom, int], constant: int) -> None:
         kept = [term for term in merged.items() if term[1]]
         if len(kept) > 1:
-            kept.sort(key=_term_key)
+            try:
+                kept.sort()  # names alone: in their own order, which is that of the keys
+            except TypeError:
+                kept.sort(key=_term_key)
         self.terms = tuple(kept)
         self.constant = constant
         self._hash = hash((self.terms, constant))
@@ -175,7 +178,13 @@ class Affine:
         return self * -1
 
     def __sub__(self, other: int | str | Affine) -> Affine:
-        return self + (-Affine.of(other))
+        other = Affine.of(other)
+        if not other.terms:
+            return self.shifted(-other.constant)
+        merged = dict(self.terms)
+        for atom, factor in other.terms:
+            merged[atom] = merged.get(atom, 0) - factor
+        return Affine._make(merged, self.constant - other.constant)
 
     def __rsub__(self, other: int | str | Affine) -> Affine:
         return Affine.of(other) + (-self)
