@@ -29,32 +29,35 @@ def written_beside(definitions: Sequence[Definition], kept: frozenset[str]) -> l
     Every definition stays, for who asks for it; what nobody does is dropped when a program is made of them.
     """
     found = list(definitions)
+    own = {name for d in definitions for name, _ in d.results}
+    readers: dict[str, list[int]] = {}
+    for k, definition in enumerate(definitions):
+        for name in reads(definition):
+            readers.setdefault(name, []).append(k)
+    computed: dict[tuple[tuple[Expr, Expr], ...], dict[Expr, Expr]] = {}
     for product in definitions:
-        if not isinstance(product, Define) or product.name in kept or not product.axes or not product.value.dtype.is_float:
+        if not isinstance(product, Define) or not product.axes or not _is_computed(product.value):
             continue
-        value = _in_terms_of_others(product, found)
-        readers = [k for k, d in enumerate(found) if product.name in reads(d)]
-        if value is None or not readers:
+        at = tuple(Index(str(n)) for n in range(len(product.axes)))
+        whole = substitute(product.value, {axis.index: index for axis, index in zip(product.axes, at, strict=True)})
+        known = computed.setdefault(tuple((axis.start, axis.stop) for axis in product.axes), {})
+        value = _in_terms_of_others(whole, at, known)
+        known.setdefault(whole, Access(product.name, at, whole.dtype))
+        # A reader that a product was written in reads no further derived tensor: all that are part of it are read beside it.
+        at_work = readers.get(product.name, [])
+        if value is None or product.name in kept or not at_work:
             continue
-        own = {name for d in definitions for name, _ in d.results}
-        if all(_is_beside(found[k], product.name, own & {n.tensor for n in _accesses(value)}) for k in readers):
-            for k in readers:
-                found[k] = _written(found[k], product, value)
+        if all(_is_beside(found[k], product.name, own & {n.tensor for n in _accesses(value)}) for k in at_work):
+            for k in at_work:
+                found[k] = _written(found[k], product.name, at, value)
     return found
 
 
-def _in_terms_of_others(product: Define, definitions: Sequence[Definition]) -> Expr | None:
-    """The value as a product of elements at the same place, where derived ones that are part of it are read; None if it is none."""
-    at = tuple(Index(axis.index) for axis in product.axes)
-    known: dict[Expr, Expr] = {}
-    for other in definitions:
-        if other is product:
-            break
-        if isinstance(other, Define) and len(other.axes) == len(at) and _is_computed(other.value):
-            if all((a.start, a.stop) == (b.start, b.stop) for a, b in zip(other.axes, product.axes, strict=True)):
-                value = substitute(other.value, {axis.index: index for axis, index in zip(other.axes, at, strict=True)})
-                known.setdefault(value, Access(other.name, at, value.dtype))
-    value = bottom_up(product.value, lambda node: known.get(node, node))
+def _in_terms_of_others(whole: Expr, at: tuple[Index, ...], known: Mapping[Expr, Expr]) -> Expr | None:
+    """The value as a product of elements at the place `at`, where `known` derived ones that are part of it are read; None if it is none."""
+    if not _is_factor(whole):
+        return None
+    value = bottom_up(whole, lambda node: known.get(node, node))
     nodes = list(walk(value))
     plain = all(isinstance(n, Index) or (isinstance(n, Access) and n.indices == at) or _is_factor(n) for n in nodes)
     cost = sum(n.op.cost for n in nodes if isinstance(n, Apply))
@@ -89,14 +92,14 @@ def _is_beside(reader: Definition, name: str, others: set[str]) -> bool:
     return holds(reader.value, None)
 
 
-def _written(reader: Definition, product: Define, value: Expr) -> Define:
-    """A definition with the product in place of its reads, and sums that it is a term of with what their terms share taken out."""
+def _written(reader: Definition, name: str, at: tuple[Index, ...], value: Expr) -> Define:
+    """A definition with the product, `value` at the place `at`, for its reads; what the terms of sums with it share is taken out."""
     assert isinstance(reader, Define)
 
     def visit(node: Expr) -> tuple[Expr, bool]:
         """The expression, and whether it is the product or a term that contains it."""
-        if isinstance(node, Access) and node.tensor == product.name:
-            places: Mapping[str, Expr] = {axis.index: index for axis, index in zip(product.axes, node.indices, strict=True)}
+        if isinstance(node, Access) and node.tensor == name:
+            places: Mapping[str, Expr] = {axis.name: index for axis, index in zip(at, node.indices, strict=True)}
             return substitute(value, places), True
         changed = False
 

@@ -8,11 +8,14 @@ of them run.
 
 Tests start some hundred interpreters, which take six times as long where they compile all they import. Who wants no bytecode beside the
 sources has it in the folder of builds.
+
+What is skipped is counted by its reason at the end: a library that is not found takes no test away in silence.
 """
 
 import gc
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -54,3 +57,9 @@ def compiled_code() -> Iterator[None]:
     """Kept in memory for one file."""
     yield
     forget()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    reports = terminalreporter.stats.get("skipped", [])
+    for reason, count in Counter(r.longrepr[2].removeprefix("Skipped: ") for r in reports if isinstance(r.longrepr, tuple)).most_common():
+        terminalreporter.write_line(f"skipped {count}: {reason}")

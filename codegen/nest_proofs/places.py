@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, For, If, Kernel, LoopNest, Stmt, Store
-from tensorexpr.codegen.nest_proofs.scope import Scope, mentioned, negation
+from tensorexpr.codegen.nest_proofs.scope import Checked, Scope, mentioned, negation
 from tensorexpr.ir import Access, Apply, Cast, Expr, apply, const, product
 from tensorexpr.records import record
 
@@ -62,11 +62,14 @@ Seen = Callable[[Touch], None]
 
 
 class Places:
-    """Goes through a nest and hands each touch to `seen`; `launched`: see `prove`."""
+    """Goes through a nest and hands each touch to `seen`; `launched`: see `prove`. `checks` are those behind which it is, each with its
+    place, `all_checks` those of the whole nest."""
 
     def __init__(self, nest: LoopNest, held: Mapping[str, tuple[float, float]], seen: Seen, launched: bool = False) -> None:
         self.nest = nest
         self.seen = seen
+        self.checks: list[Checked] = []
+        self.all_checks: list[Checked] = []
         self.homes: dict[str, Home] = {}
         constants = (Buffer(c.name, c.type.dtype, c.type.shape, "constant") for c in nest.constants)
         for buffer in (*nest.parameters, *constants, *nest.workspace):
@@ -86,6 +89,8 @@ class Places:
         scope = self.start
         for number, kernel in enumerate(self.nest.kernels):
             self.kernel = number
+            if self.launched:
+                self.checks.clear()
             behind = self.kernel_(kernel, scope)
             if not self.launched:
                 scope = behind
@@ -146,6 +151,8 @@ class Places:
             case Check():
                 self.expr(s.index, scope, s)
                 self.expr(s.extent, scope, s)
+                self.checks.append((s, scope))
+                self.all_checks.append((s, scope))
                 return scope.where(*_passed(s), sure=True)
         raise AssertionError(type(s))
 

@@ -49,7 +49,9 @@ class _Proof:
             written.seen(touch)
 
         places = Places(self.nest, self.held(), seen, self.launched)
+        self.questions.checks = places.checks
         places.run()
+        self.questions.checks = places.all_checks  # nobody sees the results of a run in which one failed
         sorts = sorts_of(written, self.questions, places.start) if self.claims else []
         placing, ordered = {sort.placing for sort in sorts}, {sort.order: sort.placing.number for sort in sorts}
         for touch, index, extent, answer in unplaced:

@@ -13,15 +13,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from tensorexpr.codegen.nest import Check
 from tensorexpr.codegen.nest_proofs.forms import Forms, Names
-from tensorexpr.codegen.nest_proofs.scope import Fact, Scope, mentioned
-from tensorexpr.enumeration import NotEnumerable, evaluate_on
+from tensorexpr.codegen.nest_proofs.scope import Checked, Fact, Scope, mentioned
+from tensorexpr.enumeration import NotEnumerable, enumerate_points, evaluate_on
 from tensorexpr.integers import Affine, Constraint, Domain, DomainTooComplex, at_most, ge, le, lt
-from tensorexpr.ir import Access, Apply, Cast, Expr, Index, apply, const
+from tensorexpr.ir import Access, Apply, Axis, Cast, Expr, Index, Size, apply, const
 from tensorexpr.nonlinear import Polynomials
 from tensorexpr.records import record
 from tensorexpr.regions import MAX_CASES, Case, Opaque, affine_of, cases_of, cases_where
-from tensorexpr.traversal import walk
+from tensorexpr.traversal import bottom_up, walk
 
 STEPS = 20_000
 MOST_STEPS = 60_000
@@ -52,13 +53,15 @@ def steps_for(statements: int) -> int:
 
 class Questions:
     """Asks about one nest. `sizes` are its open sizes, `claims` says of buffers of integers between which two values every element is;
-    `most` is how many steps may be taken, `effort` times; `opaque` names what is not affine, the same for all questions."""
+    `most` is how many steps may be taken, `effort` times; `opaque` names what is not affine, the same for all questions. Behind the
+    `checks` nothing runs where one of them fails."""
 
     def __init__(self, sizes: Sequence[str], claims: Mapping[str, Claim], effort: int = 1, most: int = MOST_STEPS) -> None:
         self.most = most
         self.sizes = sizes
         self.claims = claims
         self.effort = effort
+        self.checks: list[Checked] = []
         self.opaque = Opaque()
         self.names = Names()
         self.steps = 0
@@ -252,7 +255,8 @@ class Questions:
         return self.point(violated, scope, (outside,))
 
     def point(self, domain: Domain, scope: Scope, conditions: Sequence[Expr]) -> Point | None:
-        """A point of a set at which all facts and some conditions hold, as their own terms say when they are evaluated there."""
+        """A point of a set at which all facts and some conditions hold, as their own terms say when they are evaluated there, and for
+        the sizes of which no check is certain to fail."""
         names = sorted(domain.dims, key=lambda n: self._order(n, scope))
         found = Domain(names, domain.constraints).sample()
         if found is None:
@@ -263,7 +267,28 @@ class Questions:
                 return None
         except NotEnumerable:
             return None
+        if any(self._fails(check, place, found) for check, place in self.checks):
+            return None
         return tuple((name, int(found[name])) for name in names)
+
+    def _fails(self, check: Check, place: Scope, at: Mapping[str, int]) -> bool:
+        """Whether a check is certain to fail in some iteration of the loops around it, for sizes as at a point."""
+        exprs = (check.index, check.extent, *(e for f in place.facts for e in _exprs(f)))
+        if any(isinstance(node, Access) for e in exprs for node in walk(e)):
+            return False
+        sizes = {name: const(at.get(name, 1)) for name in self.sizes}
+
+        def there(expr: Expr) -> Expr:
+            return bottom_up(expr, lambda e: sizes[e.name] if isinstance(e, Size) else e)
+
+        axes = [Axis(f.axis.index, there(f.axis.start), there(f.axis.stop)) for f in place.facts if f.axis is not None]
+        guards = [there(f.condition) for f in place.facts if f.condition is not None]
+        index, extent = there(check.index), there(check.extent)
+        outside = apply("or", apply("lt", index, const(0)), apply("ge", index, extent))
+        try:
+            return enumerate_points(tuple(axes), (*guards, outside)).count > 0
+        except NotEnumerable:
+            return False
 
     def _order(self, name: str, scope: Scope) -> tuple[int, int]:
         if name in self.sizes:

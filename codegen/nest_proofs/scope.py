@@ -13,6 +13,7 @@ from functools import lru_cache
 
 from tensorexpr import dtypes
 from tensorexpr.bounds import interval_of_operation, interval_of_type
+from tensorexpr.codegen.nest import Check
 from tensorexpr.ir import Access, Apply, Axis, Cast, Const, Expr, Index, Size, apply, conjuncts, const
 from tensorexpr.records import record
 from tensorexpr.regions import affine_of
@@ -228,3 +229,7 @@ class Scope:
 def _keeps(cast: Cast) -> bool:
     """Whether a cast of integers keeps every value."""
     return cast.arg.dtype.least >= cast.dtype.least and cast.arg.dtype.greatest <= cast.dtype.greatest
+
+
+Checked = tuple[Check, Scope]
+"""A check and the place at which it stands."""

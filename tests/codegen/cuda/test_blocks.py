@@ -19,7 +19,7 @@ from tensorexpr.codegen.schedule.decisions import Choices, Decisions
 from tensorexpr.codegen.target import H200
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.parse import parse_program
-from tests.codegen.cuda.device import needs_compiler, run
+from tests.codegen.cuda.device import Program, needs_compiler
 from tests.random_programs import random_inputs
 
 SMALL = replace(H200, cores=1)
@@ -116,7 +116,7 @@ def is_tiled(s: Schedule) -> bool:
     "text",
     [
         matmul(64, 64, 64), matmul(60, 90, 69), matmul(61, 31, 66, b="B[j, k]"), matmul(64, 64, 64, "f64"), matmul(32, 60, 70, "f16"),
-        matmul(32, 60, 70, "bf16"), matmul(50, 32, 65, "i32"), batched(3, 60, 30, 20), conv(5, 20, 30, 106, 1), conv(1, 20, 31, 130, 2),
+        matmul(32, 60, 70, "bf16"), matmul(50, 32, 65, "i32"), batched(3, 60, 30, 20), conv(2, 20, 30, 106, 1), conv(1, 20, 31, 130, 2),
         PADDED, BIASED, WINDOWS, CLASSES, THIRDS,
     ],
 )  # fmt: skip
@@ -125,8 +125,9 @@ def test_results_are_those_of_the_interpreter(text):
     assert is_tiled(s), s.as_python()
     inputs = random_inputs(s.program, 7)
     (want,) = evaluate_program(s.program, inputs).values()
+    made = Program(verify_nest(lower(s)))
     for order in (0, 1, 5):
-        (got,) = run(verify_nest(lower(s)), inputs, order=order).values()
+        (got,) = made(inputs, order=order).values()
         np.testing.assert_array_equal(got.astype(want.dtype), want)
 
 
@@ -157,12 +158,14 @@ def test_operands_come_four_at_a_time_without_spills(text, fused, reads, arch):
 @needs_compiler
 def test_few_threads_of_many_results_compute_the_same():
     s = planned(matmul(256, 384, 32), replace(H200, cores=2))
-    launch = emit(verify_nest(lower(s))).launches[0]
-    assert launch.threads == (128, 1, 1)
+    made = Program(verify_nest(lower(s)))
+    assert made.source.launches[0].threads == (128, 1, 1)
     inputs = random_inputs(s.program, 7)
-    (want,) = evaluate_program(s.program, inputs).values()
+    want = np.zeros((256, 384), np.float32)
+    for k in range(32):  # in the order of the interpreter, which takes seconds for so many results
+        want += inputs["A"][:, k, None] * inputs["B"][k]
     for order in (0, 1, 5):
-        (got,) = run(verify_nest(lower(s)), inputs, order=order).values()
+        (got,) = made(inputs, order=order).values()
         np.testing.assert_array_equal(got, want)
 
 

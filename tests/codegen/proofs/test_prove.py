@@ -10,6 +10,7 @@ from tensorexpr.codegen.nest_proofs import prove
 from tensorexpr.codegen.schedule import autoschedule, schedule
 from tensorexpr.ir import Access, Cast, Const, Index, Size, apply, const
 from tensorexpr.op_trees import leaves
+from tensorexpr.records import replace
 from tensorexpr.simplify import simplify
 from tests.codegen.programs import WIDE
 from tests.kernels.table import ALL
@@ -67,6 +68,26 @@ def test_a_bound_that_is_one_too_far_is_refuted_where_it_is():
     assert findings(nest(over(i, 4, inside))) == []
     guarded = apply("where", apply("lt", i, const(3)), read("X", add(i, 1)), ONE)
     assert findings(nest(over(i, 4, Store("Y", (i,), guarded)))) == []
+
+
+def test_no_size_counts_for_which_a_check_before_fails():
+    """Where `i % n` is checked in a loop of its own, nothing runs with n = 0; a kernel that is launched by itself does."""
+    place = apply("mod", i, n)
+    checks = over(i, 4, Check(place, n, 0))
+    reads = over(i, 4, Store("Y", (i,), read("X", place)))
+    kinds = ("bounds", "initial", "coverage")
+    shape = {"x": (n,), "sizes": ("n",)}
+    together = replace(nest(reads, **shape), kernels=(Kernel("Y", (checks, reads)),))
+    assert not [f for f in findings(together, kinds) if f[1]]
+    assert [f[:2] for f in findings(nest(reads, **shape), kinds)] == [("bounds", True)]
+    one_by_one = nest(checks, reads, **shape)
+    assert not [f for f in findings(one_by_one, kinds) if f[1]]
+    assert [f.kind for f in prove(one_by_one, launched=True).refuted] == ["bounds"]
+    # All of the result is written in every run that ends; a check that passes for some sizes hides nothing there.
+    late = over(i, 3, Check(place, n, 0), Store("Y", (i,), ONE))
+    assert [(f[0], f[1]) for f in findings(nest(late, **shape), kinds)] == [("coverage", True)]
+    none = nest(over(i, 1, Check(ZERO, n, 0)), over(i, n, Store("Y", (i,), ONE)), y=(apply("maximum", n, const(1)),), sizes=("n",))
+    assert [f[:2] for f in findings(none, kinds)] == [("coverage", False)]
 
 
 def test_both_operands_of_and_are_evaluated():
