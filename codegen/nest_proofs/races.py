@@ -197,7 +197,7 @@ def meet(loop: Loop, first: Touch, second: Touch, questions: Questions) -> Answe
         return renamed(expr, names, loop.writes)
 
     facts = tuple(dict.fromkeys((*first.scope.facts, *(renamed_fact(fact, names, loop.writes) for fact in second.scope.facts))))
-    both = Scope(facts, first.scope.known, first.scope.held, first.scope.whole and second.scope.whole)
+    both = Scope(facts, first.scope.known, first.scope.held, first.scope.forgotten | second.scope.forgotten)
     index = Index(loop.statement.index)
     meeting = (apply("ne", index, there(index)), *(apply("eq", a, there(b)) for a, b in zip(left, right, strict=True)))
     if not may_be_alike(loop, first, second):

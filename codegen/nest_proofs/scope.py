@@ -83,17 +83,32 @@ def negation(condition: Expr) -> Expr:
 class Scope:
     """The facts at a place, outermost first, and ranges: of expressions that conditions narrow, and of what buffers hold (`held`).
 
-    `whole` says that the facts are all that decides whether the place is reached: none was forgotten."""
+    `forgotten` are the facts that also decide whether the place is reached, but of which no more can be said."""
 
-    __slots__ = ("_memo", "facts", "held", "known", "whole")
+    __slots__ = ("_memo", "facts", "forgotten", "held", "known")
 
-    def __init__(self, facts: tuple[Fact, ...], known: dict[Expr, Interval], held: dict[str, Interval], whole: bool = True) -> None:
-        self.facts, self.known, self.held, self.whole = facts, known, held, whole
+    def __init__(
+        self,
+        facts: tuple[Fact, ...],
+        known: dict[Expr, Interval],
+        held: dict[str, Interval],
+        forgotten: frozenset[Fact] = frozenset(),
+    ) -> None:
+        self.facts, self.known, self.held, self.forgotten = facts, known, held, forgotten
         self._memo: dict[Expr, Interval] = {}
+
+    @property
+    def whole(self) -> bool:
+        """Whether the facts are all that decides whether the place is reached."""
+        return not self.forgotten
+
+    def runs_where(self, other: Scope) -> bool:
+        """Whether what was forgotten here held where another place is reached, too: both are behind it."""
+        return all(fact.sure or fact in other.forgotten or fact in other.facts for fact in self.forgotten)
 
     def loop(self, index: str, start: Expr, stop: Expr) -> Scope:
         """Inside of a loop."""
-        found = Scope((*self.facts, Fact.of_loop(index, start, stop)), dict(self.known), self.held, self.whole)
+        found = Scope((*self.facts, Fact.of_loop(index, start, stop)), dict(self.known), self.held, self.forgotten)
         if isinstance(stop, Apply) and stop.op.name == "where" and self.interval(stop.args[2])[1] <= self.interval(start)[0]:
             for part in conjuncts(stop.args[0]):  # in a loop that runs the condition of its bound holds
                 self._narrow(found, part)
@@ -108,7 +123,7 @@ class Scope:
         parts = [part for condition in conditions for part in conjuncts(condition) if not isinstance(part, Const) or not part.value]
         if not parts:
             return self
-        found = Scope((*self.facts, *(Fact.of_condition(part, sure) for part in parts)), dict(self.known), self.held, self.whole)
+        found = Scope((*self.facts, *(Fact.of_condition(part, sure) for part in parts)), dict(self.known), self.held, self.forgotten)
         for part in parts:
             self._narrow(found, part)
         return found
@@ -168,7 +183,7 @@ class Scope:
         if len(kept) == len(self.facts) and not changed:
             return self
         known = {e: r for e, r in self.known.items() if e not in changed} if changed else self.known
-        return Scope(tuple(kept), known, self.held, self.whole and len(kept) == len(self.facts))
+        return Scope(tuple(kept), known, self.held, self.forgotten.union(f for f in self.facts if f not in kept))
 
     def _numbers(self, index: Index) -> list[Fact]:
         low, high = self.known.get(index, (-math.inf, math.inf))

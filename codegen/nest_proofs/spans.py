@@ -129,10 +129,12 @@ class Filling:
 
     def _needed(self, read: Touch, store: Touch, own: tuple[Loop, ...], changed: frozenset[str]) -> tuple[Expr, ...] | None:
         """Conditions at the place of a read where a store has written what is read; None where they cannot be said."""
-        if not store.scope.whole or len(store.indices) != len(read.indices) or mentioned((*store.indices, *read.indices))[1]:
+        if len(store.indices) != len(read.indices) or mentioned((*store.indices, *read.indices))[1]:
             return None
         held = set(read.scope.facts)
         names = {loop.statement.index for loop in own}
+        if any(not any(f.axis is not None and f.axis.index == name for f in store.scope.facts) for name in names):
+            return None  # a loop whose bounds have changed
         facts = [f for f in store.scope.facts if not f.sure and not (f in held and f.names.isdisjoint(names))]
         if any(not fact.reads.isdisjoint(changed) for fact in facts):
             return None

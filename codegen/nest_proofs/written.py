@@ -74,11 +74,12 @@ class Written:
         """Whether what is read at a place has been written; with no `effort` the sets are not asked where some store may have done it."""
         effort = self.effort if effort is None else effort
         stores = [s for s in self.stores.get(read.home, ()) if s.number < read.number or together(s, read) > read.home.depth]
-        if any(s.number < read.number and _same(s, read) for s in stores) or _in_boxes(read, [s for s in stores if s.number < read.number]):
+        sure = [s for s in stores if s.scope.runs_where(read.scope)]  # others may not run, as a condition says that was forgotten
+        if any(s.number < read.number and _same(s, read) for s in sure) or _in_boxes(read, [s for s in sure if s.number < read.number]):
             return Answer(True, "ranges")
         if stores and not effort:
             return Answer(None, "undecided")
-        if self._is_filled(read, stores):
+        if self._is_filled(read, sure):
             return Answer(True, "forms")
         key = (read.home, read.indices, read.scope.facts, tuple(stores))
         return self.questions.once(key, lambda: self._by_sets(read, stores, effort))
@@ -104,7 +105,9 @@ class Written:
         places = tuple(itertools.islice(questions.cases_of_all(read.indices), MOST_PIECES))
         left = [questions.narrowed(d, case, read.scope) for d in questions.regions(facts, read.scope) for case in places]
         left = [d for d in left if not d.is_empty()]
-        near = sorted(stores, key=lambda s: (s.number >= read.number, -s.number))[:MOST_STORES]
+        near = sorted((s for s in stores if s.scope.runs_where(read.scope)), key=lambda s: (s.number >= read.number, -s.number))[
+            :MOST_STORES
+        ]
         for number, found in enumerate(w for store in near for w in self._witnesses(read, store)):
             if not left:
                 return Answer(True, "sets")

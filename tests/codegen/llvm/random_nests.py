@@ -1,6 +1,6 @@
 """Random loop nests with every statement and loop kind, and a program that checks native code against the naive interpreter.
 
-Run in a process of its own (`python -m tests.codegen.llvm.random_nests FIRST COUNT [CPU BITS]`), because LLVM ends the process where
+Run in a process of its own (`python -m tests.codegen.llvm.random_nests START STOP STEP [CPU BITS]`), because LLVM ends the process where
 it is given something that it did not expect. Data are small integers in float64, so results are exact in any order.
 """
 
@@ -218,11 +218,11 @@ def check(seed: int, machine: Machine) -> None:
 
 
 def main() -> None:
-    first, count = int(sys.argv[1]), int(sys.argv[2])
+    seeds = range(*map(int, sys.argv[1:4]))
     machine = host()
-    if len(sys.argv) > 3:
-        machine = Machine(machine.triple, sys.argv[3], "", int(sys.argv[4]))
-    for seed in range(first, first + count):
+    if len(sys.argv) > 4:
+        machine = Machine(machine.triple, sys.argv[4], "", int(sys.argv[5]))
+    for seed in seeds:
         print(seed, flush=True)
         check(seed, machine)
     print("passed", flush=True)

@@ -217,3 +217,17 @@ def test_nothing_is_refuted_of_the_library(case):
     outputs = list(leaves(result))
     for made in (schedule, autoschedule):
         assert not prove(lower(made(simplify(te.program_of(outputs, inputs)), WIDE))).refuted
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_store_behind_a_condition_that_was_changed_meanwhile_may_not_run(inside):
+    flag, y = Buffer("F", dtypes.int64, (const(1),), "workspace"), Buffer("Y", dtypes.float32, (const(4),), "parameter")
+    x, local = Buffer("X", dtypes.int64, (const(1),), "parameter"), Buffer("T", dtypes.float32, (const(4),), "workspace")
+    fill = For("i", ZERO, const(4), (Store("T", (i,), ONE),), "serial")
+    read = For("j", ZERO, const(4), (Store("Y", (j,), Access("T", (j,), dtypes.float32)),), "serial")
+    start = Store("F", (ZERO,), Access("X", (ZERO,), dtypes.int64))
+    positive = apply("gt", Access("F", (ZERO,), dtypes.int64), ZERO)
+    then = (Store("F", (ZERO,), ZERO), fill)
+    body = (start, If(positive, (*then, read) if inside else then), *(() if inside else (read,)))
+    found = prove(LoopNest("test", (x, y), (), (flag, local), (Kernel("Y", body),), ("Y",)))
+    assert {finding.kind for finding in found.findings} == {"coverage" if inside else "initial"}
