@@ -33,6 +33,8 @@ from tests.random_programs.reference import TooMuch, evaluate
 from tests.random_programs.sample import Traced, arrays_for, sizes_of
 from tests.random_programs.schedules import decided, shuffled, wandered
 
+_LITERALS = {"float64": 1e-12, "float32": 2.0**-20, "float16": 2.0**-9, "bfloat16": 2.0**-6}
+"""What a few roundings of literals change, relative to what is summed."""
 _WORKSPACE = 1 << 30
 """Bytes; programs that ask for more are not run."""
 
@@ -315,8 +317,8 @@ def check_order(
         raise Failure(f"{kind}: {type(error).__name__}", f"{type(error).__name__}: {error}") from error
     notes.add(kind)
     function = built(kind, program)
-    # Literals are numbers of their dtype: where they are multiplied in a derived formula, they are rounded.
-    exactness = 1e-12 if all(t.dtype.bits == 64 for t in program.types.values() if t.dtype.is_float) else 2.0**-20
+    # Literals are numbers of their dtype: where they are multiplied, or a function of one is, in a derived formula, they are rounded.
+    exactness = max((_LITERALS[t.dtype.name] for t in program.types.values() if t.dtype.is_float), default=0.0)
     for one in sizes:
         arrays = arrays_for(tangent, traced.below, one, plan.sample.seed, plan.exact)
         names = [t.name for t in program.inputs]
