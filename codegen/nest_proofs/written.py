@@ -52,6 +52,7 @@ class Written:
     def __init__(self, nest: LoopNest, questions: Questions, effort: int) -> None:
         self.nest, self.questions, self.effort = nest, questions, effort
         self.tried = 0
+        self._numbers: dict[int, int] = {}
         self.stores: dict[Home, list[Touch]] = {}
         self.reads: list[Touch] = []
         self.written: frozenset[str] = frozenset()
@@ -204,7 +205,11 @@ class Written:
                 continue
             for condition, cases in zip(self.questions.conditions(fact), self.questions.parts(fact), strict=True):
                 if fact.reads or any(n.startswith("?") for case in cases for one in case.constraints for n in one.names()):
-                    each.append(self.questions.cases(self._there(condition, places, changed & fact.reads)))
+                    each.append(
+                        self.questions.cases(
+                            self._there(condition, places, {name: self._version(name, store, own) for name in changed & fact.reads})
+                        )
+                    )
                 else:
                     each.append([replace(case, constraints=tuple(one.substitute(there) for one in case.constraints)) for case in cases])
         if math.prod(map(len, each)) <= MOST_ALTERNATIVES and all(case.exact for cases in each for case in cases):
@@ -218,10 +223,17 @@ class Written:
         later = (t.home.buffer.name for stores in self.stores.values() for t in stores if store.number <= t.number < read.number)
         return frozenset(later)
 
-    def _there(self, condition: Expr, places: dict[str, Expr], changed: frozenset[str]) -> Expr:
-        """A condition at the iteration that was solved for; what is read of buffers that change gets the iteration's name."""
-        names, reads = mentioned((condition,))
-        if names.isdisjoint(places) and reads.isdisjoint(changed):
+    def _version(self, name: str, store: Touch, own: tuple[Loop, ...]) -> str:
+        """What tells the contents of a buffer where a store runs from those at other places: the last statement before it that writes the
+        buffer, and the outermost of the loops around that does: behind it the buffer holds what its last iteration left."""
+        writes = (t.number for home, found in self.stores.items() if home.buffer.name == name for t in found if t.number < store.number)
+        loop = next((loop for loop in own if name in loop.writes), None)
+        within = "" if loop is None else f" in {self._numbers.setdefault(id(loop), len(self._numbers))}"
+        return f"{max(writes, default=0)}{within}"
+
+    def _there(self, condition: Expr, places: dict[str, Expr], changed: Mapping[str, str]) -> Expr:
+        """A condition at the iteration that was solved for; what is read of buffers that change gets its name and that of the version."""
+        if not changed and set(mentioned((condition,))[0]).isdisjoint(places):
             return condition
         at = ", ".join(f"{name}={print_expr(place)}" for name, place in places.items()) if changed else ""
 
@@ -229,7 +241,7 @@ class Written:
             if isinstance(node, Index) and node.name in places:
                 return places[node.name]
             if isinstance(node, Access) and node.tensor in changed:
-                return replace(node, tensor=f"{node.tensor} at {at}")
+                return replace(node, tensor=f"{node.tensor} {changed[node.tensor]} at {at}")
             return node
 
         return bottom_up(condition, visit)

@@ -90,6 +90,26 @@ def test_no_size_counts_for_which_a_check_before_fails():
     assert [f[:2] for f in findings(none, kinds)] == [("coverage", False)]
 
 
+def test_two_conditions_on_a_buffer_that_is_written_between_them_do_not_fill_a_result():
+    """One holds where the other does not, of what the buffer held then: with a write between them both may fail."""
+    keeps = apply("gt", read("K", i), ONE)
+    first, second = (If(condition, (Store("Y", (i,), ONE),)) for condition in (keeps, apply("invert", keeps)))
+    fill, turn = Store("K", (i,), read("X", i)), Store("K", (i,), apply("neg", read("K", i)))
+    one = Store("K", (ZERO,), read("X", i))
+    at_first = apply("gt", read("K", ZERO), ONE)
+    early, late = (If(condition, (Store("Y", (i,), ONE),)) for condition in (at_first, apply("invert", at_first)))
+
+    def unwritten_of(*loops):
+        kernels = (Kernel("Y", tuple(over(i, 4, *body) for body in loops)),)
+        made = replace(nest(), kernels=kernels, workspace=(Buffer("K", dtypes.float32, (const(4),), "workspace"),))
+        return [f.refuted for quick in (False, True) for f in prove(made, quick=quick).findings if f.kind == "coverage"]
+
+    assert unwritten_of((fill,), (first,), (second,)) == unwritten_of((fill, first, second)) == []
+    assert unwritten_of((fill,), (first,), (turn,), (second,)) == [False, False]
+    assert unwritten_of((fill, first, turn, second)) == [False, False]
+    assert unwritten_of((one, early), (late,)) == [False, False]
+
+
 def test_both_operands_of_and_are_evaluated():
     condition = apply("and", apply("lt", i, const(3)), apply("gt", read("X", add(i, 1)), ONE))
     assert findings(nest(over(i, 4, If(condition, (Store("Y", (i,), ONE),))))) == [("bounds", True, "0 <= i + 1 < 4", (("i", 3),))]
