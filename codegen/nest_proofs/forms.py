@@ -9,6 +9,7 @@ condition that holds; then its indices are replaced by the bounds of their loops
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Collection, Iterable
 from functools import cached_property
@@ -108,6 +109,16 @@ class Forms:
         if factor > 0:
             return [tuple(rest + end * factor for end in bound) for bound in self.bounds(axis.start, False)]
         return [tuple(rest + (end - 1) * factor for end in bound) for bound in self.bounds(axis.stop, True)]
+
+    def least(self, bounds: Iterable[Bound], loops: Iterable[Fact]) -> list[Bound]:
+        """Bounds from below that mention no index of some loops, which are replaced in this order, of such bounds."""
+        found = list(bounds)
+        for fact in loops:
+            assert fact.axis is not None
+            each = [[self.without(form, fact.axis) if fact.axis.index in form.names() else [(form,)] for form in bound] for bound in found]
+            chosen = (parts for options in each if math.prod(map(len, options)) <= MOST for parts in itertools.product(*options))
+            found = [tuple(dict.fromkeys(form for part in parts for form in part)) for parts in chosen][:MOST]
+        return found
 
     def interval(self, form: Affine) -> Interval:
         """The values of a form, by the ranges of its names."""
