@@ -16,11 +16,13 @@ from functools import cached_property
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.nest_proofs.scope import Fact, Interval, Scope
-from tensorexpr.integers import Affine
+from tensorexpr.integers import Affine, take
 from tensorexpr.ir import Apply, Axis, Const, Expr, Index, Size, apply, integer
 from tensorexpr.records import field, record
 from tensorexpr.regions import Opaque, affine_of, split_modulos
 
+STEPS = 30
+"""What it takes to compare a form, in steps of the solver."""
 MOST = 6
 """Bounds of an expression that are kept, and forms that one is made of."""
 
@@ -80,6 +82,7 @@ class Forms:
 
     def is_natural(self, form: Affine, loops: tuple[Fact, ...]) -> bool:
         """Whether a form is never negative; `loops` are those whose indices may be replaced, the innermost first."""
+        take(STEPS)
         if self.interval(form)[0] >= 0:
             return True
         if form.is_constant:

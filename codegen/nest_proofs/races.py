@@ -32,15 +32,15 @@ ONE = const(1)
 AT_ONCE = ("parallel", *LANES, *GRID, *THREADS)
 
 
-def races(nest: LoopNest, loops: list[Loop], questions: Questions) -> Iterator[tuple[Loop, Touch, Touch, Answer]]:
-    """What is decided of each pair of touches that the quick test does not settle."""
+def close(nest: LoopNest, loops: list[Loop], questions: Questions) -> Iterator[tuple[Loop, Touch, Touch]]:
+    """The pairs of touches that may meet in different iterations of a loop, as far as the quick tests say."""
     for loop in loops:
         kind = loop.statement.kind
         if kind not in AT_ONCE or _once(loop) or (kind in LANES and _in_turns(loop)):
             continue
-        for home, touches in _by_home(loop, nest).items():
+        for touches in _by_home(loop, nest).values():
             if not _apart(loop, touches):
-                yield from _pairs(loop, home, touches, questions)
+                yield from _pairs(loop, touches, questions)
 
 
 def _once(loop: Loop) -> bool:
@@ -183,9 +183,11 @@ class _Reach:
         """Whether two touches never meet in different iterations, for in some dimension each is beyond the other in later ones."""
         if len(first.indices) != len(second.indices):
             return False
-        return any(
-            self._is_beyond(later, before) and self._is_beyond(after, earlier)
-            for (after, before), (later, earlier) in zip(self._ends(first), self._ends(second), strict=True)
+        return self.questions.shown(
+            lambda: any(
+                self._is_beyond(later, before) and self._is_beyond(after, earlier)
+                for (after, before), (later, earlier) in zip(self._ends(first), self._ends(second), strict=True)
+            )
         )
 
     def _is_beyond(self, lows: list[Bound], highs: list[Bound]) -> bool:
@@ -227,7 +229,7 @@ def _without(bounds: list[Bound], names: set[str]) -> list[Bound]:
 # -------------------------------------------------------------------------------------------------------------- pairs by sets
 
 
-def _pairs(loop: Loop, home: Home, touches: list[Touch], questions: Questions) -> Iterator[tuple[Loop, Touch, Touch, Answer]]:
+def _pairs(loop: Loop, touches: list[Touch], questions: Questions) -> Iterator[tuple[Loop, Touch, Touch]]:
     found: dict[object, Touch] = {}
     for touch in touches:
         found.setdefault((touch.indices, touch.write, questions.relevant(touch.scope, touch.indices)), touch)
@@ -240,7 +242,7 @@ def _pairs(loop: Loop, home: Home, touches: list[Touch], questions: Questions) -
                 continue
             asked.add((write, other))
             if not _apart(loop, [write, other]) and not _beyond(loop, write, other) and not reach.is_apart(write, other):
-                yield loop, write, other, meet(loop, write, other, questions)
+                yield loop, write, other
 
 
 def meet(loop: Loop, first: Touch, second: Touch, questions: Questions) -> Answer:

@@ -166,8 +166,9 @@ class Filling:
                     found += (_plain(_there(part, fixed), read.scope) for part in conjuncts(stop.args[0]))
                     stop = stop.args[1]
                 if fact.axis.index in solved:
-                    one = solved[fact.axis.index]
-                    found += (apply("ge", one.target, one.index(_there(start, fixed))), apply("lt", one.target, one.index(_there(stop, fixed))))
+                    at = solved[fact.axis.index]
+                    found.append(apply("ge", at.target, at.index(_there(start, fixed))))
+                    found.append(apply("lt", at.target, at.index(_there(stop, fixed))))
                 else:
                     stops[fact.axis.index] = stop
             else:
