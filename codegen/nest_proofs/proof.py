@@ -38,6 +38,7 @@ class _Proof:
         self.questions = Questions(nest.sizes, self.claims, effort, most)
         self.findings: list[Finding] = []
         self.decided: Counter[str] = Counter()
+        self._lines: dict[int, str] = {}
 
     def verdict(self) -> Verdict:
         written = Written(self.nest, self.questions, 0 if self.quick else self.questions.effort)
@@ -126,7 +127,10 @@ class _Proof:
         return not answer.holds
 
     def report(self, kind: str, statement: Stmt, buffer: str, about: str, answer: Answer) -> None:
-        finding = Finding(kind, _first_line(statement), buffer, about, answer.holds is False, answer.at)
+        line = self._lines.get(id(statement))
+        if line is None:
+            line = self._lines[id(statement)] = _first_line(statement)
+        finding = Finding(kind, line, buffer, about, answer.holds is False, answer.at)
         self.decided["refuted" if finding.refuted else "undecided"] += 1
         if finding not in self.findings:
             self.findings.append(finding)

@@ -77,6 +77,8 @@ class Questions:
         self._regions: dict[tuple[Fact, ...], list[Domain]] = {}
         self._flags: dict[Expr, str] = {}
         self._forms: Forms | None = None
+        self._inside: dict[tuple[Expr, Expr], list[frozenset[Fact]]] = {}
+        """By index and extent what is known where forms have shown that it is inside: it is, too, where more is known."""
 
     # ------------------------------------------------------------------------------------------------------- what is asked
 
@@ -106,7 +108,14 @@ class Questions:
             and any(f.axis is not None and f.axis.index == index.name and f.axis.stop == extent for f in scope.facts)
         ):
             return Answer(True, "ranges")
-        return Answer(True, "forms") if self.shown(lambda: self.forms(scope).inside(index, extent)) else None
+        places = self._inside.setdefault((index, extent), [])
+        known = scope.forgotten.union(scope.facts)
+        if any(place <= known for place in places):
+            return Answer(True, "forms")
+        if not self.shown(lambda: self.forms(scope).inside(index, extent)):
+            return None
+        places.append(known)
+        return Answer(True, "forms")
 
     def forms(self, scope: Scope) -> Forms:
         """The affine forms at a place; of the last place they are kept, for it is mostly asked about several times."""

@@ -21,12 +21,12 @@ import numpy as np
 
 from tensorexpr.codegen.nest import Alloc, LoopNest
 from tensorexpr.codegen.nest_proofs.places import Home, Loop, Touch
-from tensorexpr.codegen.nest_proofs.questions import Answer, Questions
+from tensorexpr.codegen.nest_proofs.questions import STEPS_PER_SET, Answer, Questions
 from tensorexpr.codegen.nest_proofs.races import AT_ONCE, flat, renamed
 from tensorexpr.codegen.nest_proofs.scope import Scope, mentioned
 from tensorexpr.codegen.nest_proofs.spans import Filling, Store
 from tensorexpr.enumeration import NotEnumerable, enumerate_points, evaluate_on
-from tensorexpr.integers import Affine, Constraint, Domain, FloorDiv, lt
+from tensorexpr.integers import Affine, Constraint, Domain, FloorDiv, lt, take
 from tensorexpr.integers.affine import Atom
 from tensorexpr.ir import Access, Apply, Axis, Const, Expr, Index, Size, const
 from tensorexpr.records import replace
@@ -41,6 +41,7 @@ MOST_WITNESSES = 24
 IN_ALL = 5
 MOST_ALTERNATIVES = 8
 MOST_CHOICES = 8
+POINTS_PER_STEP = 20
 MOST_POINTS = 3
 """Points of what is left at which all iterations of the stores are gone through."""
 _SOLVED = "~"
@@ -153,6 +154,7 @@ class Written:
         try:
             wanted = [evaluate_on(there(index), {name: np.int64(value) for name, value in at.items()}) for index in targets]
             points = enumerate_points(tuple(axes), tuple(guards))
+            take(points.count // POINTS_PER_STEP)
             meets = np.ones(points.count, bool)
             for index, value in zip(values, wanted, strict=True):
                 meets &= evaluate_on(index, points.values) == value
@@ -194,7 +196,9 @@ class Written:
                     found += [Constraint(e.substitute(solution), "==") for e in equations]
                     if carried is not None:
                         found.append(lt(solution[names[carried.statement.index]], carried.statement.index))
+                    take(STEPS_PER_SET)
                     for facts in self._facts(read, store, own, names, solution):
+                        take(STEPS_PER_SET)
                         whole = [one for one in (*found, *facts) if not one.is_true]
                         if not any(one.is_false for one in whole):
                             yield whole
@@ -357,6 +361,7 @@ def _cut(domains: list[Domain], conditions: Sequence[Constraint]) -> list[Domain
     for domain in domains:
         rest = domain
         for one in conditions:
+            take(STEPS_PER_SET)
             new = [name for name in one.names() if name not in rest.dims]
             if new:
                 rest = Domain((*rest.dims, *new), rest.constraints)
