@@ -28,9 +28,10 @@ from tensorexpr.traversal import bottom_up, walk
 
 STEPS = 20_000
 MOST_STEPS = 400_000
-LEAST_STEPS = 800
+LEAST_STEPS = 1500
 STEPS_PER_STATEMENT = 50
 """A statement takes about a millisecond to compile, a program without any ten; a step takes a microsecond and a half."""
+STEPS_PER_QUESTION = 100
 STEPS_PER_SET = 30
 STEPS_BY_PRODUCTS = 1000
 MOST_SAMPLES = 6
@@ -155,6 +156,7 @@ class Questions:
     def _counted(self, ask: Callable[[], Answer]) -> Answer:
         """An answer, or none where it takes more steps than are allowed."""
         self.asked += 1
+        self.steps += STEPS_PER_QUESTION
         return self._limited(ask, min(STEPS * self.effort, self._left_steps()), Answer(None, "undecided"))
 
     def _left_steps(self) -> int:

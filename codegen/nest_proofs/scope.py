@@ -56,13 +56,16 @@ _NOTHING: frozenset[str] = frozenset()
 
 def mentioned(exprs: Iterable[Expr]) -> tuple[frozenset[str], frozenset[str]]:
     """The indices and sizes in expressions, and the buffers that they read."""
-    found = [
-        (frozenset((expr.name,)), _NOTHING) if isinstance(expr, Index) else (_NOTHING, _NOTHING) if isinstance(expr, Const) else _mentioned(expr)
-        for expr in exprs
-    ]
+    found = [_of_leaf(expr) or _mentioned(expr) for expr in exprs]
     if len(found) == 1:
         return found[0]
     return frozenset().union(*(names for names, _ in found)), frozenset().union(*(reads for _, reads in found))
+
+
+def _of_leaf(expr: Expr) -> tuple[frozenset[str], frozenset[str]] | None:
+    if isinstance(expr, Index):
+        return frozenset((expr.name,)), _NOTHING
+    return (_NOTHING, _NOTHING) if isinstance(expr, Const) else None
 
 
 @lru_cache(maxsize=1 << 14)

@@ -15,6 +15,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from tensorexpr import dtypes
 from tensorexpr.codegen.nest_proofs.forms import Forms
 from tensorexpr.codegen.nest_proofs.places import Loop, Touch
 from tensorexpr.codegen.nest_proofs.scope import Fact, Scope, mentioned, negation
@@ -148,12 +149,13 @@ class Filling:
         if not names.isdisjoint(mentioned(read.indices)[0]) or any(not names.isdisjoint(fact.names) for fact in read.scope.facts):
             return None  # other loops of the same names are around the read
         found: list[Expr] = []
-        facts = _joined(facts, names - mentioned(store.indices)[0], found)
-        names = {fact.axis.index for fact in facts if fact.axis is not None and fact.axis.index in names}
+        facts, runs = _joined(facts, names - mentioned(store.indices)[0])
+        inner, names = names, {fact.axis.index for fact in facts if fact.axis is not None and fact.axis.index in names}
         settled: set[int] = set()
         solved = _solved(store, read, names, found, settled)
         fixed = {name: one.value for name, one in solved.items()}
-        targets = dict(zip(store.indices, read.indices, strict=True))
+        found += (_there(condition, fixed) for condition in runs)
+        targets = {value: target for value, target in zip(store.indices, read.indices, strict=True) if not isinstance(value, Const)}
         open_ = names - set(fixed)
         stops: dict[str, Expr] = {}
         for fact in facts:
@@ -167,8 +169,8 @@ class Filling:
                     stop = stop.args[1]
                 if fact.axis.index in solved:
                     at = solved[fact.axis.index]
-                    found.append(apply("ge", at.target, at.index(_there(start, fixed))))
-                    found.append(apply("lt", at.target, at.index(_there(stop, fixed))))
+                    found.append(apply("ge", at.target, at.element(_there(start, fixed))))
+                    found.append(apply("lt", at.target, at.element(_there(stop, fixed))))
                 else:
                     stops[fact.axis.index] = stop
             else:
@@ -192,7 +194,8 @@ class Filling:
                 ends[fact.axis.index] = Span((first,), tuple(end - 1 for end in self._leasts(_plain(stop, read.scope))), 1)
         left = [(_there(store.indices[at], fixed), target) for at, target in enumerate(read.indices) if at not in settled]
         open_dims = [_parted(value, target, found) for value, target in left]
-        return self._spanned(open_dims, ends, found)
+        needed = self._spanned(open_dims, ends, found)
+        return None if needed is None or not inner.isdisjoint(mentioned(needed)[0]) else needed
 
     def _spanned(self, dims: Sequence[tuple[Expr, Expr]], ends: Mapping[str, Span], found: list[Expr]) -> tuple[Expr, ...] | None:
         """The conditions `found`, and that in each dimension that is no single element the index, which loops of these ends go through,
@@ -253,25 +256,31 @@ class Filling:
         return (form,)
 
 
-def _joined(facts: Sequence[Fact], spare: set[str], found: list[Expr]) -> list[Fact]:
-    """Facts in which a loop that only says through which part of a range another one goes is left out: that goes through the whole range.
-    `spare` are the indices that nothing else needs; `found` gets that such a loop runs.
+def _joined(facts: Sequence[Fact], spare: set[str]) -> tuple[list[Fact], list[Expr]]:
+    """Facts in which a loop that only says through which part of a range another one goes is left out: that goes through the whole range;
+    and the conditions that such loops run. `spare` are the indices that nothing else needs.
 
     for slot in range(0, 4): for block in range(2 * slot, minimum(2 * slot + 2, 7))   is   for block in range(0, minimum(8, 7))
     """
     left = list(facts)
-    for fact in facts:
-        users = [other for other in left if fact.axis is not None and other is not fact and fact.axis.index in other.names]
-        if fact.axis is None or fact.axis.index not in spare or len(users) != 1 or (inner := users[0].axis) is None:
+    runs: list[Expr] = []
+    at = 0
+    while at < len(left):
+        outer = left[at].axis
+        at += 1
+        users = [k for k, other in enumerate(left) if outer is not None and k != at - 1 and outer.index in other.names]
+        if outer is None or outer.index not in spare or len(users) != 1 or (inner := left[users[0]].axis) is None:
             continue
-        name, start, last = fact.axis.index, fact.axis.start, apply("sub", fact.axis.stop, const(1))
+        name = outer.index
         following = _there(inner.start, {name: apply("add", Index(name), const(1))})
         ends = [end for end in alternatives(inner.stop, "minimum") if name in mentioned((end,))[0]]
         if all((room := affine_of(apply("sub", end, following))) is not None and room.is_constant and room.constant >= 0 for end in ends):
-            whole = Fact.of_loop(inner.index, _there(inner.start, {name: start}), _there(inner.stop, {name: last}))
-            left = [whole if other is users[0] else other for other in left if other is not fact]
-            found.append(apply("lt", start, fact.axis.stop))
-    return left
+            last = _there(inner.stop, {name: apply("sub", outer.stop, const(1))})
+            left[users[0]] = Fact.of_loop(inner.index, _there(inner.start, {name: outer.start}), last)
+            runs.append(apply("lt", outer.start, outer.stop))
+            at -= 1
+            del left[at]
+    return left, runs
 
 
 def _parted(value: Expr, target: Expr, found: list[Expr]) -> tuple[Expr, Expr]:
@@ -279,7 +288,7 @@ def _parted(value: Expr, target: Expr, found: list[Expr]) -> tuple[Expr, Expr]:
     the element is one of these."""
     terms, rest = _summed(value, 1)
     step = math.gcd(*(factor for _, factor in terms))
-    if step <= 1:
+    if step <= 1 or value.dtype is not dtypes.int64:
         return value, target
     whole: Expr = const(0)
     for term, factor in terms:
@@ -323,7 +332,7 @@ class _Solved(NamedTuple):
         whole = self.target if self.factor == 1 else apply("floordiv", self.target, const(self.factor))
         return apply("sub", whole, const(quotient)) if quotient else whole
 
-    def index(self, at: Expr) -> Expr:
+    def element(self, at: Expr) -> Expr:
         """What the dimension is where the loop's index is another one: what is below, or not, is so of the element, too."""
         scaled = at if self.factor == 1 else apply("mul", at, const(self.factor))
         return apply("add", scaled, const(self.constant)) if self.constant else scaled
