@@ -12,11 +12,11 @@ import time
 
 import numpy as np
 
+import tensorexpr as te
 from tensorexpr.benchmarks import workloads
 from tensorexpr.codegen import stages
 from tensorexpr.codegen.compile import build_program
 from tensorexpr.errors import TensorExprError
-from tensorexpr.gradient import gradient
 from tensorexpr.language import placeholder, program_of
 from tensorexpr.op_trees import leaves
 from tests.fuzz import checks
@@ -49,7 +49,7 @@ def of_benchmark(count):
         if spec.differentiable:
             heads = [placeholder(t.shape, t.dtype.name, name=f"head_{k}") for k, t in enumerate(results)]
             wrt = [a for a in arrays if a.dtype.is_float]
-            yield f"{spec.name} gradient", program_of(list(gradient(results, wrt, heads)), [*arrays, *heads])
+            yield f"{spec.name} gradient", program_of(list(te.gradient(results, wrt, heads)), [*arrays, *heads])
 
 
 def share(program):
