@@ -10,6 +10,7 @@ import tensorexpr as te
 from tensorexpr import dtypes
 from tensorexpr.errors import ArgumentError, OutOfBoundsError
 from tensorexpr.interpret import evaluate_program
+from tensorexpr.parse import parse_program
 from tests.random_programs import Options, random_sample
 from tests.random_programs.bounds import agrees
 from tests.random_programs.layouts import LAYOUTS, Target, laid_out
@@ -108,6 +109,16 @@ def test_what_hangs_on_a_rounding_is_known_to():
     steps = te.compute((3,), lambda i: te.floor(x[i] * 10), name="steps")
     near = evaluate(te.program_of([steps], [x]), {"x": np.array([0.3, 0.35, 0.1], np.float32)})["steps"]
     assert near.error.tolist() == [np.inf, 0.0, np.inf]
+
+
+def test_nothing_times_what_may_be_infinite_is_anything():
+    program = parse_program("""
+X: f32[400] = input()
+P: f32 = prod(X[i] for i in range(400))
+Y[i]: f32[2] = P[()] * where(i == 0, 0.0, 1.0)
+return Y""")
+    near = evaluate(program, {"X": np.full(400, 1.5, np.float32)})["Y"]
+    assert near.error is not None and np.isinf(near.error).all()  # 1.5**400 is a float64, but infinite in float32
 
 
 @pytest.mark.parametrize("word", ["argmax", "argmin"])
