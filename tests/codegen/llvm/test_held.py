@@ -64,7 +64,7 @@ class Held:
         self.there = draw.randint(1, self.rows) if on == "row" else self.rows
         lane = apply("lt", j, const(end))
         odd = apply("eq", apply("mod", apply("add", j, o), const(2)), const(0))
-        self.on = {"tail": lane, "row": apply("lt", i, const(self.there)), "odd": odd}.get(on)
+        self.on: Expr | None = {"tail": lane, "row": apply("lt", i, const(self.there)), "odd": odd}.get(on)
         if on == "data":
             self.on = read(self.source("M", dtypes.bool_, BLOCKS, self.lanes), o, j)
         self.count = 1 if steps == "one" else draw.randint(2, 6)
