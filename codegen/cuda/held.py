@@ -17,6 +17,7 @@ is read most often before others.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from itertools import count
 from math import prod
 
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, Stmt, Store
@@ -64,8 +65,7 @@ def with_rows(block: Block, buffers: Mapping[str, Buffer], taken: set[str]) -> B
     if not held:
         return block
     first = {row: found[row][0] for row in held}
-    numbers = {id(chain[0]): number for number, chain in enumerate(nests)}
-    made = _with_held(block, nests, numbers, held, first)
+    made = _with_held(block, count(), held, first)
     for buffer in held.values():
         made = (Alloc(buffer, made),)
     return made
@@ -149,15 +149,14 @@ def _mapped(s: Stmt, expr: Callable[[Expr], Expr]) -> Stmt:
     return Store(s.buffer, tuple(map(expr, s.indices)), expr(s.value))
 
 
-def _with_held(
-    block: Block, nests: list[tuple[For, ...]], numbers: Mapping[int, int], held: Mapping[Row, Buffer], first: Mapping[Row, int]
-) -> Block:
+def _with_held(block: Block, numbers: Iterator[int], held: Mapping[Row, Buffer], first: Mapping[Row, int]) -> Block:
+    """The statements with rows held; chains of loops have their numbers as they stand, also where one statement stands twice."""
     made: list[Stmt] = []
     for s in block:
         if isinstance(s, Alloc):
-            made.append(replace(s, body=_with_held(s.body, nests, numbers, held, first)))
-        elif id(s) in numbers:
-            made.append(_nest(nests[numbers[id(s)]], numbers[id(s)], held, first))
+            made.append(replace(s, body=_with_held(s.body, numbers, held, first)))
+        elif (chain := _chain(s)) is not None:
+            made.append(_nest(chain, next(numbers), held, first))
         else:
             made.append(s)
     return tuple(made)

@@ -10,6 +10,7 @@ guard: the group is evaluated only where one of its uses is. A further use under
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import takewhile
 
 from tensorexpr import dtypes
 from tensorexpr.bounds import PROVED, check_access
@@ -365,9 +366,14 @@ class _Taker:
         return next(g for g in self.groups if g.number == group_number(result.name))
 
     def widen(self, number: int, guard: tuple[Expr, ...]) -> bool:
-        """Lets a group be evaluated under another guard as well; False where that would read what is computed after it."""
+        """Lets a group be evaluated under another guard as well; False where that would read what is computed after it.
+
+        A condition on the group's own result was read where those before it hold, so these are the guard: they are the wider one."""
         at = next(i for i, g in enumerate(self.groups) if g.number == number)
         group = self.groups[at]
+        guard = tuple(takewhile(lambda condition: number not in groups_used(condition), guard))
+        if set(group.guard) <= set(guard):
+            return True
         either = guard if set(guard) <= set(group.guard) else (apply("or", closed(group.guard), closed(guard)),)
         depends = dict.fromkeys((*group.depends, *(n for g in either for n in free_names(g))))
         uses = dict.fromkeys((*group.uses, *groups_used(*either)))

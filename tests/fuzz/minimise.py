@@ -68,7 +68,7 @@ def _answer(plan: Plan, writer: int) -> None:
     except Skipped:
         pass
     except BaseException as error:  # a candidate that makes no sense
-        found = Failure(f"checks: {type(error).__name__}", str(error))
+        found = Failure(f"checks: {type(error).__name__}", str(error) or repr(error))
     os.write(
         writer,
         pickle.dumps(found)[: 1 << 16]

@@ -16,7 +16,8 @@ _SHORT = 48
 
 def pasteable(plan: Plan, failure: Failure) -> str:
     """The text of a test that fails as the plan does."""
-    lines = [f"def test_seed_{plan.sample.seed}():  # {failure.kind}: {failure.message.splitlines()[0][:140]}"]
+    first = failure.message.partition("\n")[0]
+    lines = [f"def test_seed_{plan.sample.seed}():  # {failure.kind}: {first[:140]}"]
     body = [*plan.sample.text.splitlines(), *_arrays(plan), *_steps(plan)]
     return "\n".join([*lines, *(f"    {line}" for line in body)])
 

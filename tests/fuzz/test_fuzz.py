@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 import tests.fuzz.checks as checks
-from tests.fuzz.checks import Failure, Skipped, check
+from tests.fuzz.checks import Failure, Skipped, check, slope_of
 from tests.fuzz.corpus import FOUND
 from tests.fuzz.minimise import minimised, outcome
 from tests.fuzz.plan import Plan, planned
 from tests.fuzz.report import pasteable
 from tests.random_programs import Sample
+from tests.random_programs.bounds import Near
 from tests.seeds import share_of
 
 os.environ.setdefault("TENSOREXPR_STRICT", "1")
@@ -81,6 +82,48 @@ def test_a_process_that_dies_and_one_that_hangs_are_answers(monkeypatch):
     assert outcome(Plan(SAMPLE)).kind == "crash: SIGSEGV"
     monkeypatch.setattr(checks, "build_program", lambda program: signal.pause())
     assert outcome(Plan(SAMPLE), 2.0).kind == "hangs"
+
+
+def test_an_error_of_the_checks_is_an_answer_even_without_words(monkeypatch):
+    def wordless(plan):
+        raise StopIteration
+
+    monkeypatch.setattr("tests.fuzz.minimise.check", wordless)
+    failure = outcome(Plan(SAMPLE))
+    assert (failure.kind, failure.message) == ("checks: StopIteration", "StopIteration()")
+    compile(pasteable(Plan(SAMPLE), Failure("checks: StopIteration", "")), "<a test>", "exec")
+
+
+STEP = 1e-4
+
+
+def bent(place, size, slope, moved):
+    """Lines with a kink of some size at a place, as the reference gives them."""
+    value = 1.5 + slope * moved + size * np.maximum(moved - place, 0)
+    return Near(value, np.abs(value) * 2.0**-50)
+
+
+def test_a_slope_next_to_a_kink_is_not_blamed_and_a_wrong_one_is():
+    """Kinks and jumps at every distance, to both sides and at the point itself; lines and curves without one are asked."""
+    rng = np.random.default_rng(0)
+    many = 200_000
+    place = (
+        rng.choice((-1, 1), many) * STEP * np.where(rng.random(many) < 0.5, rng.uniform(0, 2.5, many), 10.0 ** rng.uniform(-12, 0.5, many))
+    )
+    place[:100] = 0
+    size = rng.choice((-1, 1), many) * 10.0 ** rng.uniform(-9, 4, many)
+    slope = rng.standard_normal(many)
+    here, *moved = (bent(place, size, slope, distance) for distance in (0.0, STEP, -STEP, 2 * STEP, -2 * STEP))
+    numeric, smooth, tolerance = slope_of(here, tuple(moved[:2]), tuple(moved[2:]), STEP)
+    for side in (1, -1):  # at the point itself either slope is right
+        true = slope + size * ((place < 0) | (place == 0) & (side > 0))
+        assert not np.any(smooth & (np.abs(numeric - true) > tolerance))
+    assert np.all(smooth[np.abs(place) > 2 * STEP]) and not np.any(smooth & (np.abs(place) < STEP) & (np.abs(size) > 0.1))
+    for curve in (np.sin, np.exp, np.tanh, lambda x: x**3, lambda x: 100 * np.cos(5 * x)):
+        at = rng.standard_normal(500)
+        here, *moved = (Near(curve(at + distance)) for distance in (0.0, STEP, -STEP, 2 * STEP, -2 * STEP))
+        numeric, smooth, tolerance = slope_of(here, tuple(moved[:2]), tuple(moved[2:]), STEP)
+        assert smooth.mean() > 0.9 and np.all(tolerance < 1e-2)
 
 
 def test_a_failure_says_where_and_by_how_much():

@@ -118,6 +118,33 @@ def test_constants_that_ask_for_far_more_than_the_model_holds(operator: str) -> 
     assert held < 300 << 20
 
 
+LONG = {
+    "Einsum": 'd = Einsum <equation = "i, j, k ->"> (c, c, c)',
+    "MatMul": "n = Constant <value_ints = [2048, 4096]> () a = Expand (c, n) t = Transpose (a) d = MatMul (a, t)",
+    "Conv": "n = Constant <value_ints = [1, 1, 4096, 4096]> () a = Expand (c, n) m = Constant <value_ints = [1, 1, 512, 512]> ()"
+    " w = ConstantOfShape (m) d = Conv <pads = [256, 256, 256, 256]> (a, w)",
+    "AveragePool": "n = Constant <value_ints = [1, 1, 2048, 4096]> () a = Expand (c, n) d = AveragePool <kernel_shape = [3, 3]> (a)",
+    "Resize": "n = Constant <value_ints = [1, 1, 2048, 4096]> () a = Expand (c, n) s = Constant <value_floats = [1.0, 1.0, 1.0, 2.0]> ()"
+    " d = Resize (a, , s)",
+    "Det": "n = Constant <value_ints = [4096, 4096]> () a = Expand (c, n) d = Det (a)",
+    "ScatterElements": "n = Constant <value_ints = [1024, 4096]> () a = Expand (c, n) z = Cast <to = 7> (a) d = ScatterElements (a, z, a)",
+}
+
+
+@pytest.mark.parametrize("operator", LONG)
+def test_constants_that_would_take_far_longer_to_compute_than_the_model_to_read(operator: str) -> None:
+    """Refused before it is computed: elements that are touched and products that are added are counted."""
+    from tensorexpr.interop.onnx import from_onnx  # noqa: PLC0415
+
+    start = "l = Constant <value_ints = [4096]> () c = ConstantOfShape (l)"
+    given = model(f"(float[3] x) => (float[3] y) {{ {start} {LONG[operator]} y = Neg (x) }}")
+    (line, *_) = said(te.TargetError, lambda: from_onnx(given))
+    expected = (
+        f"from_onnx: ai.onnx.{operator}: expected at most 8589934592 steps to compute constants, or 256 times the bytes of the model, got "
+    )
+    assert line.startswith(expected) and re.search(r"\d+ more, with \d+ left$", line), line
+
+
 OWN = '<domain: "own", opset_import: ["" : 17, "own" : 1]>'
 
 
@@ -168,6 +195,26 @@ def test_what_models_may_not_ask_for(monkeypatch: pytest.MonkeyPatch) -> None:
     ):  # fmt: skip
         (line, *_) = said(te.TargetError, lambda given=given: from_onnx(given))
         assert re.match(message, line), line
+
+
+def test_steps_are_counted_over_all_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tensorexpr.interop import onnx_bounds  # noqa: PLC0415
+    from tensorexpr.interop.onnx import from_onnx  # noqa: PLC0415
+
+    monkeypatch.setattr(onnx_bounds, "MOST_STEPS", 1200)
+    monkeypatch.setattr(onnx_bounds, "_TIMES_STEPS", 1)
+    sums = " ".join(f"d{k} = ReduceSum (c)" for k in range(9))
+    few, many = (f"n = Constant <value_ints = [{size}]> () c = ConstantOfShape (n) {sums}" for size in (20, 200))
+    assert from_onnx(model(f"(float[3] x) => (float[3] y) {{ {few} y = Add (x, d8) }}"))(np.ones(3, np.float32)).shape == (3,)
+    expected = r"from_onnx: ai.onnx.ReduceSum: expected at most 1200 steps to compute constants, .*, got 201 more, with \d+ left"
+    with pytest.raises(te.TargetError, match=expected):
+        from_onnx(model(f"(float[3] x) => (float[3] y) {{ {many} y = Add (x, d8) }}"))
+    strange = "r = Constant <value_floats = [0.0, 0.0, 1e12, 1e12]> () o = Reshape (r, s)"
+    regions = f"n = Constant <value_ints = [1, 1, 4, 4]> () s = Constant <value_ints = [1, 4]> () {strange} a = ConstantOfShape (n)"
+    given = model(f"(float[3] x) => (float[3] y) {{ {regions} i = Constant <value_ints = [0]> () d = RoiAlign (a, o, i) y = Neg (x) }}")
+    expected = r"RoiAlign: expected an operator to compute of constants whose time hangs on their extents, got one whose time hangs on what"
+    with pytest.raises(te.TargetError, match=expected):
+        from_onnx(given)
 
 
 def test_data_beside_a_file_is_in_its_folder(tmp_path: Path) -> None:

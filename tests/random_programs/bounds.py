@@ -186,6 +186,7 @@ class Arithmetic:
         if a.error is not None or b.error is not None:
             ea, eb = _total(a.error), _total(b.error)
             error = _times(np.abs(a.value), eb) + _times(np.abs(b.value), ea) + _times(ea, eb)
+            error = np.where(np.isinf(ea) | np.isinf(eb), np.inf, error)  # nothing times infinity is no number
         return self.rounded(a.value * b.value, error, dtype, among=(a.value, b.value))
 
     def _div(self, dtype: DType, a: Near, b: Near) -> Near:

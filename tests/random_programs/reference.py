@@ -8,7 +8,7 @@ leave a tensor. Values carry bounds of what compiled code may differ by (`bounds
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,7 @@ from tensorexpr.ir import (
     Scatter,
     Segments,
     Size,
+    const,
 )
 from tests.random_programs.bounds import Arithmetic, Near
 
@@ -42,6 +43,8 @@ _MOST_WORK = 1 << 26
 """Points of one program; more is refused."""
 _STEP = 5_000
 """Points that take as long as one definition at one step of a scan."""
+_KEPT = 4
+"""Points that take as much as one whose place and value are kept until all are known."""
 
 
 class TooMuch(Exception):
@@ -49,7 +52,7 @@ class TooMuch(Exception):
 
 
 class _Box(Exception):
-    """A piece that is too large: its definition is taken in smaller ones."""
+    """A piece that is too large: its definition, or its loops, are taken in smaller ones."""
 
 
 def evaluate(
@@ -91,8 +94,8 @@ class _Machine:
             case Scan():
                 self.scan(definition, env)
 
-    def number(self, expr: Expr) -> int:
-        return int(_Points(self, {}, None, 0).value(expr).value)
+    def number(self, expr: Expr, env: dict[str, Near] | None = None) -> int:
+        return int(_Points(self, env or {}, None, 0).value(expr).value)
 
     def extents(self, exprs: tuple[Expr, ...], name: str) -> tuple[int, ...]:
         shape = tuple(map(self.number, exprs))
@@ -173,16 +176,36 @@ class _Machine:
             found.append(at)
         return found
 
+    def pieces(self, axes: tuple[Axis, ...], env: dict[str, Near], where: Expr | None, found: Visit) -> list[list[np.ndarray]]:
+        """What `found` tells of the points of loops, in row-major order: of all at once, or of halves of an outer loop."""
+        try:
+            points, mask, box = self.all_points(axes, env, where)
+            self.spend(_KEPT * math.prod(box))
+            return [found(points, mask)]
+        except _Box:
+            outer = dict(env)
+            for k, axis in enumerate(axes):
+                start, stop = self.number(axis.start, outer), self.number(axis.stop, outer)
+                if stop - start > 1:
+                    middle = (start + stop) // 2
+                    halves = (Axis(axis.index, const(low), const(high)) for low, high in ((start, middle), (middle, stop)))
+                    return [piece for half in halves for piece in self.pieces((*axes[:k], half, *axes[k + 1 :]), env, where, found)]
+                outer[axis.index] = Near(np.int64(start))
+            raise TooMuch("one point with too many of its own") from None
+
     def scatter(self, definition: Scatter, env: dict[str, Near]) -> None:
         dtype, name = definition.type.dtype, definition.name
         shape = self.extents(definition.type.shape, name)
         carried = accumulator(dtype)
-        points, mask, box = self.all_points(definition.axes, env, definition.where)
-        self.spend(math.prod(box))
-        at = tuple(self.places(points, definition.indices, shape, mask, name))
-        near = points.value(definition.value)
-        value = np.broadcast_to(near.value, box)[mask]
-        error = None if near.error is None else np.broadcast_to(near.error, box)[mask]
+
+        def visit(points: _Points, mask: np.ndarray) -> list[np.ndarray]:
+            at = self.places(points, definition.indices, shape, mask, name)
+            near = points.value(definition.value)
+            return [*at, *(np.broadcast_to(x, mask.shape)[mask] for x in (near.value, 0.0 if near.error is None else near.error))]
+
+        rows = self.pieces(definition.axes, env, definition.where, visit)
+        *places, value, errors = (np.concatenate(row) for row in zip(*rows, strict=True))
+        at, error = tuple(places), errors if np.any(errors) else None
         start = identity_of(definition.combine, carried)
 
         def over(ufunc: np.ufunc, values: np.ndarray, first: Any) -> np.ndarray:
@@ -212,12 +235,17 @@ class _Machine:
         (_, offsets_type), (_, order_type) = definition.results
         offsets = np.zeros(self.extents(offsets_type.shape, definition.name), np.int64)
         order = np.zeros(self.extents(order_type.shape, definition.name), np.int64)
+        lengths = self.extents(tuple(axis.stop for axis in definition.axes), definition.name)
+
+        def visit(points: _Points, mask: np.ndarray) -> list[np.ndarray]:
+            at = self.places(points, definition.keys, extents, mask, definition.name)
+            indices = [np.broadcast_to(points.env[axis.index].value, mask.shape)[mask] for axis in definition.axes]
+            return [*at, np.ravel_multi_index(tuple(indices), lengths) if indices and len(indices[0]) else np.arange(np.sum(mask))]
+
         for plan in np.ndindex(offsets.shape[:-1]):
             inner = env | {axis.index: Near(np.int64(i)) for axis, i in zip(definition.batch, plan, strict=True)}
-            points, mask, box = self.all_points(definition.axes, inner, definition.where)
-            self.spend(math.prod(box))
-            at = self.places(points, definition.keys, extents, mask, definition.name)
-            positions = np.arange(math.prod(box)).reshape(box)[mask]
+            rows = self.pieces(definition.axes, inner, definition.where, visit)
+            *at, positions = (np.concatenate(row) for row in zip(*rows, strict=True))
             keys = np.ravel_multi_index(tuple(at), extents) if at and len(positions) else np.zeros(len(positions), np.int64)
             sorted_ = np.argsort(keys, kind="stable")
             order[plan][: len(sorted_)] = positions[sorted_]
@@ -479,6 +507,10 @@ class _Points:
                 ]
             state = following
         return state[expr.component]
+
+
+Visit = Callable[[_Points, np.ndarray], list[np.ndarray]]
+"""Tells of the points of a mask: arrays with an element for each one that is visited."""
 
 
 def _flat(array: Any, inner: tuple[int, ...], outer: tuple[int, ...]) -> np.ndarray:

@@ -10,7 +10,8 @@ import tensorexpr as te
 from tensorexpr import dtypes
 from tensorexpr.errors import ArgumentError, OutOfBoundsError
 from tensorexpr.interpret import evaluate_program
-from tests.random_programs import Options, random_sample
+from tensorexpr.parse import parse_program
+from tests.random_programs import Options, random_sample, reference
 from tests.random_programs.bounds import agrees
 from tests.random_programs.layouts import LAYOUTS, Target, laid_out
 from tests.random_programs.reference import TooMuch, evaluate
@@ -108,6 +109,39 @@ def test_what_hangs_on_a_rounding_is_known_to():
     steps = te.compute((3,), lambda i: te.floor(x[i] * 10), name="steps")
     near = evaluate(te.program_of([steps], [x]), {"x": np.array([0.3, 0.35, 0.1], np.float32)})["steps"]
     assert near.error.tolist() == [np.inf, 0.0, np.inf]
+
+
+def test_nothing_times_what_may_be_infinite_is_anything():
+    program = parse_program("""
+X: f32[400] = input()
+P: f32 = prod(X[i] for i in range(400))
+Y[i]: f32[2] = P[()] * where(i == 0, 0.0, 1.0)
+return Y""")
+    near = evaluate(program, {"X": np.full(400, 1.5, np.float32)})["Y"]
+    assert near.error is not None and np.isinf(near.error).all()  # 1.5**400 is a float64, but infinite in float32
+
+
+def test_loops_taken_in_pieces_are_the_whole(monkeypatch):
+    """Scatters whose inner loop hangs on the outer one, and gathers by data turned about, in pieces of a few points."""
+    x, keys = te.placeholder((5, 40), name="x"), te.placeholder((5, 40), "int32", name="keys")
+    scattered = te.scatter(
+        (7, 2), lambda i, j: ((keys[i, j], j % 2), x[i, j]), (5, lambda i: 39 - 2 * i), where=lambda i, j: (i + j) % 3 > 0, name="scattered"
+    )
+    picked = te.compute((5, 40), lambda i, j: scattered[keys[i, j], 0] * x[4 - i, j], name="picked")
+    head = te.placeholder((5, 40), name="h")
+    gradient = te.gradient(picked, [x], [head])
+    rng = np.random.default_rng(0)
+    arrays = {n: rng.integers(-3, 4, (5, 40)).astype(np.float32) for n in "xh"} | {"keys": rng.integers(0, 7, (5, 40), np.int32)}
+    program = te.program_of([scattered, picked, *gradient], [x, keys, head])
+    assert {"Scatter", "Segments"} <= {type(d).__name__ for d in program.definitions}
+    whole = evaluate(program, arrays)
+    monkeypatch.setattr(reference, "_BOX", 20)
+    pieces = evaluate(program, arrays)
+    for name in program.outputs:
+        assert np.array_equal(pieces[name].value, whole[name].value)
+    with pytest.raises(TooMuch):  # and a point that has too many of its own
+        far = te.scatter((1,), lambda i: (0, te.sum(lambda k, l: x[i % 5, k] * x[l, k], (40, 5))), (3,), name="far")
+        evaluate(te.program_of([far], [x]), {"x": arrays["x"]})
 
 
 @pytest.mark.parametrize("word", ["argmax", "argmin"])

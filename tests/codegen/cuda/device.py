@@ -13,6 +13,7 @@ from tensorexpr.codegen.cuda import nvrtc
 from tensorexpr.codegen.cuda.device import Device, Kernels, current_device
 from tensorexpr.codegen.cuda.emit import emit
 from tensorexpr.codegen.cuda.host import HostKernels, Memory, compiler
+from tensorexpr.codegen.cuda.packs import ALIGNMENT
 from tensorexpr.codegen.cuda.run import run_plan, value
 from tensorexpr.codegen.cuda.source import Launch, Source
 from tensorexpr.codegen.nest import LoopNest
@@ -72,7 +73,7 @@ class Program:
                 made[b.name] = np.full(shape, poison, b.dtype.numpy)
         made.update((c.name, np.ascontiguousarray(c.data)) for c in nest.constants)
         made["the report"] = np.zeros(3, np.int64)
-        held = {name: guarded(a) if device is None else device.upload(a) for name, a in made.items()}
+        held = {name: guarded(a, aligned=ALIGNMENT) if device is None else device.upload(a) for name, a in made.items()}
         addresses = {name: a.ctypes.data if device is None else device.address(a) for name, a in held.items()}
         if isinstance(self.kernels, HostKernels):
             written = {*nest.writes, *(b.name for b in nest.workspace), "the report"}

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import random
+from math import prod
+
 import numpy as np
 import pytest
 
 import tensorexpr as te
-from tensorexpr import kernels
+from tensorexpr import dtypes, kernels
 from tensorexpr.codegen.cuda import nvrtc
 from tensorexpr.codegen.cuda.emit import emit
+from tensorexpr.codegen.cuda.held import with_rows
 from tensorexpr.codegen.lowering import lower
+from tensorexpr.codegen.nest import Alloc, Block, Buffer, If, Stmt
+from tensorexpr.codegen.nest_interpret import run_nest
 from tensorexpr.codegen.nest_verify import verify_nest
 from tensorexpr.codegen.schedule import Schedule, autoschedule
 from tensorexpr.codegen.target import H200
 from tensorexpr.interpret import evaluate_program
-from tensorexpr.ir import Program
+from tensorexpr.ir import Const, Expr, Index, Program, apply, const, integer
 from tensorexpr.parse import parse_program
 from tensorexpr.simplify import simplify
 from tests.codegen.cuda.device import Program as Made
 from tests.codegen.cuda.device import compiled_together, needs_compiler
+from tests.codegen.llvm.nests import buffer, loop, nest, read, write
 from tests.random_programs import random_inputs
+from tests.seeds import share_of
 
 
 def softmax(rows: int, columns: int, dtype: str = "float32") -> Program:
@@ -90,3 +98,88 @@ def test_rows_are_in_registers(arch):
     lines = [line.strip() for line in made.ptx.splitlines()]
     for word in ("ld.global", "st.global"):
         assert sum(line.startswith(word) for line in lines) == sum(line.startswith(word) and ".v4" in line for line in lines) == 16
+
+
+L, N = Index("l"), Index("n")
+TYPES = (dtypes.float32, dtypes.bfloat16, dtypes.int32, dtypes.float64, dtypes.int8)
+
+
+def rows_of(draw: random.Random, dtype: dtypes.DType) -> tuple[list[Buffer], list[Buffer], Block]:
+    """Inputs, results and statements of a block of threads: loops over the same few rows, some written, some read under conditions."""
+    lanes, parts = draw.choice((32, 33, 64)), draw.choice((1, 2, 3))
+    end = draw.randint(1, lanes - 1)
+    x = buffer("x", dtype, parts * lanes + 1)
+    short, wide = buffer("short", dtype, parts, end), buffer("wide", dtype, 2, parts, lanes)
+    marks, changed = buffer("marks", dtypes.bool_, parts, lanes), buffer("changed", dtype, parts, lanes)
+    top = buffer("top", dtype, lanes, memory="local")
+    made, results = list[Stmt](), [changed]
+    clear = loop("l", lanes, write(top, [L], Const(2, dtype)), kind="vectorize")
+
+    def value(outer: Expr, lane: Expr, inner: Expr) -> Expr:
+        at = apply("add", apply("mul", outer, const(lanes)), lane)
+        below, zero = apply("lt", lane, const(end)), Const(0, dtype)
+        return draw.choice(
+            (
+                read(x, at),
+                read(x, at),
+                read(x, apply("add", at, const(1))),
+                read(wide, inner, outer, lane),
+                apply("where", below, read(short, outer, lane), zero),
+                apply("where", read(marks, outer, lane), read(x, at), zero),
+                read(changed, outer, lane),
+                read(top, lane),
+            )
+        )
+
+    def chain() -> Stmt:
+        outer, lane = Index(draw.choice("om")), Index(draw.choice("lj"))
+        twice = draw.random() < 0.2
+        inner: Expr = N if twice else const(draw.choice((0, 1)))
+        if draw.random() < 0.4:
+            name, where = top, [lane]
+        elif draw.random() < 0.2:
+            name, where = changed, [outer, lane]
+        else:
+            name, where = buffer(f"y{len(results)}", dtype, parts, lanes), [outer, lane]
+            results.append(name)
+        old = read(name, *where) if name is top or name is changed else Const(1, dtype)
+        body: Block = (write(name, where, apply("maximum", old, apply("maximum", value(outer, lane, inner), value(outer, lane, inner)))),)
+        if draw.random() < 0.4:
+            test = draw.choice((read(marks, outer, lane), apply("lt", lane, const(end))))
+            guarded = write(
+                name, where, apply("where", apply("lt", lane, const(end)), read(short, outer, apply("minimum", lane, const(end - 1))), old)
+            )
+            body = draw.choice(((*body, If(test, (guarded,))), (*body, If(test, body))))
+        nested: Stmt = loop(lane.name, lanes, *body, kind="vectorize")
+        nested = loop("n", 2, nested) if twice else nested
+        nested = loop(outer.name, parts, nested, kind=draw.choice(("serial", "unroll")))
+        return If(apply("lt", const(parts), const(draw.choice((0, 9)))), (nested,)) if draw.random() < 0.15 else nested
+
+    for _ in range(draw.randint(2, 5)):
+        made.append(draw.choice(made) if made and draw.random() < 0.1 else chain())
+    # Every result is written once before; an element that is written by data alone keeps that.
+    fill = [loop("s", parts, loop("l", lanes, write(y, [Index("s"), L], Const(3, dtype)), kind="vectorize")) for y in results]
+    return [x, short, wide, marks], results, (*fill, Alloc(top, (clear, *made)))
+
+
+def test_what_is_held_is_what_is_read() -> None:
+    """Blocks of threads with rows held, beside those as they were, run by the naive interpreter, which no stray read gets past."""
+    held = 0
+    for seed in share_of(range(120)):
+        draw = random.Random(seed)
+        dtype = draw.choice(TYPES)
+        inputs, results, body = rows_of(draw, dtype)
+        buffers = {b.name: b for b in (*inputs, *results)}
+        made = with_rows(body, buffers, {*buffers, "top"})
+        held += made is not body
+        generator = np.random.default_rng(seed)
+        shapes = {b.name: tuple(integer(e) for e in b.shape) for b in inputs}
+        types = {b.name: b.dtype for b in inputs}
+        arrays = {
+            n: generator.integers(0, 2 if types[n].is_bool else 99, prod(s)).reshape(s).astype(types[n].numpy) for n, s in shapes.items()
+        }
+        want = run_nest(nest([*inputs, *results], results, body), arrays)
+        got = run_nest(verify_nest(nest([*inputs, *results], results, made)), arrays)
+        for name, array in want.items():
+            assert got[name].tobytes() == array.tobytes(), (seed, name)
+    assert held > 10

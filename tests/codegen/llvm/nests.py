@@ -19,8 +19,10 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 _LIBC.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 
 
-def guarded(array: np.ndarray, before: bool = False) -> np.ndarray:
-    """A copy whose last byte is followed by (or whose first byte follows, with `before`) a page that nobody may touch."""
+def guarded(array: np.ndarray, before: bool = False, aligned: int = 1) -> np.ndarray:
+    """A copy whose last byte is followed by (or whose first byte follows, with `before`) a page that nobody may touch.
+
+    It begins at a multiple of `aligned` bytes: fewer than these may lie between its end and the page."""
     page = mmap.PAGESIZE
     pages = -(-max(1, array.nbytes) // page)
     memory = mmap.mmap(-1, (pages + 1) * page)
@@ -28,7 +30,7 @@ def guarded(array: np.ndarray, before: bool = False) -> np.ndarray:
     place = 0 if before else pages * page
     if _LIBC.mprotect(block.ctypes.data + place, page, 0) != 0:
         raise OSError(ctypes.get_errno(), "mprotect")
-    start = page if before else pages * page - array.nbytes
+    start = page if before else (pages * page - array.nbytes) // aligned * aligned
     copy = block[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
     copy[...] = array
     return copy

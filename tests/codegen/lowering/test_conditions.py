@@ -211,6 +211,34 @@ def test_the_condition_of_a_sum_and_its_checks_stay_under_the_guard_of_the_sum()
     assert gradient.sum() == len({(r, c) for i, r in enumerate(rows) for j, c in enumerate(columns) if i + j > min(i, j)})
 
 
+def _chosen(rng: random.Random, depth: int) -> str:
+    """A value by cases on results of reductions, which stand in conditions, in values and in further reductions."""
+    result = rng.choice(
+        ("sum(X[k, i] for k in range(m))", "max(X[k, i] for k in range(3))", "sum(X[k, i] * X[0, i] for k in range(m))", "T[i]")
+    )
+    if depth == 0:
+        return result if rng.random() < 0.8 else "X[0, i]"
+    if rng.random() < 0.25:
+        return f"sum(({_chosen(rng, depth - 1)}) * f32(q{depth} + 1) for q{depth} in range({rng.randint(1, 3)}))"
+    condition = rng.choice((f"{result} > 0.0", f"{result} != 0.0 and i % 2 == 0", "i % 3 == 0", f"i < 2 or {result} < 1.0"))
+    return f"where({condition}, {_chosen(rng, depth - 1)}, {_chosen(rng, depth - 1)})"
+
+
+@pytest.mark.parametrize("seed", share_of(range(150)))
+def test_results_of_reductions_under_conditions_on_results(seed):
+    rng = random.Random(seed)
+    program = parse_program(f"""sizes(m, n)
+X: f32[m + 3, n] = input()
+T[i]: f32[n] = sum(X[k, i] for k in range(m))
+Y[i]: f32[n] = {_chosen(rng, 3)}
+return Y""")
+    sizes = [{"m": rng.randint(0, 4), "n": rng.choice((0, 1, 5, 17))} for _ in range(2)]
+    for made in (program, simplify(program)):
+        _assert_agrees(schedule(made, WIDE), made, sizes, seed)
+        _assert_agrees(autoschedule(made, WIDE), made, sizes, seed)
+    _assert_agrees(shuffled(schedule(program, WIDE), rng), program, sizes, seed)
+
+
 TOGETHER = """
 sizes(n)
 X: f32[n] = input()
