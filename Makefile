@@ -12,9 +12,9 @@ demo: $(VENV)/.examples
 test: $(VENV)/.test
 	$(BIN)/python -m pytest -n 2 --dist worksteal tests
 
-# The laws on all of their random programs, of which `make test` takes every third.
+# The laws on all of their random programs, of which `make test` takes every third, and the planted faults that they are to find.
 test-seeds: $(VENV)/.test
-	TENSOREXPR_TEST_SEEDS=all $(BIN)/python -m pytest -n 2 --dist worksteal $$(grep -rl --include='test_*.py' 'share_of(' tests)
+	TENSOREXPR_TEST_SEEDS=all $(BIN)/python -m pytest -n 2 --dist worksteal $$(grep -rl --include='test_*.py' -e 'share_of(' -e 'is_campaign(' tests)
 
 # Random programs on new seeds for SECONDS, in PROCESSES processes: values, gradients, layouts, threads, schedules. What fails is made
 # smaller and printed as a test to paste. SEED=n begins with that seed; `python -m tests.fuzz --only SEED` runs one.

@@ -19,3 +19,8 @@ def share_of(seeds: range) -> range:
         return seeds[::_SHARE]
     moved = 0 if _GIVEN == "all" else int(_GIVEN) * _APART
     return range(seeds.start + moved, seeds.stop + moved)
+
+
+def is_campaign() -> bool:
+    """Whether this run takes what is too long for every run."""
+    return bool(_GIVEN)
