@@ -187,6 +187,8 @@ class _Radices(Numerals):
                 continue
             rest = total(times(plus({}, f, -1), named(n)) for n, f in factors.items() if n not in (name, turns[0]))
             numerator = plus(plus(right, rest), unknown.low, -1)
+            if name in self._reached(numerator):
+                continue  # a remainder of itself says nothing
             if self._inside(numerator):
                 late = f"~{len(self.late)}"
                 self.late[late] = numerator, radix
@@ -200,6 +202,17 @@ class _Radices(Numerals):
             self._set(name, plus(remainder, unknown.low))
             return True
         return False
+
+    def _reached(self, form: Poly) -> set[str]:
+        """What is not known in a form, and in the remainders that stand in it."""
+        found: set[str] = set()
+        pending = [*self._inside(form)]
+        while pending:
+            name = pending.pop()
+            if name not in found:
+                found.add(name)
+                pending += self._inside(self.late[name][0]) if name in self.late else ()
+        return found
 
     def _at_radix(self, factors: dict[str, Poly], right: Poly, radix: Poly) -> list[Poly] | None:
         """`sum of factor * name == right` as an equation for multiples of the radix and one for what is less; None without proof."""
@@ -305,7 +318,7 @@ class _Radices(Numerals):
         late = {name: apply("mod", *map(self._expression, parts)) for name, parts in self.late.items()}
 
         def settled(expr: Expr) -> Expr:
-            return substitute(expr, late) if late else expr
+            return bottom_up(expr, lambda node: settled(late[node.name]) if isinstance(node, Index) and node.name in late else node)
 
         determined = all(one.axis in self.axes for one in self.unknowns.values()) and not any(
             self._inside(form) for form, _ in self.late.values()

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from tensorexpr.codegen.nest import MOST_SIZE
 from tensorexpr.dtypes import DType
 from tensorexpr.errors import ArgumentError, DefinitionError, user_location
 from tensorexpr.ir import Apply, Cast, Const, Expr, Program, Size
@@ -26,6 +25,7 @@ from tensorexpr.records import record
 from tensorexpr.regions import affine_of
 from tensorexpr.text import print_expr
 from tensorexpr.traversal import size_names
+from tensorexpr.wrapping import MOST_SIZE
 
 log = logging.getLogger("tensorexpr.runtime")
 

@@ -31,8 +31,6 @@ LANES = ("vectorize", IN_WARP)
 """Kinds of loops whose iterations run at once, in lanes."""
 LOOP_KINDS = ("serial", "parallel", "vectorize", "unroll", "tensorize", *GRID, *THREADS, IN_WARP)
 MEMORIES = ("parameter", "constant", "workspace", "local")
-MOST_SIZE = 1 << 47
-"""The greatest value of an open size. No memory has more elements; the extents of an empty array could be more, and are refused."""
 
 
 @record(eq=False)

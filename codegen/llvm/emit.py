@@ -23,11 +23,12 @@ from tensorexpr.codegen.llvm.emit_statements import Statements, expressions, sta
 from tensorexpr.codegen.llvm.machine import Machine
 from tensorexpr.codegen.llvm.pool_trials import SITE
 from tensorexpr.codegen.llvm.together_text import ROW, TOGETHER, WEIGHT
-from tensorexpr.codegen.nest import MOST_SIZE, Buffer, Check, For, Kernel, LoopNest
+from tensorexpr.codegen.nest import Buffer, Check, For, Kernel, LoopNest
 from tensorexpr.dtypes import DType
 from tensorexpr.ir import Expr, Index
 from tensorexpr.records import record
 from tensorexpr.traversal import walk
+from tensorexpr.wrapping import MOST_SIZE
 
 _NAME = re.compile(r"%[-\w$.]+|^[-\w$.]+:", re.MULTILINE)
 _CHUNK_WORK = 20_000.0  # units of Op.cost that make a chunk worth handing over: some microseconds

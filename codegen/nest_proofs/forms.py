@@ -9,17 +9,20 @@ condition that holds; then its indices are replaced by the bounds of their loops
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Collection, Iterable
 from functools import cached_property
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.nest_proofs.scope import Fact, Interval, Scope
-from tensorexpr.integers import Affine
+from tensorexpr.integers import Affine, take
 from tensorexpr.ir import Apply, Axis, Const, Expr, Index, Size, apply, integer
 from tensorexpr.records import field, record
 from tensorexpr.regions import Opaque, affine_of, split_modulos
 
+STEPS = 30
+"""What it takes to compare a form, in steps of the solver."""
 MOST = 6
 """Bounds of an expression that are kept, and forms that one is made of."""
 
@@ -79,6 +82,7 @@ class Forms:
 
     def is_natural(self, form: Affine, loops: tuple[Fact, ...]) -> bool:
         """Whether a form is never negative; `loops` are those whose indices may be replaced, the innermost first."""
+        take(STEPS)
         if self.interval(form)[0] >= 0:
             return True
         if form.is_constant:
@@ -108,6 +112,16 @@ class Forms:
         if factor > 0:
             return [tuple(rest + end * factor for end in bound) for bound in self.bounds(axis.start, False)]
         return [tuple(rest + (end - 1) * factor for end in bound) for bound in self.bounds(axis.stop, True)]
+
+    def least(self, bounds: Iterable[Bound], loops: Iterable[Fact]) -> list[Bound]:
+        """Bounds from below that mention no index of some loops, which are replaced in this order, of such bounds."""
+        found = list(bounds)
+        for fact in loops:
+            assert fact.axis is not None
+            each = [[self.without(form, fact.axis) if fact.axis.index in form.names() else [(form,)] for form in bound] for bound in found]
+            chosen = (parts for options in each if math.prod(map(len, options)) <= MOST for parts in itertools.product(*options))
+            found = [tuple(dict.fromkeys(form for part in parts for form in part)) for parts in chosen][:MOST]
+        return found
 
     def interval(self, form: Affine) -> Interval:
         """The values of a form, by the ranges of its names."""

@@ -81,7 +81,7 @@ class Places:
         extents = (e for b in nest.parameters for e in b.shape if isinstance(e, Apply))
         self.launched = launched
         self.start = Scope((), {}, dict(held)).where(*(apply("ge", e, ZERO) for e in dict.fromkeys(extents)), sure=True)  # arrays are there
-        self._reads: dict[Expr, bool] = {}
+        self._reads: dict[int, bool] = {}
         self._written: dict[int, frozenset[str]] = {}
 
     def run(self) -> None:
@@ -192,7 +192,7 @@ class Places:
 
     def reads(self, expr: Expr) -> bool:
         """Whether an expression reads a buffer."""
-        found = self._reads.get(expr)
+        found = self._reads.get(id(expr))  # of the nest, which keeps it
         if found is None:
             match expr:
                 case Access():
@@ -203,7 +203,7 @@ class Places:
                     found = self.reads(expr.arg)
                 case _:
                     found = False
-            self._reads[expr] = found
+            self._reads[id(expr)] = found
         return found
 
     def written(self, block: Iterable[Stmt]) -> frozenset[str]:

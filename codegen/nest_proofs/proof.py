@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from tensorexpr.codegen.nest import Alloc, Block, For, If, LoopNest, Stmt, Store
 from tensorexpr.codegen.nest_proofs.places import Places, Touch
 from tensorexpr.codegen.nest_proofs.questions import MOST_STEPS, Answer, Questions, steps_for
-from tensorexpr.codegen.nest_proofs.races import races
-from tensorexpr.codegen.nest_proofs.scope import Scope
+from tensorexpr.codegen.nest_proofs.races import close, meet
+from tensorexpr.codegen.nest_proofs.scope import Checked, Scope
 from tensorexpr.codegen.nest_proofs.sorts import sorts_of
 from tensorexpr.codegen.nest_proofs.verdict import Finding, Verdict
 from tensorexpr.codegen.nest_proofs.written import Written
@@ -38,31 +38,39 @@ class _Proof:
         self.questions = Questions(nest.sizes, self.claims, effort, most)
         self.findings: list[Finding] = []
         self.decided: Counter[str] = Counter()
+        self._lines: dict[int, str] = {}
 
     def verdict(self) -> Verdict:
         written = Written(self.nest, self.questions, 0 if self.quick else self.questions.effort)
 
-        unplaced: list[tuple[Touch, Expr, Expr, Answer]] = []
+        unplaced: list[tuple[Touch, Expr, Expr, list[Checked]]] = []
 
         def seen(touch: Touch) -> None:
-            unplaced.extend(self.inside(touch))
+            unplaced.extend((touch, index, extent, list(places.checks)) for index, extent in self.outside(touch))
             written.seen(touch)
 
         places = Places(self.nest, self.held(), seen, self.launched)
-        self.questions.checks = places.checks
         places.run()
         self.questions.checks = places.all_checks  # nobody sees the results of a run in which one failed
+        # What forms show is asked of everything before the sets are asked of anything.
+        pairs = list(close(self.nest, places.all_loops, self.questions))
+        results = [(end, written.covered_by_forms(end, 1)) for end in written.results(places.homes, places.start)]
         sorts = sorts_of(written, self.questions, places.start) if self.claims else []
         placing, ordered = {sort.placing for sort in sorts}, {sort.order: sort.placing.number for sort in sorts}
-        for touch, index, extent, answer in unplaced:
+        for touch, index, extent, checks in unplaced:
             if touch in placing and index == touch.indices[-1]:
                 self.decided["sorts"] += 1
-            else:
+                continue
+            self.questions.checks = checks
+            answer = self.questions.inside_by_sets(index, extent, touch.scope)
+            if self.kept(answer):
                 about = f"0 <= {print_expr(index)} < {print_expr(extent)}"
                 self.report("bounds", touch.statement, touch.home.buffer.name, about, answer)
+        self.questions.checks = places.all_checks
         proved = {home.buffer.name for sort in sorts for home in (sort.keys, sort.offsets, sort.order)}
         self.claimed(written, proved)
-        for loop, write, other, answer in races(self.nest, places.all_loops, self.questions):
+        for loop, write, other in pairs:
+            answer = meet(loop, write, other, self.questions)
             if answer.holds:
                 self.decided[answer.how] += 1
                 continue
@@ -73,7 +81,8 @@ class _Proof:
                 self.decided["sorts"] += 1
             elif self.kept(answer):
                 self.report("initial", touch.statement, touch.home.buffer.name, f"{_place(touch)} is written before it is read", answer)
-        for touch, answer in written.results(places.homes, places.start):
+        for touch, found in results:
+            answer = found or written.covered(touch, max(written.effort, 1))
             if not answer.holds and touch.home in ordered:
                 self.decided["sorts"] += 1
             elif self.kept(answer):
@@ -102,14 +111,14 @@ class _Proof:
                     about = f"{low} <= {home.buffer.name} <= {print_expr(high)}"
                     self.report("claim", store.statement, home.buffer.name, about, Answer(None, answer.how))
 
-    def inside(self, touch: Touch) -> Iterator[tuple[Touch, Expr, Expr, Answer]]:
-        """An access stays in its buffer; gives what was not proved."""
+    def outside(self, touch: Touch) -> Iterator[tuple[Expr, Expr]]:
+        """The indices of an access, with the extents, that are not inside by what ranges and forms say."""
         for index, extent in zip(touch.indices, touch.shape, strict=True):
-            answer = self.questions.inside(index, extent, touch.scope)
-            if answer.holds:
+            answer = self.questions.inside_by_forms(index, extent, touch.scope)
+            if answer is not None:
                 self.decided[answer.how] += 1
             else:
-                yield touch, index, extent, answer
+                yield index, extent
 
     def kept(self, answer: Answer) -> bool:
         """Counts an answer; whether it is a finding."""
@@ -118,7 +127,10 @@ class _Proof:
         return not answer.holds
 
     def report(self, kind: str, statement: Stmt, buffer: str, about: str, answer: Answer) -> None:
-        finding = Finding(kind, _first_line(statement), buffer, about, answer.holds is False, answer.at)
+        line = self._lines.get(id(statement))
+        if line is None:
+            line = self._lines[id(statement)] = _first_line(statement)
+        finding = Finding(kind, line, buffer, about, answer.holds is False, answer.at)
         self.decided["refuted" if finding.refuted else "undecided"] += 1
         if finding not in self.findings:
             self.findings.append(finding)

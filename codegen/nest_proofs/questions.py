@@ -1,8 +1,9 @@
 """Questions about integers at a place of a nest, put to ranges first, then to integer sets.
 
 A set is made of the facts that matter for a question: those that share an index, a size or an opaque value with it, directly or through
-others. Each question is asked once for equal terms and facts. The solver's steps are counted, never timed: a question that takes more
-than `STEPS` is undecided, and so are all further ones of a nest that has taken `MOST_STEPS`; fewer where the nest is small (`steps_for`).
+others. Each question is asked once for equal terms and facts. Steps are counted, never timed: those of the solver, and so many for each
+form that is compared and each set that is made. A question that takes more than `STEPS` is undecided, and so are all further ones of a nest
+that has taken its share: `MOST_STEPS`, and in a build no more than compiling its statements allows (`steps_for`).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 
@@ -17,7 +19,7 @@ from tensorexpr.codegen.nest import Check
 from tensorexpr.codegen.nest_proofs.forms import Forms, Names
 from tensorexpr.codegen.nest_proofs.scope import Checked, Fact, Scope, mentioned
 from tensorexpr.enumeration import NotEnumerable, enumerate_points, evaluate_on
-from tensorexpr.integers import Affine, Constraint, Domain, DomainTooComplex, at_most, ge, le, lt
+from tensorexpr.integers import Affine, Constraint, Domain, DomainTooComplex, at_most, ge, le, lt, take
 from tensorexpr.ir import Access, Apply, Axis, Cast, Expr, Index, Size, apply, const
 from tensorexpr.nonlinear import Polynomials
 from tensorexpr.records import record
@@ -25,9 +27,13 @@ from tensorexpr.regions import MAX_CASES, Case, Opaque, affine_of, cases_of, cas
 from tensorexpr.traversal import bottom_up, walk
 
 STEPS = 20_000
-MOST_STEPS = 60_000
-LEAST_STEPS = 4_000
-STEPS_PER_STATEMENT = 100
+MOST_STEPS = 400_000
+LEAST_STEPS = 1500
+STEPS_PER_STATEMENT = 50
+"""A statement takes about a millisecond to compile, a program without any ten; a step takes a microsecond and a half."""
+STEPS_PER_QUESTION = 100
+STEPS_PER_SET = 30
+STEPS_BY_PRODUCTS = 1000
 MOST_SAMPLES = 6
 
 _LOGIC = ("and", "or", "invert", "where", "eq", "ne", "xor")
@@ -35,6 +41,7 @@ _COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
 
 Point = tuple[tuple[str, int], ...]
 Claim = tuple[int, Expr]
+Told = TypeVar("Told")
 
 
 @record(frozen=False)
@@ -48,7 +55,7 @@ class Answer:
 
 def steps_for(statements: int) -> int:
     """Steps for all questions about so many statements, where they must take no longer than a small part of what compiling them does."""
-    return min(max(LEAST_STEPS, STEPS_PER_STATEMENT * statements), MOST_STEPS)
+    return min(LEAST_STEPS + STEPS_PER_STATEMENT * statements, MOST_STEPS)
 
 
 class Questions:
@@ -71,11 +78,26 @@ class Questions:
         self._regions: dict[tuple[Fact, ...], list[Domain]] = {}
         self._flags: dict[Expr, str] = {}
         self._forms: Forms | None = None
+        self._inside: dict[tuple[Expr, Expr], list[frozenset[Fact]]] = {}
+        """By index and extent what is known where forms have shown that it is inside: it is, too, where more is known."""
 
     # ------------------------------------------------------------------------------------------------------- what is asked
 
     def inside(self, index: Expr, extent: Expr, scope: Scope) -> Answer:
         """Whether 0 <= index < extent."""
+        found = self.inside_by_forms(index, extent, scope)
+        return found or self.inside_by_sets(index, extent, scope)
+
+    def inside_by_sets(self, index: Expr, extent: Expr, scope: Scope) -> Answer:
+        """Whether 0 <= index < extent, put to the sets."""
+        facts = self.relevant(scope, (index, extent))
+        key = "inside", index, extent, facts
+        if key not in self._answers:
+            self._answers[key] = self._counted(lambda: self._by_sets(index, extent, facts, scope))
+        return self._answers[key]
+
+    def inside_by_forms(self, index: Expr, extent: Expr, scope: Scope) -> Answer | None:
+        """That 0 <= index < extent, where ranges or affine forms say so."""
         low, high = scope.interval(index)
         if low >= 0 and (high < scope.interval(extent)[0] or high < low):
             return Answer(True, "ranges")
@@ -87,9 +109,14 @@ class Questions:
             and any(f.axis is not None and f.axis.index == index.name and f.axis.stop == extent for f in scope.facts)
         ):
             return Answer(True, "ranges")
-        if self.forms(scope).inside(index, extent):
+        places = self._inside.setdefault((index, extent), [])
+        known = scope.forgotten.union(scope.facts)
+        if any(place <= known for place in places):
             return Answer(True, "forms")
-        return self._decided(("inside", index, extent), scope, (index, extent), [(index, extent)])
+        if not self.shown(lambda: self.forms(scope).inside(index, extent)):
+            return None
+        places.append(known)
+        return Answer(True, "forms")
 
     def forms(self, scope: Scope) -> Forms:
         """The affine forms at a place; of the last place they are kept, for it is mostly asked about several times."""
@@ -122,19 +149,30 @@ class Questions:
         """The cases of a condition."""
         return cases_where(self.affine(condition), self.opaque)
 
+    def shown(self, ask: Callable[[], bool]) -> bool:
+        """Whether forms show something; not where that takes more steps than are left."""
+        return self._limited(ask, self._left_steps(), False)
+
     def _counted(self, ask: Callable[[], Answer]) -> Answer:
         """An answer, or none where it takes more steps than are allowed."""
         self.asked += 1
-        if self.steps > self.most * self.effort:
-            return Answer(None, "undecided")
+        self.steps += STEPS_PER_QUESTION
+        return self._limited(ask, min(STEPS * self.effort, self._left_steps()), Answer(None, "undecided"))
+
+    def _left_steps(self) -> int:
+        return self.most * self.effort - self.steps
+
+    def _limited(self, ask: Callable[[], Told], limit: int, otherwise: Told) -> Told:
+        if limit <= 0:
+            return otherwise
         try:
-            with at_most(min(STEPS, self.most // 2) * self.effort) as effort:
+            with at_most(limit) as effort:
                 try:
                     return ask()
                 finally:
                     self.steps += effort.steps
         except DomainTooComplex:
-            return Answer(None, "undecided")
+            return otherwise
 
     def _never(self, conditions: Sequence[Expr], scope: Scope, refute: bool) -> Answer:
         cases = sorted((cases_where(self.affine(part), self.opaque) for part in conditions), key=len)
@@ -172,17 +210,6 @@ class Questions:
                 taken.append(fact)
                 names |= fact.names
         return tuple(reversed(taken))
-
-    def _decided(self, key: tuple[object, ...], scope: Scope, terms: Sequence[Expr], wanted: Sequence[tuple[Expr, Expr]]) -> Answer:
-        facts = self.relevant(scope, terms)
-        full = (*key, facts)
-        found = self._answers.get(full)
-        if found is None:
-            found = self._answers[full] = self._inside(*wanted[0], facts, scope)
-        return found
-
-    def _inside(self, index: Expr, extent: Expr, facts: tuple[Fact, ...], scope: Scope) -> Answer:
-        return self._counted(lambda: self._by_sets(index, extent, facts, scope))
 
     def _by_sets(self, index: Expr, extent: Expr, facts: tuple[Fact, ...], scope: Scope) -> Answer:
         few = self._loops_of(scope, (index, extent))
@@ -224,6 +251,7 @@ class Questions:
         exprs = (index, extent, *(e for f in facts for e in _exprs(f)))
         if not any(isinstance(n, Apply) and n.op.name in ("mul", "floordiv", "mod") and self._is_open(n) for e in exprs for n in walk(e)):
             return False
+        take(STEPS_BY_PRODUCTS)
         axes = tuple(f.axis for f in facts if f.axis is not None)
         guards = tuple(f.condition for f in facts if f.condition is not None)
         return Polynomials(axes, guards, scope.interval).within(index, extent)
@@ -364,6 +392,7 @@ class Questions:
 
     def narrowed(self, domain: Domain, cases: Iterable[Case], scope: Scope) -> Domain:
         """The points in all cases, with what is known of each new name: sizes are not negative, opaque values have their ranges."""
+        take(STEPS_PER_SET)
         constraints = [one for case in cases for one in case.constraints]
         names = [n for one in constraints for n in one.names()]
         names += [n for case in cases for n in case.value.names()]

@@ -3,7 +3,8 @@
 Asked of each loop over blocks, threads, lanes or cores, about the buffers that are made outside of it; elements that are updated in one
 piece (`LoopNest.atomics`) are excepted. First a quick test of all that is touched of a buffer: in one dimension every index is the
 same multiple c of the loop (or of a quotient of it, then of what that leaves), plus the same outer terms, plus a rest narrower than c.
-Pairs that are left are put to the sets: two copies of the loops inside, of two different iterations, with equal indices.
+Of pairs that are left each iteration may reach beyond the one before in some dimension (`_Reach`: bounds without the loops inside of it).
+The others are put to the sets: two copies of the loops inside, of two different iterations, with equal indices.
 
 Lanes: the emitter runs a loop over lanes one iteration after the other where a store has the same address in all lanes (a sum that nobody
 split; on a GPU it is combined by shuffles). So a loop over lanes is asked about unless some store in it stands at indices that mention
@@ -16,28 +17,30 @@ from collections.abc import Callable, Iterator, Mapping
 
 from tensorexpr.codegen.nest import GRID, LANES, THREADS, LoopNest
 from tensorexpr.codegen.nest_proofs.alike import equal_where_alike, may_be_alike, same_value
+from tensorexpr.codegen.nest_proofs.forms import Bound
 from tensorexpr.codegen.nest_proofs.places import Home, Loop, Touch
 from tensorexpr.codegen.nest_proofs.questions import Answer, Questions
 from tensorexpr.codegen.nest_proofs.scope import Fact, Scope, mentioned, negation
 from tensorexpr.integers import Affine
 from tensorexpr.integers.affine import Atom
-from tensorexpr.ir import Access, Apply, Const, Expr, Index, Size, apply, product
+from tensorexpr.ir import Access, Apply, Const, Expr, Index, Size, apply, const, product
 from tensorexpr.records import record, replace
 from tensorexpr.regions import Opaque, affine_of
 from tensorexpr.traversal import bottom_up, walk
 
+ONE = const(1)
 AT_ONCE = ("parallel", *LANES, *GRID, *THREADS)
 
 
-def races(nest: LoopNest, loops: list[Loop], questions: Questions) -> Iterator[tuple[Loop, Touch, Touch, Answer]]:
-    """What is decided of each pair of touches that the quick test does not settle."""
+def close(nest: LoopNest, loops: list[Loop], questions: Questions) -> Iterator[tuple[Loop, Touch, Touch]]:
+    """The pairs of touches that may meet in different iterations of a loop, as far as the quick tests say."""
     for loop in loops:
         kind = loop.statement.kind
         if kind not in AT_ONCE or _once(loop) or (kind in LANES and _in_turns(loop)):
             continue
-        for home, touches in _by_home(loop, nest).items():
+        for touches in _by_home(loop, nest).values():
             if not _apart(loop, touches):
-                yield from _pairs(loop, home, touches, questions)
+                yield from _pairs(loop, touches, questions)
 
 
 def _once(loop: Loop) -> bool:
@@ -165,22 +168,81 @@ def _range(form: Affine, touch: Touch) -> tuple[float, float]:
     return float("-inf") if low_ is None else low_, float("inf") if high_ is None else high_
 
 
+class _Reach:
+    """How far the iterations of a loop reach in each dimension: those after one are beyond it where the least index of the next one is."""
+
+    def __init__(self, loop: Loop, questions: Questions) -> None:
+        self.loop, self.questions = loop, questions
+        index = Index(loop.statement.index)
+        self.next = Affine.of(index.name) + 1
+        self.forms = questions.forms(loop.scope.where(apply("lt", apply("add", index, ONE), loop.statement.stop)))
+        self._found: dict[Touch, list[tuple[list[Bound], list[Bound]]]] = {}
+        self._answers: dict[tuple[Bound, Bound], bool] = {}
+
+    def is_apart(self, first: Touch, second: Touch) -> bool:
+        """Whether two touches never meet in different iterations, for in some dimension each is beyond the other in later ones."""
+        if len(first.indices) != len(second.indices):
+            return False
+        return self.questions.shown(
+            lambda: any(
+                self._is_beyond(later, before) and self._is_beyond(after, earlier)
+                for (after, before), (later, earlier) in zip(self._ends(first), self._ends(second), strict=True)
+            )
+        )
+
+    def _is_beyond(self, lows: list[Bound], highs: list[Bound]) -> bool:
+        return any(self._follows(low, high) for low in lows for high in highs)
+
+    def _follows(self, low: Bound, high: Bound) -> bool:
+        """Whether the least index of the next iteration is greater than the greatest of one."""
+        if (low, high) not in self._answers:
+            own = self.loop.statement.index
+            there = [form.substitute({own: self.next}) for form in low]
+            self._answers[low, high] = all(self.forms.is_natural(a + b - 1, self.forms.loops) for a in there for b in high)
+        return self._answers[low, high]
+
+    def _ends(self, touch: Touch) -> list[tuple[list[Bound], list[Bound]]]:
+        """Bounds from below of each index, and of what is left of it when it is negative, without the loops inside: those of the index
+        never fall from one iteration to the next."""
+        if touch not in self._found:
+            inner = set(_inner(self.loop, touch)) - {self.loop.statement.index}
+            forms = self.questions.forms(touch.scope)
+            loops = [fact for fact in forms.loops if fact.axis is not None and fact.axis.index in inner]
+            self._found[touch] = []
+            for index in touch.indices:
+                lows = forms.least(forms.bounds(index, False), loops)
+                highs = forms.least([tuple(-form for form in bound) for bound in forms.bounds(index, True)], loops)
+                kept = [bound for bound in lows if all(map(self._rises, bound))]
+                self._found[touch].append((_without(kept, inner), _without(highs, inner)))
+        return self._found[touch]
+
+    def _rises(self, form: Affine) -> bool:
+        own = self.loop.statement.index
+        factor = form.coefficient(own)
+        return factor >= 0 and own not in (form - Affine.of(own) * factor).names()
+
+
+def _without(bounds: list[Bound], names: set[str]) -> list[Bound]:
+    return [bound for bound in bounds if all(names.isdisjoint(form.names()) for form in bound)]
+
+
 # -------------------------------------------------------------------------------------------------------------- pairs by sets
 
 
-def _pairs(loop: Loop, home: Home, touches: list[Touch], questions: Questions) -> Iterator[tuple[Loop, Touch, Touch, Answer]]:
+def _pairs(loop: Loop, touches: list[Touch], questions: Questions) -> Iterator[tuple[Loop, Touch, Touch]]:
     found: dict[object, Touch] = {}
     for touch in touches:
         found.setdefault((touch.indices, touch.write, questions.relevant(touch.scope, touch.indices)), touch)
     distinct = list(found.values())
     asked = set()
+    reach = _Reach(loop, questions)
     for write in distinct:
         for other in distinct:
             if not write.write or (other, write) in asked:
                 continue
             asked.add((write, other))
-            if not _apart(loop, [write, other]) and not _beyond(loop, write, other):
-                yield loop, write, other, meet(loop, write, other, questions)
+            if not _apart(loop, [write, other]) and not _beyond(loop, write, other) and not reach.is_apart(write, other):
+                yield loop, write, other
 
 
 def meet(loop: Loop, first: Touch, second: Touch, questions: Questions) -> Answer:

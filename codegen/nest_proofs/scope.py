@@ -51,12 +51,21 @@ class Fact:
         return cls(None, condition, *mentioned((condition,)), sure)
 
 
+_NOTHING: frozenset[str] = frozenset()
+
+
 def mentioned(exprs: Iterable[Expr]) -> tuple[frozenset[str], frozenset[str]]:
     """The indices and sizes in expressions, and the buffers that they read."""
-    found = [_mentioned(expr) for expr in exprs]
+    found = [_of_leaf(expr) or _mentioned(expr) for expr in exprs]
     if len(found) == 1:
         return found[0]
     return frozenset().union(*(names for names, _ in found)), frozenset().union(*(reads for _, reads in found))
+
+
+def _of_leaf(expr: Expr) -> tuple[frozenset[str], frozenset[str]] | None:
+    if isinstance(expr, Index):
+        return frozenset((expr.name,)), _NOTHING
+    return (_NOTHING, _NOTHING) if isinstance(expr, Const) else None
 
 
 @lru_cache(maxsize=1 << 14)
@@ -195,6 +204,8 @@ class Scope:
         """The values that an integer can take here; sizes are at least 0."""
         if isinstance(expr, Const):
             return (expr.value, expr.value) if expr.dtype.is_integer else (-math.inf, math.inf)
+        if isinstance(expr, Index):
+            return self.known.get(expr, (-math.inf, math.inf))
         found = self._memo.get(expr)
         if found is None:
             low, high = self._interval(expr)

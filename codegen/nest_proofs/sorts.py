@@ -167,7 +167,7 @@ def _cleared(offsets: Home, keep: Touch, total: Touch, placing: Touch, written: 
         indices.append(Index(f"axis {axis}"))
         scope = scope.loop(f"axis {axis}", ZERO, extent)
     whole = Touch(offsets, tuple(indices), False, keep.loops[:around], scope, keep.statement, keep.number, keep.kernel)
-    return written.covered(whole).holds is True
+    return written.covered(whole, max(written.effort, 1)).holds is True
 
 
 def _keys(keep: Touch, offsets: Home, questions: Questions) -> bool:

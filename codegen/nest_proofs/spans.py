@@ -11,16 +11,18 @@ have to fill it. Conditions are decided by affine forms (`forms`), or by being t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from tensorexpr import dtypes
 from tensorexpr.codegen.nest_proofs.forms import Forms
 from tensorexpr.codegen.nest_proofs.places import Loop, Touch
-from tensorexpr.codegen.nest_proofs.scope import Scope, mentioned, negation
+from tensorexpr.codegen.nest_proofs.scope import Fact, Scope, mentioned, negation
 from tensorexpr.integers import Affine
 from tensorexpr.ir import Apply, Const, Expr, Index, apply, conjuncts, const
 from tensorexpr.records import record
-from tensorexpr.regions import Opaque, affine_of, expression_of
+from tensorexpr.regions import Opaque, affine_of, alternatives, expression_of
 from tensorexpr.traversal import bottom_up
 
 MOST_SPLITS = 24
@@ -58,6 +60,12 @@ class Span:
 
 def _sums(first: tuple[Affine, ...], second: tuple[Affine, ...]) -> tuple[Affine, ...]:
     return tuple(dict.fromkeys(a + b for a in first for b in second))
+
+
+def _ends(forms: Sequence[Affine]) -> tuple[Affine, ...]:
+    """Forms of which the least counts: of numbers the least."""
+    numbers = [form.constant for form in forms if form.is_constant]
+    return tuple(dict.fromkeys([*map(Affine.of, [min(numbers)] if numbers else []), *(form for form in forms if not form.is_constant)]))
 
 
 class Store(NamedTuple):
@@ -141,8 +149,13 @@ class Filling:
         if not names.isdisjoint(mentioned(read.indices)[0]) or any(not names.isdisjoint(fact.names) for fact in read.scope.facts):
             return None  # other loops of the same names are around the read
         found: list[Expr] = []
+        facts, runs = _joined(facts, names - mentioned(store.indices)[0])
+        inner, names = names, {fact.axis.index for fact in facts if fact.axis is not None and fact.axis.index in names}
         settled: set[int] = set()
-        fixed = _fixed(store, read, names, found, settled)
+        solved = _solved(store, read, names, found, settled)
+        fixed = {name: one.value for name, one in solved.items()}
+        found += (_there(condition, fixed) for condition in runs)
+        targets = {value: target for value, target in zip(store.indices, read.indices, strict=True) if not isinstance(value, Const)}
         open_ = names - set(fixed)
         stops: dict[str, Expr] = {}
         for fact in facts:
@@ -154,32 +167,35 @@ class Filling:
                 if isinstance(stop, Apply) and stop.op.name == "where" and stop.args[2] == start:
                     found += (_plain(_there(part, fixed), read.scope) for part in conjuncts(stop.args[0]))
                     stop = stop.args[1]
-                if fact.axis.index in fixed:
-                    at = fixed[fact.axis.index]
-                    found += (apply("ge", at, _there(start, fixed)), apply("lt", at, _there(stop, fixed)))
+                if fact.axis.index in solved:
+                    at = solved[fact.axis.index]
+                    found.append(apply("ge", at.target, at.element(_there(start, fixed))))
+                    found.append(apply("lt", at.target, at.element(_there(stop, fixed))))
                 else:
                     stops[fact.axis.index] = stop
             else:
                 assert fact.condition is not None
-                if unknown:
-                    name = _least_of(fact.condition, stops, unknown)
+                condition = bottom_up(fact.condition, lambda node: targets.get(node, node)) if unknown else fact.condition
+                if unknown := mentioned((condition,))[0] & open_:
+                    name = _least_of(condition, stops, unknown)
                     if name is None:
                         return None
-                    assert isinstance(fact.condition, Apply)
-                    stops[name] = apply("minimum", stops[name], fact.condition.args[1])
+                    assert isinstance(condition, Apply)
+                    stops[name] = apply("minimum", stops[name], condition.args[1])
                 else:
-                    found.append(_there(fact.condition, fixed))
+                    found.append(_there(condition, fixed))
         ends = {}
-        for loop in own:
-            name = loop.statement.index
-            if name in open_:
-                first = affine_of(_there(loop.statement.start, fixed))
+        for fact in facts:
+            if fact.axis is not None and fact.axis.index in open_:
+                first = affine_of(_there(fact.axis.start, fixed))
                 if first is None:
                     return None
-                stop = _there(stops[name], fixed)
-                ends[name] = Span((first,), tuple(end - 1 for end in self._leasts(_plain(stop, read.scope))), 1)
-        open_dims = [(_there(store.indices[at], fixed), target) for at, target in enumerate(read.indices) if at not in settled]
-        return self._spanned(open_dims, ends, found)
+                stop = _there(stops[fact.axis.index], fixed)
+                ends[fact.axis.index] = Span((first,), tuple(end - 1 for end in self._leasts(_plain(stop, read.scope))), 1)
+        left = [(_there(store.indices[at], fixed), target) for at, target in enumerate(read.indices) if at not in settled]
+        open_dims = [_parted(value, target, found) for value, target in left]
+        needed = self._spanned(open_dims, ends, found)
+        return None if needed is None or not inner.isdisjoint(mentioned(needed)[0]) else needed
 
     def _spanned(self, dims: Sequence[tuple[Expr, Expr]], ends: Mapping[str, Span], found: list[Expr]) -> tuple[Expr, ...] | None:
         """The conditions `found`, and that in each dimension that is no single element the index, which loops of these ends go through,
@@ -225,8 +241,7 @@ class Filling:
             if expr.op.name != "minimum":
                 return one + other
             if one.lows == one.highs or other.lows == other.highs:  # the same for all iterations
-                lows, highs = dict.fromkeys((*one.lows, *other.lows)), dict.fromkeys((*one.highs, *other.highs))
-                return Span(tuple(lows), tuple(highs), max(one.gap, other.gap))
+                return Span(_ends((*one.lows, *other.lows)), _ends((*one.highs, *other.highs)), max(one.gap, other.gap))
         return None
 
     def _expr(self, form: Affine) -> Expr:
@@ -241,6 +256,61 @@ class Filling:
         return (form,)
 
 
+def _joined(facts: Sequence[Fact], spare: set[str]) -> tuple[list[Fact], list[Expr]]:
+    """Facts in which a loop that only says through which part of a range another one goes is left out: that goes through the whole range;
+    and the conditions that such loops run. `spare` are the indices that nothing else needs.
+
+    for slot in range(0, 4): for block in range(2 * slot, minimum(2 * slot + 2, 7))   is   for block in range(0, minimum(8, 7))
+    """
+    left = list(facts)
+    runs: list[Expr] = []
+    at = 0
+    while at < len(left):
+        outer = left[at].axis
+        at += 1
+        users = [k for k, other in enumerate(left) if outer is not None and k != at - 1 and outer.index in other.names]
+        if outer is None or outer.index not in spare or len(users) != 1 or (inner := left[users[0]].axis) is None:
+            continue
+        name = outer.index
+        following = _there(inner.start, {name: apply("add", Index(name), const(1))})
+        ends = [end for end in alternatives(inner.stop, "minimum") if name in mentioned((end,))[0]]
+        if all((room := affine_of(apply("sub", end, following))) is not None and room.is_constant and room.constant >= 0 for end in ends):
+            last = _there(inner.stop, {name: apply("sub", outer.stop, const(1))})
+            left[users[0]] = Fact.of_loop(inner.index, _there(inner.start, {name: outer.start}), last)
+            runs.append(apply("lt", outer.start, outer.stop))
+            at -= 1
+            del left[at]
+    return left, runs
+
+
+def _parted(value: Expr, target: Expr, found: list[Expr]) -> tuple[Expr, Expr]:
+    """An index that is only every so many elements, c * x + d, and the element that is read, as x and the x of that: `found` gets that
+    the element is one of these."""
+    terms, rest = _summed(value, 1)
+    step = math.gcd(*(factor for _, factor in terms))
+    if step <= 1 or value.dtype is not dtypes.int64:
+        return value, target
+    whole: Expr = const(0)
+    for term, factor in terms:
+        whole = apply("add", whole, apply("mul", term, const(factor // step)))
+    quotient, digit = divmod(rest, step)
+    found += (apply(name, apply("mod", target, const(step)), const(digit)) for name in ("ge", "le"))
+    there = apply("floordiv", target, const(step))
+    return whole, apply("sub", there, const(quotient)) if quotient else there
+
+
+def _summed(expr: Expr, factor: int) -> tuple[list[tuple[Expr, int]], int]:
+    """An integer times a factor as terms with factors, and a number."""
+    if isinstance(expr, Const):
+        return [], int(expr.value) * factor
+    if isinstance(expr, Apply) and expr.op.name in ("add", "sub"):
+        one, other = _summed(expr.args[0], factor), _summed(expr.args[1], factor if expr.op.name == "add" else -factor)
+        return one[0] + other[0], one[1] + other[1]
+    if isinstance(expr, Apply) and expr.op.name == "mul" and isinstance(expr.args[1], Const):
+        return _summed(expr.args[0], factor * int(expr.args[1].value))
+    return [(expr, factor)], 0
+
+
 def _there(expr: Expr, fixed: Mapping[str, Expr]) -> Expr:
     """An expression at the iteration that was solved for."""
     if mentioned((expr,))[0].isdisjoint(fixed):
@@ -248,11 +318,31 @@ def _there(expr: Expr, fixed: Mapping[str, Expr]) -> Expr:
     return bottom_up(expr, lambda node: fixed.get(node.name, node) if isinstance(node, Index) else node)
 
 
-def _fixed(store: Touch, read: Touch, names: set[str], found: list[Expr], settled: set[int]) -> dict[str, Expr]:
-    """The loops whose index one dimension gives, with its value there; `found` gets what must hold for that, `settled` the dimension."""
-    fixed: dict[str, Expr] = {}
+class _Solved(NamedTuple):
+    """A loop's index x that one dimension gives: factor * x + constant there is the element that is read, `target`."""
+
+    factor: int
+    constant: int
+    target: Expr
+
+    @property
+    def value(self) -> Expr:
+        """The index."""
+        quotient = self.constant // self.factor
+        whole = self.target if self.factor == 1 else apply("floordiv", self.target, const(self.factor))
+        return apply("sub", whole, const(quotient)) if quotient else whole
+
+    def element(self, at: Expr) -> Expr:
+        """What the dimension is where the loop's index is another one: what is below, or not, is so of the element, too."""
+        scaled = at if self.factor == 1 else apply("mul", at, const(self.factor))
+        return apply("add", scaled, const(self.constant)) if self.constant else scaled
+
+
+def _solved(store: Touch, read: Touch, names: set[str], found: list[Expr], settled: set[int]) -> dict[str, _Solved]:
+    """The loops whose index one dimension gives; `found` gets what must hold for that, `settled` the dimension."""
+    solved: dict[str, _Solved] = {}
     for at, (value, target) in enumerate(zip(store.indices, read.indices, strict=True)):
-        mine = mentioned((value,))[0] & (names - set(fixed))
+        mine = mentioned((value,))[0] & (names - set(solved))
         form = affine_of(value) if mine else None
         if value == target and not mine:
             settled.add(at)
@@ -260,12 +350,10 @@ def _fixed(store: Touch, read: Touch, names: set[str], found: list[Expr], settle
             continue
         (name,), factor = mine, form.terms[0][1]
         settled.add(at)
-        quotient, digit = divmod(form.constant, factor)
-        whole = target if factor == 1 else apply("floordiv", target, const(factor))
-        fixed[name] = apply("sub", whole, const(quotient)) if quotient else whole
+        solved[name] = _Solved(factor, form.constant, target)
         if factor != 1:
-            found += (apply(name, apply("mod", target, const(factor)), const(digit)) for name in ("ge", "le"))
-    return fixed
+            found += (apply(name, apply("mod", target, const(factor)), const(form.constant % factor)) for name in ("ge", "le"))
+    return solved
 
 
 def _least_of(condition: Expr, stops: Mapping[str, Expr], unknown: frozenset[str]) -> str | None:

@@ -21,12 +21,12 @@ import numpy as np
 
 from tensorexpr.codegen.nest import Alloc, LoopNest
 from tensorexpr.codegen.nest_proofs.places import Home, Loop, Touch
-from tensorexpr.codegen.nest_proofs.questions import Answer, Questions
+from tensorexpr.codegen.nest_proofs.questions import STEPS_PER_SET, Answer, Questions
 from tensorexpr.codegen.nest_proofs.races import AT_ONCE, flat, renamed
 from tensorexpr.codegen.nest_proofs.scope import Scope, mentioned
 from tensorexpr.codegen.nest_proofs.spans import Filling, Store
 from tensorexpr.enumeration import NotEnumerable, enumerate_points, evaluate_on
-from tensorexpr.integers import Affine, Constraint, Domain, FloorDiv, lt
+from tensorexpr.integers import Affine, Constraint, Domain, FloorDiv, lt, take
 from tensorexpr.integers.affine import Atom
 from tensorexpr.ir import Access, Apply, Axis, Const, Expr, Index, Size, const
 from tensorexpr.records import replace
@@ -41,6 +41,7 @@ MOST_WITNESSES = 24
 IN_ALL = 5
 MOST_ALTERNATIVES = 8
 MOST_CHOICES = 8
+POINTS_PER_STEP = 20
 MOST_POINTS = 3
 """Points of what is left at which all iterations of the stores are gone through."""
 _SOLVED = "~"
@@ -55,7 +56,6 @@ class Written:
         self._numbers: dict[int, int] = {}
         self.stores: dict[Home, list[Touch]] = {}
         self.reads: list[Touch] = []
-        self.written: frozenset[str] = frozenset()
 
     def seen(self, touch: Touch) -> None:
         """Keeps a touch of a buffer that does not have its elements from the start."""
@@ -67,23 +67,33 @@ class Written:
 
     def answers(self) -> Iterator[tuple[Touch, Answer]]:
         """What is decided of each read."""
-        self.written = frozenset(home.buffer.name for home in self.stores)
         for touch in self.reads:
             yield touch, self.covered(touch)
 
     def covered(self, read: Touch, effort: int | None = None) -> Answer:
         """Whether what is read at a place has been written; with no `effort` the sets are not asked where some store may have done it."""
         effort = self.effort if effort is None else effort
-        stores = [s for s in self.stores.get(read.home, ()) if s.number < read.number or together(s, read) > read.home.depth]
-        sure = [s for s in stores if s.scope.runs_where(read.scope)]  # others may not run, as a condition says that was forgotten
-        if any(s.number < read.number and _same(s, read) for s in sure) or _in_boxes(read, [s for s in sure if s.number < read.number]):
-            return Answer(True, "ranges")
+        found = self.covered_by_forms(read, effort)
+        if found is not None:
+            return found
+        stores = self._stores_of(read)
         if stores and not effort:
             return Answer(None, "undecided")
-        if self._is_filled(read, sure):
-            return Answer(True, "forms")
         key = (read.home, read.indices, read.scope.facts, tuple(stores))
         return self.questions.once(key, lambda: self._by_sets(read, stores, effort))
+
+    def covered_by_forms(self, read: Touch, effort: int) -> Answer | None:
+        """That what is read has been written, where ranges or, with some `effort`, affine forms say so."""
+        before = [s for s in self.stores.get(read.home, ()) if s.number < read.number and s.scope.runs_where(read.scope)]
+        if any(_same(s, read) for s in reversed(before)) or _in_boxes(read, before):  # others may not run, for a condition was forgotten
+            return Answer(True, "ranges")
+        if effort and self.questions.shown(lambda: self._is_filled(read, before)):
+            return Answer(True, "forms")
+        return None
+
+    def _stores_of(self, read: Touch) -> list[Touch]:
+        """The stores that may have written what is read."""
+        return [s for s in self.stores.get(read.home, ()) if s.number < read.number or together(s, read) > read.home.depth]
 
     def _is_filled(self, read: Touch, stores: Sequence[Touch]) -> bool:
         """Whether stores in front of a read fill it as intervals say; what conditions read must be then what it is at the read."""
@@ -91,10 +101,9 @@ class Written:
             return True
         before = []
         for store in stores[-MOST_STORES:]:
-            if store.number < read.number:
-                own = store.loops[together(store, read) :]
-                later = (t.home.buffer.name for found in self.stores.values() for t in found if store.number <= t.number < read.number)
-                before.append(Store(store, own, (own[0].writes if own else frozenset()).union(later)))
+            own = store.loops[together(store, read) :]
+            later = (t.home.buffer.name for found in self.stores.values() for t in found if store.number <= t.number < read.number)
+            before.append(Store(store, own, (own[0].writes if own else frozenset()).union(later)))
         return Filling(self.nest.sizes, self.questions.names.opaque, self.questions.forms).is_filled(read, before)
 
     # ------------------------------------------------------------------------------------------------------------- by sets
@@ -145,6 +154,7 @@ class Written:
         try:
             wanted = [evaluate_on(there(index), {name: np.int64(value) for name, value in at.items()}) for index in targets]
             points = enumerate_points(tuple(axes), tuple(guards))
+            take(points.count // POINTS_PER_STEP)
             meets = np.ones(points.count, bool)
             for index, value in zip(values, wanted, strict=True):
                 meets &= evaluate_on(index, points.values) == value
@@ -186,7 +196,9 @@ class Written:
                     found += [Constraint(e.substitute(solution), "==") for e in equations]
                     if carried is not None:
                         found.append(lt(solution[names[carried.statement.index]], carried.statement.index))
+                    take(STEPS_PER_SET)
                     for facts in self._facts(read, store, own, names, solution):
+                        take(STEPS_PER_SET)
                         whole = [one for one in (*found, *facts) if not one.is_true]
                         if not any(one.is_false for one in whole):
                             yield whole
@@ -219,7 +231,7 @@ class Written:
     def _changed(self, read: Touch, store: Touch, own: tuple[Loop, ...]) -> frozenset[str]:
         """The buffers that may hold something else when the element is read, or in another iteration."""
         if own:
-            return self.written
+            return frozenset(home.buffer.name for home in self.stores)
         later = (t.home.buffer.name for stores in self.stores.values() for t in stores if store.number <= t.number < read.number)
         return frozenset(later)
 
@@ -251,11 +263,9 @@ class Written:
 
     # ------------------------------------------------------------------------------------------------------------- results
 
-    def results(self, homes: Mapping[str, Home], start: Scope) -> Iterator[tuple[Touch, Answer]]:
+    def results(self, homes: Mapping[str, Home], start: Scope) -> list[Touch]:
         """Every element of every result, as a read behind the end."""
-        for name in self.nest.writes:
-            end = self._end(homes[name], start)
-            yield end, self.covered(end, max(self.effort, 1))
+        return [self._end(homes[name], start) for name in self.nest.writes]
 
     def _end(self, home: Home, start: Scope) -> Touch:
         scope, indices = start, []
@@ -351,6 +361,7 @@ def _cut(domains: list[Domain], conditions: Sequence[Constraint]) -> list[Domain
     for domain in domains:
         rest = domain
         for one in conditions:
+            take(STEPS_PER_SET)
             new = [name for name in one.names() if name not in rest.dims]
             if new:
                 rest = Domain((*rest.dims, *new), rest.constraints)

@@ -3,7 +3,7 @@
 from tensorexpr.integers.affine import Affine, FloorDiv, Interval
 from tensorexpr.integers.constraint import Constraint, congruent, eq, ge, gt, le, lt
 from tensorexpr.integers.domain import Domain
-from tensorexpr.integers.effort import DomainTooComplex, at_most
+from tensorexpr.integers.effort import DomainTooComplex, at_most, take
 from tensorexpr.integers.linear_algebra import hermite_normal_form, kernel_basis, lll, size_reduce, smith_normal_form, solve
 from tensorexpr.integers.loops import Bounds
 from tensorexpr.integers.parametric import Solution, solve_parametric
@@ -32,5 +32,6 @@ __all__ = [
     "size_reduce",
     "smith_normal_form",
     "solve",
+    "take",
     "solve_parametric",
 ]

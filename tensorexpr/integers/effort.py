@@ -44,10 +44,16 @@ def at_most(limit: int) -> Iterator[Effort]:
 
 def spend(*tables: Sequence[Sequence[int]]) -> None:
     """Counts the entries of some rows."""
+    if _EFFORT.get() is not None:
+        take(sum(len(rows) * len(rows[0]) for rows in tables if rows))
+
+
+def take(steps: int) -> None:
+    """Counts steps that somebody else takes for the question."""
     effort = _EFFORT.get()
     if effort is None:
         return
-    effort.steps += sum(len(rows) * len(rows[0]) for rows in tables if rows)
+    effort.steps += steps
     if effort.steps > effort.limit:
         raise DomainTooComplex(
             f"expected a question that takes at most {effort.limit} steps of the solver, got a longer one",

@@ -14,6 +14,7 @@ from tensorexpr.language.scalar import Scalar, merged, strong
 from tensorexpr.language.tensor import Tensor, as_shape, fresh_key, identifier
 from tensorexpr.language.tracing import binding, frames_of, fresh_index, parameters, settle
 from tensorexpr.traversal import walk
+from tensorexpr.wrapping import with_wraps
 
 
 def compute(shape: Any, body: Callable[..., Any], name: str | Sequence[str] | None = None) -> Any:
@@ -84,8 +85,9 @@ def define(extents: tuple[Expr, ...], indices: list[Index], value: Any, name: st
     axes = tuple(Axis(n, const(0), extent) for n, extent in zip(settled.names, settled.expressions[1:], strict=True))
     frames = frames_of(settled.steps, sources)
     key = fresh_key(name or "t")
-    definition = Define(key, axes, settled.expressions[0], location)
-    check_expressions([definition.value], tuple(frame.axis for frame in frames) + axes, sources, name or "t", location)
+    around = tuple(frame.axis for frame in frames) + axes
+    definition = Define(key, axes, with_wraps(settled.expressions[0], around, (tensor.extents for tensor in sources.values())), location)
+    check_expressions([definition.value], around, sources, name or "t", location)
     read = dict.fromkeys(node.tensor for node in walk(definition.value) if isinstance(node, Access))
     return Tensor(
         name,

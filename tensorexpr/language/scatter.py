@@ -18,6 +18,7 @@ from tensorexpr.language.scalar import Scalar, merged, strong
 from tensorexpr.language.tensor import Tensor, as_index, as_shape, fresh_key
 from tensorexpr.language.tracing import frames_of, settle
 from tensorexpr.traversal import reads
+from tensorexpr.wrapping import with_wraps
 
 COMBINE = ("sum", "prod", "max", "min")
 _WHAT = "te.scatter"
@@ -91,6 +92,10 @@ def _completed(
     axes = tuple(Axis(n, const(0), next(final)) for n in settled.names)
     frames = frames_of(settled.steps, sources)
     outer = tuple(frame.axis for frame in frames)
+    shapes = [types, *(tensor.extents for tensor in sources.values())]
+    value_expr = with_wraps(value_expr, outer + axes, shapes)
+    where = None if where is None else with_wraps(where, outer + axes, shapes)
+    places = tuple(with_wraps(place, outer + axes, shapes, subscript=True) for place in places)
     label = name or "t"
     for position, axis in enumerate(axes):
         check_expressions([axis.stop], outer + axes[:position], sources, label, location)

@@ -1,7 +1,8 @@
 """The simplifier: expressions under their context, and passes over programs that keep every value.
 
 `simplify` is the standard list of passes, run to a fixpoint. Everything is exact: integers with their wraparound (index
-arithmetic is assumed not to overflow), floats with NaN, infinities and signs of zero, unless the caller says otherwise.
+arithmetic does not overflow, see `tensorexpr.wrapping`), floats with NaN, infinities and signs of zero, unless the caller
+says otherwise.
 One liberty is taken always: a sum of a single term is that term, also where the term is -0.0 (a sum starts from 0.0).
 """
 

@@ -4,8 +4,9 @@ A `Context` grows inward by axes and conditions and never changes. It answers fr
 sets of `tensorexpr.integers` only where intervals do not decide; a set that is too complex counts as "not known".
 
 **Arithmetic**: index arithmetic (int64 over indices, sizes and literals, and whatever stands in a subscript or a bound) is
-assumed not to overflow. Integers read from tensors may be anything of their dtype, so sums and products of them take part
-only where their range shows that they cannot wrap around (`exact`); else they are opaque.
+whole numbers: definitions write what could overflow as arithmetic of uint64 (`tensorexpr.wrapping`). Integers read from
+tensors may be anything of their dtype, so sums and products of them take part only where their range shows that they
+cannot wrap around (`exact`); else they are opaque.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from tensorexpr.records import field, record
 from tensorexpr.regions import Opaque, affine_of, bound_constraints
 from tensorexpr.text import print_expr
 from tensorexpr.traversal import negate, walk
-
-INDEX_LIMIT = 1 << 48
-"""Index arithmetic is assumed to stay below this in magnitude where it meets integers of a tensor."""
+from tensorexpr.wrapping import LIMIT, MOST_SIZE
 
 COMPARISONS = {"lt": lt, "le": le, "gt": gt, "ge": ge, "eq": eq}
 CHAIN = ("add", "sub", "mul", "neg", "floordiv", "mod", "minimum", "maximum", "abs")
+_BOUNDED = ("where", "sign", "and", "shift_right")
+"""Other operations of index arithmetic that lead no further."""
 
 
 @record(frozen=False)
@@ -102,11 +103,11 @@ class Arithmetic:
         if isinstance(expr, Const):
             return (int(expr.value), int(expr.value))
         if isinstance(expr, Reduce) and expr.combiner.name in ("argmax", "argmin"):
-            return (0, INDEX_LIMIT)
+            return (0, MOST_SIZE)
         if expr.dtype is not dtypes.int64:
             return whole
         if self.pure(expr):
-            return (-INDEX_LIMIT, INDEX_LIMIT)
+            return self._pure_span(expr)
         if isinstance(expr, Cast) and (expr.arg.dtype.is_integer or expr.arg.dtype.is_bool) and expr.arg.dtype is not dtypes.uint64:
             return self.span(expr.arg) if expr.arg.dtype.is_integer else (0, 1)
         if not isinstance(expr, Apply) or expr.op.name not in CHAIN:
@@ -116,6 +117,19 @@ class Arithmetic:
             return None
         low, high = _combined(expr.op.name, [p for p in parts if p is not None])
         return (low, high) if whole[0] <= low and high <= whole[1] else None
+
+    def _pure_span(self, expr: Expr) -> tuple[int, int]:
+        """The span of index arithmetic, of which definitions see to it that it stays within `LIMIT` (`tensorexpr.wrapping`)."""
+        if isinstance(expr, Const):
+            return (int(expr.value), int(expr.value))
+        if not isinstance(expr, Apply):
+            return (0 if isinstance(expr, Size) else -MOST_SIZE, MOST_SIZE)
+        if expr.op.name in CHAIN:
+            low, high = _combined(expr.op.name, [self._pure_span(a) for a in expr.args])
+            return (low, high) if low >= -LIMIT and high <= LIMIT else (-LIMIT, LIMIT)
+        if expr.op.name in _BOUNDED or (expr.op.name == "shift_left" and isinstance(expr.args[1], Const)):
+            return (-LIMIT, LIMIT)
+        return (int(dtypes.int64.least), int(dtypes.int64.greatest))
 
     def constraints(self, condition: Expr) -> tuple[Constraint, ...] | None:
         """What one comparison of integers says, None where it says nothing that an integer set can hold."""

@@ -1,7 +1,7 @@
 """Rules for integers of every width, exact with wraparound: they hold in the ring of integers modulo 2**bits.
 
 Nothing here assumes that arithmetic stays in range, so `x + 1 > x`, `(x*4)//4` and `-x < 0` are left alone; index
-arithmetic, which is assumed not to overflow, is simplified as integer sets in `simplify.indices`.
+arithmetic, which does not overflow, is simplified as integer sets in `simplify.indices`.
 """
 
 from __future__ import annotations

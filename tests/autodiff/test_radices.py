@@ -334,3 +334,27 @@ def test_remainders_known_in_terms_of_each_other_are_put_in_once():
 def test_a_size_made_of_an_expression_in_a_digit():
     case = random_read(2190)  # has 0 // 4 in an index, which is no literal before it is simplified
     gather_of(case.output, [case.x], head_of(case.output))
+
+
+@pytest.mark.parametrize("seed", share_of(range(60)))
+def test_positions_around_several_axes_that_share_their_loops(seed):
+    """`x[(i + j) % c, (2*i + j) % c]`: two remainders, each of which says what one loop is in terms of the other."""
+    rng = random.Random(seed)
+    rank, loops = rng.choice(((2, 2), (2, 3), (3, 3)))
+    factors = [[rng.choice((0, 0, 1, 1, -1, 2, 3)) for _ in range(loops)] for _ in range(rank)]
+    shifts = [rng.randint(-2, 2) for _ in range(rank)]
+    x = te.placeholder((c,) * rank, F64, name="x")
+    y = te.compute(
+        (c,) * loops,
+        lambda *at: x[
+            tuple((sum((f * i for f, i in zip(row, at, strict=True)), shift)) % c for row, shift in zip(factors, shifts, strict=True))
+        ],
+        name="y",
+    )
+    head = head_of(y)
+    program = program_of([*te.gradient(y, [x], head=head), *te.gradient(y, [x], head=head, lowering="segments")])
+    for extents in (0, 1, 2, 3, 5):
+        numbers = np.random.default_rng(0)
+        data = {i.name: numbers.integers(-4, 5, [extents] * len(i.type.shape)).astype(F64) for i in program.inputs}
+        found, expected = evaluate_program(program, data, sizes=dict(c=extents)).values()
+        np.testing.assert_array_equal(found, expected)

@@ -5,10 +5,11 @@ import random
 import pytest
 
 from tensorexpr.codegen.lowering import lower
-from tensorexpr.codegen.nest_proofs import proof
+from tensorexpr.codegen.nest_proofs import proof, prove, questions
 from tensorexpr.codegen.nest_proofs.forms import Forms
 from tensorexpr.codegen.nest_proofs.questions import steps_for
 from tensorexpr.codegen.schedule import autoschedule, schedule
+from tensorexpr.integers import emptiness
 from tensorexpr.simplify import simplify
 from tests.codegen.programs import WIDE
 from tests.codegen.proofs.test_faults import nest_of
@@ -21,7 +22,7 @@ LEAST_FORMS = 200
 
 
 def check_cost(nest, monkeypatch):
-    """No more steps than a question and a half of what the nest may take, no more forms than so many for each statement."""
+    """No more steps than the nest may take, and half as many for what the last question began; so many forms for each statement."""
     asked = 0
     inner = Forms.is_natural
 
@@ -49,3 +50,35 @@ def test_quick_proofs_of_random_programs_ask_in_proportion(seed, monkeypatch):
     simple = simplify(random_program(seed))
     check_cost(lower(autoschedule(simple, WIDE)), monkeypatch)
     check_cost(lower(schedule(simple, WIDE)), monkeypatch)
+
+
+def nest_of_random_program(seed):
+    return lower(autoschedule(simplify(random_program(seed)), WIDE))
+
+
+def test_what_would_take_more_steps_is_undecided(monkeypatch):
+    bound = 0
+    for seed in range(900, 912):
+        nest = nest_of_random_program(seed)
+        monkeypatch.setattr(questions, "LEAST_STEPS", questions.MOST_STEPS)
+        free = prove(nest, quick=True)
+        monkeypatch.setattr(questions, "LEAST_STEPS", 100)
+        monkeypatch.setattr(questions, "STEPS_PER_STATEMENT", 0)
+        scarce = proof._Proof(nest, 1, quick=True, launched=False)
+        found = scarce.verdict()
+        assert not found.refuted and set(free.findings) <= set(found.findings)
+        bound += found != free
+        assert found == free or scarce.questions.steps >= 100
+        assert dict(prove(nest).decided).get("undecided", 0) <= dict(found.decided).get("undecided", 0)  # the whole proof is not bound
+    assert bound > 3
+
+
+def test_the_steps_are_the_same_whatever_was_proved_before():
+    counts = []
+    nests = [nest_of_random_program(seed) for seed in range(900, 908)]
+    for order in (nests, nests[::-1], nests):
+        made = [proof._Proof(nest, 1, quick=True, launched=False) for nest in order]
+        found = [(one.verdict(), one.questions.steps) for one in made]
+        counts.append(found if order is nests else found[::-1])
+        emptiness._has_point.cache_clear()
+    assert counts[0] == counts[1] == counts[2] and any(steps for _, steps in counts[0])

@@ -11,6 +11,7 @@ from tensorexpr.codegen.nest_proofs import prove
 from tensorexpr.codegen.nest_proofs import written as coverage
 from tensorexpr.enumeration import evaluate_on
 from tensorexpr.ir import Const, Index, Size, apply, const
+from tensorexpr.traversal import walk
 from tests.seeds import share_of
 
 ONE = Const(1.0, dtypes.float32)
@@ -21,10 +22,24 @@ def nest(stores, *shape):
     return LoopNest("test", (y,), (), (), (Kernel("Y", tuple(stores)),), ("Y",))
 
 
+def in_parts(rng, at, o, count):
+    """The loop over o, and around it one that only says through which part of its range it goes, or nearly."""
+    s, each = Index(f"s{at}"), rng.choice((1, 2, 3))
+    first = apply("mul", s, const(each))
+    last = apply("add", first, const(each - rng.choice((0, 0, 0, 1))))
+    parts = apply("floordiv", apply("add", count, const(each - rng.choice((1, 1, 0)))), const(each))
+    return [(s.name, const(0), parts), (o.name, first, apply("minimum", last, count))]
+
+
 def dimension(rng, at, extent):
     """An index that goes through an axis, or nearly: `(index, loops, condition)`."""
     o, v, width = Index(f"o{at}"), Index(f"v{at}"), rng.choice((2, 3, 4))
     off = rng.choice((0, 0, 0, 1))
+    if rng.random() < 0.3:
+        count = apply("floordiv", apply("add", extent, const(width - 1 - off)), const(width))
+        index = apply("add", apply("mul", o, const(width)), v)
+        inside = apply("lt", index, apply("sub", extent, const(rng.choice((0, 0, 1)))))
+        return index, [*in_parts(rng, at, o, count), (v.name, const(0), const(width))], inside
     if rng.random() < 0.3:
         return v, [(v.name, const(0), apply("sub", extent, const(off)))], None
     if rng.random() < 0.5:
@@ -41,8 +56,23 @@ def dimension(rng, at, extent):
     return index, [(o.name, const(0), apply("floordiv", extent, const(width))), (v.name, const(0), const(width))], None
 
 
+def interleaved(rng, extent):
+    """A loop for each digit that stores every so many elements, or nearly; a window that is shifted inwards goes through some of them."""
+    step, width, shifted = rng.choice((2, 3)), rng.choice((2, 3)), rng.random() < 0.5
+    for digit in range(step):
+        o, v = Index(f"o{digit}"), Index(f"v{digit}")
+        count = apply("floordiv", apply("add", extent, const(step - 1 - digit - rng.choice((0, 0, 0, 0, 1)))), const(step))
+        at = apply("add", apply("minimum", apply("mul", o, const(width)), apply("sub", count, const(width))), v) if shifted else v
+        made = Store("Y", (apply("add", apply("mul", at, const(step)), const(digit)),), ONE)
+        made = For(v.name, const(0), const(width) if shifted else count, (made,), "serial")
+        if shifted:
+            made = For(o.name, const(0), apply("floordiv", apply("add", count, const(width - 1)), const(width)), (made,), "serial")
+            made = If(apply("ge", count, const(width)), (made,))
+        yield made
+
+
 def random_stores(rng, shape):
-    stores = []
+    stores = list(interleaved(rng, shape[0])) if len(shape) == 1 and rng.random() < 0.4 else []
     for number in range(rng.choice((1, 2, 2, 3))):
         parts = [dimension(rng, f"{number}{at}", extent) for at, extent in enumerate(shape)]
         made = Store("Y", tuple(index for index, _, _ in parts), ONE)
@@ -50,9 +80,13 @@ def random_stores(rng, shape):
         test = rng.choice((None, None, apply(rng.choice(("lt", "ge", "ne", "eq")), Index(inner), const(rng.choice((1, 2))))))
         if test is not None:
             made = If(test, (made,))
+        conditions = [condition for _, _, condition in parts if condition is not None]
+        within = [condition for condition in conditions if any(isinstance(node, Index) for node in walk(condition))]
+        for condition in within:
+            made = If(condition, (made,))
         for loop in (loop for _, loops, _ in reversed(parts) for loop in reversed(loops)):
             made = For(*loop, (made,), "serial")
-        for condition in (condition for _, _, condition in parts if condition is not None):
+        for condition in (condition for condition in conditions if condition not in within):
             made = If(condition, (made,))
         stores.append(made)
     rest = Store("Y", tuple(Index(f"r{at}") for at in range(len(shape))), ONE)
