@@ -28,7 +28,7 @@ from tensorexpr.traversal import bottom_up, walk
 
 STEPS = 20_000
 MOST_STEPS = 400_000
-LEAST_STEPS = 1500
+LEAST_STEPS = 3000
 STEPS_PER_STATEMENT = 50
 """A statement takes about a millisecond to compile, a program without any ten; a step takes a microsecond and a half."""
 STEPS_PER_QUESTION = 100

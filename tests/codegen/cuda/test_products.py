@@ -25,6 +25,7 @@ from tensorexpr.interpret import evaluate_program
 from tensorexpr.ir import Const
 from tensorexpr.parse import parse_program
 from tests.codegen.cuda.device import Program, compiled_together, needs_compiler
+from tests.codegen.cuda.grids import evaluated
 from tests.codegen.cuda.test_blocks import batched, matmul
 from tests.random_programs import random_inputs
 
@@ -79,11 +80,29 @@ def assert_means(s: Schedule) -> str:
     """Runs a schedule in several orders of threads; gives its text."""
     inputs, made = random_inputs(s.program, 7), Program(verify_nest(lower(s)))
     inputs = {name: (np.round(a.astype(np.float32) * 2) / 2).astype(a.dtype) for name, a in inputs.items()}
-    (want,) = evaluate_program(s.program, inputs).values()
+    (want,) = evaluated(s.program, inputs).values()
     for order in (0, 1, 5):
         (got,) = made(inputs, order=order).values()
+        assert got.dtype == want.dtype
         np.testing.assert_array_equal(got.astype(np.float64), want.astype(np.float64))
     return made.source.text
+
+
+def test_the_oracle_of_products_is_the_interpreter():
+    """On products of the same forms that are small."""
+    fewer = [("[32, ", "[4, "), ("32, 3]", "4, 3]"), ("32, 2]", "4, 2]"), ("[4, 32, 6", "[2, 4, 6"), ("range(32)", "range(4)")]
+    fewer += [("[64, 64]", "[12, 12]"), ("range(64)", "range(12)"), ("[64]", "[12]")]
+    shrunk = [TRANSPOSED, STRIDED, BIASED, PADDED, BATCH, WINDOW]
+    for word, other in fewer:
+        shrunk = [text.replace(word, other) for text in shrunk]
+    forms = [matmul(9, 12, 8, "f16"), matmul(9, 12, 8, "bf16", b="B[j, k]"), matmul(9, 12, 8, "f64"), batched(2, 9, 5, 8)]
+    for text in (*forms, *shrunk):
+        program = parse_program(text)
+        inputs = {name: np.round(a.astype(np.float32) * 2) / 2 for name, a in random_inputs(program, 7).items()}
+        given = {i.name: inputs[i.name].astype(i.type.dtype.numpy) for i in program.inputs}
+        for want, got in zip(evaluate_program(program, given).values(), evaluated(program, given).values(), strict=True):
+            assert got.dtype == want.dtype
+            np.testing.assert_array_equal(got.astype(np.float64), want.astype(np.float64))
 
 
 @needs_compiler
@@ -474,7 +493,7 @@ def test_a_block_of_one_warp_waits_for_its_copies():
 
 def pipelined(a_order, b_loop, step=8):
     """A product whose operands are cached at the outer one of two loops over k, B at the inner one where `b_loop` is 1."""
-    s = schedule(parse_program(matmul(64, 64, 256)), H200)
+    s = schedule(parse_program(matmul(16, 32, 128)), H200)
     rows, row = s["C"].split("i", 8)
     columns, column = s["C"].split("j", 16)
     far, near = s["C"].split("k", 32)
