@@ -246,13 +246,14 @@ class Statements:
 
     def rotated(self, s: For) -> Product | None:
         """The product of a loop that does nothing but wait for tiles, fill others and multiply, if its fragments are loaded ahead: each
-        iteration must have tiles, also one behind the last, which are read there without use."""
+        iteration must have tiles, also one behind the last, which are read there without use: with no more iterations than stages, an
+        iteration's own stage is its number, and behind the last there is none."""
         if s.kind != "serial" or len(s.body) != 3 or not (isinstance(s.start, Const) and isinstance(s.stop, Const)):
             return None
         wait, fill, work = s.body
         if not (isinstance(wait, Barrier) and isinstance(fill, Ahead) and isinstance(work, For)):
             return None
-        made = self.product(work) if 2 <= stages_ahead(s) <= integer(s.stop) - integer(s.start) else None
+        made = self.product(work) if 2 <= stages_ahead(s) < integer(s.stop) - integer(s.start) else None
         return made if made is not None and may_rotate(made) else None
 
     def outside_of_lanes(self, statements: Block, lines: list[str], margin: str) -> None:

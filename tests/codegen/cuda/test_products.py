@@ -192,6 +192,13 @@ def test_fragments_of_large_tiles_are_loaded_ahead(text, target, formula):
 
 
 @needs_compiler
+@pytest.mark.parametrize("steps", [1, 2, 3, 4])
+def test_no_step_reads_tiles_that_are_not_there(steps):
+    """A step behind the last read a fourth of three tiles where there are three steps: beyond the memory that the block has."""
+    assert "te_mma_bf16(" in assert_means(planned(matmul(128, 256, 32 * steps, "bf16")))
+
+
+@needs_compiler
 @pytest.mark.parametrize(
     ("fault", "found"),
     [("__syncthreads();", "writes byte .* without a barrier"), ("te_copies_wait<1>();", "before thread 0 has waited for its copy")],
