@@ -52,10 +52,13 @@ class Range:
 
 
 _ANY = Range(None, None)
-VALUE, SUBSCRIPT, PART, GUARD = "value", "subscript", "part of a subscript", "guard"
-"""Where arithmetic stands: as a value; as a subscript or bound, where a sum may wrap; in what a subscript is made of; in a condition."""
+VALUE, SUBSCRIPT, BOUND, PART, GUARD = "value", "subscript", "bound", "part of a subscript", "guard"
+"""Where arithmetic stands: as a value; as a subscript or bound, where a sum may wrap; in what a subscript with one integer of a tensor is
+made of, which a check looks at as it is; in a condition, and in what bounds and other subscripts are made of."""
 _RING = ("add", "sub", "mul", "neg")
 _COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
+_SIDES = {"lt": ("high",), "le": ("high",), "gt": ("low",), "ge": ("low",), "eq": ("low", "high")}
+"""What a comparison bounds."""
 _BELOW = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq"}
 
 
@@ -70,7 +73,7 @@ def with_wraps(expr: Expr, axes: Iterable[Axis], shapes: Iterable[tuple[Expr, ..
     found = _Wraps({}, [*shapes, tuple(axis.stop for axis in axes)])
     for axis in axes:
         found = found.inside(axis)
-    return found.visit(expr, SUBSCRIPT if subscript else VALUE)
+    return found.subscript(expr) if subscript else found.visit(expr, VALUE)
 
 
 def _arithmetic(expr: Expr) -> bool:
@@ -100,7 +103,7 @@ class _Wraps:
     def visit(self, expr: Expr, place: str = VALUE) -> Expr:
         match expr:
             case Access():
-                return map_children(expr, lambda index: self.visit(index, SUBSCRIPT))
+                return map_children(expr, self.subscript)
             case Reduce():
                 return self.reduction(expr)
             case Apply() if expr.op.name in _COMPARISONS and expr.args[0].dtype is dtypes.int64:
@@ -109,13 +112,18 @@ class _Wraps:
                 return self.chain(expr)
             case Apply() if _arithmetic(expr):
                 return self.arithmetic(expr, place)
-        inner = PART if place is SUBSCRIPT else place
+        inner = {SUBSCRIPT: PART, BOUND: GUARD}.get(place, place)
         return map_children(expr, lambda arg: self.visit(arg, inner))
+
+    def subscript(self, index: Expr) -> Expr:
+        """A subscript. Where integers of tensors stand in it more than once, whole numbers would prove what they say of each other."""
+        data = [node for node in walk(index) if not isinstance(node, Apply) and _is_wide(node)]
+        return self.visit(index, SUBSCRIPT if len(data) <= 1 else BOUND)
 
     def reduction(self, expr: Reduce) -> Expr:
         inner, axes = self, []
         for axis in expr.axes:
-            start, stop = inner.visit(axis.start, SUBSCRIPT), inner.visit(axis.stop, SUBSCRIPT)
+            start, stop = inner.visit(axis.start, BOUND), inner.visit(axis.stop, BOUND)
             axes.append(axis if start is axis.start and stop is axis.stop else Axis(axis.index, start, stop))
             inner = inner.inside(axis)
         inner = _Wraps(inner.ranges, [*inner.shapes, tuple(axis.stop for axis in axes)])
@@ -129,7 +137,7 @@ class _Wraps:
     def arithmetic(self, expr: Apply, place: str) -> Expr:
         """A sum or product as it is, or modulo 2**64."""
         wide = any(_is_wide(leaf) for leaf in _leaves(expr))
-        left = place is SUBSCRIPT or (wide and (place is VALUE or (place is PART and self.datum(expr) is not None)))
+        left = place in (SUBSCRIPT, BOUND) or (wide and (place is VALUE or (place is PART and self.datum(expr) is not None)))
         if left or self.fits(self.range(expr)):
             return self.left(expr, place)
         return Cast(dtypes.int64, self.modular(expr, place))
@@ -170,7 +178,7 @@ class _Wraps:
         return visit(expr)
 
     def sure(self, part: Expr, parts: list[Expr]) -> bool:
-        """Whether a comparison of data holds of whole numbers, where all parts hold modulo 2**64."""
+        """Whether all parts together hold modulo 2**64 just where they do with this one of whole numbers: the opposite is told, too."""
         found = self.comparison(part)
         if found is None:
             return False
@@ -179,18 +187,12 @@ class _Wraps:
         if pair is None:
             return False
         datum, sign, least, greatest = pair
-        below = name in ("lt", "le")
-        if name == "eq" or (not greatest if below else not least):
-            return True  # what is added takes it to the other side
-        for other in parts:
-            beside = self.comparison(other)
-            if beside is None:
-                continue
-            if beside[0] == compared and beside[1] in (("gt", "ge", "eq") if below else ("lt", "le", "eq")):
-                return True
-            if beside[0] == datum and beside[1] in (("lt", "le", "eq") if below == (sign > 0) else ("gt", "ge", "eq")):
-                return True
-        return False
+        beside = [other for other in map(self.comparison, parts) if other is not None]
+        bounded = {side for other, sides in beside if other == datum for side in _SIDES[sides]}
+        over, under = greatest or sign < 0, least  # where the sum may leave int64; the least int64 has no opposite
+        needed = {side for side, may in (("high" if sign > 0 else "low", over), ("low" if sign > 0 else "high", under)) if may}
+        compared_to = {side for other, sides in beside if other == compared for side in _SIDES[sides]}
+        return name == "eq" or len(compared_to) == 2 or needed <= bounded
 
     def comparison(self, part: Expr) -> tuple[Expr, str] | None:
         """What is compared with a number of known bounds, and how."""

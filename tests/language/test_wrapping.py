@@ -127,6 +127,7 @@ GUARDS: list[tuple[str, Callable[..., te.Scalar], Callable[[te.Scalar], te.Scala
     ("above", lambda d: (d + 1 <= 8) & (d >= 0), lambda d: d, ids(0, (1 << 63) - 1, 7, 8)),
     ("between", lambda d: ~((d - 1 < 0) | (d >= 8)), lambda d: d, ids(0, LEAST, 7, 8)),
     ("divided", lambda d: (d * 4 // 4 < 8) & (d >= 0), lambda d: d, ids(0, 1 << 62, 7, 8)),
+    ("two sums", lambda d: d * 0 == 0, lambda d: (d + 1) // 2 - d // 2, ids(0, (1 << 63) - 1, 7, LEAST)),
     ("index", lambda d: d * 0 == 0, lambda d: (d % 16 * (1 << 60)) // (1 << 60), ids(0, 3, 7, 8)),
 ]
 
@@ -147,6 +148,16 @@ def test_a_guard_that_wraps_guards_nothing(guard, place, data) -> None:
                 call(*arrays.values())
         else:
             assert np.array_equal(call(*arrays.values())[0], expected)
+
+
+def test_the_branch_that_is_left_is_no_guard_where_the_condition_wraps() -> None:
+    x = te.placeholder((9,), name="x")
+    d = te.placeholder((3,), "int64", name="d")
+    y = te.compute((3,), lambda t: te.where(d[t] - 3 < 8, 0.0, te.where(d[t] < 20, x[d[t] - 11], 0.0)), name="y")
+    call, numbers = te.compile([y], [x, d]), np.arange(9, dtype=np.float32)
+    np.testing.assert_array_equal(call(numbers, ids(10, 13, 20))[0], [0, 2, 0])
+    with pytest.raises(te.OutOfBoundsError):
+        call(numbers, ids(13, LEAST, 20))
 
 
 @pytest.mark.parametrize(
