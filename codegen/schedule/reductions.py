@@ -301,14 +301,26 @@ class _Taker:
             names = {a.index for a in frame.axes}
             if names & free:
                 return frames, ()
-            kept = tuple(
-                (o, n) for o, n in frame.path if not names & set(free_names(o)) and not _mentions_inner(n, frame.number, self.groups)
-            )
-            outside = (*frames[:-2], replace(outer, path=(*outer.path, *kept)))
-            if not self.is_safe(expr, outside, frame, len(kept) == len(frame.path)):
+            outside = self.carried_out(frames, names)
+            kept = len(outside[-1].path) - len(outer.path)
+            if not self.is_safe(expr, outside, frame, kept == len(frame.path)):
                 return frames, tuple(names)
             frames = outside
         return frames, ()
+
+    def carried_out(self, frames: tuple[_Frame, ...], names: set[str]) -> tuple[_Frame, ...]:
+        """The frames around the innermost one, with those of its conditions that can be tested there: they mention none of its indices and
+        results, and what they read is there although the loops, which may have no iteration, and conditions left behind do not say so."""
+        frame, outer = frames[-1], frames[-2]
+        whole = not frame.where and all(_is_nonempty(a) for a in frame.axes)
+        for written, found in frame.path:
+            outside = (*frames[:-2], outer)
+            apart = not names & set(free_names(written)) and not _mentions_inner(found, frame.number, self.groups)
+            if apart and (whole or self.is_in_bounds(written, *self.context(outside))):
+                outer = replace(outer, path=(*outer.path, (written, found)))
+            else:
+                whole = False
+        return (*frames[:-2], outer)
 
     def is_safe(self, expr: Reduce, outside: tuple[_Frame, ...], frame: _Frame, all_kept: bool) -> bool:
         """Whether every access in `expr` is in bounds although the loops of `frame`, or conditions in it, no longer guard it."""

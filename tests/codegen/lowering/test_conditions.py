@@ -219,7 +219,9 @@ def _chosen(rng: random.Random, depth: int) -> str:
     if depth == 0:
         return result if rng.random() < 0.8 else "X[0, i]"
     if rng.random() < 0.25:
-        return f"sum(({_chosen(rng, depth - 1)}) * f32(q{depth} + 1) for q{depth} in range({rng.randint(1, 3)}))"
+        # What stands in a loop that may have no iteration may be computed in front of it, but not what only an iteration may read.
+        extent, condition = rng.choice((("2", ""), ("3", " if i % 2 == 0"), ("m", ""), ("m", " if X[m - 1, i] > 0.0"), ("m", " if i < 9")))
+        return f"sum(({_chosen(rng, depth - 1)}) * f32(q{depth} + 1) for q{depth} in range({extent}){condition})"
     condition = rng.choice((f"{result} > 0.0", f"{result} != 0.0 and i % 2 == 0", "i % 3 == 0", f"i < 2 or {result} < 1.0"))
     return f"where({condition}, {_chosen(rng, depth - 1)}, {_chosen(rng, depth - 1)})"
 
