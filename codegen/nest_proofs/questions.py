@@ -15,6 +15,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from tensorexpr import dtypes
 from tensorexpr.codegen.nest import Check
 from tensorexpr.codegen.nest_proofs.forms import Forms, Names
 from tensorexpr.codegen.nest_proofs.scope import Checked, Fact, Scope, mentioned
@@ -287,7 +288,7 @@ class Questions:
         the sizes of which no check is certain to fail."""
         names = sorted(domain.dims, key=lambda n: self._order(n, scope))
         found = Domain(names, domain.constraints).sample()
-        if found is None:
+        if found is None or not all(dtypes.int64.least <= value <= dtypes.int64.greatest for value in found.values()):
             return None
         values = {name: np.int64(v) for name, v in found.items()}
         try:

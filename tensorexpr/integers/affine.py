@@ -3,8 +3,8 @@
 An `Affine` is a sum of ``int * atom`` plus an int; an atom is a name (`str`) or a `FloorDiv` of an `Affine` by a positive
 int. Both are immutable, hashable and built in normal form, so that expressions equal by simple rules are equal objects:
 terms are sorted, whole multiples leave a floor division (``(6*i + j)//3 = 2*i + j//3``), common factors cancel, nested
-floors flatten, and a division whose coefficients are all negative is turned around (``-((-x)//3) = (x + 2)//3``). Modulo is
-not an atom: ``e % m`` *is* ``e - m*(e//m)``, and printing recognizes that form.
+floors flatten where int64 has the numbers, and a division whose coefficients are all negative is turned around
+(``-((-x)//3) = (x + 2)//3``). Modulo is not an atom: ``e % m`` *is* ``e - m*(e//m)``, and printing recognizes that form.
 """
 
 from __future__ import annotations
@@ -46,6 +46,9 @@ class FloorDiv:
 
 
 Atom = str | FloorDiv
+
+_MOST = 1 << 62
+"""Nested floors flatten up to here: forms become index arithmetic, which has no greater literals than int64."""
 
 Interval = tuple[int | None, int | None]
 """Least and greatest value; None where there is no bound."""
@@ -376,8 +379,9 @@ def _floor_divide(expression: Affine, divisor: int) -> Affine:
         constant = divisor - 1 - constant
         sign = -1
     nested = [atom for atom in inner if isinstance(atom, FloorDiv)]
-    if len(nested) == 1 and inner[nested[0]] == 1:  # (e//a + f)//d = (e + a*f)//(a*d) for an integer f
-        atom = nested[0]
+    greatest = max(divisor, abs(constant), *map(abs, inner.values()))
+    if len(nested) == 1 and inner[nested[0]] == 1 and nested[0].denominator * greatest <= _MOST:
+        atom = nested[0]  # (e//a + f)//d = (e + a*f)//(a*d) for an integer f
         del inner[atom]
         flat = Affine._make(inner, constant) * atom.denominator + atom.numerator
         rest = _floor_divide(flat, divisor * atom.denominator) * sign
