@@ -233,6 +233,7 @@ def test_strict_raises_the_failure(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_where_no_form_can_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stages, "lower", failing(KeyError("u")))
+    monkeypatch.setattr(stages, "plain_nest", failing(KeyError("v")))
     with pytest.raises(InternalError, match=r"blend: expected code in some form, got KeyError: 'u' for the default schedule") as caught:
         te.build(BLEND, [X, W])
     assert re.search(r"please report it with \S+", str(caught.value))
