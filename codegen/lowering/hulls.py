@@ -5,7 +5,7 @@
                                                                if d < i_o*8 + i_i + 1: ...
 
 Where the block begins is known outside; along it a bound that is affine in its index is least at one end and greatest at the other.
-Of a sum with divisions, `d // 2 - (d + 1) // 3`, each part is taken at the end where it counts most: the loop is no shorter than it must be.
+Of a sum with divisions, `d // 2 - (d + 1) // 3`, each part is at the end where it counts most: the loop may be too long, never too short.
 """
 
 from __future__ import annotations
