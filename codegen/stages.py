@@ -3,6 +3,7 @@
 The default form is made by everything that makes code fast. Where some of it fails (see `tensorexpr.fallback`), simpler forms are
 tried, in which less can fail: the plain schedule, every definition by itself with its loops in order and no pass of the lowering that
 is there for speed, of the simplified program, then of the program as written. On a GPU the plain schedule has a thread per point.
+Last comes the plain nest, which neither the simplifier nor schedules nor their lowering had a hand in; on a GPU one thread runs it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.codegen.nest_proofs import Verdict, prove
 from tensorexpr.codegen.nest_verify import verify_nest
+from tensorexpr.codegen.plain import plain_nest
 from tensorexpr.codegen.schedule import Schedule
 from tensorexpr.codegen.schedule import schedule as plain_schedule
 from tensorexpr.codegen.schedule.auto_gpu import plan_points
@@ -32,14 +34,24 @@ PLAIN = "the plain schedule"
 
 
 class Stages(NamedTuple):
-    """What leads to native code: the simplified program, its schedule, the loop nest with what its proof found; and why it is not the
-    form that was wanted."""
+    """What leads to native code: the simplified program, the schedule that it was lowered by (None for the plain nest), the loop nest with
+    what its proof found; and why it is not the form that was wanted."""
 
     program: Program
-    schedule: Schedule
+    made_by: Schedule | None
     nest: LoopNest
     verdict: Verdict
     failure: Failure | None = None
+
+    @property
+    def schedule(self) -> Schedule:
+        """The schedule. Raises `ScheduleError` where no schedule led to the nest."""
+        if self.made_by is None:
+            raise ScheduleError(
+                f"{', '.join(self.program.outputs)}: expected code made by a schedule, got the plain nest, the last form of a build",
+                hint='.source("nest") shows its loops',
+            )
+        return self.made_by
 
 
 Made = TypeVar("Made")
@@ -87,6 +99,7 @@ def _made(
         of(*wanted),
         of(PLAIN, lambda: plain_stages(simplify(program, inline=False), target)),
         of(f"{PLAIN} of the program as written", lambda: plain_stages(program, target)),
+        of("the plain nest", lambda: _proved(program, None, plain_nest(program), isinstance(target, Gpu))),
     ]
     what = ", ".join(program.outputs)
     (stages, made), failure = first_sound(what, forms[1:] if plainly else forms, lambda: print_program(program))
@@ -109,10 +122,13 @@ def _plainly(program: Program, target: Target) -> Schedule:
 
 
 def _lowered(schedule: Schedule, plain: bool = False) -> Stages:
-    nest = verify_nest(lower(schedule, plain=plain))
-    verdict = prove(nest, quick=True, launched=isinstance(schedule.target, Gpu))
+    return _proved(schedule.program, schedule, lower(schedule, plain=plain), isinstance(schedule.target, Gpu))
+
+
+def _proved(program: Program, schedule: Schedule | None, nest: LoopNest, launched: bool) -> Stages:
+    verdict = prove(verify_nest(nest), quick=True, launched=launched)
     if verdict.refuted:
         raise InternalError(f"the verifier refuses its loops: {verdict.refuted[0].about}", term=verdict.refuted[0])
     if verdict.findings:
-        log.info("%s: %s", ", ".join(schedule.program.outputs), verdict)
-    return Stages(schedule.program, schedule, nest, verdict)
+        log.info("%s: %s", ", ".join(program.outputs), verdict)
+    return Stages(program, schedule, nest, verdict)

@@ -10,6 +10,7 @@ from tensorexpr import dtypes
 from tensorexpr.codegen.cuda import values as v
 from tensorexpr.codegen.cuda.arena import arena
 from tensorexpr.codegen.cuda.bound import settled
+from tensorexpr.codegen.cuda.leaving import leave_together
 from tensorexpr.codegen.cuda.packs import ALIGNMENT
 from tensorexpr.codegen.cuda.source import Launch
 from tensorexpr.codegen.cuda.statements import Statements
@@ -108,6 +109,7 @@ class Kernel(Statements):
             shared = [b for b in buffers_inside(team.body) if team.homes.get(b.name) == "shared"]
             slots = prod(team.shape[1:]) if self.slot() else 1
             self.arena, asked = arena({b.name: slots * prod(self.extents(b)) * b.dtype.itemsize for b in shared})
+            self.leaves = leave_together(team.body, team.warps)
             self.block(team.body, lines, "  ")
         threads = team.shape if team is not None else (THREADS if cut else 1, 1, 1)
         return self.finished(word, lines, threads, tuple(iterations.values()), cut, asked)
@@ -198,8 +200,11 @@ class Kernel(Statements):
                     expression(s.index)
                     expression(s.extent)
 
-        for statement in (*block, *block):  # what a loop hangs on may be stored further down
-            visit(statement)
+        before = -1
+        while before < len(self.hanging):  # what a loop hangs on may be stored further down
+            before = len(self.hanging)
+            for statement in block:
+                visit(statement)
         for name, buffer in self.buffers.items():
             if name in found and buffer.memory != "local":
                 self.used_buffers[name] = None

@@ -7,6 +7,7 @@ from math import prod
 from tensorexpr import dtypes
 from tensorexpr.codegen.cuda import values as v
 from tensorexpr.codegen.cuda.expressions import RESERVED, Emitter, Surroundings, is_narrow, stored, wanted_names
+from tensorexpr.codegen.cuda.leaving import has_check
 from tensorexpr.codegen.cuda.mma import WARP, Product, product_of
 from tensorexpr.codegen.cuda.packs import ALIGNMENT, Packed, copied, packed
 from tensorexpr.codegen.cuda.products import may_rotate, write_product, write_rotated
@@ -46,6 +47,10 @@ class Statements:
         self.team: Team | None = None
         self.in_lanes = False
         self.copies = False
+        self.leaves = False
+        """Whether the threads of the team leave together where one of them fails a check in its lanes."""
+        self.left = 0
+        """Loops over lanes so far behind which they may."""
         self.unmet = False
         """Whether a copy stands behind the last barrier."""
         self.arena: dict[str, int] = {}
@@ -125,10 +130,14 @@ class Statements:
                 self.lanes(s, self.team, lines, margin)
             case For() if self.team is not None and not self.in_lanes and is_lanes(s):
                 idle = [f"threadIdx.{'xyz'[k]}" for k in idle_axes(s, self.team)]
+                asked = self.leaves and has_check(s.body)
+                lines += [f"{margin}bool te_left_{self.left} = false;"] if asked else []
                 if idle:
                     lines.append(f"{margin}if ({' + '.join(idle)} == 0) {{")
                 self.lanes(s, self.team, lines, margin + "  " if idle else margin)
                 lines += [f"{margin}}}"] if idle else []
+                if asked:
+                    self.leave(lines, margin)
             case For() if self.team is not None and not self.in_lanes and (made := self.product(s)) is not None:
                 self.in_lanes = True
                 write_product(self, made, lines, margin)
@@ -179,9 +188,19 @@ class Statements:
                 index, extent = emitter.value(s.index), emitter.value(s.extent)
                 lines += [margin + line for line in before]
                 arguments = f"{index.text}, {extent.text}"
-                # Others wait for a thread of a team: it leaves the loop alone, and with it all that would read there.
-                leave = "break" if self.in_lanes else "return"
+                # Others wait for a thread of a team: it leaves the loop alone, or all of them leave behind it.
+                leave = "return" if not self.in_lanes else "break"
+                if self.in_lanes and self.leaves:
+                    leave = f"te_left_{self.left} = true; goto te_behind_{self.left}"
                 lines.append(f"{margin}if (te_outside({arguments})) {{ te_fail(error, {s.check}, {arguments}); {leave}; }}")
+
+    def leave(self, lines: list[str], margin: str) -> None:
+        """The lines behind a loop over lanes in which a check may have failed: all threads, or those of the warp, leave."""
+        of_warp = self.team is not None and self.team.warps
+        vote = f"__any_sync(0xffffffffu, te_left_{self.left})" if of_warp else f"__syncthreads_or(te_left_{self.left})"
+        # Copies of this thread may be under way to memory that the next block gets.
+        lines += [f"te_behind_{self.left}:", f"{margin}if ({vote}) {{ te_copies_wait_all(); return; }}"]
+        self.left += 1
 
     def choice(self, s: If) -> tuple[Expr, Store] | None:
         """The update of what a thread holds that statements are, and its condition, where all that it reads may be read anyway."""

@@ -104,6 +104,32 @@ def test_a_stage_that_fails(stage: str, error: Exception, monkeypatch: pytest.Mo
     assert str(made.schedule.origin) == stages.PLAIN and "blend" in made.source("nest")
 
 
+def test_where_all_schedules_fail_the_plain_nest_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stages, "lower", failing(KeyError("u")))
+    made, message = built_with_one_warning()
+    np.testing.assert_allclose(made(*ARRAYS), RIGHT, rtol=1e-12)
+    assert message.startswith("blend: the default schedule could not be made (") and "plain nest" in message
+    assert "for i in range(0, 37)" in made.source("nest")
+    with pytest.raises(te.ScheduleError, match="expected code made by a schedule, got the plain nest, the last form of a build"):
+        made.schedule  # noqa: B018 -- the property refuses
+
+
+@pytest.mark.parametrize("seed", share_of(range(2000, 2030)))
+def test_the_plain_nest_as_native_code(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = random_program(seed)
+    monkeypatch.setattr(stages, "lower", failing(KeyError("u")))
+    monkeypatch.setattr(fallback, "warn", lambda *_: None)
+    inputs = random_inputs(program, seed)
+    try:
+        expected = evaluate_program(program, inputs)
+    except te.OutOfBoundsError:
+        with pytest.raises(te.OutOfBoundsError):
+            build_program(program)(*inputs.values())
+        return
+    for found, wanted in zip(build_program(program)(*inputs.values()), expected.values(), strict=True):
+        np.testing.assert_allclose(found.astype(float), wanted.astype(float), rtol=1e-5, atol=1e-5)
+
+
 def test_text_that_llvm_does_not_take(monkeypatch: pytest.MonkeyPatch) -> None:
     whole, calls = executable.nest_code, []
 
@@ -207,6 +233,7 @@ def test_strict_raises_the_failure(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_where_no_form_can_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stages, "lower", failing(KeyError("u")))
+    monkeypatch.setattr(stages, "plain_nest", failing(KeyError("v")))
     with pytest.raises(InternalError, match=r"blend: expected code in some form, got KeyError: 'u' for the default schedule") as caught:
         te.build(BLEND, [X, W])
     assert re.search(r"please report it with \S+", str(caught.value))

@@ -26,6 +26,7 @@ extern te_place *te_here;
 extern char *te_host_arena;  // memory of the block that its launch asked for
 void te_host_barrier(int line);
 void te_host_warp_barrier(int line);
+int te_host_vote(int value, int line);
 void te_host_collective(void (*combine)(void **), void *operands, int line);
 void te_host_touch(const void *address, int bytes, int kind);
 void te_host_refused();
@@ -46,6 +47,7 @@ template <class T> static inline T &te_arena(int at) { return *(T *)(te_host_are
 #define gridDim (te_here->grid_size)
 #define __syncthreads() te_host_barrier(__LINE__)
 #define __syncwarp() te_host_warp_barrier(__LINE__)
+#define __syncthreads_or(value) te_host_vote(value, __LINE__)
 
 template <class T> static inline T te_host_shuffled(unsigned mask, T value, int lane, int line) {
   uint64_t bits = 0;
@@ -59,6 +61,11 @@ template <class T> static inline T te_host_shuffled(unsigned mask, T value, int 
 #define __shfl_xor_sync(mask, value, distance) te_host_shuffled(mask, value, TE_LANE ^ (distance), __LINE__)
 #define __shfl_down_sync(mask, value, distance) \
   te_host_shuffled(mask, value, TE_LANE + (distance) > 31 ? TE_LANE : TE_LANE + (distance), __LINE__)
+static inline int te_host_any(unsigned mask, int value, int line) {
+  for (int distance = 16; distance; distance >>= 1) value |= te_host_shuffled(mask, value, TE_LANE ^ distance, line);
+  return value;
+}
+#define __any_sync(mask, value) te_host_any(mask, value, __LINE__)
 
 #define te_shuffle_down(value, distance) __shfl_down_sync(0xffffffffu, value, distance)
 #define te_shuffle_from(value, lane) __shfl_sync(0xffffffffu, value, lane)

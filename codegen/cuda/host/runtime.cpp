@@ -56,6 +56,7 @@ char report[512];
 te_grid grid;
 te::Clock now;
 std::vector<uint32_t> warps;  // the interval between barriers that each warp is in
+bool asked = false, answered = false;  // at the barrier that threads wait at, and at the last one
 uint32_t serial = 0;
 
 }  // namespace
@@ -161,6 +162,13 @@ TE_EXPORT void te_host_barrier(int line) {
   current->state = kBarrier;
   current->line = line;
   to_scheduler();
+}
+
+// A barrier at which every thread learns whether one of them said yes: there is no next before all have gone on.
+TE_EXPORT int te_host_vote(int value, int line) {
+  asked |= value != 0;
+  te_host_barrier(line);
+  return answered;
 }
 
 namespace {
@@ -344,6 +352,8 @@ bool run_block(unsigned threads, const std::vector<unsigned> &order) {
     // Threads that left no longer count at a barrier (compute capability 7 and later).
     for (unsigned k = 0; k < threads; ++k)
       if (fibers[k].state == kBarrier) fibers[k].state = kReady;
+    answered = asked;
+    asked = false;
     now.interval = ++serial;
   }
 }
