@@ -25,7 +25,7 @@ from tensorexpr.codegen.cuda.shuffles import Shuffle
 from tensorexpr.codegen.cuda.threads import is_lanes
 from tensorexpr.codegen.nest import THREADS, Alloc, Block, Check, For, If, Stmt, Store
 from tensorexpr.ir import Access, Apply, Cast, Expr, conjuncts
-from tensorexpr.traversal import walk
+from tensorexpr.traversal import negate, walk
 
 _Passed = tuple[frozenset[Expr], Expr]
 """An index that has passed a check, and the conditions that this was under."""
@@ -42,7 +42,7 @@ def leave_together(body: Block, warps: bool) -> bool:
     if not loops:
         return False
     within = [s for loop in loops for s in _inside(loop.body)]
-    asked = _read(s.index for s in within if isinstance(s, Check))
+    asked = frozenset(name for s in within if isinstance(s, Check) for name in _made_of(s.index))
     return _Places(_unsettled(body, {s.buffer for s in within if isinstance(s, Store)}), asked).block(body, frozenset(), [])
 
 
@@ -63,17 +63,17 @@ class _Places:
             case For():
                 decided = self.hangs(s.start, s.stop) or self.goes(s.start, under, passed) or self.goes(s.stop, under, passed)
                 written = {inner.buffer for inner in _inside(s.body) if isinstance(inner, Store)}
-                kept = [p for p in passed if written.isdisjoint(_read((p[1],)))]
+                kept = [p for p in passed if written.isdisjoint(_read((p[1], *p[0])))]
                 return decided or self.block(s.body, under, kept)
             case If():
                 decided = self.hangs(s.condition) or self.goes(s.condition, under, passed)
                 then = self.block(s.then, under.union(conjuncts(s.condition)), passed)
-                return decided or then or self.block(s.otherwise, under, list(passed))
+                return decided or then or self.block(s.otherwise, under.union(conjuncts(negate(s.condition))), passed)
             case Alloc():
                 return self.block(s.body, under, passed)
             case Store():
                 goes = any(self.goes(e, under, passed) for e in (Access(s.buffer, s.indices, s.value.dtype), s.value))
-                passed[:] = [p for p in passed if s.buffer not in _read((p[1],))]
+                passed[:] = [p for p in passed if s.buffer not in _read((p[1], *p[0]))]
                 return goes
             case Shuffle():
                 return self.goes(s.source, under, passed)
@@ -91,12 +91,11 @@ class _Places:
             case Apply() if e.op.name == "where":
                 condition, taken, otherwise = e.args
                 decides = self.hangs(condition) and bool(_read((taken, otherwise)))
-                inside = under.union(conjuncts(condition))
+                ways = ((taken, condition), (otherwise, negate(condition)))
                 return (
                     decides
                     or self.goes(condition, under, passed)
-                    or self.goes(taken, inside, passed)
-                    or self.goes(otherwise, under, passed)
+                    or any(self.goes(way, under.union(conjuncts(known)), passed) for way, known in ways)
                 )
             case Apply():
                 return any(self.goes(a, under, passed) for a in e.args)
@@ -105,10 +104,9 @@ class _Places:
         return False
 
     def is_open(self, index: Expr, under: frozenset[Expr], passed: list[_Passed]) -> bool:
-        read = _read((index,))
-        if not read.isdisjoint(self.unsettled):
+        if self.hangs(index):
             return True
-        return not read.isdisjoint(self.asked) and not any(conditions <= under and index == one for conditions, one in passed)
+        return not self.asked.isdisjoint(_made_of(index)) and not any(conditions <= under and index == one for conditions, one in passed)
 
     def hangs(self, *exprs: Expr) -> bool:
         return not _read(exprs).isdisjoint(self.unsettled)
@@ -144,6 +142,18 @@ def _unsettled(body: Block, skipped: set[str]) -> frozenset[str]:
 def _read(exprs: Iterable[Expr]) -> frozenset[str]:
     """The buffers that expressions read."""
     return frozenset(n.tensor for e in exprs for n in walk(e) if isinstance(n, Access))
+
+
+def _made_of(e: Expr) -> Iterator[str]:
+    """The buffers whose elements a number is made of: those read to find them say nothing of it, nor it of them."""
+    match e:
+        case Access():
+            yield e.tensor
+        case Apply():
+            for a in e.args:
+                yield from _made_of(a)
+        case Cast():
+            yield from _made_of(e.arg)
 
 
 def _lane_loops(block: Block, warps: bool) -> Iterator[For]:

@@ -108,6 +108,8 @@ class Module:
     """
 
     scales: bool = False
+    scalar: bool = False
+    """Whether some loop is to stay one iteration after the other (`SCALAR_LOOP`)."""
     functions: list[str] = field(default_factory=list)
     declarations: dict[str, str] = field(default_factory=dict)
     helpers: dict[str, str] = field(default_factory=dict)
@@ -138,9 +140,14 @@ class Module:
         return "\n".join([*self.declarations.values(), "", *map(self._finished, self.helpers), *self.functions])
 
 
+_DIVISIONS = ("sdiv", "udiv", "srem", "urem")
 _PURE = ("add ", "sub ", "mul ", "and ", "or ", "icmp ", "getelementptr ", "insertelement ", "shufflevector ", "select ")
 """Instructions that depend on nothing but their operands, and that index arithmetic is made of."""
 
+
+SCALAR_LOOP = "!2"
+"""Metadata of loops that LLVM is not to vectorize. Its vectorizer (22.1) takes what is computed of a division that stands under a
+condition, of operands that the loop does not change, from the first lane alone, also where that lane is off and did not divide."""
 
 LONGEST_WORD = 100
 """Characters of a user's name that are part of a value's: LLVM takes names of 1,024."""
@@ -166,6 +173,9 @@ class Builder:
         """Names of scalars that are known to be odd."""
         self.parts: dict[str, tuple[str, int]] = {}
         """Scalars (of ramps: their bases) that are another one and a constant."""
+        self.divisions = 0
+        """Divisions of scalars so far that could trap for all that LLVM knows."""
+        self.branches = 0
 
     # ------------------------------------------------------------------------------------------------ text
 
@@ -206,6 +216,7 @@ class Builder:
 
     def branch(self, condition: Value, yes: str, no: str, hint: str = "") -> None:
         """Goes to one of two blocks; `hint` is metadata about how often."""
+        self.branches += 1
         for label in (yes, no):
             self.dominators.edge(self.block, label)
         self.line(f"br i1 {condition.text}, label %{yes}, label %{no}{hint}")
@@ -331,6 +342,7 @@ class Builder:
     def op(self, opcode: str, a: Operand, b: Operand) -> Value:
         """A two-operand instruction, lane by lane."""
         a, b = self.unify(a, b)
+        self.divisions += b.const is None and b.lanes == 1 and opcode in _DIVISIONS
         return self.emit(f"{opcode} {a.full_type} {a.text}, {b.text}", a.type, a.lanes)
 
     def compare(self, predicate: str, a: Operand, b: Operand) -> Value:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 
 from tensorexpr.codegen.llvm.abi import ALIGNMENT, Workspace, buffers_of, constant_shape
-from tensorexpr.codegen.llvm.builder import LONGEST_WORD, Builder, Module, Value, literal
+from tensorexpr.codegen.llvm.builder import LONGEST_WORD, SCALAR_LOOP, Builder, Module, Value, literal
 from tensorexpr.codegen.llvm.emit_memory import Binding
 from tensorexpr.codegen.llvm.emit_statements import Statements, expressions, statements
 from tensorexpr.codegen.llvm.machine import Machine
@@ -106,6 +106,8 @@ class _ModuleEmitter:
             parts.append('!0 = !{!"branch_weights", i32 1, i32 1048575}')
         if self.streams:
             parts.append("!1 = !{i32 1}")
+        if self.module.scalar:
+            parts += [f"{SCALAR_LOOP} = distinct !{{{SCALAR_LOOP}, !3}}", '!3 = !{!"llvm.loop.vectorize.enable", i1 false}']
         return "\n".join(parts) + "\n"
 
     # ------------------------------------------------------------------------------------------------ names and arguments

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from math import gcd
 
 from tensorexpr.codegen.llvm import emit_ahead, emit_intrinsics, emit_memory, emit_rectangles, emit_squares, emit_work
-from tensorexpr.codegen.llvm.builder import LONGEST_WORD, Builder, Value, literal
+from tensorexpr.codegen.llvm.builder import LONGEST_WORD, SCALAR_LOOP, Builder, Value, literal
 from tensorexpr.codegen.llvm.emit_expressions import Expressions
 from tensorexpr.codegen.llvm.emit_memory import Binding, NotVectorizable
 from tensorexpr.codegen.llvm.machine import Machine
@@ -260,13 +260,16 @@ class Statements(Expressions):
             b.branch(b.compare("icmp slt", start, stop), body, after)
         before = b.block
         b.begin(body)
+        divisions, branches = b.divisions, b.branches
         place, index = len(b.lines), f"%{b.name(stem + '.')}"
         b.lines.append("")
         high = None if stop.high is None else stop.high - step
         yield Value(index, "i64", low=start.low, high=high, multiple=gcd(start.multiple, step))
         following = b.emit(f"add nsw i64 {index}, {step}", "i64")
         b.lines[place] = f"  {index} = phi i64 [ {start.text}, %{before} ], [ {following.text}, %{b.block} ]"
-        b.branch(b.compare("icmp slt", following, stop), body, after)
+        scalar = b.divisions > divisions and b.branches > branches
+        b.module.scalar |= scalar
+        b.branch(b.compare("icmp slt", following, stop), body, after, f", !llvm.loop {SCALAR_LOOP}" if scalar else "")
         b.begin(after)
 
     def _masked_loop(self, s: For, start: Value, stop: Value) -> None:

@@ -5,24 +5,26 @@
                                                                if d < i_o*8 + i_i + 1: ...
 
 Where the block begins is known outside; along it a bound that is affine in its index is least at one end and greatest at the other.
+Of a sum with divisions, `d // 2 - (d + 1) // 3`, each part is at the end where it counts most: the loop may be too long, never too short.
 """
 
 from __future__ import annotations
 
-from tensorexpr.codegen.lowering.arithmetic import ZERO, constant, maximum, minimum, sub, substituted
+from tensorexpr.codegen.lowering.arithmetic import ZERO, add, constant, floordiv, maximum, minimum, mul, sub, substituted
 from tensorexpr.codegen.lowering.scope import Scope
 from tensorexpr.codegen.schedule.state import Split, Stage
 from tensorexpr.errors import InternalError
-from tensorexpr.ir import Apply, Axis, Expr, Index, const
+from tensorexpr.integers import Affine, FloorDiv
+from tensorexpr.ir import Apply, Axis, Expr, Index, Size, const
 from tensorexpr.records import replace
 from tensorexpr.regions import affine_of
-from tensorexpr.traversal import free_names
+from tensorexpr.traversal import free_names, size_names
 
 
 def hull(axis: Axis, inner: frozenset[str], stage: Stage, scope: Scope, tile: tuple[str, ...]) -> Scope:
     """The scope in which an axis runs from the least of its starts to the greatest of its stops, over the points of the loops `tile`.
 
-    Requires: `has_hull(axis, inner)`, and what the axes `inner` do not have of their loops in `tile` is open.
+    Requires: bounds are affine in the axes `inner`, and what these do not have of their loops in `tile` is open.
     """
     parts = {x for loop in tile for x in stage.ancestry(loop)}
     ends = scope
@@ -47,6 +49,8 @@ def hull(axis: Axis, inner: frozenset[str], stage: Stage, scope: Scope, tile: tu
             return scope.resolve(expr)
         form = affine_of(expr)
         assert form is not None
+        if any(isinstance(atom, FloorDiv) and not inner.isdisjoint(atom.numerator.names()) for atom, _ in form.terms):
+            return extreme(form, greatest, frozenset(size_names(expr)))
 
         def index(name: str) -> Expr:
             if name not in inner:
@@ -54,6 +58,19 @@ def hull(axis: Axis, inner: frozenset[str], stage: Stage, scope: Scope, tile: tu
             return ((high if greatest else low) if form.coefficient(name) > 0 else (low if greatest else high)).resolve(Index(name))
 
         return substituted(expr, index, lambda p: p, lambda a: a)
+
+    def extreme(form: Affine, greatest: bool, sizes: frozenset[str]) -> Expr:
+        total: Expr = const(form.constant)
+        for atom, factor in form.terms:
+            up = greatest == (factor > 0)
+            if isinstance(atom, FloorDiv):
+                value = floordiv(extreme(atom.numerator, up, sizes), atom.denominator)
+            elif atom in inner:
+                value = (high if up else low).resolve(Index(atom))
+            else:
+                value = Size(atom) if atom in sizes else scope.resolve(Index(atom))
+            total = add(total, mul(value, const(factor)))
+        return total
 
     given: dict[str, Expr] = {}
     bounds: list[Expr] = []

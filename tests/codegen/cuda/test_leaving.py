@@ -10,6 +10,7 @@ from tensorexpr.codegen.cuda import nvrtc
 from tensorexpr.codegen.nest import Alloc, Buffer, Check, CheckSite, If
 from tensorexpr.codegen.nest_verify import verify_nest
 from tensorexpr.ir import Index, apply, const
+from tensorexpr.traversal import negate
 from tests.codegen.cuda.device import Program, compiled_together, needs_compiler
 from tests.codegen.llvm.nests import buffer, loop, nest, read, write
 
@@ -131,13 +132,28 @@ def test_leaving_is_text_that_nvrtc_takes(programs):
     assert made.resources
 
 
-def test_only_what_hangs_on_a_check_asks(programs):
-    """All threads ask behind loops that check, and nowhere where nothing hangs on it."""
+def test_threads_ask_behind_loops_that_check_alone(programs):
     for name, run in programs.items():
         votes = run.source.text.count("__any_sync" if name.endswith("warp") else "__syncthreads_or")
         assert votes == (name != "chained"), name
-    check, _ = staged(held("e"))
-    lanes = loop("x", N, check, write(Y, (X,), read(A, read(IDS, X))), kind="vectorize")
-    alone = nest([IDS, T, A, Y], [Y], (loop("i", 1, lanes, kind="parallel"),), checks=SITES)
-    text = Program(verify_nest(alone), "alone_", on_cpu=True).source.text
-    assert "te_left" not in text and "break" in text
+
+
+def test_a_place_that_a_thread_has_checked_itself_needs_no_other():
+    """Of what others wrote, in the way of a choice that the check was made for, and read where data say that no check is about."""
+    index, chosen = read(IDS, X), apply("lt", read(T, X), const(3))
+    passes = Check(index, const(N), 0)
+    ways = {
+        "plain": (passes, write(Y, (X,), read(A, index))),
+        "taken": (If(chosen, (passes,)), write(Y, (X,), apply("where", chosen, read(A, index), ONE))),
+        "otherwise": (If(negate(chosen), (passes,)), write(Y, (X,), apply("where", chosen, ONE, read(A, index)))),
+        "other_branch": (If(chosen, (), (passes, write(Y, (X,), read(A, index)))),),
+        "read_to_find_it": (Check(read(IDS, read(T, X)), const(N), 0), write(Y, (X,), read(A, read(IDS, read(T, X))))),
+    }
+    others = {
+        "before": (passes, write(Y, (X,), read(A, read(IDS, LAST)))),
+        "not_in_this_way": (If(chosen, (passes,)), write(Y, (X,), apply("where", chosen, ONE, read(A, index)))),
+    }
+    for name, body in {**ways, **others}.items():
+        lanes = loop("i", 1, loop("x", N, *body, kind="vectorize"), kind="parallel")
+        text = Program(verify_nest(nest([IDS, T, A, Y], [Y], (lanes,), checks=SITES)), on_cpu=True).source.text
+        assert "te_fail" in text and ("te_left" in text) == (name in others), name
