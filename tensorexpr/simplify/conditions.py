@@ -357,7 +357,8 @@ def _hull(first: Expr, rows: list[Constraint], second: Expr, others: list[Constr
         if not all(context.assuming([*hull, *_failing(row, context)]).implies(other) for other in others):
             return None
         within = condition_of(row, context)
-        assert within is not None
+        if within is None:
+            return None
         hull.setdefault(within)
     found = list(hull)[: len(hull) - len(beyond)]
     return conjunction(needed(found, context) or found)
