@@ -376,7 +376,8 @@ def _floor_divide(expression: Affine, divisor: int) -> Affine:
         constant = divisor - 1 - constant
         sign = -1
     nested = [atom for atom in inner if isinstance(atom, FloorDiv)]
-    if len(nested) == 1 and inner[nested[0]] == 1:  # (e//a + f)//d = (e + a*f)//(a*d) for an integer f
+    # (e//a + f)//d = (e + a*f)//(a*d) for an integer f; not beyond what a literal of int64 holds.
+    if len(nested) == 1 and inner[nested[0]] == 1 and divisor * nested[0].denominator < 1 << 62:
         atom = nested[0]
         del inner[atom]
         flat = Affine._make(inner, constant) * atom.denominator + atom.numerator

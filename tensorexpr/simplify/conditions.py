@@ -15,6 +15,7 @@ from tensorexpr.integers import Affine, Constraint, FloorDiv, congruent, eq, ge
 from tensorexpr.ir import FALSE, TRUE, Apply, Const, Expr, apply, conjunction, conjuncts, const
 from tensorexpr.simplify.context import COMPARISONS, Context
 from tensorexpr.simplify.indices import Term, add_up, reduced, summands
+from tensorexpr.simplify.overflow import stays_within
 from tensorexpr.simplify.rules_common import reads_nothing
 from tensorexpr.traversal import negate, size_names, walk
 
@@ -84,7 +85,8 @@ def known_extremum(expr: Apply, context: Context) -> Expr | None:
 
 
 def normal_comparison(condition: Apply, context: Context) -> Expr:
-    """The normal form of a comparison of two int64 expressions that cannot overflow; the same object if it has it already."""
+    """The normal form of a comparison of two int64 expressions that cannot overflow; the same object if it has it already, or where the
+    normal form may overflow."""
     name = condition.op.name
     left, right = (context.arithmetic.form(a) for a in condition.args)
     difference = reduced(left - right, context)
@@ -98,11 +100,20 @@ def normal_comparison(condition: Apply, context: Context) -> Expr:
         result = _congruence(name, terms, constant, context) or _equality(name, terms, constant)
     else:
         result = _inequality(name, terms, constant)
-    return condition if result is None or result == condition else result
+    return condition if result is None or result == condition or not _stays_within(result, context) else result
+
+
+def _stays_within(comparison: Expr, context: Context) -> bool:
+    return not isinstance(comparison, Apply) or all(stays_within(side, context) for side in comparison.args)
 
 
 def condition_of(constraint: Constraint, context: Context) -> Expr | None:
-    """The comparison that says what a constraint says, in normal form; None where a literal does not fit."""
+    """The comparison that says what a constraint says, in normal form; None where something in it may not fit int64."""
+    result = _written(constraint, context)
+    return None if result is None or not _stays_within(result, context) else result
+
+
+def _written(constraint: Constraint, context: Context) -> Expr | None:
     form = constraint.expr if constraint.is_equality else _cleared(constraint.expr, "ge")
     terms, constant = summands(form, context)
     if not terms:
@@ -341,7 +352,8 @@ def _hull(first: Expr, rows: list[Constraint], second: Expr, others: list[Constr
         if not all(context.assuming([*hull, *_failing(row, context)]).implies(other) for other in others):
             return None
         within = condition_of(row, context)
-        assert within is not None
+        if within is None:
+            return None
         hull.setdefault(within)
     found = list(hull)[: len(hull) - len(beyond)]
     return conjunction(needed(found, context) or found)

@@ -60,6 +60,8 @@ class Arithmetic:
         self._spans: dict[Expr, tuple[int, int] | None] = {}
         self._pure: dict[Expr, bool] = {}
         self._forms: dict[Expr, Affine] = {}
+        self.reaches: dict[Expr, tuple[int, int] | None] = {}
+        """Ranges of expressions anywhere, None of those that may wrap around (`simplify.overflow`)."""
 
     def form(self, expr: Expr) -> Affine:
         """The quasi-affine form of an integer expression, with opaque names for what has none."""
@@ -115,7 +117,7 @@ class Arithmetic:
         parts = [self.span(a) for a in expr.args]
         if any(p is None for p in parts):
             return None
-        low, high = _combined(expr.op.name, [p for p in parts if p is not None])
+        low, high = combined(expr.op.name, [p for p in parts if p is not None])
         return (low, high) if whole[0] <= low and high <= whole[1] else None
 
     def _pure_span(self, expr: Expr) -> tuple[int, int]:
@@ -125,7 +127,7 @@ class Arithmetic:
         if not isinstance(expr, Apply):
             return (0 if isinstance(expr, Size) else -MOST_SIZE, MOST_SIZE)
         if expr.op.name in CHAIN:
-            low, high = _combined(expr.op.name, [self._pure_span(a) for a in expr.args])
+            low, high = combined(expr.op.name, [self._pure_span(a) for a in expr.args])
             return (low, high) if low >= -LIMIT and high <= LIMIT else (-LIMIT, LIMIT)
         if expr.op.name in _BOUNDED or (expr.op.name == "shift_left" and isinstance(expr.args[1], Const)):
             return (-LIMIT, LIMIT)
@@ -168,7 +170,8 @@ class Arithmetic:
                     yield ge(name, 0)
 
 
-def _combined(name: str, parts: list[tuple[int, int]]) -> tuple[int, int]:
+def combined(name: str, parts: list[tuple[int, int]]) -> tuple[int, int]:
+    """The values of an operation of `CHAIN` on numbers in some ranges, as whole numbers."""
     low, high = parts[0]
     if name == "neg":
         return -high, -low
