@@ -92,6 +92,13 @@ class Arithmetic:
         """Whether an integer expression cannot wrap around, so that its value is that of its form."""
         return self.span(expr) is not None
 
+    def keeps(self, expr: Apply) -> bool:
+        """Whether an operation of `CHAIN` gives the whole number, of integers of any width."""
+        if expr.dtype is dtypes.int64:
+            return self.exact(expr)
+        low, high = combined(expr.op.name, [(int(a.dtype.least), int(a.dtype.greatest)) for a in expr.args])
+        return expr.op.name == "mod" or (low >= expr.dtype.least and high <= expr.dtype.greatest)
+
     def span(self, expr: Expr) -> tuple[int, int] | None:
         """A range that contains the values of an integer expression, None where a part of its form may wrap around."""
         if expr in self._spans:
@@ -154,7 +161,7 @@ class Arithmetic:
                 yield ge(name, low)
             if high < expr.dtype.greatest:
                 yield le(name, high)
-        if not isinstance(expr, Apply) or expr.op.name not in ("minimum", "maximum", "abs"):
+        if not isinstance(expr, Apply) or expr.op.name not in ("minimum", "maximum", "abs") or not self.keeps(expr):
             return
         for arg in expr.args:
             if not self.exact(arg):
@@ -333,7 +340,7 @@ class Context:
     def _local_facts(self, name: str) -> Iterator[Constraint]:
         """What holds for an opaque quotient, remainder or product by what is known here about its operands."""
         expr = self.arithmetic.opaque.expression(name)
-        if not isinstance(expr, Apply) or expr.op.name not in ("mod", "floordiv", "mul") or not self.arithmetic.exact(expr):
+        if not isinstance(expr, Apply) or expr.op.name not in ("mod", "floordiv", "mul") or not self.arithmetic.keeps(expr):
             return
         left, right = (self.arithmetic.form(a) for a in expr.args)
         if name in left.names() or name in right.names():

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import gcd
 
+from tensorexpr import dtypes
 from tensorexpr.integers import Affine, FloorDiv, ge, lt
-from tensorexpr.ir import Apply, Const, Expr, Index, Size, apply, const
+from tensorexpr.ir import Apply, Cast, Const, Expr, Index, Size, apply, const
 from tensorexpr.regions import signed_sum
 from tensorexpr.simplify.context import Context
 from tensorexpr.simplify.overflow import stays_within
@@ -188,8 +189,8 @@ def _atom(atom: str | FloorDiv, context: Context) -> Expr:
     if isinstance(atom, FloorDiv):
         return _division(atom.numerator, atom.denominator, context)
     hidden = context.arithmetic.opaque.expression(atom)
-    if hidden is not None:
-        return hidden
+    if hidden is not None:  # of a comparison of narrower integers, where it is one of them
+        return hidden if hidden.dtype is dtypes.int64 else Cast(dtypes.int64, hidden)
     return Size(atom) if atom in context.arithmetic.sizes else Index(atom)
 
 

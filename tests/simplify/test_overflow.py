@@ -104,3 +104,46 @@ def test_integers_of_tensors(block):
         want = evaluate_program(program, inputs)["T"]
         found = evaluate_program(simplify(program), inputs)["T"]
         np.testing.assert_array_equal(found, want, err_msg=f"{seed}\n{program}\n{simplify(program)}")
+
+
+NARROW = ("int8", "uint8", "int16", "int32")
+
+
+def narrow(seed: int):
+    """A program of conditions on two columns of one narrow dtype, and its inputs: small numbers, and the ends of the dtype."""
+    rng = random.Random(seed)
+    dtype = rng.choice(NARROW)
+    A, B = (te.placeholder((COUNT,), dtype, name=name) for name in "AB")
+    least, greatest = int(A.dtype.least), int(A.dtype.greatest)
+    numbers = (least, least + 1, greatest, greatest // 2, 0, 1, 2, 5, max(least, -3))
+
+    def term(i, depth):
+        if depth == 0:
+            return rng.choice((A[i], A[i], B[i]))
+        x, y = term(i, depth - 1), rng.choice((A[i], B[i], rng.choice((1, 2, 3, 5))))
+        name = rng.choice(("+", "-", "*", "//", "%", "abs", "neg", "min"))
+        if name in ("abs", "neg"):
+            return te.abs(x) if name == "abs" else -x
+        if name == "min":
+            return te.minimum(x, B[i])
+        return {"+": x + y, "-": x - y, "*": x * y, "//": x // y, "%": x % y}[name]
+
+    def test(i):
+        x, bound = term(i, rng.randint(0, 2)), rng.choice((B[i], *numbers[4:]))
+        found = rng.choice((x < bound, x >= bound, x <= bound, x > bound))
+        if rng.random() < 0.4:  # two bounds that leave one number, or leave one out
+            at = rng.choice(numbers[4:8])
+            found = rng.choice(((x >= at) & (x < at + 1), (x < at) | (x > at), (x >= at) & (x <= at)))
+        return found & (A[i] >= 0) if rng.random() < 0.3 else found
+
+    program = program_of([te.compute((COUNT,), lambda i: te.where(test(i) & test(i), 1.0, 0.0), name="T")], [A, B])
+    return program, {name: np.array(rng.choices(numbers, k=COUNT), A.dtype.numpy) for name in "AB"}
+
+
+@pytest.mark.parametrize("block", share_of(range(9)))
+def test_narrow_integers(block):
+    for seed in range(block * 40, block * 40 + 40):
+        program, inputs = narrow(seed)
+        want = evaluate_program(program, inputs)["T"]
+        found = evaluate_program(simplify(program), inputs)["T"]
+        np.testing.assert_array_equal(found, want, err_msg=f"{seed}\n{program}\n{simplify(program)}")
