@@ -30,6 +30,7 @@ from tensorexpr.parse import parse_program
 from tensorexpr.simplify import remove_dead_definitions
 from tensorexpr.text import print_program, print_type
 from tensorexpr.verify import verify
+from tensorexpr.wrapping import program_with_wraps
 
 MODES = ("inference", "training")
 
@@ -74,9 +75,13 @@ def compile(
 
 
 def _verified(program: Program, user: str) -> Program:
-    """The program. Raises `DefinitionError` where it breaks an invariant: it may come from a text that somebody wrote."""
+    """The program, which may come from a text that somebody wrote: arithmetic that may wrap around says so then.
+
+    Raises `DefinitionError` where it breaks an invariant.
+    """
     try:
         verify(program)
+        return program_with_wraps(program)
     except RecursionError:
         raise DefinitionError(f"{user}: expected a program, got one that nests deeper than can be read", location=user_location()) from None
     except InternalError as error:
@@ -87,7 +92,6 @@ def _verified(program: Program, user: str) -> Program:
             location=error.location or user_location(),
             hint="tensorexpr.verify says what every program satisfies",
         ) from None
-    return program
 
 
 def _checked_updates(updates: Mapping[Tensor, Tensor]) -> dict[Tensor, Tensor]:

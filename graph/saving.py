@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -47,6 +47,7 @@ from tensorexpr.op_rules import article
 from tensorexpr.parse import parse_expr, parse_program
 from tensorexpr.text import print_expr, print_program
 from tensorexpr.traversal import walk
+from tensorexpr.wrapping import program_with_wraps
 
 _FORMAT = "tensorexpr.function/1"
 _KINDS: dict[str, type[Node]] = {
@@ -232,7 +233,7 @@ class _Reader:
         for data in graphs:
             graph = self._graph(data)
             verify_graph(graph)
-            self._done.append(graph)
+            self._done.append(_with_wraps(graph))
 
     def graph(self, number: int) -> Graph:
         """The graph of a number, read before."""
@@ -282,6 +283,19 @@ class _Reader:
             Location(_text(data["location"][0]), _count(data["location"][1])) if "location" in data else None,
             **own,
         )
+
+
+def _with_wraps(graph: Graph) -> Graph:
+    """A graph that is well formed, with arithmetic that may wrap around written as such: somebody may have written the file."""
+    types, nodes = graph.types, list(graph.nodes)
+    for at, node in enumerate(nodes):
+        if isinstance(node, Compute):
+            given = tuple(Input(name, types[name]) for name in dict.fromkeys(node.operands))
+            program = sized_program(given, [node.definition], node.names)
+            found = program_with_wraps(program)
+            if found is not program:
+                nodes[at] = replace(node, definition=found.definitions[0])
+    return graph if nodes == list(graph.nodes) else replace(graph, nodes=tuple(nodes))
 
 
 # ------------------------------------------------------------------------------------------------------------- data

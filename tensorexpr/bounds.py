@@ -323,7 +323,7 @@ class _Prover:
         """Out of bounds, at the first violation that does not take an empty tensor."""
         for domain, value in violations:
             point = with_constraints(domain, [ge(size, 1) for size in domain.sizes]).sample()
-            if point is None:
+            if point is None or not all(dtypes.int64.least <= value <= dtypes.int64.greatest for value in point.values()):
                 continue
             places = [(self.narrowed(region, case), case.value) for case in cases_of(index, self.opaque) for region in self.regions]
             least, greatest = _span([place for place in places if not place[0].is_empty()])

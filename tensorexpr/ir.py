@@ -53,9 +53,15 @@ class Node:
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        # Hashed here and below: what is compared has a hash, and so a place to remember what it is equal to.
-        if type(self) is not type(other) or hash(self) != hash(other):
+        if type(self) is not type(other):
             return False
+        # Hashed here and below: what is compared has a hash, and so a place to remember what it is equal to.
+        try:
+            if self._hash != other._hash:
+                return False
+        except AttributeError:
+            if hash(self) != hash(other):
+                return False
         if _representative(self) is _representative(other):
             return True
         met: dict[tuple[int, int], tuple[Node, Node]] = {}  # each pair once: shared subtrees are not trees
@@ -159,6 +165,11 @@ class Index(Expr):
 
     name: str
     dtype: ClassVar[DType] = dtypes.int64  # type: ignore[misc]
+
+    def __eq__(self, other: object) -> bool:  # what is compared most often, by its only field
+        return self is other or (type(other) is Index and self.name == other.name)
+
+    __hash__ = Expr.__hash__
 
 
 @record(eq=False)

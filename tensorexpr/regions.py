@@ -34,6 +34,7 @@ class Opaque:
     """
 
     names: dict[Expr, str] = field(default_factory=dict)
+    _expressions: dict[str, Expr] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def name_of(self, expr: Expr) -> str:
         """The name that stands for the value of `expr`."""
@@ -44,11 +45,17 @@ class Opaque:
     @property
     def expressions(self) -> dict[str, Expr]:
         """What each name stands for, as an int64 expression."""
-        return {name: expr if expr.dtype is dtypes.int64 else Cast(dtypes.int64, expr) for expr, name in self.names.items()}
+        if len(self._expressions) < len(self.names):  # there are only ever more
+            for expr, name in self.names.items():
+                if name not in self._expressions:
+                    self._expressions[name] = expr if expr.dtype is dtypes.int64 else Cast(dtypes.int64, expr)
+        return self._expressions
 
 
 def affine_of(expr: Expr, opaque: Opaque | None = None) -> Affine | None:
     """The quasi-affine form of an integer expression, or None where it has none and `opaque` is not given."""
+    if type(expr) is Index or type(expr) is Size:
+        return Affine.of(expr.name)
     if not isinstance(expr, Apply):
         return _affine(expr, opaque)
     found = _plain_affine(expr)

@@ -21,9 +21,28 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from tensorexpr import dtypes
-from tensorexpr.ir import Access, Apply, Axis, Cast, Const, Expr, Index, Reduce, Size, apply, conjuncts
+from tensorexpr.ir import (
+    Access,
+    Apply,
+    Axis,
+    Cast,
+    Const,
+    Define,
+    Definition,
+    Expr,
+    Index,
+    Program,
+    Reduce,
+    Scan,
+    Scatter,
+    Segments,
+    Size,
+    apply,
+    conjuncts,
+    const,
+)
 from tensorexpr.records import record, replace
-from tensorexpr.traversal import map_children, negate, walk
+from tensorexpr.traversal import map_children, negate, reads, walk
 
 MOST_SIZE = 1 << 47
 """The greatest value of an open size. No memory has more elements; the extents of an empty array could be more, and are refused."""
@@ -74,6 +93,55 @@ def with_wraps(expr: Expr, axes: Iterable[Axis], shapes: Iterable[tuple[Expr, ..
     for axis in axes:
         found = found.inside(axis)
     return found.subscript(expr) if subscript else found.visit(expr, VALUE)
+
+
+def program_with_wraps(program: Program) -> Program:
+    """A program that need not come from the tracer, with arithmetic that may wrap around written as such; the same object where none is."""
+    types = program.types
+    shapes = {name: types[name].shape for name in types}
+    found = tuple(_definition_with_wraps(definition, (), shapes) for definition in program.definitions)
+    same = all(new is old for new, old in zip(found, program.definitions, strict=True))
+    return program if same else replace(program, definitions=found)
+
+
+def _definition_with_wraps(definition: Definition, around: tuple[Axis, ...], shapes: Mapping[str, tuple[Expr, ...]]) -> Definition:
+    """A definition inside scans whose steps are `around`; `shapes` are those of all tensors that it may read."""
+    match definition:
+        case Define():
+            value = with_wraps(definition.value, (*around, *definition.axes), [shapes[name] for name in reads(definition)])
+            return definition if value is definition.value else replace(definition, value=value)
+        case Scatter():
+            return scatter_with_wraps(definition, around, [shapes[name] for name in reads(definition)])
+        case Segments():
+            axes, read = (*around, *definition.loops), [definition.extents, *(shapes[name] for name in reads(definition))]
+            keys = tuple(with_wraps(key, axes, read, subscript=True) for key in definition.keys)
+            where = None if definition.where is None else with_wraps(definition.where, axes, read)
+            same = where is definition.where and all(new is old for new, old in zip(keys, definition.keys, strict=True))
+            return definition if same else replace(definition, keys=keys, where=where)
+        case Scan():
+            inner = (*around, Axis(definition.step, const(0), definition.length))
+            local = {name: type_.shape for name, type_ in definition.states}
+            local |= {name: type_.shape for item in definition.body for name, type_ in item.results}
+            body = tuple(_definition_with_wraps(item, inner, {**shapes, **local}) for item in definition.body)
+            same = all(new is old for new, old in zip(body, definition.body, strict=True))
+            return definition if same else replace(definition, body=body)
+
+
+def scatter_with_wraps(scatter: Scatter, around: tuple[Axis, ...], shapes: Iterable[tuple[Expr, ...]]) -> Scatter:
+    """A scatter inside scans whose steps are `around`, which reads tensors of `shapes`: `with_wraps` of all its parts."""
+    shapes = [scatter.type.shape, *shapes]
+    axes = (*around, *scatter.axes)
+    bounds = []
+    for axis in scatter.axes:
+        outer = (*around, *bounds)
+        start, stop = (with_wraps(bound, outer, shapes, subscript=True) for bound in (axis.start, axis.stop))
+        bounds.append(axis if start is axis.start and stop is axis.stop else Axis(axis.index, start, stop))
+    indices = tuple(with_wraps(place, axes, shapes, subscript=True) for place in scatter.indices)
+    value = with_wraps(scatter.value, axes, shapes)
+    where = None if scatter.where is None else with_wraps(scatter.where, axes, shapes)
+    pairs = zip((*bounds, *indices, value, where), (*scatter.axes, *scatter.indices, scatter.value, scatter.where), strict=True)
+    same = all(new is old for new, old in pairs)
+    return scatter if same else replace(scatter, axes=tuple(bounds), indices=indices, value=value, where=where)
 
 
 def _arithmetic(expr: Expr) -> bool:

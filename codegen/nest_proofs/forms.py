@@ -16,7 +16,8 @@ from functools import cached_property
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.nest_proofs.scope import Fact, Interval, Scope
-from tensorexpr.integers import Affine, take
+from tensorexpr.integers import Affine, FloorDiv, take
+from tensorexpr.integers.affine import Atom
 from tensorexpr.ir import Apply, Axis, Const, Expr, Index, Size, apply, integer
 from tensorexpr.records import field, record
 from tensorexpr.regions import Opaque, affine_of, split_modulos
@@ -36,6 +37,7 @@ class Names:
 
     opaque: Opaque = field(default_factory=Opaque)
     differences: dict[Expr, tuple[Affine, frozenset[str]] | None] = field(default_factory=dict)
+    halves: dict[tuple[Expr, Expr, bool], list[Bound]] = field(default_factory=dict)
 
     def difference(self, condition: Expr) -> tuple[Affine, frozenset[str]] | None:
         """A form that is not negative where a comparison of integers holds, and the names in it."""
@@ -44,6 +46,13 @@ class Names:
             self.differences[condition] = None if form is None else (form, frozenset(form.names()))
         return self.differences[condition]
 
+    def half(self, first: Expr, second: Expr, above: bool) -> list[Bound]:
+        """Bounds by half the sum of two integers."""
+        key = first, second, above
+        if key not in self.halves:
+            self.halves[key] = _half(first, second, above)
+        return self.halves[key]
+
 
 class Forms:
     """Bounds at one place. `sizes` are the names that are open sizes, `names` those of what is not affine."""
@@ -51,28 +60,37 @@ class Forms:
     def __init__(self, scope: Scope, sizes: Collection[str], names: Names) -> None:
         self.scope, self.sizes, self.names = scope, sizes, names
         self.loops = tuple(fact for fact in reversed(scope.facts) if fact.axis is not None)
-        self._box: dict[str, tuple[int | None, int | None]] = {}
+        self._box: dict[Atom, tuple[int | None, int | None]] = {}
+        self._bounds: dict[tuple[Expr, bool], list[Bound]] = {}
 
     def inside(self, index: Expr, extent: Expr) -> bool:
         """Whether 0 <= index < extent follows."""
-        if isinstance(index, Apply) and index.op.name == "floordiv" and isinstance(extent, Const) and affine_of(index) is None:
-            divisor = index.args[1]  # 0 <= x // y < n where 0 <= x < n y
-            return self.scope.interval(divisor)[0] > 0 and self.inside(index.args[0], apply("mul", divisor, extent))
+        if isinstance(index, Apply) and index.op.name == "floordiv" and affine_of(index) is None:
+            whole, divisor = index.args  # 0 <= x // y < n where 0 <= x < n y
+            products = dict.fromkeys([apply("mul", divisor, extent), *([] if type(extent) is Const else [apply("mul", extent, divisor)])])
+            return self.scope.interval(divisor)[0] > 0 and any(self.inside(whole, limit) for limit in products)
         below = dict.fromkeys([*self.bounds(index, False), self.itself(index)])
-        return any(all(self.is_natural(form, self.loops) for form in bound) for bound in below) and self.is_less(index, extent)
+        return self._one_is_natural(below) and self.is_less(index, extent)
+
+    def _one_is_natural(self, bounds: Collection[Bound]) -> bool:
+        """Whether the forms of one bound are never negative: by ranges alone, or else by all that is known."""
+        for bound in bounds:
+            for form in bound:
+                if not self._is_above(form, None):
+                    break
+            else:
+                return True
+        return any(all(self.is_natural(form, self.loops) for form in bound) for bound in bounds)
 
     def is_less(self, left: Expr, right: Expr, by: int = 1) -> bool:
         """Whether left + by <= right follows."""
         if self.scope.interval(left)[1] + by <= self.scope.interval(right)[0]:
             return True
-        below = [*self.bounds(right, False), self.itself(right)]
-        tried = set()
-        for above in dict.fromkeys([*self.bounds(left, True), self.itself(left)]):
-            for room in _sums(below, [tuple(-form - by for form in above)]):
-                if room not in tried and all(self.is_natural(form, self.loops) for form in room):
-                    return True
-                tried.add(room)
-        return False
+        below = dict.fromkeys([*self.bounds(right, False), self.itself(right)])
+        above = dict.fromkeys([*self.bounds(left, True), self.itself(left)])
+        return self._one_is_natural(
+            dict.fromkeys(tuple(dict.fromkeys(a - b - by for a in low for b in high)) for high in above for low in below)
+        )
 
     def itself(self, expr: Expr) -> Bound:
         """An integer by names for what is not affine in it: conditions may speak of these."""
@@ -83,19 +101,55 @@ class Forms:
     def is_natural(self, form: Affine, loops: tuple[Fact, ...]) -> bool:
         """Whether a form is never negative; `loops` are those whose indices may be replaced, the innermost first."""
         take(STEPS)
-        if self.interval(form)[0] >= 0:
+        if self._is_above(form, None):
             return True
-        if form.is_constant:
+        if not form.terms:
             return False
-        names = set(form.names())
-        if any(not own.isdisjoint(names) and self.interval(form - held)[0] >= 0 for held, own in self.conditions):
-            return True
+        names = form.names()
+        for held, own in self.conditions:
+            if not own.isdisjoint(names) and self._is_above(form, held):
+                return True
         for at, fact in enumerate(loops):
             assert fact.axis is not None
             if fact.axis.index in names:
                 found = self.without(form, fact.axis)
                 return any(all(self.is_natural(other, loops[at + 1 :]) for other in bound) for bound in found)
         return False
+
+    def _is_above(self, form: Affine, held: Affine | None) -> bool:
+        """Whether a form, or what it is more than another one, is not negative by the ranges of its names."""
+        total, terms = form.constant, form.terms
+        if held is not None:  # the difference, of which nothing but its least value is needed
+            total -= held.constant
+            factors = dict(terms)
+            for atom, factor in held.terms:
+                factors[atom] = factors.get(atom, 0) - factor
+            terms = tuple(factors.items())
+        for atom, factor in terms:
+            if type(atom) is FloorDiv and factor and factor % atom.denominator == 0:  # a remainder perhaps
+                return self.interval(form if held is None else form - held)[0] >= 0
+        for atom, factor in terms:
+            if factor:
+                low, high = self._range_of(atom)
+                end = low if factor > 0 else high
+                if end is None:
+                    return False
+                total += factor * end
+        return total >= 0
+
+    def _range_of(self, atom: Atom) -> tuple[int | None, int | None]:
+        found = self._box.get(atom)
+        if found is None:
+            if isinstance(atom, str):
+                low, high = self.scope.interval(self._hidden(atom) or (Size(atom) if atom in self.sizes else Index(atom)))
+                found = None if math.isinf(low) else int(low), None if math.isinf(high) else int(high)
+            else:
+                for name in atom.numerator.names():
+                    self._range_of(name)
+                least, most = atom.numerator.interval(self._box)  # type: ignore[arg-type]
+                found = None if least is None else least // atom.denominator, None if most is None else most // atom.denominator
+            self._box[atom] = found
+        return found
 
     @cached_property
     def conditions(self) -> list[tuple[Affine, frozenset[str]]]:
@@ -129,10 +183,8 @@ class Forms:
         if form.has_division():
             form, modulos = split_modulos(form)
         for name in form.names():
-            if name not in self._box:
-                low, high = self.scope.interval(self._hidden(name) or (Size(name) if name in self.sizes else Index(name)))
-                self._box[name] = None if math.isinf(low) else int(low), None if math.isinf(high) else int(high)
-        least, most = form.interval(self._box)
+            self._range_of(name)
+        least, most = form.interval(self._box)  # type: ignore[arg-type]
         below = sum(min(0, count * (divisor - 1)) for _, divisor, count in modulos)
         above = sum(max(0, count * (divisor - 1)) for _, divisor, count in modulos)
         return -math.inf if least is None else least + below, math.inf if most is None else most + above
@@ -142,10 +194,16 @@ class Forms:
 
     def bounds(self, expr: Expr, above: bool) -> list[Bound]:
         """Bounds of an integer from above, or from below."""
+        found = self._bounds.get((expr, above))
+        if found is None:
+            found = self._bounds[expr, above] = self._made(expr, above)
+        return found
+
+    def _made(self, expr: Expr, above: bool) -> list[Bound]:
         form = affine_of(expr)
         if form is not None:
             return [(form,)]
-        found = self._bounds(expr, above) if isinstance(expr, Apply) and expr.dtype is dtypes.int64 else []
+        found = self._of_operation(expr, above) if isinstance(expr, Apply) and expr.dtype is dtypes.int64 else []
         end = self.scope.interval(expr)[above]
         ends = [int(end)] if not math.isinf(end) else []
         ends += [bound[0].constant for bound in found if len(bound) == 1 and bound[0].is_constant]
@@ -153,7 +211,7 @@ class Forms:
         rest = (bound for bound in found if len(bound) <= MOST and not (len(bound) == 1 and bound[0].is_constant))
         return list(dict.fromkeys([*best, *rest]))[:MOST]
 
-    def _bounds(self, expr: Apply, above: bool) -> list[Bound]:
+    def _of_operation(self, expr: Apply, above: bool) -> list[Bound]:
         name, args = expr.op.name, expr.args
         if name == "neg":
             return [tuple(-form for form in bound) for bound in self.bounds(args[0], not above)]
@@ -166,12 +224,14 @@ class Forms:
             if name == "mul":
                 return [tuple(form * factor for form in bound) for bound in self.bounds(args[0], above == (factor >= 0))]
             return [tuple(form // factor for form in bound) for bound in self.bounds(args[0], above)] if factor > 0 else []
+        if name == "mul":
+            return [self.itself(expr)]
         if name == "mod" and self.scope.interval(args[1])[0] > 0:
             return [tuple(form - 1 for form in bound) for bound in self.bounds(args[1], True)] if above else [(Affine.of(0),)]
         if name in ("minimum", "maximum", "where"):
             first, second = self.bounds(args[-2], above), self.bounds(args[-1], above)
             if name == ("minimum" if above else "maximum"):
-                return [*_half(args[0], args[1], above), *first, *second]
+                return [*self.names.half(args[0], args[1], above), *first, *second]
             return [tuple(dict.fromkeys((*a, *b))) for a in first for b in second]
         return []
 

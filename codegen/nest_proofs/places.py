@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, For, If, Kernel, LoopNest, Stmt, Store
-from tensorexpr.codegen.nest_proofs.scope import Checked, Scope, mentioned, negation
+from tensorexpr.codegen.nest_proofs.scope import Checked, Scope, mentioned_in, negation
 from tensorexpr.ir import Access, Apply, Cast, Expr, apply, const, product
 from tensorexpr.records import record
 
@@ -74,7 +74,7 @@ class Places:
         constants = (Buffer(c.name, c.type.dtype, c.type.shape, "constant") for c in nest.constants)
         for buffer in (*nest.parameters, *constants, *nest.workspace):
             self.homes[buffer.name] = Home(buffer, 0)
-        self.loops: list[Loop] = []
+        self.loops: tuple[Loop, ...] = ()
         self.all_loops: list[Loop] = []
         self.number = 0
         self.kernel = 0
@@ -119,21 +119,23 @@ class Places:
                 written = self.written(s.body)
                 inside = scope.loop(s.index, s.start, s.stop).without(written)
                 loop = Loop(s, inside, [], written)
-                self.loops.append(loop)
+                around = self.loops
+                self.loops = (*around, loop)
                 self.all_loops.append(loop)
                 if s.call is not None:
                     for operand in s.call.operands:
                         self.access(operand, scope, s)
                 self.block(s.body, inside)
-                self.loops.pop()
+                self.loops = around
                 return scope.without(written)
             case If():
                 self.expr(s.condition, scope, s)
                 self.block(s.then, scope.where(s.condition))
                 if s.otherwise:
                     self.block(s.otherwise, scope.where(negation(s.condition)))
-                scope = scope.without(self.written((s,)))
-                return scope.where(*(c for c in _checked(s) if mentioned((c,))[1].isdisjoint(self.written((s,)))), sure=True)
+                written = self.written((s,))
+                scope = scope.without(written)
+                return scope.where(*(c for c in _checked(s) if mentioned_in(c)[1].isdisjoint(written)), sure=True)
             case Store():
                 for index in s.indices:
                     self.expr(index, scope, s)
@@ -160,23 +162,21 @@ class Places:
 
     def expr(self, expr: Expr, scope: Scope, s: Stmt) -> None:
         """What an expression reads."""
-        if not self.reads(expr):
-            return
-        match expr:
-            case Access():
-                for index in expr.indices:
-                    self.expr(index, scope, s)
-                self.access(expr, scope, s)
-            case Cast():
-                self.expr(expr.arg, scope, s)
-            case Apply() if expr.op.name == "where":
+        if type(expr) is Access:
+            for index in expr.indices:
+                self.expr(index, scope, s)
+            self.access(expr, scope, s)
+        elif type(expr) is Cast:
+            self.expr(expr.arg, scope, s)
+        elif type(expr) is Apply and self.reads(expr):
+            if expr.op.name == "where":
                 condition, taken, otherwise = expr.args
                 self.expr(condition, scope, s)
                 if self.reads(taken):
                     self.expr(taken, scope.where(condition), s)
                 if self.reads(otherwise):
                     self.expr(otherwise, scope.where(negation(condition)), s)
-            case Apply():
+            else:
                 for arg in expr.args:
                     self.expr(arg, scope, s)
 
@@ -185,25 +185,18 @@ class Places:
 
     def touch(self, name: str, indices: tuple[Expr, ...], write: bool, scope: Scope, s: Stmt, value: Expr | None = None) -> None:
         home = self.homes[name]
-        touch = Touch(home, indices, write, tuple(self.loops), scope, s, self.number, self.kernel, value)
+        touch = Touch(home, indices, write, self.loops, scope, s, self.number, self.kernel, value)
         for loop in self.loops[home.depth :]:
             loop.touches.append(touch)
         self.seen(touch)
 
     def reads(self, expr: Expr) -> bool:
         """Whether an expression reads a buffer."""
+        if type(expr) is not Apply:
+            return type(expr) is Access or (type(expr) is Cast and self.reads(expr.arg))
         found = self._reads.get(id(expr))  # of the nest, which keeps it
         if found is None:
-            match expr:
-                case Access():
-                    found = True
-                case Apply():
-                    found = any(map(self.reads, expr.args))
-                case Cast():
-                    found = self.reads(expr.arg)
-                case _:
-                    found = False
-            self._reads[id(expr)] = found
+            found = self._reads[id(expr)] = any(map(self.reads, expr.args))
         return found
 
     def written(self, block: Iterable[Stmt]) -> frozenset[str]:
@@ -234,8 +227,10 @@ def _passed(check: Check) -> tuple[Expr, Expr]:
 def _checked(statement: If) -> list[Expr]:
     """What holds behind a condition under which something is checked."""
     found: list[Expr] = []
-    for condition, block in ((statement.condition, statement.then), (negation(statement.condition), statement.otherwise)):
+    for holds, block in ((True, statement.then), (False, statement.otherwise)):
         for s in block:
-            held = _passed(s) if isinstance(s, Check) else _checked(s) if isinstance(s, If) else ()
-            found += [apply("or", negation(condition), one) for one in held]
+            held = _passed(s) if type(s) is Check else _checked(s) if type(s) is If else ()
+            if held:
+                condition = statement.condition if holds else negation(statement.condition)
+                found += [apply("or", negation(condition), one) for one in held]
     return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 
 from tensorexpr.codegen.nest import Alloc, Block, For, If, LoopNest, Stmt, Store
 from tensorexpr.codegen.nest_proofs.places import Places, Touch
@@ -46,7 +45,12 @@ class _Proof:
         unplaced: list[tuple[Touch, Expr, Expr, list[Checked]]] = []
 
         def seen(touch: Touch) -> None:
-            unplaced.extend((touch, index, extent, list(places.checks)) for index, extent in self.outside(touch))
+            for index, extent in zip(touch.indices, touch.shape, strict=True):
+                answer = self.questions.inside_by_forms(index, extent, touch.scope)
+                if answer is not None:
+                    self.decided[answer.how] += 1
+                else:
+                    unplaced.append((touch, index, extent, list(places.checks)))
             written.seen(touch)
 
         places = Places(self.nest, self.held(), seen, self.launched)
@@ -110,15 +114,6 @@ class _Proof:
                 if self.kept(answer):
                     about = f"{low} <= {home.buffer.name} <= {print_expr(high)}"
                     self.report("claim", store.statement, home.buffer.name, about, Answer(None, answer.how))
-
-    def outside(self, touch: Touch) -> Iterator[tuple[Expr, Expr]]:
-        """The indices of an access, with the extents, that are not inside by what ranges and forms say."""
-        for index, extent in zip(touch.indices, touch.shape, strict=True):
-            answer = self.questions.inside_by_forms(index, extent, touch.scope)
-            if answer is not None:
-                self.decided[answer.how] += 1
-            else:
-                yield index, extent
 
     def kept(self, answer: Answer) -> bool:
         """Counts an answer; whether it is a finding."""

@@ -15,12 +15,13 @@ from typing import TypeVar
 
 import numpy as np
 
+from tensorexpr import dtypes
 from tensorexpr.codegen.nest import Check
 from tensorexpr.codegen.nest_proofs.forms import Forms, Names
 from tensorexpr.codegen.nest_proofs.scope import Checked, Fact, Scope, mentioned
-from tensorexpr.enumeration import NotEnumerable, enumerate_points, evaluate_on
+from tensorexpr.enumeration import NotEnumerable, Points, enumerate_points, evaluate_on
 from tensorexpr.integers import Affine, Constraint, Domain, DomainTooComplex, at_most, ge, le, lt, take
-from tensorexpr.ir import Access, Apply, Axis, Cast, Expr, Index, Size, apply, const
+from tensorexpr.ir import Access, Apply, Axis, Cast, Const, Expr, Index, Size, apply, const
 from tensorexpr.nonlinear import Polynomials
 from tensorexpr.records import record
 from tensorexpr.regions import MAX_CASES, Case, Opaque, affine_of, cases_of, cases_where
@@ -35,6 +36,9 @@ STEPS_PER_QUESTION = 100
 STEPS_PER_SET = 30
 STEPS_BY_PRODUCTS = 1000
 MOST_SAMPLES = 6
+FEW_POINTS = 2048
+"""Points of loops that are gone through before any set is made."""
+POINTS_PER_STEP = 20
 
 _LOGIC = ("and", "or", "invert", "where", "eq", "ne", "xor")
 _COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
@@ -44,13 +48,16 @@ Claim = tuple[int, Expr]
 Told = TypeVar("Told")
 
 
-@record(frozen=False)
+@record
 class Answer:
     """Whether something holds at a place: `holds` (None: undecided), how that was decided, and where not, a point."""
 
     holds: bool | None
     how: str
     at: Point = ()
+
+
+BY_RANGES, BY_FORMS = Answer(True, "ranges"), Answer(True, "forms")
 
 
 def steps_for(statements: int) -> int:
@@ -77,7 +84,7 @@ class Questions:
         self._parts: dict[Fact, list[list[Case]]] = {}
         self._regions: dict[tuple[Fact, ...], list[Domain]] = {}
         self._flags: dict[Expr, str] = {}
-        self._forms: Forms | None = None
+        self._forms: dict[Scope, Forms] = {}
         self._inside: dict[tuple[Expr, Expr], list[frozenset[Fact]]] = {}
         """By index and extent what is known where forms have shown that it is inside: it is, too, where more is known."""
 
@@ -98,31 +105,32 @@ class Questions:
 
     def inside_by_forms(self, index: Expr, extent: Expr, scope: Scope) -> Answer | None:
         """That 0 <= index < extent, where ranges or affine forms say so."""
+        if type(index) is Const and type(extent) is Const and 0 <= index.value < extent.value:
+            return BY_RANGES
         low, high = scope.interval(index)
-        if low >= 0 and (high < scope.interval(extent)[0] or high < low):
-            return Answer(True, "ranges")
-        if low > high:
-            return Answer(True, "ranges")
+        if (low >= 0 and high < scope.interval(extent)[0]) or low > high:
+            return BY_RANGES
         if (
             isinstance(index, Index)
             and low >= 0
             and any(f.axis is not None and f.axis.index == index.name and f.axis.stop == extent for f in scope.facts)
         ):
-            return Answer(True, "ranges")
+            return BY_RANGES
         places = self._inside.setdefault((index, extent), [])
         known = scope.forgotten.union(scope.facts)
         if any(place <= known for place in places):
-            return Answer(True, "forms")
+            return BY_FORMS
         if not self.shown(lambda: self.forms(scope).inside(index, extent)):
             return None
         places.append(known)
-        return Answer(True, "forms")
+        return BY_FORMS
 
     def forms(self, scope: Scope) -> Forms:
-        """The affine forms at a place; of the last place they are kept, for it is mostly asked about several times."""
-        if self._forms is None or self._forms.scope is not scope:
-            self._forms = Forms(scope, self.sizes, self.names)
-        return self._forms
+        """The affine forms at a place, kept, for it is mostly asked about several times."""
+        found = self._forms.get(scope)
+        if found is None:
+            found = self._forms[scope] = Forms(scope, self.sizes, self.names)
+        return found
 
     def between(self, low: int, value: Expr, high: Expr, scope: Scope) -> Answer:
         """Whether low <= value <= high."""
@@ -213,6 +221,8 @@ class Questions:
 
     def _by_sets(self, index: Expr, extent: Expr, facts: tuple[Fact, ...], scope: Scope) -> Answer:
         few = self._loops_of(scope, (index, extent))
+        if self.at_all_points(index, extent, facts):
+            return Answer(True, "points")
         if self._within(index, extent, [self._simple(few, scope)], scope):
             return Answer(True, "sets")
         near = self._about(facts, few, (index, extent))
@@ -223,6 +233,18 @@ class Questions:
         if self._by_products(index, extent, facts, scope):
             return Answer(True, "products")
         return self._refuted(index, extent, scope)
+
+    def at_all_points(self, index: Expr, extent: Expr, facts: tuple[Fact, ...]) -> bool:
+        """Whether 0 <= index < extent at all points of loops that have few."""
+        if any(name in self.sizes for f in facts for name in f.names) or any(mentioned((index, extent))[1]):
+            return False
+        try:
+            points = few_points(facts)
+            found = np.asarray(evaluate_on(index, points.values))
+            limit = np.asarray(evaluate_on(extent, points.values))
+        except NotEnumerable:
+            return False
+        return not points.count or bool((found >= 0).all() and (found < limit).all())
 
     def _within(self, index: Expr, extent: Expr, regions: Sequence[Domain], scope: Scope) -> bool:
         """Whether 0 <= index < extent at all points of some sets."""
@@ -287,7 +309,7 @@ class Questions:
         the sizes of which no check is certain to fail."""
         names = sorted(domain.dims, key=lambda n: self._order(n, scope))
         found = Domain(names, domain.constraints).sample()
-        if found is None:
+        if found is None or not all(dtypes.int64.least <= value <= dtypes.int64.greatest for value in found.values()):
             return None
         values = {name: np.int64(v) for name, v in found.items()}
         try:
@@ -394,9 +416,13 @@ class Questions:
         """The points in all cases, with what is known of each new name: sizes are not negative, opaque values have their ranges."""
         take(STEPS_PER_SET)
         constraints = [one for case in cases for one in case.constraints]
-        names = [n for one in constraints for n in one.names()]
-        names += [n for case in cases for n in case.value.names()]
-        new = [n for n in dict.fromkeys(names) if n not in domain.dims]
+        new: dict[str, None] = {}
+        for one in constraints:
+            new.update(dict.fromkeys(one.names()))
+        for case in cases:
+            new.update(dict.fromkeys(case.value.names()))
+        for name in domain.dims:
+            new.pop(name, None)
         if not constraints and not new:
             return domain
         hidden = self.opaque.expressions if any(n.startswith("?") for n in new) else {}
@@ -406,7 +432,7 @@ class Questions:
             elif name in self.sizes:
                 low, high = 0, math.inf
             else:
-                low, high = scope.interval(Index(name))
+                low, high = scope.range_of(name)
             if not math.isinf(low):
                 constraints.append(ge(name, int(low)))
             if not math.isinf(high):
@@ -423,6 +449,19 @@ class Questions:
             value = value.arg
         claim = self.claims.get(value.tensor.rstrip("'")) if isinstance(value, Access) else None
         return None if claim is None else affine_of(claim[1])
+
+
+def few_points(facts: Iterable[Fact]) -> Points:
+    """The points of loops and conditions of numbers alone, where they are few; what reads data may hold. Raises `NotEnumerable`."""
+    axes, guards = [], []
+    for fact in facts:
+        if fact.axis is not None:
+            axes.append(fact.axis)
+        elif fact.condition is not None and not fact.reads:
+            guards.append(fact.condition)
+    points = enumerate_points(tuple(axes), tuple(guards), early=True, most=FEW_POINTS)
+    take(STEPS_PER_SET + points.visited // POINTS_PER_STEP)
+    return points
 
 
 def _less(value: Expr, low: int) -> Expr:

@@ -72,6 +72,12 @@ def _inner(loop: Loop, touch: Touch) -> tuple[str, ...]:
     return tuple(other.statement.index for other in touch.loops[touch.loops.index(loop) :])
 
 
+def _inside(loop: Loop, touch: Touch) -> set[str]:
+    """The indices of the loops inside of a loop."""
+    index = loop.statement.index
+    return {name for name in _inner(loop, touch) if name != index}
+
+
 # ------------------------------------------------------------------------------------------------------------ the quick test
 
 
@@ -80,7 +86,8 @@ def _apart(loop: Loop, touches: list[Touch]) -> bool:
     if len({len(touch.indices) for touch in touches}) != 1:
         return False
     opaque = Opaque()
-    left = [found for dim in range(len(touches[0].indices)) if (found := _terms(dim, loop, touches, opaque)) is not None]
+    inner = [_inside(loop, touch) for touch in touches]
+    left = [found for dim in range(len(touches[0].indices)) if (found := _terms(dim, loop, touches, inner, opaque)) is not None]
     equal: set[Atom] = set()
     while left:
         rest = []
@@ -108,30 +115,35 @@ class _Terms:
     greatest: float
 
 
-def _terms(dim: int, loop: Loop, touches: list[Touch], opaque: Opaque) -> _Terms | None:
-    """The terms in one dimension, where all touches have the same of the loop."""
+def _terms(dim: int, loop: Loop, touches: list[Touch], inners: list[set[str]], opaque: Opaque) -> _Terms | None:
+    """The terms in one dimension, where all touches have the same of the loop; `inners` are the indices of the loops inside of it."""
     index = loop.statement.index
     shared: tuple[list[tuple[Atom, int]], list[tuple[Atom, int]]] | None = None
     least, greatest = float("inf"), float("-inf")
-    for touch in touches:
+    for touch, inner in zip(touches, inners, strict=True):
         form = affine_of(touch.indices[dim], opaque)
         assert form is not None
-        inner = set(_inner(loop, touch)) - {index}
-        if any(not _is_around(expr, {index, *inner}, loop) for expr, name in opaque.names.items() if name in form.names()):
-            return None
+        if opaque.names:
+            names = form.names()
+            if any(not _is_around(expr, {index, *inner}, loop) for expr, name in opaque.names.items() if name in names):
+                return None
         own: list[tuple[Atom, int]] = []
         around: list[tuple[Atom, int]] = []
         rest: list[tuple[Atom, int]] = []
-        for atom, factor in form.terms:
-            names = {atom} if isinstance(atom, str) else set(atom.numerator.names())
-            if index in names and not names.isdisjoint(inner):
+        for term in form.terms:
+            atom = term[0]
+            if type(atom) is str:
+                (own if atom == index else rest if atom in inner else around).append(term)
+                continue
+            names = atom.numerator.names()  # type: ignore[union-attr]
+            if index in names and not inner.isdisjoint(names):
                 return None
-            (own if index in names else around if names.isdisjoint(inner) else rest).append((atom, factor))
+            (own if index in names else around if inner.isdisjoint(names) else rest).append(term)
         if shared is None:
             shared = own, around
         if not own or shared != (own, around):
             return None
-        low, high = _range(Affine(rest, form.constant), touch)
+        low, high = _range(Affine(rest, form.constant), touch) if rest else (form.constant, form.constant)
         least, greatest = min(least, low), max(greatest, high)
     return None if shared is None else _Terms(*shared, least, greatest)
 
@@ -142,8 +154,9 @@ def _beyond(loop: Loop, first: Touch, second: Touch) -> bool:
     if not (isinstance(start, Const) and isinstance(stop, Const)) or len(first.indices) != len(second.indices):
         return False
     opaque = Opaque()
+    inner, inner_ = [_inside(loop, first)], [_inside(loop, second)]
     for dim in range(len(first.indices)):
-        one, other = _terms(dim, loop, [first], opaque), _terms(dim, loop, [second], opaque)
+        one, other = _terms(dim, loop, [first], inner, opaque), _terms(dim, loop, [second], inner_, opaque)
         if one is None or other is None or one.own != other.own or one.around != other.around:
             continue
         if len(one.own) == 1 and one.own[0][0] == loop.statement.index:
@@ -162,7 +175,7 @@ def _is_around(expr: Expr, inner: set[str], loop: Loop) -> bool:
 def _range(form: Affine, touch: Touch) -> tuple[float, float]:
     box = {}
     for name in form.names():
-        low, high = touch.scope.interval(Index(name))
+        low, high = touch.scope.range_of(name)
         box[name] = (None if low == float("-inf") else int(low), None if high == float("inf") else int(high))
     low_, high_ = form.interval(box)
     return float("-inf") if low_ is None else low_, float("inf") if high_ is None else high_
@@ -205,7 +218,7 @@ class _Reach:
         """Bounds from below of each index, and of what is left of it when it is negative, without the loops inside: those of the index
         never fall from one iteration to the next."""
         if touch not in self._found:
-            inner = set(_inner(self.loop, touch)) - {self.loop.statement.index}
+            inner = _inside(self.loop, touch)
             forms = self.questions.forms(touch.scope)
             loops = [fact for fact in forms.loops if fact.axis is not None and fact.axis.index in inner]
             self._found[touch] = []
@@ -285,7 +298,7 @@ def _are_alike(
     """Whether two stores at the same indices write equal values where two iterations meet; or one store and what reads it right behind."""
 
     def holds(condition: Expr) -> bool:
-        return questions.never((*meeting, negation(condition)), both, refute=False).holds is True
+        return condition in meeting or questions.never((*meeting, negation(condition)), both, refute=False).holds is True
 
     if second.write and not same_value(first, second, (holds, lambda condition: holds(there(condition)))):
         return False

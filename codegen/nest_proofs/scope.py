@@ -52,29 +52,36 @@ class Fact:
 
 
 _NOTHING: frozenset[str] = frozenset()
+_ANY: Interval = (-math.inf, math.inf)
 
 
 def mentioned(exprs: Iterable[Expr]) -> tuple[frozenset[str], frozenset[str]]:
     """The indices and sizes in expressions, and the buffers that they read."""
-    found = [_of_leaf(expr) or _mentioned(expr) for expr in exprs]
-    if len(found) == 1:
-        return found[0]
-    return frozenset().union(*(names for names, _ in found)), frozenset().union(*(reads for _, reads in found))
+    names, reads = _NOTHING, _NOTHING
+    for expr in exprs:
+        if type(expr) is Const:
+            continue
+        more = mentioned_in(expr)
+        names = names | more[0] if names else more[0]
+        if more[1]:
+            reads = reads | more[1]
+    return names, reads
 
 
-def _of_leaf(expr: Expr) -> tuple[frozenset[str], frozenset[str]] | None:
-    if isinstance(expr, Index):
+def mentioned_in(expr: Expr) -> tuple[frozenset[str], frozenset[str]]:
+    """The indices and sizes in one expression, and the buffers that it reads."""
+    if type(expr) is Index:
         return frozenset((expr.name,)), _NOTHING
-    return (_NOTHING, _NOTHING) if isinstance(expr, Const) else None
+    return (_NOTHING, _NOTHING) if type(expr) is Const else _mentioned(expr)
 
 
 @lru_cache(maxsize=1 << 14)
 def _mentioned(expr: Expr) -> tuple[frozenset[str], frozenset[str]]:
     names, reads = set(), set()
     for node in walk(expr):
-        if isinstance(node, Index | Size):
+        if type(node) is Index or type(node) is Size:
             names.add(node.name)
-        elif isinstance(node, Access):
+        elif type(node) is Access:
             reads.add(node.tensor)
     return frozenset(names), frozenset(reads)
 
@@ -92,39 +99,51 @@ def negation(condition: Expr) -> Expr:
 class Scope:
     """The facts at a place, outermost first, and ranges: of expressions that conditions narrow, and of what buffers hold (`held`).
 
-    `forgotten` are the facts that also decide whether the place is reached, but of which no more can be said."""
+    `forgotten` are the facts that also decide whether the place is reached, but of which no more can be said. An index is known by its
+    name, anything else by itself."""
 
-    __slots__ = ("_memo", "facts", "forgotten", "held", "known")
+    __slots__ = ("_conditions", "_memo", "facts", "forgotten", "held", "known")
 
     def __init__(
         self,
         facts: tuple[Fact, ...],
-        known: dict[Expr, Interval],
+        known: dict[Expr | str, Interval],
         held: dict[str, Interval],
         forgotten: frozenset[Fact] = frozenset(),
     ) -> None:
         self.facts, self.known, self.held, self.forgotten = facts, known, held, forgotten
         self._memo: dict[Expr, Interval] = {}
+        self._conditions: frozenset[Expr] | None = None
 
     @property
     def whole(self) -> bool:
         """Whether the facts are all that decides whether the place is reached."""
         return not self.forgotten
 
+    @property
+    def conditions(self) -> frozenset[Expr]:
+        """The conditions among the facts."""
+        if self._conditions is None:
+            self._conditions = frozenset([fact.condition for fact in self.facts if fact.condition is not None])
+        return self._conditions
+
     def runs_where(self, other: Scope) -> bool:
         """Whether what was forgotten here held where another place is reached, too: both are behind it."""
-        return all(fact.sure or fact in other.forgotten or fact in other.facts for fact in self.forgotten)
+        return not self.forgotten or all(fact.sure or fact in other.forgotten or fact in other.facts for fact in self.forgotten)
 
     def loop(self, index: str, start: Expr, stop: Expr) -> Scope:
         """Inside of a loop."""
         found = Scope((*self.facts, Fact.of_loop(index, start, stop)), dict(self.known), self.held, self.forgotten)
+        if type(start) is Const and type(stop) is Const:
+            found.known[index] = start.value, stop.value - 1
+            return found
         if isinstance(stop, Apply) and stop.op.name == "where" and self.interval(stop.args[2])[1] <= self.interval(start)[0]:
             for part in conjuncts(stop.args[0]):  # in a loop that runs the condition of its bound holds
                 self._narrow(found, part)
         least = self.interval(start)[0]
         if not isinstance(stop, Const) and not math.isinf(least):
-            self._narrow(found, apply("gt", stop, const(int(least))))
-        found.known[Index(index)] = found.interval(start)[0], found.interval(stop)[1] - 1
+            self._learn(found, _bare(stop), int(least) + 1, math.inf)
+        found.known[index] = found.interval(start)[0], found.interval(stop)[1] - 1
         return found
 
     def where(self, *conditions: Expr, sure: bool = False) -> Scope:
@@ -135,6 +154,11 @@ class Scope:
         found = Scope((*self.facts, *(Fact.of_condition(part, sure) for part in parts)), dict(self.known), self.held, self.forgotten)
         for part in parts:
             self._narrow(found, part)
+        for fact in self.facts:  # of two of which one holds the other does where the first does not
+            if fact.condition is not None and type(fact.condition) is Apply and fact.condition.op.name == "or":
+                first, second = fact.condition.args
+                if first.dtype.is_bool and negation(first) in parts:
+                    self._narrow(found, second)
         return found
 
     def _narrow(self, found: Scope, part: Expr) -> None:
@@ -142,9 +166,8 @@ class Scope:
             return
         left, right = part.args
         for expr, name, other in ((left, part.op.name, right), (right, _SWAPPED[part.op.name], left)):
-            while isinstance(expr, Cast) and expr.arg.dtype.is_integer and _keeps(expr):
-                expr = expr.arg
-            if isinstance(expr, Const):
+            expr = _bare(expr)
+            if type(expr) is Const:
                 continue
             low, high = self.interval(other)
             if name == "lt":
@@ -159,8 +182,9 @@ class Scope:
 
     def _learn(self, found: Scope, expr: Expr, low: float, high: float) -> None:
         """Notes the range of an expression, and what follows of its only name, or of what it is the greater or lesser of."""
-        before = found.known.get(expr, (-math.inf, math.inf))
-        found.known[expr] = max(low, before[0]), min(high, before[1])
+        key = expr.name if type(expr) is Index else expr
+        before = found.known.get(key, _ANY)
+        found.known[key] = max(low, before[0]), min(high, before[1])
         if not isinstance(expr, Apply) or expr.dtype is not dtypes.int64:
             return
         if expr.op.name in ("maximum", "minimum"):
@@ -169,6 +193,10 @@ class Scope:
                 if not isinstance(one, Const) and (low > most if expr.op.name == "maximum" else high < least):
                     self._learn(found, one, low if low > most else -math.inf, high if high < least else math.inf)
             return
+        if expr.op.name == "mul" and low > 0 and all(self.interval(arg)[0] >= 0 for arg in expr.args):
+            for arg in expr.args:
+                if type(arg) is not Const:
+                    self._learn(found, arg, 1, math.inf)
         form = affine_of(expr)
         if form is None or len(form.terms) != 1 or not isinstance(form.terms[0][0], str):
             return
@@ -188,32 +216,42 @@ class Scope:
                 kept.append(fact)
             elif fact.axis is not None:  # of a loop whose bounds change meanwhile, what numbers say of them
                 kept += self._numbers(Index(fact.axis.index))
-        changed = [e for e in self.known if isinstance(e, Access | Apply | Cast) and not mentioned((e,))[1].isdisjoint(buffers)]
+        changed = [e for e in self.known if isinstance(e, Access | Apply | Cast) and not mentioned_in(e)[1].isdisjoint(buffers)]
         if len(kept) == len(self.facts) and not changed:
             return self
         known = {e: r for e, r in self.known.items() if e not in changed} if changed else self.known
         return Scope(tuple(kept), known, self.held, self.forgotten.union(f for f in self.facts if f not in kept))
 
     def _numbers(self, index: Index) -> list[Fact]:
-        low, high = self.known.get(index, (-math.inf, math.inf))
+        low, high = self.known.get(index.name, _ANY)
         found = [] if math.isinf(low) else [apply("ge", index, const(int(low)))]
         found += [] if math.isinf(high) else [apply("lt", index, const(int(high) + 1))]
         return [Fact.of_condition(condition) for condition in found]
 
     def interval(self, expr: Expr) -> Interval:
         """The values that an integer can take here; sizes are at least 0."""
-        if isinstance(expr, Const):
-            return (expr.value, expr.value) if expr.dtype.is_integer else (-math.inf, math.inf)
-        if isinstance(expr, Index):
-            return self.known.get(expr, (-math.inf, math.inf))
+        if type(expr) is Index:
+            return self.known.get(expr.name, _ANY)
+        if type(expr) is Const:
+            return (expr.value, expr.value) if expr.dtype.is_integer else _ANY
         found = self._memo.get(expr)
         if found is None:
-            low, high = self._interval(expr)
+            found = self._interval(expr)
             known = self.known.get(expr)
-            found = self._memo[expr] = (low, high) if known is None else (max(low, known[0]), min(high, known[1]))
+            if known is not None:
+                found = max(found[0], known[0]), min(found[1], known[1])
+            self._memo[expr] = found
         return found
 
+    def range_of(self, name: str) -> Interval:
+        """The values of an index."""
+        return self.known.get(name, _ANY)
+
     def _interval(self, expr: Expr) -> Interval:
+        if type(expr) is Apply:
+            if expr.dtype is dtypes.int64 and expr.op.name != "where":
+                return interval_of_operation(expr.op.name, [self.interval(arg) for arg in expr.args])
+            return self._of_operation(expr)
         own = interval_of_type(expr)
         match expr:
             case Access():
@@ -226,15 +264,25 @@ class Scope:
             case Cast() if expr.arg.dtype.is_integer:
                 found = self.interval(expr.arg)
                 return found if own[0] <= found[0] and found[1] <= own[1] else own
-            case Apply() if expr.op.name == "where":
-                first, second = (self.interval(arg) for arg in expr.args[1:])
-                return min(first[0], second[0]), max(first[1], second[1])
-            case Apply() if expr.dtype.is_integer:
-                found = interval_of_operation(expr.op.name, [self.interval(arg) for arg in expr.args])
-                if expr.dtype is dtypes.int64:
-                    return found
-                return found if own[0] <= found[0] and found[1] <= own[1] else own  # narrow integers wrap around
         return own
+
+    def _of_operation(self, expr: Apply) -> Interval:
+        """Of a choice, and of what is no int64."""
+        if expr.op.name == "where":
+            first, second = self.interval(expr.args[1]), self.interval(expr.args[2])
+            return min(first[0], second[0]), max(first[1], second[1])
+        own = interval_of_type(expr)
+        if not expr.dtype.is_integer:
+            return own
+        found = interval_of_operation(expr.op.name, [self.interval(arg) for arg in expr.args])
+        return found if own[0] <= found[0] and found[1] <= own[1] else own  # narrow integers wrap around
+
+
+def _bare(expr: Expr) -> Expr:
+    """An integer without casts that keep its value."""
+    while type(expr) is Cast and expr.arg.dtype.is_integer and _keeps(expr):
+        expr = expr.arg
+    return expr
 
 
 def _keeps(cast: Cast) -> bool:

@@ -87,20 +87,21 @@ class Filling:
         """Whether some stores fill what is read."""
         needed = [found for store in stores if (found := self._needed(read, *store)) is not None]
         self.splits = 0
-        return self._covered(read.scope, needed)
+        return self._covered(read.scope, needed, frozenset())
 
-    def _covered(self, scope: Scope, needed: Sequence[tuple[Expr, ...]]) -> bool:
-        """Whether, wherever a scope is reached, all conditions of one of the lists hold."""
+    def _covered(self, scope: Scope, needed: Sequence[tuple[Expr, ...]], shown: frozenset[Expr]) -> bool:
+        """Whether, wherever a scope is reached, all conditions of one of the lists hold; those `shown` do."""
         self.splits += 1
         if self.splits > MOST_SPLITS:
             return False
         for at, conditions in enumerate(needed):
-            left = [condition for condition in conditions if not self._holds(condition, scope)]
+            left = [condition for condition in conditions if condition not in shown and not self._holds(condition, scope)]
+            shown = shown.union(condition for condition in conditions if condition not in left)
             if any(self._holds(negation(condition), scope) for condition in left):
                 continue
             inside = scope
             for condition in left:
-                if not self._covered(inside.where(negation(condition)), needed[at + 1 :]):
+                if not self._covered(inside.where(negation(condition)), needed[at + 1 :], shown):
                     break
                 inside = inside.where(condition)
             else:
@@ -110,7 +111,7 @@ class Filling:
     def _holds(self, condition: Expr, scope: Scope) -> bool:
         if isinstance(condition, Const):
             return bool(condition.value)
-        if any(fact.condition == condition for fact in scope.facts):
+        if condition in scope.conditions:
             return True
         if isinstance(condition, Apply) and condition.op.name in ("and", "or"):
             return (all if condition.op.name == "and" else any)(self._holds(arg, scope) for arg in condition.args)

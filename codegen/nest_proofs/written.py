@@ -15,20 +15,30 @@ from __future__ import annotations
 
 import itertools
 import math
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from tensorexpr.codegen.nest import Alloc, LoopNest
 from tensorexpr.codegen.nest_proofs.places import Home, Loop, Touch
-from tensorexpr.codegen.nest_proofs.questions import STEPS_PER_SET, Answer, Questions
+from tensorexpr.codegen.nest_proofs.questions import (
+    BY_FORMS,
+    BY_RANGES,
+    FEW_POINTS,
+    POINTS_PER_STEP,
+    STEPS_PER_SET,
+    Answer,
+    Questions,
+    few_points,
+)
 from tensorexpr.codegen.nest_proofs.races import AT_ONCE, flat, renamed
 from tensorexpr.codegen.nest_proofs.scope import Scope, mentioned
 from tensorexpr.codegen.nest_proofs.spans import Filling, Store
 from tensorexpr.enumeration import NotEnumerable, enumerate_points, evaluate_on
 from tensorexpr.integers import Affine, Constraint, Domain, FloorDiv, lt, take
 from tensorexpr.integers.affine import Atom
-from tensorexpr.ir import Access, Apply, Axis, Const, Expr, Index, Size, const
+from tensorexpr.ir import Access, Apply, Axis, Const, Expr, Index, Size, apply, const, integer
 from tensorexpr.records import replace
 from tensorexpr.regions import Case, affine_of, alternatives, expression_of
 from tensorexpr.text import print_expr
@@ -41,7 +51,6 @@ MOST_WITNESSES = 24
 IN_ALL = 5
 MOST_ALTERNATIVES = 8
 MOST_CHOICES = 8
-POINTS_PER_STEP = 20
 MOST_POINTS = 3
 """Points of what is left at which all iterations of the stores are gone through."""
 _SOLVED = "~"
@@ -56,12 +65,16 @@ class Written:
         self._numbers: dict[int, int] = {}
         self.stores: dict[Home, list[Touch]] = {}
         self.reads: list[Touch] = []
+        self._at: dict[tuple[Home, tuple[Expr, ...]], list[Touch]] = {}
+        self._order: list[tuple[int, str]] = []
 
     def seen(self, touch: Touch) -> None:
         """Keeps a touch of a buffer that does not have its elements from the start."""
         home = touch.home
         if touch.write:
             self.stores.setdefault(home, []).append(touch)
+            self._at.setdefault((home, touch.indices), []).append(touch)
+            self._order.append((touch.number, home.buffer.name))
         elif home.buffer.memory in ("workspace", "local") or home.buffer.name in self.nest.writes:
             self.reads.append(touch)
 
@@ -84,12 +97,20 @@ class Written:
 
     def covered_by_forms(self, read: Touch, effort: int) -> Answer | None:
         """That what is read has been written, where ranges or, with some `effort`, affine forms say so."""
-        before = [s for s in self.stores.get(read.home, ()) if s.number < read.number and s.scope.runs_where(read.scope)]
-        if any(_same(s, read) for s in reversed(before)) or _in_boxes(read, before):  # others may not run, for a condition was forgotten
-            return Answer(True, "ranges")
+        if any(_same(s, read) for s in self._before(read, self._at.get((read.home, read.indices), ()))):
+            return BY_RANGES
+        before = list(self._before(read, self.stores.get(read.home, ())))[::-1]
+        if _in_boxes(read, before):
+            return BY_RANGES
         if effort and self.questions.shown(lambda: self._is_filled(read, before)):
-            return Answer(True, "forms")
+            return BY_FORMS
         return None
+
+    def _before(self, read: Touch, stores: Sequence[Touch]) -> Iterator[Touch]:
+        """Those of some stores that stand in front of a read, the last first; others may not run, for a condition was forgotten."""
+        for store in reversed(stores):
+            if store.number < read.number and store.scope.runs_where(read.scope):
+                yield store
 
     def _stores_of(self, read: Touch) -> list[Touch]:
         """The stores that may have written what is read."""
@@ -102,14 +123,20 @@ class Written:
         before = []
         for store in stores[-MOST_STORES:]:
             own = store.loops[together(store, read) :]
-            later = (t.home.buffer.name for found in self.stores.values() for t in found if store.number <= t.number < read.number)
-            before.append(Store(store, own, (own[0].writes if own else frozenset()).union(later)))
+            before.append(Store(store, own, (own[0].writes if own else frozenset()) | self._between(store, read)))
         return Filling(self.nest.sizes, self.questions.names.opaque, self.questions.forms).is_filled(read, before)
+
+    def _between(self, store: Touch, read: Touch) -> frozenset[str]:
+        """The buffers that are written from a store up to a read."""
+        order = self._order
+        return frozenset(name for _, name in order[bisect_left(order, (store.number, "")) : bisect_left(order, (read.number, ""))])
 
     # ------------------------------------------------------------------------------------------------------------- by sets
 
     def _by_sets(self, read: Touch, stores: Sequence[Touch], effort: int) -> Answer:
         questions = self.questions
+        if self._at_all_elements(read, stores):
+            return Answer(True, "points")
         conditions = [f.condition for s in stores[-MOST_STORES:] for f in s.scope.facts if f.condition is not None and not f.sure]
         facts = questions.relevant(read.scope, (*read.indices, *dict.fromkeys(conditions)))
         places = tuple(itertools.islice(questions.cases_of_all(read.indices), MOST_PIECES))
@@ -127,6 +154,30 @@ class Written:
         if not left:
             return Answer(True, "sets")
         return self._refuted(read, stores, left)
+
+    def _at_all_elements(self, read: Touch, stores: Sequence[Touch]) -> bool:
+        """Whether stores in loops of numbers write every element of a result that has few."""
+        shape = read.shape
+        if read.loops or len(stores) > MOST_STORES or not all(isinstance(extent, Const) for extent in shape):
+            return False
+        extents = [integer(extent) for extent in shape]
+        if math.prod(extents) > FEW_POINTS:
+            return False
+        written = np.zeros(extents, bool)
+        for store in stores:
+            if not store.scope.runs_where(read.scope) or any(fact.reads and not fact.sure for fact in store.scope.facts):
+                continue
+            try:
+                points = few_points(store.scope.facts)
+                at = [np.broadcast_to(evaluate_on(index, points.values), (points.count,)) for index in store.indices]
+            except NotEnumerable:
+                continue
+            if not points.count:
+                continue
+            if len(at) != len(extents) or any((a < 0).any() or (a >= n).any() for a, n in zip(at, extents, strict=True)):
+                return False
+            written[tuple(at)] = True
+        return bool(written.all())
 
     def _refuted(self, read: Touch, stores: Sequence[Touch], left: list[Domain]) -> Answer:
         """A point at which no iteration of any store writes what is read: all of them are gone through there."""
@@ -153,14 +204,12 @@ class Written:
             values, targets = list(one), list(other)
         try:
             wanted = [evaluate_on(there(index), {name: np.int64(value) for name, value in at.items()}) for index in targets]
-            points = enumerate_points(tuple(axes), tuple(guards))
-            take(points.count // POINTS_PER_STEP)
-            meets = np.ones(points.count, bool)
-            for index, value in zip(values, wanted, strict=True):
-                meets &= evaluate_on(index, points.values) == value
+            meets = (apply("eq", index, const(int(value))) for index, value in zip(values, wanted, strict=True))
+            points = enumerate_points(tuple(axes), (*guards, *meets), early=True)
+            take(points.visited // POINTS_PER_STEP)
         except NotEnumerable:
             return True
-        return bool(meets.any())
+        return points.count > 0
 
     def _witnesses(self, read: Touch, store: Touch) -> Iterator[list[Constraint]]:
         """Conditions under each of which a store has written what is read."""
@@ -232,8 +281,7 @@ class Written:
         """The buffers that may hold something else when the element is read, or in another iteration."""
         if own:
             return frozenset(home.buffer.name for home in self.stores)
-        later = (t.home.buffer.name for stores in self.stores.values() for t in stores if store.number <= t.number < read.number)
-        return frozenset(later)
+        return self._between(store, read)
 
     def _version(self, name: str, store: Touch, own: tuple[Loop, ...]) -> str:
         """What tells the contents of a buffer where a store runs from those at other places: the last statement before it that writes the
@@ -292,12 +340,13 @@ def _same(store: Touch, read: Touch) -> bool:
     """Whether a store writes the same element in loops that are written alike."""
     if store.indices != read.indices:
         return False
-    common = together(store, read)
-    around = {(loop.statement.index, loop.statement.start, loop.statement.stop) for loop in read.loops}
-    if any((loop.statement.index, loop.statement.start, loop.statement.stop) not in around for loop in store.loops[common:]):
-        return False
-    held = {fact.condition for fact in read.scope.facts}
-    return all(fact.axis is not None or fact.sure or fact.condition in held for fact in store.scope.facts)
+    own = store.loops[together(store, read) :]
+    if own:
+        around = {(loop.statement.index, loop.statement.start, loop.statement.stop) for loop in read.loops}
+        if any((loop.statement.index, loop.statement.start, loop.statement.stop) not in around for loop in own):
+            return False
+    conditions = [fact.condition for fact in store.scope.facts if fact.condition is not None and not fact.sure]
+    return not conditions or read.scope.conditions.issuperset(conditions)
 
 
 def _in_boxes(read: Touch, stores: Sequence[Touch]) -> bool:
@@ -308,11 +357,13 @@ def _in_boxes(read: Touch, stores: Sequence[Touch]) -> bool:
 def _fills(store: Touch, read: Touch) -> bool:
     if len(store.indices) != len(read.indices):
         return False
-    common = together(store, read)
-    held = set(read.scope.facts)
-    own = {loop.statement.index: loop.statement for loop in store.loops[common:]}
+    for value, target in zip(store.indices, read.indices):
+        if type(value) is Const and type(target) is Const and value.value != target.value:
+            return False
+    held = read.scope.facts
     if any(fact.axis is None and not fact.sure and fact not in held for fact in store.scope.facts):
         return False
+    own = {loop.statement.index: loop.statement for loop in store.loops[together(store, read) :]}
     spans: dict[str, tuple[int, int]] = {}
     for name, loop in own.items():
         if not (isinstance(loop.start, Const) and isinstance(loop.stop, Const)) or loop.stop.value <= loop.start.value:
@@ -341,7 +392,7 @@ def _fills(store: Touch, read: Touch) -> bool:
             if inner is None:
                 return False
             rest = inner - outer
-            box = {n: _whole(read.scope.interval(Index(n))) for n in rest.names()}
+            box = {n: _whole(read.scope.range_of(n)) for n in rest.names()}
             least, greatest = rest.interval(box)
         else:
             least, greatest = _whole(read.scope.interval(target))

@@ -53,6 +53,7 @@ from tensorexpr.ir import (
     Reduce,
     Scatter,
     Segments,
+    Size,
     TensorType,
     apply,
     conjunction,
@@ -62,9 +63,12 @@ from tensorexpr.ir import (
 )
 from tensorexpr.records import record, replace
 from tensorexpr.simplify.definitions import with_definitions
-from tensorexpr.traversal import free_names, fresh_name, map_children, negate, read_occurrences, rename_bound, substitute
+from tensorexpr.text import print_expr
+from tensorexpr.traversal import free_names, fresh_name, map_children, negate, read_occurrences, rename_bound, substitute, walk
 
 WINNERS = ("argmax", "argmin")
+_ARITHMETIC = ("neg", "add", "sub", "mul", "floordiv", "mod", "minimum", "maximum")
+"""The operations that extents are made of."""
 
 
 @record
@@ -103,6 +107,7 @@ def rfactor(state: State, name: str, loop: str, turns: int = 1) -> tuple[State, 
         raise refuse(stage, f"expected a positive int as the number of turns, got {turns!r}", loop)
     if isinstance(definition, Scatter) and stage.scan is None:
         parts, total = _scatter_parts(definition, outermost(stage, definition, loop), turns, _names(state))
+        _check_shapes(stage, loop, (parts,))
         return with_parts(state, (parts,), total, "rfactor"), (parts.name,)
     if turns > 1:
         raise refuse(stage, f"expected a scatter outside of scans for results that take turns, got {name}", loop)
@@ -116,7 +121,15 @@ def rfactor(state: State, name: str, loop: str, turns: int = 1) -> tuple[State, 
     made = tuple(maker.made)
     if not made:
         raise refuse(stage, f"expected a reduction of {name} itself over {cut.axis}, got one inside another", loop)
+    _check_shapes(stage, loop, made)
     return with_parts(state, made, changed, "rfactor"), tuple(d.name for d in made)
+
+
+def _check_shapes(stage: Stage, loop: str, made: tuple[Define | Scatter, ...]) -> None:
+    """Refuses partial results whose number the host could not tell: bounds are any arithmetic, such as that of uint64 between casts."""
+    for node in (node for d in made for _, type_ in d.results for extent in type_.shape for node in walk(extent)):
+        if not isinstance(node, Const | Size) and not (isinstance(node, Apply) and node.op.name in _ARITHMETIC):
+            raise refuse(stage, f"expected as many parts as arithmetic of sizes says, got {print_expr(node)}", loop)
 
 
 def _names(state: State) -> set[str]:

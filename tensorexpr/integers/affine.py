@@ -3,13 +3,14 @@
 An `Affine` is a sum of ``int * atom`` plus an int; an atom is a name (`str`) or a `FloorDiv` of an `Affine` by a positive
 int. Both are immutable, hashable and built in normal form, so that expressions equal by simple rules are equal objects:
 terms are sorted, whole multiples leave a floor division (``(6*i + j)//3 = 2*i + j//3``), common factors cancel, nested
-floors flatten, and a division whose coefficients are all negative is turned around (``-((-x)//3) = (x + 2)//3``). Modulo is
-not an atom: ``e % m`` *is* ``e - m*(e//m)``, and printing recognizes that form.
+floors flatten where int64 has the numbers, and a division whose coefficients are all negative is turned around
+(``-((-x)//3) = (x + 2)//3``). Modulo is not an atom: ``e % m`` *is* ``e - m*(e//m)``, and printing recognizes that form.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from math import gcd
 
 from tensorexpr.errors import DefinitionError
@@ -36,6 +37,9 @@ class FloorDiv:
     def __hash__(self) -> int:
         return self._hash
 
+    def __reduce__(self) -> tuple:  # made anew: hashes of names are those of one process
+        return FloorDiv, (self.numerator, self.denominator)
+
     def __repr__(self) -> str:
         return f"FloorDiv({self.numerator!r}, {self.denominator})"
 
@@ -46,6 +50,9 @@ class FloorDiv:
 
 
 Atom = str | FloorDiv
+
+_MOST = 1 << 62
+"""Nested floors flatten up to here: forms become index arithmetic, which has no greater literals than int64."""
 
 Interval = tuple[int | None, int | None]
 """Least and greatest value; None where there is no bound."""
@@ -69,25 +76,31 @@ class Affine:
     True
     """
 
-    __slots__ = ("_hash", "constant", "terms")
+    __slots__ = ("_hash", "_names", "constant", "terms")
 
+    _names: tuple[str, ...]
     terms: tuple[tuple[Atom, int], ...]
     constant: int
 
     def __init__(self, terms: Mapping[str, int] | Mapping[Atom, int] | Iterable[tuple[Atom, int]] = (), constant: int = 0) -> None:
         merged: dict[Atom, int] = {}
-        for atom, coefficient in terms.items() if isinstance(terms, Mapping) else terms:
+        pairs = terms if type(terms) is list or type(terms) is tuple else terms.items() if isinstance(terms, Mapping) else terms
+        for atom, coefficient in pairs:
             merged[atom] = merged.get(atom, 0) + coefficient
         self._set(merged, constant)
 
     def _set(self, merged: dict[Atom, int], constant: int) -> None:
-        kept = [term for term in merged.items() if term[1]]
-        if len(kept) > 1:
+        if 0 in merged.values():
+            merged = {atom: factor for atom, factor in merged.items() if factor}
+        if len(merged) > 1:
+            kept = list(merged.items())
             try:
                 kept.sort()  # names alone: in their own order, which is that of the keys
             except TypeError:
                 kept.sort(key=_term_key)
-        self.terms = tuple(kept)
+            self.terms = tuple(kept)
+        else:
+            self.terms = tuple(merged.items())
         self.constant = constant
         self._hash = hash((self.terms, constant))
 
@@ -100,10 +113,12 @@ class Affine:
     @classmethod
     def of(cls, value: int | str | Affine | FloorDiv) -> Affine:
         """The expression meant by an int, a name, an atom or an expression."""
-        if isinstance(value, Affine):
+        if type(value) is Affine:
             return value
-        if isinstance(value, int) and not isinstance(value, bool):
-            return cls._make({}, value)
+        if type(value) is str:
+            return _name(value)
+        if type(value) is int:
+            return _number(value)
         if isinstance(value, str | FloorDiv):
             return cls._make({value: 1}, 0)
         if hasattr(value, "__index__") and not isinstance(value, bool):  # NumPy integers become exact Python ints
@@ -134,7 +149,11 @@ class Affine:
         >>> ((Affine.of("x") + "k") // 2 - "a").names()
         ('a', 'k', 'x')
         """
-        return tuple(dict.fromkeys(self._walk_names()))
+        try:
+            return self._names
+        except AttributeError:
+            self._names = tuple(dict.fromkeys(self._walk_names()))
+            return self._names
 
     def _walk_names(self) -> Iterator[str]:
         for atom, _ in self.terms:
@@ -145,7 +164,7 @@ class Affine:
 
     def has_division(self) -> bool:
         """True when a floor division occurs."""
-        return any(isinstance(atom, FloorDiv) for atom, _ in self.terms)
+        return any([type(atom) is FloorDiv for atom, _ in self.terms])
 
     def sort_key(self) -> tuple:
         """A key that orders expressions the same way in every run."""
@@ -224,13 +243,16 @@ class Affine:
         >>> str((Affine.of("x") // 7).substitute({"x": 7 * Affine.of("i") + 3}))
         'i'
         """
-        if not self.terms or not any(name in values for name in self._walk_names()):
+        if values.keys().isdisjoint(self.names()):
             return self
         merged: dict[Atom, int] = {}
         constant = self.constant
         for atom, factor in self.terms:
             if isinstance(atom, str):
-                value = Affine.of(values[atom]) if atom in values else Affine._make({atom: 1}, 0)
+                if atom not in values:
+                    merged[atom] = merged.get(atom, 0) + factor
+                    continue
+                value = Affine.of(values[atom])
             else:
                 value = atom.numerator.substitute(values) // atom.denominator
             constant += factor * value.constant
@@ -306,6 +328,9 @@ class Affine:
     def __hash__(self) -> int:
         return self._hash
 
+    def __reduce__(self) -> tuple:
+        return Affine, (self.terms, self.constant)
+
     def __repr__(self) -> str:
         return f"Affine({str(self)!r})"
 
@@ -326,6 +351,16 @@ class Affine:
             sign = "-" if factor < 0 else "+"
             text = f"{text} {sign} {shown}" if text else ("-" if factor < 0 else "") + shown
         return text
+
+
+@lru_cache(maxsize=1 << 12)
+def _name(name: str) -> Affine:
+    return Affine._make({name: 1}, 0)
+
+
+@lru_cache(maxsize=1 << 10)
+def _number(value: int) -> Affine:
+    return Affine._make({}, value)
 
 
 def _printed_pieces(expression: Affine) -> tuple[list[tuple[str, int]], int]:
@@ -376,9 +411,9 @@ def _floor_divide(expression: Affine, divisor: int) -> Affine:
         constant = divisor - 1 - constant
         sign = -1
     nested = [atom for atom in inner if isinstance(atom, FloorDiv)]
-    # (e//a + f)//d = (e + a*f)//(a*d) for an integer f; not beyond what a literal of int64 holds.
-    if len(nested) == 1 and inner[nested[0]] == 1 and divisor * nested[0].denominator < 1 << 62:
-        atom = nested[0]
+    greatest = max(divisor, abs(constant), *map(abs, inner.values()))
+    if len(nested) == 1 and inner[nested[0]] == 1 and nested[0].denominator * greatest <= _MOST:
+        atom = nested[0]  # (e//a + f)//d = (e + a*f)//(a*d) for an integer f
         del inner[atom]
         flat = Affine._make(inner, constant) * atom.denominator + atom.numerator
         rest = _floor_divide(flat, divisor * atom.denominator) * sign

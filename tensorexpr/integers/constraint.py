@@ -25,7 +25,9 @@ class Constraint:
     ['n < i', 'i < n']
     """
 
-    __slots__ = ("_hash", "expr", "kind")
+    __slots__ = ("_hash", "_key", "expr", "kind")
+
+    _key: tuple
 
     expr: Affine
     kind: str
@@ -74,7 +76,11 @@ class Constraint:
 
     def sort_key(self) -> tuple:
         """A key that orders constraints the same way in every run: equalities first."""
-        return (self.kind != "==", self.expr.sort_key())
+        try:
+            return self._key
+        except AttributeError:
+            self._key = (self.kind != "==", self.expr.sort_key())
+            return self._key
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -85,6 +91,9 @@ class Constraint:
 
     def __hash__(self) -> int:
         return self._hash
+
+    def __reduce__(self) -> tuple:
+        return Constraint, (self.expr, self.kind)
 
     def __repr__(self) -> str:
         return f"Constraint({str(self)!r})"
@@ -134,7 +143,11 @@ def _tightened(expr: Affine, kind: str) -> Affine:
         if kind == "==" and expr.constant:
             return Affine.of(1)
         return expr
-    common = gcd(*(factor for _, factor in expr.terms))
+    common = 0
+    for _, factor in expr.terms:
+        common = gcd(common, factor)
+        if common == 1:
+            break
     if kind == "==":
         if expr.constant % common:
             return Affine.of(1)

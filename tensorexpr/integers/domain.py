@@ -391,26 +391,27 @@ class Domain:
 
 def _canonical(constraints: Iterable[Constraint]) -> tuple[Constraint, ...]:
     """The constraints sorted, the strongest of each direction only; FALSE alone when two contradict each other."""
-    least: dict[tuple[tuple[Atom, int], ...], int] = {}
+    least: dict[tuple[tuple[Atom, int], ...], Constraint] = {}
     equalities: dict[Constraint, None] = {}
     for one in constraints:
-        if one.is_true:
-            continue
-        if one.is_false:
-            return (FALSE,)
-        if one.is_equality:
-            equalities[one] = None
-        elif one.expr.terms not in least or one.expr.constant < least[one.expr.terms]:
-            least[one.expr.terms] = one.expr.constant
-    inequalities = []
-    for terms, constant in least.items():
-        opposite = least.get(tuple([(atom, -factor) for atom, factor in terms]))
-        if opposite is not None and constant + opposite <= 0:
-            if constant + opposite < 0:
+        terms = one.expr.terms
+        if not terms:
+            if one.is_false:
                 return (FALSE,)
-            equalities[Constraint(Affine(terms, constant), "==")] = None
+        elif one.kind == "==":
+            equalities[one] = None
+        elif terms not in least or one.expr.constant < least[terms].expr.constant:
+            least[terms] = one
+    inequalities = []
+    for terms, one in least.items():
+        opposite = least.get(tuple([(atom, -factor) for atom, factor in terms]))
+        room = 1 if opposite is None else one.expr.constant + opposite.expr.constant
+        if room < 0:
+            return (FALSE,)
+        if room:
+            inequalities.append(one)
         else:
-            inequalities.append(Constraint(Affine(terms, constant), ">="))
+            equalities[Constraint(one.expr, "==")] = None
     if not equalities:
         return tuple(sorted(inequalities, key=Constraint.sort_key))
     fixed: dict[tuple[tuple[Atom, int], ...], int] = {}

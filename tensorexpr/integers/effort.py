@@ -8,8 +8,8 @@ one there is none.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 
 from tensorexpr.errors import TensorExprError
@@ -31,15 +31,25 @@ class Effort:
 _EFFORT: ContextVar[Effort | None] = ContextVar("effort", default=None)
 
 
-@contextmanager
-def at_most(limit: int) -> Iterator[Effort]:
+class _Limit:
+    """What `at_most` gives."""
+
+    __slots__ = ("_effort", "_token")
+
+    def __init__(self, limit: int) -> None:
+        self._effort = Effort(limit)
+
+    def __enter__(self) -> Effort:
+        self._token = _EFFORT.set(self._effort)
+        return self._effort
+
+    def __exit__(self, *raised: object) -> None:
+        _EFFORT.reset(self._token)
+
+
+def at_most(limit: int) -> AbstractContextManager[Effort]:
     """Raises `DomainTooComplex` where what is asked inside takes more than `limit` steps; what an outer limit allows is not used up."""
-    effort = Effort(limit)
-    token = _EFFORT.set(effort)
-    try:
-        yield effort
-    finally:
-        _EFFORT.reset(token)
+    return _Limit(limit)
 
 
 def spend(*tables: Sequence[Sequence[int]]) -> None:

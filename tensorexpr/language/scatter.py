@@ -18,7 +18,7 @@ from tensorexpr.language.scalar import Scalar, merged, strong
 from tensorexpr.language.tensor import Tensor, as_index, as_shape, fresh_key
 from tensorexpr.language.tracing import frames_of, settle
 from tensorexpr.traversal import reads
-from tensorexpr.wrapping import with_wraps
+from tensorexpr.wrapping import scatter_with_wraps
 
 COMBINE = ("sum", "prod", "max", "min")
 _WHAT = "te.scatter"
@@ -92,11 +92,10 @@ def _completed(
     axes = tuple(Axis(n, const(0), next(final)) for n in settled.names)
     frames = frames_of(settled.steps, sources)
     outer = tuple(frame.axis for frame in frames)
-    shapes = [types, *(tensor.extents for tensor in sources.values())]
-    value_expr = with_wraps(value_expr, outer + axes, shapes)
-    where = None if where is None else with_wraps(where, outer + axes, shapes)
-    places = tuple(with_wraps(place, outer + axes, shapes, subscript=True) for place in places)
     label = name or "t"
+    written = Scatter(fresh_key(label), TensorType(types, value.dtype), axes, places, value_expr, where, combine, location=location)
+    definition = scatter_with_wraps(written, outer, (tensor.extents for tensor in sources.values()))
+    axes, places, value_expr, where = definition.axes, definition.indices, definition.value, definition.where
     for position, axis in enumerate(axes):
         check_expressions([axis.stop], outer + axes[:position], sources, label, location)
     held = tuple(conjuncts(where))
@@ -108,7 +107,5 @@ def _completed(
             raise out_of_bounds(
                 verdict, what, place, types[position], position, sources, location, "leave points out: where=lambda ...: condition"
             )
-    key = fresh_key(label)
-    definition = Scatter(key, TensorType(types, value.dtype), axes, places, value_expr, where, combine, location=location)
     read = tuple(sources[k] for k in reads(definition))
-    return Tensor(name, types, value.dtype, key=key, definition=definition, sources=read, frames=frames, location=location)
+    return Tensor(name, types, value.dtype, key=definition.name, definition=definition, sources=read, frames=frames, location=location)

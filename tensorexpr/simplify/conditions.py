@@ -18,6 +18,7 @@ from tensorexpr.simplify.indices import Term, add_up, reduced, summands
 from tensorexpr.simplify.overflow import stays_within
 from tensorexpr.simplify.rules_common import reads_nothing
 from tensorexpr.traversal import negate, size_names, walk
+from tensorexpr.wrapping import LIMIT, MOST_SIZE
 
 ORDER = ("lt", "le", "gt", "ge")
 
@@ -91,7 +92,7 @@ def normal_comparison(condition: Apply, context: Context) -> Expr:
     left, right = (context.arithmetic.form(a) for a in condition.args)
     difference = reduced(left - right, context)
     if name in ORDER:
-        difference = _cleared(difference, name)
+        difference = _cleared(difference, name, context)
     terms, constant = summands(difference, context)
     if not terms:
         constraint = COMPARISONS["eq" if name == "ne" else name](constant, 0)
@@ -114,16 +115,18 @@ def condition_of(constraint: Constraint, context: Context) -> Expr | None:
 
 
 def _written(constraint: Constraint, context: Context) -> Expr | None:
-    form = constraint.expr if constraint.is_equality else _cleared(constraint.expr, "ge")
+    form = constraint.expr if constraint.is_equality else _cleared(constraint.expr, "ge", context)
     terms, constant = summands(form, context)
     if not terms:
         return FALSE if constraint.is_false else TRUE
     if constraint.is_equality:
-        return _congruence("eq", terms, constant, context) or _equality("eq", terms, constant)
-    return _inequality("ge", terms, constant)
+        found = _congruence("eq", terms, constant, context) or _equality("eq", terms, constant)
+    else:
+        found = _inequality("ge", terms, constant)
+    return found
 
 
-def _cleared(form: Affine, name: str) -> Affine:
+def _cleared(form: Affine, name: str, context: Context) -> Affine:
     """x//d + e >= 0 is x + d*e >= 0, and likewise for <, <=, > and for -(x//d): a comparison without the division."""
     divisions = [(atom, factor) for atom, factor in form.terms if isinstance(atom, FloorDiv)]
     for atom, factor in divisions if len(divisions) == 1 else ():
@@ -134,9 +137,17 @@ def _cleared(form: Affine, name: str) -> Affine:
         value = form * side - (1 if name in ("gt", "lt") else 0)
         rest = value - Affine([(atom, factor * side)])
         divisor = atom.denominator
+        if divisor * sum(abs(count) * _greatest(term, context) for term, count in rest.terms) > 4 * LIMIT:
+            continue
         cleared = rest * divisor + (atom.numerator if factor * side > 0 else divisor - 1 - atom.numerator)
-        return _cleared((cleared + (1 if name in ("gt", "lt") else 0)) * side, name)
+        return _cleared((cleared + (1 if name in ("gt", "lt") else 0)) * side, name, context)
     return form
+
+
+def _greatest(term: str | FloorDiv, context: Context) -> int:
+    """The greatest magnitude of what a comparison is about, where that is no number of a tensor (see `_stays_within`)."""
+    low, high = context.quick_range(Affine.of(term))
+    return MOST_SIZE if low is None or high is None else min(max(abs(low), abs(high)), MOST_SIZE)
 
 
 def _split(terms: list[Term]) -> tuple[list[Term], list[Term]]:

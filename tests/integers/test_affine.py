@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import random
 
 import numpy as np
 import pytest
 
 from tensorexpr.errors import DefinitionError
-from tensorexpr.integers import Affine, FloorDiv
+from tensorexpr.integers import Affine, FloorDiv, ge
 from tests.integers.oracles import NAMES, random_affine
 
 i, j, n, x, k = (Affine.of(name) for name in "ijnxk")
@@ -27,6 +29,17 @@ def test_equal_meanings_are_equal_objects():
     assert i + j - i == j and hash(i + j) == hash(j + i)
     assert Affine({"i": 0}) == Affine()
     assert x // 1 == x and x // -2 == -x // 2
+
+
+def test_pickles_and_copies_hold_nothing_of_this_process():
+    for seed in range(20):
+        expression = random_affine(random.Random(seed), NAMES, 9, True)
+        for one in (expression, ge(expression // 2, "k")):
+            before = pickle.dumps(one)
+            one.sort_key(), one.names()  # what is remembered
+            assert pickle.dumps(one) == before and str(hash(one)).encode() not in pickle.dumps(one, 0)
+            for made in (pickle.loads(before), copy.copy(one), copy.deepcopy(one)):
+                assert made == one and hash(made) == hash(one) and made.sort_key() == one.sort_key()
 
 
 def test_reading():

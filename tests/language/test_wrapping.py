@@ -7,7 +7,7 @@ the interpreter on the simplified program, and compiled code. Sizes are those of
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
@@ -16,6 +16,7 @@ import tensorexpr as te
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.ir import Program
 from tensorexpr.language.programs import program_of
+from tensorexpr.parse import parse_program
 from tensorexpr.simplify import simplify
 from tensorexpr.text import print_program
 from tests.seeds import share_of
@@ -192,3 +193,97 @@ def test_what_may_wrap_says_so() -> None:
     assert written((n,), lambda i: (n * n * n * 3) % 3) == "i64(u64(n) * u64(n) * u64(n) * 3) % 3"
     assert written((n, n), lambda i, j: (i * n + j) * n % 3) == "i64((u64(i) * u64(n) + u64(j)) * u64(n)) % 3"
     assert written((16,), lambda i: -(i << 60) // 3) == "i64(0 - u64(i) * 1152921504606846976) // 3"
+
+
+def term(draw: random.Random, leaves: Sequence[str], depth: int) -> str:
+    """The text of an int64 term that may wrap around."""
+    if depth == 0:
+        return draw.choice(leaves)
+    x, power = term(draw, leaves, depth - 1), 1 << draw.choice(EXPONENTS)
+    y = draw.choice((str(power), str(power), "3", "12", term(draw, leaves, draw.randrange(depth))))
+    match draw.choice(("+", "-", "*", "*", "*", "//", "//", "%", "minimum", "maximum", "where")):
+        case "minimum" | "maximum" as name:
+            return f"{name}({x}, {y})"
+        case "where":
+            return f"where({x} < {y}, {x}, {term(draw, leaves, draw.randrange(depth))})"
+        case op:
+            return f"({x} {op} {y})"
+
+
+def parsed(seed: int) -> str:
+    """A program as somebody may write it, with such terms wherever arithmetic stands."""
+    draw = random.Random(seed)
+
+    def some(*names: str) -> str:
+        return term(draw, (*names, "n", "m", "X[i]"), draw.choice((1, 2, 3)))
+
+    return f"""
+sizes(n, m)
+E: f32[n, 0] = input()
+F: f32[m, 0] = input()
+X: i64[8] = input()
+T[i]: i64[8] = {some("i")}
+S[i]: i64[8] = where({some("i")} < {some("i")}, X[{some("i")} % 8], {some("i")})
+R[i]: i64[8] = sum(X[(j + {some("i")}) % 8] for j in range({some("i")} % 9) if {some("i", "j")} >= 0)
+C: i64[4] = scatter({{{some("i", "j")} % 4: {some("i", "j")} for i in range(8) for j in range({some("i")} % 5) if {some("i", "j")} < 9}})
+O, P = segments[4]({some("i")} % 4 for i in range(8) if {some("i")} < {some("i")})
+for t in range(3):
+    s: i64[8] = state(X)
+    u[i]: i64[8] = s[({some("i", "t")} + 1) % 8] + {some("i", "t")}
+    Q[t] = s = u
+return T, S, R, C, O, P, Q
+"""
+
+
+def assert_parsed(seed: int) -> None:
+    program, draw = parse_program(parsed(seed)), random.Random(seed)
+    edges = [0, 1, -1, 5, *(sign * (1 << e) for e in EXPONENTS for sign in (1, -1)), (1 << 63) - 1, LEAST]
+    arrays = {name: np.zeros((draw.choice(SIZES), 0), np.float32) for name in "EF"} | {"X": ids(*(draw.choice(edges) for _ in range(8)))}
+    expected = evaluate_program(program, arrays)
+    for name, array in zip(program.outputs, te.compile(program)(*arrays.values()), strict=True):
+        assert np.array_equal(array, expected[name]), f"seed {seed}: {name} of {parsed(seed)}"
+
+
+@pytest.mark.parametrize("block", range(2))
+def test_programs_that_are_read_wrap_around(block: int) -> None:
+    for seed in share_of(range(25 * block, 25 * block + 25)):
+        assert_parsed(seed)
+
+
+B = 1 << 62
+SIZED = [
+    ("nested quotients", lambda i, d, n: i // 2**40 // 2**30 + d // 3**25 // 3**25 + (d // 2**40 - 2**30) // 2**30),
+    ("a quotient of what wraps", lambda i, d, n: (i * B // B + 8) % 8 + i * B // 2**40 % 2**30),
+    ("a size's quotient beside data", lambda i, d, n: te.where((n // 2 < d) & (d > n // 3 + 2), 1, 0)),
+    ("data that wraps beside a remainder", lambda i, d, n: te.where(n % (i + 1) + 12 - te.minimum(te.maximum(d, 3), 2**32) < d - 12, 1, 0)),
+    ("a quotient by much", lambda i, d, n: te.where(n // B < n * i, 1, 0)),
+    ("bounds of indices", lambda i, d, n: te.sum(lambda k: k + 1, i * B // B + 6)),
+    ("bounds of sizes", lambda i, d, n: te.sum(lambda k: k + 1, n * B // B)),
+]
+
+
+@pytest.mark.parametrize("body", [row[1] for row in SIZED], ids=[row[0] for row in SIZED])
+def test_rules_leave_int64_nowhere(body) -> None:
+    n = te.dim("n")
+    e, d = te.placeholder((n, 0), name="e"), te.placeholder((8,), "int64", name="d")
+    y = te.compute((8,), lambda i: body(i, d[i], n), name="y")
+    call = te.compile([y], [e, d])
+    for size in (5, 1 << 46):
+        arrays = {e: np.zeros((size, 0), np.float32), d: ids(0, 1, -1, 3, (1 << 63) - 1, LEAST, B, -B)}
+        assert np.array_equal(call(*arrays.values())[0], te.evaluate(y, arrays)), size
+
+
+def test_bounds_of_a_scatter_wrap_around() -> None:
+    d = te.placeholder((8,), "int64", name="d")
+    y = te.scatter((4,), lambda j, i: (i % 4, 1), (8, lambda j: d[j] * 4 // 4), name="y")
+    assert "range(i64(u64(d[j]) * 4) // 4)" in str(program_of([y]))
+    arrays = {d: ids(1, B, 2, B + 1, 0, -1, 3, 3)}
+    assert np.array_equal(te.compile([y], [d])(*arrays.values())[0], te.evaluate(y, arrays))
+
+
+def test_parts_are_as_many_as_arithmetic_of_sizes_says() -> None:
+    n = te.dim("n")
+    x = te.placeholder((n,), name="x")
+    s = te.schedule(te.compute((), lambda: te.sum(lambda k: 1, n * B // B), name="y"), inputs=[x])
+    with pytest.raises(te.ScheduleError, match="expected as many parts as arithmetic of sizes says, got i64"):
+        s["y"].rfactor(s["y"].split("k", 64)[0])

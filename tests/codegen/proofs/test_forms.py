@@ -1,13 +1,15 @@
 """Bounds as forms: what they say of random indices under random loops and conditions holds at every point, at every small size."""
 
+import math
 import random
 
 import numpy as np
 import pytest
 
 from tensorexpr.codegen.nest_proofs.forms import Forms, Names
+from tensorexpr.codegen.nest_proofs.questions import Questions, few_points
 from tensorexpr.codegen.nest_proofs.scope import Scope
-from tensorexpr.enumeration import enumerate_points, evaluate_on
+from tensorexpr.enumeration import NotEnumerable, enumerate_points, evaluate_on
 from tensorexpr.ir import Axis, Index, Size, apply, const
 from tensorexpr.traversal import bottom_up
 from tests.seeds import share_of
@@ -106,6 +108,38 @@ def test_what_forms_show_holds_at_every_point(block):
     assert shown >= true // 3 >= 3
 
 
+def at_points(seed):
+    """Whether going through loops of numbers shows that a random index is inside, and whether it is; None where they have many points."""
+    rng = random.Random(f"points {seed}")
+    axes, guards, index, extent = case_of(rng)
+    size = const(rng.choice((3, 7, 8, 9)))
+    *guards, index, extent = (bottom_up(e, lambda e: size if e == n else e) for e in (*guards, index, extent))
+    axes = [Axis(a.index, *(bottom_up(e, lambda e: size if e == n else e) for e in (a.start, a.stop))) for a in axes]
+    scope = Scope((), {}, {})
+    for axis in axes:
+        scope = scope.loop(axis.index, axis.start, axis.stop)
+    facts = scope.where(*guards).facts
+    try:
+        few_points(facts)
+    except NotEnumerable:
+        return None
+    return Questions((), {}).at_all_points(index, extent, facts), holds_everywhere(axes, guards, index, extent)
+
+
+@pytest.mark.parametrize("block", share_of(range(6)))
+def test_loops_of_few_points_are_gone_through(block):
+    found = [pair for seed in range(50 * block, 50 * block + 50) if (pair := at_points(seed)) is not None]
+    assert all(said == holds for said, holds in found)
+    assert {said for said, _ in found} == {True, False} and len(found) > 25
+
+
+def test_one_of_two_holds_where_the_other_does_not():
+    i, j = Index("i"), Index("j")
+    scope = Scope((), {}, {}).where(op("or", op("ge", j, 2), op("lt", i, 4)))
+    assert scope.where(op("lt", j, 2)).interval(i)[1] == 3
+    assert scope.interval(i)[1] == scope.where(op("ge", j, 2)).interval(i)[1] == scope.where(op("lt", j, 3)).interval(i)[1] == math.inf
+
+
 def test_forms_show_shifted_blocks_reflections_and_remainders():
     b, v = Index("b"), Index("v")
     axes = [Axis("b", const(0), op("where", op("ge", n, 8), op("floordiv", op("add", n, 7), 8), 0)), Axis("v", const(0), const(8))]
@@ -118,3 +152,13 @@ def test_forms_show_shifted_blocks_reflections_and_remainders():
     assert proved(axes, [], op("mod", op("add", at, 5), n), n)
     assert proved(axes, [], op("floordiv", at, n), const(1))
     assert not proved([], [], op("mod", n, n), n)
+
+
+def test_forms_show_quotients_by_open_sizes():
+    i, k = Index("i"), op("maximum", n, 1)
+    for product in (op("mul", n, k), op("mul", k, n)):
+        axes = [Axis("i", const(0), product)]
+        assert proved(axes, [], op("floordiv", i, k), n)
+        assert proved(axes, [op("ge", i, 3)], op("floordiv", op("sub", i, 3), k), n)
+        assert not proved(axes, [], op("floordiv", op("add", i, 1), k), n)
+        assert not proved(axes, [], op("floordiv", i, k), op("sub", n, 1))

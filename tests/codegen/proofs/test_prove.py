@@ -139,6 +139,12 @@ def test_checks_hold_until_what_they_read_is_written():
     assert [f[:2] for f in findings(beside)] == [("bounds", False)]
 
 
+def test_a_check_behind_a_condition_counts_where_the_condition_holds():
+    chosen, other = apply("gt", read("X", i), ONE), apply("lt", read("X", i), ONE)
+    behind = [If(condition, (Store("Y", (i,), read("X", IDS)),)) for condition in (chosen, other)]
+    assert [prove(nest(over(i, 4, If(chosen, (CHECK,)), s)), quick=True).findings[0].kind for s in behind] == ["coverage", "bounds"]
+
+
 def test_a_check_of_another_launch_counts_for_nothing():
     first = Cast(dtypes.int64, read("ids", ZERO, dtype=dtypes.int32))
     checked = nest(Check(first, const(4), 0), over(i, 4, Store("Y", (i,), read("X", first))))
