@@ -15,6 +15,7 @@ from tensorexpr.integers import Affine, Constraint, FloorDiv, congruent, eq, ge
 from tensorexpr.ir import FALSE, TRUE, Apply, Const, Expr, apply, conjunction, conjuncts, const
 from tensorexpr.simplify.context import COMPARISONS, Context
 from tensorexpr.simplify.indices import Term, add_up, reduced, summands
+from tensorexpr.simplify.overflow import stays_within
 from tensorexpr.simplify.rules_common import reads_nothing
 from tensorexpr.traversal import negate, size_names, walk
 from tensorexpr.wrapping import LIMIT, MOST_SIZE
@@ -85,7 +86,8 @@ def known_extremum(expr: Apply, context: Context) -> Expr | None:
 
 
 def normal_comparison(condition: Apply, context: Context) -> Expr:
-    """The normal form of a comparison of two int64 expressions that cannot overflow; the same object if it has it already."""
+    """The normal form of a comparison of two int64 expressions that cannot overflow; the same object if it has it already, or where the
+    normal form may overflow."""
     name = condition.op.name
     left, right = (context.arithmetic.form(a) for a in condition.args)
     difference = reduced(left - right, context)
@@ -99,16 +101,20 @@ def normal_comparison(condition: Apply, context: Context) -> Expr:
         result = _congruence(name, terms, constant, context) or _equality(name, terms, constant)
     else:
         result = _inequality(name, terms, constant)
-    return condition if result is None or result == condition or not _is_exact(result, context) else result
+    return condition if result is None or result == condition or not _stays_within(result, context) else result
 
 
-def _is_exact(condition: Expr, context: Context) -> bool:
-    """Whether neither side wraps around: without a division a number of a tensor has its divisor for a factor."""
-    return not isinstance(condition, Apply) or all(map(context.arithmetic.exact, condition.args))
+def _stays_within(comparison: Expr, context: Context) -> bool:
+    return not isinstance(comparison, Apply) or all(stays_within(side, context) for side in comparison.args)
 
 
 def condition_of(constraint: Constraint, context: Context) -> Expr | None:
-    """The comparison that says what a constraint says, in normal form; None where a literal does not fit, or a side may wrap around."""
+    """The comparison that says what a constraint says, in normal form; None where something in it may not fit int64."""
+    result = _written(constraint, context)
+    return None if result is None or not _stays_within(result, context) else result
+
+
+def _written(constraint: Constraint, context: Context) -> Expr | None:
     form = constraint.expr if constraint.is_equality else _cleared(constraint.expr, "ge", context)
     terms, constant = summands(form, context)
     if not terms:
@@ -117,7 +123,7 @@ def condition_of(constraint: Constraint, context: Context) -> Expr | None:
         found = _congruence("eq", terms, constant, context) or _equality("eq", terms, constant)
     else:
         found = _inequality("ge", terms, constant)
-    return None if found is None or not _is_exact(found, context) else found
+    return found
 
 
 def _cleared(form: Affine, name: str, context: Context) -> Affine:
@@ -139,7 +145,7 @@ def _cleared(form: Affine, name: str, context: Context) -> Affine:
 
 
 def _greatest(term: str | FloorDiv, context: Context) -> int:
-    """The greatest magnitude of what a comparison is about, where that is no number of a tensor (see `_is_exact`)."""
+    """The greatest magnitude of what a comparison is about, where that is no number of a tensor (see `_stays_within`)."""
     low, high = context.quick_range(Affine.of(term))
     return MOST_SIZE if low is None or high is None else min(max(abs(low), abs(high)), MOST_SIZE)
 

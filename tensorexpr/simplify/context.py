@@ -60,6 +60,8 @@ class Arithmetic:
         self._spans: dict[Expr, tuple[int, int] | None] = {}
         self._pure: dict[Expr, bool] = {}
         self._forms: dict[Expr, Affine] = {}
+        self.reaches: dict[Expr, tuple[int, int] | None] = {}
+        """Ranges of expressions anywhere, None of those that may wrap around (`simplify.overflow`)."""
 
     def form(self, expr: Expr) -> Affine:
         """The quasi-affine form of an integer expression, with opaque names for what has none."""
@@ -90,6 +92,13 @@ class Arithmetic:
         """Whether an integer expression cannot wrap around, so that its value is that of its form."""
         return self.span(expr) is not None
 
+    def keeps(self, expr: Apply) -> bool:
+        """Whether an operation of `CHAIN` gives the whole number, of integers of any width."""
+        if expr.dtype is dtypes.int64:
+            return self.exact(expr)
+        low, high = combined(expr.op.name, [(int(a.dtype.least), int(a.dtype.greatest)) for a in expr.args])
+        return expr.op.name == "mod" or (low >= expr.dtype.least and high <= expr.dtype.greatest)
+
     def span(self, expr: Expr) -> tuple[int, int] | None:
         """A range that contains the values of an integer expression, None where a part of its form may wrap around."""
         if expr in self._spans:
@@ -115,7 +124,7 @@ class Arithmetic:
         parts = [self.span(a) for a in expr.args]
         if any(p is None for p in parts):
             return None
-        low, high = _combined(expr.op.name, [p for p in parts if p is not None])
+        low, high = combined(expr.op.name, [p for p in parts if p is not None])
         return (low, high) if whole[0] <= low and high <= whole[1] else None
 
     def _pure_span(self, expr: Expr) -> tuple[int, int]:
@@ -125,7 +134,7 @@ class Arithmetic:
         if not isinstance(expr, Apply):
             return (0 if isinstance(expr, Size) else -MOST_SIZE, MOST_SIZE)
         if expr.op.name in CHAIN:
-            low, high = _combined(expr.op.name, [self._pure_span(a) for a in expr.args])
+            low, high = combined(expr.op.name, [self._pure_span(a) for a in expr.args])
             return (low, high) if low >= -LIMIT and high <= LIMIT else (-LIMIT, LIMIT)
         if expr.op.name in _BOUNDED or (expr.op.name == "shift_left" and isinstance(expr.args[1], Const)):
             return (-LIMIT, LIMIT)
@@ -152,7 +161,7 @@ class Arithmetic:
                 yield ge(name, low)
             if high < expr.dtype.greatest:
                 yield le(name, high)
-        if not isinstance(expr, Apply) or expr.op.name not in ("minimum", "maximum", "abs"):
+        if not isinstance(expr, Apply) or expr.op.name not in ("minimum", "maximum", "abs") or not self.keeps(expr):
             return
         for arg in expr.args:
             if not self.exact(arg):
@@ -168,7 +177,8 @@ class Arithmetic:
                     yield ge(name, 0)
 
 
-def _combined(name: str, parts: list[tuple[int, int]]) -> tuple[int, int]:
+def combined(name: str, parts: list[tuple[int, int]]) -> tuple[int, int]:
+    """The values of an operation of `CHAIN` on numbers in some ranges, as whole numbers."""
     low, high = parts[0]
     if name == "neg":
         return -high, -low
@@ -330,7 +340,7 @@ class Context:
     def _local_facts(self, name: str) -> Iterator[Constraint]:
         """What holds for an opaque quotient, remainder or product by what is known here about its operands."""
         expr = self.arithmetic.opaque.expression(name)
-        if not isinstance(expr, Apply) or expr.op.name not in ("mod", "floordiv", "mul") or not self.arithmetic.exact(expr):
+        if not isinstance(expr, Apply) or expr.op.name not in ("mod", "floordiv", "mul") or not self.arithmetic.keeps(expr):
             return
         left, right = (self.arithmetic.form(a) for a in expr.args)
         if name in left.names() or name in right.names():

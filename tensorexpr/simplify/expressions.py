@@ -53,6 +53,7 @@ from tensorexpr.simplify.context import Arithmetic, Context
 from tensorexpr.simplify.domains import narrowed, residue_classes, without_idle_guards
 from tensorexpr.simplify.indices import divide, multiply, normal_index
 from tensorexpr.simplify.options import STRICT, Options
+from tensorexpr.simplify.overflow import stays_within
 from tensorexpr.simplify.pieces import with_joint_pieces
 from tensorexpr.simplify.reductions import factored
 from tensorexpr.simplify.rules_common import COMMON_RULES, operands_of, reads_nothing
@@ -204,7 +205,7 @@ class Simplifier:
         integer = expr.dtype is dtypes.int64
         sure = integer and (subscript or self.arithmetic.exact(expr))
         if name in _SUMS and sure:
-            return normal_index(self._chain(expr, context, subscript), context)
+            return normal_index(self._chain(expr, context, subscript), context, subscript)
         # What a function is taken of is the user's: rounded otherwise, it would be another value than the forward's, computed once more.
         visitor = self.exact if expr.op.operands == "float" and name != "div" else self
         args = []
@@ -230,9 +231,10 @@ class Simplifier:
         expr = map_children(expr, lambda arg: self._chain(arg, context, subscript))
         if not isinstance(expr, Apply) or expr.op.name not in ("mul", "floordiv", "mod"):
             return expr
-        left, right = (normal_index(a, context) for a in expr.args)
+        left, right = (normal_index(a, context, subscript) for a in expr.args)
         if expr.op.name == "mul":
-            return apply("mul", left, right) if isinstance(left, Const) or isinstance(right, Const) else multiply(left, right, context)
+            plain = isinstance(left, Const) or isinstance(right, Const)
+            return apply("mul", left, right) if plain else multiply(left, right, context, subscript)
         if left == const(0):
             return left  # 0 // x = 0 % x = 0, also where x is 0
         if isinstance(right, Const):
@@ -240,9 +242,11 @@ class Simplifier:
                 return Apply(expr.op, (left, right))
             if right.value == 0:
                 return const(0)
+            if right.value == dtypes.int64.least or not (subscript or stays_within(apply("neg", left), context)):
+                return Apply(expr.op, (left, right))
             turned = apply(expr.op.name, apply("neg", left), const(-int(right.value)))  # x // -d = -x // d;  x % -d = -(-x % d)
             return turned if expr.op.name == "floordiv" else apply("neg", turned)
-        found = divide(left, right, context)
+        found = divide(left, right, context, subscript)
         if found is None:
             return Apply(expr.op, (left, right))
         return found[0] if expr.op.name == "floordiv" else found[1]

@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import gcd
 
+from tensorexpr import dtypes
 from tensorexpr.integers import Affine, FloorDiv, ge, lt
-from tensorexpr.ir import Apply, Const, Expr, Index, Size, apply, const
+from tensorexpr.ir import Apply, Cast, Const, Expr, Index, Size, apply, const
 from tensorexpr.regions import signed_sum
 from tensorexpr.simplify.context import Context
+from tensorexpr.simplify.overflow import stays_within
 from tensorexpr.traversal import free_names
 
 INT64_LIMIT = 1 << 63
@@ -22,17 +24,24 @@ Term = tuple[int, Expr, tuple]
 """A summand as (coefficient, expression, sort key)."""
 
 
-def normal_index(expr: Expr, context: Context) -> Expr:
-    """The normal form of an int64 expression that does not overflow; the same object where it has that form already."""
+def normal_index(expr: Expr, context: Context, whole: bool = False) -> Expr:
+    """The normal form of an int64 expression that does not overflow; the same object where it has that form already, or where the normal
+    form may overflow. With `whole` it stands for a whole number, as in a subscript."""
     form = reduced(context.arithmetic.form(expr), context)
-    result = expression(form, context)
-    return expr if result is None or result == expr else result
+    result = _written(form, context)
+    return expr if result is None or result == expr or not (whole or stays_within(result, context)) else result
 
 
 # ------------------------------------------------------------------------------------------------ expressions of forms
 
 
 def expression(form: Affine, context: Context) -> Expr | None:
+    """The expression of a form, None where something in it may not fit int64."""
+    result = _written(form, context)
+    return None if result is None or not stays_within(result, context) else result
+
+
+def _written(form: Affine, context: Context) -> Expr | None:
     """The expression of a form, None where a literal does not fit int64."""
     terms, constant = summands(form, context)
     return add_up(terms, constant)
@@ -69,7 +78,7 @@ def summands(form: Affine, context: Context) -> tuple[list[Term], int]:
                 dividend, count, constant = Affine.of(modulus - 1) - dividend, -count, 0  # m - 1 - e % m is (m - 1 - e) % m
             if 2 * dividend.constant > modulus:
                 dividend = dividend - modulus  # (i - 1) % 12, where (i + 11) % 12 is the same
-            inner = expression(dividend, context)
+            inner = _written(dividend, context)
             assert inner is not None  # its numbers are below the modulus
             terms.append((count, apply("mod", inner, const(modulus)), _key(dividend, context, f"%{modulus}")))
     for factor, dividend in _symbolic_remainders(factors, context):
@@ -180,13 +189,13 @@ def _atom(atom: str | FloorDiv, context: Context) -> Expr:
     if isinstance(atom, FloorDiv):
         return _division(atom.numerator, atom.denominator, context)
     hidden = context.arithmetic.opaque.expression(atom)
-    if hidden is not None:
-        return hidden
+    if hidden is not None:  # of a comparison of narrower integers, where it is one of them
+        return hidden if hidden.dtype is dtypes.int64 else Cast(dtypes.int64, hidden)
     return Size(atom) if atom in context.arithmetic.sizes else Index(atom)
 
 
 def _division(numerator: Affine, divisor: int, context: Context) -> Expr:
-    inner = expression(numerator, context)
+    inner = _written(numerator, context)
     assert inner is not None  # coefficients inside a floor division are below its divisor, or below those beside it
     return apply("floordiv", inner, const(divisor))
 
@@ -318,21 +327,21 @@ def product(factors: list[Expr], context: Context) -> Expr:
     return _times(result, count)
 
 
-def multiply(left: Expr, right: Expr, context: Context) -> Expr:
+def multiply(left: Expr, right: Expr, context: Context, whole: bool = False) -> Expr:
     """The product of two expressions neither of which is a literal; a sum over indices is multiplied out, one of sizes is not."""
     for one, other in ((left, right), (right, left)):
         terms, constant = summands(context.arithmetic.form(one), context)
         if (len(terms) > 1 or (terms and constant)) and free_names(one):
             total = Affine.of(0)
             for count, term, _ in sorted(terms, key=lambda t: t[2]):
-                total = total + context.arithmetic.form(multiply(term, other, context)) * count
+                total = total + context.arithmetic.form(multiply(term, other, context, whole)) * count
             total = total + context.arithmetic.form(other) * constant
-            result = expression(total, context)
+            result = _written(total, context) if whole else expression(total, context)
             return apply("mul", left, right) if result is None else result
     return product([*factors_of(left), *factors_of(right)], context)
 
 
-def divide(dividend: Expr, divisor: Expr, context: Context) -> tuple[Expr, Expr] | None:
+def divide(dividend: Expr, divisor: Expr, context: Context, whole: bool = False) -> tuple[Expr, Expr] | None:
     """Quotient and remainder by a symbolic divisor, where what is not a multiple of it lies between 0 and the divisor.
 
     ``(i*n + j)//n = i`` and ``(i*n + j) % n = j`` where ``0 <= j < n``; the divisor may be a product.
@@ -349,7 +358,8 @@ def divide(dividend: Expr, divisor: Expr, context: Context) -> tuple[Expr, Expr]
             quotient = quotient + arithmetic.form(product(others, context)) * count
     if not _below(rest, wanted, context):
         return None
-    first, second = expression(reduced(quotient, context), context), expression(reduced(rest, context), context)
+    made = _written if whole else expression
+    first, second = made(reduced(quotient, context), context), made(reduced(rest, context), context)
     return None if first is None or second is None else (first, second)
 
 
