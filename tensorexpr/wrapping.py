@@ -81,10 +81,10 @@ _SIDES = {"lt": ("high",), "le": ("high",), "gt": ("low",), "ge": ("low",), "eq"
 _BELOW = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq"}
 
 
-def with_wraps(expr: Expr, axes: Iterable[Axis], shapes: Iterable[tuple[Expr, ...]] = (), subscript: bool = False) -> Expr:
+def with_wraps(expr: Expr, axes: Iterable[Axis], shapes: Iterable[tuple[Expr, ...]] = (), place: str = VALUE) -> Expr:
     """`expr`, which stands inside `axes`, with arithmetic that may wrap around written as such; the same object where there is none.
 
-    `shapes` are those of the tensors around. `subscript` says that it is an index or an extent itself.
+    `shapes` are those of the tensors around. `place` says where it stands: VALUE, SUBSCRIPT or BOUND.
     """
     if not any(_arithmetic(node) for node in walk(expr)):
         return expr
@@ -92,7 +92,7 @@ def with_wraps(expr: Expr, axes: Iterable[Axis], shapes: Iterable[tuple[Expr, ..
     found = _Wraps({}, [*shapes, tuple(axis.stop for axis in axes)])
     for axis in axes:
         found = found.inside(axis)
-    return found.subscript(expr) if subscript else found.visit(expr, VALUE)
+    return found.subscript(expr) if place is SUBSCRIPT else found.visit(expr, place)
 
 
 def program_with_wraps(program: Program) -> Program:
@@ -114,7 +114,7 @@ def _definition_with_wraps(definition: Definition, around: tuple[Axis, ...], sha
             return scatter_with_wraps(definition, around, [shapes[name] for name in reads(definition)])
         case Segments():
             axes, read = (*around, *definition.loops), [definition.extents, *(shapes[name] for name in reads(definition))]
-            keys = tuple(with_wraps(key, axes, read, subscript=True) for key in definition.keys)
+            keys = tuple(with_wraps(key, axes, read, SUBSCRIPT) for key in definition.keys)
             where = None if definition.where is None else with_wraps(definition.where, axes, read)
             same = where is definition.where and all(new is old for new, old in zip(keys, definition.keys, strict=True))
             return definition if same else replace(definition, keys=keys, where=where)
@@ -134,9 +134,9 @@ def scatter_with_wraps(scatter: Scatter, around: tuple[Axis, ...], shapes: Itera
     bounds = []
     for axis in scatter.axes:
         outer = (*around, *bounds)
-        start, stop = (with_wraps(bound, outer, shapes, subscript=True) for bound in (axis.start, axis.stop))
+        start, stop = (with_wraps(bound, outer, shapes, BOUND) for bound in (axis.start, axis.stop))
         bounds.append(axis if start is axis.start and stop is axis.stop else Axis(axis.index, start, stop))
-    indices = tuple(with_wraps(place, axes, shapes, subscript=True) for place in scatter.indices)
+    indices = tuple(with_wraps(place, axes, shapes, SUBSCRIPT) for place in scatter.indices)
     value = with_wraps(scatter.value, axes, shapes)
     where = None if scatter.where is None else with_wraps(scatter.where, axes, shapes)
     pairs = zip((*bounds, *indices, value, where), (*scatter.axes, *scatter.indices, scatter.value, scatter.where), strict=True)

@@ -51,8 +51,8 @@ class FloorDiv:
 
 Atom = str | FloorDiv
 
-_MOST = 1 << 62
-"""Nested floors flatten up to here: forms become index arithmetic, which has no greater literals than int64."""
+_MOST, _MOST_NAME = 1 << 62, 1 << 47
+"""Nested floors flatten where their numbers are at most the first, with names at most the second: forms become arithmetic of int64."""
 
 Interval = tuple[int | None, int | None]
 """Least and greatest value; None where there is no bound."""
@@ -411,8 +411,7 @@ def _floor_divide(expression: Affine, divisor: int) -> Affine:
         constant = divisor - 1 - constant
         sign = -1
     nested = [atom for atom in inner if isinstance(atom, FloorDiv)]
-    greatest = max(divisor, abs(constant), *map(abs, inner.values()))
-    if len(nested) == 1 and inner[nested[0]] == 1 and nested[0].denominator * greatest <= _MOST:
+    if len(nested) == 1 and inner[nested[0]] == 1 and _flattens(nested[0], inner, constant, divisor):
         atom = nested[0]  # (e//a + f)//d = (e + a*f)//(a*d) for an integer f
         del inner[atom]
         flat = Affine._make(inner, constant) * atom.denominator + atom.numerator
@@ -420,6 +419,12 @@ def _floor_divide(expression: Affine, divisor: int) -> Affine:
     else:
         rest = Affine._make({FloorDiv(Affine._make(inner, constant), divisor): sign}, 0)
     return Affine._make(outer, quotient) + rest
+
+
+def _flattens(atom: FloorDiv, inner: Mapping[Atom, int], constant: int, divisor: int) -> bool:
+    """Whether int64 has the numbers of a flattened floor division: its literals, and what is beside the nested one times its divisor."""
+    beside = sum(abs(factor) for other, factor in inner.items() if other is not atom)
+    return atom.denominator * max(divisor, abs(constant), beside * _MOST_NAME) <= _MOST
 
 
 def _quotient_within(atom: FloorDiv, box: Mapping[str, Interval]) -> Affine | None:

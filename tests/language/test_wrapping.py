@@ -257,6 +257,7 @@ SIZED = [
     ("a size's quotient beside data", lambda i, d, n: te.where((n // 2 < d) & (d > n // 3 + 2), 1, 0)),
     ("data that wraps beside a remainder", lambda i, d, n: te.where(n % (i + 1) + 12 - te.minimum(te.maximum(d, 3), 2**32) < d - 12, 1, 0)),
     ("a quotient by much", lambda i, d, n: te.where(n // B < n * i, 1, 0)),
+    ("a quotient beside its dividend", lambda i, d, n: (n // 2**60 - n) % 4),
     ("a disjunction", lambda i, d, n: te.sum(lambda j: j, 8, where=lambda j: ((n // 2 < i * B) & (j < 4)) | (j < 4))),
     ("bounds of indices", lambda i, d, n: te.sum(lambda k: k + 1, i * B // B + 6)),
     ("bounds of sizes", lambda i, d, n: te.sum(lambda k: k + 1, n * B // B)),
@@ -276,9 +277,9 @@ def test_rules_leave_int64_nowhere(body) -> None:
 
 def test_bounds_of_a_scatter_wrap_around() -> None:
     d = te.placeholder((8,), "int64", name="d")
-    y = te.scatter((4,), lambda j, i: (i % 4, 1), (8, lambda j: d[j] * 4 // 4), name="y")
-    assert "range(i64(u64(d[j]) * 4) // 4)" in str(program_of([y]))
-    arrays = {d: ids(1, B, 2, B + 1, 0, -1, 3, 3)}
+    y = te.scatter((4,), lambda j, i, k: (i % 4, 1), (8, lambda j: d[j] * 4 // 4, lambda j, i: (d[j] - 3) % 5), name="y")
+    assert "range(i64(u64(d[j]) * 4) // 4) for k in range(i64(u64(d[j]) - 3) % 5)" in " ".join(str(program_of([y])).split())
+    arrays = {d: ids(1, B, 2, B + 1, 0, -1, LEAST + 3, LEAST + 1)}
     assert np.array_equal(te.compile([y], [d])(*arrays.values())[0], te.evaluate(y, arrays))
 
 
