@@ -86,7 +86,7 @@ def with_wraps(expr: Expr, axes: Iterable[Axis], shapes: Iterable[tuple[Expr, ..
 
     `shapes` are those of the tensors around. `subscript` says that it is an index or an extent itself.
     """
-    if not any(_arithmetic(node) for node in walk(expr)):
+    if not any(_arithmetic(node) or _is_magnitude(node) for node in walk(expr)):
         return expr
     axes = tuple(axes)
     found = _Wraps({}, [*shapes, tuple(axis.stop for axis in axes)])
@@ -149,6 +149,10 @@ def _arithmetic(expr: Expr) -> bool:
     return isinstance(expr, Apply) and expr.dtype is dtypes.int64 and (expr.op.name in _RING or _shift(expr) is not None)
 
 
+def _is_magnitude(expr: Expr) -> bool:
+    return isinstance(expr, Apply) and expr.dtype is dtypes.int64 and expr.op.name == "abs"
+
+
 def _shift(expr: Apply) -> int | None:
     by = expr.args[1] if expr.op.name == "shift_left" else None
     return int(by.value) if isinstance(by, Const) and 0 <= by.value < 64 else None
@@ -180,6 +184,8 @@ class _Wraps:
                 return self.chain(expr)
             case Apply() if _arithmetic(expr):
                 return self.arithmetic(expr, place)
+            case Apply() if _is_magnitude(expr) and place is not VALUE and not self.fits(self.range(expr.args[0])):
+                return self.magnitude(expr.args[0])
         inner = {SUBSCRIPT: PART, BOUND: GUARD}.get(place, place)
         return map_children(expr, lambda arg: self.visit(arg, inner))
 
@@ -209,6 +215,12 @@ class _Wraps:
         if left or self.fits(self.range(expr)):
             return self.left(expr, place)
         return Cast(dtypes.int64, self.modular(expr, place))
+
+    def magnitude(self, arg: Expr) -> Expr:
+        """The absolute value of what may be the least int64, which is its own opposite and so no natural number."""
+        x = self.visit(arg, GUARD)
+        opposite = Cast(dtypes.int64, apply("sub", Const(0, dtypes.uint64), Cast(dtypes.uint64, x)))
+        return apply("where", apply("lt", x, const(0)), opposite, x)
 
     def left(self, expr: Expr, place: str) -> Expr:
         """A sum or product as it is, with its leaves visited."""
