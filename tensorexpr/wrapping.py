@@ -289,6 +289,10 @@ class _Wraps:
         wide = [(term, sign) for term, sign in terms if any(_is_wide(leaf) for leaf in _leaves(term))]
         if len(wide) != 1 or _arithmetic(wide[0][0]):
             return None
+        if (
+            wide[0][1] < 0 and self.range(wide[0][0]).high is not None
+        ):  # of the opposite a lower bound would be known, but of the least int64
+            return None
         low: Bound = {}
         high: Bound = {}
         for term, sign in terms:

@@ -296,6 +296,8 @@ MAGNITUDES = [
     lambda a: te.minimum(te.abs(a), 4),
     lambda a: 4 - te.abs(a),
     lambda a: te.abs(te.abs(a) - 2),
+    lambda a: te.minimum(-te.minimum(a, 0), 4),
+    lambda a: te.minimum(4 - te.minimum(a, -1), 4),
 ]
 
 
