@@ -9,18 +9,22 @@
    ones and conditions at most; vectorized and unrolled ones have constant bounds.
 5. Checks: every check names a site of the nest.
 6. Loops that run together are parallel ones, and none touches what another writes.
+7. Lists of buffers (outputs, those written past the caches, fetched ahead, updated in one piece) are in the order of the head, and
+   instructions of one name are the same: so the text says all of a nest.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import NoReturn
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.nest import GRID, LANES, LOOP_KINDS, MEMORIES, Alloc, Block, Buffer, Check, For, If, Kernel, LoopNest, Stmt, Store
 from tensorexpr.codegen.nest_text import print_block, print_expr
 from tensorexpr.errors import InternalError
-from tensorexpr.ir import Access, Const, Expr, Index, Param, Reduce, Size
+from tensorexpr.ir import Access, Const, Expr, Index, Node, Param, Reduce, Size
+from tensorexpr.records import replace
 from tensorexpr.traversal import walk
 
 
@@ -38,6 +42,7 @@ class _Checker:
     def __init__(self, nest: LoopNest) -> None:
         self.nest = nest
         self.buffers: dict[str, Buffer] = {}
+        self.called: dict[str, Node] = {}
         self.read_only = {b.name for b in nest.parameters if b.name not in nest.writes} | {c.name for c in nest.constants}
         constants = (Buffer(c.name, c.type.dtype, c.type.shape, "constant") for c in nest.constants)
         for buffer in (*nest.parameters, *constants, *nest.workspace):
@@ -54,6 +59,11 @@ class _Checker:
         for name in nest.streams:
             if name not in nest.writes:
                 self.fail(f"expected an output to be written past the caches, got {name}")
+        order = {name: number for number, name in enumerate(self.buffers)}
+        for names in (nest.writes, nest.streams, [name for name, _ in nest.ahead], nest.atomics):
+            numbers = [order[name] for name in names]
+            if any(a >= b for a, b in pairwise(numbers)):
+                self.fail(f"expected buffers in the order in which they are declared, got {', '.join(names)}")
 
     def fail(self, message: str, term: Stmt | Expr | str | None = None) -> NoReturn:
         if isinstance(term, Expr):
@@ -103,6 +113,11 @@ class _Checker:
                         self.fail(f"expected constant bounds of a loop to {statement.kind}", statement)
                 if statement.index in bound or statement.index in self.nest.sizes:
                     self.fail(f"expected a new name for a loop, got {statement.index} again", statement)
+                if statement.call is not None:
+                    # All but its operands is known by its name.
+                    call = replace(statement.call, operands=())
+                    if self.called.setdefault(call.name, call) != call or len(call.names) != len(statement.call.operands):
+                        self.fail(f"expected one instruction of the name {call.name}, and an operand for each of its pointers", statement)
                 self.expr(statement.start, bound, statement)
                 self.expr(statement.stop, bound, statement)
                 self.block(statement.body, bound | {statement.index}, statement.kind in GRID, serial and statement.kind == "serial")

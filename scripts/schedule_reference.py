@@ -144,7 +144,7 @@ on AVX-512, this is as fast as the default schedule of a product of 1024 x 1024.
 >>> s["c"].vectorize(j_i)
 >>> s["c"].parallel(j_o)
 >>> print("\\n".join(str(s).splitlines()[12:]))
-def kernel_1():  # c
+def kernel_1() -> c:
     for j_o in parallel(range(0, 4)):
         for i_o in range(0, 11):
             c_sum: local(f32[6, 16])
@@ -176,7 +176,7 @@ A blur along rows, then along columns, a tile of both at a time; no more than th
 >>> s["rows"].compute_at("blur", j_o)
 >>> s["rows"].vectorize("j")
 >>> print("\\n".join(str(s).splitlines()[4:]))
-def kernel_0():  # blur
+def kernel_0() -> blur:
     for i_o in range(0, 4):
         for j_o in range(0, 4):
             rows_1: local(f32[18, 32])

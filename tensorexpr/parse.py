@@ -1,60 +1,22 @@
 """Reading the text of programs (see `tensorexpr.text`) through Python's own parser.
 
-One walk over Python's syntax tree. The dtype of a literal comes from what stands around it, so an expression is read
-into a `_Pending`: the dtype it has by itself (None where it is made of literals alone) and a function that finishes it
-once the place where it stands has said what it wants. Whatever is not the language is a `DefinitionError` with line and
-column. Reading does not verify: `tensorexpr.verify` does.
+One walk over Python's syntax tree; expressions are read by `tensorexpr.parse_scalars`. Whatever is not the language is a
+`DefinitionError` with line and column. Reading does not verify: `tensorexpr.verify` does.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from math import prod
-from typing import Any, NoReturn
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from tensorexpr import dtypes
-from tensorexpr.dtypes import DTYPES, DType
+from tensorexpr.dtypes import DType
 from tensorexpr.errors import DefinitionError, Location, user_location
-from tensorexpr.ir import (
-    BUILTIN_COMBINERS,
-    Access,
-    Apply,
-    Axis,
-    Cast,
-    Combiner,
-    Const,
-    Constant,
-    Define,
-    Definition,
-    Expr,
-    Index,
-    Input,
-    Param,
-    Program,
-    Reduce,
-    Scan,
-    Scatter,
-    Segments,
-    Size,
-    TensorType,
-    conjunction,
-    const,
-)
-from tensorexpr.ops import OPS
-from tensorexpr.records import record
-from tensorexpr.text import digest
-
-_DTYPES = {d.short: d for d in DTYPES}
-_BINARY = {
-    ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.FloorDiv: "floordiv", ast.Mod: "mod", ast.Pow: "pow",
-    ast.BitAnd: "and", ast.BitOr: "or", ast.BitXor: "xor", ast.LShift: "shift_left", ast.RShift: "shift_right",
-}  # fmt: skip
-_COMPARE = {ast.Eq: "eq", ast.NotEq: "ne", ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge"}
-_UNARY = {ast.USub: "neg", ast.Not: "invert", ast.Invert: "invert"}
+from tensorexpr.ir import Axis, Const, Constant, Define, Definition, Expr, Input, Program, Scan, Scatter, Segments, TensorType, const
+from tensorexpr.parse_scalars import ScalarReader, called, items_of, shown, syntax
 
 
 def parse_program(text: str, constants: Mapping[str, np.ndarray] | None = None) -> Program:
@@ -68,7 +30,7 @@ def parse_program(text: str, constants: Mapping[str, np.ndarray] | None = None) 
             f"te.parse_program: expected the text of a program, got {type(text).__name__}", location=user_location(), hint="str(program)"
         )
     try:
-        return _Reader(text, constants or {}).program(_syntax(text, "exec"))
+        return _Reader(text, constants or {}).program(syntax(text, "exec"))
     except (RecursionError, MemoryError):
         raise DefinitionError("expected the text of a program, got one that nests deeper than can be read") from None
 
@@ -83,46 +45,14 @@ def parse_expr(
 
     Any bare name that is not in `sizes` is an index.
     """
-    reader = _Reader(text, {})
+    reader = ScalarReader(text, {})
     reader.tensors = dict(tensors or {})
     reader.sizes = dict.fromkeys(sizes)
     reader.free_indices = True
-    return reader.expr(_syntax(text, "eval").body, dtype)
+    return reader.expr(syntax(text, "eval").body, dtype)
 
 
-def _syntax(text: str, mode: str) -> Any:
-    try:
-        return ast.parse(text, mode=mode)
-    except (SyntaxError, ValueError) as error:
-        line, column = getattr(error, "lineno", None) or 1, getattr(error, "offset", None) or 1
-        raise DefinitionError(
-            f"expected the text of a program, got a syntax error: {getattr(error, 'msg', error)}", at=f"line {line}, column {column}"
-        ) from None
-
-
-@record(frozen=False)
-class _Pending:
-    dtype: DType | None
-    finish: Callable[[DType | None], Expr]
-
-
-class _Reader:
-    def __init__(self, text: str, data: Mapping[str, np.ndarray]) -> None:
-        self.lines = text.splitlines()
-        self.data = data
-        self.tensors: dict[str, DType] = {}
-        self.sizes: dict[str, None] = {}
-        self.params: dict[str, Param] = {}
-        self.bound: dict[str, int] = {}
-        self.free_indices = False
-
-    def fail(self, node: ast.AST, message: str, hint: str | None = None) -> NoReturn:
-        line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
-        text = self.lines[line - 1].strip() if line <= len(self.lines) else None
-        raise DefinitionError(message, term=text, at=f"line {line}, column {column + 1}", hint=hint)
-
-    # ------------------------------------------------------------------------------------------------ statements
-
+class _Reader(ScalarReader):
     def program(self, module: ast.Module) -> Program:
         inputs: list[Input] = []
         constants: list[Constant] = []
@@ -130,8 +60,8 @@ class _Reader:
         outputs: tuple[str, ...] | None = None
         for statement in module.body:
             if outputs is not None:
-                self.fail(statement, f"expected nothing after the return, got {_shown(statement)}")
-            call = _called(statement.value) if isinstance(statement, (ast.AnnAssign, ast.Expr)) else None
+                self.fail(statement, f"expected nothing after the return, got {shown(statement)}")
+            call = called(statement.value) if isinstance(statement, (ast.AnnAssign, ast.Expr)) else None
             if isinstance(statement, ast.Return):
                 outputs = self.outputs(statement.value)
             elif call == "sizes" and isinstance(statement, ast.Expr):
@@ -139,7 +69,7 @@ class _Reader:
             elif call == "input" and isinstance(statement, ast.AnnAssign):
                 inputs.append(Input(self.declare(statement), self.type(statement.annotation)))
             elif call == "constant" and isinstance(statement, ast.AnnAssign):
-                constants.append(self.constant(statement))
+                constants.append(self.data_of(statement))
             else:
                 definitions.append(self.definition(statement))
         if outputs is None:
@@ -156,35 +86,12 @@ class _Reader:
         self.tensors[name] = self.type(statement.annotation).dtype
         return name
 
-    def constant(self, statement: ast.AnnAssign) -> Constant:
+    def data_of(self, statement: ast.AnnAssign) -> Constant:
         name, type_ = self.declare(statement), self.type(statement.annotation)
-        shape = tuple(int(e.value) for e in type_.shape if isinstance(e, Const))
         call = statement.value
-        if not isinstance(call, ast.Call) or len(call.args) != 1 or len(shape) != len(type_.shape):
-            self.fail(statement, f"expected constant(data) of a fixed shape, got {_shown(statement)}")
-        data = call.args[0]
-        if isinstance(data, ast.Constant) and isinstance(data.value, str):
-            if name not in self.data:
-                hint = f"parse_program(text, constants={{{name!r}: array}})"
-                self.fail(data, f"expected the data of {name} in constants, got none", hint)
-            array = np.asarray(self.data[name])
-            if digest(array) != data.value:
-                self.fail(data, f"expected data with digest {data.value}, got {digest(array)}")
-            return Constant(name, array)
-        values = [item.value for item in self.elements(data, type_.dtype)]
-        if len(values) != prod(shape) or min(shape, default=0) < 0:
-            self.fail(data, f"expected {prod(shape)} values, got {len(values)}")
-        return Constant(name, np.array(values, type_.dtype.numpy).reshape(shape))
-
-    def elements(self, node: ast.expr, dtype: DType) -> Iterator[Const]:
-        if isinstance(node, ast.List):
-            for element in node.elts:
-                yield from self.elements(element, dtype)
-            return
-        value = self.expr(node, dtype)
-        if not isinstance(value, Const) or value.dtype is not dtype:
-            self.fail(node, f"expected a literal of {dtype.name}, got {_shown(node)}")
-        yield value
+        if not isinstance(call, ast.Call) or len(call.args) != 1 or not all(isinstance(e, Const) for e in type_.shape):
+            self.fail(statement, f"expected constant(data) of a fixed shape, got {shown(statement)}")
+        return self.constant(call.args[0], name, type_)
 
     def definition(self, statement: ast.stmt) -> Definition:
         location = Location("<program>", statement.lineno)
@@ -193,13 +100,13 @@ class _Reader:
         if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Tuple):
             return self.segments(statement, location)
         if not isinstance(statement, ast.AnnAssign) or statement.value is None:
-            self.fail(statement, f"expected a definition such as C[i]: f32[4] = A[i] + 1.0, got {_shown(statement)}")
+            self.fail(statement, f"expected a definition such as C[i]: f32[4] = A[i] + 1.0, got {shown(statement)}")
         target, type_ = statement.target, self.type(statement.annotation)
         if isinstance(target, ast.Subscript):
-            name, names = self.name(target.value), [self.name(e) for e in _elements(target.slice)]
+            name, names = self.name(target.value), [self.name(e) for e in items_of(target.slice)]
         else:
             name, names = self.name(target), []
-        if _called(statement.value) == "scatter" and not names:
+        if called(statement.value) == "scatter" and not names:
             found: Definition = self.scatter(statement.value, name, type_, location)
         else:
             if len(names) != len(type_.shape):
@@ -215,15 +122,15 @@ class _Reader:
 
     def scatter(self, call: Any, name: str, type_: TensorType, location: Location) -> Scatter:
         if len(call.args) != 1 or not isinstance(call.args[0], ast.DictComp):
-            self.fail(call, f"expected scatter({{indices: value for ...}}), got {_shown(call)}")
+            self.fail(call, f"expected scatter({{indices: value for ...}}), got {shown(call)}")
         comprehension = call.args[0]
         options = {
             k.arg: str(k.value.value) for k in call.keywords if k.arg in ("combine", "lowering") and isinstance(k.value, ast.Constant)
         }
         if len(options) != len(call.keywords):
-            self.fail(call, f"expected only the options combine and lowering, got {_shown(call)}")
+            self.fail(call, f"expected only the options combine and lowering, got {shown(call)}")
         with self.loops(comprehension.generators) as (axes, where):
-            indices = tuple(self.expr(e, dtypes.int64) for e in _elements(comprehension.key))
+            indices = tuple(self.expr(e, dtypes.int64) for e in items_of(comprehension.key))
             value = self.expr(comprehension.value, type_.dtype)
         return Scatter(
             name, type_, axes, indices, value, where, options.get("combine", "sum"), options.get("lowering", "segments"), location
@@ -237,18 +144,18 @@ class _Reader:
             ):
                 names = (self.name(offsets), self.name(order))
             case _:
-                self.fail(statement, f"expected offsets, order = segments[extent](key for ...), got {_shown(statement)}")
-        extents = tuple(self.expr(e, dtypes.int64) for e in _elements(shape))
-        count = sum(1 for part in generator.generators if _called(part.iter) == "batch")
+                self.fail(statement, f"expected offsets, order = segments[extent](key for ...), got {shown(statement)}")
+        extents = tuple(self.expr(e, dtypes.int64) for e in items_of(shape))
+        count = sum(1 for part in generator.generators if called(part.iter) == "batch")
         with self.loops(generator.generators, "batch") as (axes, where):
-            keys = tuple(self.expr(e, dtypes.int64) for e in _elements(generator.elt))
+            keys = tuple(self.expr(e, dtypes.int64) for e in items_of(generator.elt))
         self.tensors.update(dict.fromkeys(names, dtypes.int64))
         return Segments(names, extents, axes[:count], axes[count:], keys, where, location)
 
     def scan(self, statement: ast.For, location: Location) -> Scan:
         step = self.name(statement.target)
-        if _called(statement.iter) != "range" or len(statement.iter.args) != 1:  # type: ignore[attr-defined]
-            self.fail(statement.iter, f"expected a scan over range(length), got {_shown(statement.iter)}")
+        if called(statement.iter) != "range" or len(statement.iter.args) != 1:  # type: ignore[attr-defined]
+            self.fail(statement.iter, f"expected a scan over range(length), got {shown(statement.iter)}")
         length = self.expr(statement.iter.args[0], dtypes.int64)  # type: ignore[attr-defined]
         states: list[tuple[str, TensorType]] = []
         inits: list[str] = []
@@ -256,9 +163,9 @@ class _Reader:
         results: list[tuple[str, str, str]] = []
         with self.binding([step]):
             for inner in statement.body:
-                if isinstance(inner, ast.AnnAssign) and isinstance(inner.value, ast.Call) and _called(inner.value) == "state":
+                if isinstance(inner, ast.AnnAssign) and isinstance(inner.value, ast.Call) and called(inner.value) == "state":
                     if len(inner.value.args) != 1:
-                        self.fail(inner, f"expected state(tensor), got {_shown(inner)}")
+                        self.fail(inner, f"expected state(tensor), got {shown(inner)}")
                     states.append((self.declare(inner), self.type(inner.annotation)))
                     inits.append(self.name(inner.value.args[0]))
                 elif isinstance(inner, ast.Assign) and not isinstance(inner.targets[0], ast.Tuple):
@@ -275,223 +182,4 @@ class _Reader:
         match statement:
             case ast.Assign(targets=[ast.Subscript(value=name), state], value=following):
                 return self.name(name), self.name(state), self.name(following)
-        self.fail(statement, f"expected X[t] = state = next, got {_shown(statement)}")
-
-    def type(self, node: ast.expr) -> TensorType:
-        name, shape = (node.value, _elements(node.slice)) if isinstance(node, ast.Subscript) else (node, [])
-        if not isinstance(name, ast.Name) or name.id not in _DTYPES:
-            self.fail(node, f"expected a type such as f32[64, 32], got {_shown(node)}", hint="dtypes are " + ", ".join(_DTYPES))
-        return TensorType(tuple(self.expr(e, dtypes.int64) for e in shape), _DTYPES[name.id])
-
-    def name(self, node: ast.AST) -> str:
-        if not isinstance(node, ast.Name):
-            self.fail(node, f"expected a name, got {_shown(node)}")
-        return node.id
-
-    # ----------------------------------------------------------------------------------------------- expressions
-
-    @contextmanager
-    def binding(self, names: list[str]) -> Iterator[None]:
-        for name in names:
-            self.bound[name] = self.bound.get(name, 0) + 1
-        yield
-        for name in names:
-            self.bound[name] -= 1
-
-    @contextmanager
-    def loops(self, generators: list[ast.comprehension], also: str = "range") -> Iterator[tuple[tuple[Axis, ...], Expr | None]]:
-        """The axes and the condition of a comprehension, their indices bound while its value is read.
-
-        A loop runs over `range` or over what `also` calls.
-        """
-        axes: list[Axis] = []
-        conditions: list[Expr] = []
-        for generator in generators:
-            if not (isinstance(generator.target, ast.Tuple) and not generator.target.elts):  # `for () in [()]` is no loop
-                call = generator.iter
-                if _called(call) not in ("range", also) or len(call.args) not in (1, 2):  # type: ignore[attr-defined]
-                    self.fail(generator.iter, f"expected range(stop) or range(start, stop), got {_shown(generator.iter)}")
-                bounds = [self.expr(e, dtypes.int64) for e in call.args]  # type: ignore[attr-defined]
-                axes.append(Axis(self.name(generator.target), bounds[0] if len(bounds) == 2 else const(0), bounds[-1]))
-                self.bound[axes[-1].index] = self.bound.get(axes[-1].index, 0) + 1
-            conditions += [self.expr(e, dtypes.bool_) for e in generator.ifs]
-        yield tuple(axes), conditions[0] if len(conditions) == 1 else conjunction(conditions) if conditions else None
-        for axis in axes:
-            self.bound[axis.index] -= 1
-
-    def expr(self, node: ast.expr, expected: DType | None) -> Expr:
-        return self.read(node).finish(expected)
-
-    def read(self, node: ast.expr) -> _Pending:
-        match node:
-            case ast.Constant(value=bool() | int() | float() as value):
-                return self.literal(node, value)
-            case ast.UnaryOp(op=ast.USub(), operand=operand) if _is_number(operand):
-                return self.literal(node, -_number(operand))
-            case ast.Name(id=name):
-                return self.bare_name(node, name)
-            case ast.UnaryOp(op=op) if type(op) in _UNARY:
-                return self.apply(node, _UNARY[type(op)], [node.operand])
-            case ast.BinOp():
-                return self.chain(node)
-            case ast.BoolOp(op=op, values=[first, *rest]):
-                result = self.read(first)
-                for item in rest:
-                    result = self.combine(node, "and" if isinstance(op, ast.And) else "or", [result, self.read(item)])
-                return result
-            case ast.Compare(ops=[op], comparators=[right]) if type(op) in _COMPARE:
-                return self.apply(node, _COMPARE[type(op)], [node.left, right])
-            case ast.Subscript(value=ast.Name(id=name)):
-                return self.access(node, name)
-            case ast.Subscript(value=ast.Call() as call, slice=ast.Constant(value=int() as component)) if _called(call) == "reduce":
-                return self.reduce(call, component)
-            case ast.Call(func=ast.Name(id=name)):
-                return self.call(node, name)
-        self.fail(node, f"expected an expression of the language, got {_shown(node)}")
-
-    def chain(self, node: ast.BinOp) -> _Pending:
-        """Operators that lean left, without recursion along them: sums of hundreds of terms are legal."""
-        spine: list[ast.BinOp] = []
-        left: ast.expr = node
-        while isinstance(left, ast.BinOp):
-            if type(left.op) not in _BINARY:
-                self.fail(left, f"expected an operator of the language, got {_shown(left)}")
-            spine.append(left)
-            left = left.left
-        result = self.read(left)
-        for item in reversed(spine):
-            result = self.combine(item, _BINARY[type(item.op)], [result, self.read(item.right)])
-        return result
-
-    def literal(self, node: ast.expr, value: bool | int | float) -> _Pending:
-        if isinstance(value, bool):
-            return _done(Const(value, dtypes.bool_))
-
-        def finish(expected: DType | None) -> Expr:
-            dtype = expected or (dtypes.int64 if isinstance(value, int) else None)
-            if dtype is None:
-                self.fail(node, f"expected a literal with a dtype, got {value} with nothing beside it", hint=f"write f32({value})")
-            if dtype.is_bool or (dtype.is_integer and (isinstance(value, float) or not dtype.least <= value <= dtype.greatest)):
-                self.fail(node, f"expected a literal of {dtype.name}, got {value if isinstance(value, float) else _digits(value)}")
-            return Const(value, dtype)
-
-        return _Pending(None, finish)
-
-    def bare_name(self, node: ast.expr, name: str) -> _Pending:
-        if name in self.params:
-            return _done(self.params[name])
-        if name in self.sizes:
-            return _done(Size(name))
-        if name in ("inf", "nan") and not self.bound.get(name):
-            return self.literal(node, float(name))
-        if not self.bound.get(name) and not self.free_indices:
-            self.fail(node, f"expected an index or a size, got the unknown name {name}")
-        return _done(Index(name))
-
-    def access(self, node: ast.Subscript, tensor: str) -> _Pending:
-        if tensor not in self.tensors:
-            self.fail(node, f"expected a tensor defined before, got {tensor}")
-        indices = tuple(self.expr(e, dtypes.int64) for e in _elements(node.slice))
-        return _done(Access(tensor, indices, self.tensors[tensor], Location("<program>", node.lineno)))
-
-    def call(self, node: ast.Call, name: str) -> _Pending:
-        if name in _DTYPES and len(node.args) == 1:
-            dtype, arg = _DTYPES[name], node.args[0]
-            if _is_number(arg) or (isinstance(arg, ast.UnaryOp) and isinstance(arg.op, ast.USub) and _is_number(arg.operand)):
-                return _done(self.expr(arg, dtype))
-            if isinstance(arg, ast.Constant) and isinstance(arg.value, bool) and dtype.is_bool:
-                return _done(Const(arg.value, dtype))
-            return _done(Cast(dtype, self.expr(arg, None)))
-        if name == "reduce":
-            return self.reduce(node, 0)
-        if name in BUILTIN_COMBINERS and len(node.args) == 1 and isinstance(node.args[0], ast.GeneratorExp):
-            with self.loops(node.args[0].generators) as (axes, where):
-                value = self.read(node.args[0].elt)
-            combiner = Combiner(name)
-            if name in ("argmax", "argmin"):
-                return _done(Reduce(combiner, (value.finish(None),), axes, where))
-            return _Pending(value.dtype, lambda expected: Reduce(combiner, (value.finish(value.dtype or expected),), axes, where))
-        if name in OPS:
-            return self.apply(node, name, node.args)
-        self.fail(node, f"expected an operation, a reduction or a dtype, got {name}", hint="operations are " + ", ".join(OPS))
-
-    def apply(self, node: ast.expr, name: str, args: list[ast.expr]) -> _Pending:
-        return self.combine(node, name, [self.read(a) for a in args])
-
-    def combine(self, node: ast.expr, name: str, args: list[_Pending]) -> _Pending:
-        op = OPS[name]
-        values = args[1:] if name == "where" else args
-        known = next((a.dtype for a in values if a.dtype is not None), None)
-
-        def finish(expected: DType | None) -> Expr:
-            wanted = known or (expected if op.result == "same" else None)
-            condition = tuple(a.finish(dtypes.bool_) for a in args[:1]) if name == "where" else ()
-            try:
-                return Apply(op, condition + tuple(a.finish(wanted) for a in values))
-            except DefinitionError as error:
-                if error.at is not None:
-                    raise
-                self.fail(node, error.message, error.hint)
-
-        if known is not None or op.result == "bool":  # nothing outside can change what it is
-            return _done(finish(None))
-        return _Pending(None, finish)
-
-    def reduce(self, call: ast.Call, component: int) -> _Pending:
-        match call.args:
-            case [ast.Lambda() as function, identities, ast.GeneratorExp() as generator]:
-                pass
-            case _:
-                self.fail(call, f"expected reduce(lambda a, b: ..., identity, (value for ...)), got {_shown(call)}")
-        identity = tuple(self.expr(e, None) for e in _elements(identities))
-        names = [a.arg for a in function.args.args]
-        if len(names) != 2 * len(identity):
-            self.fail(function, f"expected {2 * len(identity)} parameters for {len(identity)} values, got {len(names)}")
-        parameters = tuple(Param(n, identity[k % len(identity)].dtype) for k, n in enumerate(names))
-        outer, self.params = self.params, {p.name: p for p in parameters}
-        results = tuple(self.expr(e, i.dtype) for e, i in zip(self.packed(function.body, len(identity)), identity, strict=True))
-        self.params = outer
-        with self.loops(generator.generators) as (axes, where):
-            values = tuple(self.expr(e, i.dtype) for e, i in zip(self.packed(generator.elt, len(identity)), identity, strict=True))
-        label = next((k.value.value for k in call.keywords if k.arg == "name" and isinstance(k.value, ast.Constant)), "reduce")
-        combiner = Combiner(str(label), parameters[: len(identity)], parameters[len(identity) :], results, identity)
-        return _done(Reduce(combiner, values, axes, where, component))
-
-    def packed(self, node: ast.expr, count: int) -> list[ast.expr]:
-        items = _elements(node)
-        if len(items) != count:
-            self.fail(node, f"expected {count} values, got {len(items)}")
-        return items
-
-
-def _done(expr: Expr) -> _Pending:
-    return _Pending(expr.dtype, lambda expected: expr)
-
-
-def _shown(node: ast.AST) -> str:
-    text = ast.unparse(node).partition("\n")[0]
-    return text if len(text) <= 60 else f"{text[:56]} ..."
-
-
-def _digits(value: int) -> str:
-    """A number; one of more digits than Python prints by the power of two that it reaches."""
-    return str(value) if value.bit_length() <= 128 else f"{'-' if value < 0 else ''}2^{value.bit_length() - 1} or more"
-
-
-def _called(node: object) -> str | None:
-    """The name of the function that a call calls, None for anything else."""
-    return node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else None
-
-
-def _elements(node: ast.expr) -> list[ast.expr]:
-    return node.elts if isinstance(node, ast.Tuple) else [node]
-
-
-def _is_number(node: ast.expr) -> bool:
-    if isinstance(node, ast.Name):
-        return node.id in ("inf", "nan")
-    return isinstance(node, ast.Constant) and isinstance(node.value, int | float) and not isinstance(node.value, bool)
-
-
-def _number(node: ast.expr) -> int | float:
-    return float(node.id) if isinstance(node, ast.Name) else node.value  # type: ignore[attr-defined]
+        self.fail(statement, f"expected X[t] = state = next, got {shown(statement)}")

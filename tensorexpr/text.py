@@ -114,9 +114,20 @@ def print_expr(expr: Expr, dtype: DType | None = None) -> str:
     return flat(_Writer().expr(expr, dtype, 0))
 
 
-def print_value(head: str, value: Expr, indent: int = 0) -> str:
-    """`head` and an expression of its own dtype behind it, broken where it is too long; further lines start at column `indent`."""
-    return _statement(head, _Writer().expr(value, value.dtype, 0), indent, WIDTH)
+def print_value(head: str, value: Expr, indent: int = 0, inside: str | None = None) -> str:
+    """`head` and an expression of its own dtype behind it, broken where it is too long; further lines start at column `indent`.
+
+    The expression is the argument of a call of `inside`, where that is given.
+    """
+    doc = _Writer().expr(value, value.dtype, 0)
+    return _statement(head, doc if inside is None else bracketed(f"{inside}(", [doc], ")"), indent, WIDTH)
+
+
+def print_data(head: str, constant: Constant) -> str:
+    """`head` and the data of a constant behind it: its elements, the digest of many."""
+    if constant.data.size > INLINE_ELEMENTS:
+        return f'{head}"{_digest_text(constant.content)}"'
+    return _statement(head, _data(constant.data), 0, WIDTH)
 
 
 def print_type(type_: TensorType) -> str:

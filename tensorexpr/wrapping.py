@@ -131,7 +131,7 @@ def scatter_with_wraps(scatter: Scatter, around: tuple[Axis, ...], shapes: Itera
     """A scatter inside scans whose steps are `around`, which reads tensors of `shapes`: `with_wraps` of all its parts."""
     shapes = [scatter.type.shape, *shapes]
     axes = (*around, *scatter.axes)
-    bounds = []
+    bounds: list[Axis] = []
     for axis in scatter.axes:
         outer = (*around, *bounds)
         start, stop = (with_wraps(bound, outer, shapes, subscript=True) for bound in (axis.start, axis.stop))

@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import product as points
 from math import prod
+from operator import is_
 
 from tensorexpr.codegen.lowering.arithmetic import ZERO, add, constant, mul
 from tensorexpr.codegen.nest import Ahead, Alloc, Block, Buffer, Check, For, If, Stmt, Store
@@ -57,9 +58,28 @@ MOST_POINTS = 1 << 14
 
 class Ends(If):
     """A condition on data loops that leaves out points beyond the extent of a split. What is added up for such points may be anything:
-    their results are left out where they are stored."""
+    their results are left out where they are stored. A mark for tiles alone: a nest that is done has plain conditions (`unmarked`)."""
 
     __slots__ = ()
+
+
+def unmarked(block: Block) -> Block:
+    """The statements with plain conditions in place of those that are marked as `Ends`; the same block where there are none."""
+    made = tuple(map(_unmarked, block))
+    return block if all(map(is_, made, block)) else made
+
+
+def _unmarked(s: Stmt) -> Stmt:
+    match s:
+        case For() | Alloc():
+            body = unmarked(s.body)
+            return s if body is s.body else replace(s, body=body)
+        case If():
+            then, otherwise = unmarked(s.then), unmarked(s.otherwise)
+            if type(s) is Ends:
+                return If(s.condition, then, otherwise)
+            return s if then is s.then and otherwise is s.otherwise else replace(s, then=then, otherwise=otherwise)
+    return s
 
 
 @record

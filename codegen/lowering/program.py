@@ -13,7 +13,7 @@ from tensorexpr import dtypes
 from tensorexpr.codegen.lowering.accumulators import COMBINE
 from tensorexpr.codegen.lowering.arithmetic import ZERO, add, constant, floordiv, mul
 from tensorexpr.codegen.lowering.borders import cut_borders
-from tensorexpr.codegen.lowering.caching import DECLARED
+from tensorexpr.codegen.lowering.caching import DECLARED, unmarked
 from tensorexpr.codegen.lowering.contracted import contracted
 from tensorexpr.codegen.lowering.cutting import cut_along
 from tensorexpr.codegen.lowering.digits import WORDS, Digits, behind, digits_of, sorted_by_digits, without_keys
@@ -174,20 +174,23 @@ class _Lowering(Scans):
     def assembled(self, name: str, parameters: Sequence[Buffer], outputs: Sequence[str]) -> LoopNest:
         """The nest of the kernels as they are."""
         used = _read_buffers(self.kernels)
+        workspace = tuple(replace(b, shape=tuple(map(counted, b.shape))) for b in self.names.workspace if b.name in used)
+        declared = [b.name for b in (*parameters, *workspace)]
+        fetched = distances(self.state)
         streamed = {n for s in self.state.stages if s.streamed for n in streamable(self.state, s.name)}
         return LoopNest(
             name,
             tuple(parameters),
             tuple(c for c in self.program.constants if c.name in used),
-            tuple(replace(b, shape=tuple(map(counted, b.shape))) for b in self.names.workspace if b.name in used),
-            tuple(k for k in self.kernels if k.body),
+            workspace,
+            tuple(replace(k, body=unmarked(k.body)) for k in self.kernels if k.body),
             tuple(outputs),
             self.program.sizes,
             tuple(self.names.checks),
             tuple(n for n in outputs if n in streamed),
-            tuple((n, d) for n, d in distances(self.state).items() if n in used or n in {p.name for p in parameters}),
+            tuple((n, fetched[n]) for n in declared if n in fetched),
             self.state.target.precision if isinstance(self.state.target, Gpu) else "float32",
-            tuple(n for n in self.atomics if n in used),
+            tuple(n for n in declared if n in self.atomics and n in used),
             not isinstance(self.state.target, Gpu) or self.state.target.tensor_cores,
         )
 

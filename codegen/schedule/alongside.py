@@ -27,13 +27,13 @@ def alongside(state: State, name: str, other: str, refuse: Callable[..., Schedul
     >>> s["w"].parallel("i")
     >>> s["w"].alongside("y")
     >>> print(s)
-    # main(x, v, y, w)
+    main(x, v, y, w)
     x: parameter(f32[8, 4])
     v: parameter(f32[6])
-    y: parameter(f32[8, 4])  # written
-    w: parameter(f32[6])  # written
+    y: parameter(f32[8, 4], written)
+    w: parameter(f32[6], written)
     <BLANKLINE>
-    def kernel_0():  # y w, together
+    def kernel_0() -> together(y, w):
         for i in parallel(range(0, 8)):
             for j in range(0, 4):
                 y[i, j] = x[i, j] * 2.0

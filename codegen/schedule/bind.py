@@ -29,7 +29,7 @@ def bind(state: State, name: str, loop: str, axis: str) -> State:
     >>> s["y"].bind("i", "block.x")
     >>> s["y"].bind(k_i, "warp")
     >>> print("\\n".join(str(s).splitlines()[4:14]))
-    def kernel_0():  # y
+    def kernel_0() -> y:
         for i in block.x(range(0, 10)):
             y_sum: local(f32[()])
             y_sum_lanes: local(f32[32])

@@ -44,11 +44,11 @@ def common(state: State, name: str, others: tuple[str, ...]) -> tuple[State, tup
     >>> s["t"].compute_at("y", "i")
     >>> s["y_exp"].compute_at("y", "i")
     >>> print(s)
-    # main(x, y)
+    main(x, y)
     x: parameter(f32[8, 64])
-    y: parameter(f32[8, 64])  # written
+    y: parameter(f32[8, 64], written)
     <BLANKLINE>
-    def kernel_0():  # y
+    def kernel_0() -> y:
         for i in range(0, 8):
             y_exp_1: local(f32[64])
             for j in range(0, 64):
@@ -59,6 +59,7 @@ def common(state: State, name: str, others: tuple[str, ...]) -> tuple[State, tup
             for k in range(0, 64):
                 t_sum[()] = t_sum[()] + y_exp_1[k]
             t_1[()] = t_sum[()]
+            del t_sum
             for j in range(0, 64):
                 y[i, j] = y_exp_1[j] / t_1[()]
     <BLANKLINE>

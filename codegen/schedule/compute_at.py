@@ -25,11 +25,11 @@ def compute_at(state: State, name: str, consumer: str, loop: str) -> State:
     >>> i_o, i_i = s["y"].split("i", 16)
     >>> s["a"].compute_at("y", i_o)
     >>> print(s)
-    # main(x, y)
+    main(x, y)
     x: parameter(f32[66, 8])
-    y: parameter(f32[64, 8])  # written
+    y: parameter(f32[64, 8], written)
     <BLANKLINE>
-    def kernel_0():  # y
+    def kernel_0() -> y:
         for i_o in range(0, 4):
             a_1: local(f32[18, 8])
             for i in range(i_o * 16, i_o * 16 + 18):

@@ -27,12 +27,12 @@ def compute_with(state: State, name: str, other: str, refuse: Callable[..., Sche
     >>> s = te.schedule([y, t])
     >>> s["t"].compute_with("y")
     >>> print(s)
-    # main(x, y, t)
+    main(x, y, t)
     x: parameter(f32[8, 64])
-    y: parameter(f32[8, 64])  # written
-    t: parameter(f32[8])  # written
+    y: parameter(f32[8, 64], written)
+    t: parameter(f32[8], written)
     <BLANKLINE>
-    def kernel_0():  # y t
+    def kernel_0() -> (y, t):
         for i in range(0, 8):
             t_sum: local(f32[()])
             t_sum[()] = 0.0

@@ -29,7 +29,7 @@ def prefetch(state: State, name: str, tensor: str, loop: str, rows: int = 1) -> 
     >>> x = te.placeholder((64, 256), name="x")
     >>> s = te.schedule(te.compute((64,), lambda i: te.sum(lambda k: x[i, k], 256), name="y"))
     >>> s["y"].prefetch("x", "i")
-    >>> "x: parameter(f32[64, 256])  # fetched 256 elements ahead" in str(s)
+    >>> "x: parameter(f32[64, 256], prefetched=256)" in str(s)
     True
     """
     stage = state.stage(name)

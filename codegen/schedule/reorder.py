@@ -19,12 +19,12 @@ def reorder(state: State, name: str, loops: tuple[str, ...]) -> State:
     >>> s = te.schedule(te.compute((4, 6), lambda i, j: te.sum(lambda k: a[i, k] * b[k, j], 8), name="c"))
     >>> s["c"].reorder("i", "k", "j")
     >>> print(s)
-    # main(a, b, c)
+    main(a, b, c)
     a: parameter(f32[4, 8])
     b: parameter(f32[8, 6])
-    c: parameter(f32[4, 6])  # written
+    c: parameter(f32[4, 6], written)
     <BLANKLINE>
-    def kernel_0():  # c
+    def kernel_0() -> c:
         for i in range(0, 4):
             c_sum: local(f32[6])
             for j in range(0, 6):

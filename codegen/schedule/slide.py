@@ -48,11 +48,11 @@ def slide(state: State, name: str) -> State:
     >>> s["a"].compute_at("y", "i")
     >>> s["a"].slide()
     >>> print(s)
-    # main(x, y)
+    main(x, y)
     x: parameter(f32[66, 8])
-    y: parameter(f32[64, 8])  # written
+    y: parameter(f32[64, 8], written)
     <BLANKLINE>
-    def kernel_0():  # y
+    def kernel_0() -> y:
         a_1: local(f32[3, 8])
         for i in range(0, 2):
             for j in range(0, 8):

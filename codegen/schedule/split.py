@@ -23,11 +23,11 @@ def split(state: State, name: str, loop: str, factor: int, tail: str = "peel") -
     >>> s["y"].split("i", 4)
     ('i_o', 'i_i')
     >>> print(s)
-    # main(x, y)
+    main(x, y)
     x: parameter(f32[10, 6])
-    y: parameter(f32[10, 6])  # written
+    y: parameter(f32[10, 6], written)
     <BLANKLINE>
-    def kernel_0():  # y
+    def kernel_0() -> y:
         for i_o in range(0, 2):
             for i_i in range(0, 4):
                 for j in range(0, 6):

@@ -17,7 +17,7 @@ def stream(state: State, name: str) -> State:
     >>> x = te.placeholder((10, 6), name="x")
     >>> s = te.schedule(te.compute((10, 6), lambda i, j: x[i, j] + 1, name="y"))
     >>> s["y"].stream()
-    >>> "y: parameter(f32[10, 6])  # written past the caches" in str(s)
+    >>> "y: parameter(f32[10, 6], written, streamed)" in str(s)
     True
     """
     stage = state.stage(name)

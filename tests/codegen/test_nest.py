@@ -7,15 +7,11 @@ import numpy as np
 import pytest
 
 from tensorexpr import dtypes
-from tensorexpr.codegen.lowering import lower
-from tensorexpr.codegen.nest import Alloc, Buffer, Check, CheckSite, For, If, Kernel, LoopNest, Store
+from tensorexpr.codegen.nest import Alloc, Buffer, Call, Check, CheckSite, For, If, Kernel, LoopNest, Store
 from tensorexpr.codegen.nest_interpret import run_nest
 from tensorexpr.codegen.nest_verify import verify_nest
-from tensorexpr.codegen.schedule import autoschedule
 from tensorexpr.errors import InternalError
 from tensorexpr.ir import Access, Const, Index, Param, Size, apply, const
-from tests.codegen.programs import WIDE
-from tests.random_programs import random_program
 
 X = Buffer("X", dtypes.float32, (const(4),), "parameter")
 Y = Buffer("Y", dtypes.float32, (const(4),), "parameter")
@@ -34,20 +30,15 @@ def over(*body, kind="serial", stop=FOUR) -> For:
     return For("i", const(0), stop, body, kind)
 
 
-def test_the_text_is_python():
-    for seed in range(40):
-        ast.parse(str(lower(autoschedule(random_program(seed), WIDE))))
-
-
 def test_the_text_of_one_nest():
     local = Buffer("acc", dtypes.float32, (), "local")
     body = Alloc(local, (Store("acc", (), ONE), If(apply("lt", i, const(2)), (Store("Y", (i,), Access("acc", (), dtypes.float32)),), ())))
     assert str(nest(over(body, kind="parallel"))) == (
-        "# test(X, Y)\n"
+        "test(X, Y)\n"
         "X: parameter(f32[4])\n"
-        "Y: parameter(f32[4])  # written\n"
+        "Y: parameter(f32[4], written)\n"
         "\n"
-        "def kernel_0():  # Y\n"
+        "def kernel_0() -> Y:\n"
         "    for i in parallel(range(0, 4)):\n"
         "        acc: local(f32[()])\n"
         "        acc[()] = 1.0\n"
@@ -81,6 +72,8 @@ def test_a_stray_access_and_a_value_never_written_show():
 
 
 ACC = Buffer("acc", dtypes.float32, (), "local")
+ELEMENT = Access("X", (const(0),), dtypes.float32)
+DOT = Call("dot", ("a",), (ELEMENT,), "ret void")
 BROKEN = [
     (nest(over(Store("Z", (i,), ONE))), "expected a buffer that is declared here, got Z"),
     (nest(over(Store("Y", (i, i), ONE))), "expected 1 indices of Y, got 2"),
@@ -109,6 +102,11 @@ BROKEN = [
     (nest(Alloc(replace(ACC, shape=(Size("n"),)), ()), sizes=("n",)), "expected a constant shape of a local buffer"),
     (replace(nest(), parameters=(X, replace(Y, memory="disk"))),
      "expected a memory among parameter, constant, workspace, local, got 'disk'"),
+    (replace(nest(), writes=("Y", "X")), "expected buffers in the order in which they are declared, got Y, X"),
+    (nest(*(replace(over(), call=call) for call in (DOT, replace(DOT, body="unreachable")))),
+     "expected one instruction of the name dot, and an operand for each of its pointers"),
+    (nest(replace(over(), call=replace(DOT, operands=()))),
+     "expected one instruction of the name dot, and an operand for each of its pointers"),
     (replace(nest(), writes=("Q",)), "expected an output that is a parameter, got Q"),
 ]  # fmt: skip
 

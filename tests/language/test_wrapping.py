@@ -257,6 +257,7 @@ SIZED = [
     ("a size's quotient beside data", lambda i, d, n: te.where((n // 2 < d) & (d > n // 3 + 2), 1, 0)),
     ("data that wraps beside a remainder", lambda i, d, n: te.where(n % (i + 1) + 12 - te.minimum(te.maximum(d, 3), 2**32) < d - 12, 1, 0)),
     ("a quotient by much", lambda i, d, n: te.where(n // B < n * i, 1, 0)),
+    ("a disjunction", lambda i, d, n: te.sum(lambda j: j, 8, where=lambda j: ((n // 2 < i * B) & (j < 4)) | (j < 4))),
     ("bounds of indices", lambda i, d, n: te.sum(lambda k: k + 1, i * B // B + 6)),
     ("bounds of sizes", lambda i, d, n: te.sum(lambda k: k + 1, n * B // B)),
 ]

@@ -201,6 +201,8 @@ def test_a_broken_definition_still_prints():
         ("C[i]: i64[3, 4] = i\nreturn C", "expected 2 indices for the axes of C, got 1", "line 1, column 1"),
         ("C[i]: f32[3] = i\nreturn C", "expected a value of float32, got int64", "line 1, column 16"),
         ("C[i]: u8[3] = 300\nreturn C", "expected a literal of uint8, got 300", "line 1, column 15"),
+        ("C[i]: f32[3] = 1" + "0" * 400 + "\nreturn C", "expected a literal of float32, got 2\\^1328 or more", "line 1, column 16"),
+        ("C[i]: f32[3] = foo(0x" + "f" * 9000 + ")[1:]\nreturn C", "got a number of thousands of digits", "line 1, column 16"),
         ("C[i]: i8[3] = 1.5\nreturn C", "expected a literal of int8, got 1.5", "line 1, column 15"),
         ("C[i]: bool[3] = 1.0 < 2.0\nreturn C", "expected a literal with a dtype, got 1.0 with nothing beside it", "line 1, column 17"),
         ("C[i]: f32[3] = f32(i) + f64(i)\nreturn C", "add: expected operands of one dtype, got float32 and float64", "column 16"),
@@ -233,6 +235,7 @@ def test_a_broken_definition_still_prints():
             "column 13",
         ),
         ("W: f32[3] = constant([1.0])\nreturn W", "expected 3 values, got 1", "line 1, column 22"),
+        ("W: f32[0, 4611686018427387904, 4] = constant([])\nreturn W", "expected a shape of an array, got f32\\[0, ", "line 1, column 46"),
         ("W: f32[1] = constant(exp(1.0))\nreturn W", "expected a literal of float32, got exp\\(1.0\\)", "line 1, column 22"),
         ("W: f32[1] = constant()\nreturn W", "expected constant\\(data\\) of a fixed shape, got W: ", "line 1, column 1"),
         (

@@ -207,6 +207,15 @@ def test_texts_of_another_size_and_graphs_that_run_themselves_are_refused(tmp_pa
         holder[key] = old
 
 
+def test_arithmetic_that_somebody_wrote_wraps_around(tmp_path: Path) -> None:
+    f = te.function(lambda x: te.compute((8,), lambda i: x[i] + i * 5 // 4, name="y"))
+    file, x = tmp_path / "f.safetensors", np.arange(8)
+    te.save_function(file, f, x)
+    tensors, metadata = read_tensors(file)
+    write_tensors(file, tensors, {"function": metadata["function"].replace("i * 5 // 4", f"i * {1 << 62} // 4")})
+    np.testing.assert_array_equal(te.load_function(file)(x), x + x * np.int64(1 << 62) // 4)
+
+
 @pytest.fixture(scope="module")
 def differentiated(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, np.ndarray], str]:
     """A step with a loop, a composite and their backward passes, as a file has it: its tensors and its text."""

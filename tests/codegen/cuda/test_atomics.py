@@ -74,10 +74,7 @@ def test_all_points_are_threads():
     s = autoschedule(program, H200)
     run = Program(verify_nest(lower(s)))
     assert [int(launch.iterations[0].value) for launch in run.source.launches] == [64000, 32000]
-    assert (
-        "te_atomic_add<float>(&w_bar[" in run.source.text
-        and "w_bar: parameter(f32[1000, 64])  # written  # updates in one piece" in str(run.nest)
-    )
+    assert "te_atomic_add<float>(&w_bar[" in run.source.text and "w_bar: parameter(f32[1000, 64], written, atomic)" in str(run.nest)
 
 
 def test_in_order_none_of_it_may_run_side_by_side():

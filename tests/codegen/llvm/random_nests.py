@@ -197,6 +197,11 @@ class _Writer:
         return nest([self.A, self.B, self.ids, self.triples, self.Y], [self.Y], (loop("i", rows, *body, kind=kind),), sizes=sizes)
 
 
+def random_nest(seed: int) -> LoopNest:
+    """One random nest."""
+    return _Writer(seed).nest()
+
+
 def check(seed: int, machine: Machine) -> None:
     """Compares one random nest, natively and naively."""
     writer = _Writer(seed)

@@ -318,12 +318,12 @@ def test_names_that_are_not_identifiers() -> None:
 
 
 _PROGRAM = """
-from tests.codegen.llvm.random_nests import _Writer
+from tests.codegen.llvm.random_nests import random_nest
 from tensorexpr.codegen.llvm import emit
 from tensorexpr.codegen.llvm.machine import Machine
 import hashlib
 machine = Machine("x86_64-unknown-linux-gnu", "x86-64-v4", "", 512)
-text = "".join(emit(_Writer(seed).nest(), machine) for seed in range(40))
+text = "".join(emit(random_nest(seed), machine) for seed in range(40))
 print(hashlib.sha256(text.encode()).hexdigest())
 """
 

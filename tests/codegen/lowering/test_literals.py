@@ -26,7 +26,7 @@ def test_bounds_conditions_and_subscripts():
     )
     kernel = Kernel("y", (For("k", apply("minimum", const(0), const(48)), apply("sub", const(9), const(1)), body),))
     assert "\n".join(print_kernel(with_folded_literals(kernel))) == (
-        "def kernel_0():  # y\n"
+        "def kernel_0() -> y:\n"
         "    for k in range(0, 8):\n"
         "        y[3 + k] = 1.0\n"
         "        y[k] = 0.0 + 1.0\n"  # floats are the program's

@@ -27,7 +27,7 @@ def test_indices_are_decided_by_the_loops_around_and_data_is_not():
     inner = For("i", const(0), const(16), (Check(apply("floordiv", i, const(20)), const(4), 0), store))
     outer = For("o", times(n, 4), plus(times(n, 4), const(4)), (If(apply("lt", apply("floordiv", i, const(16)), o), (inner,)), inner))
     assert "\n".join(print_kernel(with_quotients(Kernel("y", (For("n", const(0), const(3), (outer,)),))))) == (
-        "def kernel_0():  # y\n"
+        "def kernel_0() -> y:\n"
         "    for n in range(0, 3):\n"
         "        for o in range(n * 4, n * 4 + 4):\n"
         "            if i // 16 < o:\n"  # of an index without a loop around nothing is known

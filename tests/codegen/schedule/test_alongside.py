@@ -44,7 +44,7 @@ def side_by_side():
 def test_loops_of_any_length_are_one_kernel():
     nest = assert_means(side_by_side())
     assert next((k.name, len(k.body), k.together) for k in nest.kernels) == ("Y W", 2, True)
-    assert "def kernel_0():  # Y W, together" in str(nest)
+    assert "def kernel_0() -> together(Y, W):" in str(nest)
 
 
 def test_definitions_without_loops_are_one_iteration_in_order():

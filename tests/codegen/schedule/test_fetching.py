@@ -57,7 +57,7 @@ def test_blocks_of_an_axis_are_rows():
     blocks, _ = s[y].split(outer, 2, "guard")
     for loop, rows, distance in ((inner, 3, 3), (blocks, 2, 128), ("i", 2, 192)):
         s[y].prefetch("x", loop, rows)
-        assert f"x: parameter(f32[64, 96])  # fetched {distance} elements ahead" in str(s)
+        assert f"x: parameter(f32[64, 96], prefetched={distance})" in str(s)
         again = te.schedule(y)
         exec(s.as_python(), {"s": again})
         assert str(again) == str(s)
@@ -75,7 +75,7 @@ def test_each_pass_fetches():
     text = emit(lower(s), Machine("x86_64-unknown-linux-gnu", "znver4", "+avx512f", 512))
     assert text.count("call void @llvm.prefetch.p0") == 5  # the lines of a vector of 64 for the maximum, of one of 16 for the exponentials
     assert len(re.findall(r"@llvm.prefetch.p0\(ptr %\w+, i32 0, i32 2, i32 1\)", text)) == 5  # to the second cache: the first is in use
-    assert "x: parameter(f32[4096, 1024])  # fetched 1024 elements ahead" in str(s)
+    assert "x: parameter(f32[4096, 1024], prefetched=1024)" in str(s)
     again = schedule(s.program, TARGET)
     exec(s.as_python(), {"s": again})
     assert again == s
@@ -134,7 +134,7 @@ def test_what_a_sort_plan_leads_to_is_fetched_ahead():
     program = te.program_of(list(te.gradient(picked, [rows], head)), [ids, head])
     s = autoschedule(program, TARGET)
     assert "s['rows_bar'].prefetch('rows_order', 'k', 8)" in s.as_python()
-    assert "# what it leads to is fetched 8 elements ahead" in str(s)
+    assert ", prefetched=8, within=" in str(s)
     rng = np.random.default_rng(0)
     arrays = rng.integers(0, 3000, 2500), rng.standard_normal((2500, 128), np.float32)
     again = schedule(s.program, TARGET)

@@ -99,7 +99,7 @@ def test_the_nest_of_a_convolution():
     assert (
         "\n".join(str(assert_means(autoschedule(program_of([gradient[0]]), WIDE))).splitlines()[5:])
         == """\
-def kernel_0():  # x_bar
+def kernel_0() -> x_bar:
     x_bar_sum: local(f32[4, 16])
     for c in unroll(range(0, 4)):
         for p_o in vectorize(range(0, 16)):
@@ -121,7 +121,7 @@ def test_the_nest_of_a_slice():
     assert (
         "\n".join(str(assert_means(autoschedule(program_of([gradient[0]]), WIDE))).splitlines()[4:])
         == """\
-def kernel_0():  # x_bar
+def kernel_0() -> x_bar:
     for p_o in parallel(range(0, 16)):
         for q_o_o in range(0, 2):
             for q_o_i in vectorize(range(0, 16)):
