@@ -298,9 +298,10 @@ class _Reader(ScalarReader):
         self.fail(generators[0].target, "expected a loop as a statement of its own, got a reduction")
 
     def loop(self, loop: ast.For) -> For:
+        calls: list[ast.expr] = []
         match loop.iter:
             case ast.Call(func=ast.Name(id="range"), args=[first, last], keywords=[]):
-                kind, calls = "serial", []
+                kind = "serial"
             case ast.Call(
                 func=function, args=[ast.Call(func=ast.Name(id="range"), args=[first, last], keywords=[]), *calls], keywords=[]
             ) if len(calls) < 2:

@@ -86,7 +86,7 @@ def with_wraps(expr: Expr, axes: Iterable[Axis], shapes: Iterable[tuple[Expr, ..
 
     `shapes` are those of the tensors around. `place` says where it stands: VALUE, SUBSCRIPT or BOUND.
     """
-    if not any(_arithmetic(node) for node in walk(expr)):
+    if not any(_arithmetic(node) or _is_magnitude(node) for node in walk(expr)):
         return expr
     axes = tuple(axes)
     found = _Wraps({}, [*shapes, tuple(axis.stop for axis in axes)])
@@ -131,7 +131,7 @@ def scatter_with_wraps(scatter: Scatter, around: tuple[Axis, ...], shapes: Itera
     """A scatter inside scans whose steps are `around`, which reads tensors of `shapes`: `with_wraps` of all its parts."""
     shapes = [scatter.type.shape, *shapes]
     axes = (*around, *scatter.axes)
-    bounds = []
+    bounds: list[Axis] = []
     for axis in scatter.axes:
         outer = (*around, *bounds)
         start, stop = (with_wraps(bound, outer, shapes, BOUND) for bound in (axis.start, axis.stop))
@@ -147,6 +147,10 @@ def scatter_with_wraps(scatter: Scatter, around: tuple[Axis, ...], shapes: Itera
 def _arithmetic(expr: Expr) -> bool:
     """Whether a node is int64 arithmetic that ends in int64 or not: it begins with shifts by literals, too, which are products."""
     return isinstance(expr, Apply) and expr.dtype is dtypes.int64 and (expr.op.name in _RING or _shift(expr) is not None)
+
+
+def _is_magnitude(expr: Expr) -> bool:
+    return isinstance(expr, Apply) and expr.dtype is dtypes.int64 and expr.op.name == "abs"
 
 
 def _shift(expr: Apply) -> int | None:
@@ -180,6 +184,8 @@ class _Wraps:
                 return self.chain(expr)
             case Apply() if _arithmetic(expr):
                 return self.arithmetic(expr, place)
+            case Apply() if _is_magnitude(expr) and place is not VALUE and not self.fits(self.range(expr.args[0])):
+                return self.magnitude(expr.args[0])
         inner = {SUBSCRIPT: PART, BOUND: GUARD}.get(place, place)
         return map_children(expr, lambda arg: self.visit(arg, inner))
 
@@ -209,6 +215,12 @@ class _Wraps:
         if left or self.fits(self.range(expr)):
             return self.left(expr, place)
         return Cast(dtypes.int64, self.modular(expr, place))
+
+    def magnitude(self, arg: Expr) -> Expr:
+        """The absolute value of what may be the least int64, which is its own opposite and so no natural number."""
+        x = self.visit(arg, GUARD)
+        opposite = Cast(dtypes.int64, apply("sub", Const(0, dtypes.uint64), Cast(dtypes.uint64, x)))
+        return apply("where", apply("lt", x, const(0)), opposite, x)
 
     def left(self, expr: Expr, place: str) -> Expr:
         """A sum or product as it is, with its leaves visited."""
@@ -276,6 +288,10 @@ class _Wraps:
         terms = _terms(expr)
         wide = [(term, sign) for term, sign in terms if any(_is_wide(leaf) for leaf in _leaves(term))]
         if len(wide) != 1 or _arithmetic(wide[0][0]):
+            return None
+        if (
+            wide[0][1] < 0 and self.range(wide[0][0]).high is not None
+        ):  # of the opposite a lower bound would be known, but of the least int64
             return None
         low: Bound = {}
         high: Bound = {}

@@ -296,7 +296,7 @@ def put(b: Builder, binding: Binding, pointer: str, offset: Value, value: Value)
 
 def _store_every_other(b: Builder, binding: Binding, offset: Value, value: Value, lanes: int, mask: Value | None) -> None:
     """Writes every second element: two vectors one after the other, whose odd places are off."""
-    active = b.vector(literal(True, "i1") if mask is None else mask, lanes)
+    active, value = b.vector(literal(True, "i1") if mask is None else mask, lanes), _fenced(b, value)
     for first in (0, lanes // 2):
         order = ", ".join(f"i32 {first + place // 2}" for place in range(lanes))
         off = ", ".join(f"i32 {lanes if place % 2 else first + place // 2}" for place in range(lanes))
@@ -308,7 +308,7 @@ def _store_every_other(b: Builder, binding: Binding, offset: Value, value: Value
 
 def store_interleaved(b: Builder, binding: Binding, offset: Value, values: list[Value], lanes: int) -> None:
     """Writes as many values as the lanes of `offset` are apart, each one element behind the one before: vectors without gaps."""
-    parts = [to_memory(b, b.vector(value, lanes), binding.dtype) for value in values]
+    parts = [_fenced(b, to_memory(b, b.vector(value, lanes), binding.dtype)) for value in values]
     element, count = parts[0].type, len(parts)
     width = lanes
     while len(parts) > 1:  # pairs side by side, an odd one with itself
@@ -316,13 +316,24 @@ def store_interleaved(b: Builder, binding: Binding, offset: Value, values: list[
         order = ", ".join(f"i32 {lane}" for lane in range(2 * width))
         parts = [b.emit(f"shufflevector {x.typed}, {y.typed}, <{2 * width} x i32> <{order}>", element, 2 * width) for x, y in pairs]
         width *= 2
-    (whole,) = parts
+    whole = _fenced(b, parts[0])
     for piece in range(count):
         picks = ((piece * lanes + lane) % count * lanes + (piece * lanes + lane) // count for lane in range(lanes))
         order = ", ".join(f"i32 {pick}" for pick in picks)
         value = b.emit(f"shufflevector {whole.typed}, {whole.full_type} poison, <{lanes} x i32> <{order}>", element, lanes)
         start = b.add(offset.base, piece * lanes)
         put(b, binding, _address(b, binding, start, True), start, value)
+
+
+def _fenced(b: Builder, value: Value) -> Value:
+    """The vector as LLVM does not see through it where it has 64 bytes: of such, one of which was put in, it makes a shuffle that moves
+    the upper half, and that anew for ever (its code for AVX-512, 22.1)."""
+    if value.type != "i8" or value.lanes != 64:
+        return value
+    held = "<16 x float>"
+    bits = b.emit(f"bitcast {value.typed} to {held}", "float", 16)
+    behind = b.emit(f"call {held} @llvm.arithmetic.fence.v16f32({bits.typed})", "float", 16)
+    return b.emit(f"bitcast {behind.typed} to {value.full_type}", value.type, value.lanes)
 
 
 def _scatter(b: Builder, binding: Binding, offset: Value, value: Value, lanes: int, mask: Value | None) -> None:

@@ -65,8 +65,10 @@ def fenced(text: str) -> str:
         lines.append(f"{found['before']}<{lanes} x {element}>{found['attributes']} {name}, {found['rest']}")
         return "\n".join(f"  {line}" for line in lines)
 
+    there = text  # which may have fences of its own
     text = _STORE.sub(before, _LOAD.sub(fence, text))
-    return "\n".join([text, *sorted(declarations), ""]) if declarations else text
+    missing = [line for line in sorted(declarations) if line not in there]
+    return "\n".join([text, *missing, ""]) if missing else text
 
 
 def _fence(name: str, value: str, lanes: int, element: str, declarations: set[str]) -> list[str]:

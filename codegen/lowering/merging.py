@@ -124,7 +124,7 @@ def _places(a: Sequence[Stmt], b: Sequence[Stmt], needed: frozenset[str]) -> lis
         mine = needed & set(touched((Kernel("", (s,)),)))
         writers = [i for i, other in enumerate(a) if mine & written((other,))]
         loops = [i for i in writers if not isinstance(a[i], Store)]
-        if len(loops) > 1 or (loops and not _alike(a[loops[0]], s)):
+        if len(loops) > 1 or (loops and (loops[0] != writers[-1] or not _alike(a[loops[0]], s))):
             return None
         stored = {(x.buffer, x.indices) for i in writers if isinstance(x := a[i], Store)}
         if not loops and not {(n.tensor, n.indices) for n in accesses((s,)) if n.tensor in mine} <= stored:

@@ -231,8 +231,10 @@ class Simplifier:
         expr = map_children(expr, lambda arg: self._chain(arg, context, subscript))
         if not isinstance(expr, Apply) or expr.op.name not in ("mul", "floordiv", "mod"):
             return expr
-        left, right = (normal_index(a, context, subscript) for a in expr.args)
-        if expr.op.name == "mul":
+        if expr.op.name != "mul":  # of a subscript, too: what is divided is the number that it is
+            left, right = (normal_index(a, context) if self.arithmetic.exact(a) else a for a in expr.args)
+        else:
+            left, right = (normal_index(a, context, subscript) for a in expr.args)
             plain = isinstance(left, Const) or isinstance(right, Const)
             return apply("mul", left, right) if plain else multiply(left, right, context, subscript)
         if left == const(0):
@@ -242,7 +244,7 @@ class Simplifier:
                 return Apply(expr.op, (left, right))
             if right.value == 0:
                 return const(0)
-            if right.value == dtypes.int64.least or not (subscript or stays_within(apply("neg", left), context)):
+            if right.value == dtypes.int64.least or not stays_within(apply("neg", left), context):
                 return Apply(expr.op, (left, right))
             turned = apply(expr.op.name, apply("neg", left), const(-int(right.value)))  # x // -d = -x // d;  x % -d = -(-x % d)
             return turned if expr.op.name == "floordiv" else apply("neg", turned)

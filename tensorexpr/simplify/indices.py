@@ -26,10 +26,22 @@ Term = tuple[int, Expr, tuple]
 
 def normal_index(expr: Expr, context: Context, whole: bool = False) -> Expr:
     """The normal form of an int64 expression that does not overflow; the same object where it has that form already, or where the normal
-    form may overflow. With `whole` it stands for a whole number, as in a subscript."""
+    form may overflow. With `whole` sums and products may: in a subscript the number modulo 2**64 that is in bounds is the one."""
     form = reduced(context.arithmetic.form(expr), context)
     result = _written(form, context)
-    return expr if result is None or result == expr or not (whole or stays_within(result, context)) else result
+    if result is None or result == expr:
+        return expr
+    kept = stays_within(result, context) or (whole and all(stays_within(part, context) for part in _parts(result) ^ _parts(expr)))
+    return result if kept else expr
+
+
+def _parts(expr: Expr) -> set[Expr]:
+    """What a sum or product is made of, as far as it is more than an element, an index or a number."""
+    if not isinstance(expr, Apply):
+        return set()
+    if expr.op.name not in ("add", "sub", "mul", "neg"):
+        return {expr}
+    return {part for arg in expr.args for part in _parts(arg)}
 
 
 # ------------------------------------------------------------------------------------------------ expressions of forms

@@ -228,7 +228,7 @@ def test_what_is_no_text_is_refused():
         parse_nest(3)  # type: ignore[arg-type]
 
 
-@pytest.mark.filterwarnings("ignore::SyntaxWarning")  # Python's own, of `0x1for`
+@pytest.mark.filterwarnings("ignore::SyntaxWarning", "ignore::DeprecationWarning")  # Python's own, of `0x1for` and `"\ "`
 def test_text_with_faults_is_a_nest_or_refused():
     """Pieces of a nest's text left out, doubled or exchanged."""
     pieces = re.findall(r"\w+|\s+|[^\w\s]", EVERYTHING)

@@ -289,3 +289,34 @@ def test_parts_are_as_many_as_arithmetic_of_sizes_says() -> None:
     s = te.schedule(te.compute((), lambda: te.sum(lambda k: 1, n * B // B), name="y"), inputs=[x])
     with pytest.raises(te.ScheduleError, match="expected as many parts as arithmetic of sizes says, got i64"):
         s["y"].rfactor(s["y"].split("k", 64)[0])
+
+
+MAGNITUDES = [
+    lambda a: te.abs(a),
+    lambda a: te.abs(a - 3),
+    lambda a: te.abs(a) // 2,
+    lambda a: te.minimum(te.abs(a), 4),
+    lambda a: 4 - te.abs(a),
+    lambda a: te.abs(te.abs(a) - 2),
+    lambda a: te.minimum(-te.minimum(a, 0), 4),
+    lambda a: te.minimum(4 - te.minimum(a, -1), 4),
+]
+
+
+@pytest.mark.parametrize("number", range(len(MAGNITUDES)))
+def test_the_least_integer_is_its_own_magnitude(number: int) -> None:
+    A, X = te.placeholder((1,), "int64", name="A"), te.placeholder((5,), "int8", name="X")
+    place = MAGNITUDES[number]
+    x = np.arange(5, dtype=np.int8)
+    for guard in (lambda a: place(a) < 5, lambda a: place(a) >= 0, lambda a: a < 9):
+        T = te.compute((1,), lambda i, guard=guard: te.where(guard(A[i]), X[place(A[i])], 0), name="T")
+        function = te.build(T, [A, X])
+        for value in (LEAST, LEAST + 3, (1 << 63) - 1, -4, 0, 3):
+            arrays = np.array([value]), x
+            try:
+                expected = te.evaluate(T, dict(zip((A, X), arrays, strict=True)))
+            except te.OutOfBoundsError:
+                with pytest.raises(te.OutOfBoundsError):
+                    function(*arrays)
+            else:
+                assert function(*arrays) == expected, value

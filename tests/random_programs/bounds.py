@@ -88,7 +88,7 @@ class Arithmetic:
             if self.wide(dtype):
                 for operand in among:
                     exact = exact & self.fits(operand, dtype)
-            own = np.where(exact, 0.0, own)
+            own = np.where(exact & (_total(error) == 0), 0.0, own)  # of what is not the value itself rounding is none of the exact ones
         if error is None and not np.any(own):
             return Near(value)
         whole = own + _total(error)

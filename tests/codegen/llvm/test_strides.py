@@ -112,3 +112,18 @@ def test_both_halves_are_loaded_once():
     made = nest([source, even, odd], [even, odd], (loop("i", lanes, *puts, kind="vectorize"),))
     machine = Machine("x86_64-unknown-linux-gnu", "skylake-avx512", "+avx512f,+avx512vl", 512)
     assert len(re.findall(r"vmovups\t\d*\(%r\w+\), %zmm", nest_assembly(made, machine))) == 2
+
+
+@pytest.mark.parametrize("dtype", [dtypes.int8, dtypes.uint8, dtypes.bool_], ids=str)
+@pytest.mark.parametrize("lane", [63, 40, 5])
+@pytest.mark.parametrize("between", [False, True])
+def test_every_second_of_64_bytes_one_of_which_is_a_number(dtype, lane, between):
+    """LLVM did not come to an end over a shuffle of the upper half behind a number that is put into one lane of it."""
+    source, target = buffer("S", dtype, 64), buffer("T", dtype, 128)
+    value = apply("where", apply("ne", i, const(lane)), read(source, i), Const(0, dtype))
+    stores = [write(target, [twice()], value), *([write(target, [twice(1)], read(source, i))] if between else [])]
+    made = nest([source, target], [target], (loop("i", 64, *stores, kind="vectorize"),))
+    data = (np.arange(64) % (2 if dtype.is_bool else 50)).astype(dtype.numpy)
+    got = run(made, {"S": data})["T"]
+    assert np.array_equal(got[::2], np.where(np.arange(64) != lane, data, np.zeros(64, dtype.numpy)))
+    assert not between or np.array_equal(got[1::2], data)

@@ -190,3 +190,13 @@ def test_two_results_of_pairs_share_the_value_of_each_pair():
     apart.state = replace(s.state, table={stage.name: replace(stage, joins=None) for stage in s.state.stages})
     for name, value in run(s, inputs).items():
         np.testing.assert_allclose(value, run(apart, inputs)[name], rtol=1e-5)  # multiply-adds may be fused otherwise
+
+
+def test_a_loop_that_is_paired_stays_behind_the_element_that_it_reads():
+    s = plain(
+        "X: f32[4, 6] = input()\nV: f32[4] = input()\nA[i, j]: f32[4, 6] = X[i, j] * 2.0\nB[i]: f32[4] = V[i] + 1.0\n"
+        "C[i, j]: f32[4, 6] = A[i, j] - B[i]\nreturn C"
+    )
+    s["A"].compute_at("B", "i")
+    s["B"].compute_with("C")
+    assert_means(s)
