@@ -19,8 +19,8 @@ import numpy as np
 
 from tensorexpr.dtypes import DType
 from tensorexpr.errors import ArgumentError, DefinitionError, user_location
-from tensorexpr.ir import Apply, Cast, Const, Expr, Program, Size
-from tensorexpr.ops import cast_value
+from tensorexpr.interpret import extent_value
+from tensorexpr.ir import Const, Expr, Program
 from tensorexpr.records import record
 from tensorexpr.regions import affine_of
 from tensorexpr.text import print_expr
@@ -119,21 +119,6 @@ def size_sources(signature: Signature) -> tuple[SizeSource, ...]:
                 hint=f"give an input the extent {name}, or use a constant",
             )
     return tuple(found.values())
-
-
-def extent_value(expr: Expr, sizes: Mapping[str, int]) -> int:
-    """The value of an extent at these sizes."""
-    match expr:
-        case Const():
-            return int(expr.value)
-        case Size():
-            return sizes[expr.name]
-        case Apply():
-            with np.errstate(all="ignore"):
-                return int(expr.op.evaluate(*(np.int64(extent_value(a, sizes)) for a in expr.args)))
-        case Cast():
-            return int(cast_value(np.int64(extent_value(expr.arg, sizes)), expr.dtype))
-    raise AssertionError(type(expr))
 
 
 @record

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tensorexpr.codegen.arguments import extent_value
 from tensorexpr.integers import Constraint, Domain
+from tensorexpr.interpret import extent_value
 from tensorexpr.ir import Access, Apply, Axis, Define, Definition, Expr, Program, Reduce, Scan, Scatter, Segments, Size, conjuncts, const
 from tensorexpr.records import record
 from tensorexpr.regions import bound_constraints, constraints_of

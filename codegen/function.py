@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tensorexpr.codegen.arguments import MOST_BYTES, READY, Arguments, Layout, Signature, address, extent_value
+from tensorexpr.codegen.arguments import MOST_BYTES, READY, Arguments, Layout, Signature, address
 from tensorexpr.codegen.context import Context, Names, Symbol, extents_of
 from tensorexpr.codegen.cost import Cost, cost_of
 from tensorexpr.codegen.executable import Built, Look
@@ -27,6 +27,7 @@ from tensorexpr.codegen.llvm.call import Callable, Plan, Row, empty, link, nativ
 from tensorexpr.codegen.nest import CheckSite, LoopNest
 from tensorexpr.codegen.schedule import Schedule
 from tensorexpr.errors import ArgumentError, OutOfBoundsError, TargetError, user_location
+from tensorexpr.interpret import extent_value
 from tensorexpr.ir import Const, Program
 from tensorexpr.records import replace
 

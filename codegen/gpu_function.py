@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from tensorexpr.codegen.arguments import Arguments, Layout, Parameter, Signature, extent_value, shape_text
+from tensorexpr.codegen.arguments import Arguments, Layout, Parameter, Signature, shape_text
 from tensorexpr.codegen.context import Context, Symbol
 from tensorexpr.codegen.cost import Cost
 from tensorexpr.codegen.cuda.device import Device, Kernels
@@ -30,6 +30,7 @@ from tensorexpr.codegen.llvm.abi import ALIGNMENT as WORKSPACE_ALIGNMENT
 from tensorexpr.codegen.nest import Buffer, LoopNest
 from tensorexpr.codegen.schedule import Schedule
 from tensorexpr.errors import ArgumentError, TargetError, user_location
+from tensorexpr.interpret import extent_value
 from tensorexpr.ir import Program
 from tensorexpr.records import replace
 

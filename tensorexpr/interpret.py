@@ -10,6 +10,7 @@ carried in float32 and rounded once; reductions fold left to right in row-major 
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -78,16 +79,39 @@ def evaluate_program(program: Program, inputs: Mapping[str, np.ndarray], sizes: 
 # ------------------------------------------------------------------------------------------------------------ sizes
 
 
-def extent(expr: Expr, sizes: Mapping[str, int]) -> int:
-    """The value of an int64 expression over sizes and constants."""
-    with np.errstate(all="ignore"):
-        return int(_Machine(sizes, {}).compile(expr, "")({}))
+_WHOLE: dict[str, Callable[..., int]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "neg": operator.neg,
+    "minimum": min,
+    "maximum": max,
+    "floordiv": lambda a, b: a // b if b else 0,
+    "mod": lambda a, b: a % b if b else 0,
+}
+
+
+def extent_value(expr: Expr, sizes: Mapping[str, int]) -> int:
+    """The value of an extent, an int64 expression over sizes and constants.
+
+    Raises `ArgumentError` where arithmetic leaves int64: all that is made of a program takes extents for whole numbers.
+    """
+    if isinstance(expr, Size):
+        return int(sizes[expr.name])
+    if not isinstance(expr, Apply) or expr.op.name not in _WHOLE or expr.dtype is not dtypes.int64:
+        with np.errstate(all="ignore"):
+            return int(_Machine(sizes, {}).compile(expr, "")({}))
+    found = _WHOLE[expr.op.name](*(extent_value(arg, sizes) for arg in expr.args))
+    if not dtypes.int64.least <= found <= dtypes.int64.greatest:
+        at = ", ".join(f"{name} = {sizes[name]}" for name in size_names(expr))
+        raise _argument_error(f"expected extents that int64 holds, got {found}{f' at {at}' if at else ''}", print_expr(expr))
+    return found
 
 
 def _check_extents(name: str, type_: TensorType, sizes: Mapping[str, int]) -> None:
     """Refuses a result with an extent below zero."""
     for axis, expr in enumerate(type_.shape):
-        length = extent(expr, sizes)
+        length = extent_value(expr, sizes)
         if length < 0:
             raise _argument_error(f"{name}: expected an extent of at least 0 on axis {axis}, got {length}", print_expr(expr))
 
@@ -119,10 +143,10 @@ def infer_sizes(inputs: tuple[Input, ...], shapes: Mapping[str, tuple[int, ...]]
         if value < 0:
             raise _argument_error(f"{name}: expected a size of at least 0, got {value}")
     for name, axis, expr, found in todo:
-        if all(n in bound for n in size_names(expr)) and extent(expr, bound) != found:
+        if all(n in bound for n in size_names(expr)) and extent_value(expr, bound) != found:
             values = ", ".join(f"{n} = {bound[n]}" for n in size_names(expr))
             because = f" (where {values})" if values else ""
-            raise _argument_error(f"{name}: expected extent {extent(expr, bound)}{because} on axis {axis}, got {found}")
+            raise _argument_error(f"{name}: expected extent {extent_value(expr, bound)}{because} on axis {axis}, got {found}")
     return bound
 
 
@@ -134,7 +158,7 @@ def _solve(expr: Expr, name: str, bound: Mapping[str, int], found: int) -> int |
     """The value of `name` at which the extent is `found`; None where the extent is not linear in it or has none."""
     if any(isinstance(e, Apply) and e.op.name not in ("add", "sub", "mul", "neg") for e in walk(expr)):
         return None
-    at = [extent(expr, {**bound, name: k}) for k in (0, 1, 2)]
+    at = [extent_value(expr, {**bound, name: k}) for k in (0, 1, 2)]
     slope = at[1] - at[0]
     if slope == 0 or at[2] - at[1] != slope or (found - at[0]) % slope:
         return None

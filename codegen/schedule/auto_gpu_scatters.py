@@ -127,7 +127,7 @@ def _hangs(bound: Expr, inner: set[str]) -> bool:
 def plan_gpu_segments(s: Schedule, name: str) -> None:
     """rewrite: [b, i, j] --> [b_i_j]: the keys of a plan, a thread for each; how they are sorted is no matter of its loops."""
     stage = s.state.stage(name)
-    if stage.parts.groups:
+    if stage.parts.groups or not stage.order:
         return
     loop, *rest = stage.order
     for x in rest:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tensorexpr.codegen.arguments import extent_value, signature_of
+from tensorexpr.codegen.arguments import signature_of
 from tensorexpr.codegen.compile import build
 from tensorexpr.codegen.cuda.device import current_device
 from tensorexpr.codegen.function import CompiledFunction
@@ -27,6 +27,7 @@ from tensorexpr.codegen.tuning.order import adds_up_otherwise
 from tensorexpr.codegen.tuning.search import FAILED, OK, OTHER_BITS, SAME, SLOW, Trial, median
 from tensorexpr.dtypes import dtype
 from tensorexpr.errors import InternalError, OutOfBoundsError, TensorExprError
+from tensorexpr.interpret import extent_value
 from tensorexpr.ir import Program
 from tensorexpr.records import record, replace
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 
-from tensorexpr.interpret import extent
+from tensorexpr.interpret import extent_value
 from tensorexpr.ir import Program
 from tensorexpr.parse import parse_program
 
@@ -46,7 +46,7 @@ def conditioned_sizes(program: Program, seed: int) -> dict[str, int]:
     rng = random.Random(seed)
     while True:
         sizes = {"m": rng.choice(SIZES), "n": rng.choice(SIZES)}
-        if all(extent(e, sizes) >= 0 for name in program.outputs for e in program.types[name].shape):
+        if all(extent_value(e, sizes) >= 0 for name in program.outputs for e in program.types[name].shape):
             return sizes
 
 

@@ -320,3 +320,32 @@ def test_the_least_integer_is_its_own_magnitude(number: int) -> None:
                     function(*arrays)
             else:
                 assert function(*arrays) == expected, value
+
+
+MUCH = 1 << 61
+
+
+def test_extents_that_int64_does_not_hold_are_refused() -> None:
+    n = te.dim("n")
+    E, A = te.placeholder((n, 0), "float32", name="E"), te.placeholder((n * (MUCH + 3),), "int64", name="A")
+    T = te.compute((n * (3 * (MUCH >> 2) + 5),), lambda i: A[i], name="T")
+    arrays = np.zeros(96, np.int64), np.zeros((32, 0), np.float32)  # 32 * (2^61 + 3) is 96 modulo 2^64
+    with pytest.raises(te.ArgumentError, match="expected an extent of the form"):
+        te.build(T, [A, E])(*arrays)
+    with pytest.raises(te.ArgumentError, match="expected extents that int64 holds, got 73786976294838206560 at n = 32"):
+        te.evaluate(T, dict(zip((A, E), arrays, strict=True)))
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        (f"A: i64[n * {2 * MUCH} // {2 * MUCH}] = input()\nT[i]: i64[n] = A[i]", 5),
+        ("A: i64[1] = input()\nT[i]: i64[n * n * n * 3 % 3] = A[0]", (1 << 31) + 1),
+    ],
+)
+def test_extents_of_programs_that_are_read(text: str, size: int) -> None:
+    program = parse_program(f"sizes(n)\nE: f32[n, 0] = input()\n{text}\nreturn T")
+    arrays = np.zeros((size, 0), np.float32), np.zeros(1, np.int64)
+    for run in (te.compile(program), lambda *given: evaluate_program(program, dict(zip("EA", given, strict=True)))):
+        with pytest.raises(te.ArgumentError, match="expected extents that int64 holds"):
+            run(*arrays)

@@ -14,7 +14,7 @@ import numpy as np
 
 import tensorexpr as te
 from tensorexpr.errors import DifferentiationError, OutOfBoundsError
-from tensorexpr.interpret import extent
+from tensorexpr.interpret import extent_value
 from tensorexpr.ir import Expr, Program, const
 from tensorexpr.traversal import size_names
 from tests.random_programs.bounds import Near, agrees
@@ -75,7 +75,7 @@ def random_sizes(program: Program, seed: int | random.Random, least: int = 0) ->
     sizes: dict[str, int] = {}
     for attempt in range(30):
         sizes = {name: rng.randint(max(least, min(attempt // 4, 5)), 5) for name in program.sizes}
-        if all(extent(e, sizes) >= 0 for e in extents):
+        if all(extent_value(e, sizes) >= 0 for e in extents):
             break
     return sizes
 

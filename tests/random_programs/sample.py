@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import tensorexpr as te
-from tensorexpr.interpret import extent
+from tensorexpr.interpret import extent_value
 from tensorexpr.ir import Const, Expr, Program, const
 from tensorexpr.traversal import size_names
 
@@ -56,11 +56,11 @@ def arrays_for(
     noise = np.random.default_rng([seed, 11])
     found = {}
     for item in program.inputs:
-        shape, dtype = tuple(max(0, extent(e, sizes)) for e in item.type.shape), item.type.dtype
+        shape, dtype = tuple(max(0, extent_value(e, sizes)) for e in item.type.shape), item.type.dtype
         if item.name in below:
             limit = below[item.name]
             known = dict.fromkeys(size_names(limit), 4) | dict(sizes)  # a size that no tensor has may be anything
-            high = max(1, int(limit.value) if isinstance(limit, Const) else extent(limit, known))
+            high = max(1, int(limit.value) if isinstance(limit, Const) else extent_value(limit, known))
             data: Any = noise.integers(0, high, shape)
             if wild and data.size:
                 data = np.where(noise.random(shape) < 2 / data.size, noise.choice((-1, high, high + 100)), data)

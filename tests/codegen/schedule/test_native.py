@@ -7,7 +7,7 @@ import numpy as np
 from tensorexpr.codegen.llvm import compile_nest
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.schedule import schedule
-from tensorexpr.interpret import extent
+from tensorexpr.interpret import extent_value
 from tensorexpr.parse import parse_program
 from tests.codegen.programs import WIDE
 from tests.random_programs import assert_agrees, meaning, random_inputs, random_program, random_sizes
@@ -57,7 +57,7 @@ def test_random_schedules_run_natively():
         inputs = random_inputs(program, seed, sizes=sizes)
         nest = lower(shuffled(schedule(program, WIDE), random.Random(seed)))
         native = compile_nest(nest)
-        shapes = {b.name: [extent(e, sizes) for e in b.shape] for b in nest.parameters}
+        shapes = {b.name: [extent_value(e, sizes) for e in b.shape] for b in nest.parameters}
         results = {b.name: np.zeros(shapes[b.name], b.dtype.numpy) for b in nest.parameters if b.name in nest.writes}
         arrays = {**{name: np.ascontiguousarray(a) for name, a in inputs.items()}, **results}
         bound = [sizes[name] for name in nest.sizes]

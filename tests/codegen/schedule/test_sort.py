@@ -15,7 +15,7 @@ from tensorexpr.errors import OutOfBoundsError, ScheduleError
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.ir import Define, Scatter, Segments
 from tensorexpr.parse import parse_program
-from tests.codegen.programs import WIDE, outputs
+from tests.codegen.programs import WIDE, assert_means, outputs
 from tests.codegen.schedule.test_laws import assert_same_meaning
 from tests.codegen.schedule.test_own import POINTERS
 from tests.random_programs import random_program
@@ -118,3 +118,11 @@ def test_a_gpu_sorts_where_few_threads_could_add_side_by_side():
     wide = few.replace("f32[5000]", "f32[5000, 65536]").replace("f32[40]", "f32[40, 65536]")
     wide = wide.replace("{ids[t]: x[t] for t in range(5000)}", "{(ids[t], d): x[t, d] for t in range(5000) for d in range(65536)}")
     assert isinstance(autoschedule(parse_program(wide), H200).state.program.definitions[-1], Scatter)
+
+
+def test_segments_of_one_point_on_a_gpu():
+    program = parse_program(
+        "X: f32[1] = input()\nO, P = segments[1](0 for () in [()] if X[0] > 0.0)\n"
+        "T[i]: f32[1] = sum(X[P[k]] for k in range(O[i], O[i + 1]))\nreturn T"
+    )
+    assert_means(autoschedule(program, H200))
