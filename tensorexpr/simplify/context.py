@@ -3,10 +3,10 @@
 A `Context` grows inward by axes and conditions and never changes. It answers from intervals first and asks the integer
 sets of `tensorexpr.integers` only where intervals do not decide; a set that is too complex counts as "not known".
 
-**Arithmetic**: index arithmetic (int64 over indices, sizes and literals, and whatever stands in a subscript or a bound) is
-whole numbers: definitions write what could overflow as arithmetic of uint64 (`tensorexpr.wrapping`). Integers read from
-tensors may be anything of their dtype, so sums and products of them take part only where their range shows that they
-cannot wrap around (`exact`); else they are opaque.
+**Arithmetic**: index arithmetic (int64 over indices, sizes and literals) is whole numbers: definitions write what could
+overflow as arithmetic of uint64 (`tensorexpr.wrapping`). Integers read from tensors may be anything of their dtype, so sums
+and products of them take part only where their range shows that they cannot wrap around (`exact`); else they are opaque.
+A subscript that is a sum may wrap: it is rearranged as it is modulo 2**64.
 """
 
 from __future__ import annotations

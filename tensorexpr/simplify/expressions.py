@@ -231,10 +231,8 @@ class Simplifier:
         expr = map_children(expr, lambda arg: self._chain(arg, context, subscript))
         if not isinstance(expr, Apply) or expr.op.name not in ("mul", "floordiv", "mod"):
             return expr
-        if expr.op.name != "mul":  # of a subscript, too: what is divided is the number that it is
-            left, right = (normal_index(a, context) if self.arithmetic.exact(a) else a for a in expr.args)
-        else:
-            left, right = (normal_index(a, context, subscript) for a in expr.args)
+        left, right = (normal_index(a, context, subscript) for a in expr.args)
+        if expr.op.name == "mul":
             plain = isinstance(left, Const) or isinstance(right, Const)
             return apply("mul", left, right) if plain else multiply(left, right, context, subscript)
         if left == const(0):

@@ -31,8 +31,8 @@ def normal_index(expr: Expr, context: Context, whole: bool = False) -> Expr:
     result = _written(form, context)
     if result is None or result == expr:
         return expr
-    kept = stays_within(result, context) or (whole and all(stays_within(part, context) for part in _parts(result) ^ _parts(expr)))
-    return result if kept else expr
+    changed = _parts(result) ^ _parts(expr) if whole else {result}
+    return result if all(stays_within(part, context) for part in changed) else expr
 
 
 def _parts(expr: Expr) -> set[Expr]:

@@ -204,7 +204,9 @@ def test_derived_formulas(before: str, after: str) -> None:
         ("x[i] - x[i]", "i32(0)"),
         ("u[i] >= 0", "True"),
         ("ids[i] * 4 // 4", "ids[i] * 4 // 4"),
-        ("A[ids[i] * 4 // 4]", "A[ids[i]]"),
+        ("A[ids[i] * 4 // 4]", "A[ids[i] * 4 // 4]"),
+        ("A[i64(x[i]) * 4 // 4]", "A[i64(x[i])]"),
+        ("A[i + ids[i] - 1 + 1]", "A[i + ids[i]]"),
         ("i64(u[i]) * 4 // 4", "i64(u[i])"),
     ],
 )
