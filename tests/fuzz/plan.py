@@ -84,7 +84,7 @@ def planned(seed: int) -> Plan:
         schedules,
         derivatives,
         exact=not derivatives and rng.random() < 0.5,
-        wild=rng.random() < 0.04,
+        wild=rng.random() < 0.1,
         threads=rng.random() < 0.5,
         runs=rng.choice((0, 1, 2, 3)),
     )

@@ -52,7 +52,7 @@ def arrays_for(
     program: Program, below: Mapping[str, Expr], sizes: Mapping[str, int], seed: int, exact: bool = True, wild: bool = False
 ) -> dict[str, np.ndarray]:
     """Arrays for the inputs: floats are small integers if `exact`, else normally distributed; index arrays stay below their extents, but
-    for a few elements where `wild`."""
+    for a few elements where `wild`, as other integers are small but for some at the ends of their dtype."""
     noise = np.random.default_rng([seed, 11])
     found = {}
     for item in program.inputs:
@@ -71,6 +71,10 @@ def arrays_for(
             data = noise.standard_normal(shape)
         else:
             data = noise.integers(-3 if dtype.is_signed else 0, 4, shape)
+            if wild and dtype.is_integer:
+                least, greatest = int(dtype.least), int(dtype.greatest)
+                ends = np.array((least, least + 1, greatest, greatest - 1, greatest // 2 + 1, greatest // 3), dtype.numpy)
+                data = np.where(noise.random(shape) < 0.3, noise.choice(ends, shape), data.astype(dtype.numpy))
         if len(shape) > 1 and shape[0] > 1 and item.name not in below and noise.random() < 0.06:  # rows that a broadcast array has
             data = np.broadcast_to(np.asarray(data)[:1], shape)
         found[item.name] = np.array(data).astype(dtype.numpy)
