@@ -17,7 +17,7 @@ from tensorexpr.codegen.cuda.statements import Statements
 from tensorexpr.codegen.cuda.threads import Team, team_of
 from tensorexpr.codegen.cuda.values import Value, memory_type
 from tensorexpr.codegen.nest import GRID, Alloc, Block, Buffer, Check, For, If, LoopNest, Stmt, Store
-from tensorexpr.ir import Access, Const, Expr, Index, Size, apply, integer
+from tensorexpr.ir import Access, Apply, Const, Expr, Index, Size, apply, integer
 from tensorexpr.traversal import walk
 
 THREADS = 256
@@ -47,7 +47,8 @@ class Kernel(Statements):
         self.hanging: set[str] = set()
         """Local buffers whose values come from what other kernels have written."""
         self.hangs = False
-        """Whether places or bounds here hang on what other kernels have written: behind a check that failed that may be anything."""
+        """Whether places, bounds or arithmetic of integers here hang on what other kernels have written: behind a check that failed that
+        may be anything, and C says nothing of sums that overflow."""
         self.behind = False
 
     def together(self, word: str, loops: Sequence[For], behind: bool) -> tuple[Launch, str]:
@@ -168,6 +169,8 @@ class Kernel(Statements):
                         buffer = self.buffers.get(node.tensor)
                         for extent in buffer.shape[1:] if buffer is not None else ():
                             expression(extent)
+                    case Apply() if node.dtype.is_integer:
+                        self.hangs |= any(map(hangs, node.args))
                     case Index() | Size():
                         scalars.add(node.name)
 

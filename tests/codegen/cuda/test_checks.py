@@ -108,3 +108,19 @@ def test_what_hangs_on_a_kernel_whose_check_failed_does_not_run():
                 with pytest.raises(IndexError) as caught:
                     run(inputs, order=order)
                 assert caught.value.args[0][1] == wrong
+
+
+def test_what_a_refused_sort_has_not_counted_is_not_summed():
+    """A sum of integers that nothing wrote may overflow, of which C says nothing."""
+    program = parse_program("""
+sizes(a, c)
+X: f32[c, a] = input()
+K: i32[a] = input()
+T: f32[c - 1] = scatter({i64(K[j]): X[i, j] for i in range(c) for j in range(a)})
+return T
+""")
+    run = Program(verify_nest(lower(autoschedule(program, H200))), "k_")
+    for rows, columns in ((1, 1), (2, 70)):
+        arrays = {"X": np.ones((rows, columns), np.float32), "K": np.full(columns, rows - 1, np.int32)}
+        with pytest.raises(IndexError):
+            run(arrays, {"a": columns, "c": rows})
