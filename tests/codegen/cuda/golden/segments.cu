@@ -43,7 +43,9 @@ extern "C" __global__ void __launch_bounds__(256) k2_table_offsets_table_order(
 
 extern "C" __global__ void __launch_bounds__(256) k3_table_offsets_table_order(
     const int64_t *__restrict__ table_offsets_counts,
-    int64_t *__restrict__ table_offsets_sums) {
+    int64_t *__restrict__ table_offsets_sums,
+    te_error *__restrict__ error) {
+  if (error->check) return;
   const int q = (int)(blockIdx.x * 256u + threadIdx.x);
   if (q >= 288) return;
   int total;
@@ -57,7 +59,9 @@ extern "C" __global__ void __launch_bounds__(256) k3_table_offsets_table_order(
 extern "C" __global__ void __launch_bounds__(256) k4_table_offsets_table_order(
     const int64_t *__restrict__ table_offsets_sums,
     int64_t *__restrict__ table_offsets_begins,
-    int64_t *__restrict__ table_offsets_totals) {
+    int64_t *__restrict__ table_offsets_totals,
+    te_error *__restrict__ error) {
+  if (error->check) return;
   const int q = (int)(blockIdx.x * 256u + threadIdx.x);
   if (q >= 32) return;
   int total_1;
@@ -73,7 +77,9 @@ extern "C" __global__ void __launch_bounds__(256) k5_table_offsets_table_order(
     const int64_t *__restrict__ table_offsets_counts,
     int64_t *__restrict__ table_offsets_places,
     const int64_t *__restrict__ table_offsets_begins,
-    const int64_t *__restrict__ table_offsets_totals) {
+    const int64_t *__restrict__ table_offsets_totals,
+    te_error *__restrict__ error) {
+  if (error->check) return;
   const int q = (int)(blockIdx.x * 256u + threadIdx.x);
   if (q >= 288) return;
   int total_2;
@@ -126,7 +132,9 @@ extern "C" __global__ void __launch_bounds__(256) k7_table_offsets_table_order(
 
 extern "C" __global__ void __launch_bounds__(256) k8_table_offsets_table_order(
     const int64_t *__restrict__ table_offsets_counts,
-    int64_t *__restrict__ table_offsets_sums) {
+    int64_t *__restrict__ table_offsets_sums,
+    te_error *__restrict__ error) {
+  if (error->check) return;
   const int q_1 = (int)(blockIdx.x * 256u + threadIdx.x);
   if (q_1 >= 288) return;
   int total_3;
@@ -140,7 +148,9 @@ extern "C" __global__ void __launch_bounds__(256) k8_table_offsets_table_order(
 extern "C" __global__ void __launch_bounds__(256) k9_table_offsets_table_order(
     const int64_t *__restrict__ table_offsets_sums,
     int64_t *__restrict__ table_offsets_begins,
-    int64_t *__restrict__ table_offsets_totals) {
+    int64_t *__restrict__ table_offsets_totals,
+    te_error *__restrict__ error) {
+  if (error->check) return;
   const int q_1 = (int)(blockIdx.x * 256u + threadIdx.x);
   if (q_1 >= 32) return;
   int total_4;
@@ -156,7 +166,9 @@ extern "C" __global__ void __launch_bounds__(256) k10_table_offsets_table_order(
     const int64_t *__restrict__ table_offsets_counts,
     int64_t *__restrict__ table_offsets_places,
     const int64_t *__restrict__ table_offsets_begins,
-    const int64_t *__restrict__ table_offsets_totals) {
+    const int64_t *__restrict__ table_offsets_totals,
+    te_error *__restrict__ error) {
+  if (error->check) return;
   const int q_1 = (int)(blockIdx.x * 256u + threadIdx.x);
   if (q_1 >= 288) return;
   int total_5;
