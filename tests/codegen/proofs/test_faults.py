@@ -84,10 +84,11 @@ def test_a_run_shows_each_kind_of_fault():
 
 
 @pytest.mark.parametrize("seed", share_of(range(30)))
-def test_a_quick_proof_refutes_what_the_whole_one_refutes_but_some_early_reads(seed):
+def test_a_quick_proof_refuses_what_the_whole_one_refuses_but_for_some_early_reads(seed):
+    """Its steps are bounded: where it has found one fault it need not come to the others."""
     rng = random.Random(seed)
     nest = nest_of(rng.randrange(len(ALL)), rng.random() < 0.5, rng.random() < 0.5)
     for made in (None, *(planted(nest, rng) for _ in range(4))):
         one = nest if made is None else made[1]
         quick, whole = prove(one, quick=True).refuted, prove(one).refuted
-        assert set(quick) <= set(whole) and all(f.kind == "initial" for f in whole if f not in quick)
+        assert set(quick) <= set(whole) and (quick or all(f.kind == "initial" for f in whole))
