@@ -1,103 +1,36 @@
-"""Instructions as text: values with a lane count, and a builder that writes one function.
+"""Instructions as text: a builder that writes one function, and the module that functions grow into.
 
-A `Value` is a scalar (the same for all lanes), a ramp (base + lane * stride, kept as its scalar base) or a vector. All
-helpers take operands of any of these and broadcast as needed, so whoever writes an operation or a polynomial with them
-has written the scalar and every vector form at once. Integers carry what is known of them (a constant, an interval, a
-divisor), which folds the guards and index arithmetic that unrolling leaves behind.
+All helpers take operands of any lane count (see `values`) and broadcast as needed, so whoever writes an operation or a polynomial with
+them has written the scalar and every vector form at once.
 
 Text is made with f-strings and nothing else: LLVM's own builder objects are twenty times slower.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import lru_cache
 from math import gcd
 
 from tensorexpr.codegen.llvm.dominators import ENTRY, Dominators
+from tensorexpr.codegen.llvm.values import (
+    Operand,
+    Value,
+    bounded,
+    difference_of,
+    fits,
+    known,
+    literal,
+    mangle,
+    negated,
+    product_of,
+    sum_of,
+)
 from tensorexpr.records import field, record
-
-_LIMIT = 1 << 62  # beyond this an interval says nothing: the value may have wrapped around
 
 MOST_COPIED = 3000
 """Instructions up to which a helper is copied into its callers: its length times its calls. A chain of a thousand sines would
 otherwise take LLVM ten times as long, for the price of as many calls."""
-
-
-@record
-class Value:
-    """An SSA name or literal `text` of LLVM element type `type`, in `lanes` lanes.
-
-    With a nonzero `stride` it is a ramp: `text` is the scalar of lane 0. `const` is the Python value of a literal,
-    `low` and `high` bound an integer (all lanes), `multiple` divides it (of a ramp: its base). They are said of its bits read as a signed
-    number, of uint64 as well.
-    """
-
-    text: str
-    type: str
-    lanes: int = 1
-    stride: int = 0
-    const: int | float | bool | None = None
-    low: int | None = None
-    high: int | None = None
-    multiple: int = 1
-
-    @property
-    def full_type(self) -> str:
-        return self.type if self.lanes == 1 or self.stride else f"<{self.lanes} x {self.type}>"
-
-    @property
-    def typed(self) -> str:
-        """Type and text, as an operand is written in a call."""
-        return f"{self.full_type} {self.text}"
-
-    @property
-    def base(self) -> Value:
-        """Of a ramp: the scalar value of lane 0."""
-        return Value(self.text, self.type, 1, 0, self.const, self.low, self.high, self.multiple)
-
-
-Operand = Value | int | float
-
-
-def float_text(value: float, type_: str) -> str:
-    """A floating literal, exact: LLVM writes both widths as the hexadecimal bits of a double."""
-    if type_ == "float":
-        value = struct.unpack("<f", struct.pack("<f", value))[0] if abs(value) != float("inf") and value == value else value
-    return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
-
-
-def literal(value: int | float | bool, type_: str) -> Value:
-    """A constant of an LLVM element type."""
-    if type_ == "i64":
-        return _word(int(value))
-    if type_ in ("float", "double"):
-        return Value(float_text(float(value), type_), type_, const=float(value))
-    if type_ == "i1":
-        return Value("true" if value else "false", "i1", const=bool(value))
-    bits = int(type_[1:])
-    wrapped = ((int(value) + (1 << (bits - 1))) % (1 << bits)) - (1 << (bits - 1))
-    return Value(str(wrapped), type_, const=wrapped, low=wrapped, high=wrapped, multiple=abs(wrapped))
-
-
-@lru_cache(4096)
-def _word(value: int) -> Value:
-    wrapped = ((value + (1 << 63)) % (1 << 64)) - (1 << 63)
-    return Value(str(wrapped), "i64", const=wrapped, low=wrapped, high=wrapped, multiple=abs(wrapped))
-
-
-def ramp(lanes: int, stride: int) -> Value:
-    """The ramp 0, stride, 2 * stride, ..."""
-    reach = (lanes - 1) * stride
-    return Value("0", "i64", lanes, stride, 0, min(0, reach), max(0, reach), 0)
-
-
-def _bounded(low: int | None, high: int | None) -> tuple[int | None, int | None]:
-    if low is None or high is None or low < -_LIMIT or high > _LIMIT:
-        return None, None
-    return low, high
 
 
 @record(frozen=False)
@@ -445,7 +378,7 @@ class Builder:
             return b
         if b.const == 0 and not b.stride:
             return a
-        low, high = _bounded(*_sum(a, b))
+        low, high = bounded(*sum_of(a, b))
         if self._scalar_base(a) and self._scalar_base(b):
             stride = a.stride + b.stride
             lanes = max(a.lanes, b.lanes) if stride else 1
@@ -467,7 +400,7 @@ class Builder:
             return value
         if value.stride:
             return self.vector(value, value.lanes)
-        return _known(value, None, None, value.multiple & -value.multiple)
+        return known(value, None, None, value.multiple & -value.multiple)
 
     def is_odd(self, value: Value) -> bool:
         """Whether an int64 value (of a ramp: its base) is known to be odd."""
@@ -477,9 +410,9 @@ class Builder:
         """Difference of int64 values."""
         a, b = self._int(a), self._int(b)
         if b.const is not None and self._scalar_base(b):
-            return self.add(a, Value(*_negated(b)))
+            return self.add(a, Value(*negated(b)))
         if self._scalar_base(a) and self._scalar_base(b):
-            low, high = _bounded(*_difference(a, b))
+            low, high = bounded(*difference_of(a, b))
             stride = a.stride - b.stride
             if a.text == b.text:
                 base = literal(0, "i64")
@@ -489,14 +422,14 @@ class Builder:
                 return base
             lanes = max(a.lanes, b.lanes) if stride else 1
             return Value(base.text, "i64", lanes, stride, base.const, low, high, gcd(a.multiple, b.multiple))
-        return self._lanes("sub", a, b, *_bounded(*_difference(a, b)))
+        return self._lanes("sub", a, b, *bounded(*difference_of(a, b)))
 
     def mul(self, a: Operand, b: Operand) -> Value:
         """Product of int64 values; a ramp times a constant is a ramp."""
         a, b = self._int(a), self._int(b)
         if a.const is not None and not a.stride:
             a, b = b, a
-        low, high = _bounded(*_product(a, b))
+        low, high = bounded(*product_of(a, b))
         if b.const == 1 and not b.stride:
             return a
         if b.const is not None and not b.stride and self._scalar_base(a):
@@ -514,7 +447,7 @@ class Builder:
 
     def _lanes(self, opcode: str, a: Value, b: Value, low: int | None, high: int | None) -> Value:
         found = self.halved(lambda x, y: self.op(opcode, x, y), (a, b), low, high)
-        return _known(self.op(opcode, a, b), low, high) if found is None else found
+        return known(self.op(opcode, a, b), low, high) if found is None else found
 
     @staticmethod
     def _int(value: Operand) -> Value:
@@ -528,45 +461,3 @@ class Builder:
         key = (opcode, a.text, b.text)
         found = self.recall(key)
         return found if found is not None else self.remember(key, self.emit(f"{opcode} i64 {a.text}, {b.text}", "i64"))
-
-
-def fits(value: Value, bits: int) -> bool:
-    """Whether an integer is known to fit a signed type of so many bits."""
-    limit = 1 << (bits - 1)
-    return value.low is not None and value.high is not None and value.low >= -limit and value.high < limit
-
-
-def mangle(value: Value) -> str:
-    """The suffix of an overloaded intrinsic: f32, v16f32, i64, ..."""
-    short = {"float": "f32", "double": "f64", "half": "f16"}.get(value.type, value.type)
-    return short if value.lanes == 1 else f"v{value.lanes}{short}"
-
-
-def _known(value: Value, low: int | None, high: int | None, multiple: int = 1) -> Value:
-    return Value(value.text, value.type, value.lanes, value.stride, value.const, low, high, multiple)
-
-
-def _sum(a: Value, b: Value) -> tuple[int | None, int | None]:
-    if a.low is None or b.low is None or a.high is None or b.high is None:
-        return None, None
-    return a.low + b.low, a.high + b.high
-
-
-def _difference(a: Value, b: Value) -> tuple[int | None, int | None]:
-    if a.low is None or b.low is None or a.high is None or b.high is None:
-        return None, None
-    return a.low - b.high, a.high - b.low
-
-
-def _product(a: Value, b: Value) -> tuple[int | None, int | None]:
-    if a.low is None or b.low is None or a.high is None or b.high is None:
-        return None, None
-    corners = [x * y for x in (a.low, a.high) for y in (b.low, b.high)]
-    return min(corners), max(corners)
-
-
-def _negated(value: Value) -> tuple[str, str, int, int, int, int | None, int | None, int]:
-    """The fields of minus a constant or a ramp from a constant."""
-    base = literal(-int(value.const), "i64")  # type: ignore[arg-type]
-    low, high = (None, None) if value.high is None or value.low is None else _bounded(-value.high, -value.low)
-    return base.text, "i64", value.lanes, -value.stride, base.const, low, high, base.multiple  # type: ignore[return-value]

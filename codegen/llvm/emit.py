@@ -17,12 +17,13 @@ from __future__ import annotations
 import re
 
 from tensorexpr.codegen.llvm.abi import ALIGNMENT, Workspace, buffers_of, constant_shape
-from tensorexpr.codegen.llvm.builder import LONGEST_WORD, SCALAR_LOOP, Builder, Module, Value, literal
+from tensorexpr.codegen.llvm.builder import LONGEST_WORD, SCALAR_LOOP, Builder, Module
 from tensorexpr.codegen.llvm.emit_memory import Binding
 from tensorexpr.codegen.llvm.emit_statements import Statements, expressions, statements
 from tensorexpr.codegen.llvm.machine import Machine
 from tensorexpr.codegen.llvm.pool_trials import SITE
 from tensorexpr.codegen.llvm.together_text import ROW, TOGETHER, WEIGHT
+from tensorexpr.codegen.llvm.values import Value, literal
 from tensorexpr.codegen.nest import Buffer, Check, For, Kernel, LoopNest
 from tensorexpr.dtypes import DType
 from tensorexpr.ir import Expr, Index

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from math import gcd, prod
 from typing import TYPE_CHECKING
 
-from tensorexpr.codegen.llvm.builder import Value, literal
+from tensorexpr.codegen.llvm.values import Value, literal
 from tensorexpr.codegen.nest import Block, For, Store
 from tensorexpr.ir import Access, Apply, Const, Expr
 from tensorexpr.regions import affine_of

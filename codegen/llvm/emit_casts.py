@@ -9,7 +9,8 @@ conversion flushes denormals, so rounding (to nearest even) is done on integers.
 from __future__ import annotations
 
 from tensorexpr import dtypes
-from tensorexpr.codegen.llvm.builder import Builder, Value, fits, literal
+from tensorexpr.codegen.llvm.builder import Builder
+from tensorexpr.codegen.llvm.values import Value, fits, literal
 from tensorexpr.dtypes import DType
 
 _FLOATS = {dtypes.float16: "float", dtypes.bfloat16: "float", dtypes.float32: "float", dtypes.float64: "double"}

@@ -14,11 +14,12 @@ from contextlib import contextmanager
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.llvm import emit_memory
-from tensorexpr.codegen.llvm.builder import Builder, Value, literal
+from tensorexpr.codegen.llvm.builder import Builder
 from tensorexpr.codegen.llvm.emit_casts import cast, register_type
 from tensorexpr.codegen.llvm.emit_memory import Binding
 from tensorexpr.codegen.llvm.emit_ops import apply
 from tensorexpr.codegen.llvm.machine import Machine
+from tensorexpr.codegen.llvm.values import Value, literal
 from tensorexpr.errors import InternalError
 from tensorexpr.ir import Access, Apply, Cast, Const, Expr, Index, Size, const
 from tensorexpr.ir import apply as apply_op

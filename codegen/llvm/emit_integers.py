@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from math import gcd
 
-from tensorexpr.codegen.llvm.builder import Builder, Value, literal, ramp
+from tensorexpr.codegen.llvm.builder import Builder
 from tensorexpr.codegen.llvm.emit_casts import register_type
+from tensorexpr.codegen.llvm.values import Value, literal, ramp
 from tensorexpr.dtypes import DType
 
 

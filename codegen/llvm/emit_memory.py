@@ -8,8 +8,9 @@ Under a mask nothing is touched in lanes that are off, so no access ever leaves 
 
 from __future__ import annotations
 
-from tensorexpr.codegen.llvm.builder import Builder, Value, literal, mangle, ramp
+from tensorexpr.codegen.llvm.builder import Builder
 from tensorexpr.codegen.llvm.emit_casts import from_memory, memory_type, to_memory
+from tensorexpr.codegen.llvm.values import Value, literal, mangle, ramp
 from tensorexpr.dtypes import DType
 from tensorexpr.records import record
 

@@ -13,10 +13,11 @@ from math import gcd
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.llvm import emit_integers
-from tensorexpr.codegen.llvm.builder import Builder, Value, literal
+from tensorexpr.codegen.llvm.builder import Builder
 from tensorexpr.codegen.llvm.emit_casts import register_type, rounded
 from tensorexpr.codegen.llvm.math_remainder import fmod
 from tensorexpr.codegen.llvm.mathematics import FUNCTIONS
+from tensorexpr.codegen.llvm.values import Value, literal
 from tensorexpr.dtypes import DType
 from tensorexpr.errors import InternalError
 

@@ -12,9 +12,10 @@ from __future__ import annotations
 from math import copysign
 from typing import TYPE_CHECKING
 
-from tensorexpr.codegen.llvm.builder import Builder, Value, literal
+from tensorexpr.codegen.llvm.builder import Builder
 from tensorexpr.codegen.llvm.emit_memory import masked_load, put
 from tensorexpr.codegen.llvm.emit_squares import along, turn
+from tensorexpr.codegen.llvm.values import Value, literal
 from tensorexpr.codegen.nest import For, Store
 from tensorexpr.ir import Access, Apply, Const, Expr, Index
 from tensorexpr.records import record

@@ -21,9 +21,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from tensorexpr.codegen.llvm import emit_memory
-from tensorexpr.codegen.llvm.builder import Builder, Value, literal, mangle
+from tensorexpr.codegen.llvm.builder import Builder
 from tensorexpr.codegen.llvm.emit_casts import to_memory
 from tensorexpr.codegen.llvm.emit_memory import Binding, put
+from tensorexpr.codegen.llvm.values import Value, literal, mangle
 from tensorexpr.codegen.lowering.joining import follows
 from tensorexpr.codegen.nest import Block, For, If, Store
 from tensorexpr.ir import Access, Const, Expr, conjunction

@@ -13,10 +13,11 @@ from contextlib import contextmanager
 from math import gcd
 
 from tensorexpr.codegen.llvm import emit_ahead, emit_intrinsics, emit_memory, emit_rectangles, emit_squares, emit_work
-from tensorexpr.codegen.llvm.builder import LONGEST_WORD, SCALAR_LOOP, Builder, Value, literal
+from tensorexpr.codegen.llvm.builder import LONGEST_WORD, SCALAR_LOOP, Builder
 from tensorexpr.codegen.llvm.emit_expressions import Expressions
 from tensorexpr.codegen.llvm.emit_memory import Binding, NotVectorizable
 from tensorexpr.codegen.llvm.machine import Machine
+from tensorexpr.codegen.llvm.values import Value, literal
 from tensorexpr.codegen.lowering.joining import follows
 from tensorexpr.codegen.nest import Alloc, Block, Check, For, If, Stmt, Store
 from tensorexpr.dtypes import float32

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tensorexpr.codegen.llvm.builder import Value, literal
+from tensorexpr.codegen.llvm.values import Value, literal
 from tensorexpr.codegen.nest import Alloc, Block, Check, For, If, Store
 from tensorexpr.ir import Access, Apply, Expr
 from tensorexpr.traversal import children

@@ -9,8 +9,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-from tensorexpr.codegen.llvm.builder import Builder, Operand, Value, literal
+from tensorexpr.codegen.llvm.builder import Builder
 from tensorexpr.codegen.llvm.math_tables import DOUBLE, FLOAT
+from tensorexpr.codegen.llvm.values import Operand, Value, literal
 from tensorexpr.records import record
 
 

@@ -8,7 +8,7 @@ Accuracy in ULP over the whole range (tested): see `mathematics`.
 
 from __future__ import annotations
 
-from tensorexpr.codegen.llvm.builder import Builder, Value
+from tensorexpr.codegen.llvm.builder import Builder
 from tensorexpr.codegen.llvm.math_core import (
     absolute,
     add,
@@ -30,6 +30,7 @@ from tensorexpr.codegen.llvm.math_core import (
     width,
     with_sign,
 )
+from tensorexpr.codegen.llvm.values import Value
 
 # Beyond these exp is 0 and infinite.
 _LEAST = {"float": -104.0, "double": -746.0}

@@ -9,7 +9,7 @@ log2 |x| in two doubles.
 
 from __future__ import annotations
 
-from tensorexpr.codegen.llvm.builder import Builder, Operand, Value, literal
+from tensorexpr.codegen.llvm.builder import Builder
 from tensorexpr.codegen.llvm.math_core import (
     absolute,
     add,
@@ -26,6 +26,7 @@ from tensorexpr.codegen.llvm.math_core import (
     sub,
     width,
 )
+from tensorexpr.codegen.llvm.values import Operand, Value, literal
 
 _INFINITY = float("inf")
 _NAN = float("nan")

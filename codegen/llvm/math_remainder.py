@@ -8,8 +8,9 @@ that the quotient is as large as one step allows: a loses `digits - 2` bits each
 
 from __future__ import annotations
 
-from tensorexpr.codegen.llvm.builder import Builder, Value, literal, mangle
+from tensorexpr.codegen.llvm.builder import Builder
 from tensorexpr.codegen.llvm.math_core import absolute, div, fma, neg, scale, width, with_sign
+from tensorexpr.codegen.llvm.values import Value, literal, mangle
 
 
 def fmod(b: Builder, x: Value, y: Value) -> Value:

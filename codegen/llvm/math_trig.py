@@ -7,9 +7,10 @@ below `_LIMIT`; where any lane is beyond (or not a number), a cold path takes th
 
 from __future__ import annotations
 
-from tensorexpr.codegen.llvm.builder import Builder, Value, literal
+from tensorexpr.codegen.llvm.builder import Builder
 from tensorexpr.codegen.llvm.math_core import absolute, add, div, fma, keep_tiny, mul, nearest, neg, polynomial, sub, width, with_sign
 from tensorexpr.codegen.llvm.math_turns import turns
+from tensorexpr.codegen.llvm.values import Value, literal
 
 _LIMIT = {"float": 1e5, "double": 1e6}
 

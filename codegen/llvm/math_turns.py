@@ -9,9 +9,10 @@ the loops, which come here when some lane is beyond the reach of the plain reduc
 
 from __future__ import annotations
 
-from tensorexpr.codegen.llvm.builder import Builder, Value, literal, mangle
+from tensorexpr.codegen.llvm.builder import Builder
 from tensorexpr.codegen.llvm.math_core import add, fma, mul, neg, sub, width
 from tensorexpr.codegen.llvm.math_tables import TWO_OVER_PI
+from tensorexpr.codegen.llvm.values import Value, literal, mangle
 
 _LOW = (1 << 32) - 1
 _TABLE = "te.two_over_pi"

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tensorexpr.codegen.llvm import math_exp, math_log, math_trig
-from tensorexpr.codegen.llvm.builder import Builder, Value, mangle
+from tensorexpr.codegen.llvm.builder import Builder
+from tensorexpr.codegen.llvm.values import Value, mangle
 
 ACCURACY: dict[str, tuple[float, float]] = {
     "exp": (1.1, 1.0),
