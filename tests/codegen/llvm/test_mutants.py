@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tensorexpr.codegen.llvm import builder, emit_casts, emit_expressions, emit_integers, emit_ops, emit_statements
+from tensorexpr.codegen.llvm import builder, emit_casts, emit_expressions, emit_integers, emit_ops, emit_statements, values
 from tensorexpr.codegen.llvm.emit import _ModuleEmitter
 from tests.codegen.llvm.below import machines
 from tests.codegen.llvm.test_whole_numbers import assert_law
@@ -27,11 +27,11 @@ Mutant = tuple[Any, str, str, str]
 B, E, S = builder.Builder, emit_expressions.Expressions, emit_statements.Statements
 MUTANTS: list[Mutant] = [
     (emit_integers, "_by_constant", "low >= 0 and high < divisor:", "high < divisor:"),
-    (builder, "_sum", "a.low + b.low, a.high + b.high", "a.low + b.low, a.high + b.low"),
+    (values, "sum_of", "a.low + b.low, a.high + b.high", "a.low + b.low, a.high + b.low"),
     (S, "_piece", "start.high + width - 1", "start.high"),
     (B, "halved", "limit = 1 << 31", "limit = 1 << 32"),
-    (builder, "fits", "1 << (bits - 1)", "1 << bits"),
-    (builder, "_bounded", "high > _LIMIT", "high > _LIMIT << 9"),
+    (values, "fits", "1 << (bits - 1)", "1 << bits"),
+    (values, "bounded", "high > _LIMIT", "high > _LIMIT << 9"),
     (B, "wrapping", "value.low is not None and value.high is not None", "True"),
     (B, "wrapping", "value.multiple & -value.multiple", "value.multiple"),
     (E, "_may_wrap", "return not open_", "return False"),
@@ -56,8 +56,8 @@ MUTANTS: list[Mutant] = [
     (emit_ops, "_extreme", "(y.low >= x.high) if greater", "(y.high >= x.high) if greater"),
     (emit_ops, "_abs", "max(-x.low, x.high)", "x.high"),
     (emit_ops, "_abs", "max(x.low, -x.high, 0)", "max(x.low, -x.high, 1)"),
-    (builder, "_product", "for x in (a.low, a.high)", "for x in (a.high,)"),
-    (builder, "_difference", "a.low - b.high, a.high - b.low", "a.low - b.low, a.high - b.high"),
+    (values, "product_of", "for x in (a.low, a.high)", "for x in (a.high,)"),
+    (values, "difference_of", "a.low - b.high, a.high - b.low", "a.low - b.low, a.high - b.high"),
     (B, "select", "min(a.low, b.low)", "a.low"),
     (B, "select", "max(a.high, b.high)", "a.high"),
     (emit_casts, "_integer_to_integer", "low = int(source.least)", "low = 0"),
@@ -71,7 +71,7 @@ MUTANTS: list[Mutant] = [
 ]
 EQUIVALENT: list[Mutant] = [
     # A bound is within the limit already, and so is its negative.
-    (builder, "_negated", "value.low is None else _bounded(-value.high, -value.low)", "value.low is None else (-value.high, -value.low)"),
+    (values, "negated", "value.low is None else bounded(-value.high, -value.low)", "value.low is None else (-value.high, -value.low)"),
 ]
 
 
