@@ -377,7 +377,7 @@ class _Plain:
         place.locals.append(Buffer(name, dtype, (), "local"))
         return name
 
-    def held(self, stem: str, value: Expr, place: _Place) -> Expr:
+    def held(self, stem: str, value: Expr, place: _Place) -> Access:
         """A value in a local buffer."""
         name = self.local(stem, value.dtype, place)
         place.statements += self.store(name, (), value)
@@ -402,7 +402,7 @@ class _Plain:
             else:
                 found = self.combined(expr, held, values, inner)
             for accumulated, value in zip(held, found, strict=True):
-                inner.statements += self.store(accumulated.tensor, (), value)  # type: ignore[attr-defined]
+                inner.statements += self.store(accumulated.tensor, (), value)
 
         self.points(expr, place, taken_in)
         return _as(held[expr.component], dtype)
@@ -430,11 +430,11 @@ class _Plain:
                 number = apply("invert", apply("isnan", best))
                 beats = apply("and", number, apply("or", apply("isnan", value), beats))
             wins = apply("or", apply("lt", found, ZERO), beats)
-            kept = (*self.store(found.tensor, (), position), *self.store(best.tensor, (), value))  # type: ignore[attr-defined]
+            kept = (*self.store(found.tensor, (), position), *self.store(best.tensor, (), value))
             inner.statements.append(If(wins, kept))
 
         def counted_on(inner: _Place) -> None:
-            inner.statements += self.store(position.tensor, (), add(position, ONE))  # type: ignore[attr-defined]
+            inner.statements += self.store(position.tensor, (), add(position, ONE))
 
         self.points(expr, place, taken_in, counted_on)
         return apply("maximum", found, ZERO)

@@ -16,7 +16,7 @@ from tensorexpr import dtypes
 from tensorexpr.dtypes import DType
 from tensorexpr.errors import DefinitionError, Location, user_location
 from tensorexpr.ir import Axis, Const, Constant, Define, Definition, Expr, Input, Program, Scan, Scatter, Segments, TensorType, const
-from tensorexpr.parse_scalars import ScalarReader, called, items_of, shown, syntax
+from tensorexpr.parse_scalars import ScalarReader, arguments_of, called, items_of, shown, syntax
 
 
 def parse_program(text: str, constants: Mapping[str, np.ndarray] | None = None) -> Program:
@@ -65,7 +65,7 @@ class _Reader(ScalarReader):
             if isinstance(statement, ast.Return):
                 outputs = self.outputs(statement.value)
             elif call == "sizes" and isinstance(statement, ast.Expr):
-                self.sizes.update((self.name(a), None) for a in statement.value.args)  # type: ignore[attr-defined]
+                self.sizes.update((self.name(a), None) for a in arguments_of(statement.value, "sizes"))
             elif call == "input" and isinstance(statement, ast.AnnAssign):
                 inputs.append(Input(self.declare(statement), self.type(statement.annotation)))
             elif call == "constant" and isinstance(statement, ast.AnnAssign):
@@ -154,9 +154,10 @@ class _Reader(ScalarReader):
 
     def scan(self, statement: ast.For, location: Location) -> Scan:
         step = self.name(statement.target)
-        if called(statement.iter) != "range" or len(statement.iter.args) != 1:  # type: ignore[attr-defined]
+        given = arguments_of(statement.iter, "range")
+        if len(given) != 1:
             self.fail(statement.iter, f"expected a scan over range(length), got {shown(statement.iter)}")
-        length = self.expr(statement.iter.args[0], dtypes.int64)  # type: ignore[attr-defined]
+        length = self.expr(given[0], dtypes.int64)
         states: list[tuple[str, TensorType]] = []
         inits: list[str] = []
         body: list[Definition] = []

@@ -139,10 +139,10 @@ class ScalarReader:
         conditions: list[Expr] = []
         for generator in generators:
             if not (isinstance(generator.target, ast.Tuple) and not generator.target.elts):  # `for () in [()]` is no loop
-                call = generator.iter
-                if called(call) not in ("range", also) or len(call.args) not in (1, 2):  # type: ignore[attr-defined]
+                given = arguments_of(generator.iter, "range", also)
+                if len(given) not in (1, 2):
                     self.fail(generator.iter, f"expected range(stop) or range(start, stop), got {shown(generator.iter)}")
-                bounds = [self.expr(e, dtypes.int64) for e in call.args]  # type: ignore[attr-defined]
+                bounds = [self.expr(e, dtypes.int64) for e in given]
                 axes.append(Axis(self.name(generator.target), bounds[0] if len(bounds) == 2 else const(0), bounds[-1]))
                 self.bound[axes[-1].index] = self.bound.get(axes[-1].index, 0) + 1
             conditions += [self.expr(e, dtypes.bool_) for e in generator.ifs]
@@ -328,6 +328,11 @@ def _digits(value: int) -> str:
     return str(value) if value.bit_length() <= 128 else f"{'-' if value < 0 else ''}2^{value.bit_length() - 1} or more"
 
 
+def arguments_of(node: object, *names: str) -> list[ast.expr]:
+    """What a function of one of some names is called with; nothing for anything else, and for words that it does not know."""
+    return node.args if isinstance(node, ast.Call) and called(node) in names and not node.keywords else []
+
+
 def called(node: object) -> str | None:
     """The name of the function that a call calls, None for anything else."""
     return node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else None
@@ -345,4 +350,7 @@ def _is_number(node: ast.expr) -> bool:
 
 
 def _number(node: ast.expr) -> int | float:
-    return float(node.id) if isinstance(node, ast.Name) else node.value  # type: ignore[attr-defined]
+    if isinstance(node, ast.Name):
+        return float(node.id)
+    assert isinstance(node, ast.Constant) and isinstance(node.value, int | float)
+    return node.value

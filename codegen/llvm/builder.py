@@ -410,7 +410,7 @@ class Builder:
         """Difference of int64 values."""
         a, b = self._int(a), self._int(b)
         if b.const is not None and self._scalar_base(b):
-            return self.add(a, Value(*negated(b)))
+            return self.add(a, negated(b, int(b.const)))
         if self._scalar_base(a) and self._scalar_base(b):
             low, high = bounded(*difference_of(a, b))
             stride = a.stride - b.stride

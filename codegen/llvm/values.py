@@ -128,8 +128,8 @@ def product_of(a: Value, b: Value) -> tuple[int | None, int | None]:
     return min(corners), max(corners)
 
 
-def negated(value: Value) -> tuple[str, str, int, int, int, int | None, int | None, int]:
-    """The fields of minus a constant or a ramp from a constant."""
-    base = literal(-int(value.const), "i64")  # type: ignore[arg-type]
+def negated(value: Value, const: int) -> Value:
+    """Minus a constant, or minus a ramp that begins at one."""
+    base = literal(-const, "i64")
     low, high = (None, None) if value.high is None or value.low is None else bounded(-value.high, -value.low)
-    return base.text, "i64", value.lanes, -value.stride, base.const, low, high, base.multiple  # type: ignore[return-value]
+    return Value(base.text, "i64", value.lanes, -value.stride, base.const, low, high, base.multiple)

@@ -60,7 +60,8 @@ class Forms:
     def __init__(self, scope: Scope, sizes: Collection[str], names: Names) -> None:
         self.scope, self.sizes, self.names = scope, sizes, names
         self.loops = tuple(fact for fact in reversed(scope.facts) if fact.axis is not None)
-        self._box: dict[Atom, tuple[int | None, int | None]] = {}
+        self._box: dict[str, tuple[int | None, int | None]] = {}
+        self._quotients: dict[FloorDiv, tuple[int | None, int | None]] = {}
         self._bounds: dict[tuple[Expr, bool], list[Bound]] = {}
 
     def inside(self, index: Expr, extent: Expr) -> bool:
@@ -138,17 +139,19 @@ class Forms:
         return total >= 0
 
     def _range_of(self, atom: Atom) -> tuple[int | None, int | None]:
-        found = self._box.get(atom)
-        if found is None:
-            if isinstance(atom, str):
+        if isinstance(atom, str):
+            found = self._box.get(atom)
+            if found is None:
                 low, high = self.scope.interval(self._hidden(atom) or (Size(atom) if atom in self.sizes else Index(atom)))
-                found = None if math.isinf(low) else int(low), None if math.isinf(high) else int(high)
-            else:
-                for name in atom.numerator.names():
-                    self._range_of(name)
-                least, most = atom.numerator.interval(self._box)  # type: ignore[arg-type]
-                found = None if least is None else least // atom.denominator, None if most is None else most // atom.denominator
-            self._box[atom] = found
+                found = self._box[atom] = None if math.isinf(low) else int(low), None if math.isinf(high) else int(high)
+            return found
+        found = self._quotients.get(atom)
+        if found is None:
+            for name in atom.numerator.names():
+                self._range_of(name)
+            least, most = atom.numerator.interval(self._box)
+            by = atom.denominator
+            found = self._quotients[atom] = None if least is None else least // by, None if most is None else most // by
         return found
 
     @cached_property
@@ -184,7 +187,7 @@ class Forms:
             form, modulos = split_modulos(form)
         for name in form.names():
             self._range_of(name)
-        least, most = form.interval(self._box)  # type: ignore[arg-type]
+        least, most = form.interval(self._box)
         below = sum(min(0, count * (divisor - 1)) for _, divisor, count in modulos)
         above = sum(max(0, count * (divisor - 1)) for _, divisor, count in modulos)
         return -math.inf if least is None else least + below, math.inf if most is None else most + above

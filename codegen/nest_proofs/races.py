@@ -132,10 +132,10 @@ def _terms(dim: int, loop: Loop, touches: list[Touch], inners: list[set[str]], o
         rest: list[tuple[Atom, int]] = []
         for term in form.terms:
             atom = term[0]
-            if type(atom) is str:
+            if isinstance(atom, str):
                 (own if atom == index else rest if atom in inner else around).append(term)
                 continue
-            names = atom.numerator.names()  # type: ignore[union-attr]
+            names = atom.numerator.names()
             if index in names and not inner.isdisjoint(names):
                 return None
             (own if index in names else around if inner.isdisjoint(names) else rest).append(term)

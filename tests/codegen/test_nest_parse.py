@@ -225,7 +225,7 @@ def test_what_is_no_nest_is_refused_where_it_stands(text, message, place):
 
 def test_what_is_no_text_is_refused():
     with pytest.raises(DefinitionError, match="parse_nest: expected the text of a loop nest, got int"):
-        parse_nest(3)  # type: ignore[arg-type]
+        parse_nest(3)
 
 
 @pytest.mark.filterwarnings("ignore::SyntaxWarning", "ignore::DeprecationWarning")  # Python's own, of `0x1for` and `"\ "`
