@@ -49,7 +49,9 @@ def parse_expr(
     reader.tensors = dict(tensors or {})
     reader.sizes = dict.fromkeys(sizes)
     reader.free_indices = True
-    return reader.expr(syntax(text, "eval").body, dtype)
+    body = syntax(text, "eval").body
+    reader.refuse_unread(body)
+    return reader.expr(body, dtype)
 
 
 class _Reader(ScalarReader):
@@ -58,6 +60,7 @@ class _Reader(ScalarReader):
         constants: list[Constant] = []
         definitions: list[Definition] = []
         outputs: tuple[str, ...] | None = None
+        self.refuse_unread(module)
         for statement in module.body:
             if outputs is not None:
                 self.fail(statement, f"expected nothing after the return, got {shown(statement)}")

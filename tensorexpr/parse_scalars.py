@@ -76,6 +76,19 @@ class ScalarReader:
         text = self.lines[line - 1].strip() if line <= len(self.lines) else None
         raise DefinitionError(message, term=text, at=f"line {line}, column {column + 1}", hint=hint)
 
+    def refuse_unread(self, tree: ast.AST) -> None:
+        """Refuses what Python's grammar has and a program has no meaning for; nothing of a text is dropped."""
+        for node in ast.walk(tree):
+            match node:
+                case ast.Call(keywords=[option, *_]) if called(node) != "scatter" and (called(node), option.arg) != ("reduce", "name"):
+                    self.fail(node, f"expected {shown(node.func)} without options, got {option.arg}")
+                case ast.Call(args=[_, *_]) if called(node) == "input":
+                    self.fail(node, f"expected input(), got {shown(node)}")
+                case ast.For(orelse=[behind, *_]):
+                    self.fail(behind, f"expected a scan without else, got {shown(behind)}")
+                case ast.comprehension(is_async=1, target=target):
+                    self.fail(target, "expected for, got async for")
+
     def constant(self, data: ast.expr, name: str, type_: TensorType) -> Constant:
         """A constant of this type, with the data that is written here: its elements, or the digest of what was given."""
         shape = tuple(int(e.value) for e in type_.shape if isinstance(e, Const))

@@ -258,6 +258,15 @@ def test_a_broken_definition_still_prints():
             "expected X\\[t\\] = state = next, got H = s",
             "line 4",
         ),
+        ("C: f32[2] = sum(1.0 for k in range(4, step=2))\nreturn C", "expected range without options, got step", "line 1, column 30"),
+        ("C[k]: f32[2] = exp(1.0, out=k)\nreturn C", "expected exp without options, got out", "line 1, column 16"),
+        ("A: f32[2] = input(3)\nreturn A", "expected input\\(\\), got input\\(3\\)", "line 1, column 13"),
+        ("C: f32 = sum(1.0 async for k in range(4))\nreturn C", "expected for, got async for", "line 1, column 28"),
+        (
+            "A: f32 = input()\nfor t in range(3):\n    s: f32 = state(A)\n    H[t] = s = s\nelse:\n    B: f32 = 1.0\nreturn A",
+            "expected a scan without else, got B: f32 = 1.0",
+            "line 6",
+        ),
     ],
 )
 def test_bad_text_is_refused_with_line_and_column(text, message, place):
