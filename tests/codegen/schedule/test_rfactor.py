@@ -29,8 +29,8 @@ return M, P
 WORDS = """
 x: i64[11] = input()
 y: i64[11] = input()
-a: i64 = reduce(lambda a, b, c, d: (a * c, b * c + d), (i64(1), i64(0)), ((x[k], y[k]) for k in range(11)), component=0, name='affine')
-b: i64 = reduce(lambda a, b, c, d: (a * c, b * c + d), (i64(1), i64(0)), ((x[k], y[k]) for k in range(11)), component=1, name='affine')
+a: i64 = reduce(lambda a, b, c, d: (a * c, b * c + d), (i64(1), i64(0)), ((x[k], y[k]) for k in range(11)), name='affine')[0]
+b: i64 = reduce(lambda a, b, c, d: (a * c, b * c + d), (i64(1), i64(0)), ((x[k], y[k]) for k in range(11)), name='affine')[1]
 return a, b
 """
 TOGETHER = """
