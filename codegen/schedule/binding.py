@@ -76,9 +76,7 @@ def check_shifted(stage: Stage, loop: str, how: str, refuse: Refuse) -> None:
         if isinstance(split, Split) and split.tail == "shift" and (extent is None or extent % split.factor):
             if set(stage.axes_of(loop)) & set(stage.axes_of(split.outer)):
                 hint = f"split {split.parent} with tail 'guard' or 'peel'"
-                raise refuse(
-                    stage, f"expected iterations that touch different elements to {how}, got blocks that overlap", loop, hint
-                )
+                raise refuse(stage, f"expected iterations that touch different elements to {how}, got blocks that overlap", loop, hint)
 
 
 def _check_warp(stage: Stage, loop: str, refuse: Refuse) -> None:
