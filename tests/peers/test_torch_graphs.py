@@ -159,6 +159,23 @@ def test_compile_at_many_sizes_is_one_graph_and_one_kernel():
     assert len(function.operator(x, y).functions) == 1
 
 
+def test_graphs_with_open_extents_after_a_gradient_that_reads_a_part():
+    @te.op
+    def scaled(x, w):
+        return te.compute(x.shape, lambda i: x[i] * w[i])
+
+    function, x, w = as_torch(scaled), torch.rand(5, requires_grad=True), torch.rand(5)
+
+    def gradient(x, w):
+        return torch.autograd.grad(function(x, w).sum(), x)[0]
+
+    assert_close(gradient(x, w), w)
+    assert function.operator(x, w).spares
+    graph = torch.fx.experimental.proxy_tensor.make_fx(gradient, tracing_mode="symbolic")(x, w)
+    other = torch.rand(7)
+    assert_close(graph(torch.rand(7, requires_grad=True), other), other)
+
+
 def test_compile_with_numbers_that_change():
     function = as_torch(te.op(lambda x, s: te.compute(x.shape, lambda i: x[i] * s[()])))
     compiled = torch.compile(lambda x, s: function(x, s), backend="eager", fullgraph=True)
