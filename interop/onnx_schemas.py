@@ -59,7 +59,7 @@ def check_attributes(node: NodeProto, schema: Any, attributes: Mapping[str, Any]
             raise refused(node, f"the attribute {name}", "none")
 
 
-_KINDS = {"INT": int, "FLOAT": float, "STRING": (str, bytes), "TENSOR": TensorProto}
+_KINDS: dict[str, Any] = {"INT": int, "FLOAT": float, "STRING": (str, bytes), "TENSOR": TensorProto}
 
 
 def _is_of(kind: str, value: Any) -> bool:
