@@ -65,8 +65,8 @@ FAMILIES: tuple[tuple[str, tuple[tuple[str, Places], ...]], ...] = (
     (
         "How a loop runs",
         (
-            ("parallel", (parallel.parallel, legality._check_parallel)),
-            ("vectorize", (vectorize.vectorize, legality._check_copies, legality._check_vector)),
+            ("parallel", (parallel.parallel, legality._check_parallel, binding.check_shifted)),
+            ("vectorize", (vectorize.vectorize, legality._check_copies, legality._check_vector, binding.check_shifted)),
             ("unroll", (unroll.unroll, legality._check_copies)),
             ("serial", (serial.serial,)),
             ("alongside", (alongside.alongside,)),

@@ -62,35 +62,12 @@ class Node:
         except AttributeError:
             if hash(self) != hash(other):
                 return False
-        if _representative(self) is _representative(other):
-            return True
-        met: dict[tuple[int, int], tuple[Node, Node]] = {}  # each pair once: shared subtrees are not trees
-        pending: list[tuple[Any, Any]] = [((self,), (other,))]
-        while pending:  # without recursion: expressions are as deep as the user's sums are long
-            for left, right in zip(*pending.pop()):
-                if left is right:
-                    continue
-                if isinstance(left, Node):
-                    if type(left) is not type(right) or hash(left) != hash(right):
-                        return False
-                    left, right = _representative(left), _representative(right)
-                    if left is not right and (id(left), id(right)) not in met:
-                        met[id(left), id(right)] = (left, right)
-                        pending.append((left._key(), right._key()))
-                elif type(left) is tuple and type(right) is tuple:
-                    if len(left) != len(right):
-                        return False
-                    pending.append((left, right))
-                elif left != right:
-                    return False
-        for left, right in met.values():
-            left, right = _representative(left), _representative(right)
-            # Always from the greater identity to the lesser, so that threads that compare at once make no cycle.
-            if id(left) > id(right):
-                object.__setattr__(left, "_equal_to", right)
-            elif id(left) < id(right):
-                object.__setattr__(right, "_equal_to", left)
-        return True
+        left, right = self, other
+        while (node := left._equal_to) is not None:  # `_representative`, without calls: most comparisons end here
+            left = node
+        while (node := right._equal_to) is not None:
+            right = node
+        return left is right or _are_equal(left, right)
 
     def __getstate__(self) -> tuple[Any, ...]:
         return tuple(getattr(self, f.name) for f in fields(self))
@@ -105,6 +82,37 @@ def _representative(node: Node) -> Node:
     while (other := node._equal_to) is not None:
         node = other
     return node
+
+
+def _are_equal(first: Node, second: Node) -> bool:
+    """Whether two nodes are written alike; those that are found equal remember it."""
+    met: dict[tuple[int, int], tuple[Node, Node]] = {}  # each pair once: shared subtrees are not trees
+    pending: list[tuple[Any, Any]] = [((first,), (second,))]
+    while pending:  # without recursion: expressions are as deep as the user's sums are long
+        for left, right in zip(*pending.pop()):
+            if left is right:
+                continue
+            if isinstance(left, Node):
+                if type(left) is not type(right) or hash(left) != hash(right):
+                    return False
+                left, right = _representative(left), _representative(right)
+                if left is not right and (id(left), id(right)) not in met:
+                    met[id(left), id(right)] = (left, right)
+                    pending.append((left._key(), right._key()))
+            elif type(left) is tuple and type(right) is tuple:
+                if len(left) != len(right):
+                    return False
+                pending.append((left, right))
+            elif left != right:
+                return False
+    for left, right in met.values():
+        left, right = _representative(left), _representative(right)
+        # Always from the greater identity to the lesser, so that threads that compare at once make no cycle.
+        if id(left) > id(right):
+            object.__setattr__(left, "_equal_to", right)
+        elif id(left) < id(right):
+            object.__setattr__(right, "_equal_to", left)
+    return True
 
 
 @cache

@@ -38,6 +38,7 @@ class _Proof:
         self.findings: list[Finding] = []
         self.decided: Counter[str] = Counter()
         self._lines: dict[int, str] = {}
+        self._texts: dict[Expr, str] = {}
 
     def verdict(self) -> Verdict:
         written = Written(self.nest, self.questions, 0 if self.quick else self.questions.effort)
@@ -68,7 +69,7 @@ class _Proof:
             self.questions.checks = checks
             answer = self.questions.inside_by_sets(index, extent, touch.scope)
             if self.kept(answer):
-                about = f"0 <= {print_expr(index)} < {print_expr(extent)}"
+                about = f"0 <= {self.text(index)} < {self.text(extent)}"
                 self.report("bounds", touch.statement, touch.home.buffer.name, about, answer)
         self.questions.checks = places.all_checks
         proved = {home.buffer.name for sort in sorts for home in (sort.keys, sort.offsets, sort.order)}
@@ -78,15 +79,15 @@ class _Proof:
             if answer.holds:
                 self.decided[answer.how] += 1
                 continue
-            places_ = " and ".join(dict.fromkeys(_place(touch) for touch in (write, other)))
+            places_ = " and ".join(dict.fromkeys(self.place(touch) for touch in (write, other)))
             self.report("race", write.statement, write.home.buffer.name, f"iterations of {loop.statement.index} meet at {places_}", answer)
         for touch, answer in written.answers():
             if not answer.holds and touch.number > ordered.get(touch.home, touch.number):
                 self.decided["sorts"] += 1
             elif self.kept(answer):
-                self.report("initial", touch.statement, touch.home.buffer.name, f"{_place(touch)} is written before it is read", answer)
+                self.report("initial", touch.statement, touch.home.buffer.name, f"{self.place(touch)} is written before it is read", answer)
         for touch, found in results:
-            answer = found or written.covered(touch, max(written.effort, 1))
+            answer = found or written.covered_by_sets(touch, max(written.effort, 1))
             if not answer.holds and touch.home in ordered:
                 self.decided["sorts"] += 1
             elif self.kept(answer):
@@ -124,11 +125,32 @@ class _Proof:
     def report(self, kind: str, statement: Stmt, buffer: str, about: str, answer: Answer) -> None:
         line = self._lines.get(id(statement))
         if line is None:
-            line = self._lines[id(statement)] = _first_line(statement)
+            line = self._lines[id(statement)] = self.first_line(statement)
         finding = Finding(kind, line, buffer, about, answer.holds is False, answer.at)
         self.decided["refuted" if finding.refuted else "undecided"] += 1
         if finding not in self.findings:
             self.findings.append(finding)
+
+    def first_line(self, statement: Stmt) -> str:
+        """A statement without the value that it stores, which may be long."""
+        if isinstance(statement, Store):
+            return f"{self.element(statement.buffer, statement.indices)} = ..."
+        return next(iter(print_block((replace(statement, then=()) if isinstance(statement, If) else statement,))))
+
+    def place(self, touch: Touch) -> str:
+        """The element that is touched."""
+        return self.element(touch.home.buffer.name, touch.indices)
+
+    def element(self, buffer: str, indices: tuple[Expr, ...]) -> str:
+        """An element of a buffer."""
+        return f"{buffer}[{', '.join(map(self.text, indices)) or '()'}]"
+
+    def text(self, expr: Expr) -> str:
+        """An expression as it is printed; the same indices are in many findings."""
+        found = self._texts.get(expr)
+        if found is None:
+            found = self._texts[expr] = print_expr(expr)
+        return found
 
 
 def _statements(block: Block) -> int:
@@ -140,14 +162,3 @@ def _statements(block: Block) -> int:
         elif isinstance(s, If):
             count += _statements(s.then) + _statements(s.otherwise)
     return count
-
-
-def _first_line(statement: Stmt) -> str:
-    """A statement without the value that it stores, which may be long."""
-    if isinstance(statement, Store):
-        return f"{statement.buffer}[{', '.join(map(print_expr, statement.indices)) or '()'}] = ..."
-    return next(iter(print_block((replace(statement, then=()) if isinstance(statement, If) else statement,))))
-
-
-def _place(touch: Touch) -> str:
-    return f"{touch.home.buffer.name}[{', '.join(map(print_expr, touch.indices)) or '()'}]"

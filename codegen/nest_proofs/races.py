@@ -13,7 +13,7 @@ neither the lane nor what is read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from tensorexpr.codegen.nest import GRID, LANES, THREADS, LoopNest
 from tensorexpr.codegen.nest_proofs.alike import equal_where_alike, may_be_alike, same_value
@@ -38,9 +38,10 @@ def close(nest: LoopNest, loops: list[Loop], questions: Questions) -> Iterator[t
         kind = loop.statement.kind
         if kind not in AT_ONCE or _once(loop) or (kind in LANES and _in_turns(loop)):
             continue
+        taken = _Taken(loop)
         for touches in _by_home(loop, nest).values():
-            if not _apart(loop, touches):
-                yield from _pairs(loop, touches, questions)
+            if not taken.apart(touches):
+                yield from _pairs(taken, touches, questions)
 
 
 def _once(loop: Loop) -> bool:
@@ -72,37 +73,7 @@ def _inner(loop: Loop, touch: Touch) -> tuple[str, ...]:
     return tuple(other.statement.index for other in touch.loops[touch.loops.index(loop) :])
 
 
-def _inside(loop: Loop, touch: Touch) -> set[str]:
-    """The indices of the loops inside of a loop."""
-    index = loop.statement.index
-    return {name for name in _inner(loop, touch) if name != index}
-
-
 # ------------------------------------------------------------------------------------------------------------ the quick test
-
-
-def _apart(loop: Loop, touches: list[Touch]) -> bool:
-    """Whether different iterations reach different places, one term of the loop's index found equal after the other."""
-    if len({len(touch.indices) for touch in touches}) != 1:
-        return False
-    opaque = Opaque()
-    inner = [_inside(loop, touch) for touch in touches]
-    left = [found for dim in range(len(touches[0].indices)) if (found := _terms(dim, loop, touches, inner, opaque)) is not None]
-    equal: set[Atom] = set()
-    while left:
-        rest = []
-        for terms in left:
-            unknown = [(atom, factor) for atom, factor in terms.own if atom not in equal]
-            if len(unknown) == 1 and terms.greatest - terms.least < abs(unknown[0][1]):
-                equal.add(unknown[0][0])
-            elif unknown:
-                rest.append(terms)
-        if loop.statement.index in equal:
-            return True
-        if len(rest) == len(left):
-            return False
-        left = rest
-    return False
 
 
 @record
@@ -115,17 +86,85 @@ class _Terms:
     greatest: float
 
 
-def _terms(dim: int, loop: Loop, touches: list[Touch], inners: list[set[str]], opaque: Opaque) -> _Terms | None:
-    """The terms in one dimension, where all touches have the same of the loop; `inners` are the indices of the loops inside of it."""
-    index = loop.statement.index
-    shared: tuple[list[tuple[Atom, int]], list[tuple[Atom, int]]] | None = None
-    least, greatest = float("inf"), float("-inf")
-    for touch, inner in zip(touches, inners, strict=True):
+class _Taken:
+    """The indices of what is touched in a loop, each taken apart once."""
+
+    def __init__(self, loop: Loop) -> None:
+        self.loop = loop
+        self._opaque = Opaque()
+        self._inside: dict[tuple[Loop, ...], frozenset[str]] = {}
+        self._terms: dict[tuple[Touch, int], _Terms | None] = {}
+
+    def inside(self, touch: Touch) -> frozenset[str]:
+        """The indices of the loops inside of the loop that are around a touch."""
+        found = self._inside.get(touch.loops)
+        if found is None:
+            index, *inner = _inner(self.loop, touch)
+            found = self._inside[touch.loops] = frozenset(inner) - {index}
+        return found
+
+    def apart(self, touches: Sequence[Touch]) -> bool:
+        """Whether different iterations reach different places, one term of the loop's index found equal after the other."""
+        if len({len(touch.indices) for touch in touches}) != 1:
+            return False
+        left = [found for dim in range(len(touches[0].indices)) if (found := self._of_all(dim, touches)) is not None]
+        equal: set[Atom] = set()
+        while left:
+            rest = []
+            for terms in left:
+                unknown = [(atom, factor) for atom, factor in terms.own if atom not in equal]
+                if len(unknown) == 1 and terms.greatest - terms.least < abs(unknown[0][1]):
+                    equal.add(unknown[0][0])
+                elif unknown:
+                    rest.append(terms)
+            if self.loop.statement.index in equal:
+                return True
+            if len(rest) == len(left):
+                return False
+            left = rest
+        return False
+
+    def beyond(self, first: Touch, second: Touch) -> bool:
+        """Whether what lies between two touches in one dimension is more than the loop goes through."""
+        start, stop = self.loop.statement.start, self.loop.statement.stop
+        if not (isinstance(start, Const) and isinstance(stop, Const)) or len(first.indices) != len(second.indices):
+            return False
+        for dim in range(len(first.indices)):
+            one, other = self._of_one(dim, first), self._of_one(dim, second)
+            if one is None or other is None or one.own != other.own or one.around != other.around:
+                continue
+            if len(one.own) == 1 and one.own[0][0] == self.loop.statement.index:
+                reach = abs(one.own[0][1]) * int(stop.value - start.value)
+                if one.least - other.greatest >= reach or other.least - one.greatest >= reach:
+                    return True
+        return False
+
+    def _of_all(self, dim: int, touches: Sequence[Touch]) -> _Terms | None:
+        """The terms in one dimension, where all touches have the same of the loop."""
+        shared: _Terms | None = None
+        least, greatest = float("inf"), float("-inf")
+        for touch in touches:
+            found = self._of_one(dim, touch)
+            if found is None or (shared is not None and (found.own != shared.own or found.around != shared.around)):
+                return None
+            shared = found
+            least, greatest = min(least, found.least), max(greatest, found.greatest)
+        return None if shared is None else _Terms(shared.own, shared.around, least, greatest)
+
+    def _of_one(self, dim: int, touch: Touch) -> _Terms | None:
+        key = touch, dim
+        if key not in self._terms:
+            self._terms[key] = self._made(dim, touch)
+        return self._terms[key]
+
+    def _made(self, dim: int, touch: Touch) -> _Terms | None:
+        """The terms of one index, where the loop has some."""
+        index, inner, opaque = self.loop.statement.index, self.inside(touch), self._opaque
         form = affine_of(touch.indices[dim], opaque)
         assert form is not None
         if opaque.names:
             names = form.names()
-            if any(not _is_around(expr, {index, *inner}, loop) for expr, name in opaque.names.items() if name in names):
+            if any(not _is_around(expr, inner | {index}, self.loop) for expr, name in opaque.names.items() if name in names):
                 return None
         own: list[tuple[Atom, int]] = []
         around: list[tuple[Atom, int]] = []
@@ -139,34 +178,13 @@ def _terms(dim: int, loop: Loop, touches: list[Touch], inners: list[set[str]], o
             if index in names and not inner.isdisjoint(names):
                 return None
             (own if index in names else around if inner.isdisjoint(names) else rest).append(term)
-        if shared is None:
-            shared = own, around
-        if not own or shared != (own, around):
+        if not own:
             return None
         low, high = _range(Affine(rest, form.constant), touch) if rest else (form.constant, form.constant)
-        least, greatest = min(least, low), max(greatest, high)
-    return None if shared is None else _Terms(*shared, least, greatest)
+        return _Terms(own, around, low, high)
 
 
-def _beyond(loop: Loop, first: Touch, second: Touch) -> bool:
-    """Whether what lies between two touches in one dimension is more than the loop goes through."""
-    start, stop = loop.statement.start, loop.statement.stop
-    if not (isinstance(start, Const) and isinstance(stop, Const)) or len(first.indices) != len(second.indices):
-        return False
-    opaque = Opaque()
-    inner, inner_ = [_inside(loop, first)], [_inside(loop, second)]
-    for dim in range(len(first.indices)):
-        one, other = _terms(dim, loop, [first], inner, opaque), _terms(dim, loop, [second], inner_, opaque)
-        if one is None or other is None or one.own != other.own or one.around != other.around:
-            continue
-        if len(one.own) == 1 and one.own[0][0] == loop.statement.index:
-            reach = abs(one.own[0][1]) * int(stop.value - start.value)
-            if one.least - other.greatest >= reach or other.least - one.greatest >= reach:
-                return True
-    return False
-
-
-def _is_around(expr: Expr, inner: set[str], loop: Loop) -> bool:
+def _is_around(expr: Expr, inner: frozenset[str], loop: Loop) -> bool:
     """Whether a value is the same in all iterations."""
     names, reads = mentioned((expr,))
     return names.isdisjoint(inner) and reads.isdisjoint(loop.writes)
@@ -184,8 +202,9 @@ def _range(form: Affine, touch: Touch) -> tuple[float, float]:
 class _Reach:
     """How far the iterations of a loop reach in each dimension: those after one are beyond it where the least index of the next one is."""
 
-    def __init__(self, loop: Loop, questions: Questions) -> None:
-        self.loop, self.questions = loop, questions
+    def __init__(self, taken: _Taken, questions: Questions) -> None:
+        self.taken, self.loop, self.questions = taken, taken.loop, questions
+        loop = taken.loop
         index = Index(loop.statement.index)
         self.next = Affine.of(index.name) + 1
         self.forms = questions.forms(loop.scope.where(apply("lt", apply("add", index, ONE), loop.statement.stop)))
@@ -218,7 +237,7 @@ class _Reach:
         """Bounds from below of each index, and of what is left of it when it is negative, without the loops inside: those of the index
         never fall from one iteration to the next."""
         if touch not in self._found:
-            inner = _inside(self.loop, touch)
+            inner = self.taken.inside(touch)
             forms = self.questions.forms(touch.scope)
             loops = [fact for fact in forms.loops if fact.axis is not None and fact.axis.index in inner]
             self._found[touch] = []
@@ -235,27 +254,27 @@ class _Reach:
         return factor >= 0 and own not in (form - Affine.of(own) * factor).names()
 
 
-def _without(bounds: list[Bound], names: set[str]) -> list[Bound]:
+def _without(bounds: list[Bound], names: frozenset[str]) -> list[Bound]:
     return [bound for bound in bounds if all(names.isdisjoint(form.names()) for form in bound)]
 
 
 # -------------------------------------------------------------------------------------------------------------- pairs by sets
 
 
-def _pairs(loop: Loop, touches: list[Touch], questions: Questions) -> Iterator[tuple[Loop, Touch, Touch]]:
+def _pairs(taken: _Taken, touches: list[Touch], questions: Questions) -> Iterator[tuple[Loop, Touch, Touch]]:
     found: dict[object, Touch] = {}
     for touch in touches:
         found.setdefault((touch.indices, touch.write, questions.relevant(touch.scope, touch.indices)), touch)
     distinct = list(found.values())
     asked = set()
-    reach = _Reach(loop, questions)
+    reach = _Reach(taken, questions)
     for write in distinct:
         for other in distinct:
             if not write.write or (other, write) in asked:
                 continue
             asked.add((write, other))
-            if not _apart(loop, [write, other]) and not _beyond(loop, write, other) and not reach.is_apart(write, other):
-                yield loop, write, other
+            if not taken.apart((write, other)) and not taken.beyond(write, other) and not reach.is_apart(write, other):
+                yield taken.loop, write, other
 
 
 def meet(loop: Loop, first: Touch, second: Touch, questions: Questions) -> Answer:

@@ -86,9 +86,10 @@ class Written:
     def covered(self, read: Touch, effort: int | None = None) -> Answer:
         """Whether what is read at a place has been written; with no `effort` the sets are not asked where some store may have done it."""
         effort = self.effort if effort is None else effort
-        found = self.covered_by_forms(read, effort)
-        if found is not None:
-            return found
+        return self.covered_by_forms(read, effort) or self.covered_by_sets(read, effort)
+
+    def covered_by_sets(self, read: Touch, effort: int) -> Answer:
+        """Whether what is read at a place has been written, where forms have not shown it."""
         stores = self._stores_of(read)
         if stores and not effort:
             return Answer(None, "undecided")

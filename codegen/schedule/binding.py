@@ -63,21 +63,20 @@ def check_bound(state: State, stage: Stage, loop: str, axis: str, refuse: Refuse
             raise refuse(
                 stage, f"expected a loop outside of the reduction over {group.indices[0]} to bind to {axis}, got {loop} inside", loop
             )
-    _check_shifted(stage, loop, axis, refuse)
+    check_shifted(stage, loop, f"bind to {axis}", refuse)
     if may_collide(definition_named(state.program, stage.name), stage.axes_of(loop), state.target, stage.owners):
         raise refuse(stage, f"expected iterations that touch different elements to bind to {axis}, got {loop}: two may touch one", loop)
     (_check_block if axis in GRID else _check_thread)(stage, loop, axis, refuse)
 
 
-def _check_shifted(stage: Stage, loop: str, axis: str, refuse: Refuse) -> None:
+def check_shifted(stage: Stage, loop: str, how: str, refuse: Refuse) -> None:
+    """Raises `ScheduleError` where iterations that threads of a GPU are to take write elements twice: nothing orders these writes."""
     for split in stage.relations:
         extent = stage.extent(split.parent) if isinstance(split, Split) else None
         if isinstance(split, Split) and split.tail == "shift" and (extent is None or extent % split.factor):
             if set(stage.axes_of(loop)) & set(stage.axes_of(split.outer)):
                 hint = f"split {split.parent} with tail 'guard' or 'peel'"
-                raise refuse(
-                    stage, f"expected iterations that touch different elements to bind to {axis}, got blocks that overlap", loop, hint
-                )
+                raise refuse(stage, f"expected iterations that touch different elements to {how}, got blocks that overlap", loop, hint)
 
 
 def _check_warp(stage: Stage, loop: str, refuse: Refuse) -> None:
@@ -98,7 +97,7 @@ def _check_warp(stage: Stage, loop: str, refuse: Refuse) -> None:
             outer, inner = sorted((loop, other), key=lambda x: place[x])
             if _within(stage, outer, inner):
                 raise refuse(stage, f"expected one loop of a nest bound to {IN_WARP}, got {outer} and {inner}", loop)
-    _check_shifted(stage, loop, IN_WARP, refuse)
+    check_shifted(stage, loop, f"bind to {IN_WARP}", refuse)
 
 
 def _within(stage: Stage, outer: str, inner: str) -> bool:

@@ -8,7 +8,7 @@ commute; accumulators of a tile need a constant number of places. Sums and produ
 from __future__ import annotations
 
 from tensorexpr.codegen.nest import GRID, IN_WARP, LANES, THREADS
-from tensorexpr.codegen.schedule.binding import check_bound
+from tensorexpr.codegen.schedule.binding import check_bound, check_shifted
 from tensorexpr.codegen.schedule.independence import free_axes, may_collide
 from tensorexpr.codegen.schedule.reductions import Group, Member
 from tensorexpr.codegen.schedule.state import Fuse, Split, Stage, State, all_uses, definition_named
@@ -50,6 +50,8 @@ def check_stage(state: State, stage: Stage) -> Stage:
             _check_parallel(state, stage, loop)
         if kind in ("vectorize", "unroll"):
             _check_copies(stage, loop, kind)
+        if kind in ("parallel", "vectorize") and state.target.is_gpu:
+            check_shifted(stage, loop, "run in parallel on a GPU" if kind == "parallel" else "vectorize on a GPU", refuse)
         if kind in (*GRID, *THREADS, IN_WARP):
             check_bound(state, stage, loop, kind, refuse)
         if kind in LANES:
