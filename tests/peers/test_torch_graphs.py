@@ -184,6 +184,24 @@ def test_compile_with_numbers_that_change():
         assert found.tolist() == [number] * 2 and found.dtype == function(torch.ones(2), number).dtype
 
 
+def test_static_arguments_that_change_are_fixed_in_the_graph():
+    @te.op
+    def affine(x, *, by=1, ends=(0, 0)):
+        return te.compute(x.shape, lambda i: x[i] * by + ends[1])
+
+    function = as_torch(affine)
+    run = compiled(lambda x, k: function(x, by=k, ends=(k, k + 1)))
+    for k in (1, 2, 3, 0.5, 1.5):  # each second one of a type is a symbol
+        assert_close(run(torch.ones(2), k), torch.full((2,), 2.0 * k + 1))
+
+
+def test_operations_without_a_tensor_are_nodes_too():
+    steps = as_torch(te.op(lambda: te.compute((3,), lambda i: i * 2)))
+    x = torch.ones(3, dtype=torch.int64)
+    assert compiled(lambda x: steps() + x)(x).tolist() == [1, 3, 5]
+    assert torch.fx.experimental.proxy_tensor.make_fx(lambda x: steps() + x)(x)(x).tolist() == [1, 3, 5]
+
+
 def test_transforms_inside_of_compile():
     x, w = CASES["mixed"].tensors()
     function, other = as_torch(mixed), CASES["mixed"].theirs
