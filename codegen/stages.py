@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
 from tensorexpr.codegen.lowering import lower
-from tensorexpr.codegen.nest import LoopNest
+from tensorexpr.codegen.nest import Alloc, Block, For, If, LoopNest, Store
 from tensorexpr.codegen.nest_proofs import Verdict, prove
 from tensorexpr.codegen.nest_verify import verify_nest
 from tensorexpr.codegen.plain import plain_nest
@@ -24,13 +24,16 @@ from tensorexpr.codegen.target import Gpu, Target
 from tensorexpr.codegen.tuning.lookup import scheduled
 from tensorexpr.errors import InternalError, ScheduleError
 from tensorexpr.fallback import Failure, first_sound
-from tensorexpr.ir import Program
+from tensorexpr.ir import Const, Expr, Program, integer
 from tensorexpr.simplify import simplify
 from tensorexpr.text import print_program
+from tensorexpr.traversal import walk
 
 log = logging.getLogger("tensorexpr.proofs")
 
 PLAIN = "the plain schedule"
+MOST_WRITTEN = 100_000
+"""Operations of one kernel, with those of loops that are unrolled for each of their iterations: ten seconds of LLVM."""
 
 
 class Stages(NamedTuple):
@@ -63,13 +66,13 @@ def made_of_program(program: Program, target: Target, finish: Callable[[Stages],
     Raises what `first_sound` does. With `plainly` the default form is not tried: it failed before.
     """
 
-    return _made(program, target, finish, ("the default schedule", lambda: _lowered(_scheduled(program, target))), plainly)
+    return _made(program, target, finish, ("the default schedule", lambda: _by_default(program, target)), plainly)
 
 
 def default_schedule(program: Program, target: Target) -> Schedule:
     """The schedule of a program by default; the plain one where that cannot be made."""
     forms = [
-        ("the default schedule", lambda: _scheduled(program, target)),
+        ("the default schedule", lambda: _default_schedule(program, target)[0]),
         (PLAIN, lambda: _plainly(simplify(program, inline=False), target)),
     ]
     return first_sound(", ".join(program.outputs), forms, lambda: print_program(program))[0]
@@ -111,6 +114,42 @@ def _scheduled(program: Program, target: Target) -> Schedule:
         return scheduled(simplify(program), target)
     except ScheduleError as error:  # ours: no user made this schedule
         raise InternalError(f"default schedule: {error.message}", hint=error.hint) from error
+
+
+def _default_schedule(program: Program, target: Target) -> tuple[Schedule, LoopNest]:
+    """The default schedule, with its nest: the plain one where kernels would be too long."""
+    schedule = _scheduled(program, target)
+    nest = lower(schedule)
+    if max((_written(kernel.body) for kernel in nest.kernels), default=0) <= MOST_WRITTEN:
+        return schedule, nest
+    schedule = _plainly(simplify(program, inline=False), target)
+    return schedule, lower(schedule, plain=True)
+
+
+def _by_default(program: Program, target: Target) -> Stages:
+    schedule, nest = _default_schedule(program, target)
+    return _proved(schedule.program, schedule, nest, isinstance(target, Gpu))
+
+
+def _written(block: Block) -> int:
+    """How many operations are written out."""
+    count = 0
+    for s in block:
+        match s:
+            case For():
+                known = s.kind == "unroll" and isinstance(s.start, Const) and isinstance(s.stop, Const)
+                count += (max(0, integer(s.stop) - integer(s.start)) if known else 1) * _written(s.body)
+            case Alloc():
+                count += _written(s.body)
+            case If():
+                count += _operations(s.condition) + _written(s.then) + _written(s.otherwise)
+            case Store():
+                count += sum(map(_operations, (*s.indices, s.value)))
+    return count
+
+
+def _operations(expr: Expr) -> int:
+    return sum(1 for _ in walk(expr))
 
 
 def _plainly(program: Program, target: Target) -> Schedule:

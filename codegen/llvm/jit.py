@@ -64,14 +64,29 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
 
 
+_WALKS_ALL_PATHS = 22
+"""The version of LLVM whose passes look for checksums in loops of 8 n steps, along all paths from what a step leaves to where it begins.
+A minimum uses its operand three times, so there are 3^32 paths through the 32 minima of `max(min(x[u] * y[v]) for ...)`."""
+
+
 @cache
-def _compiler(machine: Machine) -> Any:
-    """A target machine, made once and kept."""
+def _initialize() -> None:
+    """What LLVM is told once, for the whole process: an option that is given twice, or not known, ends it."""
     from llvmlite import binding  # noqa: PLC0415
 
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
     binding.initialize_native_asmparser()
+    if binding.llvm_version_info[0] == _WALKS_ALL_PATHS:
+        binding.set_option("tensorexpr", "-disable-loop-idiom-hashrecognize")
+
+
+@cache
+def _compiler(machine: Machine) -> Any:
+    """A target machine, made once and kept."""
+    from llvmlite import binding  # noqa: PLC0415
+
+    _initialize()
     target = binding.Target.from_triple(machine.triple)
     return target.create_target_machine(cpu=machine.cpu, features=machine.features, opt=2, reloc="pic", codemodel="small", jit=True)
 
