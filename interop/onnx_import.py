@@ -8,6 +8,7 @@ bounded (`onnx_bounds`).
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -27,7 +28,7 @@ from tensorexpr.graph.trees import HOLE
 from tensorexpr.interop.onnx_bounds import Budget, says_what
 from tensorexpr.interop.onnx_expressions import code_of
 from tensorexpr.interop.onnx_operators import OPERATORS, native_row
-from tensorexpr.interop.onnx_schemas import STANDARD, call, check_attributes, refused, schema_of, typed, version_of
+from tensorexpr.interop.onnx_schemas import STANDARD, call, check_attributes, check_inputs, refused, schema_of, typed, version_of
 from tensorexpr.ir import TensorType, const
 from tensorexpr.language import Tensor
 
@@ -80,7 +81,11 @@ class _Reader:
             while inputs and inputs[-1] is None:
                 inputs.pop()
             results = self._results(node, inputs, own)
-            values.update((name, result) for name, result in zip(node.output, results, strict=False) if name)
+            found = dict(itertools.zip_longest(node.output, results))
+            lacking = next((name for name in node.output if name and found[name] is None), None)
+            if lacking is not None:
+                raise refused(node, "no more results than it has", lacking)
+            values.update((name, result) for name, result in found.items() if name)
 
     def _results(self, node: NodeProto, inputs: list[Any], attributes: dict[str, Any]) -> Sequence[Any]:
         name, domain = node.op_type, node.domain
@@ -90,6 +95,7 @@ class _Reader:
         schema = schema_of(node, self._version) if domain in ("", STANDARD) else None
         if schema is not None:
             check_attributes(node, schema, attributes)
+            check_inputs(node, schema, inputs)
             return typed(node, schema, inputs, self._standard(node, schema, inputs, attributes))
         raise TargetError(
             f"from_onnx: expected an operator that is known, a function of the model or one with a body, got {domain or STANDARD}.{name}",

@@ -77,8 +77,26 @@ def _static(value: Any) -> list[int]:
     return [int(v) for v in np.asarray(value).ravel()]
 
 
+def _axes(given: Any, rank: int) -> list[int]:
+    """Different axes of a tensor with `rank` of them, counted from its front."""
+    chosen = _static(given)
+    if not all(-rank <= axis < rank for axis in chosen) or len({axis % rank for axis in chosen}) < len(chosen):
+        raise ValueError(f"axes {chosen} of {rank}")
+    return [axis % rank for axis in chosen]
+
+
+def _halves(x: Tensor, axis: int) -> tuple[int, int]:
+    """How many elements the axes before an axis have together, and those from it on; `axis` may be behind the last."""
+    extents, last = _extents(x), max(x.ndim, 1)  # a number is a row of one
+    if not -last <= axis <= last:
+        raise ValueError(f"axis {axis} of {x.ndim}")
+    return math.prod(extents[:axis]), math.prod(extents[axis:])
+
+
 def _reshape(x: Tensor, shape: Any, *, allowzero: int = 0) -> Any:
     wanted = [x.shape[k] if n == 0 and not allowzero else n for k, n in enumerate(_static(shape))]
+    if wanted.count(-1) > 1:
+        raise ValueError(f"shape {wanted}")
     if -1 in wanted:
         known = math.prod(n for n in wanted if n != -1)
         wanted[wanted.index(-1)] = math.prod(_extents(x)) // max(known, 1)
@@ -93,13 +111,13 @@ def _expand(x: Tensor, shape: Any) -> Any:
 def _unsqueeze(x: Tensor, axes: Any) -> Any:
     rank = x.ndim + len(_static(axes))
     shape = list(x.shape)
-    for axis in sorted(a % rank for a in _static(axes)):
+    for axis in sorted(_axes(axes, rank)):
         shape.insert(axis, 1)
     return kernels.reshape(x, shape=tuple(shape))
 
 
 def _squeeze(x: Tensor, axes: Any = None) -> Any:
-    gone = {a % x.ndim for a in _static(axes)} if axes is not None else {k for k, n in enumerate(x.shape) if n == 1}
+    gone = set(_axes(axes, x.ndim)) if axes is not None else {k for k, n in enumerate(x.shape) if n == 1}
     return kernels.reshape(x, shape=tuple(n for k, n in enumerate(x.shape) if k not in gone))
 
 
@@ -119,7 +137,7 @@ def _gather_nd(x: Tensor, places: Any, *, batch_dims: int = 0) -> Any:
 
 
 def _slice(x: Tensor, starts: Any, ends: Any, axes: Any = None, steps: Any = None) -> Any:
-    chosen = _static(axes) if axes is not None else list(range(len(_static(starts))))
+    chosen = _axes(axes if axes is not None else range(len(_static(starts))), x.ndim)
     strides = _static(steps) if steps is not None else [1] * len(chosen)
     ranges = [range(extent) for extent in _extents(x)]
     for axis, start, end, step in zip(chosen, _static(starts), _static(ends), strides, strict=True):
@@ -128,7 +146,7 @@ def _slice(x: Tensor, starts: Any, ends: Any, axes: Any = None, steps: Any = Non
 
 
 def _pad(x: Tensor, pads: Any, value: Any = None, axes: Any = None, *, mode: str = "constant") -> Any:
-    chosen = [a % x.ndim for a in _static(axes)] if axes is not None else list(range(x.ndim))
+    chosen = _axes(axes if axes is not None else range(x.ndim), x.ndim)
     both, before, shape = _static(pads), [0] * x.ndim, _extents(x)
     for k, axis in enumerate(chosen):
         before[axis] = both[k]
@@ -173,6 +191,8 @@ def _conv(
         around = [*less, *more] if auto_pad == "SAME_UPPER" else [*more, *less]
     elif auto_pad in ("NOTSET", "VALID"):
         around = list(pads) if pads is not None and auto_pad == "NOTSET" else [0] * 2 * rank
+        if min(around, default=0) < 0:
+            raise ValueError(f"negative pads {around}")
     else:
         raise ValueError(f"auto_pad {auto_pad}")
     if any(around):
@@ -184,11 +204,10 @@ def _conv(
 
 def _reduction(kernel: Row) -> Row:
     def row(x: Tensor, axes: Any = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0) -> Any:
-        chosen = _static(axes) if axes is not None else []
+        chosen = _axes(axes, x.ndim) if axes is not None else []
         if not chosen and noop_with_empty_axes:
             return x
-        result = kernel(x, axis=tuple(a % x.ndim for a in chosen) if chosen else tuple(range(x.ndim)), keepdims=bool(keepdims))
-        return result
+        return kernel(x, axis=tuple(chosen) or tuple(range(x.ndim)), keepdims=bool(keepdims))
 
     return row
 
@@ -203,12 +222,13 @@ def _mean(x: Any, *, axis: Any, keepdims: bool) -> Any:
 
 def _position(kernel: Row) -> Row:
     def row(x: Tensor, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> Any:
+        (along,) = _axes([axis], x.ndim)
         if select_last_index:  # the first from behind
-            last = _extents(x)[axis] - 1
-            found = elementwise(lambda place: last - place, kernel(kernels.flip(x, axes=axis % x.ndim), axis=axis % x.ndim))
+            last = _extents(x)[along] - 1
+            found = elementwise(lambda place: last - place, kernel(kernels.flip(x, axes=along), axis=along))
         else:
-            found = kernel(x, axis=axis % x.ndim)
-        return _unsqueeze(found, [axis % x.ndim]) if keepdims else found
+            found = kernel(x, axis=along)
+        return _unsqueeze(found, [along]) if keepdims else found
 
     return row
 
@@ -250,7 +270,7 @@ OPERATORS: dict[str, Row] = {name: _elements(function) for name, function in _EL
     "GatherElements": lambda x, index, axis=0: kernels.gather(x, _tensor(index), axis=axis),
     "Cast": _cast, "Reshape": _reshape, "Expand": _expand, "Unsqueeze": _unsqueeze, "Squeeze": _squeeze, "Transpose": _transpose,
     "GatherND": _gather_nd, "Concat": lambda *tensors, axis: kernels.concatenate(tuple(map(_tensor, tensors)), axis=axis),
-    "Flatten": lambda x, axis=1: _reshape(x, [math.prod(_extents(x)[:axis]), -1]),
+    "Flatten": lambda x, axis=1: kernels.reshape(x, shape=_halves(x, axis)),
     "Gather": lambda x, index, axis=0: kernels.take(x, index if isinstance(index, Tensor) else np.asarray(index), axis=axis),
     "ReduceSum": _reduction(kernels.sum), "ReduceProd": _reduction(kernels.prod), "ReduceMax": _reduction(kernels.amax),
     "ReduceMin": _reduction(kernels.amin), "ReduceMean": _reduction(_mean), "ArgMax": _position(kernels.argmax),
@@ -271,9 +291,8 @@ def _flattened(kernel: Row) -> Row:
     """Softmax as it was before opset 13: over all axes from `axis` on."""
 
     def row(x: Tensor, *, axis: int = 1) -> Any:
-        extents = _extents(x)
-        rows = kernels.reshape(x, shape=(math.prod(extents[:axis]), math.prod(extents[axis:])))
-        return kernels.reshape(kernel(rows, axis=1), shape=tuple(extents))
+        rows = kernels.reshape(x, shape=_halves(x, axis))
+        return kernels.reshape(kernel(rows, axis=1), shape=tuple(_extents(x)))
 
     return row
 

@@ -2,8 +2,8 @@
 
 An operator means what its schema of the model's opset says. A row of ours (`onnx_operators`) is for the meaning that is newest; older ones
 have rows of their own where they differ in more than names. Nothing that a node says is passed over: an attribute that neither schema nor
-row knows is refused, one that a row does not know must have its default; results have the types of the schema, by a cast where
-our arithmetic is wider.
+row knows is refused, one that a row does not know must have its default; attributes have the types, and inputs the numbers, that the
+schema says; results have its types, by a cast where our arithmetic is wider.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from onnx import NodeProto, defs, helper
+from onnx import NodeProto, TensorProto, defs, helper
 
 from tensorexpr.dtypes import DTYPES, DType, dtype
 from tensorexpr.errors import TargetError, user_location
@@ -47,13 +47,40 @@ def schema_of(node: NodeProto, version: int) -> Any:
 
 
 def check_attributes(node: NodeProto, schema: Any, attributes: Mapping[str, Any]) -> None:
-    """Refuses attributes that the operator does not have at the model's opset, and the lack of those that it must have."""
-    for name in attributes:
+    """Refuses attributes that the operator has not, or of another type, at the model's opset, and the lack of those that it must have."""
+    for name, value in attributes.items():
         if name not in schema.attributes:
             raise refused(node, f"attributes of version {schema.since_version} ({', '.join(schema.attributes) or 'none'})", name)
+        kind = schema.attributes[name].type.name
+        if not _is_of(kind, value):
+            raise refused(node, f"the attribute {name} to be of the type {kind}", repr(value))
     for name, about in schema.attributes.items():
         if about.required and name not in attributes:
             raise refused(node, f"the attribute {name}", "none")
+
+
+_KINDS: dict[str, Any] = {"INT": int, "FLOAT": float, "STRING": (str, bytes), "TENSOR": TensorProto}
+
+
+def _is_of(kind: str, value: Any) -> bool:
+    """Whether the value of an attribute is of a type of ONNX's; of graphs and the like, of which no row knows, it is not asked."""
+    one = _KINDS.get(kind.removesuffix("S"))
+    if one is None:
+        return True
+    return isinstance(value, tuple) and all(isinstance(v, one) for v in value) if kind.endswith("S") else isinstance(value, one)
+
+
+def check_inputs(node: NodeProto, schema: Any, inputs: Sequence[Any]) -> None:
+    """Refuses more inputs than the operator has, and the lack of those that it must have."""
+    if len(inputs) > schema.max_input:
+        raise refused(node, f"at most {schema.max_input} inputs", str(len(inputs)))
+    lacking = [formal.name for formal, item in _paired(schema.inputs, inputs) if item is None and formal.option == _SINGLE]
+    lacking += [formal.name for formal in schema.inputs[len(inputs) : schema.min_input]]
+    if lacking:
+        raise refused(node, f"the input {lacking[0]}", "none")
+
+
+_SINGLE = defs.OpSchema.FormalParameterOption.Single
 
 
 def call(row: Callable[..., Any], node: NodeProto, schema: Any, inputs: Sequence[Any], attributes: Mapping[str, Any]) -> Any:

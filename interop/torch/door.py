@@ -45,6 +45,7 @@ class Door:
 
     def run(self, trees: Sequence[Any], static: dict[str, Any]) -> Any:
         """The results for bound arguments."""
+        static = _fixed(static)
         operator, tensors = self.bound(trees, static)
         results = operator.call(tensors)
         if self.autocast is None and operator is not self.plain.get(len(trees)) and self._is_plain(trees, static):
@@ -57,13 +58,13 @@ class Door:
 
     def bound(self, trees: Sequence[Any], static: dict[str, Any]) -> tuple[TorchOperator, tuple[torch.Tensor, ...]]:
         """The operator and the flat list of tensors of bound arguments."""
-        tensors = tuple(self._tensors(trees))
+        tensors, static = tuple(self._tensors(trees)), _fixed(static)
         form = map_tree(lambda _: None, trees)
         key = (form, tuple(self.operation.static_key(static)), self.target)
         with _MAKING:
             operator = self._operators.get(key)
             if operator is None:
-                operator = self._operators[key] = of_op(self.operation, form, dict(static), self.target)
+                operator = self._operators[key] = of_op(self.operation, form, static, self.target)
         return operator, self._cast(tensors)
 
     def _tensors(self, trees: Sequence[Any]) -> list[torch.Tensor]:
@@ -110,6 +111,20 @@ class Door:
         assert isinstance(chosen, torch.dtype)
         castable = (torch.float16, torch.bfloat16, torch.float32)
         return tuple(tensor.to(chosen) if tensor.dtype in castable else tensor for tensor in tensors)
+
+
+_SYMBOLS: dict[type, Callable[[Any], Any]] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
+
+
+def _fixed(static: dict[str, Any]) -> dict[str, Any]:
+    """Static arguments with a number for what Dynamo has a symbol for, having seen it change: its graph is for this number then."""
+
+    def one(value: Any) -> Any:
+        if type(value) is tuple:
+            return tuple(map(one, value))
+        return _SYMBOLS[type(value)](value) if type(value) in _SYMBOLS else value
+
+    return {name: one(value) for name, value in static.items()}
 
 
 def nested(operator: TorchOperator, tensors: tuple[torch.Tensor, ...], results: tuple[torch.Tensor, ...]) -> Any:

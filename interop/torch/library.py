@@ -85,7 +85,7 @@ def _define(name: str, find: Callable[[str], Any]) -> None:
         return list(found), [0] * len(found)
 
     qualified = f"{NAMESPACE}::{name}"
-    for key in ("CPU", "CUDA"):
+    for key in ("CPU", "CUDA", "CompositeExplicitAutograd"):  # the last for operations without a tensor
         _LIBRARY.impl(name, kernel, key)
     torch.library.register_fake(qualified, fake, lib=_LIBRARY)
     torch.library.register_autograd(qualified, backward, setup_context=setup_context, lib=_LIBRARY)

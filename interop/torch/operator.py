@@ -110,8 +110,12 @@ class TorchOperator:
         return self._made(("batched", mask), lambda: self.operator.batched(mask))
 
     def read_by_gradient(self, wanted: Mask, tensors: Sequence[torch.Tensor]) -> Mask | None:
-        """Which inputs the gradient of those that are wanted reads; None where it reads all, or is not compiled yet."""
-        return self.spares.get((wanted, *_signature(tensors)))
+        """Which inputs the gradient of those that are wanted reads; None where it reads all, or is not compiled yet.
+
+        None as well for tensors that a graph is made with: extents may be symbols in them, and a graph hangs on nothing that ran before.
+        """
+        plain = all([type(tensor) in (_Tensor, _Parameter) for tensor in tensors])
+        return self.spares.get((wanted, *_signature(tensors))) if plain else None
 
     @property
     def derived(self) -> tuple[TorchOperator, ...]:

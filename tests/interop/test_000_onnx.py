@@ -276,6 +276,28 @@ def test_options_are_kept():
     assert result_of("IsInf", [edges], 20, detect_negative=0).tolist() == [True, False, False]
 
 
+AXES = [
+    *(("ReduceSum", [axes]) for axes in ([2], [-3], [1, -1])), *(("Unsqueeze", [axes]) for axes in ([4], [-5], [0, -4])),
+    ("Squeeze", [[2]]), ("Pad", [[1, 1], 0.0, [2]]), ("Pad", [[1, 1, 1, 1], 0.0, [1, -1]]), ("Slice", [[0], [1], [-3]]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("op, fixed", AXES)
+def test_axes_that_are_not_there_or_there_twice_are_refused(op, fixed):
+    arrays = [np.array(one, np.float32 if isinstance(one, float) else np.int64) for one in fixed]
+    with pytest.raises(
+        te.TargetError, match=rf"ai\.onnx\.{op}: expected inputs and attributes that there is a row for, got ValueError: axes"
+    ):
+        from_onnx(one_node(op, [X, *arrays]), constants={f"x{k + 1}": array for k, array in enumerate(arrays)})
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (2, 0, 3), (2, 3, 0), (2, 3, 4), ()], ids=str)
+def test_tensors_without_elements_are_flattened(shape):
+    for axis in range(-len(shape), len(shape) + 1):
+        found = from_onnx(one_node("Flatten", [np.zeros(shape, np.float32)], axis=axis))(np.zeros(shape, np.float32))
+        assert found.shape == (int(np.prod(shape[:axis])), int(np.prod(shape[axis:])))
+
+
 def test_what_a_node_says_is_not_passed_over():
     for model, message in (
         (one_node("Relu", [X], alpha=1.0), r"from_onnx: ai\.onnx\.Relu: expected attributes of version 14 \(none\), got alpha"),
@@ -286,7 +308,14 @@ def test_what_a_node_says_is_not_passed_over():
         ),
         (one_node("Concat", [X, X]), r"ai\.onnx\.Concat: expected the attribute axis, got none"),
         (one_node("Add", [X, X.astype(np.float64)]), "expected inputs of one type T, float32, got float64"),
-        (one_node("Add", [X]), "expected inputs and attributes that there is a row for"),
+        (one_node("Add", [X]), r"ai\.onnx\.Add: expected the input B, got none"),
+        (one_node("Add", [X, X, X]), r"ai\.onnx\.Add: expected at most 2 inputs, got 3"),
+        (one_node("Relu", [X], outputs=2), r"ai\.onnx\.Relu: expected no more results than it has, got y1"),
+        (one_node("Softmax", [X], axis=[1]), r"ai\.onnx\.Softmax: expected the attribute axis to be of the type INT, got \(1,\)"),
+        (one_node("ReduceSum", [X], opset=11, axes=[0.5]), r"expected the attribute axes to be of the type INTS, got \(0\.5,\)"),
+        (one_node("Softmax", [X], opset=11, axis=3), "got ValueError: axis 3 of 2"),
+        (one_node("ArgMax", [X], axis=-3), r"got ValueError: axes \[-3\] of 2"),
+        (one_node("Conv", [X[None], X[None]], pads=[-1, 0]), "got ValueError: negative pads"),
         (one_node("Relu", [X], opset=10_000), r"from_onnx: expected a model of opset 1 to \d+, got 10000"),
     ):
         with pytest.raises(te.TargetError, match=message):

@@ -159,12 +159,47 @@ def test_compile_at_many_sizes_is_one_graph_and_one_kernel():
     assert len(function.operator(x, y).functions) == 1
 
 
+def test_graphs_with_open_extents_after_a_gradient_that_reads_a_part():
+    @te.op
+    def scaled(x, w):
+        return te.compute(x.shape, lambda i: x[i] * w[i])
+
+    function, x, w = as_torch(scaled), torch.rand(5, requires_grad=True), torch.rand(5)
+
+    def gradient(x, w):
+        return torch.autograd.grad(function(x, w).sum(), x)[0]
+
+    assert_close(gradient(x, w), w)
+    assert function.operator(x, w).spares
+    graph = torch.fx.experimental.proxy_tensor.make_fx(gradient, tracing_mode="symbolic")(x, w)
+    other = torch.rand(7)
+    assert_close(graph(torch.rand(7, requires_grad=True), other), other)
+
+
 def test_compile_with_numbers_that_change():
     function = as_torch(te.op(lambda x, s: te.compute(x.shape, lambda i: x[i] * s[()])))
     compiled = torch.compile(lambda x, s: function(x, s), backend="eager", fullgraph=True)
     for number in (2.5, 3.5, 4, 5):  # each second one of a type is a symbol
         found = compiled(torch.ones(2), number)
         assert found.tolist() == [number] * 2 and found.dtype == function(torch.ones(2), number).dtype
+
+
+def test_static_arguments_that_change_are_fixed_in_the_graph():
+    @te.op
+    def affine(x, *, by=1, ends=(0, 0)):
+        return te.compute(x.shape, lambda i: x[i] * by + ends[1])
+
+    function = as_torch(affine)
+    run = compiled(lambda x, k: function(x, by=k, ends=(k, k + 1)))
+    for k in (1, 2, 3, 0.5, 1.5):  # each second one of a type is a symbol
+        assert_close(run(torch.ones(2), k), torch.full((2,), 2.0 * k + 1))
+
+
+def test_operations_without_a_tensor_are_nodes_too():
+    steps = as_torch(te.op(lambda: te.compute((3,), lambda i: i * 2)))
+    x = torch.ones(3, dtype=torch.int64)
+    assert compiled(lambda x: steps() + x)(x).tolist() == [1, 3, 5]
+    assert torch.fx.experimental.proxy_tensor.make_fx(lambda x: steps() + x)(x)(x).tolist() == [1, 3, 5]
 
 
 def test_transforms_inside_of_compile():
