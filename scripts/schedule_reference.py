@@ -65,9 +65,12 @@ FAMILIES: tuple[tuple[str, tuple[tuple[str, Places], ...]], ...] = (
     (
         "How a loop runs",
         (
-            ("parallel", (parallel.parallel, legality._check_parallel, binding.check_shifted)),
-            ("vectorize", (vectorize.vectorize, legality._check_copies, legality._check_vector, binding.check_shifted)),
-            ("unroll", (unroll.unroll, legality._check_copies)),
+            ("parallel", (parallel.parallel, legality._check_parallel, legality._check_written_out, binding.check_shifted)),
+            (
+                "vectorize",
+                (vectorize.vectorize, legality._check_copies, legality._check_vector, legality._check_written_out, binding.check_shifted),
+            ),
+            ("unroll", (unroll.unroll, legality._check_copies, legality._check_written_out)),
             ("serial", (serial.serial,)),
             ("alongside", (alongside.alongside,)),
             ("compute_with", (compute_with.compute_with,)),

@@ -100,18 +100,18 @@ def _mod(a: Any, b: Any) -> Any:
     return np.remainder(a, b)
 
 
-def _integer_pow(a: Any, b: Any) -> Any:
+def _pow(a: Any, b: Any) -> Any:
     if np.result_type(a).kind in "iu":
         # A negative power of an integer is the integer part of the rational: 0 but for a base of 1 or -1; 0 ** -1 is 0.
         exponent, base = np.asarray(b), np.asarray(a)
         positive = np.power(base, np.maximum(exponent, 0))
         unit = np.where(base == 1, 1, np.where(base == -1, np.where(exponent % 2 == 0, 1, -1), 0)).astype(base.dtype)
         return np.where(exponent >= 0, positive, unit).astype(base.dtype)[()]
-    return np.power(a, b)
-
-
-def _sign(x: Any) -> Any:
-    return np.sign(x)
+    power, half = np.power(a, b), np.equal(b, 0.5)
+    if not np.any(half):
+        return power
+    # Where the exponent is this number NumPy takes the square root, which is another function at -0.0 and at -inf.
+    return np.where(half & (np.equal(a, 0) | np.isinf(a)), np.abs(a), power)[()]
 
 
 def _shift_left(a: Any, b: Any) -> Any:
@@ -131,10 +131,10 @@ def _rows() -> list[Op]:
         Op("div", 2, "float", "same", np.divide, "/", cost=4),
         Op("floordiv", 2, "number", "same", _floordiv, "//", cost=8),
         Op("mod", 2, "number", "same", _mod, "%", cost=8),
-        Op("pow", 2, "number", "same", w(_integer_pow), "**", cost=30),
+        Op("pow", 2, "number", "same", w(_pow), "**", cost=30),
         Op("neg", 1, "number", "same", np.negative, "-"),
         Op("abs", 1, "number", "same", np.abs),
-        Op("sign", 1, "number", "same", _sign),
+        Op("sign", 1, "number", "same", w(np.sign)),
         Op("minimum", 2, "any", "same", np.minimum),
         Op("maximum", 2, "any", "same", np.maximum),
         Op("floor", 1, "float", "same", np.floor),

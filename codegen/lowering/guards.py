@@ -5,24 +5,37 @@ the guard would be tested for each product. Where its accesses are in bounds wit
 whole tile: what no one asks for is not used. Tiles of which no point counts are left out, in either case: sums that only the
 border of an image asks for cost nothing inside. The same holds for the points of a last block beyond the extent of an axis, where
 operands are copied into blocks that are filled up.
+
+In bounds means at every point that runs: over all blocks of an axis of which an iteration of another definition asks for one, and, of a
+tensor of which a block is kept, within that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 
 from tensorexpr.bounds import PROVED, check_access
 from tensorexpr.codegen.lowering import accumulators
-from tensorexpr.codegen.lowering.arithmetic import ZERO, constant, reads_data, substituted
+from tensorexpr.codegen.lowering.arithmetic import ZERO, constant, reads_data, sub, substituted
 from tensorexpr.codegen.lowering.scope import Scope
 from tensorexpr.codegen.schedule.reductions import Group, Parts
 from tensorexpr.codegen.schedule.state import Fuse, Split, Stage
-from tensorexpr.ir import Apply, Axis, Expr, Index, apply, conjunction, const
-from tensorexpr.records import replace
+from tensorexpr.ir import Access, Apply, Axis, Expr, Index, apply, conjunction, const
+from tensorexpr.records import record
 from tensorexpr.regions import affine_of
 from tensorexpr.traversal import free_names, read_occurrences, size_names
 
 _SLACK = {"lt": -1, "le": 0}
+Shape = Callable[[str], tuple[Expr, ...]]
+
+
+@record
+class Kept:
+    """A tensor of which a block is kept where the loops of a stage run: the axes along which it is one, and the axes of the stage that
+    it is computed in whole blocks of, with the points beyond their extents."""
+
+    along: tuple[int, ...]
+    blocks: frozenset[str]
 
 
 def around_tile(condition: Expr, stage: Stage, scope: Scope, tile: tuple[str, ...]) -> Expr | None:
@@ -80,31 +93,62 @@ def around_tile(condition: Expr, stage: Stage, scope: Scope, tile: tuple[str, ..
 
 
 def beyond_extents(
-    group: Group, stage: Stage, scope: Scope, tile: tuple[str, ...], shape: Callable[[str], tuple[Expr, ...]]
+    group: Group, stage: Stage, scope: Scope, tile: tuple[str, ...], shape: Shape, kept: Mapping[str, Kept]
 ) -> frozenset[str]:
     """The guarded splits of data axes (by their outer loops) whose points beyond the extent a reduction may compute in its tile:
-    all that it reads there is in bounds."""
+    all that it reads there is in bounds, and in the blocks that are `kept` of tensors."""
     found: dict[str, Split] = {}
     for made in stage.relations:
         if isinstance(made, Split) and scope.variants.get(made.outer) == "guard" and {made.outer, made.inner} & set(tile):
             found[made.parent] = made
     axes = []
     for axis in stage.parts.axes:
-        split, extent = found.get(axis.index), constant(axis.stop)
-        if split is not None and axis.start == ZERO and extent is not None:
-            axes.append(Axis(axis.index, ZERO, const(-(-extent // split.factor) * split.factor)))
+        split, whole = found.get(axis.index), scope.bounded(axis)
+        stop = constant(whole.stop)
+        if split is not None and axis.start == ZERO and stop is not None:
+            axes.append(Axis(axis.index, ZERO, const(_last(scope.axes[axis.index], stop, split.factor))))
         else:
-            axes.append(axis)
+            axes.append(whole)
             found.pop(axis.index, None)
     splits = [split for parent, split in found.items() if any(a.index == parent for a in axes)]
-    if not splits or not may_run_without(group, replace(stage.parts, axes=tuple(axes)), scope, shape):
+    beyond = frozenset(split.parent for split in splits)
+
+    def is_there(access: Access, inner: Iterable[Axis]) -> bool:
+        block = kept.get(access.tensor)
+        return block is None or not any(_hangs_on(access.indices[along], inner) & beyond - block.blocks for along in block.along)
+
+    if not splits or not may_run_without(group, stage.parts, tuple(axes), scope, shape, is_there):
         return frozenset()
     return frozenset(split.outer for split in splits)
 
 
-def may_run_without(group: Group, parts: Parts, scope: Scope, shape: Callable[[str], tuple[Expr, ...]]) -> bool:
-    """Whether a reduction may be computed where its guard does not hold: nothing in it stands in other loops or must be checked,
-    and all that it reads is in bounds."""
+def _last(axis: Axis, stop: int, factor: int) -> int:
+    """Where the last block of an axis ends that is filled up to a multiple of `factor`: of the whole, which ends at `stop`, or of the piece
+    that runs here, which may begin elsewhere."""
+    length, end = constant(sub(axis.stop, axis.start)), constant(axis.stop)
+    missing = factor - 1 if length is None else -length % factor
+    return stop + missing if end is None else max(-(-stop // factor) * factor, end + missing)
+
+
+def _hangs_on(index: Expr, axes: Iterable[Axis]) -> set[str]:
+    """The names that an index hangs on, by itself or by where axes begin and end; the axes innermost last."""
+    names = set(free_names(index))
+    for axis in reversed(tuple(axes)):
+        if axis.index in names:
+            names.update((*free_names(axis.start), *free_names(axis.stop)))
+    return names
+
+
+def may_run_without(
+    group: Group,
+    parts: Parts,
+    data: tuple[Axis, ...],
+    scope: Scope,
+    shape: Shape,
+    is_there: Callable[[Access, Iterable[Axis]], bool] = lambda access, axes: True,
+) -> bool:
+    """Whether a reduction may be computed where its guard does not hold, at all points of the axes `data`: nothing in it stands in other
+    loops or must be checked, and all that it reads is in bounds, and is there."""
     if group.uses or any(g.scope == group.number for g in parts.groups) or any(accumulators.is_winner(m) for m in group.members):
         return False
     if any(map(reads_data, (*group.where, *group.guard, *(e for a in group.axes for e in (a.start, a.stop))))):
@@ -119,10 +163,12 @@ def may_run_without(group: Group, parts: Parts, scope: Scope, shape: Callable[[s
             if axis.index in needed:
                 axes = (scope.bounded(axis), *axes)
                 needed.update((*free_names(axes[0].start), *free_names(axes[0].stop)))
-    axes = (*parts.axes, *axes)
+    axes = (*data, *axes)
     for member in group.members:
         for value in member.values:
             for access, inner, guards in read_occurrences(value, axes, group.where):
                 if any(v is not PROVED for v in check_access(access.indices, shape(access.tensor), inner, guards)):
+                    return False
+                if not is_there(access, inner):
                     return False
     return True

@@ -16,13 +16,14 @@ from tensorexpr.codegen.lowering.arithmetic import ZERO, constant, floordiv, rea
 from tensorexpr.codegen.lowering.caching import DECLARED, Ends, Source, with_tiles
 from tensorexpr.codegen.lowering.calls import call_of
 from tensorexpr.codegen.lowering.faults import is_safe, known_axes, still_to_run
+from tensorexpr.codegen.lowering.guards import Kept
 from tensorexpr.codegen.lowering.joining import joined
 from tensorexpr.codegen.lowering.reductions import Reductions
 from tensorexpr.codegen.lowering.scope import Scope
 from tensorexpr.codegen.lowering.tasks import Names, Pending, Task
 from tensorexpr.codegen.nest import GRID, LANES, THREADS, Block, Check, CheckSite, For, If
 from tensorexpr.codegen.schedule.intrinsics import intrinsic_named
-from tensorexpr.codegen.schedule.legality import COPIED
+from tensorexpr.codegen.schedule.legality import COPIED, written_out_inside
 from tensorexpr.codegen.schedule.narrowing import narrow
 from tensorexpr.codegen.schedule.reductions import groups_used
 from tensorexpr.codegen.schedule.residues import is_class
@@ -46,7 +47,7 @@ class Loops(Reductions):
     """Makes the loops of one stage; `shape` and `read` tell what tensors are and where they are kept.
 
     In the loops `hosting` definitions are computed that others read, at every point; `made_in` says in which loop a definition is
-    computed that nothing reads before; `may_meet` tells whether two iterations over some
+    computed that nothing reads before, `kept` of which tensors a block is there; `may_meet` tells whether two iterations over some
     axes may touch one element. With `at_root` nothing is around the stage but the serial loops `around`, over steps of scans: its loops may
     be parallel. A block of a GPU may ask for so many bytes of `shared` memory."""
 
@@ -63,10 +64,12 @@ class Loops(Reductions):
         hosting: frozenset[str] = frozenset(),
         made_in: Mapping[str, str] | None = None,
         may_meet: Callable[[tuple[str, ...]], bool] = lambda axes: False,
+        kept: Mapping[str, Kept] | None = None,
     ) -> None:
         self.stage = stage
         self.hosting = hosting
         self.made_in = made_in or {}
+        self.kept = kept or {}
         self.may_meet = may_meet
         self.parts = stage.parts
         self.names = names
@@ -397,6 +400,8 @@ class Loops(Reductions):
     def inherits_parallel(self, loop: str, scope: Scope) -> bool:
         """In the rest of a parallel block loop, the first data loop takes over."""
         if not scope.names <= self.around or self.stage.group_of(loop) is not None or self.may_meet(self.stage.axes_of(loop)):
+            return False
+        if written_out_inside(self.stage, loop) is not None:
             return False
         return any(self.stage.kind(outer) == "parallel" for outer, variant in scope.variants.items() if variant in ("rest", "small"))
 

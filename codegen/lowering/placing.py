@@ -24,16 +24,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 
-from tensorexpr.bounds import implied
+from tensorexpr.bounds import axis_ranges, implied, interval
 from tensorexpr.codegen.lowering.arithmetic import ONE, ZERO, add, constant, minimum, sub
 from tensorexpr.codegen.lowering.faults import known_axes
+from tensorexpr.codegen.lowering.guards import Kept
 from tensorexpr.codegen.lowering.scope import Scope
 from tensorexpr.codegen.lowering.slots import Slots
 from tensorexpr.codegen.lowering.tasks import Names
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, If
-from tensorexpr.codegen.schedule.placement import Part
+from tensorexpr.codegen.schedule.placement import Part, blocks_in
 from tensorexpr.codegen.schedule.slide import Ring
-from tensorexpr.codegen.schedule.state import Stage
+from tensorexpr.codegen.schedule.state import Stage, State
 from tensorexpr.ir import Access, Axis, Const, Define, Definition, Expr, Index, Scatter, TensorType, apply, const, product
 from tensorexpr.records import record
 from tensorexpr.traversal import free_names, walk
@@ -93,6 +94,7 @@ class Ahead:
 class Placing(ABC):
     """The part of lowering a program that computes definitions in the loops of others."""
 
+    state: State
     names: Names
     types: dict[str, TensorType]
     homes: dict[str, Home]
@@ -229,6 +231,17 @@ class Placing(ABC):
         """The axes of which a block or a window is computed, and where it begins."""
         return tuple((axis, self.begin(name, axis, scope)) for axis, n in enumerate(self.parts[name].lengths) if n is not None)
 
+    def kept_for(self, stage: Stage) -> dict[str, Kept]:
+        """The tensors of which a block is kept where the loops of a stage run."""
+        root = stage.name if stage.place is None else stage.place.stage
+        found: dict[str, Kept] = {}
+        for name, loop in ((name, loop) for (at, loop), names in self.placed.items() if at == root for name in names):
+            along = tuple(axis for axis, n in enumerate(self.parts[name].lengths) if n is not None)
+            known = () if stage.place is not None or self.state.target.is_gpu else blocks_in(stage, loop)
+            if along and self.parts[name].is_local:
+                found[name] = Kept(along, frozenset(known))
+        return found
+
     def begin(self, name: str, axis: int, scope: Scope) -> Expr:
         """Where the block or window begins that is computed of an axis."""
         point = self.parts[name].points[axis]
@@ -240,9 +253,11 @@ class Placing(ABC):
         """A placed definition, at the points that are asked for where the scope stands; along one axis, at the given `rows`."""
         definition, stage, part = self.definitions[name], self.stages[name], self.parts[name]
         assert isinstance(definition, Define)
-        values, conditions, given, axes = {}, [], {}, all_axes(stage)
+        values, conditions, given, axes, reach = {}, [], {}, all_axes(stage), {}
         for number, (axis, point) in enumerate(zip(definition.axes, part.points, strict=True)):
             length = part.lengths[number]
+            if length is not None and point is not None:
+                reach[axis.index] = _reach(axis, point, length, scope.stage)
             if rows is not None and number == rows[0]:
                 count = constant(sub(rows[2], rows[1]))
                 first, last = f"{axis.index} begins", f"{axis.index} ends"
@@ -260,10 +275,17 @@ class Placing(ABC):
                 for bound in (apply("ge", point, ZERO), apply("lt", point, axis.stop)):
                     if not implied(bound, known_axes(scope.stage, scope)):  # loops that are still to come may be empty
                         conditions.append(self.read(scope.resolve(bound)))
-        block = self.defined(definition, Scope(stage, axes, values=values, names=scope.names, given=given), False)
+        block = self.defined(definition, Scope(stage, axes, values=values, names=scope.names, given=given, reach=reach), False)
         for condition in reversed(conditions):
             block = (If(condition, block),)
         return block
+
+
+def _reach(axis: Axis, point: Expr, length: int, consumer: Stage) -> Axis:
+    """An axis of which iterations of a consumer compute blocks of a length, each from a point on: from its start to the end of the last."""
+    last = interval(point, axis_ranges(consumer.parts.axes))[1] + length
+    stop = constant(axis.stop)
+    return Axis(axis.index, axis.start, const(int(min(last, stop)))) if stop is not None else axis
 
 
 def moved_apart(scatter: Scatter) -> tuple[Expr, ...]:

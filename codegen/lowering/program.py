@@ -296,7 +296,10 @@ class _Lowering(Scans):
         hosting = frozenset(loop for loop, names in placed.items() if not all(self.parts[n].is_local for n in names))
         made_in = {name: loop for loop, names in placed.items() for name in names}
         meet = partial(may_collide, definition, target=self.state.target, owners=stage.owners)
-        return Loops(stage, self.names, self.shape, self.read, definition.location, at_root, around, self.shared, hosting, made_in, meet)
+        kept = self.kept_for(stage)
+        return Loops(
+            stage, self.names, self.shape, self.read, definition.location, at_root, around, self.shared, hosting, made_in, meet, kept
+        )
 
     def shape(self, tensor: str) -> tuple[Expr, ...]:
         """The shape of a tensor that can be named where lowering stands."""

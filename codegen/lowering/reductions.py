@@ -8,13 +8,13 @@ vectors; what runs serially (a rest) goes straight to the accumulators that coun
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.lowering import accumulators
 from tensorexpr.codegen.lowering.arithmetic import ZERO, add, mul, reads_data, sub, substituted
 from tensorexpr.codegen.lowering.faults import known_axes, sheltered, sheltered_condition, still_to_run
-from tensorexpr.codegen.lowering.guards import around_tile, beyond_extents, may_run_without
+from tensorexpr.codegen.lowering.guards import Kept, around_tile, beyond_extents, may_run_without
 from tensorexpr.codegen.lowering.hulls import hull
 from tensorexpr.codegen.lowering.scope import LOOP, Result, Scope
 from tensorexpr.codegen.lowering.tasks import Names, Pending, Task
@@ -52,6 +52,7 @@ class Reductions(ABC):
     names: Names
     read: Callable[[Expr], Expr]
     shape: Callable[[str], tuple[Expr, ...]]
+    kept: Mapping[str, Kept]
     at_root: bool
     around: frozenset[str]
     is_parallel: bool
@@ -95,7 +96,7 @@ class Reductions(ABC):
             found = {c: around_tile(c, self.stage, scope, tile) for c in late}
             some = {c: around for c, around in found.items() if around is not None}
             tested = tuple(dict.fromkeys(around for around in some.values() if around not in scope.facts))
-            if may_run_without(group, self.parts, scope, self.shape):
+            if may_run_without(group, self.parts, tuple(map(scope.bounded, self.parts.axes)), scope, self.shape):
                 late = tuple(c for c in late if c not in some)
         crossed = tuple(
             condition
@@ -126,7 +127,7 @@ class Reductions(ABC):
                 checks=self.checks_of(values),
             )
 
-        beyond = frozenset() if scope.outside else beyond_extents(group, self.stage, scope, tile, self.shape)
+        beyond = frozenset() if scope.outside else beyond_extents(group, self.stage, scope, tile, self.shape, self.kept)
 
         def computed(inner: Scope) -> Block:
             inner = replace(inner, guarded=inner.guarded | beyond, axes={**inner.axes, **self.bounded(group, inner)})

@@ -47,6 +47,7 @@ class Scope:
     `offsets` what is added to the index of an axis that runs over a window, `vectors` the loops that run in lanes here,
     `guarded` splits whose points beyond the extent are left out already, `facts` conditions that hold here over open loops,
     `holds` the same over the indices of the definition,
+    `reach` the data axes of which a block is computed here, each from the first to the last point of all blocks,
     `widened` axes of reductions that run further than their bounds say, each as it runs and the conditions that leave points out,
     `conditional` whether a condition stands around,
     `padded` a condition without which factors of what is summed count as zero.
@@ -66,6 +67,7 @@ class Scope:
     guarded: frozenset[str] = frozenset()
     facts: frozenset[Expr] = frozenset()
     holds: tuple[Expr, ...] = ()
+    reach: dict[str, Axis] = field(default_factory=dict)
     widened: dict[str, tuple[Axis, tuple[Expr, ...]]] = field(default_factory=dict)
     conditional: bool = False
     padded: Expr | None = None
@@ -84,7 +86,8 @@ class Scope:
         return tuple(c for _, conditions in self.widened.values() for c in conditions if c not in self.holds and not self.decided(c))
 
     def bounded(self, axis: Axis) -> Axis:
-        """The axis as it runs: with the bounds of the program only where all that they say holds."""
+        """The axis as it runs, in any block: with the bounds of the program only where all that they say holds."""
+        axis = self.reach.get(axis.index, axis)
         wide, conditions = self.widened.get(axis.index, (axis, ()))
         return axis if set(conditions) <= set(self.holds) else wide
 

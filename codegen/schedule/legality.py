@@ -52,6 +52,8 @@ def check_stage(state: State, stage: Stage) -> Stage:
             _check_copies(stage, loop, kind)
         if kind in ("parallel", "vectorize") and state.target.is_gpu:
             check_shifted(stage, loop, "run in parallel on a GPU" if kind == "parallel" else "vectorize on a GPU", refuse)
+        elif kind in ("parallel", "vectorize"):
+            _check_written_out(stage, loop, "run in parallel" if kind == "parallel" else "vectorize")
         if kind in (*GRID, *THREADS, IN_WARP):
             check_bound(state, stage, loop, kind, refuse)
         if kind in LANES:
@@ -303,6 +305,67 @@ def _check_parallel(state: State, stage: Stage, loop: str) -> None:
     definition = definition_named(state.program, stage.name)
     if may_collide(definition, stage.axes_of(loop), state.target, stage.owners):
         raise refuse(stage, f"expected iterations that touch different elements to run in parallel, got {loop}: two may touch one", loop)
+
+
+def _check_written_out(stage: Stage, loop: str, how: str) -> None:
+    found = written_out_inside(stage, loop)
+    if found is not None:
+        inner, parent = found
+        raise refuse(
+            stage,
+            f"expected iterations that touch different elements to {how}, got {loop} around the blocks of {inner}, which overlap",
+            loop,
+            f"reorder {inner} outside of {loop}, or split {parent} with tail 'guard' or 'peel'",
+        )
+
+
+def written_out_inside(stage: Stage, loop: str) -> tuple[str, str] | None:
+    """An unrolled loop inside of another over blocks that overlap, with what they are blocks of, if iterations of the other would write
+    an element from two of them.
+
+    Blocks write equal values where they overlap, all by one statement. But around a reduction an unrolled loop is written out, a statement
+    for each block, and iterations that run at once have no order."""
+    at = stage.order.index(loop)
+    for split in stage.relations:
+        if isinstance(split, Split) and split.tail == "shift" and not divides(stage, split) and split.parent in stage.ancestry(loop):
+            for inner in stage.leaves(split.outer):
+                if inner in stage.order[at + 1 :] and _is_written_out(stage, inner) and _share_apart(stage, split, loop, inner):
+                    return inner, split.parent
+    return None
+
+
+def _is_written_out(stage: Stage, loop: str) -> bool:
+    """Whether an unrolled loop is copied out while lowering, as reductions start inside of it."""
+    extent, at = stage.extent(loop), stage.order.index(loop)
+    started = {_group_number(stage, x) for x in stage.order[:at]}
+    inside = any(number not in started for number in (_group_number(stage, x) for x in stage.order[at + 1 :]) if number is not None)
+    return stage.kind(loop) == "unroll" and extent is not None and 1 < extent <= COPIED and inside
+
+
+def _share_apart(stage: Stage, split: Split, *loops: str) -> bool:
+    """Whether the last two blocks of a split share an element in different iterations of each of some loops."""
+    extent, count = stage.extent(split.parent), stage.extent(split.outer)
+    if extent is None or count is None:
+        return True
+    moved = extent - (count - 1) * split.factor
+    shared = [((count - 2, k + moved), (count - 1, k)) for k in range(split.factor - moved if count > 1 else 0)]
+
+    def iteration(loop: str, block: int, place: int) -> int:
+        over_blocks = split.outer in stage.ancestry(loop)
+        return _iteration(stage, split.outer, loop, block) if over_blocks else _iteration(stage, split.inner, loop, place)
+
+    return any(all(iteration(x, *one) != iteration(x, *other) for x in loops) for one, other in shared)
+
+
+def _iteration(stage: Stage, whole: str, loop: str, number: int) -> int:
+    """In which iteration of a loop iteration `number` of what it was split from stands; where it was fused, that itself."""
+    while whole != loop:
+        split = next((r for r in stage.relations if isinstance(r, Split) and r.parent == whole), None)
+        if split is None:
+            return number
+        is_outer = split.outer in stage.ancestry(loop)
+        whole, number = (split.outer, number // split.factor) if is_outer else (split.inner, number % split.factor)
+    return number
 
 
 def _check_copies(stage: Stage, loop: str, kind: str) -> None:

@@ -10,7 +10,7 @@ import tensorexpr
 from tensorexpr import dtypes
 from tensorexpr import language as te
 from tensorexpr.errors import DefinitionError
-from tensorexpr.ops import OPS
+from tensorexpr.ops import OPS, scalar_evaluate
 
 NUMPY_DTYPES = [d for d in dtypes.DTYPES if d is not dtypes.bfloat16]
 BINARY = {
@@ -105,6 +105,49 @@ def test_functions_of_two_promote_as_numpy(name):
             found = value(lambda x=x, y=y: getattr(te, name)(x, y))
             assert found.dtype == expected.dtype, (name, a.name, b.name)
             np.testing.assert_allclose(np.float64(found), np.float64(expected), rtol=1e-2)
+
+
+SPECIAL = (0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, -2.0, 3.0, -1.5, 1e30, -1e30, 1e-30, math.inf, -math.inf, math.nan)
+
+
+def assert_same(found, expected, what):
+    """The same numbers up to rounding, zeros of the same sign; one NaN is as good as another."""
+    found, expected = np.asarray(found), np.asarray(expected)
+    assert found.dtype == expected.dtype, what
+    found, expected = found.astype(np.float64), expected.astype(np.float64)
+    np.testing.assert_allclose(found, expected, rtol=1e-6, err_msg=what)
+    there = ~np.isnan(expected)
+    np.testing.assert_array_equal(np.signbit(found)[there], np.signbit(expected)[there], err_msg=what)
+
+
+@pytest.mark.parametrize("dtype", [d for d in dtypes.DTYPES if d.is_float], ids=str)
+def test_a_value_does_not_hang_on_what_it_is_computed_beside(dtype):
+    """Number by number, for arrays, for arrays and a number: NumPy has short ways for some numbers; 16 bits as float32, rounded."""
+    with np.errstate(all="ignore"):
+        values = np.array(SPECIAL).astype(dtype.numpy)
+    first, second = np.repeat(values, len(values)), np.tile(values, len(values))
+    for name, op in OPS.items():
+        if op.accepts(dtype) and name not in ("where", "recompute"):
+            given = (values,) if op.arity == 1 else (first, second)
+            with np.errstate(all="ignore"):
+                found = op.evaluate(*given)
+                assert_same(found, [op.evaluate(*point) for point in zip(*given, strict=True)], f"{name}: numbers")
+                assert_same(found, [scalar_evaluate(op)(*point) for point in zip(*given, strict=True)], f"{name}: the interpreter")
+                if op.arity == 2:
+                    assert_same(found, np.stack([op.evaluate(values, v) for v in values], 1).ravel(), f"{name}: by a number")
+                    assert_same(found, np.stack([op.evaluate(v, values) for v in values]).ravel(), f"{name}: of a number")
+                if dtype.itemsize == 2 and name not in ("minimum", "maximum"):  # of zeros they may give either
+                    wide = np.asarray(op.evaluate(*(v.astype(np.float32) for v in given)))
+                    assert_same(found, wide if wide.dtype == bool else wide.astype(dtype.numpy), f"{name}: wide")
+
+
+def test_a_power_is_no_square_root():
+    values = np.array(SPECIAL)
+    x = te.placeholder((len(values),), "float64", name="x")
+    for exponent in (0.5, -0.5, 2.0, 3.0, 0.0):
+        with np.errstate(all="ignore"):
+            expected = np.power(values, np.full(len(values), exponent))
+        assert_same(te.evaluate(te.compute(x.shape, lambda i, e=exponent: x[i] ** e), {x: values}), expected, str(exponent))
 
 
 def test_other_functions():

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import random
 
 import numpy as np
 import pytest
 
 import tensorexpr as te
 from tensorexpr.codegen.schedule import autoschedule
+from tensorexpr.errors import ScheduleError
 from tests.codegen.programs import WIDE, assert_means, plain
+from tests.seeds import share_of
 
 RNG = np.random.default_rng(4)
 
@@ -71,3 +74,112 @@ def test_a_sum_outside_of_loops_that_are_empty_beyond_the_extent_stays_inside_of
     by_hand["y"].vectorize("i_i")
     for schedule in (by_hand, autoschedule(by_hand.program, WIDE)):
         assert_means(schedule, exact=False)
+
+
+def placed(rng):
+    """A sum under a guard that another definition reads at several rows; it reads `u`, of as many rows as it has to be or a few more."""
+    rows, shift, terms, more = rng.randint(9, 17), rng.randint(0, 2), rng.randint(1, 3), rng.choice((0, 0, 0, 1, 3))
+    guard = rng.choice((f"i < {rows - shift}", f"i*(j + 1) < {rows - shift}", f"i + j < {rows - shift}", f"i >= {min(2, rows)}"))
+    reach = rows + (shift if guard.startswith("i >=") else 0) + more
+    left, right = rng.randint(0, 2), rng.randint(0, 2)
+    chosen = rng.choice(("", f" if w[i + {shift}] > 0"))
+    text = f"u: f64[{reach}, 5] = input()\nw: i64[{reach}] = input()\n"
+    source = rng.choice(("u", "p"))
+    if source == "p":
+        text += f"p[i, j]: f64[{reach}, 5] = u[i, j]*u[i, j]\n"
+    total = f"sum({source}[i + {shift}, (j + k) % 5] for k in range({terms}){chosen})"
+    text += f"b[i, j]: f64[{rows}, 5] = where({guard}, {total}, 0.0) + u[i, j]\n"
+    text += f"c[i, j]: f64[{rows}, 5] = b[maximum(i - {left}, 0), j] + b[minimum(i + {right}, {rows - 1}), 4 - j]\nreturn c"
+    return plain(text)
+
+
+def tried(primitive, *arguments):
+    """What a primitive gives, nothing where it is illegal."""
+    try:
+        return primitive(*arguments)
+    except ScheduleError:
+        return None
+
+
+@pytest.mark.parametrize("seed", share_of(range(72)))
+def test_what_a_window_reads_is_in_bounds_in_all_of_its_blocks(seed):
+    """The axes of what is computed in a window are as long as that, and begin elsewhere in each iteration: guards are left out, and
+    conditions that read data go in front of others, where accesses are in bounds all over the tensor, not in the first window alone."""
+    rng = random.Random(f"windows {seed}")
+    s = placed(rng)
+    s["b"].compute_at("c", "i")
+    if "p" in s.stages and rng.random() < 0.7:
+        s["p"].compute_at("c", "i")
+    if rng.random() < 0.5:
+        tried(s["b"].split, "i", rng.randint(2, 4), "guard")
+    loops = list(s["b"].loops)
+    rng.shuffle(loops)
+    tried(s["b"].reorder, *loops)
+    tried(s["b"].vectorize, rng.choice(loops))
+    assert_means(s, seed, exact=False)
+
+
+@pytest.mark.parametrize("seed", share_of(range(48)))
+def test_the_points_beyond_an_extent_are_in_bounds_where_they_run(seed):
+    """A last block that is filled up runs beyond the extent: of the whole axis, or of the piece of it that a condition cuts off. It reads
+    a block of what is computed around it, which may end with the extent."""
+    rng = random.Random(f"beyond {seed}")
+    columns, factor, terms = rng.randint(5, 11), rng.randint(2, 4), rng.randint(1, 3)
+    rows, more = rng.randint(3, 9), rng.randint(0, 4)
+    value = f"sum(p[i + j, k] for k in range({terms}))"
+    border = rng.randrange(columns)
+    value = rng.choice((value, f"where(j >= {border}, {value}, 0.0)", f"where(j < {border}, {value}, 0.0)"))
+    text = f"u: f64[{rows + columns + more}, 3] = input()\np[i, j]: f64[{rows + columns + more}, 3] = u[i, j]*u[i, j]\n"
+    text += f"c[i, j]: f64[{rows}, {columns}] = {value}\nreturn c"
+    s = plain(text)
+    s["c"].split("j", factor, "guard")
+    group = next(x for x in s["c"].loops if x not in ("i", "j_o", "j_i"))
+    s["c"].reorder("i", "j_o", group, "j_i")
+    s["c"].vectorize("j_i")
+    at = rng.choice(("i", "j_o", None))
+    if at is not None:
+        tried(s["p"].compute_at, "c", at)
+    assert_means(s, seed, exact=False)
+
+
+U, P = "u: f64[{n}, 7] = input()\n", "p[i, k]: f64[{n}, 7] = exp(u[i, k])\n"
+CLAMPED = "c[i, j]: f64[17, 5] = b[maximum(i - 2, 0), j] + b[minimum(i + 1, 16), 4 - j]\nreturn c"
+WINDOW = "s['b'].compute_at('c', 'i')"
+BEYOND = "s['c'].split('j', 4, 'guard'); s['c'].reorder('i', 'j_o', 'k', 'j_i'); s['c'].vectorize('j_i')"
+
+
+@pytest.mark.parametrize(
+    ("n", "text", "steps"),
+    [
+        # A guard, tested around the tile: it holds at some row of the window, not at all.
+        (17, "b[i, j]: f64[17, 5] = where(i < 16, sum(u[i + 1, j] for k in range(2)), 0.0) + u[i, j]\n" + CLAMPED,
+         WINDOW + "; s['b'].reorder('j', 'k', 'i'); s['b'].vectorize('i')"),
+        # The points of the last block of a window, beyond it.
+        (18, "b[i, j]: f64[17, 5] = sum(u[i + k, j] for k in range(2))\n" + CLAMPED,
+         WINDOW + "; s['b'].split('i', 3, 'guard'); s['b'].reorder('j', 'i_o', 'k', 'i_i'); s['b'].vectorize('i_i')"),
+        # A condition and a bound that read data, in front of a loop whose index the guard of their reduction needs.
+        (17, "b[i, j]: f64[17, 5] = where(i*(j + 1) < 16, sum(u[i, j] for k in range(3) if u[i + 1, 0] > 0.0), 1.0)\n" + CLAMPED,
+         WINDOW + "; s['b'].reorder('i', 'k', 'j')"),
+        (17, "b[i, j]: f64[17, 5] = where(i*(j + 1) < 16, sum(u[i, j] for k in range(i64(u[i + 1, 0]))), 1.0)\n" + CLAMPED,
+         WINDOW + "; s['b'].reorder('i', 'k', 'j')"),
+        # The window of what is read ends with the extent of the reader, and with its own window.
+        (40, P + "c[i, j]: f64[20, 10] = sum(p[i + j, k] for k in range(7))\nreturn c", "s['p'].compute_at('c', 'i'); " + BEYOND),
+        (40, P + "b[i, j]: f64[30, 7] = sum(p[i + k, j] for k in range(2))\nc[i, j]: f64[17, 7] = b[i, j] + b[i + 3, 6 - j]\nreturn c",
+         WINDOW + "; s['p'].compute_at('c', 'i'); s['b'].split('i', 3, 'guard'); s['b'].reorder('j', 'i_o', 'k', 'i_i')"),
+        # The piece of an axis that a condition cuts off begins within a block.
+        (12, "c[j, i]: f64[10, 4] = where(j >= 9, sum(u[j, k] for k in range(7)), 0.0)\nreturn c", BEYOND),
+    ],
+    ids=("guard", "beyond", "condition", "bound", "window", "windows", "piece"),
+)  # fmt: skip
+def test_guards_are_left_out_where_all_that_runs_is_in_bounds(n, text, steps):
+    s = plain(U.format(n=n) + text.replace("{n}", str(n)))
+    exec(steps, {"s": s})
+    assert_means(s, exact=False)
+
+
+def test_guards_stay_out_where_blocks_hold_what_is_read_beyond():
+    """The block of `p` is as long as that of `j`, its last points included: no test around the products."""
+    s = plain(U.format(n=40) + P.format(n=40) + "c[i, j]: f64[20, 10] = sum(p[i + j, k] for k in range(7))\nreturn c")
+    exec(BEYOND, {"s": s})
+    s["p"].compute_at("c", "j_o")
+    assert "if" not in str(assert_means(s, exact=False)).split("c_sum[j_i] = c_sum[j_i]")[0]

@@ -1,12 +1,17 @@
 """What each primitive does to the loops, and what it refuses."""
 
+import random
+
 import numpy as np
 import pytest
 
+from tensorexpr.codegen.lowering import lower
+from tensorexpr.codegen.nest_verify import verify_nest
 from tensorexpr.codegen.schedule import schedule
 from tensorexpr.errors import ScheduleError
 from tensorexpr.parse import parse_program
 from tests.codegen.programs import MATMUL, SOFTMAX, WIDE, assert_means, loops, plain
+from tests.seeds import share_of
 
 WINNERS = """
 A: f32[6, 6] = input()
@@ -273,3 +278,46 @@ def test_what_runs_in_the_loops_of_a_guarded_split_stays_within_the_extent():
     s["Q"].compute_at("R", "i_i")
     s["P"].compute_at("R", "i_i")
     assert "if i_i + i_o * 4 < 6:" in str(assert_means(s))
+
+
+OVERLAPPING = "a: f64[11, 7] = input()\nb: f64[7, 21] = input()\nd[i, j]: f64[11, 21] = sum(a[i, k]*b[k, j] for k in range(7))\nreturn d"
+
+
+@pytest.mark.parametrize("seed", share_of(range(90)))
+def test_blocks_that_overlap_are_legal_or_refused_around_what_runs_at_once(seed):
+    """Blocks of tail "shift", split again or fused, in any order, unrolled, inside of lanes and of loops of several cores: what is no
+    `ScheduleError` passes the verifier."""
+    rng = random.Random(f"overlap {seed}")
+    s = plain(OVERLAPPING)
+    s["d"].split("j", rng.randint(4, 9), "shift")
+    refused = 0
+    if rng.random() < 0.4:
+        s["d"].split(rng.choice(("j_o", "j_i")), rng.randint(2, 3), rng.choice(("peel", "guard", "shift")))
+    for word in rng.choices(("reorder", "unroll", "vectorize", "parallel", "fuse"), (4, 3, 2, 1, 1), k=6):
+        loops = list(s["d"].loops)
+        rng.shuffle(loops)
+        try:
+            getattr(s["d"], word)(*(loops if word == "reorder" else loops[:2] if word == "fuse" else loops[:1]))
+        except ScheduleError:
+            refused += 1
+    verify_nest(lower(s))
+
+
+@pytest.mark.parametrize("kind", ("vectorize", "parallel"))
+def test_blocks_that_overlap_are_not_written_out_inside_of_what_runs_at_once(kind):
+    s = plain(OVERLAPPING)
+    s["d"].split("j", 8, "shift")
+    s["d"].reorder("j_i", "j_o", "i", "k")
+    getattr(s["d"], kind)("j_i")
+    verify_nest(lower(s))
+    with pytest.raises(ScheduleError) as refused:
+        s["d"].unroll("j_o")
+    how = "vectorize" if kind == "vectorize" else "run in parallel"
+    assert f"expected iterations that touch different elements to {how}, got j_i around the blocks of j_o, which overlap" in str(
+        refused.value
+    )
+    assert "hint: reorder j_o outside of j_i, or split j with tail 'guard' or 'peel'" in str(refused.value)
+    if kind == "vectorize":  # only the outermost loop runs in parallel
+        s["d"].reorder("j_o", "j_i", "i", "k")
+        s["d"].unroll("j_o")
+        verify_nest(lower(s))
