@@ -21,7 +21,8 @@ from __future__ import annotations
 
 from tensorexpr.dtypes import DType
 from tensorexpr.errors import Location
-from tensorexpr.ir import Access, Constant, Expr, Node
+from tensorexpr.ir import Access, Constant, Expr
+from tensorexpr.nodes import Node
 from tensorexpr.records import record
 
 GRID = ("block.x", "block.y", "block.z")

@@ -389,7 +389,7 @@ def _statements(block: Block) -> Iterator[Stmt]:
 
 def _reads(block: Block, name: str, loops: dict[str, tuple[int, int] | None], certain: bool) -> Iterator[_Read]:
     """The reads of a buffer, each with the bounds of the loops around (None for those that are not constant) and whether it is made at
-    every point of them."""
+    every point of them. In a loop of which it is not known that it runs none is certain: the tensor may be empty where it does not."""
 
     def expressions(*exprs: Expr, sure: bool = certain) -> Iterator[_Read]:
         for e in exprs:
@@ -407,7 +407,7 @@ def _reads(block: Block, name: str, loops: dict[str, tuple[int, int] | None], ce
                 yield from expressions(s.start, s.stop)
                 start, stop = constant(s.start), constant(s.stop)
                 known = (start, stop) if start is not None and stop is not None and start < stop else None
-                yield from _reads(s.body, name, {**loops, s.index: known}, certain)
+                yield from _reads(s.body, name, {**loops, s.index: known}, certain and known is not None)
             case If():
                 yield from expressions(s.condition)
                 yield from _reads((*s.then, *s.otherwise), name, loops, False)

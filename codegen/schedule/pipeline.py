@@ -17,6 +17,7 @@ from tensorexpr.codegen.schedule.placement import parts_of
 from tensorexpr.codegen.schedule.state import SERIAL, Split, Stage, State
 from tensorexpr.ir import Const
 from tensorexpr.records import replace
+from tensorexpr.text import print_expr
 
 MOST_STAGES = 8
 MOST_BYTES = 1 << 16
@@ -77,6 +78,9 @@ def _check(state: State, stage: Stage, loop: str, stages: int) -> None:
         type_ = state.program.types[name]
         size = type_.dtype.itemsize * stages
         for extent in parts[name].extents(type_.shape):
-            size *= int(extent.value) if isinstance(extent, Const) else 1
+            if not isinstance(extent, Const):
+                found = f"{print_expr(extent)} of {name}"
+                raise refuse(stage, f"expected a constant number of values to compute ahead, got {found}", loop, "split what is open first")
+            size *= int(extent.value)
         if size > MOST_BYTES:
             raise refuse(stage, f"expected at most {MOST_BYTES} bytes for {stages} stages of {name}, got {size}", loop, "fewer stages")

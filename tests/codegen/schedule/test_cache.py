@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
+import tensorexpr as te
 from tensorexpr.codegen.lowering.caching import LARGEST
 from tensorexpr.codegen.nest import Alloc
 from tensorexpr.codegen.schedule import Schedule, schedule
@@ -144,3 +146,16 @@ def test_what_is_refused(text, code, message):
     with pytest.raises(ScheduleError) as caught:
         exec(code, {"s": of(text)})
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 7])
+@pytest.mark.parametrize("tail", ["stride", "guard"])
+def test_a_loop_that_may_not_run_makes_no_element_certain(tail, n):
+    """X[0] is read where n > 0 alone: the loop inside is empty where the tensor is."""
+    s = of("sizes(n)\nX: f32[n] = input()\nY[i]: f32[n] = X[i] * X[0]\nreturn Y")
+    s["Y"].split("i", 3, tail)
+    if tail == "stride":
+        s["Y"].reorder("i_i", "i_o")
+    s["Y"].cache("X", s["Y"].loops[0], (0,))
+    assert_means(s, n=n)
+    te.build(s)(np.ones(n, np.float32))

@@ -29,6 +29,14 @@ P[i, k]: f32[n, 8] = X[i, k] * 2.0
 C[i]: f32[n] = sum(P[i, k] * P[i, 7 - k] for k in range(8))
 return C
 """
+OPEN_COLUMNS = """
+sizes(n)
+X: u8[n] = input()
+K: i64[n, n] = input()
+P[i, k]: u8[n, n] = X[k]
+C[i, j]: u8[n, n] = P[K[j, i], i]
+return C
+"""
 WIDE_ROWS = ROWS.replace("8", "8000").replace("13", "3")
 
 
@@ -101,6 +109,7 @@ def test_python_text_rebuilds_it():
          "expected a loop that runs in whole blocks to pipeline, got i_o of a split of i"),
         (placed(ROWS.replace("return C", "return C, P, Q")), "s['C'].pipeline('i')",
          "expected values that are kept for one iteration to compute ahead, got P, which is kept whole"),
+        (placed(OPEN_COLUMNS), "s['C'].pipeline('i', 3)", "expected a constant number of values to compute ahead, got n of P"),
         (placed(WIDE_ROWS), "s['C'].pipeline('i', 3)", "expected at most 65536 bytes for 3 stages of P, got 96000"),
     ],
 )  # fmt: skip
