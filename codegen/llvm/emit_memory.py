@@ -3,7 +3,9 @@
 The offset of an access is one int64 value. Uniform: a scalar load, broadcast where needed. A ramp of stride 1: a vector
 load or store, always with the element's alignment written out (without it LLVM assumes that of the whole vector). Stride
 -1: the same, reversed. Stride 2: two overlapping loads that end at the last element. Everything else: gather and scatter.
-Under a mask nothing is touched in lanes that are off, so no access ever leaves its buffer.
+Under a mask nothing is touched in lanes that are off, so no access ever leaves its buffer. Elements of less than 32 bits have no gathers
+and scatters: LLVM goes from lane to lane, around each that is off, in time that grows with the square of their number and more (1,300 of
+them: a second, 4,100: twenty). Such lanes go to a place of their own instead.
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ from tensorexpr.codegen.llvm.values import Value, literal, mangle, ramp
 from tensorexpr.dtypes import DType
 from tensorexpr.records import record
 
+_LEAST_GATHERED = 4  # bytes of an element
+_ZERO = "te_zero"
 _LINE, _LEAST_STREAMED = 64, 16  # bytes of a cache line, and of the least vector that goes past the caches
 
 
@@ -67,6 +71,11 @@ def _addresses(b: Builder, binding: Binding, offset: Value, lanes: int) -> Value
     vector = b.vector(offset, lanes)
     name = b.emit(f"getelementptr {binding.element}, ptr {binding.pointer}, <{lanes} x i64> {vector.text}", "ptr", lanes)
     return name
+
+
+def _elsewhere(b: Builder, pointers: Value, mask: Value, place: Value) -> Value:
+    """Pointers of which those in lanes that are off point to a place."""
+    return b.select(b.vector(mask, pointers.lanes), pointers, b.vector(place, pointers.lanes))
 
 
 def _reverse(b: Builder, value: Value) -> Value:
@@ -144,6 +153,9 @@ def _load_vector(b: Builder, binding: Binding, offset: Value, lanes: int, mask: 
     if offset.stride == 2:
         return _load_every_other(b, binding, offset, lanes, mask)
     pointers = _addresses(b, binding, offset, lanes)
+    if mask is not None and binding.dtype.itemsize < _LEAST_GATHERED:
+        b.module.helper(_ZERO, lambda: f"@{_ZERO} = internal constant [{_LEAST_GATHERED} x i8] zeroinitializer, align {_LEAST_GATHERED}")
+        pointers, mask = _elsewhere(b, pointers, mask, Value(f"splat (ptr @{_ZERO})", "ptr", lanes)), None
     active = literal(True, "i1") if mask is None else mask
     active = b.vector(active, lanes)
     name = f"llvm.masked.gather.{mangle(Value('', element, lanes))}.v{lanes}p0"
@@ -339,6 +351,8 @@ def _fenced(b: Builder, value: Value) -> Value:
 
 def _scatter(b: Builder, binding: Binding, offset: Value, value: Value, lanes: int, mask: Value | None) -> None:
     pointers = _addresses(b, binding, offset, lanes)
+    if mask is not None and binding.dtype.itemsize < _LEAST_GATHERED:
+        pointers, mask = _elsewhere(b, pointers, mask, Value(b.slot(binding.element, binding.align), "ptr")), None
     active = b.vector(literal(True, "i1") if mask is None else mask, lanes)
     targets = f"<{lanes} x ptr> align {binding.align} {pointers.text}"
     b.line(f"call void @llvm.masked.scatter.{mangle(value)}.v{lanes}p0({value.typed}, {targets}, {active.typed})")

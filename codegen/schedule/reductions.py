@@ -336,12 +336,16 @@ class _Taker:
         )
 
     def needed_loops(self, expr: Reduce, frames: tuple[_Frame, ...], depends: set[str]) -> tuple[str, ...]:
-        """Data axes with bounds by others that a reduction does not depend on, but without a point of which its accesses may leave their
-        tensors: whether there is one is known inside of their loops alone."""
-        inner = [a for a in frames[0].axes if a.index not in depends and (free_names(a.start) or free_names(a.stop))]
+        """Axes that a reduction does not depend on, but without a point of which its accesses may leave their tensors: data axes with
+        bounds by others, and those of the reductions around that may be empty or have a condition. Whether there is a point is known
+        inside of their loops alone."""
+        data, *around = frames
+        inner = [a.index for a in data.axes if free_names(a.start) or free_names(a.stop)]
+        inner += [a.index for f in around for a in f.axes if f.where or not _is_nonempty(a)]
+        inner = [name for name in inner if name not in depends]
         axes, guards = self.context(frames)
-        without = tuple(a for a in axes if a not in inner)
-        return tuple(a.index for a in inner) if inner and not self.is_in_bounds(expr, without, guards) else ()
+        without = tuple(a for a in axes if a.index not in inner), tuple(g for g in guards if not set(free_names(g)) & set(inner))
+        return tuple(inner) if inner and not self.is_in_bounds(expr, *without) else ()
 
     def guard_of(self, expr: Reduce, frames: tuple[_Frame, ...]) -> tuple[Expr, ...]:
         """The conditions under which a reduction is evaluated in the innermost frame, where those of the frames around are not tested yet:

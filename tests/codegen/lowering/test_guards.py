@@ -76,6 +76,50 @@ def test_a_sum_outside_of_loops_that_are_empty_beyond_the_extent_stays_inside_of
         assert_means(schedule, exact=False)
 
 
+def around_loops(rng):
+    """A reduction in the loops of others that it does not depend on; what it reads is in bounds where these have a point. Their bounds, and
+    the index, are drawn until there is such a point, and an `i` without one."""
+    while True:
+        rows, first, gap, last, slope = rng.randint(4, 8), rng.randint(0, 3), rng.randint(0, 2), rng.randint(4, 9), rng.choice((1, -1))
+        ends = {
+            "k": rng.choice((f"i - {gap}", f"{last} - i", "i")),
+            "m": rng.choice(("", "k", f"{last} - k", f"minimum(k, {last} - i)", "i - k")),
+        }
+
+        def runs(i, first=first, ends=ends):
+            return any(
+                not ends["m"] or eval(ends["m"], {"i": i, "k": k, "minimum": min}) > 0 for k in range(first, eval(ends["k"], {"i": i}))
+            )
+
+        at = [slope * i for i in range(rows) if runs(i)]
+        if 0 < len(at) < rows:
+            break
+    terms, least = rng.randint(1, 3), min(at)
+    inner = rng.choice(("sum", "max", "prod"))
+    value = f"{inner}(u[{slope}*i - {least} + l]*w[a] for l in range({terms}))"
+    value = rng.choice((value, f"sum({value} + w[z] for z in range(2))"))
+    over = f"for k in range({first}, {ends['k']})" + (f" for m in range({ends['m']})" if ends["m"] else "")
+    if not ends["m"] and rng.random() < 0.4:
+        over = f"for k in range(12) if k >= {first} if k < {ends['k']}"
+    text = f"u: f64[{max(at) - least + terms}] = input()\nw: f64[3] = input()\n"
+    return text + f"y[i, j]: f64[{rows}, 3] = sum({value}*w[j] for a in range(2) {over})\nreturn y"
+
+
+@pytest.mark.parametrize("seed", share_of(range(96)))
+def test_a_reduction_in_front_of_loops_that_have_no_point_reads_nothing(seed):
+    rng = random.Random(f"around {seed}")
+    s = plain(around_loops(rng))
+    assert_means(s, seed, exact=False)
+    assert_means(autoschedule(s.program, WIDE), seed, exact=False)
+    around = [loop for loop in s["y"].loops if loop in ("a", "k", "m")]
+    inner = [loop for loop in s["y"].loops if loop in ("l", "z")]
+    tried(s["y"].split, around[-1], rng.randint(2, 4), rng.choice(("guard", "peel", "peel", "shift")))
+    last = [loop for loop in s["y"].loops if loop.startswith(around[-1])]
+    tried(s["y"].reorder, *rng.choice((("i", "j"), ("j", "i"))), *around[:-1], *last[:-1], *inner, last[-1])
+    tried(s["y"].vectorize, rng.choice(s["y"].loops))
+    assert_means(s, seed, exact=False)
+
+
 def placed(rng):
     """A sum under a guard that another definition reads at several rows; it reads `u`, of as many rows as it has to be or a few more."""
     rows, shift, terms, more = rng.randint(9, 17), rng.randint(0, 2), rng.randint(1, 3), rng.choice((0, 0, 0, 1, 3))
