@@ -24,6 +24,7 @@ from tensorexpr.fallback import first_sound
 from tensorexpr.ir import Access, Apply, Definition, Expr, Index, Program
 from tensorexpr.language import Tensor, lift, program_of
 from tensorexpr.language.sorting import plan_of
+from tensorexpr.markup import listed
 from tensorexpr.simplify import simplify
 from tensorexpr.text import print_program
 from tensorexpr.verify import verify
@@ -85,6 +86,8 @@ def gradient(
     return found
 
 
+_DISPLAYED = 40
+"""Definitions, of the forward pass and of its derivative, whose formulas a notebook shows."""
 _ORIGINS: weakref.WeakKeyDictionary[Tensor, frozenset[str]] = weakref.WeakKeyDictionary()
 """The keys of the tensors that a gradient was derived from: the gradient of a linear function knows its input and does not read it."""
 
@@ -147,7 +150,11 @@ class Gradient(Sequence[Tensor]):
         return self._gradients[at]
 
     def __repr__(self) -> str:
-        return f"Gradient({', '.join(t.name for t in self._gradients)})"
+        return f"<gradients {listed([t.name for t in self._gradients])}>"
+
+    def _repr_latex_(self) -> str | None:
+        """Its formulas, simplified as `print` shows them; None, so that `repr` is shown, where that takes long."""
+        return None if len(self.forward) + len(self.reverse.workspace.definitions) > _DISPLAYED else self.program._repr_latex_()
 
     def __str__(self) -> str:
         return str(self.program)
@@ -224,6 +231,9 @@ Value = TypeVar("Value")
 
 class _ByTensor(Mapping[Tensor, Value]):
     """A mapping that says in a `DifferentiationError` what it has where it is asked for something else; `get` gives the default."""
+
+    def __repr__(self) -> str:
+        return f"<for each of {listed([tensor.name for tensor in self])}>"
 
     def get(self, tensor: Any, default: Any = None) -> Any:
         if tensor not in self:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from tensorexpr.autodiff.accumulate import Flow, scatter_of
@@ -12,6 +13,7 @@ from tensorexpr.autodiff.reverse import Around, Received
 from tensorexpr.autodiff.segments import is_settled_by_data
 from tensorexpr.autodiff.sharing import one_of
 from tensorexpr.ir import Access, Axis, Expr, Index, Input, Program, Scatter, TensorType, apply
+from tensorexpr.markup import MOST_ROWS, amount, listed, listing, page, table
 from tensorexpr.records import record, replace
 from tensorexpr.text import print_expr
 from tensorexpr.traversal import bottom_up, expressions, fresh_name, reads, size_names, substitute
@@ -19,6 +21,9 @@ from tensorexpr.traversal import bottom_up, expressions, fresh_name, reads, size
 how_scattered: list[Callable[[Program], str]] = []
 """What the default schedule makes of a program that is one scatter, in words. Derivatives know no schedules: the package's front door puts
 here what does."""
+
+
+_HEADINGS = ("tensor", "consumer", "access", "lowering", "iterations", "reads", "ratio")
 
 
 class Row(NamedTuple):
@@ -55,20 +60,28 @@ class Report:
     """The accesses of rows called "segments" whose number of points is data, which have no plan, and what they send as a scatter."""
 
     def __str__(self) -> str:
-        lines = [("tensor", "consumer", "access", "lowering", "iterations", "reads", "ratio")]
+        lines: list[tuple[str, ...]] = [_HEADINGS]
         for row in self.rows:
             ratio = ratio_of(row)
             lines.append((row.tensor, row.consumer, row.access, row.lowering, str(row.iterations), str(row.reads), ratio))
         widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
-        table = [_line(line, widths) for line in lines]
-        if any(isinstance(count, Count) and count.polynomial is None for row in self.rows for count in (row.iterations, row.reads)):
-            table.append("f(...): no closed form was found; the count is exact when called with the sizes")
-        for access, scatter in self.scattered:
-            table.append(f"{access}: rows of data, no plan; {how_scattered[0](scatter)} (te.autoschedule)")
-        return "\n".join(table)
+        return "\n".join([*(_line(line, widths) for line in lines), *self._notes(self.rows)])
+
+    def _notes(self, rows: Sequence[Row]) -> Iterator[str]:
+        """What stands below the table of these rows."""
+        if any(isinstance(count, Count) and count.polynomial is None for row in rows for count in (row.iterations, row.reads)):
+            yield "f(...): no closed form was found; the count is exact when called with the sizes"
+        named = {row.access for row in rows}
+        for access, scatter in ((access, scatter) for access, scatter in self.scattered if access in named):
+            yield f"{access}: rows of data, no plan; {how_scattered[0](scatter)} (te.autoschedule)"
 
     def __repr__(self) -> str:
-        return str(self)
+        found = Counter(row.lowering for row in self.rows)
+        return f"<report on {amount(len(self.rows), 'read')}: {listed([f'{number} {name}' for name, number in found.items()])}>"
+
+    def _repr_html_(self) -> str:
+        shown = table(_HEADINGS, self.rows, lambda row: (*row, ratio_of(row)))
+        return page(shown, *map(listing, self._notes(self.rows[:MOST_ROWS])))
 
 
 def rows_of(

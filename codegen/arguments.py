@@ -21,6 +21,7 @@ from tensorexpr.dtypes import DType
 from tensorexpr.errors import ArgumentError, DefinitionError, user_location
 from tensorexpr.interpret import extent_value
 from tensorexpr.ir import Const, Expr, Program
+from tensorexpr.markup import listed
 from tensorexpr.records import record
 from tensorexpr.regions import affine_of
 from tensorexpr.text import print_expr
@@ -65,8 +66,15 @@ class Signature:
     single: bool = False
 
     def __str__(self) -> str:
-        results = ", ".join(str(p) for p in self.outputs)
-        return f"{self.name}({', '.join(str(p) for p in self.inputs)}) -> {results if self.single else f'({results})'}"
+        return self._text(", ".join(map(str, self.inputs)), ", ".join(map(str, self.outputs)))
+
+    @property
+    def line(self) -> str:
+        """The text, with as many arguments and results as fit in a line."""
+        return self._text(listed(self.inputs) if self.inputs else "", listed(self.outputs) if self.outputs else "")
+
+    def _text(self, inputs: str, results: str) -> str:
+        return f"{self.name}({inputs}) -> {results if self.single else f'({results})'}"
 
 
 def signature_of(program: Program, single: bool) -> Signature:

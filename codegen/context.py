@@ -24,6 +24,7 @@ from tensorexpr.errors import ArgumentError, user_location
 from tensorexpr.initial import initial_array
 from tensorexpr.ir import Const, Expr, Program
 from tensorexpr.language import Tensor
+from tensorexpr.markup import listed
 from tensorexpr.records import record
 from tensorexpr.text import print_expr
 
@@ -196,7 +197,7 @@ class Context:
         return len(self._arrays)
 
     def __repr__(self) -> str:
-        return f"<context of {', '.join(self._arrays) or 'nothing'}>"
+        return f"<context of {listed(list(self._arrays)) if self._arrays else 'nothing'}>"
 
     def initialize(self, seed: int = 0) -> Context:
         """Binds a new array to each declared placeholder that has an initial value and is not bound. Gives the context.

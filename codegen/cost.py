@@ -19,7 +19,8 @@ from tensorexpr.records import record
 from tensorexpr.regions import bound_constraints, constraints_of
 from tensorexpr.traversal import bottom_up, children, free_names, map_axes, negate, read_occurrences, walk
 
-_Points = tuple[tuple[Axis, ...], tuple[Expr, ...]]
+Points = tuple[tuple[Axis, ...], tuple[Expr, ...]]
+"""Loops and guards: the points of the loops at which the guards hold."""
 
 
 @record
@@ -51,11 +52,11 @@ def cost_of(program: Program) -> Cost:
 
 
 def _operations(program: Program, sizes: dict[str, int]) -> int:
-    weights: dict[_Points, int] = {}
+    weights: dict[Points, int] = {}
     for definition in program.definitions:
         for points, weight in _definition_work(definition, ()):
             weights[points] = weights.get(points, 0) + weight
-    return sum(weight * _count(axes, guards, sizes) for (axes, guards), weight in weights.items())
+    return sum(weight * count_of(axes, guards, sizes) for (axes, guards), weight in weights.items())
 
 
 def _bytes(program: Program, sizes: dict[str, int]) -> int:
@@ -63,7 +64,7 @@ def _bytes(program: Program, sizes: dict[str, int]) -> int:
     read: dict[str, int] = {}
     for definition in program.definitions:
         for tensor, axes, guards in _reads(definition, ()):
-            read[tensor] = read.get(tensor, 0) + _count(axes, guards, sizes)
+            read[tensor] = read.get(tensor, 0) + count_of(axes, guards, sizes)
     total = 0
     for name in dict.fromkeys((*(i.name for i in program.inputs), *program.outputs)):
         elements = 1
@@ -81,26 +82,26 @@ _QUANTITIES = {"operations": _operations, "bytes": _bytes}
 # ---------------------------------------------------------------------------------------------------- points of work
 
 
-def _definition_work(definition: Definition, outer: tuple[Axis, ...]) -> Iterator[tuple[_Points, int]]:
+def _definition_work(definition: Definition, outer: tuple[Axis, ...]) -> Iterator[tuple[Points, int]]:
     match definition:
         case Define():
-            yield from _work(definition.value, (*outer, *definition.axes), (), len(outer))
+            yield from work(definition.value, (*outer, *definition.axes), (), len(outer))
         case Scatter():
             axes, guards = (*outer, *definition.axes), tuple(conjuncts(definition.where))
             if definition.where is not None:
-                yield from _work(definition.where, axes, (), len(outer))
-            yield from _work(definition.value, axes, guards, len(outer))
+                yield from work(definition.where, axes, (), len(outer))
+            yield from work(definition.value, axes, guards, len(outer))
             yield (axes, guards), 1
         case Segments():
             for key in definition.keys if definition.where is None else (definition.where, *definition.keys):
-                yield from _work(key, (*outer, *definition.loops), (), len(outer))
+                yield from work(key, (*outer, *definition.loops), (), len(outer))
         case Scan():
             steps = (*outer, Axis(definition.step, const(0), definition.length))
             for inner in definition.body:
                 yield from _definition_work(inner, steps)
 
 
-def _work(value: Expr, axes: tuple[Axis, ...], guards: tuple[Expr, ...], fixed: int) -> Iterator[tuple[_Points, int]]:
+def work(value: Expr, axes: tuple[Axis, ...], guards: tuple[Expr, ...], fixed: int = 0) -> Iterator[tuple[Points, int]]:
     """The operations of a value, each with the points at which it is evaluated; the first `fixed` axes are steps of scans."""
     match value:
         case Access():
@@ -108,21 +109,21 @@ def _work(value: Expr, axes: tuple[Axis, ...], guards: tuple[Expr, ...], fixed: 
         case Reduce():
             inner = (*axes[:fixed], *_needed(value, axes[fixed:], guards), *value.axes)
             if value.where is not None:
-                yield from _work(value.where, inner, guards, fixed)
+                yield from work(value.where, inner, guards, fixed)
                 guards = guards + tuple(conjuncts(value.where))
             for item in value.values:
-                yield from _work(item, inner, guards, fixed)
+                yield from work(item, inner, guards, fixed)
             yield (inner, guards), max(1, sum(isinstance(n, Apply) for r in value.combiner.results for n in walk(r)))
         case Apply() if value.op.name == "where":
             condition, taken, otherwise = value.args
-            yield from _work(condition, axes, guards, fixed)
-            yield from _work(taken, axes, guards + tuple(conjuncts(condition)), fixed)
-            yield from _work(otherwise, axes, (*guards, negate(condition)), fixed)
+            yield from work(condition, axes, guards, fixed)
+            yield from work(taken, axes, guards + tuple(conjuncts(condition)), fixed)
+            yield from work(otherwise, axes, (*guards, negate(condition)), fixed)
         case _:
             if isinstance(value, Apply) and any(isinstance(node, (Access, Reduce)) for node in walk(value)):
                 yield (axes, guards), 1
             for child in children(value):
-                yield from _work(child, axes, guards, fixed)
+                yield from work(child, axes, guards, fixed)
 
 
 def _needed(value: Expr, axes: tuple[Axis, ...], guards: tuple[Expr, ...]) -> tuple[Axis, ...]:
@@ -160,7 +161,7 @@ def _reads(definition: Definition, outer: tuple[Axis, ...]) -> Iterator[tuple[st
             yield access.tensor, around, conditions
 
 
-def _count(axes: tuple[Axis, ...], guards: tuple[Expr, ...], sizes: dict[str, int]) -> int:
+def count_of(axes: tuple[Axis, ...], guards: tuple[Expr, ...], sizes: dict[str, int]) -> int:
     """How many points of the axes satisfy the guards, at these sizes."""
 
     def at_sizes(expr: Expr) -> Expr:

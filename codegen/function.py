@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from pickle import PicklingError
 from typing import Any, Protocol
@@ -27,14 +28,19 @@ from tensorexpr.codegen.llvm.call import Callable, Plan, Row, empty, link, nativ
 from tensorexpr.codegen.nest import CheckSite, LoopNest
 from tensorexpr.codegen.schedule import Schedule
 from tensorexpr.errors import ArgumentError, OutOfBoundsError, TargetError, user_location
+from tensorexpr.integers.effort import DomainTooComplex, at_most
 from tensorexpr.interpret import extent_value
 from tensorexpr.ir import Const, Program
+from tensorexpr.markup import code, or_reason, page, paragraph
 from tensorexpr.records import replace
+from tensorexpr.text import is_readable
 
 STAGES = ("nest", "llvm", "asm")
 _CUDA_STAGES = ("cuda", "ptx")
 _ndarray = np.ndarray
 _BYTES = np.dtype(np.uint8)
+_COUNTED, _EFFORT = 40, 200_000
+"""Definitions of a program whose cost a notebook shows, and steps of the solver for it."""
 
 
 class Entry(Protocol):
@@ -389,4 +395,18 @@ class CompiledFunction(Callable):
         raise TargetError(f"expected a stage, one of {', '.join(STAGES)}, got {stage!r}", location=user_location())
 
     def __repr__(self) -> str:
-        return f"<compiled {self.signature}>"
+        return f"<compiled {self.signature.line}>"
+
+    def _repr_html_(self) -> str:
+        """What it takes and gives, what a call costs, and its loops."""
+        return page(code(repr(self)), or_reason(lambda: page(self._costs(), self.nest._repr_html_())))
+
+    def _costs(self) -> str:
+        """The cost in words, where it is counted without much ado."""
+        definitions = self.program.definitions
+        if self.signature.sizes or len(definitions) > _COUNTED or not all(map(is_readable, definitions)):
+            return ""
+        with suppress(DomainTooComplex), at_most(_EFFORT):
+            moved, inside = f"{self.cost.bytes:,} bytes in and out", f"{self.workspace_bytes():,} bytes of workspace"
+            return paragraph(f"{self.cost.operations:,} operations, {moved}, {inside}")
+        return ""

@@ -77,6 +77,11 @@ class Memo(Generic[Value]):
             if pending is not None:
                 pending.done.set()
 
+    def values(self) -> list[Value]:
+        """The finished values, oldest first."""
+        with self._lock:
+            return list(self._values.values())
+
     def clear(self) -> None:
         """Forgets all finished values."""
         with self._lock:

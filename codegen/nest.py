@@ -22,6 +22,7 @@ from __future__ import annotations
 from tensorexpr.dtypes import DType
 from tensorexpr.errors import Location
 from tensorexpr.ir import Access, Constant, Expr
+from tensorexpr.markup import amount, code, listed, page
 from tensorexpr.nodes import Node
 from tensorexpr.records import record
 
@@ -152,6 +153,9 @@ class Kernel(Node):
     body: Block
     together: bool = False
 
+    def __repr__(self) -> str:
+        return f"<kernel {self.name}>"
+
 
 @record(eq=False)
 class LoopNest(Node):
@@ -184,3 +188,11 @@ class LoopNest(Node):
         from tensorexpr.codegen.nest_text import print_nest  # noqa: PLC0415
 
         return print_nest(self)
+
+    def __repr__(self) -> str:
+        return f"<nest of {amount(len(self.kernels), 'kernel')}: {listed([kernel.name for kernel in self.kernels])}>"
+
+    def _repr_html_(self) -> str:
+        from tensorexpr.codegen.picture import picture  # noqa: PLC0415
+
+        return page(code(repr(self)), picture(self))

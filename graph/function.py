@@ -35,7 +35,9 @@ from tensorexpr.graph.values import arithmetic
 from tensorexpr.ir import Const, TensorType, const
 from tensorexpr.language import Tensor
 from tensorexpr.language.tensor import whole
+from tensorexpr.markup import code, listed, page, paragraph, table
 from tensorexpr.op_names import imported, name_of
+from tensorexpr.text import print_type
 
 _active: contextvars.ContextVar[tuple[tuple[Function, Hashable], ...]] = contextvars.ContextVar("functions being traced", default=())
 _DEPTH = 100
@@ -65,6 +67,13 @@ class Signature:
     graph: Graph
     tree: Any
     precision: str = "float32"
+
+    @property
+    def cells(self) -> tuple[str, str, int]:
+        """What a table says of it: its inputs, its outputs, how many nodes its graph has."""
+        graph, types = self.graph, self.graph.types
+        inputs = [f"{given.name}: {print_type(given.type)}" for given in graph.inputs]
+        return listed(inputs), listed([print_type(types[name]) for name in graph.outputs]), len(graph.nodes)
 
     def __post_init__(self) -> None:
         self.steps: dict[Hashable, Step] = {}
@@ -146,6 +155,13 @@ class Function:
 
     def __repr__(self) -> str:
         return f"<te.function {self.python.__qualname__}{self.__signature__}>"
+
+    def _repr_html_(self) -> str:
+        """What it is, and what it was traced for so far."""
+        found = list({id(signature): signature for signature in list(self._signatures.values())}.values())
+        if not found:
+            return page(code(repr(self)), paragraph("not called on arrays yet"))
+        return page(code(repr(self)), table(("traced for", "gives", "nodes"), found, lambda signature: signature.cells))
 
     # ------------------------------------------------------------------------------------------------------ calls
 

@@ -17,6 +17,7 @@ from tensorexpr.graph.trees import filled
 from tensorexpr.graph.variable import Variable
 from tensorexpr.interpret import infer_sizes
 from tensorexpr.ir import Const, TensorType, integer
+from tensorexpr.markup import code, listed, page, table
 from tensorexpr.text import print_type
 from tensorexpr.traversal import size_names
 
@@ -33,7 +34,11 @@ class Loaded:
             self.variables[named] = variable
 
     def __repr__(self) -> str:
-        return f"<loaded te.function {self.__name__}({', '.join(print_type(i.type) for i in self.graph.inputs)})>"
+        inputs = listed([print_type(given.type) for given in self.graph.inputs]) if self.graph.inputs else ""
+        return f"<loaded te.function {self.__name__}({inputs})>"
+
+    def _repr_html_(self) -> str:
+        return page(code(repr(self)), table(("takes", "gives", "nodes"), [self._signature], lambda signature: signature.cells))
 
     @property
     def graph(self) -> Graph:

@@ -28,6 +28,7 @@ from tensorexpr.graph.variable import Variable
 from tensorexpr.ir import Constant, Input, Program
 from tensorexpr.language import Tensor, lift, program_of
 from tensorexpr.language.renaming import ProgramRenaming
+from tensorexpr.markup import code, listed, page
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,13 @@ class CompiledMethod:
         self.updates = tuple(method.new)
         self.variables = {path: variable for path, variable in method.variables.items() if path not in frozen}
         self._method = method
+
+    def __repr__(self) -> str:
+        return f"<compiled method {self.function.signature.line}>"
+
+    def _repr_html_(self) -> str:
+        assigned = f"assigns to {listed(self.updates)}"
+        return page(code(repr(self)), code(assigned) if self.updates else "", self.function._repr_html_())
 
     def context(self) -> Context:
         """A context with the values that the variables have now: copies of those that are updated, the arrays themselves of the rest."""

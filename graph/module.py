@@ -22,6 +22,7 @@ from tensorexpr.errors import DefinitionError, user_location
 from tensorexpr.graph.function import Function
 from tensorexpr.graph.naming import NameScope, name_scope, snake_case
 from tensorexpr.graph.variable import Variable
+from tensorexpr.markup import amount, code, or_reason, page
 
 Path = tuple[Any, ...]
 """Attribute names, list positions and dict keys, from a module to what it holds: `('layers', 0, 'w')`."""
@@ -44,6 +45,17 @@ class Module:
         waiting = vars(self).get("_waiting")
         if waiting is not None:  # state that was loaded before its variable was made
             waiting(self)
+
+    def __repr__(self) -> str:
+        if "_name_scope" not in vars(self):
+            return f"<module {type(self).__name__}, not initialized>"
+        held = list(Module.flatten(self, predicate=is_variable))
+        return f"<module {self.name} ({type(self).__name__}): {amount(len(held), 'variable')}>"
+
+    def _repr_html_(self) -> str:
+        from tensorexpr.graph.summary import summary  # noqa: PLC0415 -- summaries are of modules
+
+        return page(code(repr(self)), or_reason(lambda: summary(self)._repr_html_()))
 
     @property
     def name(self) -> str:

@@ -31,6 +31,9 @@ class Generator:
         self.seed = int(seed) & 0xFFFFFFFF
         self.state = Variable(np.uint32(0), name=name, trainable=False)
 
+    def __repr__(self) -> str:
+        return f"<generator {self.state.name} of seed {self.seed}>"
+
     def uniform(self, shape: tuple[int, ...]) -> Any:
         """float32 numbers from 0 up to 1, exclusive."""
         return self._draw(_uniform, shape, 1)

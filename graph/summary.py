@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from tensorexpr.graph.module import Module, dotted, is_variable
 from tensorexpr.graph.variable import Variable
+from tensorexpr.markup import amount, listed, page, paragraph, table
 
 _HEADINGS = ("path", "class", "variables", "bytes", "trainable")
 
@@ -40,9 +41,19 @@ class Summary:
             (row.path or "(self)", row.kind, ", ".join(row.variables), f"{row.bytes:,}", f"{row.trainable:,}") for row in self.rows
         ]
         widths = [max(len(line[column]) for line in lines) for column in range(len(_HEADINGS))]
-        table = ["  ".join((*map(str.ljust, line[:3], widths), *map(str.rjust, line[3:], widths[3:]))).rstrip() for line in lines]
-        total = f"{self.variables} variables, {self.elements:,} elements ({self.trainable:,} trainable), {self.bytes:,} bytes"
-        return "\n".join([*table, total])
+        texts = ["  ".join((*map(str.ljust, line[:3], widths), *map(str.rjust, line[3:], widths[3:]))).rstrip() for line in lines]
+        return "\n".join([*texts, self._total])
+
+    @property
+    def _total(self) -> str:
+        return f"{self.variables} variables, {self.elements:,} elements ({self.trainable:,} trainable), {self.bytes:,} bytes"
+
+    def __repr__(self) -> str:
+        return f"<summary of {amount(len(self.rows), 'module')}: {self._total}>"
+
+    def _repr_html_(self) -> str:
+        shown = table(_HEADINGS, self.rows, lambda row: (row.path or "(self)", row.kind, listed(row.variables), row.bytes, row.trainable))
+        return page(shown, paragraph(self._total))
 
 
 def summary(module: Module) -> Summary:

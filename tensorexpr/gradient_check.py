@@ -16,6 +16,7 @@ import numpy as np
 from tensorexpr.dtypes import DType, dtype, float64
 from tensorexpr.errors import GradientCheckError, user_location
 from tensorexpr.ir import Program
+from tensorexpr.markup import listing
 from tensorexpr.op import Op
 from tensorexpr.op_trees import leaves, map_tree
 from tensorexpr.records import record
@@ -56,6 +57,9 @@ class GradientCheck:
             f"  forward mode        {self.forward:+.12e}   off by {self.forward_error:.1e}\n"
             f"  reverse mode        {self.reverse:+.12e}   off by {self.reverse_error:.1e}"
         )
+
+    def _repr_html_(self) -> str:
+        return listing(str(self))
 
 
 def check_gradient(operation: Op, *arrays: Any, **keywords: Any) -> GradientCheck:

@@ -23,6 +23,7 @@ import numpy as np
 from tensorexpr import dtypes
 from tensorexpr.dtypes import DType
 from tensorexpr.errors import InternalError, Location
+from tensorexpr.markup import amount, listed
 from tensorexpr.nodes import Node
 from tensorexpr.ops import OPS, Op, result_dtype
 from tensorexpr.records import field, record
@@ -375,6 +376,16 @@ class Program(Node):
         from tensorexpr.text import print_program  # noqa: PLC0415
 
         return print_program(self)
+
+    def __repr__(self) -> str:
+        made = ", ".join(amount(len(items), noun) for items, noun in ((self.inputs, "input"), (self.definitions, "definition")))
+        open_sizes = f", sizes {listed(self.sizes)}" if self.sizes else ""
+        return f"<program of {listed(self.outputs)}: {made}{open_sizes}>"
+
+    def _repr_latex_(self) -> str:
+        from tensorexpr.latex import displayed  # noqa: PLC0415
+
+        return displayed(self)
 
 
 # ---------------------------------------------------------------------------------------------------- construction

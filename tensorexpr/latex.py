@@ -49,11 +49,16 @@ from tensorexpr.ir import (
 from tensorexpr.language import Tensor, program_of
 from tensorexpr.latex_names import escaped, letters, symbol
 from tensorexpr.latex_terms import before, factors_of, flattened, negated, signed, terms_of
-from tensorexpr.text import literal
-from tensorexpr.traversal import negate, walk
+from tensorexpr.markup import more
+from tensorexpr.text import is_readable, literal
+from tensorexpr.traversal import is_within, negate, walk
 
 WIDTH = 100
 """Characters that a line shows at most where a sum can be broken."""
+_DISPLAYED = 24
+"""Types that a notebook shows, and rows before the last definition."""
+_EXTENT = (40, 12)
+"""Nodes of an extent that is displayed, in all and inside each other."""
 
 _CASES, _OR, _AND, _NOT, _COMPARE, _ADD, _MOD, _BIG, _MUL, _FRACTION, _ATOM = range(11)
 """How tightly a formula binds. What begins with a big operator (`_BIG`) may be the last factor of a product only."""
@@ -96,6 +101,27 @@ def latex_program(program: Program) -> str:
     for definition in program.definitions:
         rows += writer.definition(definition)
     rows += writer.combiner_rows()
+    return _aligned(rows)
+
+
+def displayed(program: Program) -> str:
+    """A program as notebooks show it: as `latex_program`, between `$$`, with as much of it as people read; the rest is counted."""
+    writer = _Writer()
+    types = [(name, type_) for name, type_ in program.types.items() if all(is_within(e, *_EXTENT) for e in type_.shape)]
+    rows = _rows([writer.belongs(name, type_) for name, type_ in types[:_DISPLAYED]])
+    left_out = 0
+    for definition in program.definitions:
+        if len(rows) < _DISPLAYED and is_readable(definition):
+            rows += writer.definition(definition)
+        else:
+            left_out += 1
+    rows += writer.combiner_rows()
+    rest = [(len(program.types) - len(types[:_DISPLAYED]), "type"), (left_out, "definition")]
+    rows += [rf"& \text{{{more(number, noun)}}}" for number, noun in rest if number]
+    return f"$$\n{_aligned(rows)}\n$$"
+
+
+def _aligned(rows: Sequence[str]) -> str:
     return "\\begin{aligned}\n" + " \\\\\n".join(rows) + "\n\\end{aligned}"
 
 

@@ -30,6 +30,7 @@ from tensorexpr.errors import DefinitionError, Location, failure_location, user_
 from tensorexpr.hosts import host_of
 from tensorexpr.ir import Program
 from tensorexpr.language import Tensor, compute, constant, program_of
+from tensorexpr.markup import code, formula, listed, or_reason, page, paragraph, table
 from tensorexpr.op_arguments import check_integer, tree_text, weak_floats
 from tensorexpr.op_names import imported, name_of
 from tensorexpr.op_rules import Rule, article, refusing
@@ -126,6 +127,14 @@ class Op(Entered):
 
     def __repr__(self) -> str:
         return f"<te.op {self.name}{self.__signature__}>"
+
+    def _repr_html_(self) -> str:
+        """What it is, what it was compiled for so far, and the formulas of the last of these."""
+        made = [ready.function for ready in self._memo.values()]
+        if not made:
+            return page(code(repr(self)), paragraph("not called on arrays yet"))
+        compiled = table(("compiled for", "gives"), made[::-1], lambda f: (listed(f.signature.inputs), listed(f.signature.outputs)))
+        return page(code(repr(self)), compiled, or_reason(lambda: formula(made[-1].program._repr_latex_())))
 
     # ------------------------------------------------------------------------------------------------ copies
 

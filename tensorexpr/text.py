@@ -52,10 +52,13 @@ from tensorexpr.ir import (
     content_of,
 )
 from tensorexpr.layout import SPACE, Doc, Group, Indent, bracketed, flat, render
+from tensorexpr.traversal import expressions, is_within, walk
 
 WIDTH = 120
 INLINE_ELEMENTS = 32
 """A constant with more elements prints as the digest of its data."""
+_MOST_EXPRESSIONS, _MOST_NODES, _MOST_DEPTH = 64, 400, 60
+"""The expressions of a definition, their nodes, and their nodes inside each other that people are shown."""
 
 _OR, _AND, _NOT, _COMPARE, _UNARY, _POW, _ATOM = 1, 2, 3, 4, 11, 12, 13
 _LEVELS = {"|": 5, "^": 6, "&": 7, "<<": 8, ">>": 8, "+": 9, "-": 9, "*": 10, "/": 10, "//": 10, "%": 10, "**": _POW}
@@ -70,6 +73,17 @@ def print_program(program: Program, width: int = WIDTH) -> str:
     lines += [print_definition(d, width=width) for d in program.definitions]
     lines.append("return " + ", ".join(program.outputs) if program.outputs else "return")
     return "\n".join(lines)
+
+
+def is_readable(definition: Definition) -> bool:
+    """Whether a definition is small enough for people to read: one that is not is left out where something is displayed."""
+    for count, expr in enumerate(expressions(definition)):
+        if count == _MOST_EXPRESSIONS or not is_within(expr, _MOST_NODES, _MOST_DEPTH):
+            return False
+        combined = [result for node in walk(expr) if isinstance(node, Reduce) for result in node.combiner.results]
+        if not all(is_within(result, _MOST_NODES, _MOST_DEPTH) for result in combined):
+            return False
+    return True
 
 
 def print_definition(definition: Definition, indent: int = 0, width: int = WIDTH) -> str:

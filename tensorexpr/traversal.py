@@ -99,6 +99,19 @@ def walk(expr: Expr) -> Iterator[Expr]:
             stack.extend(below[::-1])
 
 
+def is_within(expr: Expr, nodes: int, depth: int) -> bool:
+    """Whether an expression, written out, has at most so many nodes, and at most so many inside each other: for what is shown to people."""
+    stack = [(expr, 1)]
+    seen = 0
+    while stack:
+        node, level = stack.pop()
+        seen += 1
+        if seen > nodes or level > depth:
+            return False
+        stack.extend((child, level + 1) for child in children(node))
+    return True
+
+
 def bottom_up(expr: Expr, function: Callable[[Expr], Expr]) -> Expr:
     """`function` applied to every node after its children; equal subtrees are visited once."""
     done: dict[Expr, Expr] = {}

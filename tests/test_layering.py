@@ -9,18 +9,22 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("tensorexpr", "autodiff", "codegen", "kernels", "graph", "interop", "benchmarks", "examples")
 LADDER = (
-    "records", "nodes", "errors", "fallback", "dtypes", "ops", "integers", "data", "ir", "traversal", "wrapping", "regions", "layout",
-    "text", "parse", "verify", "interpret", "rewrite", "enumeration", "nonlinear", "bounds", "initial", "language", "freezing", "latex",
-    "passes", "simplify", "autodiff", "codegen.target", "codegen.nest", "codegen.schedule", "codegen.lowering", "codegen.plain",
+    "records", "nodes", "errors", "markup", "fallback", "dtypes", "ops", "integers", "data", "ir", "traversal", "wrapping", "regions",
+    "layout", "text", "parse", "verify", "interpret", "rewrite", "enumeration", "nonlinear", "bounds", "initial", "language", "freezing",
+    "latex", "passes", "simplify", "autodiff", "codegen.target", "codegen.nest", "codegen.schedule", "codegen.lowering", "codegen.plain",
     "codegen.disk", "codegen.llvm", "codegen.cuda", "codegen.tuning.operation", "codegen.tuning.order", "codegen.tuning.records",
     "codegen.tuning.lookup", "codegen.stages", "codegen", "codegen.tuning",
     "hosts", "op", "tune", "transforms", "gradient_check", "__init__", "kernels", "graph", "interop", "cli", "__main__", "examples",
     "benchmarks",
 )  # fmt: skip
 STRANGERS = [("autodiff", "codegen"), ("codegen", "autodiff"), ("language", "autodiff"), ("integers", "dtypes")]
-LAZY = {  # what may be imported inside a function: how a node or a schedule prints, a bundle of the function
+LAZY = {  # what may be imported inside a function: how a node, a schedule or a module is shown, a bundle of the function
     ("tensorexpr.ir", "tensorexpr.text"),
+    ("tensorexpr.ir", "tensorexpr.latex"),
+    ("tensorexpr.language.tensor", "tensorexpr.latex"),
+    ("tensorexpr.graph.module", "tensorexpr.graph.summary"),
     ("tensorexpr.codegen.nest", "tensorexpr.codegen.nest_text"),
+    ("tensorexpr.codegen.nest", "tensorexpr.codegen.picture"),
     ("tensorexpr.codegen.schedule.schedule", "tensorexpr.codegen.lowering"),
     ("tensorexpr.codegen.function", "tensorexpr.codegen.bundle.export"),
 }

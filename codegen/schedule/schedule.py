@@ -35,7 +35,7 @@ from tensorexpr.codegen.schedule.serial import serial
 from tensorexpr.codegen.schedule.slide import slide
 from tensorexpr.codegen.schedule.sort import sort
 from tensorexpr.codegen.schedule.split import split
-from tensorexpr.codegen.schedule.state import Stage, State, plain_state
+from tensorexpr.codegen.schedule.state import SERIAL, Stage, State, plain_state
 from tensorexpr.codegen.schedule.stream import stream
 from tensorexpr.codegen.schedule.tensorize import tensorize, with_digest
 from tensorexpr.codegen.schedule.tile import tile
@@ -45,6 +45,7 @@ from tensorexpr.codegen.schedule.widths import store_as
 from tensorexpr.codegen.target import Target, host_target
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Program
+from tensorexpr.markup import amount, code, folded, listed, listing, or_reason, page
 from tensorexpr.records import replace
 
 
@@ -137,6 +138,15 @@ class Schedule:
 
         return str(lower(self))
 
+    def __repr__(self) -> str:
+        return f"<schedule for {self.target.name} of {listed(self.stages)}: {amount(len(self.state.calls), 'call')}>"
+
+    def _repr_html_(self) -> str:
+        from tensorexpr.codegen.lowering import lower  # noqa: PLC0415 -- lowering imports schedules
+
+        calls = folded("calls", listing(self.as_python()))
+        return page(code(repr(self)), calls, or_reason(lambda: lower(self)._repr_html_()))
+
     def as_python(self) -> str:
         """The calls that make this schedule from `s = schedule(program)`, one per line."""
         return "".join(f"{call}\n" for call in self.state.calls)
@@ -157,6 +167,13 @@ class StageHandle:
     def loops(self) -> tuple[str, ...]:
         """The loops, outermost first."""
         return self._stage.order
+
+    def __repr__(self) -> str:
+        stage = self._schedule.state.table.get(self.name)
+        if stage is None:
+            return f"<loops of {self.name}, which has none of its own any more>"
+        shown = [loop if stage.kind(loop) == SERIAL else f"{loop} ({stage.kind(loop)})" for loop in stage.order]
+        return f"<loops of {self.name}: {listed(shown)}>"
 
     def _apply(self, word: str, state: State, *arguments: object) -> None:
         call = f"s[{self.name!r}].{word}({', '.join(map(repr, arguments))})"

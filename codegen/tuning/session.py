@@ -24,6 +24,7 @@ from tensorexpr.codegen.tuning.search import OK, Bench, Found, Progress, search
 from tensorexpr.codegen.tuning.timing import Job
 from tensorexpr.errors import ArgumentError
 from tensorexpr.ir import Program
+from tensorexpr.markup import amount, listed, listing
 from tensorexpr.records import field, record
 from tensorexpr.text import print_type
 
@@ -62,6 +63,13 @@ class TuningResult:
     def improved(self) -> bool:
         """Whether it is another schedule than the model's."""
         return bool(self.choices)
+
+    def __repr__(self) -> str:
+        found = f"{self.speedup:.2f}x of the model's schedule" if self.improved else "none is faster than the model's schedule"
+        return f"<tuning of {listed(self.schedule.program.outputs)}: {amount(self.tried, 'schedule')} tried, {found}>"
+
+    def _repr_html_(self) -> str:
+        return listing(str(self))
 
     def __str__(self) -> str:
         name = ", ".join(self.schedule.program.outputs)

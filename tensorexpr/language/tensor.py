@@ -21,15 +21,15 @@ from tensorexpr.data import frozen
 from tensorexpr.dtypes import DType
 from tensorexpr.errors import DefinitionError, Location, user_location
 from tensorexpr.initial import checked
-from tensorexpr.ir import Access, Apply, Cast, Const, Definition, Expr, Index, Size, TensorType, const
+from tensorexpr.ir import Access, Apply, Cast, Const, Definition, Expr, Index, Input, Program, Size, TensorType, const
 from tensorexpr.language import borders
 from tensorexpr.language.printing import renamed_text
-from tensorexpr.language.renaming import local_names
+from tensorexpr.language.renaming import local_names, renamed
 from tensorexpr.language.scalar import Scalar, operand
 from tensorexpr.language.tracing import RESERVED, Frame
 from tensorexpr.records import record
 from tensorexpr.regions import normal_form
-from tensorexpr.text import print_definition, print_type
+from tensorexpr.text import is_readable, print_definition, print_type
 from tensorexpr.traversal import substitute, walk
 
 _serial = itertools.count()
@@ -65,6 +65,8 @@ def step_of(at: int) -> Index:
 whole: contextvars.ContextVar[Callable[..., Any] | None] = contextvars.ContextVar("arithmetic on whole tensors", default=None)
 """What `A + B` means for whole tensors: nothing, but while a `te.function` is traced, which reads like NumPy."""
 
+_LONGEST = 400
+"""Characters of a definition that `repr` shows; `print` shows any."""
 _PATHS = str.maketrans("./", "__")  # what parts of a path stand between
 
 
@@ -192,11 +194,28 @@ class Tensor:
     def _type_text(self) -> str:
         return print_type(self.type)
 
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         if self.definition is None:
             return f"{self.name}: {self._type_text()}"
-        keys = [source.key for source in self.sources] + [key for key, _ in self.definition.results] + [*local_names(self.definition)]
-        return renamed_text(print_definition(self.definition), {key: name_of(key) for key in keys})
+        return renamed_text(print_definition(self.definition), self._names(self.definition))
+
+    def __repr__(self) -> str:
+        text = str(self) if self.definition is None or is_readable(self.definition) else ""
+        return text if 0 < len(text) <= _LONGEST else f"{self.name}: {self._type_text()} = ..."
+
+    def _names(self, definition: Definition) -> dict[str, str]:
+        """What the keys in its definition are called."""
+        keys = [source.key for source in self.sources] + [key for key, _ in definition.results] + [*local_names(definition)]
+        return {key: name_of(key) for key in keys}
+
+    def _repr_latex_(self) -> str:
+        from tensorexpr.latex import displayed  # noqa: PLC0415
+
+        if self.definition is None:
+            return displayed(Program((Input(self.name, self.type),), (), (), ()))
+        read = {name_of(source.key): source.type for source in self.sources}
+        shown = renamed(self.definition, self._names(self.definition), {})
+        return displayed(Program(tuple(Input(name, type_) for name, type_ in read.items()), (), (shown,), ()))
 
     __hash__ = object.__hash__
 
