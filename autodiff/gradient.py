@@ -21,6 +21,7 @@ from tensorexpr.autodiff.units import GivenRule, Graph, Unit, tensors_of, units_
 from tensorexpr.autodiff.workspace import Workspace
 from tensorexpr.errors import DifferentiationError, user_location
 from tensorexpr.fallback import first_sound
+from tensorexpr.hints import checked, suggestion
 from tensorexpr.ir import Access, Apply, Definition, Expr, Index, Program
 from tensorexpr.language import Tensor, lift, program_of
 from tensorexpr.language.sorting import plan_of
@@ -32,6 +33,7 @@ from tensorexpr.verify import verify
 LOWERINGS = ("segments", "atomics")
 
 
+@checked()
 def gradient(
     output: Tensor | Sequence[Tensor],
     wrt: Tensor | Sequence[Tensor],
@@ -59,7 +61,9 @@ def gradient(
     heads, count = checked_heads(outputs, isinstance(output, Tensor), head)
     if lowering is not None and (not isinstance(lowering, str) or lowering not in LOWERINGS):
         raise DifferentiationError(
-            f"te.gradient: expected lowering= to be None, 'segments' or 'atomics', got {lowering!r}", location=user_location()
+            f"te.gradient: expected lowering= to be None, 'segments' or 'atomics', got {lowering!r}",
+            location=user_location(),
+            hint=suggestion(lowering, LOWERINGS),
         )
     units = units_of([*outputs, *inputs], {} if override is None else override)
     met = _met([*outputs, *(h for h in heads if h is not None), *(t for unit in units.values() for t in unit.inputs)])

@@ -15,6 +15,7 @@ from tensorexpr.autodiff.scan_bodies import live
 from tensorexpr.autodiff.units import Graph, Unit, units_of, with_rules
 from tensorexpr.autodiff.workspace import Workspace, plain_axes
 from tensorexpr.errors import DifferentiationError, user_location
+from tensorexpr.hints import checked
 from tensorexpr.ir import Const, Define, Definition, Index, Input, Program, apply, conjunction
 from tensorexpr.language import Tensor, lift
 from tensorexpr.records import replace
@@ -81,6 +82,7 @@ def _transposed(unit: Unit, graph: Graph) -> Rule:
     return rule
 
 
+@checked()
 def jacobian(output: Tensor, wrt: Tensor | Sequence[Tensor]) -> Any:
     """All derivatives of `output` by `wrt`: a tensor of the shape of the output followed by the shape of `wrt`.
 

@@ -18,6 +18,7 @@ from tensorexpr.codegen.schedule import schedule as plain_schedule
 from tensorexpr.codegen.stages import default_schedule
 from tensorexpr.codegen.target import H200, Gpu, Target, host_target
 from tensorexpr.errors import ArgumentError, DefinitionError, TargetError, user_location
+from tensorexpr.hints import checked, suggestion
 from tensorexpr.ir import Program
 from tensorexpr.language import Tensor, names_of, program_of
 from tensorexpr.records import replace
@@ -28,6 +29,7 @@ PRECISIONS = ("float32", "tf32")
 _LONGEST = 60  # characters of a wrong argument that an error shows
 
 
+@checked()
 def build(
     outputs: Tensor | Sequence[Tensor] | Schedule,
     inputs: Sequence[Tensor] | None = None,
@@ -85,7 +87,8 @@ def program_from(outputs: Tensor | Sequence[Tensor], inputs: Sequence[Tensor] | 
 
 def _tensors(values: object, expected: str) -> list[Tensor]:
     if not isinstance(values, Sequence):
-        raise DefinitionError(f"{expected}, got {_kind(values)}", location=user_location())
+        hint = "of an op, op.compile(*specs) is the function; a plain function is made an op by @te.op" if callable(values) else None
+        raise DefinitionError(f"{expected}, got {_kind(values)}", location=user_location(), hint=hint)
     for value in values:
         if not isinstance(value, Tensor):
             raise DefinitionError(f"{expected}, got {_kind(value)} in it", term=repr(value), location=user_location())
@@ -114,6 +117,7 @@ def _order(program: Program, inputs: Sequence[Tensor]) -> tuple[int, ...]:
     return tuple(given.index(name) for name in wanted)
 
 
+@checked()
 def schedule(
     outputs: Tensor | Sequence[Tensor], target: str = "cpu", inputs: Sequence[Tensor] | None = None, *, precision: str = "float32"
 ) -> Schedule:
@@ -128,6 +132,7 @@ def schedule(
     return Schedule(plain_schedule(program, machine_of(target, precision)).state, _names(outputs, inputs), isinstance(outputs, Tensor))
 
 
+@checked()
 def autoschedule(
     outputs: Tensor | Sequence[Tensor], target: str = "cpu", inputs: Sequence[Tensor] | None = None, *, precision: str = "float32"
 ) -> Schedule:
@@ -198,10 +203,18 @@ def _current_architecture() -> str | None:
 def check_target(target: object) -> None:
     """Raises `TargetError` for what is no target."""
     if not isinstance(target, str) or target not in TARGETS:
-        raise TargetError(f"expected a target, one of {', '.join(TARGETS)}, got {target!r}", location=user_location())
+        raise TargetError(
+            f"expected a target, one of {', '.join(TARGETS)}, got {target!r}",
+            location=user_location(),
+            hint=suggestion(target, TARGETS, "the inputs of te.build are one list" if isinstance(target, Tensor) else None),
+        )
 
 
 def check_precision(precision: object) -> None:
     """Raises `ArgumentError` for what is no precision of products."""
     if not isinstance(precision, str) or precision not in PRECISIONS:
-        raise ArgumentError(f"expected a precision, one of {', '.join(PRECISIONS)}, got {precision!r}", location=user_location())
+        raise ArgumentError(
+            f"expected a precision, one of {', '.join(PRECISIONS)}, got {precision!r}",
+            location=user_location(),
+            hint=suggestion(precision, PRECISIONS),
+        )

@@ -28,6 +28,7 @@ from tensorexpr.codegen.llvm.call import Callable, Plan, Row, empty, link, nativ
 from tensorexpr.codegen.nest import CheckSite, LoopNest
 from tensorexpr.codegen.schedule import Schedule
 from tensorexpr.errors import ArgumentError, OutOfBoundsError, TargetError, user_location
+from tensorexpr.hints import suggestion
 from tensorexpr.integers.effort import DomainTooComplex, at_most
 from tensorexpr.interpret import extent_value
 from tensorexpr.ir import Const, Program
@@ -392,7 +393,9 @@ class CompiledFunction(Callable):
                 location=user_location(),
                 hint="te.build(..., target='cuda') has it",
             )
-        raise TargetError(f"expected a stage, one of {', '.join(STAGES)}, got {stage!r}", location=user_location())
+        raise TargetError(
+            f"expected a stage, one of {', '.join(STAGES)}, got {stage!r}", location=user_location(), hint=suggestion(stage, STAGES)
+        )
 
     def __repr__(self) -> str:
         return f"<compiled {self.signature.line}>"

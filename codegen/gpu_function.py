@@ -30,6 +30,7 @@ from tensorexpr.codegen.llvm.abi import ALIGNMENT as WORKSPACE_ALIGNMENT
 from tensorexpr.codegen.nest import Buffer, LoopNest
 from tensorexpr.codegen.schedule import Schedule
 from tensorexpr.errors import ArgumentError, TargetError, user_location
+from tensorexpr.hints import suggestion
 from tensorexpr.interpret import extent_value
 from tensorexpr.ir import Program
 from tensorexpr.records import replace
@@ -328,4 +329,6 @@ class GpuFunction(CompiledFunction):
                 return self._compiled.ptx if stage == "ptx" else self._compiled.sass()
             case "ptx" | "sass":
                 raise TargetError(f"expected a GPU for the stage {stage!r}, got kernels that run on a CPU", location=user_location())
-        raise TargetError(f"expected a stage, one of {', '.join(STAGES)}, got {stage!r}", location=user_location())
+        raise TargetError(
+            f"expected a stage, one of {', '.join(STAGES)}, got {stage!r}", location=user_location(), hint=suggestion(stage, STAGES)
+        )

@@ -9,6 +9,7 @@ from typing import Any, TypeGuard
 
 import tensorexpr as te
 from tensorexpr.errors import ArgumentError, user_location
+from tensorexpr.hints import suggestion
 
 
 def bad(message: str, hint: str | None = None) -> ArgumentError:
@@ -39,7 +40,10 @@ def at_least(name: str, value: Any, low: int) -> int:
 def one_of(name: str, value: Any, choices: Sequence[Any]) -> Any:
     """`value` itself; `ArgumentError` unless it is one of `choices`."""
     if value not in choices:
-        raise bad(f"{name}: expected one of {', '.join(map(repr, choices))}, got {value!r}")
+        raise bad(
+            f"{name}: expected one of {', '.join(map(repr, choices))}, got {value!r}",
+            suggestion(value, [c for c in choices if isinstance(c, str)]),
+        )
     return value
 
 

@@ -13,6 +13,8 @@ def normalized(axis: int, x: te.Tensor) -> int:
     """`axis` of `x` counted from the front; `ArgumentError` where `x` has no such axis."""
     rank = len(x.shape)
     if isinstance(axis, bool) or not isinstance(axis, int) or not -rank <= axis < rank:
+        if rank == 0:
+            raise ArgumentError(f"expected a tensor with axes, got {x.name} without any and axis {axis!r}", location=user_location())
         raise ArgumentError(f"expected an axis of {x.name} between {-rank} and {rank - 1}, got {axis!r}", location=user_location())
     return axis % rank
 

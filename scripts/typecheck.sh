@@ -8,4 +8,7 @@ trap 'rm -rf "$scratch"' EXIT
 "$bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --target "$scratch" .
 rm -rf build
 cd "$scratch"
+test -f tensorexpr/py.typed && test -f tensorexpr_runtime/py.typed
 MYPYPATH="$scratch" "$OLDPWD/$bin/mypy" --config-file "$OLDPWD/pyproject.toml" -p tensorexpr -p tensorexpr_runtime
+# What users see: right calls pass under --strict, each wrong one is an error (and the remark that expects it would else be one).
+MYPYPATH="$scratch" "$OLDPWD/$bin/mypy" --config-file "$OLDPWD/pyproject.toml" --strict --follow-imports=silent "$OLDPWD/tests/typing/user_code.py"

@@ -16,6 +16,7 @@ that happens on first use.
 """
 
 import importlib
+import importlib.util
 from typing import TYPE_CHECKING, Any
 
 from tensorexpr.autodiff import Gradient, gradient, jacobian
@@ -44,6 +45,7 @@ from tensorexpr.dtypes import (
 from tensorexpr.errors import (
     ArgumentError,
     CacheWarning,
+    CallError,
     DefinitionError,
     DifferentiationError,
     FailedCheckError,
@@ -56,8 +58,10 @@ from tensorexpr.errors import (
     ScheduleError,
     TargetError,
     TensorExprError,
+    UnknownNameError,
 )
 from tensorexpr.gradient_check import check_gradient
+from tensorexpr.hints import WORDS, unknown_name
 from tensorexpr.ir import Program
 from tensorexpr.language import (
     Scalar,
@@ -132,6 +136,7 @@ from tensorexpr.language import (
     trunc,
     where,
 )
+from tensorexpr.language.habits import MAKERS
 from tensorexpr.latex import latex
 from tensorexpr.op import Op, op
 from tensorexpr.parse import parse_program
@@ -139,6 +144,7 @@ from tensorexpr.transforms import grad, jvp, value_and_grad, vjp
 from tensorexpr.tune import tune
 
 if TYPE_CHECKING:  # what type checkers and editors see of the names in LATER
+    from tensorexpr.codegen.bundle import export
     from tensorexpr.codegen.context import Context
     from tensorexpr.codegen.storage import compile, freeze
     from tensorexpr.graph.composites import list_composites
@@ -156,15 +162,16 @@ if TYPE_CHECKING:  # what type checkers and editors see of the names in LATER
     from tensorexpr.graph.summary import summary
     from tensorexpr.graph.tracing import control_dependencies, device
     from tensorexpr.graph.variable import Variable
+    from tensorexpr_runtime import load
 
 __version__ = "0.1.0"
 how_scattered.append(form_of)
 
 __all__ = [
-    "ArgumentError", "CacheWarning", "CompiledFunction", "DType", "DefinitionError", "DifferentiationError", "FallbackWarning", "Gradient",
-    "GradientCheckError", "InternalError", "Op", "OutOfBoundsError", "Program", "Scalar", "Schedule", "ScheduleError", "TargetError",
-    "Tensor",
-    "TensorExprError", "__version__", "abs", "acos", "all", "any", "arccos", "arcsin", "arctan", "arctan2", "argmax", "argmin", "asin",
+    "ArgumentError", "CacheWarning", "CallError", "CompiledFunction", "DType", "DefinitionError", "DifferentiationError",
+    "FallbackWarning", "Gradient", "GradientCheckError", "InternalError", "Op", "OutOfBoundsError", "Program", "Scalar", "Schedule",
+    "ScheduleError", "TargetError", "Tensor", "TensorExprError", "UnknownNameError", "__version__",
+    "abs", "acos", "all", "any", "arccos", "arcsin", "arctan", "arctan2", "argmax", "argmin", "asin",
     "atan", "atan2", "autoschedule", "bfloat16", "bool_", "build", "cast", "ceil", "check_gradient", "checkpoint", "clip", "compute",
     "constant", "cos", "cosh", "dim", "dtype", "erf", "evaluate", "exp", "exp2", "expm1", "float16", "float32", "float64", "floor",
     "grad", "gradient", "int16", "int32", "int64", "int8", "intrinsic", "isfinite", "isinf", "isnan", "jacobian", "jvp", "latex", "lift",
@@ -209,11 +216,24 @@ LATER: dict[str, str] = {  # public names that load their room on first use, and
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in LATER:
-        raise AttributeError(f"module 'tensorexpr' has no attribute {name!r}")
-    value = globals()[name] = getattr(importlib.import_module(LATER[name]), name)
-    return value
+def _instead(name: str) -> str | None:
+    """What to use for a name of other libraries that is none of this module; None where a name of it may have been meant."""
+    if name.isidentifier() and importlib.util.find_spec(f"tensorexpr.{name}") is not None:
+        return f"it is a module: import tensorexpr.{name}"
+    if name not in WORDS and name in importlib.import_module("tensorexpr.kernels").__all__:
+        return f"tensorexpr.kernels.{name} takes whole tensors and arrays"
+    return MAKERS.get(name)
+
+
+if not TYPE_CHECKING:  # type checkers know what there is
+
+    def __getattr__(name: str) -> Any:
+        if name.startswith("_"):  # what Python and editors look for
+            raise AttributeError(f"module 'tensorexpr' has no attribute {name!r}")
+        if name not in LATER:
+            raise unknown_name("tensorexpr", name, __all__, _instead(name))
+        value = globals()[name] = getattr(importlib.import_module(LATER[name]), name)
+        return value
 
 
 def __dir__() -> list[str]:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tensorexpr.errors import DefinitionError, user_location
+from tensorexpr.hints import suggestion
 from tensorexpr.records import field, record
 
 _BFLOAT16_NAME = "bfloat16"
@@ -137,7 +138,7 @@ def dtype(value: object) -> DType:
     raise DefinitionError(
         f"expected a dtype of the language, got {value.name if isinstance(value, np.dtype) else repr(value)}",
         location=user_location(),
-        hint="use one of " + ", ".join(d.name for d in DTYPES),
+        hint=suggestion(value, (d.name for d in DTYPES), "use one of " + ", ".join(d.name for d in DTYPES)),
     )
 
 

@@ -39,14 +39,18 @@ class Location:
         return f"{self.file}:{self.line}"
 
 
-def user_location() -> Location | None:
-    """The innermost caller outside this package: the line the user wrote (None when everything is ours)."""
+def user_frame() -> FrameType | None:
+    """The innermost caller outside this package (None when everything is ours)."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        if _is_users(frame):
-            return Location(frame.f_code.co_filename, frame.f_lineno)
+    while frame is not None and not _is_users(frame):
         frame = frame.f_back
-    return None
+    return frame
+
+
+def user_location() -> Location | None:
+    """The line of the innermost caller outside this package: what the user wrote (None when everything is ours)."""
+    frame = user_frame()
+    return None if frame is None else Location(frame.f_code.co_filename, frame.f_lineno)
 
 
 def _is_users(frame: FrameType) -> bool:
@@ -164,6 +168,14 @@ class TargetError(TensorExprError):
 
 class ArgumentError(TensorExprError):
     """An argument of a compiled function that does not fit its signature (rank, extent, dtype, overlap)."""
+
+
+class CallError(ArgumentError, TypeError):
+    """A call that the parameters of a public function do not fit: an unknown keyword, an argument missing; also a `TypeError`."""
+
+
+class UnknownNameError(TensorExprError, AttributeError):
+    """An attribute that the package, a tensor, a scalar or a schedule does not have; also an `AttributeError`."""
 
 
 class OutOfBoundsError(ArgumentError, IndexError):

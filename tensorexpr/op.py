@@ -27,6 +27,7 @@ from tensorexpr.codegen.llvm.call import link, native_calls
 from tensorexpr.codegen.memo import Memo
 from tensorexpr.dtypes import dtype
 from tensorexpr.errors import DefinitionError, Location, failure_location, user_location
+from tensorexpr.hints import suggestion
 from tensorexpr.hosts import host_of
 from tensorexpr.ir import Program
 from tensorexpr.language import Tensor, compute, constant, program_of
@@ -263,8 +264,10 @@ class Op(Entered):
 
     # ------------------------------------------------------------------------------------------------ binding
 
-    def bind(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-        """Tensor arguments in order, and every static argument."""
+    def bind(
+        self, arguments: Sequence[Any], keywords: Mapping[str, Any], also: Sequence[str] = ("out",)
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """Tensor arguments in order, and every static argument; `also` are the other names that a keyword may have meant."""
         given = list(arguments)
         static = dict(self.static)
         named: dict[str, Any] = {}
@@ -280,7 +283,9 @@ class Op(Entered):
                     if self.static
                     else f"{self.name}: expected no static arguments, got {name}",
                     term=self._term,
-                    hint="keyword-only parameters of the function are its static arguments",
+                    hint=suggestion(
+                        name, (*self.static, *self.parameters, *also), "keyword-only parameters of the function are its static arguments"
+                    ),
                 )
         number = len(given) + len(named)
         twice = next((name for name in named if name in self.parameters[: len(given)]), None)
@@ -436,7 +441,7 @@ class Op(Entered):
     def _specs(
         self, specs: Sequence[Any], dynamic: Mapping[str | int, Any] | None, static: Mapping[str, Any]
     ) -> tuple[list[Any], dict[str, Any]]:
-        trees, chosen = self.bind(specs, static)
+        trees, chosen = self.bind(specs, static, ("target", "precision", "dynamic"))
         found = [spec_of(self.name, name, tree) for name, tree in self._named(trees)]
         names = self.argument_names(len(found))
         taken = set(names)
@@ -445,7 +450,11 @@ class Op(Entered):
         for key, axes in (dynamic or {}).items():
             position = names.index(key) if isinstance(key, str) and key in names else key
             if not isinstance(position, int) or not -len(found) <= position < len(found) or not isinstance(found[position], Spec):
-                raise argument_error(f"{self.name}: dynamic: expected one of {', '.join(names) or 'none'}, got {key}", term=self._term)
+                raise argument_error(
+                    f"{self.name}: dynamic: expected one of {', '.join(names) or 'none'}, got {key}",
+                    term=self._term,
+                    hint=suggestion(key, names),
+                )
             found[position] = opened(self.name, names[position], found[position], axes, taken)
         return found, chosen
 

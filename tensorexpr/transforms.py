@@ -13,6 +13,7 @@ from typing import Any
 from tensorexpr.autodiff.gradient import gradient
 from tensorexpr.autodiff.jvp import jvp as push_forward
 from tensorexpr.errors import DifferentiationError, user_location
+from tensorexpr.hints import checked, suggestion
 from tensorexpr.language import Tensor
 from tensorexpr.op import Op, op
 from tensorexpr.op_trees import leaves
@@ -21,6 +22,7 @@ from tensorexpr.traversal import fresh_name
 Wrt = str | int | Sequence[str | int] | None
 
 
+@checked()
 def vjp(operation: Op, wrt: Wrt = None) -> Op:
     """The op `(*inputs, head) -> gradients`: the gradients of the inputs for a head of the output's shape and dtype.
 
@@ -55,6 +57,7 @@ def _call(name: str, operation: Op) -> str:
     return f"{name}({', '.join((*operation.parameters, '(head_0, head_1, ...)'))})"
 
 
+@checked()
 def grad(operation: Op, wrt: Wrt = None) -> Op:
     """The op `(*inputs) -> gradients` of a scalar output.
 
@@ -66,6 +69,7 @@ def grad(operation: Op, wrt: Wrt = None) -> Op:
     return _from_scalar(operation, wrt, grad, lambda output, gradients: gradients)
 
 
+@checked()
 def value_and_grad(operation: Op, wrt: Wrt = None) -> Op:
     """The op `(*inputs) -> (value, gradients)` of a scalar output, with the gradients (and errors) as `grad` gives them."""
     return _from_scalar(operation, wrt, value_and_grad, lambda output, gradients: (output, gradients))
@@ -98,6 +102,7 @@ def _scalar(name: str, outputs: Any) -> Tensor:
     return flat[0]
 
 
+@checked()
 def jvp(output: Any, wrt: Any = None, tangents: Any = None) -> Any:
     """Forward mode: `jvp(op)` is the op `(*inputs, *tangents) -> tangent`; `jvp(output, wrt, tangents)` is its form on tensors.
 
@@ -214,7 +219,9 @@ def _positions(name: str, operation: Op, inputs: Sequence[Any], wrt: Wrt) -> lis
     for item in wanted:
         position = names.index(item) if isinstance(item, str) and item in names else item
         if not isinstance(position, int) or not -len(inputs) <= position < len(inputs):
-            raise _error(f"{name}: wrt: expected one of {', '.join(names) or 'none'}, or a position, got {item}")
+            raise _error(
+                f"{name}: wrt: expected one of {', '.join(names) or 'none'}, or a position, got {item}", hint=suggestion(item, names)
+            )
         position %= len(inputs)
         if not _is_floating(inputs[position]):
             raise _error(f"{name}: wrt: expected a floating input, got {names[position]} ({_dtypes(inputs[position])})")

@@ -13,11 +13,13 @@ from tensorexpr.codegen.schedule import Schedule
 from tensorexpr.codegen.tuning.search import Progress
 from tensorexpr.codegen.tuning.session import TuningResult, tune_program
 from tensorexpr.errors import ArgumentError, user_location
+from tensorexpr.hints import checked
 from tensorexpr.language import Tensor, names_of
 from tensorexpr.op import Op
 from tensorexpr.simplify import simplify
 
 
+@checked()
 def tune(
     operation: Op | Tensor | Sequence[Tensor],
     inputs: Sequence[Any] | None = None,

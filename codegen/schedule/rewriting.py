@@ -17,6 +17,7 @@ from tensorexpr.codegen.schedule.slide import check_slides
 from tensorexpr.codegen.schedule.state import SERIAL, Split, Stage, State
 from tensorexpr.codegen.schedule.tensorize import check_tensorized
 from tensorexpr.errors import ScheduleError
+from tensorexpr.hints import suggestion
 from tensorexpr.records import replace
 from tensorexpr.traversal import fresh_name
 
@@ -26,7 +27,9 @@ def place_of(stage: Stage, loop: str) -> int:
     if loop not in stage.order:
         gone = next((r for r in stage.relations if loop in (getattr(r, "parent", None), r.outer, r.inner)), None)
         into = "" if gone is None else f", which was {'split' if isinstance(gone, Split) else 'fused'}"
-        raise ScheduleError(f"expected a loop of {stage.name}, got {loop!r}{into}", hint=f"loops: {', '.join(stage.order)}")
+        loops = f"loops: {', '.join(stage.order)}"
+        hint = suggestion(loop, stage.order, loops) if gone is None else loops
+        raise ScheduleError(f"expected a loop of {stage.name}, got {loop!r}{into}", hint=hint)
     return stage.order.index(loop)
 
 

@@ -8,6 +8,7 @@ names of what they make, which follow from the names before, so `as_python()` ne
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.schedule import skewing, staging, sweeps
@@ -44,6 +45,7 @@ from tensorexpr.codegen.schedule.vectorize import vectorize
 from tensorexpr.codegen.schedule.widths import store_as
 from tensorexpr.codegen.target import Target, host_target
 from tensorexpr.errors import ScheduleError
+from tensorexpr.hints import checked, unknown_name
 from tensorexpr.ir import Program
 from tensorexpr.markup import amount, code, folded, listed, listing, or_reason, page
 from tensorexpr.records import replace
@@ -98,11 +100,13 @@ class Schedule:
         self.state.stage(name)
         return StageHandle(self, name)
 
+    @checked()
     def inline(self, *definitions: str) -> None:
         """Computes definitions where they are read and stores them nowhere. Their own stages go away."""
         state = inline(self.state, definitions)
         self.state = replace(state, calls=(*state.calls, f"s.inline({', '.join(map(repr, definitions))})"))
 
+    @checked()
     def recompute(self, *definitions: str) -> None:
         """Computes definitions again where they are read, once for all points there that ask for one element; stores them nowhere.
 
@@ -111,21 +115,33 @@ class Schedule:
         state = recompute(self.state, definitions)
         self.state = replace(state, calls=(*state.calls, f"s.recompute({', '.join(map(repr, definitions))})"))
 
+    @checked()
     def redirect(self, source: str, copy: str) -> None:
         """Lets what comes after a definition that only permutes the axes of `source` read that copy instead."""
         state = redirect(self.state, source, copy)
         self.state = replace(state, calls=(*state.calls, f"s.redirect({source!r}, {copy!r})"))
 
+    @checked()
     def sweep(self, scan: str, *readers: str) -> None:
         """Gives a scan whose points do not communicate loops of its own, the data axes around the steps, and computes readers
         that ask for the same points step by step (transposed, reversed) in them."""
         state = sweeps.sweep(self.state, scan, readers)
         self.state = replace(state, calls=(*state.calls, f"s.sweep({', '.join(map(repr, (scan, *readers)))})"))
 
+    @checked()
     def skew(self, scan: str, steps: int, rows: int) -> None:
         """Makes `steps` steps of a scan in one pass over its states, each a few rows behind the one before, in blocks of `rows` rows."""
         state = skewing.skew(self.state, scan, steps, rows)
         self.state = replace(state, calls=(*state.calls, f"s.skew({scan!r}, {steps!r}, {rows!r})"))
+
+    if not TYPE_CHECKING:  # type checkers know what there is
+
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("_"):  # what Python looks for
+                raise AttributeError(name)
+            words = [word for word in vars(StageHandle) if not word.startswith("_")]
+            hint = f"it acts on the loops of a definition: s[{self.stages[-1]!r}].{name}(...)" if name in words and self.stages else None
+            raise unknown_name("the schedule", name, [*vars(Schedule), *words], hint)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Schedule) and self.state == other.state
@@ -159,6 +175,13 @@ class StageHandle:
         self._schedule = schedule
         self.name = name
 
+    if not TYPE_CHECKING:  # type checkers know what there is
+
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("_"):  # what Python looks for
+                raise AttributeError(name)
+            raise unknown_name(f"the loops of {self.name}", name, vars(StageHandle))
+
     @property
     def _stage(self) -> Stage:
         return self._schedule.state.stage(self.name)
@@ -179,6 +202,7 @@ class StageHandle:
         call = f"s[{self.name!r}].{word}({', '.join(map(repr, arguments))})"
         self._schedule.state = replace(state, calls=(*self._schedule.state.calls, call))
 
+    @checked()
     def split(self, axis: str, factor: int, tail: str = "peel") -> tuple[str, str]:
         """Splits a loop into blocks of `factor`: gives the names of the loop over blocks and of the loop inside one.
 
@@ -189,26 +213,31 @@ class StageHandle:
         self._apply("split", state, axis, factor, tail)
         return made
 
+    @checked()
     def fuse(self, outer: str, inner: str) -> str:
         """Makes one loop of two that stand directly inside each other; gives its name."""
         state, made = fuse(self._schedule.state, self.name, outer, inner)
         self._apply("fuse", state, outer, inner)
         return made
 
+    @checked()
     def reorder(self, *axes: str) -> None:
         """Puts the named loops in this order, into the places that they have now."""
         self._apply("reorder", reorder(self._schedule.state, self.name, axes), *axes)
 
+    @checked()
     def tile(self, a: str, b: str, a_factor: int, b_factor: int, tail: str = "peel") -> tuple[str, str, str, str]:
         """Splits two loops and puts the blocks of both outside: gives the names of the loops over blocks, then of those inside."""
         state, made = tile(self._schedule.state, self.name, a, b, a_factor, b_factor, tail)
         self._apply("tile", state, a, b, a_factor, b_factor, tail)
         return made
 
+    @checked()
     def parallel(self, axis: str) -> None:
         """Runs the iterations of the outermost loop on all cores."""
         self._apply("parallel", parallel(self._schedule.state, self.name, axis), axis)
 
+    @checked()
     def vectorize(self, axis: str) -> None:
         """Runs the iterations of a loop of constant extent in the lanes of vectors.
 
@@ -216,15 +245,18 @@ class StageHandle:
         """
         self._apply("vectorize", vectorize(self._schedule.state, self.name, axis), axis)
 
+    @checked()
     def unroll(self, axis: str) -> None:
         """Copies out the iterations of a loop of constant extent."""
         self._apply("unroll", unroll(self._schedule.state, self.name, axis), axis)
 
+    @checked()
     def bind(self, axis: str, gpu_axis: str) -> None:
         """Runs the iterations of a loop as the blocks of a GPU's grid ("block.x" to "block.z"), as the threads of a block
         ("thread.x" to "thread.z"), or in the lanes of a warp ("warp")."""
         self._apply("bind", bind(self._schedule.state, self.name, axis, gpu_axis), axis, gpu_axis)
 
+    @checked()
     def serial(self, axis: str) -> None:
         """Takes back `parallel`, `vectorize`, `unroll` or `bind`."""
         self._apply("serial", serial(self._schedule.state, self.name, axis), axis)
@@ -236,6 +268,7 @@ class StageHandle:
         """
         self._apply("stream", stream(self._schedule.state, self.name))
 
+    @checked()
     def prefetch(self, tensor: str, axis: str, rows: int = 1) -> None:
         """Fetches a row of an input that lies so many iterations of a loop over rows or blocks ahead, while this one is computed on;
         of the order of a sort plan, what is read through it so many places further on."""
@@ -257,16 +290,19 @@ class StageHandle:
         """
         self._apply("share", share(self._schedule.state, self.name))
 
+    @checked()
     def common(self, *others: str) -> tuple[str, ...]:
         """Gives what the definition and others compute alike, element by element, definitions of their own: gives their names."""
         state, made = common(self._schedule.state, self.name, others)
         self._apply("common", state, *others)
         return made
 
+    @checked()
     def store_as(self, dtype: str) -> None:
         """Keeps integers that are known to be small in a narrower type: "int8", "int16" or "int32"."""
         self._apply("store_as", store_as(self._schedule.state, self.name, dtypes.dtype(dtype)), dtype)
 
+    @checked()
     def stage(self, tensor: str, layout: staging.Layout) -> str:
         """Reads a copy of a tensor, its axes in the order given; gives the name of the copy, which has loops of its own.
 
@@ -277,11 +313,13 @@ class StageHandle:
         self._apply("stage", state, tensor, layout)
         return made
 
+    @checked()
     def cache(self, tensor: str, axis: str, order: tuple[int, ...]) -> None:
         """Copies what an iteration of a loop reads of a tensor to a local buffer first, its axes in the order given."""
         state = cache(self._schedule.state, self.name, tensor, axis, tuple(order))
         self._apply("cache", state, tensor, axis, tuple(order))
 
+    @checked()
     def rfactor(self, axis: str, turns: int = 1) -> tuple[str, ...]:
         """Takes a reduction apart along one of its loops, a scatter along its first: gives the names of the partial results, which have
         loops of their own."""
@@ -289,12 +327,14 @@ class StageHandle:
         self._apply("rfactor", state, axis, *((turns,) if turns != 1 else ()))
         return made
 
+    @checked()
     def own(self, axis: str) -> str:
         """Lets blocks of the rows of a scatter own their elements where the data keeps rows apart: gives the definition that says so."""
         state, made = own(self._schedule.state, self.name, axis)
         self._apply("own", state, axis)
         return made
 
+    @checked()
     def partition(self, axis: str, width: int, room: int | None = None, share: int | None = None) -> None:
         """Sorts what a scatter sends by blocks of `width` elements, which have owners; `axis` runs over chunks of sends."""
         self._apply("partition", partition(self._schedule.state, self.name, axis, width, room, share), axis, width, room, share)
@@ -305,18 +345,21 @@ class StageHandle:
         self._apply("sort", state)
         return made
 
+    @checked()
     def part(self, axis: str, *lengths: int) -> tuple[str, ...]:
         """Takes long segments of a sort plan apart, at multiples of `lengths` points: gives the names of the sums of parts."""
         state, made = part(self._schedule.state, self.name, axis, lengths)
         self._apply("part", state, axis, *lengths)
         return made
 
+    @checked()
     def tensorize(self, axis: str, intrinsic: str) -> None:
         """Runs the loops from one inwards as an instruction of the machine, known by name (`te.intrinsic` declares one)."""
         state = tensorize(self._schedule.state, self.name, axis, intrinsic, refuse)
         self._apply("tensorize", state, axis, intrinsic)
         self._schedule.state = with_digest(self._schedule.state, intrinsic)
 
+    @checked()
     def pipeline(self, axis: str, stages: int = 2) -> None:
         """Computes what is computed in a loop `stages` - 1 iterations ahead, into as many buffers as there are stages."""
         self._apply("pipeline", pipeline(self._schedule.state, self.name, axis, stages), axis, stages)
@@ -325,16 +368,19 @@ class StageHandle:
         """Computes of the window that an iteration of the loop around reads what the one before did not; the rest is kept in a ring."""
         self._apply("slide", slide(self._schedule.state, self.name))
 
+    @checked()
     def alongside(self, other: object) -> None:
         """Runs the iterations of the outermost loop in any order with those of another definition: one parallel region for both."""
         name = self._schedule[other].name
         self._apply("alongside", alongside(self._schedule.state, self.name, name, refuse), name)
 
+    @checked()
     def compute_with(self, other: object) -> None:
         """Runs the definition in the loops of another that it does not hang on, as far as the loops of both are alike."""
         name = self._schedule[other].name
         self._apply("compute_with", compute_with(self._schedule.state, self.name, name, refuse), name)
 
+    @checked()
     def compute_at(self, consumer: object, axis: str) -> None:
         """Computes the definition in a loop of another that reads it, once per iteration, at the elements read there."""
         name = self._schedule[consumer].name

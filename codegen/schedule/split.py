@@ -5,6 +5,7 @@ from __future__ import annotations
 from tensorexpr.codegen.schedule.legality import refuse
 from tensorexpr.codegen.schedule.rewriting import checked, new_name, place_of
 from tensorexpr.codegen.schedule.state import SERIAL, TAILS, Split, State, definition_named
+from tensorexpr.hints import suggestion
 from tensorexpr.ir import Define, Scan
 from tensorexpr.records import replace
 
@@ -42,7 +43,7 @@ def split(state: State, name: str, loop: str, factor: int, tail: str = "peel") -
     if not isinstance(factor, int) or isinstance(factor, bool) or factor < 1:
         raise refuse(stage, f"expected a positive int as the factor, got {factor!r}", loop)
     if tail not in TAILS:
-        raise refuse(stage, f"expected a tail among {', '.join(TAILS)}, got {tail!r}", loop)
+        raise refuse(stage, f"expected a tail among {', '.join(TAILS)}, got {tail!r}", loop, suggestion(tail, TAILS))
     if stage.kind(loop) != SERIAL:
         raise refuse(stage, f"expected a serial loop to split, got {loop}, marked {stage.kind(loop)}", loop, "split first")
     if tail == "shift" and (stage.group_of(loop) is not None or not isinstance(definition_named(state.program, name), Define | Scan)):

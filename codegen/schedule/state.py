@@ -21,6 +21,7 @@ from tensorexpr.codegen.schedule.reductions import Group, Parts, groups_used, ta
 from tensorexpr.codegen.schedule.steps import Sweep
 from tensorexpr.codegen.target import Target
 from tensorexpr.errors import InternalError, ScheduleError
+from tensorexpr.hints import suggestion
 from tensorexpr.ir import Access, Axis, Const, Define, Definition, Expr, Program, Scan, Scatter, Segments, const
 from tensorexpr.records import field, record, replace
 from tensorexpr.simplify.sort_ranges import Ranges, ranges_of
@@ -238,7 +239,9 @@ class State:
         if name in self.inlined:
             raise ScheduleError(f"expected a definition with loops, got {name!r}, which is inlined")
         known = ", ".join([*self.table][:8]) + (", ..." if len(self.table) > 8 else "")
-        raise ScheduleError(f"expected a definition of the program, got {name!r}", hint=f"definitions: {known or 'none'}")
+        raise ScheduleError(
+            f"expected a definition of the program, got {name!r}", hint=suggestion(name, self.table, f"definitions: {known or 'none'}")
+        )
 
     def with_stage(self, stage: Stage) -> State:
         """The state with another stage of the same name."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tensorexpr.bounds import implied
 from tensorexpr.errors import DefinitionError, user_location
+from tensorexpr.hints import suggestion
 from tensorexpr.language.scalar import Scalar, binary, build, common_dtype, converted, is_strong, operand, unary, weakly_promoted
 from tensorexpr.language.tracing import active_axes
 from tensorexpr.regions import normal_form
@@ -29,6 +30,7 @@ def read(tensor: Tensor, indices: list[Scalar], outside: Any) -> Scalar:
             raise DefinitionError(
                 f"{tensor.name}.read: expected outside to be a value or one of {', '.join(map(repr, MODES))}, got {outside!r}",
                 location=user_location(),
+                hint=suggestion(outside, MODES, "numbers are given as they are: outside=0.0"),
             )
         inside = [_MODES[outside](index, Scalar(extent)) for index, extent in zip(indices, tensor.extents, strict=True)]
         return tensor[tuple(inside)]

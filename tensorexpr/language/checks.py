@@ -58,7 +58,7 @@ def out_of_bounds(
     name = what.partition("[")[0]
     hint = remedy or f"guard it: te.where(condition, {what}, 0), or read with a border: {name}.read(..., outside=0)"
     if isinstance(index, Const):
-        hint = "indices count from 0 and do not wrap around: the last element is at the extent - 1" if verdict.value < 0 else hint
+        hint = f"indices count from 0 and do not wrap around: the last one is {name}.shape[{axis}] - 1" if verdict.value < 0 else hint
     elif verdict.least == verdict.greatest or (verdict.least is None and verdict.greatest is None):
         got = f"{got} = {verdict.value}"
     elif verdict.greatest is None:

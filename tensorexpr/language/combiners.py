@@ -9,6 +9,7 @@ from typing import Any
 from tensorexpr import dtypes
 from tensorexpr.dtypes import DType
 from tensorexpr.errors import DefinitionError, user_location
+from tensorexpr.hints import checked
 from tensorexpr.ir import Apply, Cast, Combiner, Const, Expr, Param, Reduce
 from tensorexpr.language.loops import loops_over
 from tensorexpr.language.reductions import guard
@@ -20,6 +21,7 @@ from tensorexpr.traversal import walk
 _WHAT = "te.reduce"
 
 
+@checked()
 def reduce(
     combine: Callable[[Any, Any], Any], identity: Any, body: Callable[..., Any], extents: Any, where: Callable[..., Any] | None = None
 ) -> Any:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tensorexpr.errors import DefinitionError, Location, user_location
+from tensorexpr.hints import checked
 from tensorexpr.ir import Access, Axis, Define, Expr, Index, const
 from tensorexpr.language.checks import check_expressions
 from tensorexpr.language.scalar import Scalar, merged, strong
@@ -17,6 +18,13 @@ from tensorexpr.traversal import walk
 from tensorexpr.wrapping import with_wraps
 
 
+def _shape_first(name: str, *arguments: Any) -> None:
+    """Refuses a body in the place of the shape."""
+    if arguments:
+        as_shape(arguments[0], name)
+
+
+@checked(_shape_first, {"dtype": "te.cast(value, dtype) in the body chooses a dtype"})
 def compute(shape: Any, body: Callable[..., Any], name: str | Sequence[str] | None = None) -> Any:
     """The tensor of `shape` whose element at each index is `body(*indices)`.
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tensorexpr.errors import ArgumentError, DefinitionError, user_location
+from tensorexpr.hints import checked
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.ir import Access, Axis, Constant, Define, Definition, Input, Program, TensorType, const
 from tensorexpr.ir import Index as IndexNode
@@ -107,6 +108,7 @@ def _add_siblings(results: Sequence[tuple[str, TensorType]], table: dict[str, Te
             table[name].ruled = known.ruled
 
 
+@checked()
 def evaluate(outputs: Any, arrays: Mapping[Tensor, Any] | None = None, sizes: Mapping[str, int] | None = None) -> Any:
     """The meaning of the language: `outputs` computed by the reference interpreter, as naive as possible and slow.
 

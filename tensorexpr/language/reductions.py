@@ -12,15 +12,39 @@ from typing import Any
 
 from tensorexpr import dtypes
 from tensorexpr.errors import DefinitionError, user_location
+from tensorexpr.hints import checked
 from tensorexpr.ir import Combiner, Reduce
+from tensorexpr.language import habits
 from tensorexpr.language.functions import as_bool, condition
 from tensorexpr.language.loops import Loops, loops_over
 from tensorexpr.language.printing import describe
 from tensorexpr.language.scalar import Scalar, converted, merged, strong
+from tensorexpr.language.tensor import Tensor
 from tensorexpr.language.tracing import parameters
 from tensorexpr.traversal import free_names
 
 
+def _refuse_body(name: str, *arguments: Any) -> None:
+    """Refuses a tensor or a value in the place of the function that is reduced."""
+    if not arguments or callable(arguments[0]):
+        return
+    body, short = arguments[0], name.removeprefix("te.")
+    if isinstance(body, Tensor):
+        hint, got = habits.of_tensor(body, short), f"the tensor {body.name}"
+    elif short in ("max", "min"):
+        hint, got = f"te.{short}imum(a, b) takes two values, te.{short}(lambda k: A[k], n) those of a tensor", repr(body)
+    else:
+        hint, got = f"te.{short}(lambda k: A[k], n) takes a function of one index for each extent", repr(body)
+    raise DefinitionError(f"{name}: expected a function of indices to reduce, got {got}", location=user_location(), hint=hint)
+
+
+_AXES = {
+    word: "a reduction has an extent for each index of its body: te.compute((n,), lambda i: te.sum(lambda k: A[i, k], m))"
+    for word in ("axis", "dim", "keepdims", "keepdim")
+}
+
+
+@checked(_refuse_body, _AXES)
 def sum(body: Callable[..., Any], extents: Any, where: Callable[..., Any] | None = None) -> Scalar:
     """The sum of `body` over all points, 0 over nothing.
 
@@ -30,11 +54,13 @@ def sum(body: Callable[..., Any], extents: Any, where: Callable[..., Any] | None
     return _builtin("sum", body, extents, where, _widened)
 
 
+@checked(_refuse_body, _AXES)
 def prod(body: Callable[..., Any], extents: Any, where: Callable[..., Any] | None = None) -> Scalar:
     """The product of `body` over all points, 1 over nothing; dtypes as for `sum`."""
     return _builtin("prod", body, extents, where, _widened)
 
 
+@checked(_refuse_body, _AXES)
 def max(body: Callable[..., Any], extents: Any, where: Callable[..., Any] | None = None) -> Scalar:
     """The greatest value of `body`; NaN if one is NaN.
 
@@ -43,21 +69,25 @@ def max(body: Callable[..., Any], extents: Any, where: Callable[..., Any] | None
     return _builtin("max", body, extents, where, _kept)
 
 
+@checked(_refuse_body, _AXES)
 def min(body: Callable[..., Any], extents: Any, where: Callable[..., Any] | None = None) -> Scalar:
     """The least value of `body`; NaN if one is NaN. Over nothing it is the dtype's greatest value; see `max`."""
     return _builtin("min", body, extents, where, _kept)
 
 
+@checked(_refuse_body, _AXES)
 def all(body: Callable[..., Any], extents: Any, where: Callable[..., Any] | None = None) -> Scalar:
     """Whether `body` is true (not 0) at every point; True over nothing."""
     return _builtin("all", body, extents, where, as_bool)
 
 
+@checked(_refuse_body, _AXES)
 def any(body: Callable[..., Any], extents: Any, where: Callable[..., Any] | None = None) -> Scalar:
     """Whether `body` is true (not 0) at some point; False over nothing."""
     return _builtin("any", body, extents, where, as_bool)
 
 
+@checked(_refuse_body, _AXES)
 def argmax(body: Callable[..., Any], extents: Any, where: Callable[..., Any] | None = None) -> Scalar:
     """The position of the greatest value, int64: over several extents the flat row-major index. The first of equals wins, a
     NaN wins over numbers.
@@ -67,6 +97,7 @@ def argmax(body: Callable[..., Any], extents: Any, where: Callable[..., Any] | N
     return _builtin("argmax", body, extents, where, _kept)
 
 
+@checked(_refuse_body, _AXES)
 def argmin(body: Callable[..., Any], extents: Any, where: Callable[..., Any] | None = None) -> Scalar:
     """The position of the least value; see `argmax`."""
     return _builtin("argmin", body, extents, where, _kept)
@@ -88,12 +119,7 @@ def _builtin(
     name: str, body: Callable[..., Any], extents: Any, where: Callable[..., Any] | None, prepare: Callable[[Any], Scalar]
 ) -> Scalar:
     what = f"te.{name}"
-    if name in ("max", "min") and not callable(body):
-        raise DefinitionError(
-            f"{what}: expected a function of indices to reduce, got {body!r}",
-            location=user_location(),
-            hint=f"te.{name}imum(a, b) takes two values, te.{name}(lambda k: A[k], n) those of a tensor",
-        )
+    _refuse_body(what, body)
     loops = loops_over(what, body, extents)
     if name in ("argmax", "argmin"):
         own = {axis.index for axis in loops.axes}

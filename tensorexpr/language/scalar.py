@@ -19,7 +19,9 @@ import numpy as np
 from tensorexpr import dtypes
 from tensorexpr.dtypes import DType
 from tensorexpr.errors import DefinitionError, user_location
+from tensorexpr.hints import unknown_name
 from tensorexpr.ir import Apply, Cast, Const, Expr, Size
+from tensorexpr.language import habits
 from tensorexpr.language.printing import describe
 from tensorexpr.ops import OPS, cast_value
 from tensorexpr.regions import affine_of
@@ -227,8 +229,25 @@ class Scalar:
     def __getitem__(self, item: object) -> Any:
         raise _refusal(self, "a tensor to index", "give all indices at once: A[i, j]")
 
+    def __format__(self, spec: str) -> str:
+        if spec:
+            raise _refusal(self, f"a number to write as {spec!r}", "without a format it is written as an expression")
+        return repr(self)
+
+    if not TYPE_CHECKING:  # type checkers know what there is
+
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("_"):  # what Python and NumPy look for
+                raise AttributeError(name)
+            raise unknown_name(f"the scalar {self!r}", name, ("dtype",), habits.of_scalar(repr(self), name))
+
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
-        raise _refusal(self, "an array", "te.evaluate or a compiled function gives arrays of tensors")
+        raise _refusal(
+            self, "an array", "te.evaluate or a compiled function gives arrays of tensors; an array is made a tensor by te.constant(array)"
+        )
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        raise habits.with_numpy(repr(self), function)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         name = _UFUNCS.get(ufunc.__name__)
@@ -237,7 +256,7 @@ class Scalar:
                 f"expected a function of the language, got numpy.{ufunc.__name__}",
                 term=repr(self),
                 location=user_location(),
-                hint="use the te. function of that name on scalars",
+                hint=habits.function(ufunc.__name__),
             )
         return unary(name, inputs[0]) if OPS[name].arity == 1 else binary(name, *inputs)
 
@@ -252,11 +271,12 @@ _UFUNCS = {
 
 
 def _refusal(scalar: Scalar, wanted: str, hint: str) -> DefinitionError:
+    met = habits.met()
     return DefinitionError(
         f"expected {wanted}, got an expression of the language, which has no value until it runs",
-        term=repr(scalar),
+        term=repr(scalar) if met is None else met[0],
         location=user_location(),
-        hint=hint,
+        hint=hint if met is None else met[1],
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tensorexpr.errors import DefinitionError, Location, user_location
+from tensorexpr.hints import checked
 from tensorexpr.ir import Const, Definition, Expr, Scan, Size, TensorType
 from tensorexpr.language.compute import compute, define, names_for
 from tensorexpr.language.functions import cast, where
@@ -21,6 +22,7 @@ from tensorexpr.traversal import expressions, fresh_name, walk
 _WHAT = "te.scan"
 
 
+@checked()
 def scan(body: Callable[[Any, Any], Any], init: Any, length: Any, name: Any = None, checkpoint: int | str | None = None) -> Any:
     """The states of a recurrence: entry t of the result is the state after step t, so its shape is `(length, *state)`.
 

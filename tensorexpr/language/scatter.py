@@ -8,6 +8,7 @@ from typing import Any
 from tensorexpr import dtypes
 from tensorexpr.bounds import OutOfBounds, check_access
 from tensorexpr.errors import DefinitionError, Location, user_location
+from tensorexpr.hints import checked, suggestion
 from tensorexpr.ir import Axis, Expr, Scatter, TensorType, conjuncts, const
 from tensorexpr.language.checks import check_expressions, out_of_bounds
 from tensorexpr.language.compute import names_for
@@ -24,6 +25,7 @@ COMBINE = ("sum", "prod", "max", "min")
 _WHAT = "te.scatter"
 
 
+@checked()
 def scatter(
     shape: Any,
     body: Callable[..., Any],
@@ -45,7 +47,11 @@ def scatter(
     location = user_location()
     types = as_shape(shape, _WHAT)
     if not isinstance(combine, str) or combine not in COMBINE:
-        raise DefinitionError(f"{_WHAT}: expected combine to be one of {', '.join(COMBINE)}, got {combine!r}", location=location)
+        raise DefinitionError(
+            f"{_WHAT}: expected combine to be one of {', '.join(COMBINE)}, got {combine!r}",
+            location=location,
+            hint=suggestion(combine, COMBINE),
+        )
     names = names_for(name, None, _WHAT)
     loops = loops_over(_WHAT, body, extents)
     result = loops.run(body)

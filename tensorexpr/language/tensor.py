@@ -12,7 +12,7 @@ import itertools
 import keyword
 import unicodedata
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,9 +20,11 @@ from tensorexpr import dtypes
 from tensorexpr.data import frozen
 from tensorexpr.dtypes import DType
 from tensorexpr.errors import DefinitionError, Location, user_location
+from tensorexpr.hints import checked as checked_call
+from tensorexpr.hints import unknown_name
 from tensorexpr.initial import checked
 from tensorexpr.ir import Access, Apply, Cast, Const, Definition, Expr, Index, Input, Program, Size, TensorType, const
-from tensorexpr.language import borders
+from tensorexpr.language import borders, habits
 from tensorexpr.language.printing import renamed_text
 from tensorexpr.language.renaming import local_names, renamed
 from tensorexpr.language.scalar import Scalar, operand
@@ -172,6 +174,7 @@ class Tensor:
             hint="te.compute defines all elements of a new tensor, te.scatter sends values to places, te.scan iterates",
         )
 
+    @checked_call()
     def read(self, *indices: Any, outside: Any) -> Scalar:
         """The element at `indices`, which may lie beyond the border: there the read gives what `outside` says.
 
@@ -183,11 +186,15 @@ class Tensor:
 
     def _indices(self, items: tuple[Any, ...], location: Location | None) -> list[Scalar]:
         if len(items) != self.ndim:
+            for axis, item in enumerate(items):
+                _refuse_slice(item, f"axis {axis} of {self.name}")
             raise DefinitionError(
                 f"{self.name}: expected {self.ndim} {'index' if self.ndim == 1 else 'indices'}, one per axis, got {len(items)}",
                 term=f"{self.name}: {self._type_text()}",
                 location=location,
-                hint=f"{self.name}[()] reads a tensor without axes" if self.ndim == 0 else "a tensor is indexed at all its axes at once",
+                hint=f"{self.name}[()] reads a tensor without axes"
+                if self.ndim == 0
+                else f"a tensor is indexed at all its axes at once: {habits.element(self)}",
             )
         return [as_index(item, f"axis {axis} of {self.name}") for axis, item in enumerate(items)]
 
@@ -230,14 +237,21 @@ class Tensor:
         raise DefinitionError(
             f"expected something to iterate over, got the tensor {self.name}",
             location=user_location(),
-            hint="loops over indices are reductions: te.sum(lambda k: A[k], n); extents are in A.shape",
+            hint=f"loops over indices are reductions: te.sum(lambda k: ..., n); extents are in {self.name}.shape",
+        )
+
+    def __contains__(self, item: object) -> bool:
+        raise DefinitionError(
+            f"expected something to look into, got the tensor {self.name}",
+            location=user_location(),
+            hint=f"te.any(lambda {habits.indices(self)}: {habits.element(self)} == value, {self.name}.shape) says whether one is there",
         )
 
     def __len__(self) -> int:
         raise DefinitionError(
             f"expected something with a length, got the tensor {self.name}",
             location=user_location(),
-            hint="the extent of the first axis is A.shape[0]",
+            hint=f"the extent of the first axis is {self.name}.shape[0]" if self.ndim else "it has no axes",
         )
 
     def __bool__(self) -> bool:
@@ -254,6 +268,18 @@ class Tensor:
             hint="te.evaluate or a compiled function gives arrays",
         )
 
+    if not TYPE_CHECKING:  # type checkers know what there is
+
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("_"):  # what Python and NumPy look for
+                raise AttributeError(name)
+            raise unknown_name(f"the tensor {self.name}", name, _ATTRIBUTES, habits.of_tensor(self, name))
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        if function in (np.shape, np.ndim) and args == (self,):
+            return self.shape if function is np.shape else self.ndim
+        raise self._not_a_scalar(f"numpy.{function.__name__}")
+
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         meaning = whole.get()
         if meaning is not None and method == "__call__" and not options:
@@ -265,8 +291,12 @@ class Tensor:
             f"{what}: expected scalars, got the tensor {self.name} of {self.ndim} {'axis' if self.ndim == 1 else 'axes'}",
             term=f"{self.name}: {self._type_text()}",
             location=user_location(),
-            hint=self.scalar_hint,
+            hint=habits.whole(self, what),
         )
+
+
+_ATTRIBUTES = ("shape", "dtype", "ndim", "name", "read")
+"""What users read of a tensor."""
 
 
 def _arithmetic(name: str, symbol: str, reflected: bool = False) -> Any:
@@ -299,13 +329,31 @@ def name_of(key: str) -> str:
     return key.rpartition("__")[0]
 
 
-def as_index(value: Any, what: str) -> Scalar:
-    """The value as an index, an int64. Raises `DefinitionError` for what is not an integer."""
+def _refuse_slice(value: Any, what: str) -> None:
     if isinstance(value, slice) or value is Ellipsis or value is None:
         raise DefinitionError(
             f"{what}: expected an index, got {value!r}",
             location=user_location(),
-            hint="a tensor is read one element at a time; te.compute makes slices",
+            hint="a tensor is read one element at a time; te.compute((m,), lambda i: x[i + start]) makes a slice",
+        )
+
+
+def as_index(value: Any, what: str) -> Scalar:
+    """The value as an index, an int64. Raises `DefinitionError` for what is not an integer."""
+    _refuse_slice(value, what)
+    if isinstance(value, Tensor | list | str) or (isinstance(value, np.ndarray) and value.ndim):
+        got = (
+            f"the tensor {value.name}"
+            if isinstance(value, Tensor)
+            else f"{'an' if isinstance(value, np.ndarray) else 'a'} {type(value).__name__}"
+        )
+        raise DefinitionError(
+            f"{what}: expected an integer index, got {got}",
+            term=None if isinstance(value, np.ndarray) else repr(value),
+            location=user_location(),
+            hint=None
+            if isinstance(value, str)
+            else "indices that are data are read one by one, too: ids = te.constant(...), and x[ids[t]]",
         )
     found = operand(value)
     if isinstance(found, Scalar) and found.dtype.is_integer:
@@ -321,7 +369,22 @@ def as_index(value: Any, what: str) -> Scalar:
         f"{what}: expected an integer index, got a {kind}",
         term=repr(value),
         location=user_location(),
-        hint='te.cast(x, "int64") makes one (it truncates toward zero; te.floor rounds down first)',
+        hint='i // 2 divides to an integer; te.cast(x, "int64") makes one (it truncates toward zero; te.floor rounds down first)',
+    )
+
+
+_NO_EXTENTS = (float, np.floating, bool, np.bool_, str, list, tuple, np.ndarray, Tensor)
+
+
+def _extent_hint(item: Any) -> str:
+    if isinstance(item, Tensor):
+        return f"the extents of a tensor are {item.name}.shape"
+    if isinstance(item, float):
+        return "n // 2 divides to an integer"
+    return (
+        "the shape comes before the body: te.compute(shape, lambda i, j: ...)"
+        if callable(item)
+        else 'symbolic extents are made by te.dim("n")'
     )
 
 
@@ -336,11 +399,11 @@ def as_extents(shape: Any, what: str) -> tuple[Scalar, ...]:
     items = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
     extents = []
     for item in items:
-        if isinstance(item, float | np.floating | bool | np.bool_) or item is None or isinstance(item, str):
+        if isinstance(item, _NO_EXTENTS) or item is None or callable(item):
             raise DefinitionError(
-                f"{what}: expected extents that are integers, got {item!r}",
+                f"{what}: expected extents that are integers, got {'a function' if callable(item) else repr(item)}",
                 location=user_location(),
-                hint='symbolic extents are made by te.dim("n")',
+                hint=_extent_hint(item),
             )
         extent = as_index(item, what)
         if isinstance(extent.expr, Const) and extent.expr.value < 0:
@@ -367,6 +430,7 @@ def as_shape(shape: Any, what: str) -> tuple[Expr, ...]:
     return tuple(normal_form(extent.expr) for extent in extents)
 
 
+@checked_call()
 def placeholder(shape: Any, dtype: Any = "float32", name: str | None = None, initial: Any = None, path: str | None = None) -> Tensor:
     """A tensor that is given when the program runs: a type without storage.
 
@@ -391,6 +455,7 @@ def placeholder(shape: Any, dtype: Any = "float32", name: str | None = None, ini
     return made
 
 
+@checked_call()
 def constant(array: Any, name: str | None = None) -> Tensor:
     """A tensor that has its data: a read-only copy of `array` (anything `numpy.asarray` takes), with its shape and dtype.
 
@@ -410,6 +475,7 @@ def constant(array: Any, name: str | None = None) -> Tensor:
     return Tensor(None if name is None else identifier(name, "te.constant"), extents, kind, stem="c", data=data, location=location)
 
 
+@checked_call()
 def dim(name: str) -> Scalar:
     """A symbolic extent, at least 0 and known when the program runs. Equal names are one size. In promotion it is what a Python int is."""
     return Scalar(Size(identifier(name, "te.dim")), weak=True)

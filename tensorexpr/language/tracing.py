@@ -16,10 +16,10 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from tensorexpr.errors import DefinitionError, user_location
+from tensorexpr.errors import DefinitionError, failure_location, user_location
 from tensorexpr.ir import Axis, Expr, Index, Reduce, Size, const
 from tensorexpr.language.printing import describe
-from tensorexpr.language.scalar import NO_SOURCES, Sources
+from tensorexpr.language.scalar import NO_SOURCES, Scalar, Sources
 from tensorexpr.records import record
 from tensorexpr.traversal import children, fresh_name, map_children
 
@@ -99,6 +99,14 @@ def binding(axes: tuple[Axis, ...]) -> Iterator[None]:
     token = _axes.set((*_axes.get(), *axes))
     try:
         yield
+    except KeyError as error:
+        if not error.args or not isinstance(error.args[0], Scalar):
+            raise
+        raise DefinitionError(
+            f"expected a tensor where something is looked up by an index, got a dict: no key {error.args[0]!r}",
+            location=failure_location(error) or user_location(),
+            hint="a table that is read as it runs is a tensor: te.constant(array)",
+        ) from None
     except RecursionError:
         raise DefinitionError(
             "expected a body that comes to an end, got one that calls itself without a base",

@@ -1,0 +1,145 @@
+"""What a mistaken name may have meant, and calls that do not fit a public function.
+
+One mechanism for "did you mean": `suggestion` looks among the names that are known for the same letters in another case, then for the word
+of ours for what another library calls so (`WORDS`), then for the nearest spelling. `checked` makes of Python's bare TypeError of a
+call that does not fit (an unknown keyword, an argument missing) an error that says what is taken; one that fits pays for one more frame.
+`user_expression` reads what the user's line is evaluating, so that a hint can be about it. All of it runs when something has failed.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import functools
+import inspect
+import itertools
+import linecache
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar, cast
+
+from tensorexpr.errors import CallError, UnknownNameError, user_frame, user_location
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+WORDS: dict[str, tuple[str, ...]] = {
+    "dim": ("axis", "axes"), "dims": ("axes", "axis"), "axis": ("axes",), "axes": ("axis",), "keepdim": ("keepdims",),
+    "device": ("target",), "backend": ("target",), "gpu": ("cuda",), "nvidia": ("cuda",), "llvm": ("cpu",), "ptr": ("ptx",),
+    "grad_outputs": ("head",), "cotangent": ("head",), "argnums": ("wrt",), "argnum": ("wrt",), "mode": ("outside",),
+    "fill": ("outside",), "type": ("dtype",), "size": ("shape",), "label": ("name",), "fn": ("body",), "f": ("body",),
+    "reduce": ("combine",), "op": ("combine",), "range": ("extents", "extent"), "mask": ("where",), "iters": ("trials",),
+    "unbiased": ("correction",), "ddof": ("correction",), "add": ("sum",), "mul": ("prod",), "multiply": ("prod",), "product": ("prod",),
+    "amax": ("max",), "maximum": ("max",), "amin": ("min",), "minimum": ("min",), "edge": ("clamp",), "nearest": ("clamp",),
+    "replicate": ("clamp",), "border": ("clamp",), "mirror": ("reflect",), "reflection": ("reflect",), "periodic": ("wrap",),
+    "circular": ("wrap",), "half": ("float16",), "fp16": ("float16",), "fp32": ("float32",), "fp64": ("float64",), "bf16": ("bfloat16",),
+    "long": ("int64",), "pow": ("power",), "fabs": ("abs",), "absolute": ("abs",), "array": ("constant",), "asarray": ("constant",),
+    "tensor": ("constant", "placeholder"), "jit": ("op",), "var": ("placeholder",), "permute": ("reorder",), "vectorise": ("vectorize",),
+    "parallelize": ("parallel",), "parallelise": ("parallel",), "astype": ("cast",), "ternary": ("where",), "select": ("where",),
+    "if_then_else": ("where",), "fori_loop": ("scan",), "custom_vjp": ("op",), "stop_grad": ("stop_gradient",),
+}  # fmt: skip
+"""Words of other libraries, and ours for the same; a word of ours counts where it is among the names that are known."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The one of `known` that was probably meant by `name`; None where none is near."""
+    names = list(known)
+    lower = name.lower()
+    for candidate in names:
+        if candidate.lower() == lower:
+            return candidate
+    for candidate in WORDS.get(lower, ()):
+        if candidate in names:
+            return candidate
+    folded = {candidate.lower(): candidate for candidate in reversed(names)}
+    found = difflib.get_close_matches(lower, folded, 1, 0.6)
+    return folded[found[0]] if found else None
+
+
+def suggestion(name: object, known: Iterable[str], otherwise: str | None = None) -> str | None:
+    """The hint ``did you mean X?``, before `otherwise` where that is given; `otherwise` alone where no name is near."""
+    found = nearest(name, known) if isinstance(name, str) else None
+    if found is None:
+        return otherwise
+    return f"did you mean {found}?" if otherwise is None else f"did you mean {found}? {otherwise}"
+
+
+def unknown_name(what: str, name: str, known: Iterable[str], hint: str | None = None) -> UnknownNameError:
+    """The error for an attribute `name` that `what` does not have: `hint`, or the nearest of the `known` ones, and their list."""
+    names = [one for one in known if not one.startswith("_")]
+    if hint is None:
+        few = f"{what} has {', '.join(names)}" if len(names) <= 12 else None
+        hint = suggestion(name, names, few)
+    return UnknownNameError(f"expected an attribute of {what}, got {name}", location=user_location(), hint=hint)
+
+
+def user_expression() -> ast.expr | None:
+    """The expression at which the user's line stands: the call, or the subscript, that led here. None where its source is not known."""
+    frame = user_frame()
+    if frame is None:
+        return None
+    where = next(itertools.islice(frame.f_code.co_positions(), frame.f_lasti // 2, None), None)
+    if where is None or None in where:
+        return None
+    first, last, begin, end = cast(tuple[int, int, int, int], where)
+    lines = [linecache.getline(frame.f_code.co_filename, line).encode() for line in range(first, last + 1)]  # columns count bytes
+    lines[-1] = lines[-1][:end]
+    lines[0] = lines[0][begin:]
+    try:
+        return ast.parse(f"({b''.join(lines).decode()})", mode="eval").body
+    except (SyntaxError, UnicodeDecodeError):
+        return None
+
+
+def checked(explain: Callable[..., None] | None = None, instead: Mapping[str, str] | None = None) -> Callable[[F], F]:
+    """Decorates a public function: a call that its parameters do not fit raises a `CallError` in place of a bare TypeError.
+
+    `explain(name, *arguments)` may raise an error that says more, knowing what came by position; `instead` has hints for keywords of other
+    libraries that have no counterpart.
+    """
+
+    def decorated(function: F) -> F:
+        @functools.wraps(function)
+        def call(*arguments: Any, **keywords: Any) -> Any:
+            try:
+                return function(*arguments, **keywords)
+            except TypeError as error:
+                if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+                    raise  # the function ran
+            if explain is not None:
+                explain(_name(function), *arguments)
+            raise _misfit(function, arguments, keywords, instead or {})
+
+        return cast(F, call)
+
+    return decorated
+
+
+def _name(function: Callable[..., Any]) -> str:
+    """How users call it: `te.build`, and `split` for the method of a class."""
+    return function.__name__ if "." in function.__qualname__ else f"te.{function.__name__}"
+
+
+def _misfit(function: Callable[..., Any], arguments: Sequence[Any], keywords: Mapping[str, Any], instead: Mapping[str, str]) -> CallError:
+    parameters = [p.replace(annotation=p.empty) for p in inspect.signature(function).parameters.values()]
+    if "." in function.__qualname__:
+        parameters, arguments = parameters[1:], arguments[1:]
+    name = _name(function)
+    many = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+    known = [p.name for p in parameters if p.kind is not p.VAR_POSITIONAL]
+    by_position = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+    given = {*by_position[: len(arguments)], *keywords}
+    unknown = next((key for key in keywords if key not in known), None)
+    twice = next((key for key in keywords if key in by_position[: len(arguments)]), None)
+    hint = None
+    if unknown is not None:
+        message = f"{name}: expected keywords among {', '.join(known) or 'none'}, got {unknown}"
+        hint = instead.get(unknown) or suggestion(unknown, known)
+    elif twice is not None:
+        message = f"{name}: expected one value for {twice}, got two"
+    elif len(arguments) > len(by_position) and not many:
+        message = f"{name}: expected at most {len(by_position)} arguments by position, got {len(arguments)}"
+        rest = ", ".join(known[len(by_position) :])
+        hint = f"given by name: {rest}" if rest else None
+    else:
+        missing = next(p.name for p in parameters if p.default is p.empty and p.kind is not p.VAR_POSITIONAL and p.name not in given)
+        message = f"{name}: expected a value for {missing}, got none"
+    return CallError(message, term=f"{name}{inspect.Signature(parameters)}", location=user_location(), hint=hint)
