@@ -1,7 +1,7 @@
 """Emitted CUDA kernels on a CPU: for tests, and for whoever wants to look into a kernel without a GPU.
 
 The unchanged text is compiled by the machine's C++ compiler against `host.h`, which stands in for CUDA, and run by `runtime.cpp`,
-where threads are fibers. Nothing here is about speed.
+where threads are fibers; what the PTX ISA says of instructions comes from its table (`ptx.py`). Nothing here is about speed.
 
 With `checked` memory every access is looked at (`checker.cpp`): two threads or two blocks that meet without a barrier, reads of what
 nothing has been written to, accesses outside of all arguments, copies that nobody waited for.
@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from tensorexpr.codegen.cuda.ptx import host_header
 from tensorexpr.codegen.cuda.source import PRELUDE, Launch, Source
 from tensorexpr.codegen.disk import warn_once
 from tensorexpr.errors import InternalError, TargetError
@@ -167,7 +168,8 @@ class HostKernels:
         self.checked = checked
         self._text = "\n".join(source.text for source in sources)
         entries = "\n".join(f"TE_ENTRY({name})" for name in dict.fromkeys(n.kernel for source in sources for n in source.launches))
-        files = {file.name: file.read_text() for file in (_HERE / "host.h", PRELUDE, _HERE / "matrices.h")}
+        files = {"instructions.h": host_header()}
+        files |= {file.name: file.read_text() for file in (_HERE / "host.h", PRELUDE, _HERE / "matrices.h")}
         includes = " ".join(f'#include "{name}"\n' for name in files)
         text = f"{includes}#line 1\n{self._text}\n{entries}\n"
         self._path = _compiled({**files, _TEXT: text}, _CHECKED if checked else _PLAIN)

@@ -85,7 +85,10 @@ template <class T> __attribute__((no_sanitize("thread"))) static inline T atomic
   return old;
 }
 
-template <int B> static inline void te_copy_async(void *to, const void *from, int filled = B) { te_host_copy_async(to, from, B, filled); }
+template <int B> static inline void te_copy_async(void *to, const void *from, int filled = B) {
+  static_assert(te_copies(B), "no asynchronous copy has so many bytes");
+  te_host_copy_async(to, from, B, filled);
+}
 static inline void te_copies_commit() { te_host_copies_commit(); }
 static inline void te_copies_wait_all() { te_host_copies_commit(); te_host_copies_wait(0); }
 template <int N> static inline void te_copies_wait() { te_host_copies_wait(N); }

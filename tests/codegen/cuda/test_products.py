@@ -8,11 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tensorexpr import dtypes
 from tensorexpr.codegen.cuda import nvrtc
 from tensorexpr.codegen.cuda.emit import emit
-from tensorexpr.codegen.cuda.host import HostKernels
-from tensorexpr.codegen.cuda.source import Launch, Source
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.lowering.program import lower_state
 from tensorexpr.codegen.nest import LoopNest
@@ -22,7 +19,6 @@ from tensorexpr.codegen.schedule.decisions import Choices, Decisions
 from tensorexpr.codegen.target import H200
 from tensorexpr.errors import InternalError, TargetError
 from tensorexpr.interpret import evaluate_program
-from tensorexpr.ir import Const
 from tensorexpr.parse import parse_program
 from tests.codegen.cuda.device import Program, compiled_together, needs_compiler
 from tests.codegen.cuda.grids import evaluated
@@ -245,127 +241,6 @@ def test_a_tile_of_warps_can_be_asked_for():
     asked = Decisions(Choices({"C: tile of warps": "64 i, 64 j by 32 k"}))
     s = autoschedule(parse_program(matmul(4096, 4096, 4096, "bf16")), H200, asked)
     assert "split('i', 64, 'guard')" in s.as_python()
-
-
-# ----------------------------------------------------------------------------------------- layouts of fragments
-
-# The PTX ISA's tables (Warp Level Matrix Instructions, fragments): groupID = lane >> 2, threadID_in_group = lane % 4.
-M16N8K16 = {
-    "a": lambda lane, i: ((lane >> 2) + (8 if i in (2, 3, 6, 7) else 0), (lane % 4) * 2 + (i & 1) + (8 if i >= 4 else 0)),
-    "b": lambda lane, i: ((lane % 4) * 2 + (i & 1) + (8 if i >= 2 else 0), lane >> 2),
-    "c": lambda lane, i: ((lane >> 2) + (8 if i >= 2 else 0), (lane % 4) * 2 + (i & 1)),
-}
-M8N8K4 = {
-    "a": lambda lane, i: (lane >> 2, lane % 4),
-    "b": lambda lane, i: (lane % 4, lane >> 2),
-    "c": lambda lane, i: (lane >> 2, (lane % 4) * 2 + i),
-}
-M16N8K8 = {
-    "a": lambda lane, i: ((lane >> 2) + (8 if i in (1, 3) else 0), lane % 4 + (4 if i >= 2 else 0)),
-    "b": lambda lane, i: (lane % 4 + (4 if i == 1 else 0), lane >> 2),
-}
-LAYOUTS = """
-extern "C" __global__ void __launch_bounds__(32) wide(int64_t *__restrict__ y) {
-#ifdef TE_HOST
-  int n = (int)threadIdx.x;
-  for (int i = 0; i < 8; ++i) {
-    y[(n * 8 + i) * 2] = te_row_of_a(n, i / 2, true);
-    y[(n * 8 + i) * 2 + 1] = te_k_of_a(n, i / 2, i % 2, 2);
-  }
-  y += 512;
-  for (int i = 0; i < 4; ++i) {
-    y[(n * 4 + i) * 2] = te_k_of_b(n, i / 2, i % 2, 2);
-    y[(n * 4 + i) * 2 + 1] = te_column_of_b(n, i / 2, true);
-  }
-  y += 256;
-  for (int i = 0; i < 4; ++i) {
-    y[(n * 4 + i) * 2] = te_row_of_c(n, i, true);
-    y[(n * 4 + i) * 2 + 1] = te_column_of_c(n, i, true);
-  }
-  y += 256;
-  y[n * 2] = te_row_of_a(n, 0, false); y[n * 2 + 1] = te_k_of_a(n, 0, 0, 1);
-  y += 64;
-  y[n * 2] = te_k_of_b(n, 0, 0, 1); y[n * 2 + 1] = te_column_of_b(n, 0, false);
-  y += 64;
-  for (int i = 0; i < 2; ++i) { y[(n * 2 + i) * 2] = te_row_of_c(n, i, false); y[(n * 2 + i) * 2 + 1] = te_column_of_c(n, i, false); }
-  y += 128;
-  for (int i = 0; i < 4; ++i) { y[(n * 4 + i) * 2] = te_row_of_a(n, i, true); y[(n * 4 + i) * 2 + 1] = te_k_of_a(n, i, 0, 1); }
-  y += 256;
-  for (int i = 0; i < 2; ++i) { y[(n * 2 + i) * 2] = te_k_of_b(n, i, 0, 1); y[(n * 2 + i) * 2 + 1] = te_column_of_b(n, i, true); }
-#endif
-}
-
-extern "C" __global__ void __launch_bounds__(32) loaded(const uint16_t *__restrict__ x, int64_t *__restrict__ y) {
-  __shared__ __align__(16) uint16_t tile[32][8];
-  for (int k = 0; k < 8; ++k) tile[threadIdx.x][k] = x[threadIdx.x * 8 + k];
-  __syncwarp();
-  uint32_t straight[4], turned[2];
-  te_matrices<false>(straight, &tile[threadIdx.x][0]);
-  te_matrices<true>(turned, &tile[threadIdx.x % 16][0]);
-  for (int q = 0; q < 4; ++q) y[threadIdx.x * 6 + q] = straight[q];
-  for (int q = 0; q < 2; ++q) y[threadIdx.x * 6 + 4 + q] = turned[q];
-}
-
-extern "C" __global__ void __launch_bounds__(32) near(const float *__restrict__ x, uint32_t *__restrict__ y) {
-  y[threadIdx.x] = te_tf32(x[threadIdx.x]);
-}
-"""
-
-
-def launched(name: str, *arrays: np.ndarray) -> None:
-    launch = Launch(name, (), (), False, (32, 1, 1), (Const(1, dtypes.int64),), False)
-    others = (replace(launch, kernel=other) for other in ("wide", "loaded", "near") if other != name)
-    HostKernels(Source(LAYOUTS, (launch, *others))).launch(launch, (1, 1, 1), [a.ctypes.data for a in arrays])
-
-
-@needs_compiler
-def test_fragments_lie_as_the_tables_say():
-    found = np.zeros(2 * 32 * (16 + 4 + 6), np.int64)
-    launched("wide", found)
-    at = 0
-    for tables, counts in ((M16N8K16, {"a": 8, "b": 4, "c": 4}), (M8N8K4, {"a": 1, "b": 1, "c": 2}), (M16N8K8, {"a": 4, "b": 2})):
-        for operand, count in counts.items():
-            want = [tables[operand](lane, i) for lane in range(32) for i in range(count)]
-            here = found[at : at + 64 * count].reshape(-1, 2)
-            np.testing.assert_array_equal(here, want, err_msg=operand)
-            at += 64 * count
-
-
-@needs_compiler
-def test_matrices_are_spread_as_the_tables_say():
-    x, y = np.arange(256, dtype=np.uint16), np.zeros((32, 6), np.int64)
-    launched("loaded", x, y)
-    matrices = x.reshape(4, 8, 8).astype(np.int64)
-    for lane in range(32):
-        row, column = lane // 4, 2 * (lane % 4)
-        straight = [matrices[q, row, column] | matrices[q, row, column + 1] << 16 for q in range(4)]
-        turned = [matrices[q, column, row] | matrices[q, column + 1, row] << 16 for q in range(2)]
-        assert list(y[lane]) == [*straight, *turned]
-
-
-@needs_compiler
-def test_tf32_is_the_nearest_and_away_from_zero_in_the_middle():
-    ulp = 2.0**-10
-    pairs = [
-        (1.0, 1.0),
-        (1 + 0.5 * ulp, 1 + ulp),
-        (-1 - 0.5 * ulp, -1 - ulp),
-        (1 + 0.5 * ulp - 2.0**-23, 1.0),
-        (1 + 1.5 * ulp, 1 + 2 * ulp),
-        (2 - 2.0**-23, 2.0),
-        (-0.0, -0.0),
-        (np.inf, np.inf),
-        (-np.inf, -np.inf),
-        (float(np.finfo(np.float32).max), np.inf),
-        (3 * 2.0**-137, 2.0**-135),
-        (2.0**-149, 0.0),
-    ]
-    x, y = np.zeros(32, np.float32), np.zeros(32, np.uint32)
-    x[: len(pairs)], x[-1] = [given for given, _ in pairs], np.nan
-    launched("near", x, y)
-    want = np.asarray([found for _, found in pairs], np.float32)
-    np.testing.assert_array_equal(y[: len(pairs)], want.view(np.uint32))
-    assert np.isnan(y.view(np.float32)[-1]) and not (y[:-1] & 0x1FFF).any()
 
 
 # ---------------------------------------------------------------------------------------------------- machine code

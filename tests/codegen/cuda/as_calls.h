@@ -1,0 +1,57 @@
+// What instructions do, for the text of a GPU that runs on a CPU: each a function named after it, its operands in the order of the manual,
+// made of what the shim has. An instruction that is not here does not compile.
+#undef te_shuffle_down
+#undef te_shuffle_from
+#define te_arena_bytes te_host_arena
+
+// Addresses in shared memory have 32 bits there: here the distance from where its declared part begins.
+static inline size_t __cvta_generic_to_shared(const void *place) { return (size_t)((const char *)place - __start_te_shared); }
+static inline char *te_asm_shared(uint32_t at) { return __start_te_shared + (int32_t)at; }
+#define __uint_as_float ::te_float_of_bits
+#define __float_as_uint ::te_bits_of_float
+static inline double __longlong_as_double(long long bits) { return te_double_of_bits((uint64_t)bits); }
+static inline long long __double_as_longlong(double x) { return (long long)te_bits_of_double(x); }
+
+static inline void te_asm_cvt_f32_f16(float &d, uint16_t a) { d = te_ptx_f32_of_f16(a); }
+static inline void te_asm_cvt_rn_f16_f32(uint16_t &d, float a) { d = te_ptx_f16_of_f32(a); }
+static inline void te_asm_cvt_rn_f16_f64(uint16_t &d, double a) { d = te_ptx_f16_of_f64(a); }
+static inline void te_asm_cvt_rn_bf16_f32(uint16_t &d, float a) { d = te_bf16_bits(a); }
+static inline void te_asm_cvt_rna_tf32_f32(uint32_t &d, float a) { d = te_tf32(a); }
+
+static inline void te_asm_cp_async_cg_shared_global(uint32_t to, const void *from, int bytes, int filled) {
+  te_host_copy_async(te_asm_shared(to), from, bytes, filled);
+}
+#define te_asm_cp_async_ca_shared_global te_asm_cp_async_cg_shared_global
+static inline void te_asm_cp_async_commit_group() { te_host_copies_commit(); }
+static inline void te_asm_cp_async_wait_group(int last) { te_host_copies_wait(last); }
+static inline void te_asm_cp_async_wait_all() { te_copies_wait_all(); }
+
+#define TE_ASM_LDMATRIX(trans, turned)                                                                                  \
+  static inline void te_asm_ldmatrix_sync_aligned_m8n8_x4##trans##_shared_b16(uint32_t &a, uint32_t &b, uint32_t &c, uint32_t &d, uint32_t at) { \
+    uint32_t to[4];                                                                                                     \
+    te_matrices<turned>(to, te_asm_shared(at));                                                                         \
+    a = to[0], b = to[1], c = to[2], d = to[3];                                                                         \
+  }                                                                                                                     \
+  static inline void te_asm_ldmatrix_sync_aligned_m8n8_x2##trans##_shared_b16(uint32_t &a, uint32_t &b, uint32_t at) {   \
+    uint32_t to[2];                                                                                                     \
+    te_matrices<turned>(to, te_asm_shared(at));                                                                         \
+    a = to[0], b = to[1];                                                                                               \
+  }
+TE_ASM_LDMATRIX(, false)
+TE_ASM_LDMATRIX(_trans, true)
+
+#define TE_ASM_MMA(instruction, function)                                                                               \
+  static inline void te_asm_mma_sync_aligned_##instruction(float &d0, float &d1, float &d2, float &d3, uint32_t a0, uint32_t a1, uint32_t a2, \
+                                                           uint32_t a3, uint32_t b0, uint32_t b1, float c0, float c1, float c2, float c3) { \
+    const uint32_t a[4] = {a0, a1, a2, a3}, b[2] = {b0, b1};                                                            \
+    function(c0, c1, c2, c3, a, b);                                                                                     \
+    d0 = c0, d1 = c1, d2 = c2, d3 = c3;                                                                                 \
+  }
+TE_ASM_MMA(m16n8k16_row_col_f32_f16_f16_f32, te_mma_f16)
+TE_ASM_MMA(m16n8k16_row_col_f32_bf16_bf16_f32, te_mma_bf16)
+TE_ASM_MMA(m16n8k8_row_col_f32_tf32_tf32_f32, te_mma_tf32)
+static inline void te_asm_mma_sync_aligned_m8n8k4_row_col_f64_f64_f64_f64(double &d0, double &d1, double a0, double b0, double c0, double c1) {
+  const double a[1] = {a0}, b[1] = {b0};
+  te_mma_f64(c0, c1, a, b);
+  d0 = c0, d1 = c1;
+}
