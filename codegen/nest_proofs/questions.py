@@ -322,8 +322,9 @@ class Questions:
         return tuple((name, int(found[name])) for name in names)
 
     def _fails(self, check: Check, place: Scope, at: Mapping[str, int]) -> bool:
-        """Whether a check is certain to fail in some iteration of the loops around it, for sizes as at a point."""
-        exprs = (check.index, check.extent, *(e for f in place.facts for e in _exprs(f)))
+        """Whether a check, or one before it, is certain to fail in some iteration of the loops around it, for sizes as at a point."""
+        facts = [f for f in place.facts if not f.sure]  # where those do not hold, a check before it has failed
+        exprs = (check.index, check.extent, *(e for f in facts for e in _exprs(f)))
         if any(isinstance(node, Access) for e in exprs for node in walk(e)):
             return False
         sizes = {name: const(at.get(name, 1)) for name in self.sizes}
@@ -331,8 +332,8 @@ class Questions:
         def there(expr: Expr) -> Expr:
             return bottom_up(expr, lambda e: sizes[e.name] if isinstance(e, Size) else e)
 
-        axes = [Axis(f.axis.index, there(f.axis.start), there(f.axis.stop)) for f in place.facts if f.axis is not None]
-        guards = [there(f.condition) for f in place.facts if f.condition is not None]
+        axes = [Axis(f.axis.index, there(f.axis.start), there(f.axis.stop)) for f in facts if f.axis is not None]
+        guards = [there(f.condition) for f in facts if f.condition is not None]
         index, extent = there(check.index), there(check.extent)
         outside = apply("or", apply("lt", index, const(0)), apply("ge", index, extent))
         try:

@@ -196,7 +196,7 @@ class Written:
             return bottom_up(expr, lambda e: sizes[e.name] if isinstance(e, Size) else e)
 
         axes = [Axis(f.axis.index, there(f.axis.start), there(f.axis.stop)) for f in store.scope.facts if f.axis is not None]
-        guards = [there(f.condition) for f in store.scope.facts if f.condition is not None and not f.reads]
+        guards = [there(f.condition) for f in store.scope.facts if f.condition is not None and not (f.reads or f.sure)]
         values, targets = list(map(there, store.indices)), list(read.indices)
         if len(values) != len(targets):
             one, other = (flat(tuple(map(there, i)), tuple(map(there, store.home.buffer.shape))) for i in (values, targets))

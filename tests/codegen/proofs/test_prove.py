@@ -6,6 +6,7 @@ import tensorexpr as te
 from tensorexpr import dtypes
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import Alloc, Buffer, Check, CheckSite, For, If, Kernel, LoopNest, Store
+from tensorexpr.codegen.nest_parse import parse_nest
 from tensorexpr.codegen.nest_proofs import prove
 from tensorexpr.codegen.schedule import autoschedule, schedule
 from tensorexpr.ir import Access, Cast, Const, Index, Size, apply, const
@@ -88,6 +89,33 @@ def test_no_size_counts_for_which_a_check_before_fails():
     assert [(f[0], f[1]) for f in findings(nest(late, **shape), kinds)] == [("coverage", True)]
     none = nest(over(i, 1, Check(ZERO, n, 0)), over(i, n, Store("Y", (i,), ONE)), y=(apply("maximum", n, const(1)),), sizes=("n",))
     assert [f[:2] for f in findings(none, kinds)] == [("coverage", False)]
+
+
+def test_a_check_that_reads_data_hides_none_behind_it_that_is_certain_to_fail():
+    """No run with n = 0 comes to what reads T: where the first check passes, the second fails."""
+    text = """\
+main(n, X, K, Y)
+n: size
+X: parameter(f32[n])
+K: parameter(i16[n * 2 + 1])
+Y: parameter(f32[n * 2 + 1], written)
+T: workspace(f32[n * 2 + 1])
+
+def kernel_0() -> T:
+    for i in range(0, n * 2 + 1):
+        if i < 1:
+            check(i64(K[i]), n, 0)
+        if i < 1:
+            check(minimum(maximum(2 - i, 0), n - 1), n, 0)
+        T[i] = where(i < 1, X[i64(K[i])] + X[minimum(maximum(2 - i, 0), n - 1)], 1.0)
+
+def kernel_1() -> Y:
+    for i in range(0, n * 2 + 1):
+        Y[i] = T[(i + 2) % (n * 2 + 1)]
+
+check_0 = site("X[i]", tensor="X", axis=0, definition="T")
+"""
+    assert not prove(parse_nest(text)).refuted
 
 
 def test_two_conditions_on_a_buffer_that_is_written_between_them_do_not_fill_a_result():
