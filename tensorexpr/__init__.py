@@ -144,7 +144,7 @@ from tensorexpr.transforms import grad, jvp, value_and_grad, vjp
 from tensorexpr.tune import tune
 
 if TYPE_CHECKING:  # what type checkers and editors see of the names in LATER
-    from tensorexpr.codegen.bundle import export
+    from tensorexpr.codegen.bundle.export import export
     from tensorexpr.codegen.context import Context
     from tensorexpr.codegen.storage import compile, freeze
     from tensorexpr.graph.composites import list_composites

@@ -10,8 +10,9 @@ ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("tensorexpr", "autodiff", "codegen", "kernels", "graph", "interop", "benchmarks", "examples")
 LADDER = (
     "records", "nodes", "errors", "hints", "markup", "fallback", "dtypes", "ops", "integers", "data", "ir", "traversal", "wrapping",
-    "regions", "layout", "text", "parse", "verify", "interpret", "rewrite", "enumeration", "nonlinear", "bounds", "initial", "language", "freezing",
-    "latex", "passes", "simplify", "autodiff", "codegen.target", "codegen.nest", "codegen.schedule", "codegen.lowering", "codegen.plain",
+    "regions", "layout", "text", "parse", "verify", "interpret", "rewrite", "enumeration", "nonlinear", "bounds", "initial",
+    "language", "freezing", "latex", "passes", "simplify", "autodiff",
+    "codegen.target", "codegen.nest", "codegen.schedule", "codegen.lowering", "codegen.plain",
     "codegen.disk", "codegen.llvm", "codegen.cuda", "codegen.tuning.operation", "codegen.tuning.order", "codegen.tuning.records",
     "codegen.tuning.lookup", "codegen.stages", "codegen", "codegen.tuning",
     "hosts", "op", "tune", "transforms", "gradient_check", "__init__", "kernels", "graph", "interop", "cli", "__main__", "examples",
