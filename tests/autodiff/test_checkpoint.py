@@ -33,7 +33,7 @@ def held(function) -> int:
     """The most tensors of the width of the chain that are alive at once, in the order of the kernels."""
     first, last = {}, {}
     for at, kernel in enumerate(function.nest.kernels):
-        text = str(kernel)
+        text = repr(kernel.body)
         for buffer in function.nest.workspace:
             if f"'{buffer.name}'" in text:
                 first.setdefault(buffer.name, at)

@@ -53,7 +53,6 @@ def test_the_nearest_name():
         (UnknownNameError, lambda: te.array, "did you mean constant?"),
         (UnknownNameError, lambda: te.DefinitonError, "did you mean DefinitionError?"),
         (UnknownNameError, lambda: te.matmul, "tensorexpr.kernels.matmul takes whole tensors and arrays"),
-        (UnknownNameError, lambda: te.examples, "it is a module: import tensorexpr.examples"),
         (UnknownNameError, lambda: te.zeros, "te.constant(numpy array) has data; te.compute(shape, lambda i, j: ...) says each element"),
         (UnknownNameError, lambda: te.schedule(C)["C"].vectorise("j"), "did you mean vectorize?"),
         (UnknownNameError, lambda: te.schedule(C).split("i", 2), "it acts on the loops of a definition: s['C'].split(...)"),
@@ -85,6 +84,11 @@ def test_the_nearest_name():
 )
 def test_did_you_mean(kind, use, hint):
     assert said(kind, use)[-1].startswith(f"  hint: {hint}")
+
+
+def test_a_module_that_nobody_imported(monkeypatch):
+    monkeypatch.delattr(te, "examples", raising=False)
+    assert said(UnknownNameError, lambda: te.examples)[-1] == "  hint: it is a module: import tensorexpr.examples"
 
 
 def test_axes_of_what_has_none():

@@ -169,6 +169,6 @@ def test_arrays_that_memory_does_not_hold():
 def test_what_is_no_tensor_is_shown_where_it_is_short():
     program = te.parse_program("x: f32[3] = input()\ny[i]: f32[3] = x[i]\nreturn y")
     assert said(DefinitionError, lambda: te.autoschedule(program))[0] == (
-        "te.autoschedule: expected a te tensor or a list of them, got a Program"
+        "te.autoschedule: expected a te tensor or a list of them, got the Program <program of y: 1 input, 1 definition>"
     )
     assert said(DefinitionError, lambda: te.build(3))[0] == "te.build: expected a te tensor or a list of them, got the int 3"
