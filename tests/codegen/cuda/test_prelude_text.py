@@ -222,7 +222,10 @@ def test_the_compiler_makes_the_instructions_of_the_table(arch):
     asked = set()
     for part in entries.values():
         for line in re.findall(r"// begin inline asm\s+(.*?)\s+// end inline asm", part, re.S):
-            row = ptx.INSTRUCTIONS[re.split(r"[ ;]", line)[0]]
+            name = re.split(r"[ ;]", line)[0]
+            if name == "mov.b64":  # CUDA's own shuffles of 64 bits are made of it; no text of the prelude has it
+                continue
+            row = ptx.INSTRUCTIONS[name]
             assert row.sm <= machine and row.isa <= version, line
             asked.add(row.name)
     assert asked == {name for name, row in ptx.INSTRUCTIONS.items() if row.sm <= machine}
