@@ -22,6 +22,7 @@ from tensorexpr.simplify.definitions import (
 from tensorexpr.simplify.expressions import Options, simplify_expr
 from tensorexpr.simplify.inline import cheap_names, inline_cheap, inline_definitions
 from tensorexpr.simplify.sharing import share_reductions
+from tensorexpr.simplify.terms import keep_terms
 
 MOST_ROUNDS = 12
 
@@ -30,9 +31,9 @@ def simplify(program: Program, *, inline: bool = True, signed_zeros: bool = True
     """The program in its simplest form: the same inputs, outputs and values; the same object where it has that form already.
 
     Indices and conditions in normal form, reductions over no more points than count, nothing computed that is not read and
-    nothing computed twice; with `inline` cheap definitions written where they are read. Values are kept bit for bit, but for
-    the sign of zeros with `signed_zeros=False`, and for rounding, NaN and infinities with `reassociate=True`. The result is to
-    be run: marks for derivatives (`stop_gradient`) are gone.
+    nothing computed twice; with `inline` cheap definitions written where they are read, and costly terms of reductions made
+    definitions. Values are kept bit for bit, but for the sign of zeros with `signed_zeros=False`, and for rounding, NaN and
+    infinities with `reassociate=True`. The result is to be run: marks for derivatives (`stop_gradient`) are gone.
     """
     options = Options(signed_zeros, reassociate, narrow=True, factor=True)
 
@@ -42,6 +43,7 @@ def simplify(program: Program, *, inline: bool = True, signed_zeros: bool = True
     passes: list[Pass] = [simplify_expressions, share_definitions, share_reductions, remove_dead_definitions]
     if inline:
         passes.insert(1, inline_cheap)
+        passes.append(keep_terms)
     program = run_passes(program, [drop_stop_gradients])
     for _ in range(MOST_ROUNDS):
         before = program
@@ -59,6 +61,7 @@ __all__ = [
     "fold_constants",
     "inline_cheap",
     "inline_definitions",
+    "keep_terms",
     "narrow_domains",
     "remove_dead_definitions",
     "share_definitions",

@@ -327,7 +327,7 @@ def share_definitions(program: Program) -> Program:
     kept: list[Definition] = []
     for definition in program.definitions:
         definition = rename_reads(definition, names) if names else definition
-        known = first.setdefault(_shape_of(definition), definition)
+        known = first.setdefault(form_of(definition), definition)
         if known is definition or _is_copy(definition):
             kept.append(definition)
             continue
@@ -345,8 +345,8 @@ def _is_copy(definition: Definition) -> bool:
     return isinstance(definition, Define) and isinstance(definition.value, Access)
 
 
-def _shape_of(definition: Definition) -> object:
-    """What a definition computes, with its own names replaced by positions: equal for definitions that compute the same."""
+def form_of(definition: Definition) -> object:
+    """What a definition computes, with its own names replaced by positions: equal and hashed for definitions that compute the same."""
     numbering = _Numbering()
     match definition:
         case Define():

@@ -268,7 +268,7 @@ def _collect(definition: Definition, outer: tuple[Axis, ...], sites: dict[str, l
         if isinstance(expr, Apply) and expr.op.name == "where":
             condition, taken, otherwise = expr.args
             visit(condition, axes, guards)
-            visit(taken, _without_fixed(axes, condition), (*guards, *conjuncts(condition)))
+            visit(taken, without_fixed(axes, condition), (*guards, *conjuncts(condition)))
             visit(otherwise, axes, (*guards, negate(condition)))
             return
         for e in _parts(expr):
@@ -292,7 +292,7 @@ def _axes(definition: Define | Scatter | Segments) -> tuple[Axis, ...]:
     return definition.loops if isinstance(definition, Segments) else definition.axes
 
 
-def _without_fixed(axes: tuple[Axis, ...], condition: Expr) -> tuple[Axis, ...]:
+def without_fixed(axes: tuple[Axis, ...], condition: Expr) -> tuple[Axis, ...]:
     """The axes without those that the condition allows one value only: `i == u * 4 + 3`."""
     for part in conjuncts(condition):
         if isinstance(part, Apply) and part.op.name == "eq":

@@ -1,0 +1,79 @@
+"""About how much work something is: points of loops, elements of tensors, the cost of a value. What passes weigh, never what they prove.
+
+An extent that is known only at run time counts `OPEN`. A bound that hangs on other indices is taken at the middle of their ranges, one that
+hangs on data gives a single iteration: nothing is done for loops of which nothing is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+
+from tensorexpr.ir import Access, Apply, Axis, Const, Expr, Index, Reduce, Size
+from tensorexpr.traversal import children
+
+OPEN = 256
+"""What a size counts that is bound at run time."""
+
+
+def amount(expr: Expr, middles: Mapping[str, float]) -> float | None:
+    """About which number an index expression is; None where it hangs on data."""
+    match expr:
+        case Const():
+            return float(expr.value)
+        case Size():
+            return float(OPEN)
+        case Index():
+            return middles.get(expr.name)
+        case Apply() if expr.op.name in _ARITHMETIC:
+            found = [amount(arg, middles) for arg in expr.args]
+            if None in found:
+                return None
+            return _ARITHMETIC[expr.op.name](*found)
+    return None
+
+
+_ARITHMETIC = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "neg": lambda a: -a,
+    "floordiv": lambda a, b: a // b if b else 0.0,
+    "mod": lambda a, b: a % b if b else 0.0,
+    "minimum": min,
+    "maximum": max,
+}
+
+
+def lengths(axes: Sequence[Axis]) -> dict[str, float]:
+    """About how many iterations each axis has, by the name of its index; later ones may depend on earlier ones."""
+    middles: dict[str, float] = {}
+    found: dict[str, float] = {}
+    for axis in axes:
+        start, stop = amount(axis.start, middles), amount(axis.stop, middles)
+        if start is None or stop is None:
+            found[axis.index] = 1.0
+            continue
+        found[axis.index] = max(stop - start, 0.0)
+        middles[axis.index] = (start + stop) / 2
+    return found
+
+
+def points(axes: Sequence[Axis]) -> float:
+    """About how many points axes have together."""
+    return prod(lengths(axes).values())
+
+
+def elements(shape: Sequence[Expr]) -> float:
+    """About how many elements a tensor of this shape has."""
+    return prod(max(amount(extent, {}) or 0.0, 0.0) for extent in shape)
+
+
+def cost(expr: Expr) -> float:
+    """What it costs to compute a value once, in additions (`Op.cost`): subscripts, conditions on indices and casts cost nothing."""
+    if isinstance(expr, Access) or not children(expr):
+        return 0.0
+    if isinstance(expr, Reduce):
+        return points(expr.axes) * (1.0 + sum(map(cost, expr.values)))
+    own = expr.op.cost if isinstance(expr, Apply) and expr.args[-1].dtype.is_float else 0
+    return own + sum(map(cost, children(expr)))

@@ -1,0 +1,115 @@
+"""Costly terms become tensors where that pays, whatever the phrasing; every value and every check is kept."""
+
+import numpy as np
+import pytest
+
+from tensorexpr.codegen.compile import build_program
+from tensorexpr.errors import OutOfBoundsError
+from tensorexpr.interpret import evaluate_program
+from tensorexpr.parse import parse_program
+from tensorexpr.simplify import keep_terms, simplify, terms
+from tensorexpr.text import print_program
+from tensorexpr.verify import verify
+from tests.random_programs import random_inputs, random_program, random_sizes
+from tests.seeds import share_of
+
+
+def body(text: str) -> str:
+    return "\n".join(line for line in print_program(simplify(parse_program(text))).splitlines() if "input()" not in line)
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_terms_keep_every_value_wherever_they_are_legal(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(terms, "STORED", -1e9)
+    monkeypatch.setattr(terms, "LEAST", -1e9)
+    monkeypatch.setattr(terms, "REPEATED", 0)
+    for seed in share_of(range(21000 + 100 * block, 21000 + 100 * block + 40)):
+        program = random_program(seed)
+        kept = keep_terms(program)
+        text = f"seed {seed}\n{print_program(program)}\n-->\n{print_program(kept)}"
+        verify(kept)
+        sizes = random_sizes(program, seed)
+        inputs = random_inputs(program, seed, sizes=sizes)
+        if kept is program:
+            continue
+        try:
+            before = evaluate_program(program, inputs, sizes)
+        except OutOfBoundsError:
+            with pytest.raises(OutOfBoundsError):
+                evaluate_program(kept, inputs, sizes)
+            continue
+        after = evaluate_program(kept, inputs, sizes)
+        for name, value in before.items():
+            np.testing.assert_array_equal(after[name], value, err_msg=f"{name} of {text}")
+
+
+PRODUCT = "a: f32[256, 256] = input()\nb: f32[256, 256] = input()\n"
+
+
+@pytest.mark.parametrize("written, kept", [("exp(a[i, k])", "exp(a[i, k])"), ("maximum(a[i, k], 0.0)", "maximum(a[i, k], 0.0)")])
+def test_a_product_has_the_same_form_inline_and_named(written: str, kept: str) -> None:
+    inline = f"{PRODUCT}c[i, j]: f32[256, 256] = sum({written} * b[k, j] for k in range(256))\nreturn c\n"
+    named = f"{PRODUCT}t[i, k]: f32[256, 256] = {written}\nc[i, j]: f32[256, 256] = sum(t[i, k] * b[k, j] for k in range(256))\nreturn c\n"
+    assert body(inline).splitlines()[0].endswith(f"= {kept}")
+    name = body(inline).split("[")[0]
+    assert body(inline).replace(name, "t") == body(named)
+
+
+def test_a_term_of_several_definitions_is_one_tensor() -> None:
+    assert body(
+        "q: f32[n, 64] = input()\nv: f32[n, 64] = input()\n"
+        "z[c]: f32[64] = sum(exp(q[j, c]) for j in range(n))\n"
+        "s[c, d]: f32[64, 64] = sum(exp(q[i, c]) * v[i, d] for i in range(n))\n"
+        "o[i, d]: f32[n, 64] = sum(exp(q[i, c]) * s[c, d] for c in range(64)) + exp(q[i, d])\n"
+        "return z, o\n".replace("q:", "sizes(n)\nq:", 1)
+    ).splitlines()[1:] == [
+        "q_exp[j, c]: f32[n, 64] = exp(q[j, c])",
+        "z[c]: f32[64] = sum(q_exp[j, c] for j in range(n))",
+        "s[c, d]: f32[64, 64] = sum(q_exp[i, c] * v[i, d] for i in range(n))",
+        "o[i, d]: f32[n, 64] = sum(q_exp[i, c] * s[c, d] for c in range(64)) + q_exp[i, d]",
+        "return z, o",
+    ]
+
+
+def test_what_is_read_at_shifted_places_is_kept_whole() -> None:
+    text = body(
+        "x: f32[66, 66] = input()\nw: f32[64, 3, 3] = input()\n"
+        "y[o, h, v]: f32[64, 64, 64] = sum(tanh(x[h + r, v + s]) * w[o, r, s] for r in range(3) for s in range(3))\nreturn y\n"
+    )
+    assert text.startswith("x_tanh[i, i_1]: f32[66, 66] = tanh(x[i, i_1])\n") and "x_tanh[h + r, v + s] * w[o, r, s]" in text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # pairs of points are far more than the points
+        "x: f32[4096] = input()\nv: f32[4096, 8] = input()\n"
+        "y[i, c]: f32[4096, 8] = sum(exp(-(x[i] - x[j]) * (x[i] - x[j])) * v[j, c] for j in range(4096))\nreturn y\n",
+        # elementwise in its reader
+        "x: f32[512, 512] = input()\ny[i]: f32[512] = sum(exp(x[i, j]) for j in range(512))\nreturn y\n",
+        # the same in all turns of the reduction
+        "x: f32[512] = input()\nv: f32[512, 512] = input()\ny[i]: f32[512] = sum(exp(x[i]) * v[i, j] for j in range(512))\nreturn y\n",
+        # of one piece alone
+        "x: f32[65536] = input()\ny[p]: f32[64] = where(p == 3, sum(exp(x[i]) for i in range(65536)), 0.0)\nreturn y\n",
+        # to be computed again
+        f"{PRODUCT}c[i, j]: f32[256, 256] = sum(recompute(exp(a[i, k])) * b[k, j] for k in range(256))\nreturn c\n",
+        # too little to matter
+        "a: f32[4, 4] = input()\nb: f32[4, 4] = input()\nc[i, j]: f32[4, 4] = sum(exp(a[i, k]) * b[k, j] for k in range(4))\nreturn c\n",
+        # an element that is not certain to be there is read only where it is now
+        f"{PRODUCT}c[i, j]: f32[256, 256] = sum(exp(a[i, k] - a[i, k + 1]) * b[k, j] for k in range(256) if k < j)\nreturn c\n",
+    ],
+)
+def test_what_is_not_worth_a_tensor_or_may_not_be_one_stays(text: str) -> None:
+    program = parse_program(text)
+    assert keep_terms(program) is program
+
+
+def test_a_read_that_a_condition_guards_does_not_place_the_term() -> None:
+    program = parse_program(
+        f"{PRODUCT}c[i, j]: f32[256, 256] = sum(where(k > 0, exp(a[i, k - 1]), 1.0) * b[k, j] for k in range(256))\nreturn c\n"
+    )
+    kept = keep_terms(program)
+    assert "sum(a_where[i, k] * b[k, j] for k in range(256))" in print_program(kept)
+    rng = np.random.default_rng(3)
+    inputs = {name: rng.standard_normal((256, 256)).astype(np.float32) for name in "ab"}
+    np.testing.assert_array_equal(build_program(program, single=True)(*inputs.values()), build_program(kept, single=True)(*inputs.values()))
