@@ -17,7 +17,7 @@ from tensorexpr.autodiff.workspace import Place, Workspace, guarded
 from tensorexpr.dtypes import accumulator
 from tensorexpr.ir import Access, Apply, Cast, Const, Expr, Reduce, apply, conjuncts
 from tensorexpr.records import record, replace
-from tensorexpr.traversal import children, negate, walk
+from tensorexpr.traversal import children, map_children, negate, walk
 
 CHEAP = 8
 """An adjoint of at most this cost is computed again rather than stored."""
@@ -45,8 +45,8 @@ class Contribution:
     reads: tuple[Read, ...]
 
 
-Separate = Callable[[Reduce, Place], Expr]
-"""Makes a reduction a definition of its own, which is active, and gives a read of it."""
+Separate = Callable[[Expr, Place], Expr | None]
+"""Makes a reduction, or a term that pays (else it gives None), a definition of its own, which is active, and gives a read of it."""
 
 
 class ExpressionAdjoint:
@@ -55,7 +55,8 @@ class ExpressionAdjoint:
     The cost rule: an adjoint is stored as a tensor over the indices it mentions where it enters a reduction that it
     does not depend on and is more than a scaled element, and where several reads share it and it costs more than `CHEAP`;
     under reductions only if `MANY_READS` share it or it costs more than `CHEAP` and enters an inner reduction. Reductions inside
-    factors are stored always, and a reduction that is the same at many points around it is swept as a definition of its own.
+    factors are stored always, and a reduction that is the same at many points around it is swept as a definition of its own,
+    as is a costly term (`terms`).
     So every gradient costs a small multiple of the forward pass, and nothing has the size of a reduction's space unless the
     forward pass computes a transcendental function of a reduction at each of its points.
     """
@@ -105,6 +106,8 @@ class ExpressionAdjoint:
         """The contributions of `value` where it receives `seed`; `whole` is a read that has the same value, if there is one."""
         if not self.count(value):
             return []
+        if len(place.axes) > self._outer:
+            value = self._with_terms(value, place)
         objects = _access_objects(value)
         adjoints = {value: widened(seed)}
         found: list[Contribution] = []
@@ -116,7 +119,7 @@ class ExpressionAdjoint:
                 case Cast():
                     self._receive(adjoints, node.arg, cast_to(seed, accumulator(node.arg.dtype)))
                 case Reduce() if node is not value and self._separate is not None and self._workspace.is_shared(node, place):
-                    found += self.contributions(self._separate(node, place), seed, place)
+                    found += self.contributions(self._separated(node, place), seed, place)
                 case Reduce():
                     found += self._reduction(node, seed, place)
                 case Apply() if node.op.name == "where":
@@ -129,6 +132,18 @@ class ExpressionAdjoint:
                             scaled = scaling(seed, args, result)
                             self._receive(adjoints, arg, self._workspace.without_reductions(scaled, place, self._owner))
         return merged(found)
+
+    def _with_terms(self, node: Expr, place: Place) -> Expr:
+        """The value with reads of the costly terms in it that became definitions, but for those in branches and reductions."""
+        if not isinstance(node, Apply | Cast) or not self.count(node):
+            return node
+        if isinstance(node, Apply) and self._separate is not None:
+            read = self._separate(node, place)
+            if read is not None:
+                return read
+            if node.op.name == "where":
+                return node
+        return map_children(node, lambda child: self._with_terms(child, place))
 
     @staticmethod
     def _receive(adjoints: dict[Expr, Expr], node: Expr, value: Expr) -> None:
@@ -188,8 +203,13 @@ class ExpressionAdjoint:
             case "prod":
                 factor = leave_one_out(node, place, self._workspace, self._owner)
                 return self.contributions(node.values[0], apply("mul", seed, factor), inner)
+        return self.contributions(self._separated(node, place), seed, place)
+
+    def _separated(self, node: Reduce, place: Place) -> Expr:
         assert self._separate is not None, "an adjoint without it only counts"
-        return self.contributions(self._separate(node, place), seed, place)
+        read = self._separate(node, place)
+        assert read is not None, "a reduction can always be a definition"
+        return read
 
     # -- the cost rule -----------------------------------------------------------------------------------------------
 

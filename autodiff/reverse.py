@@ -19,9 +19,11 @@ from tensorexpr.autodiff.recompute import with_copies
 from tensorexpr.autodiff.scans import reverse_scan
 from tensorexpr.autodiff.scatters import scattered_adjoint
 from tensorexpr.autodiff.sharing import flows_of
+from tensorexpr.autodiff.terms import TermAt, term_at
 from tensorexpr.autodiff.workspace import Place, Workspace
 from tensorexpr.ir import (
     Access,
+    Apply,
     Axis,
     Const,
     Define,
@@ -34,7 +36,7 @@ from tensorexpr.ir import (
     Scatter,
     Segments,
 )
-from tensorexpr.records import field, record
+from tensorexpr.records import field, record, replace
 from tensorexpr.traversal import expressions, reads, walk
 
 
@@ -170,6 +172,8 @@ class Sweep:
         self.owners: dict[str, str] = {}
         self.stored: dict[str, str] = {}
         self.around: dict[str, list[Around]] = {}
+        self._terms: dict[TermAt, Define] = {}
+        self._guards: dict[str, tuple[Expr, ...]] = {}
 
     # -- sending -----------------------------------------------------------------------------------------------------
 
@@ -285,11 +289,17 @@ class Sweep:
         seed = self.adjoint(definition.name)(at)
         whole = Access(self.stored.get(definition.name, definition.name), at, definition.value.dtype)
         adjoint = self._expression(definition.name, len(definition.axes))
-        self.send(definition.name, adjoint.contributions(definition.value, seed, Place(definition.axes), whole))
+        place = Place(definition.axes, self._guards.get(definition.name, ()))
+        self.send(definition.name, adjoint.contributions(definition.value, seed, place, whole))
 
     def _expression(self, owner: str, outer: int) -> ExpressionAdjoint:
-        def separate(node: Reduce, place: Place) -> Expr:
-            read, definition = self._separate(node, place, owner)
+        def separate(node: Expr, place: Place) -> Expr | None:
+            if isinstance(node, Reduce):
+                read, definition = self._separate(node, place, owner)
+            elif isinstance(node, Apply) and (term := term_at(node, place, outer, self.workspace)) is not None:
+                read, definition = self._separate_term(term, self.workspace.new_name(owner, f"_{node.op.name}"))
+            else:
+                return None
             if isinstance(definition, Define) and isinstance(read, Access):
                 self.around.setdefault(definition.name, []).append(Around(owner, place, definition.axes, read.indices))
             names = [name for name, _ in definition.results]
@@ -312,6 +322,15 @@ class Sweep:
         read = self.workspace.save(node, place, owner, f"_{node.combiner.name}", self.names)
         assert isinstance(read, Access)
         return read, self.workspace.definition(read.tensor)
+
+    def _separate_term(self, term: TermAt, name: str) -> tuple[Expr, Definition]:
+        """The same of a costly term."""
+        made = self._terms.get(term)
+        if made is None or made.name in self.names:
+            made = self._terms[term] = replace(term.definition, name=name)
+            self.workspace.add(made)
+            self._guards[made.name] = term.guards
+        return Access(made.name, tuple(Index(axis.index) for axis in made.axes), made.value.dtype), made
 
     def derive(
         self,

@@ -244,7 +244,7 @@ class Workspace:
             hulls = [hull for hull in (self._plain_or_hull(axis, place) for axis in chosen) if hull is not None]
             if len(hulls) < len(chosen):
                 return None, [], []
-            conditions = [*place.guards, *(c for axis in place.axes for c in _conditions(axis, axis.index in wanted))]
+            conditions = [*place.guards, *(c for axis in place.axes for c in conditions_of(axis, axis.index in wanted))]
             kept = [c for c in conditions if set(free_names(c)) <= wanted | steps]
             needed = [c for c in kept if c in place.guards or free_names(c)]
             axes = [Axis(axis.index, const(low), stop) for axis, (low, stop) in zip(chosen, hulls, strict=True)]
@@ -321,7 +321,7 @@ class Workspace:
         return True
 
 
-def _conditions(axis: Axis, chosen: bool) -> list[Expr]:
+def conditions_of(axis: Axis, chosen: bool) -> list[Expr]:
     """What an axis says where its bounds are no constants: about its own index, or, if that is left out, that it is not empty."""
     if chosen:
         ends = [apply("ge", Index(axis.index), axis.start), apply("lt", Index(axis.index), axis.stop)]

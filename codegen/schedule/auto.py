@@ -166,9 +166,17 @@ def _epilogues(program: Program, state: State) -> list[str]:
         if state.stage(definition.name).parts.unproved:
             continue
         found = [facts.definitions[name] for name in facts.readers.get(definition.name, ())]
-        if len(found) == 1 and isinstance(found[0], Define) and _reads_elementwise(found[0], definition):
+        if len(found) != 1 or not isinstance(found[0], Define) or not _reads_elementwise(found[0], definition):
+            continue
+        if not is_contraction(state, definition.name) or _reads_always(found[0], definition):  # a sum in a branch has no tile
             chosen.append(definition.name)
     return chosen
+
+
+def _reads_always(reader: Define, source: Define) -> bool:
+    """Whether a definition reads another whatever the data are."""
+    guards = [guards for access, _, guards in read_occurrences(reader.value, ()) if access.tensor == source.name]
+    return any(not any(isinstance(n, Access) for guard in found for n in walk(guard)) for found in guards)
 
 
 def _narrow(s: Schedule) -> None:

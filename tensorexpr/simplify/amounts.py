@@ -6,7 +6,7 @@ hangs on data gives a single iteration: nothing is done for loops of which nothi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 
 from tensorexpr.ir import Access, Apply, Axis, Const, Expr, Index, Reduce, Size
@@ -33,7 +33,7 @@ def amount(expr: Expr, middles: Mapping[str, float]) -> float | None:
     return None
 
 
-_ARITHMETIC = {
+_ARITHMETIC: dict[str, Callable[..., float]] = {
     "add": lambda a, b: a + b,
     "sub": lambda a, b: a - b,
     "mul": lambda a, b: a * b,

@@ -132,8 +132,7 @@ def _chosen(program: Program, demands: Mapping[object, Demand], found: Sequence[
     covering: list[list[Occurrence]] = [[] for _ in found]
 
     def pays(demand: Demand, cost: float, points: float) -> bool:
-        saved = (points - demand.elements) * cost - STORED * demand.elements
-        return saved >= LEAST and _bytes(demand.term.define.results[0][1]) <= max(ends, _read(demand.term, types))
+        return _saves(cost, points, demand.elements) and _bytes(demand.term.define.results[0][1]) <= max(ends, _read(demand.term, types))
 
     for form in sorted(places, key=lambda f: -sum(1 for _ in walk(demands[f].term.define.value))):
         demand = demands[form]
@@ -154,6 +153,19 @@ def _chosen(program: Program, demands: Mapping[object, Demand], found: Sequence[
             for n, o in left:
                 covering[n].append(o)
     return chosen
+
+
+def pays_alone(term: Term, node: Expr, axes: Sequence[Axis], types: Mapping[str, TensorType]) -> bool:
+    """Whether a tensor of a term pays by one node alone, inside these axes, and is no larger than what it reads."""
+    size, around = points(term.define.axes), points(axes)
+    if around < REPEATED * size or not _saves(cost(node), around, size) or any(map(_is_marked, walk(node))):
+        return False
+    return _bytes(term.define.results[0][1]) <= _read(term, types)
+
+
+def _saves(cost: float, computed: float, elements: float) -> bool:
+    """Whether to compute a value for each element and store it costs less than to compute it at so many points."""
+    return (computed - elements) * cost - STORED * elements >= LEAST
 
 
 def _bytes(type_: TensorType) -> float:
