@@ -36,7 +36,7 @@ from tensorexpr.ir import (
 )
 from tensorexpr.records import field, record, replace
 from tensorexpr.regions import affine_of, constraints_of, domain_of, expression_of
-from tensorexpr.simplify import Options, narrow_domains
+from tensorexpr.simplify import Options, factor_sums, narrow_domains
 from tensorexpr.traversal import (
     bottom_up,
     bound_names,
@@ -185,7 +185,7 @@ class Workspace:
         own = {name: None for definition in self.definitions for name, _ in definition.results}
         inputs = tuple(Input(name, type_) for name, type_ in self.types.items() if name not in own)
         options = Options(signed_zeros=False, factor=True, derived=True)
-        program = narrow_domains(Program(inputs, (), tuple(self.definitions), tuple(own), self.sizes), options)
+        program = factor_sums(narrow_domains(Program(inputs, (), tuple(self.definitions), tuple(own), self.sizes), options), options)
         numbers = {d.name: d.value for d in (*given, *program.definitions) if isinstance(d, Define) and isinstance(d.value, Const)}
 
         def written(node: Expr) -> Expr:

@@ -20,6 +20,7 @@ from tensorexpr.simplify.definitions import (
     simplify_indices,
 )
 from tensorexpr.simplify.expressions import Options, simplify_expr
+from tensorexpr.simplify.factors import factor_sums
 from tensorexpr.simplify.inline import cheap_names, inline_cheap, inline_definitions
 from tensorexpr.simplify.sharing import share_reductions
 from tensorexpr.simplify.terms import keep_terms
@@ -40,9 +41,12 @@ def simplify(program: Program, *, inline: bool = True, signed_zeros: bool = True
     def simplify_expressions(given: Program) -> Program:
         return narrow_domains(given, options)
 
-    passes: list[Pass] = [simplify_expressions, share_definitions, share_reductions, remove_dead_definitions]
+    def factor(given: Program) -> Program:
+        return factor_sums(given, options)
+
+    passes: list[Pass] = [simplify_expressions, factor, share_definitions, share_reductions, remove_dead_definitions]
     if inline:
-        passes.insert(1, inline_cheap)
+        passes.insert(2, inline_cheap)
         passes.append(keep_terms)
     program = run_passes(program, [drop_stop_gradients])
     for _ in range(MOST_ROUNDS):
@@ -58,6 +62,7 @@ __all__ = [
     "cheap_names",
     "drop_stop_gradients",
     "factor_reductions",
+    "factor_sums",
     "fold_constants",
     "inline_cheap",
     "inline_definitions",

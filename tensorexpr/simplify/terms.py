@@ -226,7 +226,9 @@ def _occurrences(definition: Define | Scatter, types: Mapping[str, TensorType], 
             return
         inside: list[Occurrence] = []
         if isinstance(node, Reduce):
-            around = without_fixed((*axes, *node.axes), node.where) if node.where is not None else (*axes, *node.axes)
+            free = set(free_names(node))  # a reduction is computed once for the indices that it depends on
+            around = (*(axis for axis in axes if axis.index in free), *node.axes)
+            around = around if node.where is None else without_fixed(around, node.where)
             for value in node.values:
                 inside += visit(value, around, reduced | {axis.index for axis in node.axes})
         elif isinstance(node, Apply) and node.op.name == "where":
