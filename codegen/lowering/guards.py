@@ -2,9 +2,9 @@
 
 A causal score is a sum that only the columns up to the row's own ask for. With rows and columns as a tile of accumulators,
 the guard would be tested for each product. Where its accesses are in bounds without it, the sum may as well be computed for the
-whole tile: what no one asks for is not used. Tiles of which no point counts are left out, in either case: sums that only the
-border of an image asks for cost nothing inside. The same holds for the points of a last block beyond the extent of an axis, where
-operands are copied into blocks that are filled up.
+whole tile: what no one asks for is not used, be it data that says so (a mask, a length of each row). Tiles of which no point counts
+are left out, where indices say so: sums that only the border of an image asks for cost nothing inside. The same holds for the points
+of a last block beyond the extent of an axis, where operands are copied into blocks that are filled up.
 
 In bounds means at every point that runs: over all blocks of an axis of which an iteration of another definition asks for one, and, of a
 tensor of which a block is kept, within that.
@@ -117,6 +117,8 @@ def beyond_extents(
         block = kept.get(access.tensor)
         return block is None or not any(_hangs_on(access.indices[along], inner) & beyond - block.blocks for along in block.along)
 
+    if any(map(reads_data, group.guard)):
+        return frozenset()
     if not splits or not may_run_without(group, stage.parts, tuple(axes), scope, shape, is_there):
         return frozenset()
     return frozenset(split.outer for split in splits)
@@ -151,7 +153,7 @@ def may_run_without(
     loops or must be checked, and all that it reads is in bounds, and is there."""
     if group.uses or any(g.scope == group.number for g in parts.groups) or any(accumulators.is_winner(m) for m in group.members):
         return False
-    if any(map(reads_data, (*group.where, *group.guard, *(e for a in group.axes for e in (a.start, a.stop))))):
+    if any(map(reads_data, (*group.where, *(e for a in group.axes for e in (a.start, a.stop))))):
         return False
     axes, around = group.axes, group
     needed = set(group.depends)

@@ -97,7 +97,7 @@ class Reductions(ABC):
             some = {c: around for c, around in found.items() if around is not None}
             tested = tuple(dict.fromkeys(around for around in some.values() if around not in scope.facts))
             if may_run_without(group, self.parts, tuple(map(scope.bounded, self.parts.axes)), scope, self.shape):
-                late = tuple(c for c in late if c not in some)
+                late = tuple(c for c in late if c not in some and not (c in group.guard and reads_data(c)))
         crossed = tuple(
             condition
             for x in rest

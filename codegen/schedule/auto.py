@@ -12,6 +12,7 @@ import heapq
 from math import prod
 
 from tensorexpr import dtypes
+from tensorexpr.codegen.schedule.auto_again import plan_again
 from tensorexpr.codegen.schedule.auto_batches import plan_batches
 from tensorexpr.codegen.schedule.auto_common import keep_common
 from tensorexpr.codegen.schedule.auto_contraction import plan_contraction
@@ -23,8 +24,8 @@ from tensorexpr.codegen.schedule.auto_loops import plan
 from tensorexpr.codegen.schedule.auto_memory import bytes_of, fetch_gathered, fetch_indexed, fetch_rows, fetch_streams, write_past
 from tensorexpr.codegen.schedule.auto_pairs import pair_terms, plan_nested, repeats, sharing
 from tensorexpr.codegen.schedule.auto_parts import partial_results
-from tensorexpr.codegen.schedule.auto_passes import join_alike, join_passes, one_pass, plan_passes
-from tensorexpr.codegen.schedule.auto_rows import plan_rows
+from tensorexpr.codegen.schedule.auto_passes import Pass, join_alike, join_passes, one_pass, plan_passes
+from tensorexpr.codegen.schedule.auto_rows import kept_near, plan_rows
 from tensorexpr.codegen.schedule.auto_scatters import plan_scatter, take_scatters_apart
 from tensorexpr.codegen.schedule.auto_skewing import skew_scans
 from tensorexpr.codegen.schedule.auto_small import plan_small
@@ -68,22 +69,11 @@ def autoschedule(program: Program, target: Target | None = None, decisions: Deci
     repeated = without_lost_checks(s.state.program, repeated)
     if repeated:
         s.inline(*repeated)
-    terms = [name for name in pair_terms(s.state) if s.decisions.wanted(f"{name}: recompute")]
-    terms = without_lost_checks(s.state.program, terms)
-    if terms:
-        s.recompute(*terms)
-    _inline(s)
-    _narrow(s)
-    redirect_copies(s)
-    if not isinstance(s.target, Gpu):
-        take_scatters_apart(s)
-    passes = one_pass(s)
-    planned = crossed_sums(s, shapes_of(s.state.program))
+    passes, planned = _in_rows(s)
     partial_results(s)
     sweep_scans(s)
     shapes = shapes_of(s.state.program)
     if not isinstance(s.target, Gpu):
-        planned |= plan_rows(s, shapes)
         planned |= plan_batches(s, shapes)
         planned |= plan_small(s, shapes)
     planned |= plan_passes(s, passes)
@@ -129,6 +119,32 @@ def autoschedule(program: Program, target: Target | None = None, decisions: Deci
         _parallelize(s, name)
     run_together(s, PARALLEL_WORK)
     return s
+
+
+def _in_rows(s: Schedule) -> tuple[tuple[Pass, ...], set[str]]:
+    """Pairwise terms computed again, definitions written into their readers, and what leads to rows in blocks of them; gives what is to run
+    in one pass, and whose loops are made. A term is not computed again where blocks of rows keep it near; where they do not, it is."""
+    terms = [name for name in pair_terms(s.state) if s.decisions.wanted(f"{name}: recompute")]
+    near = set() if isinstance(s.target, Gpu) else kept_near(s) & set(terms)
+    before = s.state
+    while True:
+        again = without_lost_checks(s.state.program, [name for name in terms if name not in near])
+        if again:
+            s.recompute(*again)
+        _inline(s)
+        _narrow(s)
+        redirect_copies(s)
+        if not isinstance(s.target, Gpu):
+            take_scatters_apart(s)
+        passes = one_pass(s)
+        planned = crossed_sums(s, shapes_of(s.state.program))
+        if not isinstance(s.target, Gpu):
+            shapes = shapes_of(s.state.program)
+            planned |= plan_again(s, shapes)
+            planned |= plan_rows(s, shapes)
+        if all(s.state.stage(name).place is not None for name in near if name in s.state.table):
+            return passes, planned
+        s.state, near = before, set()
 
 
 def shapes_of(program: Program) -> dict[str, tuple[Expr, ...]]:

@@ -54,6 +54,17 @@ def plan_batches(s: Schedule, shapes: dict[str, tuple[Expr, ...]]) -> set[str]:
     return planned
 
 
+def batched(s: Schedule) -> set[str]:
+    """The definitions that are computed in the loop over their batch, an element of it at a time."""
+    found: set[str] = set()
+    for host in reversed(s.state.program.definitions):
+        if isinstance(host, Define) and host.name not in found and _is_free(s, host) and is_contraction(s.state, host.name):
+            members = _members(s, host)
+            if members and _pays(s, host, members):
+                found |= {host.name, *members}
+    return found
+
+
 def _is_free(s: Schedule, definition: Definition) -> bool:
     """Whether a definition has loops of its own, of constant extents, and nothing in it is checked as it runs."""
     name = definition.results[0][0]
@@ -114,7 +125,7 @@ def _apply(s: Schedule, host: Define, members: tuple[str, ...], shapes: dict[str
     """The loops of the host and of contractions among the members: the names of those that have theirs, or None where they cannot be."""
     batch, following = host.axes[0].index, host.axes[1]
     known, planned = set(s.stages), {host.name}
-    if not plan_contraction(s, host.name, shapes, (following.index, length(following))):
+    if not plan_contraction(s, host.name, shapes, (following.index, length(following)), (batch,)):
         return None
     for name in reversed([n for n in s.stages if n in members or n not in known]):
         s[name].compute_at(host.name, batch)

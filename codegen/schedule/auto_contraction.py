@@ -28,12 +28,14 @@ from collections.abc import Iterator
 from itertools import product
 from math import ceil, inf, prod
 
+from tensorexpr.bounds import PROVED, check_access
 from tensorexpr.codegen.schedule.auto_copies import plan_copy
 from tensorexpr.codegen.schedule.auto_loops import Planner
 from tensorexpr.codegen.schedule.auto_tiles import LARGE, apply_plan, sizes
 from tensorexpr.codegen.schedule.boxes import reads_tensors
 from tensorexpr.codegen.schedule.legality import is_ordered
 from tensorexpr.codegen.schedule.orders import plain_inside, tested_axes
+from tensorexpr.codegen.schedule.reductions import Group
 from tensorexpr.codegen.schedule.residues import classes
 from tensorexpr.codegen.schedule.schedule import Schedule
 from tensorexpr.codegen.schedule.staging import Layout
@@ -44,7 +46,7 @@ from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Access, Apply, Axis, Const, Define, Expr, Index, apply, conjuncts
 from tensorexpr.records import record
 from tensorexpr.regions import affine_of
-from tensorexpr.traversal import free_names, walk
+from tensorexpr.traversal import free_names, read_occurrences, walk
 
 LEAST_WORK = 1 << 16
 """Products from which on a contraction is looked at: below, copies and blocks do not matter."""
@@ -143,23 +145,33 @@ class Plan:
         return f"{self.rows} {self.row}, {self.vectors} vectors of {self.vector}{copied}{window}"
 
 
-def plan_contraction(schedule: Schedule, name: str, shapes: dict[str, tuple[Expr, ...]], rows: tuple[str, int] | None = None) -> bool:
+def plan_contraction(
+    schedule: Schedule,
+    name: str,
+    shapes: dict[str, tuple[Expr, ...]],
+    rows: tuple[str, int] | None = None,
+    batch: tuple[str, ...] = (),
+    near: tuple[str, ...] = (),
+) -> bool:
     """Copies operands and makes the loops of a contraction; says whether it did. `shapes` gets those of the copies.
 
     With `rows`, an axis and a length, it runs in blocks of so many points of the axis, whose loop stands inside of those over
-    the axes before it, and outside of all others.
+    the axes of the `batch`, and outside of all others; what is `near` there is not copied.
     """
     found = schedule.state.stage(name)
     if found.scan is not None or schedule.state.placed_in(name) or len(found.parts.groups) != 1:
         return False
     (group,) = found.parts.groups
-    if is_ordered(group) or len(group.members) != 1 or found.parts.unproved or any(map(reads_tensors, group.guard)) or group.depends == ():
+    if is_ordered(group) or len(group.members) != 1 or found.parts.unproved or group.depends == ():
         return False
+    if any(map(reads_tensors, group.guard)) and not _reads_within(group, found.parts.axes, shapes):
+        return False  # what data guards would be tested for each product
     counts = classes(found.parts)
     planner = Planner(schedule, name, shapes, counts)
     if rows is not None:
         planner.lengths = {**planner.lengths, rows[0]: rows[1]}
     model = Model(planner)
+    model.placed.update(near)
     if not model.is_contraction():
         return False
     plans = _in_order((made for made in model.plans() if made.cost < inf), model)
@@ -174,13 +186,24 @@ def plan_contraction(schedule: Schedule, name: str, shapes: dict[str, tuple[Expr
                 shapes[copy] = schedule.state.program.types[copy].shape
                 plan_copy(schedule, copy, tensor, layout, shapes)
                 copies.append(copy)
-            apply_plan(schedule, name, made, model, tuple(copies), rows)
+            apply_plan(schedule, name, made, model, tuple(copies), rows, batch)
             return True
         except ScheduleError:
             schedule.state = before
             shapes.clear()
             shapes.update(known)
     return False
+
+
+def _reads_within(group: Group, data: tuple[Axis, ...], shapes: dict[str, tuple[Expr, ...]]) -> bool:
+    """Whether a reduction is in bounds wherever its guard holds or not, so that a tile need not test it (`lowering.guards`)."""
+    return all(
+        verdict is PROVED
+        for member in group.members
+        for value in member.values
+        for access, axes, guards in read_occurrences(value, (*data, *group.axes), group.where)
+        for verdict in check_access(access.indices, shapes[access.tensor], axes, guards)
+    )
 
 
 def _in_order(plans: Iterator[Plan], model: Model) -> list[Plan]:
@@ -227,14 +250,15 @@ class Model:
             return False
         if any(not isinstance(a.stop, Const) or not isinstance(a.start, Const) for a in self.planner.parts.axes):
             return False
-        if any(s >= FAR for r in self.reads for s in r.strides.values()):
+        if any(r.stride(a) >= FAR for r in self.reads for a in self.reduction):
             return False
         moving = [{a for a in data if r.stride(a)} for r in self.reads if any(r.stride(a) for a in self.reduction)]
         return len(moving) >= 2 and all(data - found for found in moving)
 
     def plans(self) -> Iterator[Plan]:
         """All choices, each with its cost."""
-        data = [a for a in self.planner.data if a.index not in self.planner.alone]
+        far = {a for r in self.reads for a, s in r.strides.items() if s >= FAR}
+        data = [a for a in self.planner.data if a.index not in self.planner.alone and a.index not in far]
         for vector in data:
             if self.lengths[vector.index] < self.lanes or vector.index in self.planner.counts:
                 continue

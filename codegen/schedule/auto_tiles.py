@@ -38,7 +38,15 @@ MOST_FAR = 8
 """Blocks that rows are taken in at most so that all cores have the same number of panels."""
 
 
-def apply_plan(schedule: Schedule, name: str, chosen: Plan, model: Model, copies: tuple[str, ...], rows: tuple[str, int] | None) -> None:
+def apply_plan(
+    schedule: Schedule,
+    name: str,
+    chosen: Plan,
+    model: Model,
+    copies: tuple[str, ...],
+    rows: tuple[str, int] | None,
+    outside: tuple[str, ...],
+) -> None:
     """The loops of a plan: blocks outermost, the reduction, the tile innermost; its copies in them where they are large."""
     handle, planner, lengths = schedule[name], model.planner, model.lengths
     lanes = chosen.vectors * model.lanes
@@ -46,8 +54,7 @@ def apply_plan(schedule: Schedule, name: str, chosen: Plan, model: Model, copies
     loop_of, around, _ = split_classes(handle, Tile(chosen.vector, lanes, ((chosen.row, chosen.rows),), classes=counted))
     front: list[str] = []
     if rows is not None:
-        data = [a.index for a in schedule.state.stage(name).parts.axes]
-        front = data[: data.index(rows[0])]
+        front = list(outside)
         if (schedule.state.stage(name).extent(rows[0]) or 0) > rows[1]:
             block, loop_of[rows[0]] = handle.split(rows[0], rows[1], "shift")
             front.append(block)

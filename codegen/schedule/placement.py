@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tensorexpr.codegen.schedule.boxes import Asked, Begin, Known, Site, Window
-from tensorexpr.codegen.schedule.state import Split, Stage, State, all_uses, definition_named, program_facts, reads_of
+from tensorexpr.codegen.schedule.state import SERIAL, Split, Stage, State, all_uses, definition_named, program_facts, reads_of
 from tensorexpr.errors import ScheduleError
 from tensorexpr.integers import Affine
 from tensorexpr.ir import Apply, Axis, Const, Define, Definition, Expr, Index, const, integer
@@ -361,12 +361,22 @@ def _check_stored(state: State, name: str, part: Part, consumer: Stage, refuse: 
         for p, extent in zip(part.points, made.results[0][1].shape, strict=True)
     )
     opened = {a for x in consumer.order[: consumer.order.index(place.loop) + 1] for a in consumer.axes_of(x)}
-    once = all(n is None or integer(extent) % n == 0 for extent, n in zip(made.results[0][1].shape, part.lengths, strict=True))
+    once = all(
+        n is None or integer(extent) % n == 0 or (isinstance(p, Index) and _in_turn(consumer, place.loop, p.name))
+        for extent, p, n in zip(made.results[0][1].shape, part.points, part.lengths, strict=True)
+    )
     if not aligned or not once or len(set(used)) != len(used) or opened != set(used):
         raise refuse(
             f"expected iterations that make each element of {name} once, since it is kept whole: an output, read elsewhere or large",
             "choose a loop that runs over the axes by which it is read",
         )
+
+
+def _in_turn(consumer: Stage, loop: str, axis: str) -> bool:
+    """Whether the blocks of an axis that a loop stands in run one after the other: where the last one is moved back, it makes some elements
+    again, as they were."""
+    around = consumer.order[: consumer.order.index(loop) + 1]
+    return all(consumer.kind(x) == SERIAL for x in consumer.loops_of(axis) if x in around)
 
 
 def _needs(stage: Stage, number: int, tensor: str) -> bool:

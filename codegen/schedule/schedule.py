@@ -15,6 +15,7 @@ from tensorexpr.codegen.schedule import skewing, staging, sweeps
 from tensorexpr.codegen.schedule.alongside import alongside
 from tensorexpr.codegen.schedule.bind import bind
 from tensorexpr.codegen.schedule.cache import cache
+from tensorexpr.codegen.schedule.clone import clone
 from tensorexpr.codegen.schedule.common import common
 from tensorexpr.codegen.schedule.compute_at import compute_at
 from tensorexpr.codegen.schedule.compute_with import compute_with
@@ -295,6 +296,14 @@ class StageHandle:
         """Gives what the definition and others compute alike, element by element, definitions of their own: gives their names."""
         state, made = common(self._schedule.state, self.name, others)
         self._apply("common", state, *others)
+        return made
+
+    @checked()
+    def clone(self, *sources: str) -> tuple[str, ...]:
+        """Computes definitions that it reads, or that these read, again for it alone: gives the names of the copies, which have loops of
+        their own. It runs behind everything that does not read it."""
+        state, made = clone(self._schedule.state, self.name, sources)
+        self._apply("clone", state, *sources)
         return made
 
     @checked()

@@ -46,6 +46,7 @@ WORDS = (
     "share",
     "common",
     "redirect",
+    "clone",
     "alongside",
     "compute_with",
     "compute_with",
@@ -117,6 +118,8 @@ def shuffled(s: Schedule, rng: random.Random, steps: int = 10, words: Sequence[s
                 case "redirect":
                     copy = rng.choice(s.stages)
                     s.redirect(rng.choice(accesses_of(s.state.program, copy) or (Access(name, (), dtypes.int64),)).tensor, copy)
+                case "clone":
+                    handle.clone(*rng.sample(s.stages, rng.randint(1, min(3, len(s.stages)))))
                 case "compute_with":
                     handle.compute_with(rng.choice(s.stages))
                 case "skew":
