@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial, reduce
 from math import prod
 
 from tensorexpr.algebra.counts import OPEN, counted
 from tensorexpr.algebra.monoids import Monoid
 from tensorexpr.algebra.sharing import Shared, Site, sharings
-from tensorexpr.algebra.tables import Tables
+from tensorexpr.algebra.tables import Shapes, Tables
 from tensorexpr.bounds import interval
 from tensorexpr.ir import Access, Apply, Axis, Const, Define, Definition, Expr, Program, Reduce, Scan, apply, conjuncts
 from tensorexpr.passes import run_passes
@@ -95,34 +96,34 @@ class _Sharing:
         """A reduction as reads of tables; itself where none can be made or none pays."""
         if expr.combiner.name in ("argmax", "argmin") and len(expr.axes) > 1:
             return expr  # the position is one among all points
-        needed, around = set(free_names(expr)), []
-        for axis in reversed(axes):
-            if axis.index in needed:
-                around.append(axis)
-                needed |= {*free_names(axis.start), *free_names(axis.stop)}
-        holding = tuple(g for g in guards if needed.issuperset(free_names(g)))
-        for site in _sites(Site(expr, tuple(reversed(around)), holding)):
-            ways = [(count, way) for way in sharings(site) if (count := counted(way)).pays and count.points <= self.most_points(expr)]
-            for _, way in sorted(ways, key=lambda found: found[0].shared):
-                found = self.tabled(way)
-                if found is not None:
-                    return found
+        extents = tuple(axis.stop for axis in self.owner.axes)
+        for way in ways(expr, axes, guards, self.shapes, extents):
+            taken = set(self.taken)
+            tables = Tables(way, Monoid(way.site.reduction), self.shapes, self.owner.name, taken, self.owner.location)
+            found = tables.result()
+            if found is not None:
+                self.made += tables.definitions
+                self.taken, self.shapes = taken, tables.shapes
+                return found
         return expr
 
-    def tabled(self, way: Shared) -> Expr | None:
-        """A reduction as reads of tables, which are made."""
-        taken = set(self.taken)
-        tables = Tables(way, Monoid(way.site.reduction), self.shapes, self.owner.name, taken, self.owner.location)
-        found = tables.result()
-        if found is not None:
-            self.made += tables.definitions
-            self.taken, self.shapes = taken, tables.shapes
-        return found
 
-    def most_points(self, expr: Reduce) -> int:
-        """The elements of the largest tensor that a reduction reads or its definition makes, times `MOST_COPIES`."""
-        read = [self.shapes[n.tensor] for v in expr.values for n in walk(v) if isinstance(n, Access)]
-        return MOST_COPIES * max(_elements(shape) for shape in (tuple(a.stop for a in self.owner.axes), *read))
+def ways(expr: Reduce, axes: tuple[Axis, ...], guards: tuple[Expr, ...], shapes: Shapes, extents: tuple[Expr, ...]) -> Iterator[Shared]:
+    """The ways to share the terms of a reduction that pay, the best first; it stands in a definition of some `extents`.
+
+    Tables have at most `MOST_COPIES` times the elements of the largest tensor that the reduction reads or its definition makes.
+    """
+    needed, around = set(free_names(expr)), []
+    for axis in reversed(axes):
+        if axis.index in needed:
+            around.append(axis)
+            needed |= {*free_names(axis.start), *free_names(axis.stop)}
+    holding = tuple(g for g in guards if needed.issuperset(free_names(g)))
+    read = [shapes[n.tensor] for v in expr.values for n in walk(v) if isinstance(n, Access)]
+    most = MOST_COPIES * max(_elements(shape) for shape in (extents, *read))
+    for site in _sites(Site(expr, tuple(reversed(around)), holding)):
+        found = [(count.shared, way) for way in sharings(site) if (count := counted(way)).pays and count.points <= most]
+        yield from (way for _, way in sorted(found, key=lambda one: one[0]))
 
 
 def _sites(site: Site) -> Iterator[Site]:
@@ -132,26 +133,35 @@ def _sites(site: Site) -> Iterator[Site]:
     if reduction.combiner.name != "sum" or not reduction.combiner.is_builtin:
         return
     own = {axis.index for axis in reduction.axes}
-    factors = list(_factors(reduction.values[0]))
-    loose = [f for f in factors if own.isdisjoint(free_names(f))]
-    rest = [f for f in factors if f not in loose]
-    if loose and rest:
-        yield Site(replace(reduction, values=(_product(rest),)), site.axes, site.guards, _product(loose))
+    loose, rest = _apart(reduction.values[0], lambda factor: own.isdisjoint(free_names(factor)))
+    if loose and rest is not None:
+        yield Site(replace(reduction, values=(rest,)), site.axes, site.guards, _product(loose))
 
 
-def _factors(value: Expr) -> Iterator[Expr]:
-    if isinstance(value, Apply) and value.op.name == "mul":
-        for arg in value.args:
-            yield from _factors(arg)
-    else:
-        yield value
+def _apart(value: Expr, is_loose: Callable[[Expr], bool]) -> tuple[list[Expr], Expr | None]:
+    """The loose factors of a term, and what is left of it (None for 1); of a sum those that all addends have."""
+    if is_loose(value):
+        return [value], None
+    name = value.op.name if isinstance(value, Apply) and value.dtype.is_float else ""
+    assert isinstance(value, Apply) or not name
+    if name == "mul":
+        (first, left), (second, right) = (_apart(arg, is_loose) for arg in value.args)
+        rest = right if left is None else left if right is None else apply("mul", left, right)
+        return first + second, rest
+    if name == "neg":
+        found, rest = _apart(value.args[0], is_loose)
+        return found, None if rest is None else apply("neg", rest)
+    if name in ("add", "sub"):
+        (first, left), (second, right) = (_apart(arg, is_loose) for arg in value.args)
+        common = [f for f in first if f in second and first.count(f) == second.count(f) == 1]
+        if common and left is not None and right is not None:
+            parts = [_product([*(f for f in own if f not in common), rest]) for own, rest in ((first, left), (second, right))]
+            return common, apply(name, *parts)
+    return [], value
 
 
 def _product(factors: list[Expr]) -> Expr:
-    found = factors[0]
-    for factor in factors[1:]:
-        found = apply("mul", found, factor)
-    return found
+    return reduce(partial(apply, "mul"), factors)
 
 
 def _elements(shape: tuple[Expr, ...]) -> int:

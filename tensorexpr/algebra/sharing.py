@@ -18,7 +18,7 @@ from tensorexpr import dtypes
 from tensorexpr.integers import Affine, Constraint, Domain, DomainTooComplex
 from tensorexpr.ir import Access, Axis, Expr, Reduce, conjuncts
 from tensorexpr.records import record, replace
-from tensorexpr.regions import Opaque, affine_of, alternatives, bound_constraints, cases_where, domain_of
+from tensorexpr.regions import Opaque, affine_of, alternatives, bound_constraints, cases_where, domain_of, with_constraints
 from tensorexpr.traversal import children, free_names, walk
 
 ORDERED = ("argmax", "argmin")
@@ -49,7 +49,8 @@ class Shared:
 
     A point of the table has the terms of all points z with the same value of ``q + shifts[q]`` for each q of `kept` and `along`; its
     terms are combined over `inner` axes, its rows over `outer` ones. `lowers` and `uppers` are the bounds of `along`, inclusive,
-    in the names of the table and the free ones; `base` are its facets that do not move. `table` has all points of the
+    in the names of the table and the free ones; `base` are its facets that do not move, `others` those about neither `along` nor
+    `inner`, in the indices as they were written. `table` has all points of the
     table that some result needs, `points` all terms of the reduction as it was written.
     """
 
@@ -66,6 +67,7 @@ class Shared:
     uppers: tuple[Affine, ...]
     moving: tuple[bool, bool]
     base: tuple[Constraint, ...]
+    others: tuple[Constraint, ...]
     points: Domain
     table: Domain
     opaque: Opaque
@@ -122,7 +124,6 @@ class _Analysis:
         if not self._read_domain():
             return None
         at = self.own.index(self.along)
-        axes = self.reduction.axes
         outer = set(self.own[:at]) if self.site.keeps_order else set()
         while True:
             found = self._along(fixed, frozenset(outer))
@@ -131,8 +132,6 @@ class _Analysis:
             if self.site.keeps_order or not found - outer:
                 return None
             outer |= found
-        if found is None or self._depends_inwards(axes, outer):
-            return None
         return found
 
     def _read_domain(self) -> bool:
@@ -147,6 +146,9 @@ class _Analysis:
             self.facets += found
         for part in conjuncts(self.reduction.where):
             cases = cases_where(part, self.opaque)
+            if len(cases) > 1:
+                points = self._points()
+                cases = [c for c in cases if not with_constraints(points, c.constraints).is_empty()]
             if len(cases) == 1 and cases[0].exact and not self._hides_indices(cases[0].constraints):
                 self.affine.append(part)
                 self.facets += cases[0].constraints
@@ -157,10 +159,6 @@ class _Analysis:
     def _hides_indices(self, constraints: Iterable[Constraint]) -> bool:
         hidden = self.opaque.expressions
         return any(not _of_sizes(hidden[n]) for c in constraints for n in c.names() if n in hidden)
-
-    def _depends_inwards(self, axes: Sequence[Axis], outer: set[str]) -> bool:
-        inside = {a.index for a in axes} - outer
-        return any(not inside.isdisjoint((*free_names(a.start), *free_names(a.stop))) for a in axes if a.index in outer)
 
     def _along(self, fixed: frozenset[str], outer: frozenset[str]) -> Shared | frozenset[str] | None:
         """What is shared with these axes outside; the axes that have to go outside; or nothing."""
@@ -214,6 +212,7 @@ class _Analysis:
             tuple(dict.fromkeys(uppers)),
             (moving[0], moving[1]),
             tuple(base),
+            tuple(c for c in self.facets if outside.isdisjoint(c.names())),
             points,
             moved_points.hull_without(dims),
             self.opaque,

@@ -36,8 +36,9 @@ from tensorexpr.ir import (
     const,
     counted,
 )
+from tensorexpr.records import replace
 from tensorexpr.regions import expression_of
-from tensorexpr.traversal import fresh_name, read_occurrences, substitute, walk
+from tensorexpr.traversal import free_names, fresh_name, read_occurrences, substitute, walk
 
 Shapes = Mapping[str, tuple[Expr, ...]]
 
@@ -56,6 +57,7 @@ class Tables:
         self.definitions: list[Definition] = []
         self.low: dict[str, Expr] = {}
         self.high: dict[str, Expr] = {}
+        self.ends: dict[str, Expr] = {}
         self.extents: dict[str, Expr] = {}
         self.stored: dict[Expr, str] = {}
         self.box: list[Constraint] = []
@@ -73,7 +75,8 @@ class Tables:
                 return False
             lows, highs = [-(-e // d) for e, d in bounds.lowers], [e // d for e, d in bounds.uppers]
             self.low[name], self.high[name] = self._extreme("maximum", lows), self._extreme("minimum", highs)
-            self.extents[name] = counted(self._extreme("minimum", [high - low + 1 for high in highs for low in lows]))
+            self.ends[name] = self._extreme("minimum", [high - low + 1 for high in highs for low in lows])
+            self.extents[name] = counted(self.ends[name])
             self.box += _as_constraints(bounds)
         return True
 
@@ -117,7 +120,8 @@ class Tables:
             values = tuple(Reduce(reduction.combiner, values, inner, guard, at) for at in range(len(values)))
         else:
             condition = conjunction([condition, where])
-        if not self.in_bounds((condition, *values), loops, tuple(conjuncts(condition))):
+        # What is in a loop is below its end, also where that may be below zero.
+        if not self.in_bounds((condition, *values), tuple(replace(a, stop=self.ends[a.index]) for a in loops), tuple(conjuncts(condition))):
             return None
         if not apart:
             return condition, values
@@ -207,11 +211,12 @@ class Tables:
     def nonempty(self) -> Expr:
         """Whether a result has points."""
         original = self.shared.original
-        return conjunction(
+        ordered = (
             apply("le", self.expression(original(low)), self.expression(original(high)))
             for low in self.shared.lowers
             for high in self.shared.uppers
         )
+        return conjunction([*map(self._condition, self.shared.others), *ordered])
 
     def result(self) -> Expr | None:
         """The reduction as an expression over tables; None where they have no box, or a read is not proved to be in bounds."""
@@ -245,6 +250,20 @@ class Tables:
         starts = apply("eq", apply("mod", first, const(width)), const(0))
         return tuple(apply("where", same, apply("where", starts, r, l), b) for l, r, b in zip(left, right, both, strict=True))
 
+    def _outer_axes(self) -> tuple[Axis, ...]:
+        """The outer axes, without their dependence on the others."""
+        shared = self.shared
+        axes: list[Axis] = []
+        inside = {shared.along, *(a.index for a in shared.inner)}
+        for axis in shared.outer:
+            if not inside.isdisjoint((*free_names(axis.start), *free_names(axis.stop))):
+                known = {*(a.index for a in shared.site.axes), *(a.index for a in axes), axis.index}
+                bounds = shared.points.hull_without([n for n in shared.points.dims if n not in known]).bounds(axis.index)
+                start = self._extreme("maximum", [-(-e // d) for e, d in bounds.lowers])
+                axis = Axis(axis.index, start, self._extreme("minimum", [e // d + 1 for e, d in bounds.uppers]))
+            axes.append(axis)
+        return tuple(axes)
+
     def _finished(self, taken: tuple[Expr, ...]) -> Expr:
         reduction, shared = self.reduction, self.shared
         guard = self.nonempty()
@@ -262,7 +281,7 @@ class Tables:
         values = tuple(apply("where", guard, v, start) for v, start in zip(taken, self.monoid.start, strict=True))
         if shared.outer:
             where = conjunction(staying) if staying else None
-            found: Expr = Reduce(reduction.combiner, values, shared.outer, where, reduction.component)
+            found: Expr = Reduce(reduction.combiner, values, self._outer_axes(), where, reduction.component)
         else:
             found = values[reduction.component]
         return found if found.dtype is reduction.dtype else Cast(reduction.dtype, found)

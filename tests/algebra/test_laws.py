@@ -40,9 +40,7 @@ def linear(factors: list[int], constant: int, divisor: int = 1) -> Form:
 
 
 def bound(draw: random.Random, names: int) -> Form:
-    return linear(
-        [draw.choice((0, 0, 1, 1, -1, 2)) for _ in range(names)], draw.randint(-2, 4), draw.choice((1, 1, 1, 1, 2, 3))
-    )
+    return linear([draw.choice((0, 0, 1, 1, -1, 2)) for _ in range(names)], draw.randint(-2, 4), draw.choice((1, 1, 1, 1, 2, 3)))
 
 
 def least(a: Any, b: Any) -> Any:
@@ -106,8 +104,8 @@ def random_reduction(seed: int) -> tuple[te.Tensor, dict[te.Tensor, np.ndarray]]
         start, stop = left[0](at)
         given = {"where": lambda k: condition((*at, k + start)) >= 0} if condition and len(left) == 1 else {}
         if kind == "user":
-            value = lambda k: (term((*at, k + start)), term((*at, k + start)) + 1)
-            return te.reduce(lambda a, b: (a[0] * b[0], a[0] * b[1] + a[1]), (1, 0), value, stop - start, **given)[1]
+            pair = [lambda k: term((*at, k + start)), lambda k: term((*at, k + start)) + 1]
+            return te.reduce(composed, (1, 0), lambda k: tuple(part(k) for part in pair), stop - start, **given)[1]
         inner = (lambda k: reduced((*at, k + start), left[1:])) if left[1:] else (lambda k: term((*at, k + start)))
         return getattr(te, kind)(inner, stop - start, **given)
 
@@ -115,6 +113,11 @@ def random_reduction(seed: int) -> tuple[te.Tensor, dict[te.Tensor, np.ndarray]]
         return te.compute(shape, lambda *at: reduced(at, axes)), data
     except te.DefinitionError:  # a maximum over nothing
         return None
+
+
+def composed(a: tuple, b: tuple) -> tuple:
+    """One affine function after another: associative, and the order matters."""
+    return a[0] * b[0], a[0] * b[1] + a[1]
 
 
 def subscript(draw: random.Random, outer: int, inner: int) -> Form:
