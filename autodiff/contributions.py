@@ -46,6 +46,7 @@ class Contribution:
 
 
 Separate = Callable[[Reduce, Place], Expr]
+Running = Callable[[Reduce, Place], Expr | None]
 """Makes a reduction a definition of its own, which is active, and gives a read of it."""
 
 
@@ -61,13 +62,20 @@ class ExpressionAdjoint:
     """
 
     def __init__(
-        self, workspace: Workspace, owner: str, active: Mapping[str, object], outer: int, separate: Separate | None = None
+        self,
+        workspace: Workspace,
+        owner: str,
+        active: Mapping[str, object],
+        outer: int,
+        separate: Separate | None = None,
+        running: Running | None = None,
     ) -> None:
         self._workspace = workspace
         self._owner = owner
         self._active = active
         self._outer = outer
         self._separate = separate
+        self._running = running
         self._reached: dict[Expr, frozenset[Expr]] = {}
 
     # -- which nodes matter ------------------------------------------------------------------------------------------
@@ -174,6 +182,9 @@ class ExpressionAdjoint:
         return found + list(otherwise.values())
 
     def _reduction(self, node: Reduce, seed: Expr, place: Place) -> list[Contribution]:
+        read = None if self._running is None else self._running(node, place)
+        if read is not None:
+            return self.contributions(read, seed, place)
         seed = self._entering(node, seed, place)
         inner = place.under(node.axes)
         seed = inner.apart(seed)

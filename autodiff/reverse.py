@@ -16,6 +16,7 @@ from tensorexpr.autodiff.folds import expand_reduction
 from tensorexpr.autodiff.neighbors import in_step
 from tensorexpr.autodiff.overrides import Override, inputs_within
 from tensorexpr.autodiff.recompute import with_copies
+from tensorexpr.autodiff.running import running_table
 from tensorexpr.autodiff.scans import reverse_scan
 from tensorexpr.autodiff.scatters import scattered_adjoint
 from tensorexpr.autodiff.sharing import flows_of
@@ -34,7 +35,7 @@ from tensorexpr.ir import (
     Scatter,
     Segments,
 )
-from tensorexpr.records import field, record
+from tensorexpr.records import field, record, replace
 from tensorexpr.traversal import expressions, reads, walk
 
 
@@ -170,6 +171,7 @@ class Sweep:
         self.owners: dict[str, str] = {}
         self.stored: dict[str, str] = {}
         self.around: dict[str, list[Around]] = {}
+        self._tables: dict[tuple[Reduce, Place, str], tuple[Scan, tuple[Expr, ...]]] = {}
 
     # -- sending -----------------------------------------------------------------------------------------------------
 
@@ -288,10 +290,24 @@ class Sweep:
         self.send(definition.name, adjoint.contributions(definition.value, seed, Place(definition.axes), whole))
 
     def _expression(self, owner: str, outer: int) -> ExpressionAdjoint:
+        def running(node: Reduce, place: Place) -> Expr | None:
+            key = (replace(node, component=0), place, owner)
+            found = self._tables.get(key)
+            if found is None or found[0].names[0] in self.names:
+                found = running_table(node, place, self.workspace, owner)
+                if found is None:
+                    return None
+                self._tables[key] = found
+            scan, reads = found
+            return entered(reads[node.component], scan, node)
+
         def separate(node: Reduce, place: Place) -> Expr:
             read, definition = self._separate(node, place, owner)
             if isinstance(definition, Define) and isinstance(read, Access):
                 self.around.setdefault(definition.name, []).append(Around(owner, place, definition.axes, read.indices))
+            return entered(read, definition, node)
+
+        def entered(read: Expr, definition: Definition, node: Reduce) -> Expr:
             names = [name for name, _ in definition.results]
             self.active.update(dict.fromkeys(names))
             root = self.owners.get(owner, owner)
@@ -303,7 +319,7 @@ class Sweep:
                 self._queues[-1][definition] = sum(1 for _ in walk(node))
             return read
 
-        return ExpressionAdjoint(self.workspace, owner, self.active, outer, separate)
+        return ExpressionAdjoint(self.workspace, owner, self.active, outer, separate, running)
 
     def _separate(self, node: Reduce, place: Place, owner: str) -> tuple[Expr, Definition]:
         """A read of a definition that holds a reduction, and that definition; another one if it was swept already."""

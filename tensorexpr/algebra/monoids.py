@@ -22,9 +22,14 @@ class Monoid:
 
     argmax and argmin carry the value that wins and its position; 16-bit floats are added and multiplied in float32; a user's combiner
     carries its tuple. `combine` is associative; `start` is its identity.
+
+    With `selects` a maximum or minimum is taken by a choice, the earlier one of equals, so that its derivative is that of the reduction:
+    a binary maximum has a gradient by both operands where they are equal, a reduction by its first winner. `start` is then no identity:
+    the first term is to be taken whatever it is.
     """
 
     reduction: Reduce
+    selects: bool = False
 
     @property
     def wins(self) -> bool:
@@ -67,6 +72,9 @@ class Monoid:
             nobody = (apply("lt", left[1], const(0)), apply("ge", right[1], const(0)))
             taken = apply("or", nobody[0], apply("and", nobody[1], better))
             return tuple(apply("where", taken, r, s) for s, r in zip(left, right, strict=True))
+        if self.selects:
+            better = _better("argmax" if combiner.name == "max" else "argmin", left[0], right[0])
+            return (apply("where", better, right[0], left[0]),)
         if combiner.is_builtin:
             return (apply(OPERATIONS[combiner.name], left[0], right[0]),)
         given = dict(zip((*combiner.left, *combiner.right), (*left, *right), strict=True))

@@ -142,8 +142,9 @@ def _apart(value: Expr, is_loose: Callable[[Expr], bool]) -> tuple[list[Expr], E
     """The loose factors of a term, and what is left of it (None for 1); of a sum those that all addends have."""
     if is_loose(value):
         return [value], None
-    name = value.op.name if isinstance(value, Apply) and value.dtype.is_float else ""
-    assert isinstance(value, Apply) or not name
+    if not isinstance(value, Apply) or not value.dtype.is_float:
+        return [], value
+    name = value.op.name
     if name == "mul":
         (first, left), (second, right) = (_apart(arg, is_loose) for arg in value.args)
         rest = right if left is None else left if right is None else apply("mul", left, right)

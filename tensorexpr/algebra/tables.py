@@ -190,6 +190,10 @@ class Tables:
             fresh = apply("eq", apply("mod", position, const(block)), const(block - 1 if backward else 0))
             carried = tuple(apply("where", fresh, s, c) for s, c in zip(self.monoid.start, carried, strict=True))
         together = self.monoid.combine(term, carried) if backward else self.monoid.combine(carried, term)
+        if self.monoid.selects:
+            extreme = self._extreme("minimum", self.shared.uppers) if backward else self._extreme("maximum", self.shared.lowers)
+            first = substitute(apply("eq", Index(along), extreme), self._at(backward))
+            together = tuple(apply("where", first, t, v) for t, v in zip(term, together, strict=True))
         for name, value, old in zip(nexts, together, carried, strict=True):
             body.append(Define(name, axes, value if condition == TRUE else apply("where", condition, value, old), self.location))
         length = self.extents[along]
@@ -220,7 +224,12 @@ class Tables:
 
     def result(self) -> Expr | None:
         """The reduction as an expression over tables; None where they have no box, or a read is not proved to be in bounds."""
-        if not self.find_box():
+        found = self.results()
+        return None if found is None else found[self.reduction.component]
+
+    def results(self) -> tuple[Expr, ...] | None:
+        """All components of the reduction, as `result` gives one."""
+        if not self.find_box() or (self.monoid.selects and self.shared.conditions):  # under a condition no term is known to be the first
             return None
         if self.shared.moving == (False, True):
             names = self.table(backward=False)
@@ -233,7 +242,7 @@ class Tables:
         if taken is None:
             return None
         found, site = self._finished(taken), self.shared.site
-        return found if self.in_bounds((found,), site.axes, site.guards) else None
+        return found if self.in_bounds(found, site.axes, site.guards) else None
 
     def _window(self) -> tuple[Expr, ...] | None:
         width = self.shared.width()
@@ -264,7 +273,7 @@ class Tables:
             axes.append(axis)
         return tuple(axes)
 
-    def _finished(self, taken: tuple[Expr, ...]) -> Expr:
+    def _finished(self, taken: tuple[Expr, ...]) -> tuple[Expr, ...]:
         reduction, shared = self.reduction, self.shared
         guard = self.nonempty()
         staying = shared.staying
@@ -274,17 +283,16 @@ class Tables:
             (axis,) = reduction.axes
             back = self.expression(Affine.of(0) - shared.shifts.get(axis.index, Affine.of(0)))
             place = _minus(_sum(_sum(taken[1], self.low[axis.index]), back), axis.start)
-            return apply("where", guard, apply("where", apply("ge", taken[1], const(0)), place, const(0)), const(0))
+            return (apply("where", guard, apply("where", apply("ge", taken[1], const(0)), place, const(0)), const(0)),)
         if shared.site.factor is not None:
             factor = shared.site.factor
             taken = (apply("mul", factor if factor.dtype is taken[0].dtype else Cast(taken[0].dtype, factor), taken[0]),)
-        values = tuple(apply("where", guard, v, start) for v, start in zip(taken, self.monoid.start, strict=True))
+        values: tuple[Expr, ...] = tuple(apply("where", guard, v, start) for v, start in zip(taken, self.monoid.start, strict=True))
         if shared.outer:
             where = conjunction(staying) if staying else None
-            found: Expr = Reduce(reduction.combiner, values, self._outer_axes(), where, reduction.component)
-        else:
-            found = values[reduction.component]
-        return found if found.dtype is reduction.dtype else Cast(reduction.dtype, found)
+            axes = self._outer_axes()
+            values = tuple(Reduce(reduction.combiner, values, axes, where, at) for at in range(len(values)))
+        return tuple(v if v.dtype is r.dtype else Cast(r.dtype, v) for v, r in zip(values, reduction.values, strict=True))
 
 
 def _as_constraints(bounds: Bounds) -> list[Constraint]:

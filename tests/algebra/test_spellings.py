@@ -39,6 +39,13 @@ PREFIXES: dict[str, Callable[[int, te.Tensor], tuple[tuple[int, ...], Callable[.
     "two deep": lambda n, x: ((n,), lambda j: te.sum(lambda k: te.sum(lambda q: x[q], k + 1), j + 1)),
     "inside a sum": lambda n, x: ((), lambda: te.sum(lambda j: x[j] * te.sum(lambda k: x[k], j + 1), n)),
     "steps of a parity": lambda n, x: ((n,), lambda j: te.sum(lambda k: x[2 * k], j // 2)),
+    "product": lambda n, x: ((n,), lambda j: te.prod(lambda k: x[k] / 8, j + 1)),
+    "greatest so far": lambda n, x: ((n,), lambda j: te.max(lambda k: x[k], j + 1)),
+    "least from here": lambda n, x: ((n,), lambda j: te.min(lambda k: x[j + k], n - j)),
+    "fold": lambda n, x: (
+        (n,),
+        lambda j: te.reduce(lambda a, b: (a[0] * b[0], a[0] * b[1] + a[1]), (1.0, 0.0), lambda k: (x[k] / 8, x[k]), j + 1)[1],
+    ),
 }
 BOXES: dict[str, Callable[[int, te.Tensor], tuple[tuple[int, ...], Callable[..., Any]]]] = {
     "corner": lambda n, x: ((n, n), lambda i, j: te.sum(lambda a, b: x[a, b], (i + 1, j + 1))),
