@@ -64,6 +64,12 @@ class Monoid:
             return (values[0], position)
         return tuple(v if v.dtype is t else Cast(t, v) for v, t in zip(values, self.types, strict=True))
 
+    def select(self, carried: Expr, term: Expr, is_first: Expr, backward: bool) -> tuple[Expr]:
+        """One step of a maximum or minimum by a choice: the earlier one of equals, and the first term whatever it is."""
+        name = "argmax" if self.reduction.combiner.name == "max" else "argmin"
+        stays = _better(name, term, carried) if backward else apply("invert", _better(name, carried, term))
+        return (apply("where", apply("and", apply("invert", is_first), stays), carried, term),)
+
     def combine(self, left: Sequence[Expr], right: Sequence[Expr]) -> tuple[Expr, ...]:
         """What two runs of points are together, the left one first."""
         combiner = self.reduction.combiner
@@ -72,9 +78,6 @@ class Monoid:
             nobody = (apply("lt", left[1], const(0)), apply("ge", right[1], const(0)))
             taken = apply("or", nobody[0], apply("and", nobody[1], better))
             return tuple(apply("where", taken, r, s) for s, r in zip(left, right, strict=True))
-        if self.selects:
-            better = _better("argmax" if combiner.name == "max" else "argmin", left[0], right[0])
-            return (apply("where", better, right[0], left[0]),)
         if combiner.is_builtin:
             return (apply(OPERATIONS[combiner.name], left[0], right[0]),)
         given = dict(zip((*combiner.left, *combiner.right), (*left, *right), strict=True))

@@ -189,11 +189,12 @@ class Tables:
         if block is not None:
             fresh = apply("eq", apply("mod", position, const(block)), const(block - 1 if backward else 0))
             carried = tuple(apply("where", fresh, s, c) for s, c in zip(self.monoid.start, carried, strict=True))
-        together = self.monoid.combine(term, carried) if backward else self.monoid.combine(carried, term)
         if self.monoid.selects:
             extreme = self._extreme("minimum", self.shared.uppers) if backward else self._extreme("maximum", self.shared.lowers)
-            first = substitute(apply("eq", Index(along), extreme), self._at(backward))
-            together = tuple(apply("where", first, t, v) for t, v in zip(term, together, strict=True))
+            is_first = substitute(apply("eq", Index(along), extreme), self._at(backward))
+            together: tuple[Expr, ...] = self.monoid.select(carried[0], term[0], is_first, backward)
+        else:
+            together = self.monoid.combine(term, carried) if backward else self.monoid.combine(carried, term)
         for name, value, old in zip(nexts, together, carried, strict=True):
             body.append(Define(name, axes, value if condition == TRUE else apply("where", condition, value, old), self.location))
         length = self.extents[along]

@@ -159,9 +159,9 @@ def test_gradients_of_tables_are_those_of_the_reductions(seed, always, monkeypat
         program = program_of(list(te.gradient(tensor, list(data), head)), [*data, head])
         return list(evaluate_program(program, arrays).values())
 
-    found = gradients()
-    monkeypatch.setattr(reverse, "running_table", lambda *_: None)
     try:
+        found = gradients()
+        monkeypatch.setattr(reverse, "running_table", lambda *_: None)
         expected = gradients()
     except te.DifferentiationError:  # a fold whose steps have no bound as it is written
         return
