@@ -17,15 +17,21 @@ from tensorexpr.traversal import walk
 OPEN = 256
 """Iterations that an open size counts for: a choice has to be made, and few arrays are shorter."""
 LANES = 80
+CLIPPED = 160
 ALONE = 256
 """What a position of the two tables of a window costs beside its terms, in operations of the window as written, which go in lanes with
-no order among them: with other indices in the lanes of the table, and without. Measured on 2^20 elements of float32, AVX-512: windows are
-level with tables at widths of 21 to 80 and of 78 to 125 (two cores help only the former)."""
+no order among them: with other indices in the lanes of the table; where some positions have no term, so that they are not loaded in square
+tiles; and without other indices. Measured on 2^18 to 2^20 elements of float32, AVX-512, one thread: windows are level with tables at
+widths of 21 to 80, of some 200 (clipped windows, whose tables have more positions), and of 78 to 125 (where a second core would help
+the window alone)."""
+MASKED = 6
+"""What a position of a prefix costs more where the table is no box, so that some positions have no term: measured so, ranges [i, j) of
+8 points take as long both ways."""
 
 
 @record
 class Count:
-    """Operations as written and with tables, and how many points a table has."""
+    """Operations as written and with tables, and how many points each table has."""
 
     direct: int
     shared: int
@@ -49,9 +55,10 @@ def counted(shared: Shared) -> Count:
     size = length * kept
     width = shared.width()
     if all(shared.moving) and width is not None:
-        step = ALONE if kept == 1 else LANES
-        return Count(results * width * term, 2 * size * (term + step) + results * 2, 2 * size)
-    return Count(results * length * term // 2, size * (term + 1) + results, size)
+        step = ALONE if kept == 1 else CLIPPED if shared.base else LANES
+        return Count(results * width * term, 2 * size * (term + step) + results * 2, size)
+    masked = any(len(facet.names()) > 1 for facet in table.constraints)
+    return Count(results * length * term // 2, size * (term + 1 + MASKED * masked) + results, size)
 
 
 def operations(expr: Expr) -> int:

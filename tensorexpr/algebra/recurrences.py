@@ -98,6 +98,8 @@ class _Sharing:
             return expr  # the position is one among all points
         extents = tuple(axis.stop for axis in self.owner.axes)
         for way in ways(expr, axes, guards, self.shapes, extents):
+            if all(way.moving) and expr.combiner.name in ("argmax", "argmin"):
+                continue  # two winners to compare where the position is read, which may be often
             taken = set(self.taken)
             tables = Tables(way, Monoid(way.site.reduction), self.shapes, self.owner.name, taken, self.owner.location)
             found = tables.result()

@@ -51,7 +51,7 @@ class Shared:
     terms are combined over `inner` axes, its rows over `outer` ones. `lowers` and `uppers` are the bounds of `along`, inclusive,
     in the names of the table and the free ones; `base` are its facets that do not move, `others` those about neither `along` nor
     `inner`, in the indices as they were written. `table` has all points of the
-    table that some result needs, `points` all terms of the reduction as it was written.
+    table that some result needs (the whole of each window), `points` all terms of the reduction as it was written.
     """
 
     site: Site
@@ -194,7 +194,10 @@ class _Analysis:
             return None
         points = self._points()
         dims = [n for n in points.dims if n not in kept and n != self.along]
-        moved_points = Domain(points.dims, [c.substitute(moved) for c in points.constraints], points.sizes)
+        # Windows stay whole where facets that stand still would clip them: beyond those the table has positions without terms.
+        dropped = base if all(moving) else ()
+        turned = [c.substitute(moved) for c in points.constraints]
+        moved_points = Domain(points.dims, [c for c in turned if c not in dropped], points.sizes)
         outside = {self.along, *inner}
         waiting = [part for part in self.affine if not set(inner).isdisjoint(free_names(part))]
         axes = self.reduction.axes

@@ -164,7 +164,8 @@ class Tables:
         exact = self.shared.table
         box = Domain(exact.dims, self.box, exact.sizes)
         count = len(self.definitions)
-        for mask in (Domain(exact.dims, self.shared.base, exact.sizes).gist(box), exact.gist(box)):
+        needed = Domain(exact.dims, self.shared.base, exact.sizes)
+        for mask in (needed.gist(box), exact.intersect(needed).gist(box)):
             found = self._terms(backward, mask.constraints)
             if found is not None:
                 break
@@ -216,6 +217,8 @@ class Tables:
     def nonempty(self) -> Expr:
         """Whether a result has points."""
         original = self.shared.original
+        if all(self.shared.moving):  # a window that facets leave nothing of has no terms in the table
+            return conjunction(map(self._condition, self.shared.others))
         ordered = (
             apply("le", self.expression(original(low)), self.expression(original(high)))
             for low in self.shared.lowers
@@ -251,14 +254,12 @@ class Tables:
         ahead, behind = self.table(False, width), self.table(True, width)
         if ahead is None or behind is None:
             return None
-        # Facets that stand still are the masks of the tables: positions need only stay in the box, the ends of which end a block.
-        first = apply("maximum", self._place("maximum", self.shared.moved(self.shared.lowers)), const(0))
-        last = apply("minimum", self._place("minimum", self.shared.moved(self.shared.uppers)), self.end)
+        first = self._place("maximum", self.shared.moved(self.shared.lowers))
+        last = self._place("minimum", self.shared.moved(self.shared.uppers))
         left, right = self.read(behind, _minus(self.end, first)), self.read(ahead, last)
         both = self.monoid.combine(left, right)
-        same = apply("eq", apply("floordiv", first, const(width)), apply("floordiv", last, const(width)))
-        starts = apply("eq", apply("mod", first, const(width)), const(0))
-        return tuple(apply("where", same, apply("where", starts, r, l), b) for l, r, b in zip(left, right, both, strict=True))
+        whole = apply("eq", apply("mod", first, const(width)), const(0))
+        return tuple(apply("where", whole, r, b) for r, b in zip(right, both, strict=True))
 
     def _outer_axes(self) -> tuple[Axis, ...]:
         """The outer axes, without their dependence on the others."""

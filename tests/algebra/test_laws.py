@@ -130,7 +130,11 @@ def same(found: np.ndarray, expected: np.ndarray) -> bool:
     return np.array_equal(np.asarray(found, np.float64), np.asarray(expected, np.float64), equal_nan=True)
 
 
-@pytest.mark.parametrize("seed", share_of(range(360)))
+ONCE_WRONG = (1189, 2057, 21210)
+"""Terms apart read backwards under the mask of forward ones; a fold that cannot be differentiated; a window that a facet clips at each row."""
+
+
+@pytest.mark.parametrize("seed", [*share_of(range(360)), *ONCE_WRONG])
 def test_tables_keep_every_value(seed, always):
     made = random_reduction(seed)
     if made is None:

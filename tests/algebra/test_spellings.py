@@ -135,6 +135,17 @@ def test_wide_windows_do_not_depend_on_the_width(reduction):
     assert with_recurrences(made(8)) == made(8)
 
 
+def test_gradients_of_wide_windows_are_wide_windows():
+    x, head = te.placeholder((4, 1024), "float32", name="x"), te.placeholder((4, 725), "float32", name="h")
+    y = te.compute((4, 725), lambda i, j: te.sum(lambda k: x[i, j + k], 300))
+    program = program_of(list(te.gradient(y, [x], head)), [head])
+    tabled = with_recurrences(simplify(program))
+    assert work(tabled) < 4 * 4 * 1024 < work(simplify(program)) // 20
+    data = np.arange(4 * 725, dtype="float32").reshape(4, 725) % 5
+    expected = [[row[max(p - 299, 0) : p + 1].sum() for p in range(1024)] for row in data]
+    np.testing.assert_array_equal(evaluate_program(tabled, {"h": data})[tabled.outputs[0]], np.array(expected, "float32"))
+
+
 def text(program: str) -> str:
     return print_program(with_recurrences(simplify(parse_program(program)))).strip()
 
