@@ -131,7 +131,7 @@ def same(found: np.ndarray, expected: np.ndarray) -> bool:
 
 
 ONCE_WRONG = (1189, 2057, 21210)
-"""Terms apart read backwards under the mask of forward ones; a fold that cannot be differentiated; a window that a facet clips at each row."""
+"""Terms apart read under the mask of the other direction; a fold that cannot be differentiated; a window clipped at each row."""
 
 
 @pytest.mark.parametrize("seed", [*share_of(range(360)), *ONCE_WRONG])
