@@ -9,8 +9,9 @@ from math import prod
 from tensorexpr.algebra.counts import OPEN, counted
 from tensorexpr.algebra.monoids import Monoid
 from tensorexpr.algebra.sharing import Shared, Site, sharings
-from tensorexpr.algebra.tables import Shapes, Tables
+from tensorexpr.algebra.tables import MOST_STEPS, Shapes, Tables
 from tensorexpr.bounds import interval
+from tensorexpr.integers.effort import DomainTooComplex, at_most
 from tensorexpr.ir import Access, Apply, Axis, Const, Define, Definition, Expr, Program, Reduce, Scan, apply, conjuncts
 from tensorexpr.passes import run_passes
 from tensorexpr.records import replace
@@ -124,7 +125,11 @@ def ways(expr: Reduce, axes: tuple[Axis, ...], guards: tuple[Expr, ...], shapes:
     read = [shapes[n.tensor] for v in expr.values for n in walk(v) if isinstance(n, Access)]
     most = MOST_COPIES * max(_elements(shape) for shape in (extents, *read))
     for site in _sites(Site(expr, tuple(reversed(around)), holding)):
-        found = [(count.shared, way) for way in sharings(site) if (count := counted(way)).pays and count.points <= most]
+        try:
+            with at_most(MOST_STEPS):
+                found = [(count.shared, way) for way in sharings(site) if (count := counted(way)).pays and count.points <= most]
+        except DomainTooComplex:
+            return
         yield from (way for _, way in sorted(found, key=lambda one: one[0]))
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tensorexpr import dtypes
-from tensorexpr.integers import Affine, Constraint, Domain, DomainTooComplex
+from tensorexpr.integers import Affine, Constraint, Domain
 from tensorexpr.ir import Access, Axis, Expr, Reduce, conjuncts
 from tensorexpr.records import record, replace
 from tensorexpr.regions import Opaque, affine_of, alternatives, bound_constraints, cases_where, domain_of, with_constraints
@@ -92,20 +92,17 @@ class Shared:
 def sharings(site: Site) -> Iterator[Shared]:
     """The ways to see the terms of a reduction as a table of fewer indices, along each of its axes."""
     for along in site.reduction.axes:
-        try:
-            whole = _Analysis(site, along.index).run(frozenset())
-            if whole is None:
-                continue
-            if whole.moving != (True, True) or whole.width() is not None:
-                yield whole
-                continue
-            for side in (whole.lowers, whole.uppers):
-                fixed = frozenset(n for form in whole.moved(side) for n in form.names())
-                part = _Analysis(site, along.index).run(fixed)
-                if part is not None and part.moving != (True, True):
-                    yield part
-        except DomainTooComplex:
+        whole = _Analysis(site, along.index).run(frozenset())
+        if whole is None:
             continue
+        if whole.moving != (True, True) or whole.width() is not None:
+            yield whole
+            continue
+        for side in (whole.lowers, whole.uppers):
+            fixed = frozenset(n for form in whole.moved(side) for n in form.names())
+            part = _Analysis(site, along.index).run(fixed)
+            if part is not None and part.moving != (True, True):
+                yield part
 
 
 class _Analysis:

@@ -16,6 +16,7 @@ from tensorexpr.algebra.sharing import Shared
 from tensorexpr.bounds import Proved, check_access
 from tensorexpr.errors import Location
 from tensorexpr.integers import Affine, Constraint, Domain
+from tensorexpr.integers.effort import DomainTooComplex, at_most
 from tensorexpr.integers.loops import Bounds
 from tensorexpr.ir import (
     TRUE,
@@ -40,6 +41,8 @@ from tensorexpr.records import replace
 from tensorexpr.regions import expression_of
 from tensorexpr.traversal import free_names, fresh_name, read_occurrences, substitute, walk
 
+MOST_STEPS = 40_000
+"""Steps of the solver (`integers.effort`) that sharing the terms of one reduction may take, and again making its tables."""
 Shapes = Mapping[str, tuple[Expr, ...]]
 
 
@@ -232,7 +235,14 @@ class Tables:
         return None if found is None else found[self.reduction.component]
 
     def results(self) -> tuple[Expr, ...] | None:
-        """All components of the reduction, as `result` gives one."""
+        """All components of the reduction, as `result` gives one; None, too, where that takes more than `MOST_STEPS` of the solver."""
+        try:
+            with at_most(MOST_STEPS):
+                return self._results()
+        except DomainTooComplex:
+            return None
+
+    def _results(self) -> tuple[Expr, ...] | None:
         if not self.find_box() or (self.monoid.selects and self.shared.conditions):  # under a condition no term is known to be the first
             return None
         if self.shared.moving == (False, True):
