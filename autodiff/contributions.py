@@ -47,6 +47,8 @@ class Contribution:
 
 Separate = Callable[[Expr, Place], Expr | None]
 """Makes a reduction, or a term that pays (else it gives None), a definition of its own, which is active, and gives a read of it."""
+Running = Callable[[Reduce, Place], Expr | None]
+"""A read of the running table that has a reduction over a prefix, as a definition of its own; None where there is none."""
 
 
 class ExpressionAdjoint:
@@ -62,13 +64,20 @@ class ExpressionAdjoint:
     """
 
     def __init__(
-        self, workspace: Workspace, owner: str, active: Mapping[str, object], outer: int, separate: Separate | None = None
+        self,
+        workspace: Workspace,
+        owner: str,
+        active: Mapping[str, object],
+        outer: int,
+        separate: Separate | None = None,
+        running: Running | None = None,
     ) -> None:
         self._workspace = workspace
         self._owner = owner
         self._active = active
         self._outer = outer
         self._separate = separate
+        self._running = running
         self._reached: dict[Expr, frozenset[Expr]] = {}
 
     # -- which nodes matter ------------------------------------------------------------------------------------------
@@ -189,6 +198,9 @@ class ExpressionAdjoint:
         return found + list(otherwise.values())
 
     def _reduction(self, node: Reduce, seed: Expr, place: Place) -> list[Contribution]:
+        read = None if self._running is None else self._running(node, place)
+        if read is not None:
+            return self.contributions(read, seed, place)
         seed = self._entering(node, seed, place)
         inner = place.under(node.axes)
         seed = inner.apart(seed)

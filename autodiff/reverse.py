@@ -16,6 +16,7 @@ from tensorexpr.autodiff.folds import expand_reduction
 from tensorexpr.autodiff.neighbors import in_step
 from tensorexpr.autodiff.overrides import Override, inputs_within
 from tensorexpr.autodiff.recompute import with_copies
+from tensorexpr.autodiff.running import running_table
 from tensorexpr.autodiff.scans import reverse_scan
 from tensorexpr.autodiff.scatters import scattered_adjoint
 from tensorexpr.autodiff.sharing import flows_of
@@ -174,6 +175,7 @@ class Sweep:
         self.around: dict[str, list[Around]] = {}
         self._terms: dict[TermAt, Define] = {}
         self._guards: dict[str, tuple[Expr, ...]] = {}
+        self._tables: dict[tuple[Reduce, Place, str], tuple[Scan, tuple[Expr, ...]]] = {}
 
     # -- sending -----------------------------------------------------------------------------------------------------
 
@@ -293,6 +295,17 @@ class Sweep:
         self.send(definition.name, adjoint.contributions(definition.value, seed, place, whole))
 
     def _expression(self, owner: str, outer: int) -> ExpressionAdjoint:
+        def running(node: Reduce, place: Place) -> Expr | None:
+            key = (replace(node, component=0), place, owner)
+            found = self._tables.get(key)
+            if found is None or found[0].names[0] in self.names:
+                found = running_table(node, place, self.workspace, owner)
+                if found is None:
+                    return None
+                self._tables[key] = found
+            scan, reads = found
+            return entered(reads[node.component], scan, node)
+
         def separate(node: Expr, place: Place) -> Expr | None:
             if isinstance(node, Reduce):
                 read, definition = self._separate(node, place, owner)
@@ -302,6 +315,9 @@ class Sweep:
                 return None
             if isinstance(definition, Define) and isinstance(read, Access):
                 self.around.setdefault(definition.name, []).append(Around(owner, place, definition.axes, read.indices))
+            return entered(read, definition, node)
+
+        def entered(read: Expr, definition: Definition, node: Expr) -> Expr:
             names = [name for name, _ in definition.results]
             self.active.update(dict.fromkeys(names))
             root = self.owners.get(owner, owner)
@@ -313,7 +329,7 @@ class Sweep:
                 self._queues[-1][definition] = sum(1 for _ in walk(node))
             return read
 
-        return ExpressionAdjoint(self.workspace, owner, self.active, outer, separate)
+        return ExpressionAdjoint(self.workspace, owner, self.active, outer, separate, running)
 
     def _separate(self, node: Reduce, place: Place, owner: str) -> tuple[Expr, Definition]:
         """A read of a definition that holds a reduction, and that definition; another one if it was swept already."""

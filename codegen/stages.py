@@ -21,7 +21,7 @@ from tensorexpr.codegen.schedule import Schedule
 from tensorexpr.codegen.schedule import schedule as plain_schedule
 from tensorexpr.codegen.schedule.auto_gpu import plan_points
 from tensorexpr.codegen.target import Gpu, Target
-from tensorexpr.codegen.tuning.lookup import scheduled
+from tensorexpr.codegen.tuning.lookup import scheduled, simplified
 from tensorexpr.errors import InternalError, ScheduleError
 from tensorexpr.fallback import Failure, first_sound
 from tensorexpr.ir import Const, Expr, Program, integer
@@ -111,7 +111,7 @@ def _made(
 
 def _scheduled(program: Program, target: Target) -> Schedule:
     try:
-        return scheduled(simplify(program), target)
+        return scheduled(simplified(program, target), target)
     except ScheduleError as error:  # ours: no user made this schedule
         raise InternalError(f"default schedule: {error.message}", hint=error.hint) from error
 

@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from tensorexpr.codegen.compile import check_precision, check_target, fold_constants, program_from
+from tensorexpr.codegen.compile import check_precision, check_target, fold_constants, machine_of, program_from
 from tensorexpr.codegen.schedule import Schedule
+from tensorexpr.codegen.tuning.lookup import simplified
 from tensorexpr.codegen.tuning.search import Progress
 from tensorexpr.codegen.tuning.session import TuningResult, tune_program
 from tensorexpr.errors import ArgumentError, user_location
 from tensorexpr.hints import checked
 from tensorexpr.language import Tensor, names_of
 from tensorexpr.op import Op
-from tensorexpr.simplify import simplify
 
 
 @checked()
@@ -65,7 +65,7 @@ def tune(
         single = isinstance(operation, Tensor)
         names = names_of([operation] if isinstance(operation, Tensor) else operation, inputs)
     found = tune_program(
-        simplify(fold_constants(program)),
+        simplified(fold_constants(program), machine_of(target, precision)),
         float(budget),
         target=target,
         precision=precision,

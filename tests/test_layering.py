@@ -11,7 +11,7 @@ ROOMS = ("tensorexpr", "autodiff", "codegen", "kernels", "graph", "interop", "be
 LADDER = (
     "records", "nodes", "errors", "hints", "markup", "fallback", "dtypes", "ops", "integers", "data", "ir", "traversal", "wrapping",
     "regions", "layout", "text", "parse", "verify", "interpret", "rewrite", "enumeration", "nonlinear", "bounds", "initial",
-    "language", "freezing", "latex", "passes", "simplify", "autodiff",
+    "language", "freezing", "latex", "passes", "simplify", "algebra", "autodiff",
     "codegen.target", "codegen.nest", "codegen.schedule", "codegen.lowering", "codegen.plain",
     "codegen.disk", "codegen.llvm", "codegen.cuda", "codegen.tuning.operation", "codegen.tuning.order", "codegen.tuning.records",
     "codegen.tuning.lookup", "codegen.stages", "codegen", "codegen.tuning",

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
+from tensorexpr.algebra import with_recurrences
 from tensorexpr.codegen import disk
 from tensorexpr.codegen.schedule import Schedule, autoschedule
 from tensorexpr.codegen.schedule.decisions import Decisions
@@ -26,6 +27,15 @@ from tensorexpr.text import print_program
 log = logging.getLogger("tensorexpr.tuning")
 
 ANALYTIC = "the analytic model"
+
+
+def simplified(program: Program, target: Target) -> Program:
+    """The program that a default schedule is made for: in its simplest form, on a CPU with running tables for what results share.
+
+    A GPU has a thread for each result, and runs the steps of a scan one after the other.
+    """
+    found = simplify(program)
+    return found if target.is_gpu else with_recurrences(found)
 
 
 def calls_digest(schedule: Schedule) -> str:
@@ -45,10 +55,10 @@ def record_for(program: Program, target: Target) -> Record | None:
     """
     if not records.table():
         return None
-    key = disk.key_of("operation", print_program(program))
+    key = disk.key_of("operation", print_program(program), str(target.is_gpu))
     entry = disk.load(key)
     if entry is None:
-        entry = disk.Entry({"operation": operation_of(simplify(program)).digest}, b"")
+        entry = disk.Entry({"operation": operation_of(simplified(program, target)).digest}, b"")
         disk.save(key, entry)
     found = records.find(entry.about["operation"], target)
     return None if found is None else found[0]
