@@ -37,7 +37,7 @@ nothing trimmed, 64 MiB more at a time. (mallopt(3); `hugetlb` needs glibc 2.35.
 @dataclass(frozen=True, slots=True)
 class Request:
     """What rows are measured with. `parts`: parts of names of rows (none: all); `seed` of what is drawn; `seconds` and `tries` that a search
-    may take; `peers` to import; `rounds` of interleaved samples."""
+    may take; `peers` to measure beside, `imports` of modules before rows are; `rounds` of interleaved samples."""
 
     measure: str
     threads: int = 1
@@ -46,6 +46,7 @@ class Request:
     seconds: float = 20.0
     tries: int = 200
     peers: tuple[str, ...] = ()
+    imports: tuple[str, ...] = ()
     rounds: int = 7
     keeps: bool = False
     """Whether the allocator of C keeps memory."""
@@ -124,7 +125,7 @@ def main(described: dict[str, Any]) -> None:
     take_cores(request.threads)
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # a pool of compiling processes would not be forked whole
     measure_of(request.measure)
-    for name in request.peers:
+    for name in request.imports:
         importlib.import_module(name)
     operations.matmul(np.ones((3, 3), np.float32), np.ones((3, 3), np.float32))  # loads LLVM
     context = multiprocessing.get_context("fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn")

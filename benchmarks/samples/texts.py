@@ -1,0 +1,194 @@
+"""PyTorch's side of a row of the case table, run by PyTorch, by `torch.compile`, and by JAX.
+
+The text is a lambda over the tensors that are given, with `torch`, `F` and `math` in scope. For JAX these names stand for functions of
+`jax.numpy`, `jax.nn` and `jax.lax` that mean the same, where there are such; keywords are translated. What is missing, or differs in
+value, is told, and that row has no JAX.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+PEERS = {"torch": "torch", "torch.compile": "torch._inductor.compile_fx", "jax": "jax"}
+"""The peers, and the module that imports all that they need."""
+KEYWORDS = {"dim": "axis", "dims": "axis", "keepdim": "keepdims", "input": "x"}
+"""What JAX calls keywords of PyTorch."""
+
+
+def candidate(peer: str, text: str, arrays: Sequence[np.ndarray], heads: Sequence[np.ndarray] | None) -> Callable[[], list[Any]]:
+    """What computes the outputs of a row by a peer, with heads the gradients by the floating tensors behind them."""
+    if peer == "jax":
+        return _jax(text, arrays, heads)
+    return _torch(text, arrays, heads, peer == "torch.compile")
+
+
+def _torch(text: str, arrays: Sequence[np.ndarray], heads: Sequence[np.ndarray] | None, compiled: bool) -> Callable[[], list[Any]]:
+    torch: Any = importlib.import_module("torch")
+    functional: Any = importlib.import_module("torch.nn.functional")
+    function = eval(text, {"torch": torch, "F": functional, "math": math})
+    if compiled:
+        function = torch.compile(function, dynamic=False)
+    given = [torch.from_numpy(array) for array in arrays]
+    if heads is None:
+
+        def forward() -> list[Any]:
+            with torch.no_grad():
+                return _listed(function(*given))
+
+        return forward
+    floating = [tensor.requires_grad_() for tensor in given if tensor.is_floating_point()]
+    seeds = [torch.from_numpy(head) for head in heads]
+
+    def both() -> list[Any]:
+        outputs = _listed(function(*given))
+        made = [output for output in outputs if output.is_floating_point()]
+        gradients = torch.autograd.grad(made, floating, seeds, materialize_grads=True)
+        return [*(output.detach() for output in outputs), *gradients]
+
+    return both
+
+
+def _jax(text: str, arrays: Sequence[np.ndarray], heads: Sequence[np.ndarray] | None) -> Callable[[], list[Any]]:
+    jax: Any = importlib.import_module("jax")
+    jnp: Any = importlib.import_module("jax.numpy")
+    function = eval(text, {"torch": _Functions(jax), "F": _Functions(jax), "math": math})
+    given = [jnp.asarray(array) for array in arrays]
+    if heads is None:
+        forward = jax.jit(lambda *tensors: _listed(function(*tensors)))
+        return lambda: _listed(jax.block_until_ready(forward(*given)))
+    floating = [k for k, tensor in enumerate(given) if jnp.issubdtype(tensor.dtype, jnp.floating)]
+
+    @jax.jit
+    def both(seeds: Any, *tensors: Any) -> list[Any]:
+        def of(*moved: Any) -> Any:
+            full = list(tensors)
+            for position, value in zip(floating, moved, strict=True):
+                full[position] = value
+            outputs = _listed(function(*full))
+            return [output for output in outputs if jnp.issubdtype(output.dtype, jnp.floating)], outputs
+
+        _, pull, outputs = jax.vjp(of, *(tensors[k] for k in floating), has_aux=True)
+        return [*outputs, *pull(seeds)]
+
+    seeds = [jnp.asarray(head) for head in heads]
+    return lambda: _listed(jax.block_until_ready(both(seeds, *given)))
+
+
+def _listed(result: Any) -> list[Any]:
+    return list(result) if isinstance(result, tuple | list) else [result]
+
+
+class _Functions:
+    """`torch` and `torch.nn.functional` for JAX."""
+
+    def __init__(self, jax: Any) -> None:
+        self._jax = jax
+        self._own = _own(jax)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self._own:
+            return self._own[name]
+        for room in ("numpy", "nn", "scipy.special", "lax"):
+            found = getattr(importlib.import_module(f"jax.{room}"), name, None)
+            if found is not None:
+                return _translated(found) if callable(found) else found
+        raise AttributeError(f"JAX has no {name}")
+
+
+def _translated(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def call(*arguments: Any, **keywords: Any) -> Any:
+        return function(*arguments, **{KEYWORDS.get(name, name): value for name, value in keywords.items()})
+
+    return call
+
+
+def _own(jax: Any) -> dict[str, Callable[..., Any]]:
+    """Functions that JAX has under another name, or in other arguments."""
+    jnp, lax, nn = jax.numpy, jax.lax, jax.nn
+
+    def pairs(value: Any, rank: int) -> tuple[int, ...]:
+        return tuple(value) if isinstance(value, tuple | list) else (value,) * rank
+
+    def conv(rank: int) -> Callable[..., Any]:
+        letters = "DHW"[3 - rank :]
+
+        def call(x: Any, w: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1) -> Any:
+            images = x if x.ndim == rank + 2 else x[None]
+            border = padding.upper() if isinstance(padding, str) else [(p, p) for p in pairs(padding, rank)]
+            made = lax.conv_general_dilated(
+                images, w, pairs(stride, rank), border, rhs_dilation=pairs(dilation, rank), feature_group_count=groups,
+                dimension_numbers=(f"NC{letters}", f"OI{letters}", f"NC{letters}"),
+            )  # fmt: skip
+            made = made if bias is None else made + bias.reshape(-1, *(1,) * rank)
+            return made if images is x else made[0]
+
+        return call
+
+    def pool(rank: int, largest: bool) -> Callable[..., Any]:
+        def call(x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0) -> Any:
+            window = (*(1,) * (x.ndim - rank), *pairs(kernel_size, rank))
+            steps = (*(1,) * (x.ndim - rank), *pairs(kernel_size if stride is None else stride, rank))
+            border = [*((0, 0),) * (x.ndim - rank), *((p, p) for p in pairs(padding, rank))]
+            if largest:
+                return lax.reduce_window(x, -jnp.inf, lax.max, window, steps, border)
+            return lax.reduce_window(x, 0.0, lax.add, window, steps, border) / math.prod(window)
+
+        return call
+
+    def pad(x: Any, widths: Sequence[int], mode: str = "constant", value: float = 0.0) -> Any:
+        given = [(widths[k], widths[k + 1]) for k in range(0, len(widths), 2)]
+        full = [*((0, 0),) * (x.ndim - len(given)), *reversed(given)]
+        if mode == "constant":
+            return jnp.pad(x, full, constant_values=value)
+        return jnp.pad(x, full, mode={"replicate": "edge", "circular": "wrap"}.get(mode, mode))
+
+    def layer_norm(x: Any, shape: Sequence[int], weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
+        axes = tuple(range(x.ndim - len(shape), x.ndim))
+        made = (x - x.mean(axes, keepdims=True)) * lax.rsqrt(x.var(axes, keepdims=True) + eps)
+        made = made if weight is None else made * weight
+        return made if bias is None else made + bias
+
+    def attention(q: Any, k: Any, v: Any, is_causal: bool = False, scale: float | None = None) -> Any:
+        scores = jnp.einsum("...id,...jd->...ij", q, k) * (q.shape[-1] ** -0.5 if scale is None else scale)
+        if is_causal:
+            scores = jnp.where(jnp.tril(jnp.ones(scores.shape[-2:], bool)), scores, -jnp.inf)
+        return nn.softmax(scores, -1) @ v
+
+    return {
+        **{f"conv{rank}d": conv(rank) for rank in (1, 2, 3)},
+        **{f"max_pool{rank}d": pool(rank, True) for rank in (1, 2, 3)},
+        **{f"avg_pool{rank}d": pool(rank, False) for rank in (1, 2, 3)},
+        "pad": pad,
+        "layer_norm": layer_norm,
+        "scaled_dot_product_attention": attention,
+        "linear": lambda x, w, b=None: x @ w.T if b is None else x @ w.T + b,
+        "cat": lambda tensors, dim=0: jnp.concatenate(tensors, dim),
+        "transpose": jnp.swapaxes,
+        "permute": jnp.transpose,
+        "flip": jnp.flip,
+        "clamp": lambda x, min=None, max=None: jnp.clip(x, min, max),
+        "gelu": lambda x, approximate="none": nn.gelu(x, approximate == "tanh"),
+        "add": lambda x, y, alpha=1: x + alpha * y,
+        "sub": lambda x, y, alpha=1: x - alpha * y,
+        "mul": jnp.multiply,
+        "div": jnp.divide,
+        "bmm": jnp.matmul,
+        "mm": jnp.matmul,
+        "mv": jnp.matmul,
+        "gather": lambda x, dim, index: jnp.take_along_axis(x, index, dim),
+        "index_select": lambda x, dim, index: jnp.take(x, index, dim),
+        "embedding": lambda ids, table: table[ids],
+        "mse_loss": lambda x, y, reduction="mean": _reduced(jnp, (x - y) ** 2, reduction),
+        "l1_loss": lambda x, y, reduction="mean": _reduced(jnp, jnp.abs(x - y), reduction),
+    }
+
+
+def _reduced(jnp: Any, values: Any, reduction: str) -> Any:
+    return {"mean": jnp.mean, "sum": jnp.sum, "none": jnp.asarray}[reduction](values)
