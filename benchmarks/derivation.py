@@ -66,7 +66,6 @@ def cases() -> list[Any]:
     return [case for case in table.ALL if case.differentiable]
 
 
-
 def derivation_of(case: Any) -> Derivation:
     """Traces, derives and simplifies one case."""
     inputs = [_placeholders(tree, f"x{number}") for number, tree in enumerate(case.arrays())]

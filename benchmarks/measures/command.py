@@ -1,7 +1,7 @@
 """`python -m tensorexpr bench regret | model | spellings | sweep`: which rows, in which order, for how long, and what is kept of them.
 
-Rows run one after the other, each in a process of its own. A sample is drawn by seed, and so is the order where the time is bounded: what was
-measured when time is up is then a sample, too. Results go to a journal as they come; the same command goes on where it stopped.
+Rows run one after the other, each in a process of its own. A sample is drawn by seed, and so is the order where the time is bounded: what
+was measured when time is up is then a sample, too. Results go to a journal as they come; the same command goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ from typing import Any
 from tensorexpr.benchmarks.measures.journal import Journal
 from tensorexpr.benchmarks.measures.worker import Request, Worker, measure_of
 from tensorexpr.errors import ArgumentError
-
-MEASURES = ("regret", "model", "spellings", "sweep")
 
 
 @dataclass(frozen=True, slots=True)

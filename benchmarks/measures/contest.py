@@ -101,7 +101,8 @@ def _random_task(number: int, what: str) -> Task | None:
         seed = 1000 * number + attempt
         sample = programs.random_sample(seed, options)
         traced = sample.traced()
-        if traced.program.sizes or cost_of(simplify(traced.program)).operations < LEAST_OPERATIONS:
+        operations = cost_of(simplify(traced.program)).operations
+        if not isinstance(operations, int) or operations < LEAST_OPERATIONS:
             continue
         arrays = samples.arrays_for(traced.program, traced.below, {}, seed, exact=False)
         return Task(fold_constants(traced.program), [arrays[item.name] for item in traced.program.inputs])
@@ -138,7 +139,10 @@ class Contest:
             return None
 
     def enter(self, kind: str, schedule: Schedule) -> Entrant:
-        """Builds a schedule, compares its results, and times it a little. Raises `Refused` for one that was there, `Differs` for other values."""
+        """Builds a schedule, compares its results, and times it a little.
+
+        Raises `Refused` for one that was there, `Differs` for other values.
+        """
         words = f"{schedule.program}\n{schedule.as_python()}"
         if words in self.seen:
             raise Refused

@@ -1,8 +1,9 @@
 """Whether the model of cost ranks schedules as the clock does: rank correlation of predicted and measured time.
 
-For each program (of the library, forward and gradient, and random ones, in a checkout) some legal schedules are drawn and timed: the default,
-the plain nest, other answers to what the default decides, and schedules by hand. The loop nest of each is kept as text, so any predictor can be
-asked about what was measured once: `--predictor MODULE:NAME` names a function from a `LoopNest` to nanoseconds; without one it is `counted`.
+For each program (of the library, forward and gradient, and random ones, in a checkout) some legal schedules are drawn and timed: the
+default, the plain nest, other answers to what the default decides, and schedules by hand. The loop nest of each is kept as text, so any
+predictor can be asked about what was measured once: `--predictor MODULE:NAME` names a function from a `LoopNest` to nanoseconds; without
+one it is `counted`.
 
 Two figures: Spearman's coefficient over all schedules of all programs (long programs after short ones count for much of it), and the
 median of those of each program by itself, which is what a search asks of a model.
@@ -146,10 +147,10 @@ def report(journal: Journal, keys: list[str], options: Any) -> Report:
     lines = [
         f"{name}: rank correlation {overall:.3f} over {len(every)} schedules of {len(programs)} programs (bar: {BAR:g})",
         f"each program by itself: median {quantile(list(known.values()), 0.5):.3f}, tenth {quantile(list(known.values()), 0.1):.3f}",
-        f"the schedule it predicts to be the fastest, over the fastest: median {quantile(chosen, 0.5):.3g}, 95 % {quantile(chosen, 0.95):.3g}",
+        f"what it takes for the fastest schedule, over the fastest: median {quantile(chosen, 0.5):.3g}, 95 % {quantile(chosen, 0.95):.3g}",
     ]
     worst = sorted(known, key=known.__getitem__)[:WORST]
-    table = []
+    table: list[tuple[str, ...]] = []
     for key in worst:
         times = [schedule["seconds"] for schedule in quoted[key]["schedules"]]
         table.append((key, f"{known[key]:.2f}", str(len(times)), milliseconds(min(times)), milliseconds(max(times))))

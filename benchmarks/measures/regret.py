@@ -98,7 +98,7 @@ def report(journal: Journal, keys: list[str], options: Any) -> Report:
     lines.append(f"slower than the plain schedule: {sum(ratio > SLOWER for ratio in behind.values())} of {len(behind)}")
     lines.append(f"schedules tried: {sum(sum(quoted[key]['tried'].values()) for key in found)}")
     worst = sorted(found, key=lambda key: -found[key])[:WORST]
-    table = [
+    table: list[tuple[str, ...]] = [
         (key, f"{found[key]:.2f}", milliseconds(run["default"]), milliseconds(run["best"]),
          "-" if run["plain"] is None else milliseconds(run["plain"]), run["winner"], others(journal, key, regret))
         for key in worst if (run := quoted[key])
@@ -106,4 +106,6 @@ def report(journal: Journal, keys: list[str], options: Any) -> Report:
     words = [f"{key}: {'; '.join(quoted[key]['words'].splitlines())}" for key in worst if found[key] > BAR]
     wrong = [f"differs: {key}: {'; '.join(text.splitlines())}" for key in found for text in quoted[key]["wrong"]]
     heads = ("program", "default / best", "default ms", "best ms", "plain ms", "by", "other runs")
-    return Report("Regret: time of the default schedule over the least found", lines, heads, table, [*words, *wrong, *failures(journal, keys)])
+    return Report(
+        "Regret: time of the default schedule over the least found", lines, heads, table, [*words, *wrong, *failures(journal, keys)]
+    )

@@ -1,4 +1,4 @@
-"""What a measure came to, as a reader takes it: lines, a table of the worst rows, and what was left out. On the terminal and as Markdown."""
+"""What a measure came to, as a reader takes it: lines, a table of the worst rows, what was left out; on the terminal and as Markdown."""
 
 from __future__ import annotations
 

@@ -1,13 +1,14 @@
 """How much speed hangs on how an operation is written: time per unit of work of a variant over that of its base.
 
 Rows are workloads of the benchmark's table and samples of the library (in a checkout), each in the variants of
-`tensorexpr.benchmarks.samples.variants`, forward and gradient. Base and variant are timed in turns on the same values. Where a variant says the
-same mathematics the unit of work is the base's (a leading axis of two: twice); else the larger one of what its operations and bytes are
-over those of the base, counted from the programs as they are written.
+`tensorexpr.benchmarks.samples.variants`, forward and gradient. Base and variant are timed in turns on the same values. Where a variant
+says the same mathematics the unit of work is the base's (a leading axis of two: twice); else the larger one of what its operations and
+bytes are over those of the base, counted from the programs as they are written.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -37,10 +38,8 @@ BASE, VARIANT = "base", "variant"
 def rows(request: Request) -> list[str]:
     """Every workload by every rule, in both directions; those of the library behind those of the table."""
     names = [(TABLE + spec.name, spec.differentiable) for spec in workloads.specs()]
-    try:
+    with contextlib.suppress(ArgumentError):  # an installed package has the table alone
         names += [(LIBRARY + sample.name, sample.differentiable) for sample in library.library(request.measure)]
-    except ArgumentError:  # an installed package: the table alone
-        pass
     return [
         f"{name} | {rule} | {direction}"
         for name, differentiable in names
@@ -145,7 +144,7 @@ def report(journal: Journal, keys: Sequence[str], options: Any) -> Report:
                 lines.append(f"{group}{what}: {distribution(values, bar)}{never} (bar: 95 % within {bar:g})")
     lines += _by_rule(found)
     worst = sorted(found, key=lambda key: -found[key])
-    table = [
+    table: list[tuple[str, ...]] = [
         (key, f"{found[key]:.2f}", milliseconds(quoted[key][BASE]), milliseconds(quoted[key][VARIANT]),
          f"{quoted[key]['work']:.2f}", others(journal, key, slower))
         for key in worst[:WORST]

@@ -1,8 +1,8 @@
 """Every kernel of the library beside PyTorch, `torch.compile` and JAX: three sizes, and odd extents, forward and gradient.
 
-Rows are those of the case table that have PyTorch's side as text, made larger by rule (`tensorexpr.benchmarks.samples.growth`): "small" is
-within a second cache, "medium" within a third, "large" beyond; "odd" is medium at prime extents. Candidates take turns on the same arrays, and
-their results are compared, with PyTorch's where it runs.
+Rows are those of the case table that have PyTorch's side as text, made larger by rule (`tensorexpr.benchmarks.samples.growth`): "small"
+is within a second cache, "medium" within a third, "large" beyond; "odd" is medium at prime extents. Candidates take turns on the same
+arrays, and their results are compared, with PyTorch's where it runs.
 
 All run where the allocator of C keeps memory on large pages (`worker.KEEPS`), as our pool does: a peer does not pay for pages at each call.
 Ours is measured once more with stock malloc and without the pool, in a process of its own: what the pool gives is that line, and no part of
@@ -95,9 +95,9 @@ def beside(sample: Sample, gradient: bool, request: Request) -> Run:
             failed[peer] = f"{type(error).__name__}: {error}"[:200]
     right = next((peer for peer in request.peers if peer in results), OURS)
     apart = {peer: difference(results[right], found) for peer, found in results.items() if peer != right}
-    for peer, error in apart.items():
-        if peer != OURS and not error <= sample.tolerance:
-            failed[peer] = f"differs by {error:.1e}"
+    for peer, gap in apart.items():
+        if peer != OURS and not gap <= sample.tolerance:
+            failed[peer] = f"differs by {gap:.1e}"
             calls.pop(peer, None)
     results.clear()
     timings = interleaved(calls, Effort(request.rounds, settle=0.002 if request.threads == 1 else 0.04, limit=4.0))
@@ -148,26 +148,33 @@ def report(journal: Journal, keys: list[str], options: Any) -> Report:
     if stock:
         lines.append(f"ours with stock malloc and without the pool takes {geometric_mean(stock):.2f} times as long, in the geometric mean")
     worst = sorted(found, key=found.__getitem__)[:WORST]
-    table = []
+    table: list[tuple[str, ...]] = []
     for key in worst:
-        run, peer = quoted[key], best_peer(quoted[key])
-        assert peer is not None
-        faults = f"{run['faults'][OURS]:.0f} / {run['faults'][peer[0]]:.0f}"
+        run, best = quoted[key], best_peer(quoted[key])
+        assert best is not None
+        faults = f"{run['faults'][OURS]:.0f} / {run['faults'][best[0]]:.0f}"
         stocked = milliseconds(run[STOCK]) if STOCK in run else "-"
-        cells = (milliseconds(run["seconds"][OURS]), milliseconds(peer[1]), peer[0], stocked, faults)
+        cells = (milliseconds(run["seconds"][OURS]), milliseconds(best[1]), best[0], stocked, faults)
         table.append((key, f"{found[key]:.2f}", *cells, others(journal, key, ratio)))
     heads = ("kernel", "peer / ours", "ours ms", "peer ms", "peer", "ours, stock malloc", "faults of a call, ours / peer", "other runs")
     wrong = [
-        f"differs: {key} by {run['difference']:.1e}" for key in keys if not (run := quoted[key]).get("difference", 0) <= run.get("tolerance", 1)
+        f"differs: {key} by {run['difference']:.1e}"
+        for key in keys
+        if not (run := quoted[key]).get("difference", 0) <= run.get("tolerance", 1)
     ]
     alone = [key for key in keys if "seconds" in quoted[key] and key not in found]
     lost: dict[str, int] = {}
     for key in keys:
         for peer in quoted[key].get("failed", ()):
             lost[peer] = lost.get(peer, 0) + 1
-    remarks = [f"{peer} has no time in {count} of {len(keys)} rows: it has not got the operation, or not at these shapes" for peer, count in lost.items()]
+    remarks = [
+        f"{peer} has no time in {count} of {len(keys)} rows: it has not got the operation, or not at these shapes"
+        for peer, count in lost.items()
+    ]
     remarks += [f"{len(alone)} rows have no peer"] if alone else []
-    return Report("Sweep: the library beside PyTorch, torch.compile and JAX", lines, heads, table, [*wrong, *failures(journal, keys), *remarks])
+    return Report(
+        "Sweep: the library beside PyTorch, torch.compile and JAX", lines, heads, table, [*wrong, *failures(journal, keys), *remarks]
+    )
 
 
 def _line(ratios: list[float]) -> str:

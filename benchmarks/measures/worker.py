@@ -36,8 +36,12 @@ nothing trimmed, 64 MiB more at a time. (mallopt(3); `hugetlb` needs glibc 2.35.
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What rows are measured with. `parts`: parts of names of rows (none: all); `seed` of what is drawn; `seconds` and `tries` that a search
-    may take; `peers` to measure beside, `imports` of modules before rows are; `rounds` of interleaved samples."""
+    """What rows are measured with.
+
+    `parts`: parts of names of rows (none: all); `seed` of what is drawn; `seconds` and `tries` that a search may take; `peers` to measure
+    beside; `imports` of modules that rows need; `rounds` of interleaved samples; `keeps`: whether the allocator of C keeps memory;
+    `pool`: whether ours keeps results that died; `limit`: seconds that a row may take, everything included; `environment`: more of it.
+    """
 
     measure: str
     threads: int = 1
@@ -49,11 +53,8 @@ class Request:
     imports: tuple[str, ...] = ()
     rounds: int = 7
     keeps: bool = False
-    """Whether the allocator of C keeps memory."""
     pool: bool = True
-    """Whether ours keeps results that died."""
     limit: float = 120.0
-    """Seconds that a row may take, everything included."""
     environment: dict[str, str] = field(default_factory=dict)
 
 
@@ -62,7 +63,7 @@ class Worker:
 
     def __init__(self, request: Request) -> None:
         self.request = request
-        self._noise = tempfile.TemporaryFile("w+")
+        self._noise = tempfile.TemporaryFile("w+")  # noqa: SIM115 -- closed with the worker
         environment = os.environ | limits(request.threads) | {"TENSOREXPR_TUNING": ""} | request.environment
         environment |= (KEEPS if request.keeps else {}) | ({} if request.pool else {"TENSOREXPR_MEMORY_POOL": "0"})
         described = {name: getattr(request, name) for name in request.__dataclass_fields__}
@@ -87,7 +88,9 @@ class Worker:
         if not line:
             self._process.wait()
             self._noise.seek(0)
-            raise RuntimeError(f"bench: expected an answer of the worker, got status {self._process.returncode}:\n{self._noise.read()[-2000:]}")
+            raise RuntimeError(
+                f"bench: expected an answer of the worker, got status {self._process.returncode}:\n{self._noise.read()[-2000:]}"
+            )
         found: dict[str, Any] = json.loads(line)
         return found
 
@@ -113,7 +116,7 @@ def _row(say: Any, key: str, request: Mapping[str, Any]) -> dict[str, Any]:
 
 def request_of(described: Mapping[str, Any]) -> Request:
     """A request from its JSON."""
-    listed = {name: tuple(value) if isinstance(value, list) else value for name, value in described.items()}
+    listed: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in described.items()}
     return Request(**listed)
 
 

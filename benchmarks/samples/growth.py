@@ -16,7 +16,10 @@ from itertools import combinations
 
 from tensorexpr.benchmarks.samples.sample import Sample, Shape, Traced
 from tensorexpr.codegen.cost import cost_of
+from tensorexpr.errors import TensorExprError
+from tensorexpr.ir import Apply
 from tensorexpr.language import program_of
+from tensorexpr.traversal import expressions, walk
 
 Joint = tuple[tuple[int, int], ...]
 """Axes that have to change together, each a tensor's position and the axis."""
@@ -32,29 +35,58 @@ def joints(sample: Sample) -> list[Joint]:
     """Sets of axes that can change, in the order of the tensors; each axis is in one of them at most."""
     axes = [(tensor, axis) for tensor, shape in enumerate(sample.shapes) for axis in range(len(shape))]
     extents = {(tensor, axis): sample.shapes[tensor][axis] for tensor, axis in axes}
-    found: list[Joint] = [(axis,) for axis in axes if _moves(sample, (axis,))]
-    rest = [axis for axis in axes if (axis,) not in found]
-    while rest:
-        first, *others = rest
-        alike = [axis for axis in others if extents[axis] == extents[first]]
-        sets = ((first, *some) for count in range(1, len(alike) + 1) for some in combinations(alike, count))
-        joint = next((joint for joint in sets if _moves(sample, joint)), None)
+    conditions = _conditions(sample.traced())
+    found: list[Joint] = [(axis,) for axis in axes if _moves(sample, (axis,), conditions)]
+    for first in axes:
+        if any(first in joint for joint in found):
+            continue
+        # An axis that is free may be larger than what is read of it: it goes along with one that is not.
+        taken = {axis for joint in found if len(joint) > 1 for axis in joint}
+        alike = [axis for axis in axes if axis != first and extents[axis] == extents[first] and axis not in taken]
+        sets = (tuple(sorted((first, *some))) for count in range(1, len(alike) + 1) for some in combinations(alike, count))
+        joint = next((joint for joint in sets if _moves(sample, joint, conditions)), None)
         if joint is not None:
-            found.append(joint)
-        rest = [axis for axis in rest if axis != first and (joint is None or axis not in joint)]
-    return sorted(found)
+            found = [other for other in found if other[0] not in joint] + [joint]
+    return sorted(_alike(sample, found))
 
 
-def _moves(sample: Sample, joint: Joint) -> bool:
+def _alike(sample: Sample, found: Sequence[Joint]) -> list[Joint]:
+    """Free axes of tensors of one shape, as pictures that are compared, change together, where all other axes of these tensors do."""
+    of = {axis: joint for joint in found for axis in joint}
+    groups: dict[Shape, list[int]] = {}
+    for tensor, shape in enumerate(sample.shapes):
+        groups.setdefault(shape, []).append(tensor)
+    merged: list[Joint] = []
+    for shape, group in groups.items():
+        sets = [tuple((tensor, axis) for tensor in group) for axis in range(len(shape))]
+        if all(of.get(own[0]) == own or all(of.get(axis) == (axis,) for axis in own) for own in sets):
+            merged += sets
+    covered = {axis for joint in merged for axis in joint}
+    return [*merged, *(joint for joint in found if joint[0] not in covered)]
+
+
+def _moves(sample: Sample, joint: Joint, conditions: int) -> bool:
+    """Whether the operation takes other extents there, without tests for what it then reads beyond another tensor."""
     extent = sample.shapes[joint[0][0]][joint[0][1]]
-    return all(sample.takes(changed(sample.shapes, joint, max(1, extent) * factor)) for factor in FACTORS)
+    for factor in FACTORS:
+        try:
+            traced = sample.traced(changed(sample.shapes, joint, max(1, extent) * factor))
+        except (TensorExprError, ValueError):
+            return False
+        if _conditions(traced) > conditions:
+            return False
+    return True
+
+
+def _conditions(traced: Traced) -> int:
+    """How many comparisons a program makes."""
+    values = [value for definition in program_of(traced.outputs, traced.inputs).definitions for value in expressions(definition)]
+    return sum(isinstance(node, Apply) and node.op.name in ("lt", "le", "gt", "ge") for value in values for node in walk(value))
 
 
 def changed(shapes: Sequence[Shape], joint: Joint, extent: int) -> list[Shape]:
     """The shapes with another extent on a set of axes."""
-    return [
-        tuple(extent if (tensor, axis) in joint else kept for axis, kept in enumerate(shape)) for tensor, shape in enumerate(shapes)
-    ]
+    return [tuple(extent if (tensor, axis) in joint else kept for axis, kept in enumerate(shape)) for tensor, shape in enumerate(shapes)]
 
 
 def work(traced: Traced) -> tuple[int, int]:

@@ -23,8 +23,25 @@ import numpy as np
 
 import tensorexpr as te
 from tensorexpr.benchmarks.samples.sample import Shape, Traced
-from tensorexpr.ir import Access, Apply, Axis, Cast, Const, Define, Definition, Expr, Index, Param, Program, Reduce, Scan, Scatter
-from tensorexpr.ir import apply, conjuncts, const
+from tensorexpr.ir import (
+    Access,
+    Apply,
+    Axis,
+    Cast,
+    Const,
+    Define,
+    Definition,
+    Expr,
+    Index,
+    Param,
+    Program,
+    Reduce,
+    Scan,
+    Scatter,
+    apply,
+    conjuncts,
+    const,
+)
 from tensorexpr.ir import integer as integer_of
 from tensorexpr.language.scalar import Scalar, build
 from tensorexpr.regions import affine_of
@@ -281,45 +298,25 @@ class Speaker:
 
     def reduced(self, expr: Reduce, scope: _Scope) -> Scalar:
         """A reduction, its loops as they are or in two."""
-        if any(integer_or_none(axis.start) != 0 for axis in expr.axes):
-            raise Unspoken("a loop that starts elsewhere than at 0")
-        extents: list[Any] = []
-        kept: list[Callable[[Sequence[Any]], Any]] = []
-        names = [axis.index for axis in expr.axes]
-        split = self.words.split_loops
-        for position, axis in enumerate(expr.axes):
-            at = len(extents)
-            if set(free_names(axis.stop)) & set(names[:position]):
-                if split is not None:
-                    raise Unspoken("loops in two beside one that hangs on another")
-                extents.append(_function_of(position, lambda k, stop=axis.stop, n=position: self.say(stop, _inner(scope, names[:n], k))))
-            elif split is not None and integer_or_none(axis.stop) == split[0]:
-                extents += [split[0] // split[1], split[1]]
-                kept.append(lambda k, at=at, inner=split[1]: k[at] * inner + k[at + 1])
-                continue
-            else:
-                extents.append(integer_or_none(axis.stop) or self.say(axis.stop, scope))
-            kept.append(lambda k, at=at: k[at])
-
-        def inside(k: Sequence[Any]) -> _Scope:
-            return _inner(scope, names, [place(k) for place in kept])
-
-        guard = expr.where
-        where = None if guard is None else (lambda *k: self.say(guard, inside(k)))
-        combiner = expr.combiner
+        loops = _Loops(self, expr.axes, scope)
+        guard, combiner = expr.where, expr.combiner
+        where = None if guard is None else (lambda *k: self.say(guard, loops.scope(k)))
         if combiner.is_builtin:
-            return getattr(te, combiner.name)(lambda *k: self.say(expr.values[0], inside(k)), tuple(extents), where=where)
+            function = getattr(te, combiner.name)
+            found: Scalar = function(lambda *k: self.say(expr.values[0], loops.scope(k)), loops.extents, where=where)
+            return found
 
         def combine(a: Any, b: Any) -> Any:
             sides = {p.name: s for p, s in zip((*combiner.left, *combiner.right), (*a, *b), strict=True)}
             return tuple(self.say(result, _Scope(sides)) for result in combiner.results)
 
         def body(*k: Any) -> Any:
-            here = inside(k)
+            here = loops.scope(k)
             return tuple(self.say(value, here) for value in expr.values)
 
         neutral = tuple(Scalar(identity) for identity in combiner.identity)
-        return te.reduce(combine, neutral, body, tuple(extents), where=where)[expr.component]
+        several: tuple[Scalar, ...] = te.reduce(combine, neutral, body, loops.extents, where=where)
+        return several[expr.component]
 
     def element(self, access: Access, scope: _Scope) -> Scalar:
         """An element of a tensor, or the value of a definition that is written where it is read."""
@@ -364,13 +361,40 @@ def integer_or_none(expr: Expr) -> int | None:
     return int(expr.value) if isinstance(expr, Const) else None
 
 
-def _inner(scope: _Scope, names: Sequence[str], values: Sequence[Any]) -> _Scope:
-    return scope.with_names(dict(zip(names, values, strict=True)))
+class _Loops:
+    """The loops of a reduction as they are said: their extents, and what the indices of the program are in them."""
 
+    def __init__(self, speaker: Speaker, axes: Sequence[Axis], outer: _Scope) -> None:
+        self.speaker, self.outer = speaker, outer
+        self.names = [axis.index for axis in axes]
+        self.extents: tuple[Any, ...] = ()
+        self.inner: list[int | None] = []
+        """For each axis the extent of the inner loop of two, None of one."""
+        split = speaker.words.split_loops
+        for position, axis in enumerate(axes):
+            if integer_or_none(axis.start) != 0:
+                raise Unspoken("a loop that starts elsewhere than at 0")
+            extent = integer_or_none(axis.stop)
+            in_two = split is not None and extent == split[0]
+            if split is not None and in_two:
+                self.extents += (split[0] // split[1], split[1])
+            elif set(free_names(axis.stop)) & set(self.names[:position]):
+                self.extents += (self._depending(axis.stop, position),)
+            else:
+                self.extents += (speaker.say(axis.stop, outer) if extent is None else extent,)
+            self.inner.append(split[1] if split is not None and in_two else None)
 
-def _function_of(count: int, function: Callable[[Sequence[Any]], Any]) -> Callable[..., Any]:
-    """A function of so many arguments, as extents are that hang on the indices before them."""
-    return lambda *k: function(k[:count])
+    def _depending(self, stop: Expr, position: int) -> Callable[..., Scalar]:
+        """An extent that is a function of the indices before it."""
+        return lambda *k: self.speaker.say(stop, self.scope(k, position))
+
+    def scope(self, at: Sequence[Any], count: int | None = None) -> _Scope:
+        """What names stand for inside, given the indices of the loops that are said: of all axes, or of the first so many."""
+        rest = iter(at)
+        own: dict[str, Any] = {}
+        for name, inner in list(zip(self.names, self.inner, strict=False))[:count]:
+            own[name] = next(rest) if inner is None else next(rest) * inner + next(rest)
+        return self.outer.with_names(own)
 
 
 def _raw(index: Expr) -> Expr:

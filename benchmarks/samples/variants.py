@@ -14,13 +14,13 @@ give the values of the base: the law of `tests/benchmarks/test_variants.py`, for
 - inline: intermediate tensors are written where they are read, those that hold no reduction; all inline: these, too.
 - named: what a sum or a result computes of fewer indices than it has is a tensor of its own.
 - border zero, clamp, reflect, symmetric, wrap: what reads beyond the edge give; windows without a border begin one element before.
-- open: every extent that can change is an open size; open rows: only that of the first axis.
+- open: every extent that can make it larger (no window) is an open size; open rows: only the first of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import isqrt, prod
 
 import numpy as np
@@ -33,7 +33,7 @@ from tensorexpr.errors import TensorExprError
 from tensorexpr.ir import Access, Apply, Axis, Cast, Const, Define, Expr, Index, Program, Reduce, Scan
 from tensorexpr.ir import integer as integer_of
 from tensorexpr.language import program_of
-from tensorexpr.traversal import children, expressions, free_names, read_occurrences, walk
+from tensorexpr.traversal import children, expressions, free_names, walk
 
 LEAST_PRIME = 8
 """Extents up to this one are windows and channels of pixels: they stay."""
@@ -64,6 +64,8 @@ class Variant:
     repeated: frozenset[int] = frozenset()
     """The positions of the inputs that a leading axis repeats."""
     batch: int = 0
+    steps: frozenset[int] = frozenset()
+    """The positions of the outputs whose first axis, the steps of a scan, stays in front of the leading one."""
     own: Sample | None = None
     open: bool = False
 
@@ -71,13 +73,15 @@ class Variant:
         """Its inputs, from those of the base."""
         if self.own is not None:
             return self.own.draw()
-        return [
-            self._stored(array, self.inputs[k] if self.inputs else AS_IT_IS, k in self.repeated) for k, array in enumerate(arrays)
-        ]
+        return [self._stored(array, self.inputs[k] if self.inputs else AS_IT_IS, k in self.repeated) for k, array in enumerate(arrays)]
 
     def results(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """What its outputs (or heads for them) are, from those of the base."""
-        return [self._stored(array, self.outputs[k] if self.outputs else AS_IT_IS, bool(self.batch)) for k, array in enumerate(arrays)]
+        found = []
+        for k, array in enumerate(arrays):
+            stored = self._stored(array, self.outputs[k] if self.outputs else AS_IT_IS, bool(self.batch))
+            found.append(np.ascontiguousarray(np.moveaxis(stored, 0, 1)) if k in self.steps else stored)
+        return found
 
     def gradients(self, arrays: Sequence[np.ndarray], floating: Sequence[int]) -> list[np.ndarray]:
         """What the gradients by the inputs at `floating` are, from those of the base: of inputs that are shared, so often as much."""
@@ -123,7 +127,7 @@ def _primes(sample: Sample) -> Variant:
 def _open(first_only: bool) -> Callable[[Sample], Variant]:
     def rule(sample: Sample) -> Variant:
         extents: list[list[int | te.Scalar]] = [list(shape) for shape in sample.shapes]
-        found = growth.joints(sample)
+        found = growth.larger(sample, growth.joints(sample))
         if not found:
             raise DoesNotApply("no extent can change")
         opened = 0
@@ -159,7 +163,8 @@ def _batch(largest_only: bool) -> Callable[[Sample], Variant]:
         traced = speaker.spoken()
         if not set(program.outputs) <= speaker.batched:
             raise DoesNotApply("an output reads none of the largest inputs")
-        return Variant(traced, REPEATED, repeated=chosen, batch=REPEATED)
+        steps = frozenset(k for k, name in enumerate(program.outputs) if name in speaker.stepped)
+        return Variant(traced, REPEATED, repeated=chosen, batch=REPEATED, steps=steps)
 
     return rule
 

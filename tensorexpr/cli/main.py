@@ -58,8 +58,8 @@ def _parser() -> argparse.ArgumentParser:
 def _bench_options(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     bench = commands.add_parser(
         "bench",
-        help="time workloads, odd products, training steps or calls beside their peers, or the derivation of gradients; measure regret, the "
-        "model of cost, spellings, or the whole library",
+        help="time workloads, odd products, training steps or calls beside their peers, or the derivation of gradients; measure regret, "
+        "the model of cost, spellings, or the whole library",
     )
     kinds = ("speed", "products", "training", "interop", "threads", "derivation", *MEASURES)
     bench.add_argument("what", nargs="?", choices=kinds, default="speed", help="default: speed")
@@ -75,7 +75,9 @@ def _bench_options(commands: argparse._SubParsersAction[argparse.ArgumentParser]
     measured = bench.add_argument_group(f"of {', '.join(MEASURES)}")
     measured.add_argument("--rows", action="append", default=[], metavar="PART", help="rows with this in their name (may be repeated)")
     measured.add_argument("--sample", type=_count, metavar="N", help="so many rows, drawn by --seed")
-    measured.add_argument("--seconds", type=_seconds, metavar="S", help="no row starts after so many seconds; rows come in an order by --seed")
+    measured.add_argument(
+        "--seconds", type=_seconds, metavar="S", help="no row starts after so many seconds; rows come in an order by --seed"
+    )
     measured.add_argument("--seed", type=int, default=0, help="of what is drawn (default: 0)")
     measured.add_argument("--again", action="store_true", help="measure rows once more that the file of --json has")
     measured.add_argument("--budget", type=_seconds, default=20.0, metavar="S", help="seconds of search for a row of regret (default: 20)")
