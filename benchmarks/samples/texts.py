@@ -10,7 +10,8 @@ from __future__ import annotations
 import functools
 import importlib
 import math
-from collections.abc import Callable, Sequence
+import operator
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -57,8 +58,13 @@ def _torch(text: str, arrays: Sequence[np.ndarray], heads: Sequence[np.ndarray] 
 def _jax(text: str, arrays: Sequence[np.ndarray], heads: Sequence[np.ndarray] | None) -> Callable[[], list[Any]]:
     jax: Any = importlib.import_module("jax")
     jnp: Any = importlib.import_module("jax.numpy")
-    function = eval(text, {"torch": _Functions(jax), "F": _Functions(jax), "math": math})
+    functions = _Functions(jax)
+    written = eval(text, {"torch": functions, "F": functions, "math": math})
     given = [jnp.asarray(array) for array in arrays]
+
+    def function(*tensors: Any) -> Any:
+        return _bare(written(*(_Tensor(functions, tensor) for tensor in tensors)))
+
     if heads is None:
         forward = jax.jit(lambda *tensors: _listed(function(*tensors)))
         return lambda: _listed(jax.block_until_ready(forward(*given)))
@@ -85,28 +91,75 @@ def _listed(result: Any) -> list[Any]:
 
 
 class _Functions:
-    """`torch` and `torch.nn.functional` for JAX."""
+    """`torch` and `torch.nn.functional` for JAX: functions of tensors, and names of dtypes."""
 
     def __init__(self, jax: Any) -> None:
-        self._jax = jax
         self._own = _own(jax)
+
+    @property
+    def linalg(self) -> _Functions:
+        """`torch.linalg`, whose names mean the same."""
+        return self
 
     def __getattr__(self, name: str) -> Any:
         if name in self._own:
-            return self._own[name]
+            return functools.partial(self._call, self._own[name], {})
         for room in ("numpy", "nn", "scipy.special", "lax"):
             found = getattr(importlib.import_module(f"jax.{room}"), name, None)
             if found is not None:
-                return _translated(found) if callable(found) else found
+                is_function = callable(found) and not hasattr(found, "dtype")
+                return functools.partial(self._call, found, KEYWORDS) if is_function else found
         raise AttributeError(f"JAX has no {name}")
 
+    def _call(self, function: Callable[..., Any], words: Mapping[str, str], *arguments: Any, **keywords: Any) -> Any:
+        """A call with the arrays of tensors, and the function's words for keywords; what comes is tensors again."""
+        given = {words.get(name, name): _bare(value) for name, value in keywords.items()}
+        return _dressed(self, function(*map(_bare, arguments), **given))
 
-def _translated(function: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(function)
-    def call(*arguments: Any, **keywords: Any) -> Any:
-        return function(*arguments, **{KEYWORDS.get(name, name): value for name, value in keywords.items()})
 
-    return call
+class _Tensor:
+    """An array of JAX with the methods of PyTorch's tensors, which are its functions."""
+
+    def __init__(self, rooms: _Functions, array: Any) -> None:
+        self.rooms, self.array = rooms, array
+        self.shape, self.ndim, self.dtype = array.shape, array.ndim, array.dtype
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("T", "mT"):
+            return _Tensor(self.rooms, getattr(self.array, name))
+        return functools.partial(getattr(self.rooms, name), self)
+
+    def __getitem__(self, at: Any) -> Any:
+        return _dressed(self.rooms, self.array[_bare(at)])
+
+
+def _operator(name: str, turned: bool) -> Callable[..., Any]:
+    function = getattr(operator, name)
+    if turned:
+        return lambda self, other: _dressed(self.rooms, function(_bare(other), self.array))
+    return lambda self, *others: _dressed(self.rooms, function(self.array, *map(_bare, others)))
+
+
+for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor"):
+    setattr(_Tensor, f"__{_name}__", _operator(f"__{_name}__", False))
+    setattr(_Tensor, f"__r{_name}__", _operator(f"__{_name}__", True))
+for _name in ("lt", "le", "gt", "ge", "eq", "ne", "neg", "invert", "abs"):
+    setattr(_Tensor, f"__{_name}__", _operator(f"__{_name}__", False))
+
+
+def _bare(tree: Any) -> Any:
+    """The arrays in the place of tensors."""
+    if isinstance(tree, tuple | list):
+        found = [_bare(item) for item in tree]
+        return found if isinstance(tree, list) else tuple(found)
+    return tree.array if isinstance(tree, _Tensor) else tree
+
+
+def _dressed(rooms: _Functions, tree: Any) -> Any:
+    """Tensors in the place of arrays."""
+    if isinstance(tree, tuple | list):
+        return tuple(_dressed(rooms, item) for item in tree)
+    return _Tensor(rooms, tree) if hasattr(tree, "dtype") and hasattr(tree, "ndim") else tree
 
 
 def _own(jax: Any) -> dict[str, Callable[..., Any]]:
@@ -171,8 +224,22 @@ def _own(jax: Any) -> dict[str, Callable[..., Any]]:
         "linear": lambda x, w, b=None: x @ w.T if b is None else x @ w.T + b,
         "cat": lambda tensors, dim=0: jnp.concatenate(tensors, dim),
         "transpose": jnp.swapaxes,
-        "permute": jnp.transpose,
-        "flip": jnp.flip,
+        "movedim": jnp.moveaxis,
+        "amax": lambda x, dim=None, keepdim=False: jnp.max(x, dim, keepdims=keepdim),
+        "amin": lambda x, dim=None, keepdim=False: jnp.min(x, dim, keepdims=keepdim),
+        "softmax": lambda x, dim: nn.softmax(x, dim),
+        "log_softmax": lambda x, dim: nn.log_softmax(x, dim),
+        "logsigmoid": nn.log_sigmoid,
+        "unsqueeze": jnp.expand_dims,
+        "addcmul": lambda x, a, b, value=1: x + value * a * b,
+        "addcdiv": lambda x, a, b, value=1: x + value * a / b,
+        "addmm": lambda b, x, y, beta=1, alpha=1: beta * b + alpha * (x @ y),
+        "vector_norm": lambda x, ord=2, dim=None: jnp.linalg.norm(x, ord, dim),
+        "cross": lambda x, y, dim=-1: jnp.cross(x, y, axis=dim),
+        "reshape": lambda x, *shape: x.reshape(*shape),
+        "view": lambda x, *shape: x.reshape(*shape),
+        "permute": lambda x, *axes: jnp.transpose(x, axes[0] if len(axes) == 1 else axes),
+        "flip": lambda x, *axes: jnp.flip(x, axes[0] if len(axes) == 1 else axes),
         "clamp": lambda x, min=None, max=None: jnp.clip(x, min, max),
         "gelu": lambda x, approximate="none": nn.gelu(x, approximate == "tanh"),
         "add": lambda x, y, alpha=1: x + alpha * y,
