@@ -17,7 +17,7 @@ from tensorexpr.codegen.compile import build_schedule, fold_constants
 from tensorexpr.codegen.cost import cost_of
 from tensorexpr.codegen.schedule import Schedule, autoschedule
 from tensorexpr.codegen.schedule import schedule as plain_schedule
-from tensorexpr.errors import TensorExprError
+from tensorexpr.errors import OutOfBoundsError, TensorExprError
 from tensorexpr.ir import Program
 from tensorexpr.language import program_of
 from tensorexpr.simplify import simplify
@@ -72,13 +72,22 @@ def rows(what: str, programs: int) -> list[str]:
 
 
 def task_of(key: str, what: str) -> Task | None:
-    """The program of a row; None where it cannot be made large enough."""
+    """The program of a row; None where it cannot be made large."""
     if key.startswith(RANDOM):
         return _random_task(int(key.split(" | ")[0].removeprefix(RANDOM)), what)
     name, direction = key.split(" | ")[:2]
     found = next(sample for sample in library.library(what) if LIBRARY + sample.name == name)
     sample = growth.grown(found, BYTES, OPERATIONS)
     return None if sample is None else task_of_sample(sample, direction == "gradient")
+
+
+def contest_of(key: str, what: str) -> Contest | None:
+    """The contest of a row; None where its program cannot be made large, or its data leads a read out of a tensor."""
+    task = task_of(key, what)
+    try:
+        return None if task is None else Contest(task)
+    except OutOfBoundsError:
+        return None
 
 
 def task_of_sample(sample: Sample, gradient: bool) -> Task:

@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from tensorexpr.benchmarks.measures.contest import Contest, generator, task_of
+from tensorexpr.benchmarks.measures.contest import contest_of, generator
 from tensorexpr.benchmarks.measures.contest import rows as rows_of
 from tensorexpr.benchmarks.measures.journal import Journal, Run
 from tensorexpr.benchmarks.measures.report import WORST, Report, failures, milliseconds
@@ -52,11 +52,10 @@ def rows(request: Request) -> list[str]:
 
 def measured(key: str, request: Request) -> Run:
     """Seconds of some schedules, with their nests as text and where they come from."""
-    task = task_of(key, request.measure)
-    if task is None:
-        return {"lacking": "the sample cannot be made large"}
-    contest = Contest(task)
-    program, starts, rng = simplify(task.program), contest.starts(), generator(key, request.seed)
+    contest = contest_of(key, request.measure)
+    if contest is None:
+        return {"lacking": "the program cannot be made large, or its data leads out of a tensor"}
+    program, starts, rng = simplify(contest.task.program), contest.starts(), generator(key, request.seed)
     choices = Choices()
     for draw in range(DRAWS):
         if len(contest.entrants) >= SCHEDULES:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from tensorexpr.benchmarks.measures.contest import Contest, Entrant, generator, task_of
+from tensorexpr.benchmarks.measures.contest import Contest, Entrant, contest_of, generator
 from tensorexpr.benchmarks.measures.contest import rows as rows_of
 from tensorexpr.benchmarks.measures.journal import Journal, Run
 from tensorexpr.benchmarks.measures.report import WORST, Report, distribution, failures, milliseconds, others
@@ -40,10 +40,9 @@ def rows(request: Request) -> list[str]:
 
 def measured(key: str, request: Request) -> Run:
     """Seconds of the default, of the plain nest and of the best schedule found, with the calls that make it."""
-    task = task_of(key, request.measure)
-    if task is None:
-        return {"lacking": "the sample cannot be made large"}
-    contest = Contest(task)
+    contest = contest_of(key, request.measure)
+    if contest is None:
+        return {"lacking": "the program cannot be made large, or its data leads out of a tensor"}
     began = time.monotonic()
     tuned = _tune(contest, request)
     rng, hand = generator(key, request.seed), 0

@@ -57,7 +57,9 @@ def distribution(values: Sequence[float], bar: float | None = None) -> str:
 def failures(journal: Journal, keys: Sequence[str]) -> list[str]:
     """A line for each row that has no answer."""
     quoted = journal.quoted()
-    return [f"failed: {key}: {quoted[key]['error'].strip().splitlines()[-1][:160]}" for key in keys if "error" in quoted[key]]
+    texts = {key: quoted[key]["error"].splitlines() for key in keys if "error" in quoted[key]}
+    last = {key: next(line for line in reversed(["no answer", *lines]) if line[:1].strip()) for key, lines in texts.items()}
+    return [f"failed: {key}: {line[:160]}" for key, line in last.items()]
 
 
 def others(journal: Journal, key: str, figure: Callable[[Run], float | None]) -> str:

@@ -11,7 +11,7 @@ import functools
 import importlib
 import math
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -132,6 +132,12 @@ class _Tensor:
     def __getitem__(self, at: Any) -> Any:
         return _dressed(self.rooms, self.array[_bare(at)])
 
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def __iter__(self) -> Iterator[Any]:  # beyond the end JAX reads the last row
+        return (self[k] for k in range(len(self.array)))
+
 
 def _operator(name: str, turned: bool) -> Callable[..., Any]:
     function = getattr(operator, name)
@@ -229,6 +235,7 @@ def _own(jax: Any) -> dict[str, Callable[..., Any]]:
         "amin": lambda x, dim=None, keepdim=False: jnp.min(x, dim, keepdims=keepdim),
         "softmax": lambda x, dim: nn.softmax(x, dim),
         "log_softmax": lambda x, dim: nn.log_softmax(x, dim),
+        "logsumexp": lambda x, dim, keepdim=False: nn.logsumexp(x, dim, keepdims=keepdim),
         "logsigmoid": nn.log_sigmoid,
         "unsqueeze": jnp.expand_dims,
         "addcmul": lambda x, a, b, value=1: x + value * a * b,

@@ -13,6 +13,7 @@ ROWS = [
     ("lambda x: F.max_pool2d(x, 3, 2, padding=1)", (2, 3, 7, 8)),
     ("lambda x: (x - x.mean(1, keepdim=True)).abs().amax(1, keepdim=True)", (4, 5)),
     ("lambda q, k: torch.softmax(q @ k.transpose(-2, -1) / 2.0, -1).cumsum(-1)[:, :, 1:]", (2, 3, 4), (2, 5, 4)),
+    ("lambda x: (lambda a, b: a * torch.logsumexp(b, 0, True))(*x)", (2, 3)),
     ("lambda x, y: torch.add(x, y, alpha=-2).clamp(min=-0.5)", (3, 4), (4,)),
 ]
 
