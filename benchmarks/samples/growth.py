@@ -128,8 +128,9 @@ def grown(sample: Sample, moved: int, operations: int, odd: bool = False) -> Sam
         return sample.at(shapes)
 
     def reached(candidate: Sample) -> bool:
-        done, bytes_ = work(candidate.traced())
-        return bytes_ >= moved or done >= operations
+        done, read = work(candidate.traced())
+        held = sum(4 * math.prod(shape) for shape in candidate.shapes)  # of what is read by data little may count as moved
+        return max(read, held) >= moved or done >= operations
 
     low, high = 1.0, 2.0
     while not reached(at(high)):

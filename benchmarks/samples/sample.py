@@ -24,7 +24,8 @@ KINDS = ("normal", "positive", "unit", "distinct", "ties", "bool")
 class Given:
     """A tensor that an operation takes: `shape`, and its values.
 
-    "normal" (standard); "positive" (between 0.5 and 2); "unit" (between 0.05 and 0.95); "distinct" (a shuffled grid without ties);
+    "normal" (of two axes and more divided by the root of the last extent); "positive" (between 0.5 and 2); "unit" (between 0.05 and 0.95);
+    "distinct" (a shuffled grid without ties);
     "ties" (few integers, as floats): float32. "bool". A pair (low, high): int64 in range(low, high). Or an array, repeated to the shape.
     """
 
@@ -63,6 +64,8 @@ class Given:
                 found = rng.random(self.shape) < 0.6
             case _:
                 found = rng.standard_normal(self.shape, np.float32)
+                if len(self.shape) > 1:  # so that sums over rows, and steps of recurrences by such weights, are as large as values
+                    found /= np.float32(max(1, self.shape[-1]) ** 0.5)
         return np.asarray(found, te.dtype(self.dtype).numpy, order="C")
 
 
