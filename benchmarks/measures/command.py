@@ -25,7 +25,8 @@ from tensorexpr.errors import ArgumentError
 class Options:
     """What to measure: parts of names of rows, how many of them (drawn by `seed`), in how many seconds in all, with which threads.
 
-    `again` measures rows once more that have a run by this code. `budget` and `tries` bound the search for a faster schedule of a row.
+    `again` measures rows once more that have a run by this code. `budget` and `tries` bound the search for a faster schedule of a row,
+    `limit` is the seconds that a row may take beside that.
     """
 
     measure: str

@@ -78,6 +78,7 @@ def _bench_options(commands: argparse._SubParsersAction[argparse.ArgumentParser]
     measured.add_argument(
         "--seconds", type=_seconds, metavar="S", help="no row starts after so many seconds; rows come in an order by --seed"
     )
+    measured.add_argument("--row-limit", type=_seconds, default=120.0, metavar="S", help="seconds that a row may take (default: 120)")
     measured.add_argument("--seed", type=int, default=0, help="of what is drawn (default: 0)")
     measured.add_argument("--again", action="store_true", help="measure rows once more that the file of --json has")
     measured.add_argument("--budget", type=_seconds, default=20.0, metavar="S", help="seconds of search for a row of regret (default: 20)")
@@ -186,6 +187,7 @@ def _measure(options: argparse.Namespace) -> int:
             rounds=options.rounds,
             budget=options.budget,
             tries=options.tries,
+            limit=options.row_limit,
             again=options.again,
             peers=None if options.peers is None else tuple(options.peers.split(",")),
             predictor=options.predictor,
