@@ -48,7 +48,7 @@ from tensorexpr.ir import (
 from tensorexpr.language.renaming import local_names
 from tensorexpr.records import field, record, replace
 from tensorexpr.simplify.expressions import simplify_expr
-from tensorexpr.traversal import bottom_up, free_names, fresh_name, map_expressions, read_occurrences, reads, substitute, walk
+from tensorexpr.traversal import bottom_up, free_names, fresh_name, map_expressions, read_occurrences, reads, rename_bound, substitute, walk
 
 if TYPE_CHECKING:
     from tensorexpr.autodiff.reverse import Sweep
@@ -243,7 +243,8 @@ def _first_alone(head: Expr, steps: Axis, axes: tuple[Axis, ...], workspace: Wor
         source = made.get(node.tensor) if isinstance(node, Access) else None
         if source is None or not isinstance(node, Access):
             return node
-        return substitute(source.value, {axis.index: index for axis, index in zip(source.axes, node.indices, strict=True)})
+        at = {axis.index: index for axis, index in zip(source.axes, node.indices, strict=True)}
+        return substitute(rename_bound(source.value, {*at, *(name for index in node.indices for name in free_names(index))}), at)
 
     head = bottom_up(head, written_out)
     later = simplify_expr(head, (replace(steps, start=const(1)), *axes), signed_zeros=False, derived=True)

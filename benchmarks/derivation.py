@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import datetime
 import gc
-import importlib
 import json
 import statistics
 import sys
@@ -23,7 +22,7 @@ import tensorexpr as te
 from tensorexpr.autodiff import Row
 from tensorexpr.benchmarks import operations
 from tensorexpr.benchmarks.harness import machine
-from tensorexpr.errors import ArgumentError
+from tensorexpr.benchmarks.samples.library import from_checkout
 from tensorexpr.simplify import simplify
 
 LIMIT = 0.1
@@ -63,15 +62,8 @@ class Derivation:
 
 def cases() -> list[Any]:
     """The rows of the kernels' table that have a gradient. Raises `ArgumentError` where the repository is not there."""
-    root = Path(__file__).resolve().parent.parent
-    if not (root / "tests" / "kernels" / "table").is_dir():
-        raise ArgumentError(
-            "bench derivation: expected a checkout of the repository, got an installed package",
-            hint="clone it, and install it with pip install -e .",
-        )
-    if str(root) not in sys.path:
-        sys.path.insert(0, str(root))
-    return [case for case in importlib.import_module("tests.kernels.table").ALL if case.differentiable]
+    table = from_checkout("tests.kernels.table", "derivation")
+    return [case for case in table.ALL if case.differentiable]
 
 
 def derivation_of(case: Any) -> Derivation:

@@ -71,7 +71,7 @@ def measured(spec: Spec, names: Sequence[str], effort: Effort, seconds: float, t
     with tempfile.TemporaryDirectory() as cache:
         lost: dict[tuple[str, str], str] = {}
         while True:
-            result = _in_process(context, _measure, (spec, list(names), tuple(lost), effort, timed, cache), seconds)
+            result = in_process(context, _measure, (spec, list(names), tuple(lost), effort, timed, cache), seconds)
             direction, name = result.get("at") or ("", peers.OURS)
             if "error" not in result or name == peers.OURS:
                 break
@@ -79,11 +79,13 @@ def measured(spec: Spec, names: Sequence[str], effort: Effort, seconds: float, t
         for row in result.get("rows", ()):
             row["failed"] |= {name: why for (direction, name), why in lost.items() if direction == row["direction"]}
             if timed and peers.OURS in row["timings"]:
-                row |= _in_process(context, _again, (spec, row["direction"] == "gradient", cache), seconds)
+                row |= in_process(context, _again, (spec, row["direction"] == "gradient", cache), seconds)
     return result
 
 
-def _in_process(context: Any, target: Any, arguments: tuple[Any, ...], seconds: float) -> dict[str, Any]:
+def in_process(context: Any, target: Any, arguments: tuple[Any, ...], seconds: float) -> dict[str, Any]:
+    """What `target(say, *arguments)` returns in a process of its own, or an "error" and where it was ("at") when the process ended, raised,
+    or took longer than so many seconds; then it is killed."""
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=_send, args=(sender, target, arguments))
     process.start()

@@ -12,6 +12,9 @@ from tensorexpr.cli import info, output, show, tune
 from tensorexpr.codegen.compile import PRECISIONS, TARGETS
 from tensorexpr.errors import InternalError, TensorExprError
 
+MEASURES = ("regret", "model", "spellings", "sweep")
+"""What `bench` takes that is measured row by row, and kept."""
+
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="tensorexpr", description="Index mathematics in, compiled operations and their gradients out.")
@@ -46,16 +49,20 @@ def _parser() -> argparse.ArgumentParser:
     tuned.add_argument("--seed", type=int, default=0, help="of the made-up values and the search (default: 0)")
     tuned.add_argument("--json", action="store_true", help="one JSON object instead of text")
 
+    _bench_options(commands)
+    facts = commands.add_parser("info", help="versions, CPU features, threads, GPU")
+    facts.add_argument("--json", action="store_true", help="one JSON object instead of text")
+    return parser
+
+
+def _bench_options(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     bench = commands.add_parser(
-        "bench", help="time workloads, odd products, training steps or calls beside their peers, or the derivation of gradients"
+        "bench",
+        help="time workloads, odd products, training steps or calls beside their peers, or the derivation of gradients; measure regret, "
+        "the model of cost, spellings, or the whole library",
     )
-    bench.add_argument(
-        "what",
-        nargs="?",
-        choices=("speed", "products", "training", "interop", "threads", "derivation"),
-        default="speed",
-        help="default: speed",
-    )
+    kinds = ("speed", "products", "training", "interop", "threads", "derivation", *MEASURES)
+    bench.add_argument("what", nargs="?", choices=kinds, default="speed", help="default: speed")
     bench.add_argument("--filter", action="append", default=[], metavar="PART", help="workloads with this in their name (may be repeated)")
     bench.add_argument("--threads", action="append", type=_threads, metavar="N", help="how many, or 'all' (may be repeated; default: 1)")
     bench.add_argument("--peers", metavar="A,B,..", help="peers to measure beside (default: all that are installed)")
@@ -65,10 +72,19 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument("--prepare", action="store_true", help="fill the peers' caches of compiled code, and time nothing")
     bench.add_argument("--json", metavar="FILE", help="also write the results as JSON to this file")
     bench.add_argument("--html", metavar="FILE", help="also write a page, and pictures of the rooflines beside it")
-
-    facts = commands.add_parser("info", help="versions, CPU features, threads, GPU")
-    facts.add_argument("--json", action="store_true", help="one JSON object instead of text")
-    return parser
+    measured = bench.add_argument_group(f"of {', '.join(MEASURES)}")
+    measured.add_argument("--rows", action="append", default=[], metavar="PART", help="rows with this in their name (may be repeated)")
+    measured.add_argument("--sample", type=_count, metavar="N", help="so many rows, drawn by --seed")
+    measured.add_argument(
+        "--seconds", type=_seconds, metavar="S", help="no row starts after so many seconds; rows come in an order by --seed"
+    )
+    measured.add_argument("--row-limit", type=_seconds, default=120.0, metavar="S", help="seconds that a row may take (default: 120)")
+    measured.add_argument("--seed", type=int, default=0, help="of what is drawn (default: 0)")
+    measured.add_argument("--again", action="store_true", help="measure rows once more that the file of --json has")
+    measured.add_argument("--budget", type=_seconds, default=20.0, metavar="S", help="seconds of search for a row of regret (default: 20)")
+    measured.add_argument("--tries", type=_count, default=200, metavar="N", help="schedules of a row of regret at most (default: 200)")
+    measured.add_argument("--predictor", metavar="MODULE:NAME", help="of model: a function from a loop nest to nanoseconds")
+    measured.add_argument("--markdown", metavar="FILE", help="also write a page")
 
 
 def _count(text: str) -> int:
@@ -134,6 +150,8 @@ def _show(options: argparse.Namespace) -> int:
 
 
 def _bench(options: argparse.Namespace) -> int:
+    if options.what in MEASURES:
+        return _measure(options)
     run = importlib.import_module("tensorexpr.benchmarks.run")
     counts = [run.cores() if count is None else count for count in options.threads or [1]]
     if options.what == "training":
@@ -151,6 +169,30 @@ def _bench(options: argparse.Namespace) -> int:
             prepare=options.prepare,
             json=options.json,
             html=options.html,
+        )
+    )
+
+
+def _measure(options: argparse.Namespace) -> int:
+    command = importlib.import_module("tensorexpr.benchmarks.measures.command")
+    cores = importlib.import_module("tensorexpr.benchmarks.run").cores
+    return command.main(
+        command.Options(
+            options.what,
+            parts=(*options.rows, *options.filter),
+            sample=options.sample,
+            seconds=options.seconds,
+            seed=options.seed,
+            threads=tuple(dict.fromkeys(cores() if count is None else count for count in options.threads or [1])),
+            rounds=options.rounds,
+            budget=options.budget,
+            tries=options.tries,
+            limit=options.row_limit,
+            again=options.again,
+            peers=None if options.peers is None else tuple(options.peers.split(",")),
+            predictor=options.predictor,
+            json=options.json,
+            markdown=options.markdown,
         )
     )
 

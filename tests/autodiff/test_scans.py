@@ -240,6 +240,17 @@ def test_the_way_back_starts_from_what_the_end_received(length):
     assert "_init[i0]: f64[6] = 0.0" in str(te.gradient(both, [u], head).program)
 
 
+@pytest.mark.parametrize("n", [1, 2])
+def test_what_the_end_received_is_a_sum_over_an_index_of_the_state_s_name(n):
+    """An axis in front of the last state, called `i0` as the state's own first axis is: once the head was read at its row 0 alone."""
+    u, head = te.placeholder((3, 4), "float64", name="u"), te.placeholder((n, 3, 4), "float64", name="head")
+    states = te.scan(lambda t, v: te.compute((3, 4), lambda i, j: v[i, j] * 2.0), u, 2)
+    end = te.compute((n, 3, 4), lambda *i: states[1, i[1], i[2]])
+    (found,) = te.gradient(end, [u], head)
+    given = RNG.standard_normal((n, 3, 4))
+    np.testing.assert_allclose(te.evaluate(found, {u: np.ones((3, 4)), head: given}), 4 * given.sum(0), rtol=1e-12)
+
+
 def combine_moments(a, b):
     n, d = a[0] + b[0], b[1] - a[1]
     return n, a[1] + d * b[0] / te.maximum(n, 1.0), a[2] + b[2] + d * d * a[0] * b[0] / te.maximum(n, 1.0)

@@ -9,6 +9,7 @@ import pytest
 import tensorexpr as te
 from tensorexpr.autodiff import Row
 from tensorexpr.benchmarks import derivation, operations
+from tensorexpr.benchmarks.samples import library
 from tensorexpr.cli.main import main
 
 EXACT = Row("x", "y", "x[i]", "substitute", 8, 8)
@@ -59,6 +60,6 @@ def test_the_command_runs_the_table_and_writes_json(monkeypatch, capsys, tmp_pat
 
 
 def test_without_the_repository_it_says_so(monkeypatch, tmp_path):
-    monkeypatch.setattr(derivation, "__file__", str(tmp_path / "benchmarks" / "derivation.py"))
+    monkeypatch.setattr(library, "__file__", str(tmp_path / "benchmarks" / "samples" / "library.py"))
     with pytest.raises(te.ArgumentError, match="bench derivation: expected a checkout of the repository, got an installed package"):
         derivation.cases()
