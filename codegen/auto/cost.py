@@ -85,13 +85,13 @@ class Model:
     @cached_property
     def _usage(self) -> Numbers:
         """Nanoseconds of each block and port for one execution of each piece of work."""
-        lanes = self.plan.in_lanes()
+        lanes = self.plan.in_lanes
         found = np.zeros((len(self.plan.blocks), len(PORTS), len(self.plan.work)))
         for number, work in enumerate(self.plan.work):
-            found[self.plan.work_block[number], :, number] = self._ports(work, int(lanes[number]))
+            found[self.plan.work_block[number], :, number] = self._ports(work, bool(lanes[number]))
         return found.reshape(-1, len(self.plan.work))
 
-    def _ports(self, work: Work, lanes: int) -> Numbers:
+    def _ports(self, work: Work, lanes: bool) -> Numbers:
         """Nanoseconds of each port for one register (or single element, where lanes share the work)."""
         facts, row = self.facts, np.zeros(len(PORTS))
         row[_ORDER] = facts.instruction
@@ -102,6 +102,8 @@ class Model:
                 row[_SHUFFLE] = facts.shuffle
             case operations.DIVIDE:
                 row[_DIVIDE] = (facts.divide if lanes else facts.divide_one) * (work.size / 4.0 if lanes else 1.0)
+            case operations.INTEGER_DIVIDE:
+                row[_DIVIDE] = facts.divide_integer
             case operations.GATHER:
                 row[_LOAD] = facts.gather
             case "load" | "store":
@@ -110,7 +112,7 @@ class Model:
                 row[_ORDER] = 0.0
         return row
 
-    def _access(self, row: Numbers, work: Work, lanes: int) -> None:
+    def _access(self, row: Numbers, work: Work, lanes: bool) -> None:
         """A load or store by the stride of its lanes: side by side, shared, every other element, or elements one by one."""
         facts, stride = self.facts, abs(work.stride)
         port, whole, element = (_LOAD, facts.load, facts.gather) if work.kind == LOAD else (_STORE, facts.store, facts.scatter)
@@ -124,9 +126,7 @@ class Model:
             row[port], row[_SHUFFLE] = 2 * across, facts.shuffle * (1 if work.kind == LOAD else 2)
             row[_ORDER] *= 3
         else:
-            width = (facts.vector_bits if lanes == 1 else facts.auto_bits) / 8 / work.size
-            row[port] = element * width
-            row[_ORDER] *= width
+            row[port] = element
 
     @cached_property
     def _loop_blocks(self) -> Numbers:
@@ -171,11 +171,11 @@ class Model:
         chains, facts = self.summary.chains, self.facts
         if not chains:
             return
-        links, around = self.plan.chained(extents)
+        links, runs, free = self.plan.chained(extents)
         each = np.array([self._link(chain) * chain.share for chain in chains])
         blocks = self.plan.chain_block
-        length = ports[blocks, _ORDER] / facts.instruction / np.maximum(around, 1.0)
-        overlap = np.clip(facts.window / np.maximum(length, 1.0), 1.0, np.maximum(around, 1.0))
+        length = ports[blocks, _ORDER] / facts.instruction / np.maximum(runs, 1.0)
+        overlap = np.clip(facts.window / np.maximum(length, 1.0), 1.0, np.maximum(free, 1.0))
         np.maximum.at(ports[:, _CHAIN], blocks, links * each[:, None] / overlap)
 
     def _link(self, chain: Chain) -> float:

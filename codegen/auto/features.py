@@ -23,10 +23,13 @@ from math import prod
 
 import numpy as np
 
-from tensorexpr.codegen.auto.summary import AUTO, PARALLEL_AUTO, UNROLL, VECTORIZE, Summary, Work
+from tensorexpr.codegen.auto.operations import GATHER, INTEGER_DIVIDE
+from tensorexpr.codegen.auto.summary import AUTO, LOAD, PARALLEL_AUTO, STORE, UNROLL, VECTORIZE, Summary, Touch, Work
 
 LINE = 64
 """Bytes of a cache line: the same on all machines that we know, but for Apple's 128."""
+PERIOD = 4096
+"""Bytes after which lines fall on the same places of a first cache: a page, since it is looked up while the address is translated."""
 _LEAST = 1e-9
 
 Numbers = np.ndarray
@@ -127,8 +130,11 @@ class Plan:
         times *= self._shares
         for loop, rows, bytes_ in self._vectors:
             times[rows] *= _registers(extents[loop], bytes_[:, None], self.vector_bytes)
-        for _, rows, bytes_ in self._automatic:
-            times[rows] *= np.minimum(1.0, bytes_[:, None] / self.auto_bytes)
+        for loop, rows, bytes_ in self._automatic:
+            lanes = np.maximum(extents[loop], 1.0)
+            times[rows] *= np.ceil(lanes * bytes_[:, None] / self.auto_bytes) / lanes
+        for loop, rows in self._elements:
+            times[rows] *= extents[loop]
         return times
 
     @cached_property
@@ -148,35 +154,51 @@ class Plan:
         rows: dict[int, list[int]] = {}
         for number, w in enumerate(self.work):
             for loop in w.changed:
-                if self.kinds[loop] in kinds:
+                if self.kinds[loop] in kinds and not one_by_one(w):
                     rows.setdefault(loop, []).append(number)
         return [(loop, np.array(own), np.array([self.work[n].size for n in own], float)) for loop, own in rows.items()]
 
+    @cached_property
+    def _elements(self) -> list[tuple[int, Numbers]]:
+        """By loop over lanes of ours: the work that is done for one lane after the other (LLVM's loops count by element anyway)."""
+        rows: dict[int, list[int]] = {}
+        for number, w in enumerate(self.work):
+            for loop in w.changed:
+                if self.kinds[loop] == VECTORIZE and one_by_one(w):
+                    rows.setdefault(loop, []).append(number)
+        return [(loop, np.array(own)) for loop, own in rows.items()]
+
+    @cached_property
     def in_lanes(self) -> Numbers:
-        """Whether each piece of work differs between lanes, and by which kind of loop: 1 for ours, 2 for LLVM's, else 0."""
-        found = np.zeros(len(self.work), int)
-        for number, lanes in ((1, self._vectors), (2, self._automatic)):
-            for _, rows, _ in lanes:
-                found[rows] = number
-        return found
+        """Whether each piece of work differs between lanes."""
+        return np.array([any(self.kinds[x] in (VECTORIZE, AUTO, PARALLEL_AUTO) for x in w.changed) for w in self.work], bool)
 
     def iterations(self, extents: Numbers) -> Numbers:
         """How often the body of each loop runs."""
         shares = np.array([loop.share for loop in self.summary.loops])[:, None]
         return shares * np.exp(self._loop_paths @ np.log(np.maximum(extents, _LEAST)))
 
-    def chained(self, extents: Numbers) -> tuple[Numbers, Numbers]:
-        """Links of each chain one after the other, and how many such chains follow each other: the iterations of the loops around the
-        outermost one that waits."""
-        links, around = [], []
+    def chained(self, extents: Numbers) -> tuple[Numbers, Numbers, Numbers]:
+        """Links of each chain, all of them one after the other; how often the loops run in which it stays one chain, which are the
+        innermost that wait; and how many of these runs in a row have chains of their own."""
+        links, runs, free = [], [], []
         for chain in self.summary.chains:
-            waits = [n for n, x in enumerate(chain.path) if x not in chain.free and n and self.kinds[x] != VECTORIZE]
-            first, last = min(waits, default=0), max(waits, default=0)
-            serial = [x for x in chain.path[:last] if self.kinds[x] not in (UNROLL, VECTORIZE)]
-            links.append([*serial, *(chain.path[n] for n in waits if chain.path[n] not in serial)])
-            around.append([x for x in chain.path[:first] if self.kinds[x] not in (UNROLL, VECTORIZE)])
+            path = [x for x in chain.path if self.kinds[x] != VECTORIZE]
+            waits = [x not in chain.free and n > 0 for n, x in enumerate(path)]
+            last = max((n for n, x in enumerate(path) if waits[n] and self.kinds[x] != UNROLL), default=-1)
+            # Copies inside of the last loop that waits run side by side, copies around it one after the other.
+            links.append([x for n, x in enumerate(path) if n <= last or waits[n] or (last < 0 and self.kinds[x] != UNROLL)])
+            first = last
+            while first > 0 and waits[first - 1]:
+                first -= 1
+            outer = path[:first] if last >= 0 else [x for n, x in enumerate(path) if not waits[n] and self.kinds[x] != UNROLL]
+            runs.append(outer)
+            apart = len(outer)
+            while apart > 0 and (last < 0 or not waits[apart - 1]):
+                apart -= 1
+            free.append(outer[apart:])
         logs = np.log(np.maximum(extents, _LEAST))
-        return np.exp(self._matrix(links) @ logs), np.exp(self._matrix(around) @ logs)
+        return np.exp(self._matrix(links) @ logs), np.exp(self._matrix(runs) @ logs), np.exp(self._matrix(free) @ logs)
 
     def registers(self, extents: Numbers) -> Numbers:
         """Registers that hold local elements, by block."""
@@ -237,6 +259,18 @@ class Plan:
         return found
 
     @cached_property
+    def _places_apart(self) -> Numbers:
+        """Rows along each axis that have places of their own in the first cache: a period over what their distance shares with it."""
+        found = np.full((len(self.summary.touches), self._axes), np.inf)
+        for number, touch in enumerate(self.summary.touches):
+            extents, size = self.summary.buffers[touch.buffer].extents, self.summary.buffers[touch.buffer].size
+            for axis in range(min(len(touch.moves), len(extents)) - 1):
+                if touch.moves[axis]:
+                    apart = int(prod(extents[axis + 1 :]) * size * self._units[number, axis])
+                    found[number, axis] = PERIOD // np.gcd(apart, PERIOD)
+        return found
+
+    @cached_property
     def _units(self) -> Numbers:
         """The greatest common step of whole steps along each axis."""
         found = np.ones((len(self.summary.touches), self._axes))
@@ -286,9 +320,10 @@ class Plan:
     def _known(self) -> dict[int, tuple[Numbers, Numbers, Numbers, Numbers]]:
         return {}
 
-    def footprints(self, extents: Numbers) -> list[tuple[Numbers, Numbers, Numbers]]:
+    def footprints(self, extents: Numbers) -> list[tuple[Numbers, Numbers, Numbers, Numbers]]:
         """By depth d from 0: lines of each touch's segment while the loops of its path from d on run, runs of neighbouring lines among
-        them, and bytes of all that is touched then in the same loops, by touch."""
+        them, bytes of all that is touched then in the same loops, and bytes of the first cache that this takes, by touch: rows that
+        are a multiple of its period apart take the same places of it."""
         touches = self.summary.touches
         if not touches:
             return []
@@ -326,7 +361,9 @@ class Plan:
     def _jumps(self) -> Numbers:
         return np.array([bool(t.random) for t in self.summary.touches])
 
-    def _united(self, depth: int, low: Numbers, high: Numbers, count: Numbers, points: Numbers) -> tuple[Numbers, Numbers, Numbers]:
+    def _united(
+        self, depth: int, low: Numbers, high: Numbers, count: Numbers, points: Numbers
+    ) -> tuple[Numbers, Numbers, Numbers, Numbers]:
         order, starts, segment, node_of = self._segments(depth)
         whole, unit = self._extents[order][starts][..., None], self._units[order][starts][..., None]
         size = self._sizes[order][starts][:, None]
@@ -334,11 +371,10 @@ class Plan:
         each = np.minimum(np.ceil(hull / unit), np.add.reduceat(count[order], starts))
         least = np.maximum.reduceat(count[order], starts)
         each = np.maximum(each, np.minimum(least, whole))
-        boxes = np.add.reduceat(np.prod(count[order], axis=1), starts)
         lines, runs = _lines(each, hull, whole, size)
-        total = np.maximum(np.prod(each, axis=1), 1.0)
-        fewer = np.minimum(1.0, boxes / total)
-        lines, runs = lines * fewer, np.maximum(runs * fewer, np.minimum(lines, 1.0))
+        if len(starts) < len(order):  # boxes that lie far apart are fewer lines than the box around them
+            alone = _lines(count[order], (high - low)[order] + 1.0, self._extents[order][..., None], self._sizes[order][:, None])
+            lines, runs = (np.minimum(both, np.add.reduceat(own, starts)) for both, own in zip((lines, runs), alone))
         if self._jumps.any():
             jumps = np.maximum.reduceat(self._jumps[order], starts)[:, None]
             tries = np.maximum.reduceat(points[order], starts)
@@ -348,17 +384,22 @@ class Plan:
             met = all_lines * -np.expm1(-wanted / all_lines)
             runs = np.where(jumps, np.minimum(met, tries * runs), runs)
             lines = np.where(jumps, met, lines)
-        bytes_ = np.zeros((node_of.max() + 1, lines.shape[1]))
-        np.add.at(bytes_, node_of, lines * LINE)
-        return lines[segment], runs[segment], bytes_[node_of[segment]]
+        # Rows along an axis have as many places as their distances differ by; each row takes as many as it has lines.
+        rows = each[:, :-1]
+        places = np.where(rows > 1, np.minimum(rows, self._places_apart[order][starts][:, :-1, None]) / rows * lines[:, None], np.inf)
+        crowded = np.maximum(PERIOD / LINE / np.maximum(places.min(axis=1, initial=np.inf), 1.0), 1.0)
+        bytes_ = np.zeros((2, node_of.max() + 1, lines.shape[1]))
+        np.add.at(bytes_[0], node_of, lines * LINE)
+        np.add.at(bytes_[1], node_of, lines * LINE * crowded)
+        return lines[segment], runs[segment], bytes_[0][node_of[segment]], bytes_[1][node_of[segment]]
 
     def traffic(self, extents: Numbers, capacities: Sequence[int]) -> tuple[Numbers, Numbers]:
         """Lines that touches get from beyond levels that hold so many bytes, and runs of neighbouring ones among them, by level."""
         prints = self.footprints(extents)
         run = np.where(self._places[..., None] >= 0, extents[self._places], 1.0)
         around = np.concatenate([np.ones_like(run[:, :1]), np.cumprod(run, axis=1)], axis=1)
-        bytes_ = np.array([p[2] for p in prints])  # by depth and touch
-        kept = _kept(bytes_[None] / np.array(capacities, float)[:, None, None, None])
+        bytes_ = np.array([[p[3 if level == 0 else 2] for p in prints] for level in range(len(capacities))])
+        kept = _kept(bytes_ / np.array(capacities, float)[:, None, None, None])
         kept = np.maximum.accumulate(np.concatenate([kept, np.ones_like(kept[:, :1])], axis=1), axis=1)
         now = np.diff(kept, axis=1)  # what stays at a depth and not at the one before it is had again for each iteration around
         asked = np.moveaxis(around, 1, 0) * np.array([self._common(depth) for depth in range(len(prints))])
@@ -381,10 +422,15 @@ class Plan:
         return {}
 
 
-def _moving(touch: object, summary: Summary) -> frozenset[int]:
+def one_by_one(work: Work) -> bool:
+    """Whether work in lanes is done for one element after the other: accesses far apart, gathers, divisions of integers."""
+    return work.kind in (GATHER, INTEGER_DIVIDE) or (work.kind in (LOAD, STORE) and abs(work.stride) not in (0.0, 1.0, 2.0))
+
+
+def _moving(touch: Touch, summary: Summary) -> frozenset[int]:
     """The loops of a touch's path that move it."""
-    axes = {axis for moves in touch.moves for axis, step in moves if step}  # type: ignore[attr-defined]
-    return frozenset(x for x in touch.path if summary.loops[x].axis in axes or x in touch.random)  # type: ignore[attr-defined]
+    axes = {axis for moves in touch.moves for axis, step in moves if step}
+    return frozenset(x for x in touch.path if summary.loops[x].axis in axes or x in touch.random)
 
 
 def _registers(lanes: Numbers, size: Numbers, vector_bytes: int) -> Numbers:

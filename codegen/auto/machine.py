@@ -40,6 +40,8 @@ class Facts:
     """A division or square root of one register of float32; of float64 twice that."""
     divide_one: float
     """A division or square root of a single number."""
+    divide_integer: float
+    """A division of 64-bit integers."""
     shuffle: float
     """A permutation of one register."""
     load: float
@@ -80,10 +82,11 @@ class Facts:
 
 
 SAPPHIRE_RAPIDS = Facts(
-    "AVX-512 server", "measured on an Intel Xeon of the fourth generation, 2026",
-    vector_bits=512, auto_bits=256, registers=32, instruction=0.045, arithmetic=0.14, latency=1.2, add_latency=0.5,
-    forward=1.2, divide=2.7, divide_one=0.8, shuffle=0.25, load=0.14, across=0.28, store=0.25, gather=0.1, scatter=0.25, iteration=0.22, mispredicted=6.3, window=512,
-    caches=(48 << 10, 2 << 20, 16 << 20), lines=(0.45, 2.2, 3.8), jumps=(0.55, 2.3, 5.0), writes=(1.1, 2.2, 6.0), stream=2.5,
+    "AVX-512 server", "measured on an Intel Xeon of the fourth generation in 2026",
+    vector_bits=512, auto_bits=256, registers=32, instruction=0.044, arithmetic=0.14, latency=1.1, add_latency=0.57, forward=1.1,
+    divide=2.6, divide_one=0.75, divide_integer=2.5, shuffle=0.25, load=0.13, across=0.28, store=0.24, gather=0.1, scatter=0.24,
+    iteration=0.21, mispredicted=6.2, window=512, caches=(48 << 10, 2 << 20, 128 << 20), lines=(0.43, 2.2, 3.7), jumps=(0.55, 2.3, 5.5),
+    writes=(1.1, 2.2, 5.7), stream=2.5,
     line_all=3.4, page=25.0, fork=920.0, call=20.0, cores=1,
 )  # fmt: skip
 ZEN_4 = replace(

@@ -19,14 +19,15 @@ from tensorexpr.codegen.llvm.values import Value
 from tensorexpr.dtypes import DType
 
 ARITHMETIC, DIVIDE, SHUFFLE, GATHER = "arithmetic", "divide", "shuffle", "gather"
+INTEGER_DIVIDE = "integer divide"
 
 Count = tuple[tuple[str, float], ...]
-"""Instructions on whole registers by kind; of gathers the elements."""
+"""Instructions on whole registers by kind."""
 
 _INSTRUCTION = re.compile(r"^  (?:%[-\w.]+ = )?(?:tail )?(call|[a-z]+)\b(.*)$")
 _FREE = {"bitcast", "freeze", "br", "phi", "ret", "insertelement", "extractvalue", "getelementptr"}
 """Instructions of LLVM's that are none of the machine's, or address arithmetic that is part of one."""
-_DIVISIONS = {"fdiv", "frem", "sdiv", "udiv", "srem", "urem"}
+_DIVISIONS, _OF_INTEGERS = {"fdiv", "frem"}, {"sdiv", "udiv", "srem", "urem"}
 _RARE = "slow"
 """How labels of blocks begin that hardly ever run."""
 _LANES = 8
@@ -86,9 +87,11 @@ def _counted(builder: Builder, module: Module) -> Count:
             continue  # the helper's own lines are counted
         if opcode in _DIVISIONS or (opcode == "call" and "sqrt" in rest):
             kind = DIVIDE
+        elif opcode in _OF_INTEGERS:
+            kind = INTEGER_DIVIDE
         elif opcode == "shufflevector":
             kind = SHUFFLE
         else:
             kind = GATHER if opcode == "call" and "gather" in rest else ARITHMETIC
-        found[kind] = found.get(kind, 0.0) + (_LANES if kind == GATHER else 1.0)
+        found[kind] = found.get(kind, 0.0) + 1.0
     return tuple(found.items())

@@ -67,10 +67,17 @@ class Points:
     def where(self, condition: Expr) -> tuple[Points, Points, float]:
         """The points where a condition holds, those where it does not, and the share of the former."""
         held = self.value(condition)
-        share: Any = DATA_SHARE if held is None else np.asarray(held, float)
+        share: Any = self._assumed(condition) if held is None else np.asarray(held, float)
         yes, no = self.weights * share, self.weights * (1.0 - share)
         total = self.total
         return self._weighing(yes), self._weighing(no), float(yes.sum()) / total if total else 0.0
+
+    def _assumed(self, condition: Expr) -> float:
+        """The share of iterations in which a condition on data holds: that an index is a certain one in one of as many as it has."""
+        if isinstance(condition, Apply) and condition.op.name == "eq":
+            known = [v for v in map(self.value, condition.args) if v is not None]
+            return 1.0 / max([2, *(len(np.unique(v)) for v in known)]) if known else DATA_SHARE
+        return DATA_SHARE
 
     def _with(self, weights: np.ndarray, name: str, value: Any) -> Points:
         return Points(weights, {**self.values, name: value}, self.sizes, self.tables)

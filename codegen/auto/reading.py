@@ -7,12 +7,13 @@ Of a nest without vectors (`passes_for`) LLVM copies out short loops, and makes 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from math import inf, nan, prod
+from collections.abc import Mapping
+from math import nan, prod
 
 import numpy as np
 
 from tensorexpr.codegen.auto import operations
+from tensorexpr.codegen.auto.kinds import Kinds, inside_of, instructions_of, stores_of
 from tensorexpr.codegen.auto.moves import Move, move_of
 from tensorexpr.codegen.auto.points import Points
 from tensorexpr.codegen.auto.summary import (
@@ -36,17 +37,15 @@ from tensorexpr.codegen.auto.summary import (
 )  # fmt: skip
 from tensorexpr.codegen.llvm.load import passes_for
 from tensorexpr.codegen.llvm.machine import Machine, host
-from tensorexpr.codegen.nest import LANES, Alloc, Block, Buffer, Check, For, If, LoopNest, Store
+from tensorexpr.codegen.nest import LANES, Alloc, Block, Check, For, If, LoopNest, Store
 from tensorexpr.dtypes import DType
 from tensorexpr.errors import InternalError
 from tensorexpr.ir import Access, Apply, Cast, Const, Expr, Index, Size
 from tensorexpr.records import record, replace
 from tensorexpr.traversal import free_names, walk
 
-COPIED = 150
-"""Instructions of all iterations of a constant loop up to which LLVM copies it out by itself (its `UnrollThreshold`)."""
-LARGEST_HELD = 256
-"""Lanes of a loop beyond which it is emitted as a loop over pieces (`llvm/emit_statements.py`), so that nothing is held across it."""
+NEAR = 16
+"""Elements along each axis within which accesses that move together are taken for one, which touches all between them."""
 BY_CONSTANT = 5.0
 """Instructions of a division of integers by a constant: a product with its inverse, shifts, a correction (Granlund and Montgomery 1994)."""
 
@@ -67,6 +66,10 @@ class _Place:
     points: Points
     share: float
     seen: dict[Expr, frozenset[int]]
+    certain: bool = True
+    """Whether each iteration of the innermost loop comes here."""
+    under: frozenset[int] = frozenset()
+    """Loops that decide whether it is come here: what is loaded is not moved out of them."""
 
 
 class _Reader:
@@ -75,7 +78,7 @@ class _Reader:
         self.loops: list[Loop] = []
         self.parts: list[tuple[int, ...]] = []
         self.work: dict[Work, float] = {}
-        self.touches: dict[tuple[object, ...], Touch] = {}
+        self.touches: dict[tuple[object, ...], list[Touch]] = {}
         self.chains: dict[Chain, None] = {}
         self.held: dict[Held, None] = {}
         self.buffers: list[Memory] = []
@@ -85,7 +88,7 @@ class _Reader:
         self.born: dict[str, int] = {}
         self.moves: dict[Expr, Move] = {}
         self.stores: dict[int, frozenset[str]] = {}
-        self.alone = not threads and passes_for(nest) == "loops"
+        self.kinds = Kinds(self.machine, not threads and passes_for(nest) == "loops", self.moves, self._step)
         tables = {b.name: b for b in (*nest.parameters, *nest.workspace)}
         self.start = Points(np.ones(1), {}, sizes, tables)
         self.written = {b.name for b in nest.workspace} | set(nest.writes)
@@ -99,13 +102,13 @@ class _Reader:
     def summary(self) -> Summary:
         for kernel in self.nest.kernels:
             number = self._loop((), kernel.name, SERIAL, 1.0)
-            self.stores[number] = frozenset(s.buffer for s in _stores(kernel.body))
+            self.stores[number] = frozenset(s.buffer for s in stores_of(kernel.body))
         for number, kernel in enumerate(self.nest.kernels):
             self.matter = _names_that_matter(kernel.body)
             self.block(kernel.body, _Place((number,), {}, None, self.start, 1.0, {}))
         work = tuple(key._replace(instructions=count) for key, count in self.work.items())
         kernels = tuple(kernel.name for kernel in self.nest.kernels)
-        touches = tuple(self.touches.values())
+        touches = tuple(touch for alike in self.touches.values() for touch in alike)
         return Summary(
             tuple(self.loops), work, touches, tuple(self.chains), tuple(self.held), tuple(self.buffers), kernels, tuple(self.parts)
         )
@@ -129,14 +132,7 @@ class _Reader:
                 case For():
                     self._for(s, at)
                 case If():
-                    self._visit(s.condition, at)
-                    yes, no, share = at.points.where(s.condition)
-                    if at.lanes is not None and at.names and self._changed(s.condition, at) & {at.lanes}:
-                        yes, no, share = at.points, at.points, 1.0  # a mask: lanes that are off take the same time
-                    if share > 0:
-                        self.block(s.then, replace(at, points=yes, share=at.share * share, seen=dict(at.seen)))
-                    if s.otherwise and share < 1:
-                        self.block(s.otherwise, replace(at, points=no, share=at.share * (1 - share), seen=dict(at.seen)))
+                    self._if(s, at)
                 case Store():
                     self._store(s, at)
                 case Alloc():
@@ -145,16 +141,31 @@ class _Reader:
                     self._visit(s.index, at)
                     self._add(at, self._changed(s.index, at), SCALAR, 8, 2.0)
 
+    def _if(self, s: If, at: _Place) -> None:
+        self._visit(s.condition, at)
+        yes, no, share = at.points.where(s.condition)
+        if at.lanes is not None and at.names and self._changed(s.condition, at) & {at.lanes}:
+            yes, no, share = at.points, at.points, 1.0  # a mask: lanes that are off take the same time
+        under = frozenset(x for x in self._changed(s.condition, at) if self.loops[x].kind not in (UNROLL, VECTORIZE))
+        at = replace(at, certain=at.certain and not under, under=at.under | under)
+        if share > 0:
+            self.block(s.then, replace(at, points=yes, share=at.share * share, seen=dict(at.seen)))
+        if s.otherwise and share < 1:
+            self.block(s.otherwise, replace(at, points=no, share=at.share * (1 - share), seen=dict(at.seen)))
+
     def _for(self, s: For, at: _Place) -> None:
         inside, extent = at.points.inside(s.index, s.start, s.stop, s.index in self.matter)
         if extent <= 0:
             return
-        kind = self._kind(s, at, extent)
+        kind = self.kinds.of(s, extent, at.lanes is not None)
         number = self._loop(at.path, s.index, kind, extent, at.share)
-        self.stores[number] = frozenset(x.buffer for x in _stores(s.body))
+        self.stores[number] = frozenset(x.buffer for x in stores_of(s.body))
         path, names = self.parts[number], {**at.names, s.index: number}
-        lanes = number if kind == VECTORIZE else at.lanes
-        if self.threads and kind == PARALLEL and not any(isinstance(x, For) and x.kind in LANES for x in _inside(s.body)):
+        lanes = number if kind in (VECTORIZE, AUTO, PARALLEL_AUTO) else at.lanes
+        if at.lanes is not None and at.lanes in self._changed(s.start, at) | self._changed(s.stop, at):
+            mask = _Place(path, names, lanes, inside, at.share, {})
+            self._add(mask, frozenset((number, at.lanes)), operations.ARITHMETIC, 8, 3.0)  # two comparisons, and both
+        if self.threads and kind == PARALLEL and not any(isinstance(x, For) and x.kind in LANES for x in inside_of(s.body)):
             # Iterations are threads: blocks of them run one after the other on each multiprocessor, a warp at a time.
             self.loops[number] = self.loops[number]._replace(extent=float(-(-extent // self.threads)))
             lanes = self._loop(path, s.index, VECTORIZE, min(extent, self.threads))
@@ -163,70 +174,7 @@ class _Reader:
         if not isinstance(s.start, Const) or not isinstance(s.stop, Const):
             self._visit(s.start, at)
             self._visit(s.stop, at)
-        self.block(s.body, _Place(path, names, lanes, inside, at.share, dict(at.seen)))
-
-    def _kind(self, s: For, at: _Place, extent: float) -> str:
-        """How a loop runs in the end: lanes only where every store goes to elements of its own, and not inside of other lanes."""
-        constant = isinstance(s.start, Const) and isinstance(s.stop, Const)
-        if s.kind == VECTORIZE:
-            if extent == 1:
-                return UNROLL
-            return VECTORIZE if at.lanes is None and self._spreads(s) else SERIAL
-        if s.kind == UNROLL:
-            return UNROLL
-        if not self.alone or any(isinstance(x, (For, Check)) and not self._copied(x) for x in _inside(s.body)):
-            return s.kind
-        if constant and self._copied(s) and s.kind == SERIAL:
-            return UNROLL
-        if extent >= 4 and self._side_by_side(s):
-            return PARALLEL_AUTO if s.kind == PARALLEL else AUTO
-        return s.kind
-
-    def _copied(self, s: object) -> bool:
-        """Whether LLVM copies a loop out by itself."""
-        if not isinstance(s, For) or s.kind != SERIAL or not (isinstance(s.start, Const) and isinstance(s.stop, Const)):
-            return False
-        return (int(s.stop.value) - int(s.start.value)) * self._length(s.body) <= COPIED
-
-    def _length(self, body: Block) -> float:
-        """About as many instructions as LLVM sees in a block; infinite with a loop that stays one."""
-        total = 0.0
-        for s in body:
-            match s:
-                case For():
-                    copied = self._copied(s)
-                    total += (int(s.stop.value) - int(s.start.value)) * self._length(s.body) if copied else inf
-                case If():
-                    total += 1.0 + self._length(s.then) + self._length(s.otherwise)
-                case Alloc():
-                    total += self._length(s.body)
-                case Store():
-                    held = s.buffer in self.private or s.buffer not in self.numbers
-                    total += (0.0 if held else 1.0) + sum(
-                        self._instructions(n) if isinstance(n, Apply) and n.dtype.is_float else 0.5 * isinstance(n, Access)
-                        for n in walk(s.value)
-                    )
-        return total
-
-    def _spreads(self, s: For) -> bool:
-        """Whether every store in a loop goes to other elements in other iterations."""
-        own = {x.buffer.name for x in _inside(s.body) if isinstance(x, Alloc)}
-        return all(x.buffer in own or any(s.index in free_names(i) for i in x.indices) for x in _stores(s.body))
-
-    def _side_by_side(self, s: For) -> bool:
-        """Whether LLVM's vectorizer finds a loop to its taste: stores to neighbouring elements, nothing that branches or that an iteration
-        before has stored."""
-        own = {x.buffer.name for x in _inside(s.body) if isinstance(x, Alloc)}
-        for store in _stores(s.body):
-            if store.buffer not in own and self._step(store.buffer, store.indices, s.index) not in (1.0, -1.0):
-                return False
-            for node in walk(store.value):
-                if isinstance(node, Access) and node.tensor == store.buffer and node.tensor not in own and node.indices != store.indices:
-                    return False
-                if isinstance(node, Apply) and node.dtype.is_float and node.op.name != "where":
-                    if operations.branches(node.op.name, node.args[0].dtype, self.machine):
-                        return False
-        return True
+        self.block(s.body, _Place(path, names, lanes, inside, at.share, dict(at.seen), kind != UNROLL or at.certain, at.under))
 
     def _alloc(self, s: Alloc, at: _Place) -> None:
         name = s.buffer.name
@@ -234,49 +182,20 @@ class _Reader:
         self.private[name] = frozenset() if at.lanes is None else frozenset({at.lanes})
         self.registers.discard(name)
         self.born[name] = len(at.path)
-        kinds = dict.fromkeys(at.names, SERIAL)  # loops around the buffer's life do not move it unless an index says so
-        if self._is_held(s.body, s.buffer, kinds):
+        if self.kinds.holds(s.body, name, dict.fromkeys(at.names, SERIAL)):
             self.registers.add(name)
         self.block(s.body, at)
-
-    def _is_held(self, body: Block, buffer: Buffer, kinds: dict[str, str]) -> bool:
-        """Whether all that moves the indices of a local buffer is copied out or in lanes."""
-        for s in body:
-            match s:
-                case For():
-                    constant = isinstance(s.start, Const) and isinstance(s.stop, Const)
-                    extent = int(s.stop.value) - int(s.start.value) if constant else 0
-                    kind = s.kind if s.kind != VECTORIZE or extent <= LARGEST_HELD else SERIAL
-                    if self.alone and s.kind == SERIAL and self._copied(s):
-                        kind = UNROLL
-                    if not self._is_held(s.body, buffer, {**kinds, s.index: kind}):
-                        return False
-                case If():
-                    if not self._is_held((*s.then, *s.otherwise), buffer, kinds):
-                        return False
-                case Alloc():
-                    if not self._is_held(s.body, buffer, kinds):
-                        return False
-                case Store():
-                    places = [s.indices] if s.buffer == buffer.name else []
-                    places += [n.indices for n in walk(s.value) if isinstance(n, Access) and n.tensor == buffer.name]
-                    for indices in places:
-                        for index in indices:
-                            move = move_of(index, self.moves)
-                            if move.random or any(kinds.get(n, SERIAL) not in (UNROLL, VECTORIZE) for n in move.steps):
-                                return False
-        return True
 
     def _store(self, s: Store, at: _Place) -> None:
         changed = self._visit(s.value, at)
         index = self._indexed(s.buffer, s.indices, at)
         again = [n for n in walk(s.value) if isinstance(n, Access) and n.tensor == s.buffer]
-        held = s.buffer in self.registers
+        held, loops = s.buffer in self.registers, frozenset(at.path)
         same = any(n.indices == s.indices for n in again)
         if held:
             self._hold(s.buffer, index, at)
         else:
-            loops = frozenset(at.path) if not same else self._kept(index, at)
+            loops = self._kept(index, at) if same else loops
             stride = self._stride(s.buffer, s.indices, at)
             self._add(
                 at,
@@ -289,15 +208,16 @@ class _Reader:
             )
             self._touch(s.buffer, s.indices, at, True, same)
         for access in again:
-            self._chain(s, access, index, held or (same and index != frozenset(at.path)), at)
+            self._chain(s, access, index, held or (same and loops != frozenset(at.path)), at)
 
     def _lanes(self, at: _Place) -> frozenset[int]:
         return frozenset() if at.lanes is None else frozenset({at.lanes})
 
     def _kept(self, index: frozenset[int], at: _Place) -> frozenset[int]:
-        """The loops around an element that is updated in place, without the innermost ones that leave it where it is: there it is kept."""
+        """The loops around an element that is updated in place, without the innermost ones that leave it where it is: there it is kept, if
+        it is stored to in each iteration."""
         path = list(at.path)
-        while path and path[-1] not in index and self.loops[path[-1]].kind in (SERIAL, UNROLL):
+        while path[1:] and at.certain and path[-1] not in index and self.loops[path[-1]].kind in (SERIAL, UNROLL):
             path.pop()
         return frozenset(path)
 
@@ -335,12 +255,7 @@ class _Reader:
         if e.op.name in ("add", "sub"):
             fused = self.machine.fuses and any(isinstance(a, Apply) and a.op.name == "mul" for a in e.args)
             return (additions, others + 1.0) if fused else (additions + 1.0, others)
-        return additions, others + (0.0 if e.op.name == "mul" and not others else max(1.0, self._instructions(e) / 2))
-
-    def _instructions(self, e: Apply) -> float:
-        if e.op.name == "where":
-            return 1.0
-        return sum(count for _, count in operations.instructions(e.op.name, e.args[0].dtype, self.machine))
+        return additions, others + (0.0 if e.op.name == "mul" and not others else max(1.0, instructions_of(e, self.machine) / 2))
 
     # ---------------------------------------------------------------------------------------------------- values
 
@@ -403,9 +318,12 @@ class _Reader:
             self._index_arithmetic(a, at)
         if e.op.name not in ("add", "sub", "mul"):
             lanes = changed & self._lanes(at)
-            count = BY_CONSTANT if e.op.name in ("floordiv", "mod") else 1.0
-            # Comparisons of lanes are of their numbers, in 32 bits.
-            self._add(at, changed, operations.ARITHMETIC if lanes else SCALAR, 4 if lanes and e.dtype.is_bool else 8, count)
+            if e.op.name in ("floordiv", "mod") and not isinstance(e.args[1], Const):
+                self._add(at, changed, operations.INTEGER_DIVIDE, 8, 1.0)
+            else:
+                count = BY_CONSTANT if e.op.name in ("floordiv", "mod") else 1.0
+                # Comparisons of lanes are of their numbers, in 32 bits.
+                self._add(at, changed, operations.ARITHMETIC if lanes else SCALAR, 4 if lanes and e.dtype.is_bool else 8, count)
         return changed
 
     def _changed(self, e: Expr, at: _Place) -> frozenset[int]:
@@ -423,6 +341,7 @@ class _Reader:
             return changed | self._rewritten(e.tensor, at)
         if e.tensor in self.written or e.tensor in self.private:
             changed |= self._rewritten(e.tensor, at)
+        changed |= at.under
         aligned = self._is_aligned(e.tensor, e.indices, at)
         self._add(at, changed, LOAD, self._size(e.tensor), 1.0, self._stride(e.tensor, e.indices, at), aligned)
         self._touch(e.tensor, e.indices, at, False)
@@ -464,7 +383,7 @@ class _Reader:
 
     def _stride(self, buffer: str, indices: tuple[Expr, ...], at: _Place) -> float:
         """Elements between neighbouring lanes."""
-        lanes = at.lanes if at.lanes is not None else next((x for x in at.path if self.loops[x].kind in (AUTO, PARALLEL_AUTO)), None)
+        lanes = at.lanes
         if lanes is None:
             return 0.0
         own = self.private.get(buffer, frozenset()) & {lanes}
@@ -494,12 +413,14 @@ class _Reader:
         if own:
             moves, offsets = [*moves, tuple((self.loops[n].axis, 1.0) for n in own)], [*offsets, 0.0]
         key = (at.path, number, tuple(moves), frozenset(random), store)
-        known = self.touches.get(key)
-        spread = tuple((o, o) for o in offsets)
-        if known is not None:
-            spread = tuple((min(a, o), max(b, o)) for (a, b), o in zip(known.offsets, offsets))
-        share = at.share if known is None else max(known.share, at.share)
-        self.touches[key] = Touch(at.path, number, tuple(moves), spread, frozenset(random), store, share, updates)
+        alike = self.touches.setdefault(key, [])
+        for place, known in enumerate(alike):
+            if all(low - NEAR <= offset <= high + NEAR for (low, high), offset in zip(known.offsets, offsets)):
+                spread = tuple((min(low, offset), max(high, offset)) for (low, high), offset in zip(known.offsets, offsets))
+                alike[place] = known._replace(offsets=spread, share=max(known.share, at.share))
+                return
+        spread = tuple((offset, offset) for offset in offsets)
+        alike.append(Touch(at.path, number, tuple(moves), spread, frozenset(random), store, at.share, updates))
 
     def _hold(self, buffer: str, changed: frozenset[int], at: _Place) -> None:
         self.held[Held(at.path, changed, self.numbers[buffer], self._size(buffer))] = None
@@ -512,26 +433,10 @@ class _Reader:
         self.work[key] = self.work.get(key, 0.0) + count
 
 
-def _inside(body: Block) -> Iterator[object]:
-    """Every statement of a block, outer before inner."""
-    for s in body:
-        yield s
-        match s:
-            case For() | Alloc():
-                yield from _inside(s.body)
-            case If():
-                yield from _inside(s.then)
-                yield from _inside(s.otherwise)
-
-
-def _stores(body: Block) -> Iterator[Store]:
-    return (s for s in _inside(body) if isinstance(s, Store))
-
-
 def _names_that_matter(body: Block) -> frozenset[str]:
     """The loops whose indices bounds and conditions of others hang on."""
     found: set[str] = set()
-    for s in _inside(body):
+    for s in inside_of(body):
         match s:
             case For():
                 found.update((*free_names(s.start), *free_names(s.stop)))
