@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -38,6 +39,8 @@ FORETOLD = 24
 INTERLEAVED = 4
 """Registers that LLVM goes through in one iteration of a loop of which it makes vectors."""
 _ARITHMETIC, _SHUFFLE, _DIVIDE, _LOAD, _STORE, _BRANCH, _ORDER, _CHAIN = range(len(PORTS))
+PAGE = 4096
+"""Bytes of a page of memory, as `Facts.page` counts them."""
 _LEAST = 1e-9
 
 
@@ -278,6 +281,13 @@ class Cost:
     def nanoseconds(self) -> float:
         """The time of one call."""
         return float(self.times.total[0])
+
+    @property
+    def first_touch(self) -> float:
+        """Nanoseconds more where results and workspace are memory that nobody has touched yet: its pages must be cleared."""
+        summary = self.plan.summary
+        written = {touch.buffer for touch in summary.touches if touch.store and not summary.buffers[touch.buffer].local}
+        return sum(prod(summary.buffers[n].extents) * summary.buffers[n].size for n in written) / PAGE * self.facts.page
 
     def at(self, threads: int | None = None, **sizes: int) -> Cost:
         """The cost at other open sizes, or on so many threads."""

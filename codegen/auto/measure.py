@@ -1,9 +1,8 @@
 """The facts of this machine, measured: small kernels in LLVM's language, each of which keeps one resource busy and little else.
 
 Every kernel is a loop that is run for some tens of thousands of iterations, several times over; the least time counts, since whatever
-disturbs a measurement makes it longer. Kernels that read memory go through as many bytes as a level and no smaller one
-holds. It takes about a second. Figures are rounded to two digits, so that what is
-chosen by them is the same on machines of one kind.
+disturbs a measurement makes it longer. Kernels that read memory go through as many bytes as a level and no smaller one holds. It takes
+about a second. Figures are rounded to two digits, so that what is chosen by them is the same on machines of one kind.
 """
 
 from __future__ import annotations
@@ -55,7 +54,8 @@ def facts_here() -> Facts:
     key = disk.digest(_FACTS, Path(__file__).read_bytes(), repr(machine), repr(nearest))
     kept = disk.load(key)
     if kept is not None:
-        return Facts(**{name: tuple(value) if isinstance(value, list) else value for name, value in kept.about.items()})
+        values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in kept.about.items()}
+        return Facts(**values)
     found = measured(nearest, machine)
     disk.save(key, disk.Entry(as_dict(found), b""))
     return found
@@ -314,9 +314,9 @@ done:
         return run
 
     def _through(self, part: np.ndarray, kind: str) -> float:
-        """A line of those that one goes through. Of the pieces of a last pass an eighth is faster than what counts: in others something else ran."""
+        """A line of those that one goes through. What counts is an eighth from the fastest of the last pass's pieces: in others something ran."""
         run, n = self._walker(kind), min(part.nbytes, PIECE) // 256 * 256
-        times = []
+        times: list[float] = []
         for _ in range(max(3, 40 * PIECE // part.nbytes)):
             times = []
             for start in range(0, part.nbytes - n + 1, n):

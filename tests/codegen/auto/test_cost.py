@@ -126,7 +126,14 @@ def test_orders_that_are_certain():
 
 
 def test_a_sum_waits_for_its_additions():
-    body = "for i in range(0, 96):\n    acc: local(f32[()])\n    acc[()] = 0.0\n    for k in range(0, 640):\n        acc[()] = acc[()] + A[i, k]\n    Y[i, 0] = acc[()]"
+    body = """
+for i in range(0, 96):
+    acc: local(f32[()])
+    acc[()] = 0.0
+    for k in range(0, 640):
+        acc[()] = acc[()] + A[i, k]
+    Y[i, 0] = acc[()]
+"""
     times = Model(summary_of(product(body, k=640), machine=X86), FACTS).explained()
     assert times.total[0] == pytest.approx(96 * 640 * FACTS.add_latency, rel=0.1)
     fast = Model(summary_of(product(body.replace("640", "8"), k=8), machine=X86), FACTS).explained().total[0]
@@ -197,6 +204,7 @@ def test_a_cost_says_why():
     assert cost.at(n=2000).nanoseconds == pytest.approx(2 * cost.nanoseconds, rel=0.3)
     assert cost.at(n=100_000, threads=2).nanoseconds < cost.at(n=100_000).nanoseconds
     assert "n = 2000" in str(cost.at(n=2000)) and "2 threads" in str(cost.at(n=2000, threads=2))
+    assert cost.first_touch == pytest.approx(1000 * 64 * 4 / 4096 * cost.facts.page)
     nest = lower(s)
     assert predict(nest, {"n": 2000}) == cost.at(n=2000).nanoseconds
     assert [spell(x) for x in (12.0, 1234.0, 5.6e6, 2e9)] == ["12 ns", "1.23 us", "5.6 ms", "2 s"]

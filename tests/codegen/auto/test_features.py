@@ -179,7 +179,8 @@ def test_footprints_are_the_elements_that_are_touched(indices, monkeypatch):
 
 def test_overlapping_reads_count_once(monkeypatch):
     monkeypatch.setattr(features, "LINE", 4)
-    body = "for i in range(0, 30):\n    for j in range(0, 40):\n        Y[i, j] = A[i, j + 1] + A[i + 2, j + 1] + A[i + 1, j] + A[i + 1, j + 2]"
+    around = "A[i, j + 1] + A[i + 2, j + 1] + A[i + 1, j] + A[i + 1, j + 2]"
+    body = f"for i in range(0, 30):\n    for j in range(0, 40):\n        Y[i, j] = {around}"
     plan = plan_of(nest_of(body, "Y: 30, 40", "A: 32, 42"))
     prints = plan.footprints(plan.extents())
     read = next(n for n, touch in enumerate(plan.summary.touches) if not touch.store)
