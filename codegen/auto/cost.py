@@ -92,7 +92,7 @@ class Model:
         found = np.zeros((len(self.plan.blocks), len(PORTS), len(self.plan.work)))
         for number, work in enumerate(self.plan.work):
             found[self.plan.work_block[number], :, number] = self._ports(work, bool(lanes[number]))
-        return found.reshape(-1, len(self.plan.work))
+        return found.reshape(len(self.plan.blocks) * len(PORTS), len(self.plan.work))
 
     def _ports(self, work: Work, lanes: bool) -> Numbers:
         """Nanoseconds of each port for one register (or single element, where lanes share the work)."""
@@ -133,7 +133,7 @@ class Model:
 
     @cached_property
     def _loop_blocks(self) -> Numbers:
-        return np.array([block for _, block in self.plan.overhead])
+        return np.array([block for _, block in self.plan.overhead], int)
 
     @cached_property
     def _branches(self) -> Numbers:
@@ -143,7 +143,7 @@ class Model:
             copied = kind in (UNROLL, VECTORIZE) or number < len(self.summary.kernels)
             automatic = kind in (AUTO, PARALLEL_AUTO)
             found.append(0.0 if copied else 1.0 / (INTERLEAVED * self.facts.auto_bits / 32) if automatic else 1.0)
-        return np.array(found)
+        return np.array(found, float)
 
     @cached_property
     def _loops(self) -> Numbers:
@@ -152,7 +152,7 @@ class Model:
         for number, block in enumerate(self._loop_blocks):
             found[block, _BRANCH, number] = self._branches[number] * self.facts.iteration
             found[block, _ORDER, number] = self._branches[number] * 2 * self.facts.instruction
-        return found.reshape(-1, len(self.plan.overhead))
+        return found.reshape(len(self.plan.blocks) * len(PORTS), len(self.plan.overhead))
 
     @cached_property
     def _held(self) -> Numbers:

@@ -341,10 +341,10 @@ class Plan:
         found = []
         for depth in range(self._deepest, -1, -1):
             if depth < self._deepest:
-                more = run[:, None, depth] - 1.0
+                more = np.maximum(run[:, None, depth] - 1.0, 0.0)  # loops that mostly do not run have less than one iteration
                 reach = signed[:, :, depth] * more
                 low, high = low + np.minimum(reach, 0.0), high + np.maximum(reach, 0.0)
-                grown = np.where(moved[:, :, depth] > 0, count * run[:, None, depth], count)
+                grown = np.where(moved[:, :, depth] > 0, count * (more + 1.0), count)
                 count = np.minimum(np.minimum(grown, count + moved[:, :, depth] * more / unit), whole)
                 points = points * np.where(random[:, depth, None], run[:, depth], 1.0)
             found.append(self._united(depth, low, high, count, points))

@@ -314,7 +314,7 @@ done:
         return run
 
     def _through(self, part: np.ndarray, kind: str) -> float:
-        """A line of those that one goes through. What counts is an eighth from the fastest of the last pass's pieces: in others something ran."""
+        """A line of many in a row: what an eighth of the last pass's pieces are faster than, since something else may run meanwhile."""
         run, n = self._walker(kind), min(part.nbytes, PIECE) // 256 * 256
         times: list[float] = []
         for _ in range(max(3, 40 * PIECE // part.nbytes)):

@@ -219,3 +219,12 @@ def test_a_gpu_is_a_machine_of_many_warps():
     moved = 3 * 4 * 2**22
     assert moved / 4800 < cost.nanoseconds < moved / 1000  # between twice the bandwidth of memory and half of it
     assert "132 multiprocessors" in str(cost)
+
+
+def test_nothing_to_do_costs_a_call():
+    for extent in ("0", "n"):
+        body = f"def kernel_0() -> Y:\n    for i in range(0, {extent}):\n        Y[i] = 1.0\n"
+        text = f"main(n, Y)\nn: size\nY: parameter(f32[{extent}], written)\n\n{body}"
+        cost = cost_of(parse_nest(text), {"n": 0})
+        assert cost.nanoseconds == pytest.approx(FACTS.call) and "20 ns on one thread" in str(cost)
+    assert cost_of(parse_nest("main(Y)\nY: parameter(f32[0], written)\n")).nanoseconds == pytest.approx(FACTS.call)

@@ -223,3 +223,17 @@ def kernel_0() -> Y:
         plan = plan_of(parse_nest(text.format(rows=rows)))
         touch = next(n for n, t in enumerate(plan.summary.touches) if t.random)
         assert plan.footprints(plan.extents())[0][0][touch, 0] == pytest.approx(lines, rel=0.01)
+
+
+def test_loops_that_mostly_do_not_run():
+    body = """
+for i in range(0, 40):
+    for j in range(0, maximum(i - 38, 0)):
+        for k in range(0, j):
+            Y[i, k] = A[i + k, j]
+"""
+    plan = plan_of(nest_of(body, "Y: 40, 40", "A: 80, 40"))
+    assert executed(plan, STORE) == 0
+    plan = plan_of(nest_of(body.replace("i - 38", "i - 37"), "Y: 40, 40", "A: 80, 40"))
+    assert executed(plan, STORE) == pytest.approx(1)
+    assert all((lines >= 0).all() and (runs >= 0).all() for lines, runs, *_ in plan.footprints(plan.extents()))
