@@ -57,9 +57,10 @@ class Kinds:
 
     def _copied(self, s: Stmt) -> bool:
         """Whether LLVM copies a loop out by itself."""
-        if not isinstance(s, For) or s.kind not in (SERIAL, UNROLL) or not (isinstance(s.start, Const) and isinstance(s.stop, Const)):
+        copies = iterations(s)
+        if not isinstance(s, For) or s.kind not in (SERIAL, UNROLL) or copies is None:
             return False
-        return s.kind == UNROLL or (int(s.stop.value) - int(s.start.value)) * self._length(s.body) <= COPIED
+        return s.kind == UNROLL or copies * self._length(s.body) <= COPIED
 
     def _length(self, body: Block) -> float:
         """About as many instructions as LLVM sees in a block, local elements in registers; infinite with a loop that stays one."""
@@ -67,8 +68,8 @@ class Kinds:
         for s in body:
             match s:
                 case For():
-                    copies = int(s.stop.value) - int(s.start.value) if self._copied(s) else inf
-                    total += copies * self._length(s.body)
+                    copies = iterations(s) if self._copied(s) else None
+                    total += (inf if copies is None else copies) * self._length(s.body)
                 case If():
                     total += 1.0 + self._length(s.then) + self._length(s.otherwise)
                 case Alloc():
@@ -112,8 +113,7 @@ class Kinds:
         for s in body:
             match s:
                 case For():
-                    constant = isinstance(s.start, Const) and isinstance(s.stop, Const)
-                    extent = int(s.stop.value) - int(s.start.value) if constant else 0
+                    extent = iterations(s) or 0
                     kind = self.of(s, extent, VECTORIZE in kinds.values()) if extent <= LARGEST_HELD else SERIAL
                     if self.alone and self._copied(s):
                         kind = UNROLL
@@ -138,6 +138,13 @@ class Kinds:
 def instructions_of(e: Apply, machine: Machine) -> float:
     """Instructions of one operation, its operands apart."""
     return 1.0 if e.op.name == "where" else sum(n for _, n in operations.instructions(e.op.name, e.args[0].dtype, machine))
+
+
+def iterations(s: Stmt) -> int | None:
+    """How often a loop of constant bounds runs."""
+    if isinstance(s, For) and isinstance(s.start, Const) and isinstance(s.stop, Const):
+        return int(s.stop.value) - int(s.start.value)
+    return None
 
 
 def allocated_in(body: Block) -> frozenset[str]:
