@@ -128,6 +128,48 @@ numbers.
 """
 
 
+COST = """## What a schedule costs
+
+`print(s.cost)` says how long one call should take on this machine, and why. A row is a loop with what stands in it and in no loop inside
+of it (what does not change in a loop is computed outside): how often it runs, its time, what it waits for, then the time of each port, of
+all its instructions in their order, of additions that wait for each other, of lines from each level of memory, and how many local
+elements registers hold. Ports work side by side, so the greatest is the time; lines from several levels add up.
+
+```python
+>>> import tensorexpr as te
+>>> a, b = te.placeholder((512, 512), name="a"), te.placeholder((512, 512), name="b")
+>>> c = te.compute((512, 512), lambda i, j: te.sum(lambda k: a[i, k] * b[k, j], 512), name="c")
+>>> s = te.schedule(c)
+>>> plain = s.cost
+>>> i_o, j_o, i_i, j_i = s["c"].tile("i", "j", 6, 64, "shift")
+>>> s["c"].reorder(i_o, j_o, "k", i_i, j_i)
+>>> s["c"].unroll(i_i)
+>>> s["c"].vectorize(j_i)
+>>> s.cost.nanoseconds < plain.nanoseconds
+True
+
+```
+
+On AVX-512 the plain schedule waits for 134 million additions, the tiles for products:
+
+```
+150 ms on one thread (AVX-512 server, measured)
+loops   iterations    time  waits for  arithmetic     load   branch  in order   chain  from L2  registers
+i j k  134,217,728  149 ms  chain         18.8 ms  34.9 ms  28.2 ms   29.5 ms  148 ms  77.6 ms          1
+
+1.22 ms on one thread (AVX-512 server, measured)
+loops      iterations     time  waits for   arithmetic    load    store  branch  in order   chain  from L2  from L3  registers
+i_o j_o           688  33.2 us  memory                          3.96 us            787 ns          12.2 us    21 us         24
+i_o j_o k     352,256  1.19 ms  arithmetic     1.18 ms  458 us            74 us    558 us  387 us   839 us    42 us         24
+```
+
+`s.cost.at(threads=8, n=4096)` is the cost on more threads and at other open sizes; without, an open size counts 1000, a loop whose bounds
+are data 8 iterations, a condition on data as true in half of them. Arrays are taken to be where the last call left them. What the machine
+is able to do is measured when a cost is first asked for, in a second, and kept in the cache folder; with `TENSOREXPR_MEASURE=0` shipped
+figures of the nearest machine count. A GPU's are published ones, and its costs have not been held against a clock.
+"""
+
+
 WHOLE_SCHEDULES = """## Whole schedules
 
 A product whose second operand lies in panels, with a tile of accumulators in registers. With tiles of 6 by 64 elements and panels as wide,
@@ -283,7 +325,7 @@ def page() -> str:
     parts = [INTRODUCTION]
     for title, words in FAMILIES:
         parts += [f"## {title}\n", *(section(word, places) for word, places in words)]
-    return "\n".join([*parts, WHOLE_SCHEDULES, instructions()])
+    return "\n".join([*parts, WHOLE_SCHEDULES, COST, instructions()])
 
 
 if __name__ == "__main__":

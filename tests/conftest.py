@@ -26,6 +26,7 @@ from tensorexpr.codegen.memo import forget
 
 os.environ["TENSOREXPR_CACHE_DIR"] = ""
 os.environ["TENSOREXPR_STRICT"] = "1"
+os.environ["TENSOREXPR_MEASURE"] = "0"
 if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
     sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = str(Path(__file__).resolve().parent.parent / "build" / "bytecode")
     sys.dont_write_bytecode = False

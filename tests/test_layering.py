@@ -13,8 +13,8 @@ LADDER = (
     "regions", "layout", "text", "parse", "verify", "interpret", "rewrite", "enumeration", "nonlinear", "bounds", "initial",
     "language", "freezing", "latex", "passes", "simplify", "algebra", "autodiff",
     "codegen.target", "codegen.nest", "codegen.schedule", "codegen.lowering", "codegen.plain",
-    "codegen.disk", "codegen.llvm", "codegen.cuda", "codegen.tuning.operation", "codegen.tuning.order", "codegen.tuning.records",
-    "codegen.tuning.lookup", "codegen.stages", "codegen", "codegen.tuning",
+    "codegen.disk", "codegen.llvm", "codegen.auto", "codegen.cuda", "codegen.tuning.operation", "codegen.tuning.order",
+    "codegen.tuning.records", "codegen.tuning.lookup", "codegen.stages", "codegen", "codegen.tuning",
     "hosts", "op", "tune", "transforms", "gradient_check", "__init__", "kernels", "graph", "interop", "cli", "__main__", "examples",
     "benchmarks",
 )  # fmt: skip
@@ -27,6 +27,7 @@ LAZY = {  # what may be imported inside a function: how a node, a schedule or a 
     ("tensorexpr.codegen.nest", "tensorexpr.codegen.nest_text"),
     ("tensorexpr.codegen.nest", "tensorexpr.codegen.picture"),
     ("tensorexpr.codegen.schedule.schedule", "tensorexpr.codegen.lowering"),
+    ("tensorexpr.codegen.schedule.schedule", "tensorexpr.codegen.auto.cost"),
     ("tensorexpr.codegen.function", "tensorexpr.codegen.bundle.export"),
 }
 

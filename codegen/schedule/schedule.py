@@ -51,6 +51,9 @@ from tensorexpr.ir import Program
 from tensorexpr.markup import amount, code, folded, listed, listing, or_reason, page
 from tensorexpr.records import replace
 
+if TYPE_CHECKING:
+    from tensorexpr.codegen.auto.cost import Cost
+
 
 class Schedule:
     """A program and how it runs. Equal schedules have equal programs, targets and loops.
@@ -84,6 +87,15 @@ class Schedule:
     def stages(self) -> tuple[str, ...]:
         """Names of the definitions that have loops, in order."""
         return tuple(self.state.table)
+
+    @property
+    def cost(self) -> Cost:
+        """What the model of cost makes of it, in nanoseconds of one call on one thread; `print` shows why, `.at(threads=..., n=...)` gives
+        it on more threads and at other open sizes (without, each counts 1000)."""
+        from tensorexpr.codegen.auto.cost import cost_of  # noqa: PLC0415 -- the model reads nests, which lowering makes of schedules
+        from tensorexpr.codegen.lowering import lower  # noqa: PLC0415 -- lowering imports schedules
+
+        return cost_of(lower(self), target=self.target)
 
     def copy(self) -> Schedule:
         """Another schedule with the same loops."""

@@ -11,7 +11,7 @@ from tests.docs.test_language_reference import script
 
 REFERENCE = script("schedule_reference")
 WORDS = {word: places for _, words in REFERENCE.FAMILIES for word, places in words}
-ASIDE = {"program", "target", "stages", "copy", "as_python", "loops"}
+ASIDE = {"program", "target", "stages", "copy", "as_python", "loops", "cost"}
 
 
 def test_the_page_is_made_from_the_docstrings():
@@ -32,7 +32,8 @@ def test_each_primitive_says_its_rewrite_and_shows_an_example_that_runs(word):
 
 
 def test_whole_schedules_run():
-    found = doctest.DocTestParser().get_doctest(REFERENCE.WHOLE_SCHEDULES.replace("```", ""), {}, "whole", None, None)
+    text = (REFERENCE.WHOLE_SCHEDULES + REFERENCE.COST).replace("```", "")
+    found = doctest.DocTestParser().get_doctest(text, {}, "whole", None, None)
     failures: list[str] = []
     doctest.DocTestRunner().run(found, out=failures.append)
     assert not failures and len(found.examples) > 30, "".join(failures)

@@ -1,0 +1,1 @@
+"""What loops cost: facts of a machine (`machine`, `measure`), what is counted of a nest (`summary`, `features`), nanoseconds (`cost`)."""

@@ -1,0 +1,97 @@
+"""What an operation takes in instructions, by kind: counted in the text that our emitter writes for it, not listed.
+
+A function such as `tanh` is a polynomial of ours; its text says how many multiplications, selections and divisions a vector takes, for the
+dtype and the machine at hand. What the text calls without being an instruction (bit casts, constants) takes none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+
+from tensorexpr import ops
+from tensorexpr.codegen.llvm.builder import Builder, Module
+from tensorexpr.codegen.llvm.emit_casts import cast, register_type
+from tensorexpr.codegen.llvm.emit_ops import apply
+from tensorexpr.codegen.llvm.machine import Machine
+from tensorexpr.codegen.llvm.values import Value
+from tensorexpr.dtypes import DType
+
+ARITHMETIC, DIVIDE, SHUFFLE, GATHER = "arithmetic", "divide", "shuffle", "gather"
+INTEGER_DIVIDE = "integer divide"
+
+Count = tuple[tuple[str, float], ...]
+"""Instructions on whole registers by kind."""
+
+_INSTRUCTION = re.compile(r"^  (?:%[-\w.]+ = )?(?:tail )?(call|[a-z]+)\b(.*)$")
+_FREE = {"bitcast", "freeze", "br", "phi", "ret", "insertelement", "extractvalue", "getelementptr"}
+"""Instructions of LLVM's that are none of the machine's, or address arithmetic that is part of one."""
+_DIVISIONS, _OF_INTEGERS = {"fdiv", "frem"}, {"sdiv", "udiv", "srem", "urem"}
+_RARE = "slow"
+"""How labels of blocks begin that hardly ever run."""
+_LANES = 8
+"""Lanes of the text that is counted: helpers of any width are the same."""
+
+
+@cache
+def instructions(name: str, dtype: DType, machine: Machine) -> Count:
+    """What the operation `name` of operands of `dtype` takes, for one register of them."""
+    return _counted(*_written(name, dtype, machine))
+
+
+@cache
+def conversion(source: DType, target: DType, machine: Machine) -> Count:
+    """What converting one register takes."""
+    module = Module(scales=machine.scales)
+    builder = Builder(module)
+    cast(builder, Value("%x0", register_type(source), _LANES), source, target)
+    return _counted(builder, module)
+
+
+@cache
+def branches(name: str, dtype: DType, machine: Machine) -> bool:
+    """Whether an operation has cases that are branched to, so that LLVM makes no vectors of a loop around it."""
+    builder, module = _written(name, dtype, machine)
+    return any(line.startswith("  br ") for line in _lines(builder, module))
+
+
+def _written(name: str, dtype: DType, machine: Machine) -> tuple[Builder, Module]:
+    op, module = ops.OPS[name], Module(scales=machine.scales)
+    builder = Builder(module)
+    apply(builder, name, dtype, [Value(f"%x{k}", register_type(dtype), _LANES) for k in range(op.arity)])
+    return builder, module
+
+
+def _lines(builder: Builder, module: Module) -> Iterator[str]:
+    """The lines that run as a rule: not those of helpers and blocks for arguments that hardly ever come."""
+    yield from builder.lines
+    for text in module.helpers.values():
+        header, *lines = text.split("\n")
+        rare = False
+        for line in () if " cold " in header else lines:
+            if not line.startswith(" "):
+                rare = line.startswith(_RARE)
+            if not rare:
+                yield line
+
+
+def _counted(builder: Builder, module: Module) -> Count:
+    found: dict[str, float] = {}
+    for line in _lines(builder, module):
+        match = _INSTRUCTION.match(line)
+        if match is None or match[1] in _FREE:
+            continue
+        opcode, rest = match[1], match[2]
+        if opcode == "call" and "@te." in rest:
+            continue  # the helper's own lines are counted
+        if opcode in _DIVISIONS or (opcode == "call" and "sqrt" in rest):
+            kind = DIVIDE
+        elif opcode in _OF_INTEGERS:
+            kind = INTEGER_DIVIDE
+        elif opcode == "shufflevector":
+            kind = SHUFFLE
+        else:
+            kind = GATHER if opcode == "call" and "gather" in rest else ARITHMETIC
+        found[kind] = found.get(kind, 0.0) + 1.0
+    return tuple(found.items())

@@ -1,0 +1,445 @@
+"""A nest summarised: each statement once, with what it computes, touches and waits for (see `summary`).
+
+What is counted is what LLVM is left with: equal terms of read-only data in one block once, a product that is added as one instruction,
+indices that move evenly not at all. A local buffer is held in registers where all that moves its indices is copied out or in lanes.
+Of a nest without vectors (`passes_for`) LLVM copies out short loops, and makes vectors of innermost loops whose elements lie side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import nan, prod
+
+import numpy as np
+
+from tensorexpr.codegen.auto import operations
+from tensorexpr.codegen.auto.kinds import Kinds, inside_of, instructions_of, stores_of
+from tensorexpr.codegen.auto.moves import Move, move_of
+from tensorexpr.codegen.auto.points import Points
+from tensorexpr.codegen.auto.summary import (
+    AUTO,
+    HELD,
+    LOAD,
+    PARALLEL,
+    PARALLEL_AUTO,
+    SCALAR,
+    SERIAL,
+    STORE,
+    UNROLL,
+    VECTORIZE,
+    Chain,
+    Held,
+    Loop,
+    Memory,
+    Summary,
+    Touch,
+    Work,
+)  # fmt: skip
+from tensorexpr.codegen.llvm.load import passes_for
+from tensorexpr.codegen.llvm.machine import Machine, host
+from tensorexpr.codegen.nest import LANES, Alloc, Block, Check, For, If, LoopNest, Store
+from tensorexpr.dtypes import DType
+from tensorexpr.errors import InternalError
+from tensorexpr.ir import Access, Apply, Cast, Const, Expr, Index, Size
+from tensorexpr.records import record, replace
+from tensorexpr.traversal import free_names, walk
+
+NEAR = 16
+"""Elements along each axis within which accesses that move together are taken for one, which touches all between them."""
+BY_CONSTANT = 5.0
+"""Instructions of a division of integers by a constant: a product with its inverse, shifts, a correction (Granlund and Montgomery 1994)."""
+
+
+def summary_of(nest: LoopNest, sizes: Mapping[str, int] | None = None, machine: Machine | None = None, block: int = 0) -> Summary:
+    """The summary of a nest at these sizes (`points.OPEN` for those that are not said), as compiled for a machine (by default this one), or
+    for a GPU, by blocks of so many threads."""
+    return _Reader(nest, dict(sizes or {}), machine or host(), block).summary()
+
+
+@record
+class _Place:
+    """Where a statement stands: loops around it, the loop whose iterations are lanes, a sample of the iterations, the share that runs."""
+
+    path: tuple[int, ...]
+    names: Mapping[str, int]
+    lanes: int | None
+    points: Points
+    share: float
+    seen: dict[Expr, frozenset[int]]
+    certain: bool = True
+    """Whether each iteration of the innermost loop comes here."""
+    under: frozenset[int] = frozenset()
+    """Loops that decide whether it is come here: what is loaded is not moved out of them."""
+
+
+class _Reader:
+    def __init__(self, nest: LoopNest, sizes: dict[str, int], machine: Machine, threads: int) -> None:
+        self.nest, self.sizes, self.machine, self.threads = nest, sizes, machine, threads
+        self.loops: list[Loop] = []
+        self.parts: list[tuple[int, ...]] = []
+        self.work: dict[Work, float] = {}
+        self.touches: dict[tuple[object, ...], list[Touch]] = {}
+        self.chains: dict[Chain, None] = {}
+        self.held: dict[Held, None] = {}
+        self.buffers: list[Memory] = []
+        self.numbers: dict[str, int] = {}
+        self.private: dict[str, frozenset[int]] = {}
+        self.registers: set[str] = set()
+        self.born: dict[str, int] = {}
+        self.moves: dict[Expr, Move] = {}
+        self.stores: dict[int, frozenset[str]] = {}
+        self.kinds = Kinds(self.machine, not threads and passes_for(nest) == "loops", self.moves, self._step)
+        tables = {b.name: b for b in (*nest.parameters, *nest.workspace)}
+        self.start = Points(np.ones(1), {}, sizes, tables)
+        self.written = {b.name for b in nest.workspace} | set(nest.writes)
+        for size in nest.sizes:
+            self.moves[Size(size)] = Move({}, float(self.start.value(Size(size))), frozenset())
+        for constant in nest.constants:
+            self._declare(constant.name, constant.type.dtype, constant.type.shape)
+        for buffer in (*nest.parameters, *nest.workspace):
+            self._declare(buffer.name, buffer.dtype, buffer.shape, buffer.name in nest.streams)
+
+    def summary(self) -> Summary:
+        for kernel in self.nest.kernels:
+            number = self._loop((), kernel.name, SERIAL, 1.0)
+            self.stores[number] = frozenset(s.buffer for s in stores_of(kernel.body))
+        for number, kernel in enumerate(self.nest.kernels):
+            self.matter = _names_that_matter(kernel.body)
+            self.block(kernel.body, _Place((number,), {}, None, self.start, 1.0, {}))
+        work = tuple(key._replace(instructions=count) for key, count in self.work.items())
+        kernels = tuple(kernel.name for kernel in self.nest.kernels)
+        touches = tuple(touch for alike in self.touches.values() for touch in alike)
+        return Summary(
+            tuple(self.loops), work, touches, tuple(self.chains), tuple(self.held), tuple(self.buffers), kernels, tuple(self.parts)
+        )
+
+    def _declare(self, name: str, dtype: DType, shape: tuple[Expr, ...], streamed: bool = False, local: bool = False) -> None:
+        self.numbers[name] = len(self.buffers)
+        extents = tuple(max(1.0, float(self.start.value(extent))) for extent in shape)
+        self.buffers.append(Memory(name, dtype.itemsize, extents, streamed, local))
+
+    def _loop(self, path: tuple[int, ...], name: str, kind: str, extent: float, share: float = 1.0) -> int:
+        number = len(self.loops)
+        self.loops.append(Loop(name, kind, number, extent, share))
+        self.parts.append((*path, number))
+        return number
+
+    # ---------------------------------------------------------------------------------------------------- statements
+
+    def block(self, body: Block, at: _Place) -> None:
+        for s in body:
+            match s:
+                case For():
+                    self._for(s, at)
+                case If():
+                    self._if(s, at)
+                case Store():
+                    self._store(s, at)
+                case Alloc():
+                    self._alloc(s, at)
+                case Check():
+                    self._visit(s.index, at)
+                    self._add(at, self._changed(s.index, at), SCALAR, 8, 2.0)
+
+    def _if(self, s: If, at: _Place) -> None:
+        self._visit(s.condition, at)
+        yes, no, share = at.points.where(s.condition)
+        if at.lanes is not None and at.names and self._changed(s.condition, at) & {at.lanes}:
+            yes, no, share = at.points, at.points, 1.0  # a mask: lanes that are off take the same time
+        under = frozenset(x for x in self._changed(s.condition, at) if self.loops[x].kind not in (UNROLL, VECTORIZE))
+        at = replace(at, certain=at.certain and not under, under=at.under | under)
+        if share > 0:
+            self.block(s.then, replace(at, points=yes, share=at.share * share, seen=dict(at.seen)))
+        if s.otherwise and share < 1:
+            self.block(s.otherwise, replace(at, points=no, share=at.share * (1 - share), seen=dict(at.seen)))
+
+    def _for(self, s: For, at: _Place) -> None:
+        inside, extent = at.points.inside(s.index, s.start, s.stop, s.index in self.matter)
+        if extent <= 0:
+            return
+        kind = self.kinds.of(s, extent, at.lanes is not None)
+        number = self._loop(at.path, s.index, kind, extent, at.share)
+        self.stores[number] = frozenset(x.buffer for x in stores_of(s.body))
+        path, names = self.parts[number], {**at.names, s.index: number}
+        lanes = number if kind in (VECTORIZE, AUTO, PARALLEL_AUTO) else at.lanes
+        if at.lanes is not None and at.lanes in self._changed(s.start, at) | self._changed(s.stop, at):
+            mask = _Place(path, names, lanes, inside, at.share, {})
+            self._add(mask, frozenset((number, at.lanes)), operations.ARITHMETIC, 8, 3.0)  # two comparisons, and both
+        if self.threads and kind == PARALLEL and not any(isinstance(x, For) and x.kind in LANES for x in inside_of(s.body)):
+            # Iterations are threads: blocks of them run one after the other on each multiprocessor, a warp at a time.
+            self.loops[number] = self.loops[number]._replace(extent=float(-(-extent // self.threads)))
+            lanes = self._loop(path, s.index, VECTORIZE, min(extent, self.threads))
+            self.loops[lanes] = self.loops[lanes]._replace(axis=number)
+            self.stores[lanes], path, names = self.stores[number], self.parts[lanes], {**names, s.index: lanes}
+        if not isinstance(s.start, Const) or not isinstance(s.stop, Const):
+            self._visit(s.start, at)
+            self._visit(s.stop, at)
+        self.block(s.body, _Place(path, names, lanes, inside, at.share, dict(at.seen), kind != UNROLL or at.certain, at.under))
+
+    def _alloc(self, s: Alloc, at: _Place) -> None:
+        name = s.buffer.name
+        self._declare(name, s.buffer.dtype, s.buffer.shape, local=True)
+        self.private[name] = frozenset() if at.lanes is None else frozenset({at.lanes})
+        self.registers.discard(name)
+        self.born[name] = len(at.path)
+        if self.kinds.holds(s.body, name, dict.fromkeys(at.names, SERIAL)):
+            self.registers.add(name)
+        self.block(s.body, at)
+
+    def _store(self, s: Store, at: _Place) -> None:
+        changed = self._visit(s.value, at)
+        index = self._indexed(s.buffer, s.indices, at)
+        again = [n for n in walk(s.value) if isinstance(n, Access) and n.tensor == s.buffer]
+        held, loops = s.buffer in self.registers, frozenset(at.path)
+        same = any(n.indices == s.indices for n in again)
+        if held:
+            self._hold(s.buffer, index, at)
+        else:
+            loops = self._kept(index, at) if same else loops
+            stride = self._stride(s.buffer, s.indices, at)
+            self._add(
+                at,
+                loops | changed & self._lanes(at) | index,
+                STORE,
+                self._size(s.buffer),
+                1.0,
+                stride,
+                self._is_aligned(s.buffer, s.indices, at),
+            )
+            self._touch(s.buffer, s.indices, at, True, same)
+        for access in again:
+            self._chain(s, access, index, held or (same and loops != frozenset(at.path)), at)
+
+    def _lanes(self, at: _Place) -> frozenset[int]:
+        return frozenset() if at.lanes is None else frozenset({at.lanes})
+
+    def _kept(self, index: frozenset[int], at: _Place) -> frozenset[int]:
+        """The loops around an element that is updated in place, without the innermost ones that leave it where it is: there it is kept, if
+        it is stored to in each iteration."""
+        path = list(at.path)
+        while path[1:] and at.certain and path[-1] not in index and self.loops[path[-1]].kind in (SERIAL, UNROLL):
+            path.pop()
+        return frozenset(path)
+
+    def _chain(self, s: Store, access: Access, index: frozenset[int], near: bool, at: _Place) -> None:
+        """Iterations that wait for each other: the element that is stored is made of one that an iteration before has stored."""
+        free = {x for x in index if self.loops[x].kind != VECTORIZE} | set(at.path[: self.born.get(s.buffer, 1)])
+        if access.indices != s.indices:
+            carried: set[int] = set()
+            for mine, other in zip(s.indices, access.indices):
+                a, b = move_of(mine, self.moves), move_of(other, self.moves)
+                if a.steps != b.steps:
+                    return
+                if a.offset != b.offset:
+                    carried |= {at.names[n] for n in a.steps if n in at.names}
+            free -= carried
+            near = False
+        if any(x not in free and self.loops[x].kind != VECTORIZE for x in at.path):
+            height = self._height(s.value, access)
+            if height is not None:
+                self.chains[Chain(at.path, frozenset(free), *height, not near, at.share)] = None
+
+    def _height(self, e: Expr, access: Access) -> tuple[float, float] | None:
+        """Additions and other instructions one after the other from an access to the value that it is in."""
+        if e == access:
+            return 0.0, 0.0
+        if isinstance(e, Cast):
+            below = self._height(e.arg, access)
+            return None if below is None else (below[0], below[1] + 1.0)
+        if not isinstance(e, Apply):
+            return None
+        found = [h for h in (self._height(a, access) for a in e.args) if h is not None]
+        if not found:
+            return None
+        additions, others = max(found, key=sum)
+        if e.op.name in ("add", "sub"):
+            fused = self.machine.fuses and any(isinstance(a, Apply) and a.op.name == "mul" for a in e.args)
+            return (additions, others + 1.0) if fused else (additions + 1.0, others)
+        return additions, others + (0.0 if e.op.name == "mul" and not others else max(1.0, instructions_of(e, self.machine) / 2))
+
+    # ---------------------------------------------------------------------------------------------------- values
+
+    def _visit(self, e: Expr, at: _Place) -> frozenset[int]:
+        """Counts what computing a value takes; gives the loops that change it."""
+        known = at.seen.get(e)
+        if known is not None:
+            return known
+        changed = self._visited(e, at)
+        if not any(isinstance(n, Access) and n.tensor in self.written | self.private.keys() for n in walk(e)):
+            at.seen[e] = changed
+        return changed
+
+    def _visited(self, e: Expr, at: _Place) -> frozenset[int]:
+        match e:
+            case Const() | Size():
+                return frozenset()
+            case Index():
+                return frozenset(self._all(at.names[e.name])) if e.name in at.names else frozenset()
+            case Access():
+                return self._load(e, at)
+            case Cast():
+                changed = self._visit(e.arg, at)
+                if e.arg.dtype is not e.dtype and (e.dtype.is_float or e.arg.dtype.is_float):
+                    for kind, count in operations.conversion(e.arg.dtype, e.dtype, self.machine):
+                        self._add(at, changed, kind, max(e.dtype.itemsize, e.arg.dtype.itemsize), count)
+                return changed
+            case Apply():
+                return self._apply(e, at)
+        raise InternalError(f"cost: expected an expression of a loop nest, got {type(e).__name__}")
+
+    def _apply(self, e: Apply, at: _Place) -> frozenset[int]:
+        dtype = e.args[-1].dtype
+        if (dtype.is_integer or dtype.is_bool) and not any(isinstance(n, Access) for n in walk(e)):
+            return self._index_arithmetic(e, at)
+        fused = None
+        if e.op.name in ("add", "sub") and dtype.is_float and self.machine.fuses:
+            fused = next((a for a in e.args if isinstance(a, Apply) and a.op.name == "mul" and a not in at.seen), None)
+        changed: frozenset[int] = frozenset()
+        for a in e.args:
+            for part in a.args if a is fused else (a,):
+                changed |= self._visit(part, at)
+        size = dtype.itemsize
+        if e.op.name == "where":
+            self._add(at, changed, operations.ARITHMETIC, size, 1.0)
+        elif dtype.is_integer and e.op.name in ("floordiv", "mod") and isinstance(e.args[1], Const):
+            self._add(at, changed, operations.ARITHMETIC, size, BY_CONSTANT)
+        else:
+            for kind, count in operations.instructions(e.op.name, e.args[0].dtype, self.machine):
+                self._add(at, changed, kind, size, count)
+        return changed
+
+    def _index_arithmetic(self, e: Expr, at: _Place) -> frozenset[int]:
+        """What is computed of loop indices alone: nothing for what moves evenly."""
+        changed = self._changed(e, at)
+        if e in at.seen or not isinstance(e, Apply) or not (e.dtype.is_bool or move_of(e, self.moves).uneven):
+            return changed
+        at.seen[e] = changed
+        for a in e.args:
+            self._index_arithmetic(a, at)
+        if e.op.name not in ("add", "sub", "mul"):
+            lanes = changed & self._lanes(at)
+            if e.op.name in ("floordiv", "mod") and not isinstance(e.args[1], Const):
+                self._add(at, changed, operations.INTEGER_DIVIDE, 8, 1.0)
+            else:
+                count = BY_CONSTANT if e.op.name in ("floordiv", "mod") else 1.0
+                # Comparisons of lanes are of their numbers, in 32 bits.
+                self._add(at, changed, operations.ARITHMETIC if lanes else SCALAR, 4 if lanes and e.dtype.is_bool else 8, count)
+        return changed
+
+    def _changed(self, e: Expr, at: _Place) -> frozenset[int]:
+        return frozenset(x for n in free_names(e) if n in at.names for x in self._all(at.names[n]))
+
+    def _all(self, loop: int) -> tuple[int, ...]:
+        """A loop, and the one around it over the same axis."""
+        axis = self.loops[loop].axis
+        return (loop,) if axis == loop else (axis, loop)
+
+    def _load(self, e: Access, at: _Place) -> frozenset[int]:
+        changed = self._indexed(e.tensor, e.indices, at)
+        if e.tensor in self.registers:
+            self._hold(e.tensor, changed, at)
+            return changed | self._rewritten(e.tensor, at)
+        if e.tensor in self.written or e.tensor in self.private:
+            changed |= self._rewritten(e.tensor, at)
+        changed |= at.under
+        aligned = self._is_aligned(e.tensor, e.indices, at)
+        self._add(at, changed, LOAD, self._size(e.tensor), 1.0, self._stride(e.tensor, e.indices, at), aligned)
+        self._touch(e.tensor, e.indices, at, False)
+        return changed
+
+    def _rewritten(self, buffer: str, at: _Place) -> frozenset[int]:
+        """The loops around in which a buffer is stored to, lanes apart: what is read of it may be new in each iteration."""
+        return frozenset(x for x in at.path if buffer in self.stores[x] and self.loops[x].kind != VECTORIZE)
+
+    def _indexed(self, buffer: str, indices: tuple[Expr, ...], at: _Place) -> frozenset[int]:
+        """Counts what indices take; gives the loops that move them."""
+        changed = self.private.get(buffer, frozenset())
+        for index in indices:
+            changed |= self._visit(index, at)
+        return changed
+
+    # ---------------------------------------------------------------------------------------------------- accesses
+
+    def _size(self, buffer: str) -> int:
+        return self.buffers[self.numbers[buffer]].size
+
+    def _rows(self, buffer: str, indices: tuple[Expr, ...]) -> list[float]:
+        """Elements from one index of an axis to the next, for each index of an access."""
+        extents = self.buffers[self.numbers[buffer]].extents
+        if len(indices) != len(extents):
+            return [1.0]
+        return [prod(extents[axis + 1 :]) for axis in range(len(extents))]
+
+    def _step(self, buffer: str, indices: tuple[Expr, ...], name: str) -> float:
+        """Elements that an access moves with one iteration of a loop; NaN where they differ."""
+        total = 0.0
+        for index, row in zip(indices, self._rows(buffer, indices) if buffer in self.numbers else [1.0] * len(indices)):
+            move = move_of(index, self.moves)
+            step = move.steps.get(name, 0.0)
+            if name in move.random or (step and name in move.uneven):
+                return nan
+            total += step * row
+        return total
+
+    def _stride(self, buffer: str, indices: tuple[Expr, ...], at: _Place) -> float:
+        """Elements between neighbouring lanes."""
+        lanes = at.lanes
+        if lanes is None:
+            return 0.0
+        own = self.private.get(buffer, frozenset()) & {lanes}
+        return 1.0 if own else self._step(buffer, indices, self.loops[lanes].name)
+
+    def _is_aligned(self, buffer: str, indices: tuple[Expr, ...], at: _Place) -> bool:
+        """Whether whole vectors begin at multiples of a cache line, as far as offsets and other loops' steps say."""
+        size, line, offset = self._size(buffer), 64, 0.0
+        for index, row in zip(indices, self._rows(buffer, indices)):
+            move = move_of(index, self.moves)
+            offset += move.offset * row
+            for name, step in move.steps.items():
+                number = at.names.get(name)
+                if number is not None and self.loops[number].kind not in (VECTORIZE, AUTO, PARALLEL_AUTO) and step * row * size % line:
+                    return False
+        return offset * size % line == 0
+
+    def _touch(self, buffer: str, indices: tuple[Expr, ...], at: _Place, store: bool, updates: bool = False) -> None:
+        number = self.numbers[buffer]
+        moves, offsets, random = [], [], set()
+        for index in indices:
+            move = move_of(index, self.moves)
+            moves.append(tuple(sorted((self.loops[at.names[n]].axis, step) for n, step in move.steps.items() if n in at.names)))
+            offsets.append(move.offset)
+            random |= {at.names[n] for n in move.random if n in at.names}
+        own = self.private.get(buffer, frozenset())
+        if own:
+            moves, offsets = [*moves, tuple((self.loops[n].axis, 1.0) for n in own)], [*offsets, 0.0]
+        key = (at.path, number, tuple(moves), frozenset(random), store)
+        alike = self.touches.setdefault(key, [])
+        for place, known in enumerate(alike):
+            if all(low - NEAR <= offset <= high + NEAR for (low, high), offset in zip(known.offsets, offsets)):
+                spread = tuple((min(low, offset), max(high, offset)) for (low, high), offset in zip(known.offsets, offsets))
+                alike[place] = known._replace(offsets=spread, share=max(known.share, at.share))
+                return
+        spread = tuple((offset, offset) for offset in offsets)
+        alike.append(Touch(at.path, number, tuple(moves), spread, frozenset(random), store, at.share, updates))
+
+    def _hold(self, buffer: str, changed: frozenset[int], at: _Place) -> None:
+        self.held[Held(at.path, changed, self.numbers[buffer], self._size(buffer))] = None
+        self._add(at, changed | self._rewritten(buffer, at), HELD, self._size(buffer), 1.0)
+
+    def _add(
+        self, at: _Place, changed: frozenset[int], kind: str, size: int, count: float, stride: float = 1.0, aligned: bool = True
+    ) -> None:
+        key = Work(at.path, changed & frozenset(at.path), kind, size, 0.0, at.share, stride, aligned)
+        self.work[key] = self.work.get(key, 0.0) + count
+
+
+def _names_that_matter(body: Block) -> frozenset[str]:
+    """The loops whose indices bounds and conditions of others hang on."""
+    found: set[str] = set()
+    for s in inside_of(body):
+        match s:
+            case For():
+                found.update((*free_names(s.start), *free_names(s.stop)))
+            case If():
+                found.update(free_names(s.condition))
+    return frozenset(found)
