@@ -13,7 +13,7 @@ LADDER = (
     "regions", "layout", "text", "parse", "verify", "interpret", "rewrite", "enumeration", "nonlinear", "bounds", "initial",
     "language", "freezing", "latex", "passes", "simplify", "autodiff",
     "codegen.target", "codegen.nest", "codegen.schedule", "codegen.lowering", "codegen.plain",
-    "codegen.disk", "codegen.llvm", "codegen.cuda", "codegen.tuning.operation", "codegen.tuning.order", "codegen.tuning.records",
+    "codegen.rewrites", "codegen.disk", "codegen.llvm", "codegen.cuda", "codegen.tuning.operation", "codegen.tuning.order", "codegen.tuning.records",
     "codegen.tuning.lookup", "codegen.stages", "codegen", "codegen.tuning",
     "hosts", "op", "tune", "transforms", "gradient_check", "__init__", "kernels", "graph", "interop", "cli", "__main__", "examples",
     "benchmarks",
