@@ -10,8 +10,9 @@ triangles, diagonals, unswitching. The points are given (`at`), or found: where 
 tests inside (see `cuts`). A test of what is around the loop is made in front of it, and the loop stands twice. With `residues` = m there
 is a loop over i = start + m*i' + r for each r, in which indices divided by m are no longer divided.
 
-Iterations keep their order, so that cuts are always legal; residue classes change it, which `dependence` decides. A loop over cores, blocks or
-threads stays one loop, with the pieces as branches inside. Points need not be in order, nor inside of the loop: a piece may be empty.
+Iterations keep their order, so that cuts are always legal; residue classes change it, which `dependence` decides. A loop over cores,
+blocks or threads stays one loop, with the pieces as branches inside. Points need not be in order, nor inside of the loop: a piece may be
+empty.
 """
 
 from __future__ import annotations
@@ -155,7 +156,7 @@ def _furthest(points: Sequence[Expr], greatest: bool, facts: Facts) -> Expr:
 
 
 def pieces(s: For, points: Sequence[Expr], facts: Facts) -> Block:
-    """A loop cut at points: each piece with what is decided there; one loop with branches where it is shared by cores, blocks or threads."""
+    """A loop cut at points, each piece with what is decided there: one with branches where cores, blocks or threads share it."""
     if s.kind in SHARED:
         return (replace(s, body=_branches(s, points, facts)),)
     ends = [s.start]
