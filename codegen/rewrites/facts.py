@@ -114,9 +114,11 @@ class Facts:
 
     def _narrow(self, form: Affine) -> None:
         """Takes from a form of one index that it is not negative what that says of its range."""
-        if len(form.terms) != 1 or not isinstance(form.terms[0][0], str):
+        if len(form.terms) != 1:
             return
         ((name, factor),) = form.terms
+        if not isinstance(name, str):
+            return
         low, high = self._range(name)
         if factor > 0:
             least = -(form.constant // factor)
@@ -286,9 +288,9 @@ class Facts:
             found = self.holds(args[0])
             return None if found is None else not found
         if name in ("and", "or") and condition.dtype.is_bool:
-            found = [self.holds(a) for a in args]
+            both = [self.holds(a) for a in args]
             settled = name == "or"
-            return settled if settled in found else (not settled) if found == [not settled] * 2 else None
+            return settled if settled in both else (not settled) if both == [not settled] * 2 else None
         if name not in _COMPARED or args[0].dtype is not dtypes.int64:
             return None
         left, right = args
