@@ -12,11 +12,12 @@ The first of a name keeps it, so that a program of one definition keeps all its 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tensorexpr.codegen.nest import Alloc, Block, For, If, LoopNest, Stmt
 from tensorexpr.codegen.rewrites.expressions import map_accesses, substituted
 from tensorexpr.codegen.rewrites.paths import walk_nest
+from tensorexpr.codegen.rewrites.refusals import refuse
 from tensorexpr.ir import Access, Index
 from tensorexpr.records import replace
 from tensorexpr.traversal import fresh_name
@@ -37,6 +38,19 @@ def fresh(nest: LoopNest, *stems: str) -> tuple[str, ...]:
     """A name that is not taken for each stem: the stem itself, or the first of `stem_1`, `stem_2`, ... that is free."""
     taken = taken_names(nest)
     return tuple(fresh_name(stem, taken) for stem in stems)
+
+
+def chosen(nest: LoopNest, given: Sequence[str] | None, *stems: str) -> tuple[str, ...]:
+    """The names that a caller gives to what a rewrite makes, or fresh ones of these stems. Raises `ScheduleError` where one is taken."""
+    if given is None:
+        return fresh(nest, *stems)
+    taken = taken_names(nest)
+    for at, name in enumerate(given):
+        if name in taken or name in given[:at]:
+            raise refuse(f"expected names that nothing has yet, got {name!r} again", hint=f"{', '.join(fresh(nest, *stems))} are free")
+    if len(given) != len(stems):
+        raise refuse(f"expected {len(stems)} names, got {len(given)}")
+    return tuple(given)
 
 
 def named(nest: LoopNest) -> LoopNest:

@@ -17,7 +17,7 @@ from tensorexpr.codegen.rewrites.expressions import substituted
 from tensorexpr.codegen.rewrites.facts import Facts
 from tensorexpr.codegen.rewrites.loops.distribute import NotAlone, distributed
 from tensorexpr.codegen.rewrites.loops.simplify import decided, simplified
-from tensorexpr.codegen.rewrites.names import fresh
+from tensorexpr.codegen.rewrites.names import chosen
 from tensorexpr.codegen.rewrites.paths import Path, loop_at, loop_paths, put, rewrite_loops
 from tensorexpr.codegen.rewrites.refusals import refuse
 from tensorexpr.ir import Expr, Index, apply
@@ -51,7 +51,7 @@ def fuse(nest: LoopNest, outer: str, inner: str, name: str | None = None) -> Loo
     <BLANKLINE>
     """
     loop_paths(nest, inner)
-    made = fresh(nest, f"{outer}_{inner}")[0] if name is None else name
+    (made,) = chosen(nest, None if name is None else (name,), f"{outer}_{inner}")
     nest = _apart(nest, outer, inner)
     fused = False
 

@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-from tensorexpr.codegen.dependence import Allowed, Dependences, dependences
-from tensorexpr.codegen.nest import Alloc, Block, For, LoopNest
+from tensorexpr.codegen.dependence import dependences
+from tensorexpr.codegen.nest import Alloc, Block, LoopNest
 from tensorexpr.codegen.rewrites.expressions import buffers_written, elements_read
 from tensorexpr.codegen.rewrites.paths import inside, loop_at, loop_paths
 from tensorexpr.codegen.rewrites.refusals import refuse
 
 
-def check_any_order(nest: LoopNest, loop: str, word: str, updates: bool = False) -> Dependences:
-    """Refuses where iterations of some copy of a loop hang on each other; gives the dependences of the nest. With `updates` those that
-    accumulate into one element by an operation whose order does not matter may change places."""
+def check_any_order(nest: LoopNest, loop: str, word: str) -> None:
+    """Refuses where iterations of some copy of a loop hang on each other; `word` says how they are to run."""
     deps = dependences(nest)
     for path in loop_paths(nest, loop):
         s = loop_at(nest, path)
-        check_free(deps, s, word, updates)
-    return deps
-
-
-def check_free(deps: Dependences, s: For, word: str, updates: bool = False) -> None:
-    """Refuses where iterations of one loop hang on each other."""
-    allowed = deps.may_run_in_any_order(s, updates)
-    if not allowed:
-        raise hindered(f"expected iterations of {s.index} that may {word} in any order", s, allowed)
-
-
-def hindered(message: str, s: For, allowed: Allowed, hint: str | None = None) -> Exception:
-    """The error that says what stands in the way."""
-    return refuse(f"{message}: {allowed.obstacle}", s, s.index, hint)
+        allowed = deps.may_run_in_any_order(s)
+        if not allowed:
+            updated = allowed.obstacle is not None and allowed.obstacle.update is not None
+            raise refuse(
+                f"expected iterations of {loop} that may {word} in any order: {allowed.obstacle}",
+                s,
+                loop,
+                "rfactor first" if updated else None,
+            )
 
 
 def check_repeatable(nest: LoopNest, loop: str) -> None:

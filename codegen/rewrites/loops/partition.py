@@ -86,6 +86,8 @@ def partition(
         check_any_order(nest, loop, "run by residue classes")
 
     def cut(s: For, path: Path) -> Block | None:
+        if s.call is not None:
+            return None  # an instruction does all of it
         facts = Facts.at(nest, path)
         if residues is not None:
             return classes(s, residues, facts)

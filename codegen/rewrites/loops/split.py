@@ -23,7 +23,7 @@ from tensorexpr.codegen.rewrites.expressions import substituted
 from tensorexpr.codegen.rewrites.facts import Facts
 from tensorexpr.codegen.rewrites.loops.order import check_any_order, check_repeatable
 from tensorexpr.codegen.rewrites.loops.simplify import decided, simplified
-from tensorexpr.codegen.rewrites.names import fresh
+from tensorexpr.codegen.rewrites.names import chosen
 from tensorexpr.codegen.rewrites.paths import Path, loop_at, loop_paths, rewrite_loops
 from tensorexpr.codegen.rewrites.refusals import refuse
 from tensorexpr.hints import suggestion
@@ -64,7 +64,7 @@ def split(nest: LoopNest, loop: str, factor: int, tail: str = "peel", names: tup
         raise refuse(f"split: expected a positive int as the factor, got {factor!r}", loop=loop)
     if tail not in TAILS:
         raise refuse(f"split: expected a tail among {', '.join(TAILS)}, got {tail!r}", loop=loop, hint=suggestion(tail, TAILS))
-    outer, inner = fresh(nest, f"{loop}_o", f"{loop}_i") if names is None else names
+    outer, inner = chosen(nest, names, f"{loop}_o", f"{loop}_i")
     for path in loop_paths(nest, loop):
         if loop_at(nest, path).kind != "serial":
             raise refuse(f"split: expected a serial loop, got one to {loop_at(nest, path).kind}", loop_at(nest, path), loop, "split first")

@@ -9,7 +9,7 @@ import pytest
 from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.codegen.nest_parse import parse_nest
 from tensorexpr.codegen.nest_text import print_kernel
-from tensorexpr.codegen.rewrites.loops import partition, simplify, split
+from tensorexpr.codegen.rewrites.loops import partition, reorder, simplify, split
 from tensorexpr.errors import ScheduleError
 from tests.codegen.rewrites.law import Kept
 
@@ -173,6 +173,19 @@ CASES = {
 def test_tests_are_decided(case):
     loop, before, after = CASES[case]
     assert body_of(partition(nest_of(before), loop)) == textwrap.dedent(after)
+
+
+def test_a_triangle_turned_around():
+    nest = nest_of("""\
+        for i in range(0, 64):
+            for j in range(0, i):
+                w[i, j] = x[i, j]
+        """)
+    assert body_of(partition(reorder(nest, "j", "i"), "i")) == textwrap.dedent("""\
+        for j in range(0, 63):
+            for i in range(j + 1, 64):
+                w[i, j] = x[i, j]
+        """)
 
 
 def test_points_and_conditions_and_classes_are_given():
