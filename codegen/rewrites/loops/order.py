@@ -16,13 +16,8 @@ def check_any_order(nest: LoopNest, loop: str, word: str) -> None:
         s = loop_at(nest, path)
         allowed = deps.may_run_in_any_order(s)
         if not allowed:
-            updated = allowed.obstacle is not None and allowed.obstacle.update is not None
-            raise refuse(
-                f"expected iterations of {loop} that may {word} in any order: {allowed.obstacle}",
-                s,
-                loop,
-                "rfactor first" if updated else None,
-            )
+            hint = "rfactor first" if allowed.obstacle is not None and allowed.obstacle.update is not None else None
+            raise refuse(f"expected iterations of {loop} that may {word} in any order: {allowed.obstacle}", s, loop, hint)
 
 
 def check_repeatable(nest: LoopNest, loop: str) -> None:
