@@ -72,10 +72,9 @@ def _apart(nest: LoopNest, outer: str, inner: str) -> LoopNest:
     """The nest with loops that have more than the inner one inside taken apart around it, where they can."""
     for path in reversed(loop_paths(nest, outer)):
         s = loop_at(nest, path)
-        places = [at for at, one in enumerate(s.body) if isinstance(one, For) and one.index == inner]
-        if places and len(s.body) > 1:
+        if len(s.body) > 1 and any(isinstance(one, For) and one.index == inner for one in s.body):
             try:
-                block = distributed(s, Facts.at(nest, path), dependences(nest), sorted({b for at in places for b in (at, at + 1)}))
+                block = distributed(s, Facts.at(nest, path), dependences(nest), inner)
             except NotAlone:
                 continue
             nest = put(nest, path, block)

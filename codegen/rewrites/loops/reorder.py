@@ -28,7 +28,7 @@ from tensorexpr.codegen.nest import Alloc, Block, For, If, LoopNest, Stmt
 from tensorexpr.codegen.rewrites.expressions import buffers_written
 from tensorexpr.codegen.rewrites.facts import Facts
 from tensorexpr.codegen.rewrites.loops.cuts import extreme
-from tensorexpr.codegen.rewrites.loops.distribute import NotAlone, distributed
+from tensorexpr.codegen.rewrites.loops.distribute import NotAlone, distributed, is_over, taken_apart
 from tensorexpr.codegen.rewrites.loops.simplify import simplified
 from tensorexpr.codegen.rewrites.paths import Path, around, inside, loop_at, loop_paths, put, walk_block
 from tensorexpr.codegen.rewrites.refusals import refuse
@@ -118,25 +118,21 @@ def _swapped(nest: LoopNest, path: Path, inner: str) -> LoopNest:
     """The nest with one loop and those over `inner` right inside of it exchanged."""
     s = loop_at(nest, path)
     deps = dependences(nest)
-    body: Block = s.body
-    while len(body) == 1 and isinstance(body[0], Alloc):
-        body = body[0].body
-    if len(body) > 1 or body is not s.body:
-        places = [at for at, one in enumerate(body) if _is_loop(one, inner)]
-        if not places:
+    parts = taken_apart(s, inner)[1]
+    if len(parts) > 1:
+        if not any(is_over(part.statement, inner) for part in parts):
             raise NotAlone(f"reorder: expected {inner} right inside of {s.index}")
-        if len(body) > 1:
-            block = distributed(s, Facts.at(nest, path), deps, sorted({b for at in places for b in (at, at + 1)}))
-            nest = put(nest, path, block)
-            # Those that have the inner loop alone change places now, the last first.
-            for here, one in reversed(list(_standing(block, path))):
-                if isinstance(one, For) and one.index == s.index and any(_is_loop(x, inner) for x in _bare(one.body)):
-                    if len(_bare(one.body)) > 1:
-                        raise NotAlone(f"reorder: expected {inner} alone in {s.index}, where it cannot be taken apart")
-                    nest = _swapped(nest, here, inner)
-            return nest
+        block = distributed(s, Facts.at(nest, path), deps, inner)
+        nest = put(nest, path, block)
+        # Those that have the inner loop alone change places now, the last first.
+        for here, one in reversed(list(_standing(block, path))):
+            if isinstance(one, For) and one.index == s.index and any(is_over(x, inner) for x in _bare(one.body)):
+                if len(_bare(one.body)) > 1:
+                    raise NotAlone(f"reorder: expected {inner} alone in {s.index}, where it cannot be taken apart")
+                nest = _swapped(nest, here, inner)
+        return nest
     (one,) = _bare(s.body)
-    if not _is_loop(one, inner):
+    if not is_over(one, inner):
         raise NotAlone(f"reorder: expected {inner} right inside of {s.index}")
     tests: list[Expr] = []
     while isinstance(one, If):
@@ -147,13 +143,6 @@ def _swapped(nest: LoopNest, path: Path, inner: str) -> LoopNest:
     if not allowed:
         raise NotAlone(f"reorder: expected {inner} outside of {s.index} to keep what is computed: {allowed.obstacle}")
     return put(nest, path, _exchanged(s, one, tests, Facts.at(nest, path)))
-
-
-def _is_loop(s: Stmt, name: str) -> bool:
-    """Whether a statement is a loop of a name, or a condition that has nothing else."""
-    if isinstance(s, If):
-        return not s.otherwise and len(s.then) == 1 and _is_loop(s.then[0], name)
-    return isinstance(s, For) and s.index == name
 
 
 def _bare(body: Block) -> Block:

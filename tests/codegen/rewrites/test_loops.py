@@ -81,6 +81,16 @@ def test_a_product_in_tiles():
     assert "sum: local(f32[4, 16])" in text and "sum: local(f32[5])" in text  # the tile, and the corner that is left
 
 
+@pytest.mark.parametrize("tail", ["peel", "shift", "guard"])
+def test_a_product_in_tiles_with_every_tail(tail):
+    kept = tiled()
+    nest = kept.check(split(kept.check(split(kept.nest, "i", 4, tail)), "j", 16, tail))
+    nest = kept.check(reorder(nest, "i_o", "j_o", "k", "i_i", "j_i"))
+    nest = kept.check(partition(kept.check(partition(nest, "i_o")), "j_o"))
+    nest = kept.check(vectorize(kept.check(unroll(nest, "i_i")), "j_i"))
+    np.testing.assert_array_equal(run(nest, kept.cases[0][0])["C"], kept.expected[0]["C"])
+
+
 def test_a_tail_of_unknown_length_keeps_its_order():
     kept = Kept.of_text(
         """
@@ -214,7 +224,7 @@ def test_kinds_around_each_other():
 
 BOTH = """\
     for i in range(0, 8):
-        if x[i, 0] > 0.0:
+        if y[i] > 0.0:
             for j in range(0, 8):
                 z[i, j] = x[i, j]
         else:
