@@ -24,9 +24,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tensorexpr import dtypes
+from tensorexpr.codegen.facts.places import Home, Loop, Touch
+from tensorexpr.codegen.facts.scope import negation
 from tensorexpr.codegen.nest import Alloc, Block, For, If, Stmt, Store
-from tensorexpr.codegen.nest_proofs.places import Home, Loop, Touch
-from tensorexpr.codegen.nest_proofs.scope import negation
 from tensorexpr.integers import Affine
 from tensorexpr.ir import Access, Apply, Expr, Index, apply, conjuncts
 from tensorexpr.records import replace

@@ -13,20 +13,21 @@ neither the lane nor what is read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
+from tensorexpr.codegen.dependence.pairs import APART, SAME, Pair, Tie, renamed
+from tensorexpr.codegen.facts.forms import Bound
+from tensorexpr.codegen.facts.places import Home, Loop, Touch
+from tensorexpr.codegen.facts.questions import Answer, Questions
+from tensorexpr.codegen.facts.scope import Scope, mentioned, negation
 from tensorexpr.codegen.nest import GRID, LANES, THREADS, LoopNest
 from tensorexpr.codegen.nest_proofs.alike import equal_where_alike, may_be_alike, same_value
-from tensorexpr.codegen.nest_proofs.forms import Bound
-from tensorexpr.codegen.nest_proofs.places import Home, Loop, Touch
-from tensorexpr.codegen.nest_proofs.questions import Answer, Questions
-from tensorexpr.codegen.nest_proofs.scope import Fact, Scope, mentioned, negation
 from tensorexpr.integers import Affine
 from tensorexpr.integers.affine import Atom
-from tensorexpr.ir import Access, Apply, Const, Expr, Index, Size, apply, const, product
-from tensorexpr.records import record, replace
+from tensorexpr.ir import Apply, Const, Expr, Index, Size, apply, const
+from tensorexpr.records import record
 from tensorexpr.regions import Opaque, affine_of
-from tensorexpr.traversal import bottom_up, walk
+from tensorexpr.traversal import walk
 
 ONE = const(1)
 AT_ONCE = ("parallel", *LANES, *GRID, *THREADS)
@@ -279,21 +280,16 @@ def _pairs(taken: _Taken, touches: list[Touch], questions: Questions) -> Iterato
 
 def meet(loop: Loop, first: Touch, second: Touch, questions: Questions) -> Answer:
     """Whether two touches never meet in different iterations of a loop."""
-    left: tuple[Expr, ...] | None = first.indices
-    right: tuple[Expr, ...] | None = second.indices
-    if len(first.indices) != len(second.indices):
-        left, right = (flat(touch.indices, first.home.buffer.shape) for touch in (first, second))
-    if left is None or right is None:
+    around = [Tie(one, SAME, one) for one in loop.around]
+    pair = Pair(first, second, (*around, Tie(loop, APART, loop)), loop.writes)
+    found = pair.meeting()
+    if found is None:
         return Answer(None, "undecided")
-    names = {name: f"{name}'" for name in _inner(loop, second)}
+    meeting, both = found
 
     def there(expr: Expr) -> Expr:
-        return renamed(expr, names, loop.writes)
+        return renamed(expr, pair.renamed, loop.writes)
 
-    facts = tuple(dict.fromkeys((*first.scope.facts, *(renamed_fact(fact, names, loop.writes) for fact in second.scope.facts))))
-    both = Scope(facts, first.scope.known, first.scope.held, first.scope.forgotten | second.scope.forgotten)
-    index = Index(loop.statement.index)
-    meeting = (apply("ne", index, there(index)), *(apply("eq", a, there(b)) for a, b in zip(left, right, strict=True)))
     if not may_be_alike(loop, first, second):
         return questions.never(meeting, both)
     if first.indices == second.indices:
@@ -326,41 +322,3 @@ def _are_alike(
         if alike is None or Index(loop.statement.index) in alike or not all(holds(apply("eq", e, there(e))) for e in alike):
             return False
     return True
-
-
-def flat(indices: tuple[Expr, ...], shape: tuple[Expr, ...]) -> tuple[Expr, ...] | None:
-    """Indices as one position; None where the shape is open."""
-    if len(indices) == 1:
-        return indices
-    if not all(isinstance(extent, Const) for extent in shape):
-        return None
-    found: Expr | None = None
-    for at, index in enumerate(indices):
-        term = apply("mul", index, product(shape[at + 1 :]))
-        found = term if found is None else apply("add", found, term)
-    assert found is not None
-    return (found,)
-
-
-def renamed(expr: Expr, names: Mapping[str, str], written: frozenset[str]) -> Expr:
-    """An expression in another iteration: its indices by their names there, and what it reads of what is written in the loop."""
-
-    def visit(node: Expr) -> Expr:
-        if isinstance(node, Index) and node.name in names:
-            return Index(names[node.name])
-        if isinstance(node, Access) and node.tensor in written:
-            return replace(node, tensor=f"{node.tensor}'")
-        return node
-
-    return bottom_up(expr, visit)
-
-
-def renamed_fact(fact: Fact, names: Mapping[str, str], written: frozenset[str]) -> Fact:
-    """What is known in another iteration; the fact itself where it is the same there."""
-    if fact.names.isdisjoint(names) and fact.reads.isdisjoint(written):
-        return fact
-    if fact.axis is not None:
-        axis = fact.axis
-        return Fact.of_loop(names.get(axis.index, axis.index), renamed(axis.start, names, written), renamed(axis.stop, names, written))
-    assert fact.condition is not None
-    return Fact.of_condition(renamed(fact.condition, names, written))

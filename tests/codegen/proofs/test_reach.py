@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tensorexpr import dtypes
+from tensorexpr.codegen.facts.questions import Answer
 from tensorexpr.codegen.nest import Buffer, For, If, Kernel, LoopNest, Store
 from tensorexpr.codegen.nest_proofs import proof, prove, races
-from tensorexpr.codegen.nest_proofs.questions import Answer
 from tensorexpr.enumeration import evaluate_on
 from tensorexpr.ir import Const, Index, Size, apply, const
 from tests.seeds import share_of

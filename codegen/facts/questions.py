@@ -16,9 +16,9 @@ from typing import TypeVar
 import numpy as np
 
 from tensorexpr import dtypes
+from tensorexpr.codegen.facts.forms import Forms, Names
+from tensorexpr.codegen.facts.scope import Checked, Fact, Scope, mentioned
 from tensorexpr.codegen.nest import Check
-from tensorexpr.codegen.nest_proofs.forms import Forms, Names
-from tensorexpr.codegen.nest_proofs.scope import Checked, Fact, Scope, mentioned
 from tensorexpr.enumeration import NotEnumerable, Points, enumerate_points, evaluate_on
 from tensorexpr.integers import Affine, Constraint, Domain, DomainTooComplex, at_most, ge, le, lt, take
 from tensorexpr.ir import Access, Apply, Axis, Cast, Const, Expr, Index, Size, apply, const
