@@ -13,17 +13,18 @@ name, equal to itself. No answer is an answer: nothing is then decided.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
+from math import lcm
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.nest import For, LoopNest, Stmt
 from tensorexpr.codegen.rewrites.expressions import buffers_written
 from tensorexpr.codegen.rewrites.paths import Path, inside
-from tensorexpr.integers import Affine
+from tensorexpr.integers import Affine, FloorDiv
 from tensorexpr.integers.affine import Interval
-from tensorexpr.ir import Access, Apply, Const, Expr, apply, conjuncts, integer
-from tensorexpr.regions import Opaque, affine_of, split_modulos
-from tensorexpr.traversal import free_names, negate, size_names, walk
+from tensorexpr.ir import Access, Apply, Const, Expr, conjuncts, integer
+from tensorexpr.regions import Opaque, affine_of, expression_of, split_modulos
+from tensorexpr.traversal import negate, size_names, walk
 
 MOST = 6
 """Bounds of an expression that are kept."""
@@ -75,6 +76,9 @@ class Facts:
         if self._changes(start) or self._changes(stop):
             return self._with((index, [], []), (), frozenset())
         below, above = self.bounds(start, False), [tuple(f - 1 for f in bound) for bound in self.bounds(stop, True)]
+        # Of several bounds one at which the loop is over is none: i >= minimum(a, n) and i < n say i >= a.
+        below = [self._without(bound, lambda low: any(all(self.is_natural(low - f - 1) for f in b) for b in above)) for bound in below]
+        above = [self._without(bound, lambda high: any(all(self.is_natural(f - high - 1) for f in b) for b in below)) for bound in above]
         here = Affine.of(index)
         floors = [here - bound[0] for bound in below if len(bound) == 1]
         floors += [bound[0] - here for bound in above if len(bound) == 1]
@@ -84,6 +88,9 @@ class Facts:
         high = min((max(self.interval(f)[1] for f in bound) for bound in above), default=math.inf)
         made.box = {**self.box, index: (None if math.isinf(low) else int(low), None if math.isinf(high) else int(high))}
         return made
+
+    def _without(self, bound: Bound, is_over: Callable[[Affine], bool]) -> Bound:
+        return bound if len(bound) == 1 else tuple(form for form in bound if not is_over(form)) or bound
 
     def under(self, condition: Expr) -> Facts:
         """What holds where a condition does."""
@@ -140,6 +147,11 @@ class Facts:
         self._know(expr)
         return found
 
+    def expression(self, form: Affine) -> Expr:
+        """The expression of a form of names of this place."""
+        loops = {index for index, *_ in self.loops}
+        return expression_of(form, (n for n in form.names() if n not in loops), self.opaque)
+
     def _know(self, expr: Expr) -> None:
         for name in size_names(expr):
             self.box.setdefault(name, (0, None))
@@ -174,10 +186,12 @@ class Facts:
             factor = form.coefficient(index)
             rest = form - Affine.of(index) * factor
             if factor == 0 or index in rest.names():
-                return False
+                break
             ends = below if factor > 0 else above
-            return any(all(self.is_natural(rest + end * factor, at) for end in bound) for bound in ends)
-        return False
+            if any(all(self.is_natural(rest + end * factor, at) for end in bound) for bound in ends):
+                return True
+            break
+        return form.has_division() and self.is_natural(_undivided(form), depth)
 
     def bounds(self, expr: Expr, above: bool) -> list[Bound]:
         """Bounds of an integer from above, or from below; the form itself is one."""
@@ -271,11 +285,15 @@ class Facts:
         return int(low) if low == high else None
 
 
-def is_fixed(expr: Expr, indices: Iterable[str]) -> bool:
-    """Whether an expression mentions none of some indices."""
-    return not set(indices) & set(free_names(expr))
-
-
-def length_of(start: Expr, stop: Expr) -> Expr:
-    """stop - start."""
-    return stop if isinstance(start, Const) and start.value == 0 else apply("sub", stop, start)
+def _undivided(form: Affine) -> Affine:
+    """A form without its outer quotients that is negative wherever the given one is: a quotient is at most what is divided by so many, and
+    less than one below it."""
+    whole = lcm(*(atom.denominator for atom in form.atoms() if isinstance(atom, FloorDiv)))
+    total = Affine.of(form.constant * whole + whole - 1)
+    for atom, factor in form.terms:
+        if not isinstance(atom, FloorDiv):
+            total = total + Affine.of(atom) * (factor * whole)
+            continue
+        least = atom.numerator - (atom.denominator - 1 if factor > 0 else 0)
+        total = total + least * (factor * whole // atom.denominator)
+    return total

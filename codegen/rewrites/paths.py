@@ -6,7 +6,7 @@ the statements of both branches are counted through. Nests are values: `put` mak
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, Kernel, LoopNest, Stmt
 from tensorexpr.codegen.rewrites.refusals import refuse
@@ -119,3 +119,12 @@ def loop_at(nest: LoopNest, path: Path) -> For:
     found = statement(nest, path)
     assert isinstance(found, For)
     return found
+
+
+def rewrite_loops(nest: LoopNest, name: str, function: Callable[[For, Path], Block | None]) -> LoopNest:
+    """The nest with every loop of a name replaced by a block; one for which there is none stays. Raises `ScheduleError` where no loop has
+    the name."""
+    for path in reversed(loop_paths(nest, name)):  # what stands behind keeps its path
+        block = function(loop_at(nest, path), path)
+        nest = nest if block is None else put(nest, path, block)
+    return nest
