@@ -63,7 +63,7 @@ def decide(pair: Pair, nest: LoopNest) -> Meeting:
         return _UNKNOWN
     names = _Names(nest)
     answer = _answer(names.system(*meeting))
-    return Meeting(answer.holds is True, tuple((names.old[name], value) for name, value in answer.at), answer.how)
+    return Meeting(answer.holds is True, tuple((names.old[name], value) for name, value in answer.at if name in names.old), answer.how)
 
 
 class _Names:
