@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tensorexpr.codegen.dependence import Allowed, Dependences, dependences
-from tensorexpr.codegen.nest import Alloc, Block, Check, For, LoopNest
+from tensorexpr.codegen.nest import Alloc, Block, For, LoopNest
 from tensorexpr.codegen.rewrites.expressions import buffers_written, elements_read
 from tensorexpr.codegen.rewrites.paths import inside, loop_at, loop_paths
 from tensorexpr.codegen.rewrites.refusals import refuse
@@ -24,8 +24,6 @@ def check_free(deps: Dependences, s: For, word: str, updates: bool = False) -> N
     allowed = deps.may_run_in_any_order(s, updates)
     if not allowed:
         raise hindered(f"expected iterations of {s.index} that may {word} in any order", s, allowed)
-    if has_checks(s.body):
-        raise refuse(f"expected no check inside of {s.index}: the first index that fails is to be told", s, s.index)
 
 
 def hindered(message: str, s: For, allowed: Allowed, hint: str | None = None) -> Exception:
@@ -42,11 +40,6 @@ def check_repeatable(nest: LoopNest, loop: str) -> None:
         for name in sorted(buffers_written(s.body) - own):
             if name in read:
                 raise refuse(f"split: expected iterations of {loop} that read nothing that they write, got {name}", s, loop, 'tail="peel"')
-
-
-def has_checks(block: Block) -> bool:
-    """Whether a block may leave its kernel with an error."""
-    return any(isinstance(s, Check) or has_checks(inside(s)) for s in block)
 
 
 def _allocated(block: Block) -> set[str]:
