@@ -12,5 +12,6 @@ may change places. What is known at each place, and the integer sets, are those 
 from __future__ import annotations
 
 from tensorexpr.codegen.dependence.nests import Allowed, Conflict, Dependences, dependences
+from tensorexpr.codegen.dependence.updates import operation_of
 
-__all__ = ["Allowed", "Conflict", "Dependences", "dependences"]
+__all__ = ["Allowed", "Conflict", "Dependences", "dependences", "operation_of"]

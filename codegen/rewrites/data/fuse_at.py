@@ -27,10 +27,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from tensorexpr.codegen.dependence import Dependences, dependences
 from tensorexpr.codegen.lowering.arithmetic import ZERO, add, constant, maximum, minimum, sub
-from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, For, If, LoopNest, Stmt, Store
-from tensorexpr.codegen.rewrites.data.places import apart, loops_around, pruned, pruned_block, shared, touched
-from tensorexpr.codegen.rewrites.data.windows import Window, windows
-from tensorexpr.codegen.rewrites.expressions import elements_read, expressions_of, map_accesses, stores_in, substituted
+from tensorexpr.codegen.nest import Alloc, Block, Check, For, If, LoopNest, Stmt, Store
+from tensorexpr.codegen.rewrites.data.places import apart, declared, loops_around, pruned, pruned_block, shared, touched, undeclared
+from tensorexpr.codegen.rewrites.data.windows import Window, framed, windows
+from tensorexpr.codegen.rewrites.expressions import elements_read, expressions_of, stores_in, substituted
 from tensorexpr.codegen.rewrites.facts import Facts
 from tensorexpr.codegen.rewrites.names import fresh
 from tensorexpr.codegen.rewrites.paths import Path, loop_at, loop_paths, put, statement, walk_block, walk_nest
@@ -87,7 +87,7 @@ class _Fusion:
         if len(homes) > 1:
             raise refuse(f"expected {buffer} in one place, got it in {len(homes)}", hint="fuse before loops are cut")
         (self.touched,) = homes
-        self.buffer = self.declared(buffer)
+        self.buffer = declared(nest, self.touched)
         self.roots = self.roots_at_home()
         reads = [path for path in self.touched.reads if not any(path[: len(root)] == root for root in self.roots)]
         self.loads = {at: [path for path in reads if path[: len(at)] == at and path != at] for at in loop_paths(nest, loop)}
@@ -117,15 +117,6 @@ class _Fusion:
             if isinstance(s, For):
                 return load[:end] if s.index in inner else None
         return None
-
-    def declared(self, name: str) -> Buffer:
-        """The declaration of the buffer."""
-        for buffer in (*self.nest.parameters, *self.nest.workspace):
-            if buffer.name == name:
-                return buffer
-        home = statement(self.nest, self.touched.home)
-        assert isinstance(home, Alloc)
-        return home.buffer
 
     def roots_at_home(self) -> tuple[Path, ...]:
         """The statements that compute the buffer and nothing else, where it is declared or further in."""
@@ -168,10 +159,8 @@ class _Fusion:
         for root in sorted(self.roots, reverse=True):
             if not stays:
                 nest = put(nest, root, _checks_of(statement(self.nest, root), self.buffer.name))
-        if not stays and not in_place and self.touched.home:
-            home = statement(nest, self.touched.home)
-            assert isinstance(home, Alloc)
-            nest = put(nest, self.touched.home, home.body)
+        if not stays and not in_place:
+            nest = undeclared(nest, self.touched)
         made = apart(pruned(nest))
         if in_place:
             self.run_apart(made)
@@ -290,14 +279,7 @@ class _Fusion:
             made = (*made, *body)
             return made if rest else (replace(loop, body=made),)
 
-        def moved(access: Access) -> Access:
-            if access.tensor != self.buffer.name:
-                return access
-            return Access(name, tuple(sub(i, w.low) for i, w in zip(access.indices, frame, strict=True) if not w.is_point), access.dtype)
-
-        shape = tuple(w.length for w in frame if not w.is_point)
-        buffer = Buffer(name, self.buffer.dtype, shape, "local", self.buffer.within)
-        held: Block = (Alloc(buffer, map_accesses((*made, *body), moved)),)
+        held: Block = (framed(self.buffer, name, frame, (*made, *body)),)
         return held if rest else (replace(loop, body=held),)
 
 

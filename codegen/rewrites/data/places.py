@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from tensorexpr.codegen.nest import Alloc, Block, Check, For, If, LoopNest, Stmt, Store
+from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, For, If, LoopNest, Stmt, Store
 from tensorexpr.codegen.rewrites.expressions import expressions_of, map_expressions
 from tensorexpr.codegen.rewrites.paths import Path, inside, put, statement, walk_nest
 from tensorexpr.codegen.rewrites.refusals import refuse
@@ -47,6 +47,24 @@ def touched(nest: LoopNest, buffer: str) -> tuple[Touched, ...]:
         return tuple(path for path in paths if path[: len(home)] == home)
 
     return tuple(Touched(buffer, home, under(stores, home), under(reads, home)) for home in homes or [()])
+
+
+def declared(nest: LoopNest, one: Touched) -> Buffer:
+    """The declaration of a buffer that is touched."""
+    if not one.home:
+        return next(b for b in (*nest.parameters, *nest.workspace) if b.name == one.buffer)
+    s = statement(nest, one.home)
+    assert isinstance(s, Alloc)
+    return s.buffer
+
+
+def undeclared(nest: LoopNest, one: Touched) -> LoopNest:
+    """The nest without a declaration of a local buffer; one of the head stays until nothing touches it (`pruned`)."""
+    if not one.home:
+        return nest
+    s = statement(nest, one.home)
+    assert isinstance(s, Alloc)
+    return put(nest, one.home, s.body)
 
 
 def is_read_by(s: Stmt, buffer: str) -> bool:

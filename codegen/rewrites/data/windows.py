@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from tensorexpr.codegen.lowering.arithmetic import ZERO, constant
-from tensorexpr.codegen.nest import For, LoopNest, Store
+from tensorexpr.codegen.lowering.arithmetic import ZERO, constant, sub
+from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, LoopNest, Store
 from tensorexpr.codegen.rewrites.data.places import conditions_around, loops_around
-from tensorexpr.codegen.rewrites.expressions import expressions_of
+from tensorexpr.codegen.rewrites.expressions import expressions_of, map_accesses
 from tensorexpr.codegen.rewrites.paths import Path, statement
 from tensorexpr.integers import Affine, Domain, DomainTooComplex, at_most, eq, ge, lt
 from tensorexpr.ir import Access, Apply, Axis, Expr, const
@@ -146,3 +146,15 @@ def _most(forms: Iterable[Affine], context: Domain) -> int | None:
         if most is not None:
             found.append(most)
     return min(found, default=None)
+
+
+def framed(buffer: Buffer, name: str, frame: tuple[Window, ...], block: Block) -> Alloc:
+    """A block with a local buffer of windows of another one, and the elements of that one from there; an axis of one element is gone."""
+
+    def moved(access: Access) -> Access:
+        if access.tensor != buffer.name:
+            return access
+        return Access(name, tuple(sub(i, w.low) for i, w in zip(access.indices, frame, strict=True) if not w.is_point), access.dtype)
+
+    shape = tuple(w.length for w in frame if not w.is_point)
+    return Alloc(Buffer(name, buffer.dtype, shape, "local", buffer.within), map_accesses(block, moved))

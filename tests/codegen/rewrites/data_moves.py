@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from tensorexpr.codegen.nest import For, LoopNest, Store
+from tensorexpr.codegen.rewrites.data.contract import contract
 from tensorexpr.codegen.rewrites.data.fuse_at import fuse_at
 from tensorexpr.codegen.rewrites.data.hoist import hoist
 from tensorexpr.codegen.rewrites.data.inline import inline
 from tensorexpr.codegen.rewrites.data.merge import merge, merge_kernels
+from tensorexpr.codegen.rewrites.data.rfactor import rfactor
 from tensorexpr.codegen.rewrites.expressions import expressions_of
 from tensorexpr.codegen.rewrites.paths import around, inside, statement, walk_nest
 from tensorexpr.ir import Access, Apply, Cast, Expr
@@ -81,4 +83,18 @@ def hoisted(nest: LoopNest, rng: random.Random) -> LoopNest | None:
     return None if pair is None else hoist(nest, *pair)
 
 
-MOVES = [inlined, fused_at, merged, hoisted]
+def rfactored(nest: LoopNest, rng: random.Random) -> LoopNest | None:
+    found: dict[tuple[str, str], None] = {}
+    for path, s in walk_nest(nest):
+        if isinstance(s, Store) and any(isinstance(n, Access) and n.tensor == s.buffer for n in walk(s.value)):
+            found.update(dict.fromkeys((s.buffer, loop.index) for loop in around(nest, path).loops))
+    pair = _any(rng, list(found))
+    return None if pair is None else rfactor(nest, *pair)
+
+
+def contracted(nest: LoopNest, rng: random.Random) -> LoopNest | None:
+    pair = _any(rng, read(nest))
+    return None if pair is None else contract(nest, *pair)
+
+
+MOVES = [inlined, fused_at, merged, hoisted, rfactored, contracted]

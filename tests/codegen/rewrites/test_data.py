@@ -11,12 +11,10 @@ from tensorexpr.codegen.nest_text import print_nest
 from tensorexpr.codegen.rewrites.data.fuse_at import fuse_at
 from tensorexpr.codegen.rewrites.data.hoist import hoist
 from tensorexpr.codegen.rewrites.data.inline import inline
-from tensorexpr.codegen.rewrites.data.merge import merge, merge_kernels
 from tensorexpr.codegen.rewrites.loops.split import split
-from tensorexpr.errors import ScheduleError
 from tensorexpr.parse import parse_expr
+from tests.codegen.rewrites.data_moves import MOVES
 from tests.codegen.rewrites.law import Kept, wandered
-from tests.codegen.rewrites.moves import MOVES
 from tests.random_programs import Options, random_sample
 from tests.random_programs.sample import arrays_for, sizes_of
 from tests.seeds import share_of
