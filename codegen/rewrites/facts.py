@@ -24,7 +24,7 @@ from tensorexpr.integers import Affine, FloorDiv
 from tensorexpr.integers.affine import Interval
 from tensorexpr.ir import Access, Apply, Const, Expr, conjuncts, integer
 from tensorexpr.regions import Opaque, affine_of, expression_of, split_modulos
-from tensorexpr.traversal import negate, size_names, walk
+from tensorexpr.traversal import free_names, negate, size_names, walk
 
 MOST = 6
 """Bounds of an expression that are kept."""
@@ -151,6 +151,21 @@ class Facts:
         """The expression of a form of names of this place."""
         loops = {index for index, *_ in self.loops}
         return expression_of(form, (n for n in form.names() if n not in loops), self.opaque)
+
+    def indices_in(self, form: Affine) -> frozenset[str]:
+        """The indices in a form, with those in what its names stand for."""
+        hidden = self.opaque.expressions
+        found = set(form.names())
+        for name in form.names():
+            if name in hidden:
+                found.update(free_names(hidden[name]))
+        return frozenset(found)
+
+    def elements_in(self, form: Affine) -> Iterator[Access]:
+        """The elements that what the names of a form stand for reads."""
+        hidden = self.opaque.expressions
+        for name in form.names():
+            yield from (n for n in walk(hidden[name]) if isinstance(n, Access)) if name in hidden else ()
 
     def _know(self, expr: Expr) -> None:
         for name in size_names(expr):

@@ -56,9 +56,34 @@ def put(nest: LoopNest, path: Path, block: Block) -> LoopNest:
     for s, at in zip(reversed(around), reversed(path[1:]), strict=True):
         made = with_inside(s, at, block)
         if isinstance(made, Kernel):
-            return replace(nest, kernels=(*nest.kernels[: path[0]], made, *nest.kernels[path[0] + 1 :]))
+            return distinct(replace(nest, kernels=(*nest.kernels[: path[0]], made, *nest.kernels[path[0] + 1 :])))
         block = (made,)
     raise AssertionError("expected the path of a statement")
+
+
+def distinct(nest: LoopNest) -> LoopNest:
+    """The nest in which no object is a statement twice: `dependence` knows statements by identity, and copies of a body share what did
+    not change in them. The first keeps its identity."""
+    seen: set[int] = set()
+
+    def block(body: Block) -> Block:
+        made = tuple(map(one, body))
+        return body if all(new is old for new, old in zip(made, body, strict=True)) else made
+
+    def one(s: Stmt) -> Stmt:
+        again = id(s) in seen
+        seen.add(id(s))
+        match s:
+            case For() | Alloc():
+                body = block(s.body)
+                return s if body is s.body and not again else replace(s, body=body)
+            case If():
+                then, otherwise = block(s.then), block(s.otherwise)
+                return s if then is s.then and otherwise is s.otherwise and not again else replace(s, then=then, otherwise=otherwise)
+        return replace(s) if again else s
+
+    kernels = tuple(replace(k, body=body) if (body := block(k.body)) is not k.body else k for k in nest.kernels)
+    return nest if all(new is old for new, old in zip(kernels, nest.kernels, strict=True)) else replace(nest, kernels=kernels)
 
 
 @record

@@ -18,7 +18,7 @@ from tensorexpr.codegen.nest import Alloc, Block, Check, For, If, Stmt, Store
 from tensorexpr.codegen.rewrites.expressions import expressions_of
 from tensorexpr.codegen.rewrites.facts import Facts
 from tensorexpr.integers import Affine
-from tensorexpr.ir import Apply, Const, Expr, apply, conjuncts, const
+from tensorexpr.ir import Access, Apply, Const, Expr, apply, conjuncts, const
 from tensorexpr.records import record
 from tensorexpr.traversal import negate, walk
 
@@ -51,7 +51,7 @@ def cuts_of(s: For, facts: Facts, only: frozenset[Expr] | None = None) -> tuple[
             least, greatest = (extreme(form, inner, depth + 1, up) for up in (False, True))
             for end, whole in ((least, True), (greatest, False)):
                 factor = 0 if end is None else end.coefficient(s.index)
-                if end is None or s.index in (rest := end - Affine.of(s.index) * factor).names():
+                if end is None or not _is_known_in_front(rest := end - Affine.of(s.index) * factor, s, inner, depth):
                     continue
                 if factor:
                     places = [-(f // factor) if factor > 0 else f // -factor + 1 for f in (rest, rest - 1)]
@@ -60,6 +60,14 @@ def cuts_of(s: For, facts: Facts, only: frozenset[Expr] | None = None) -> tuple[
                 elif whole and rest.terms and _are_counted(inner, depth + 1, form):
                     fronts.setdefault(apply("ge", inner.expression(rest), const(0)))
     return tuple(found), tuple(fronts)
+
+
+def _is_known_in_front(form: Affine, s: For, inner: Facts, depth: int) -> bool:
+    """Whether a form may be asked for in front of a loop: it hangs on nothing inside, and reads nothing but what its bounds read."""
+    if not inner.indices_in(form).isdisjoint(index for index, *_ in inner.loops[depth:]):
+        return False
+    read = {n for e in (s.start, s.stop) for n in walk(e) if isinstance(n, Access)}
+    return all(access in read for access in inner.elements_in(form))
 
 
 def tests_in(block: Block, facts: Facts) -> Iterator[tuple[Expr, bool, Facts]]:

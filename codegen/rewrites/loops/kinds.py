@@ -22,13 +22,15 @@ from tensorexpr.codegen.rewrites.expressions import buffers_written, elements_re
 from tensorexpr.codegen.rewrites.facts import Facts
 from tensorexpr.codegen.rewrites.loops.order import check_any_order
 from tensorexpr.codegen.rewrites.loops.simplify import decided
-from tensorexpr.codegen.rewrites.paths import Path, around, loop_at, loop_paths, rewrite_loops
+from tensorexpr.codegen.rewrites.paths import Path, around, loop_at, loop_paths, rewrite_loops, walk_block
 from tensorexpr.codegen.rewrites.refusals import refuse
 from tensorexpr.hints import suggestion
 from tensorexpr.ir import Const, Index
 from tensorexpr.records import replace
 
 WORDS = (*GRID, *THREADS)
+SHARED = ("parallel", *WORDS)
+"""Kinds of loops around which there are serial ones, and blocks."""
 
 
 def serial(nest: LoopNest, loop: str) -> LoopNest:
@@ -126,6 +128,11 @@ def _check_serial(nest: LoopNest, loop: str, word: str) -> None:
         s = loop_at(nest, path)
         if s.kind != "serial":
             raise refuse(f"expected a serial loop to {word}, got {s.kind} {loop}", s, loop, "serial first")
+        inner = [one for _, one in walk_block(s.body) if isinstance(one, For) and one.kind in SHARED]
+        if inner and word != "bind":
+            raise refuse(
+                f"expected no {inner[0].kind} loop inside of {loop} to {word}, got {inner[0].index}", s, loop, "mark the outer first"
+            )
 
 
 def _check_unshared(nest: LoopNest, path: Path, word: str) -> None:

@@ -11,8 +11,8 @@ tests inside (see `cuts`). A test of what is around the loop is made in front of
 is a loop over i = start + m*i' + r for each r, in which indices divided by m are no longer divided.
 
 Iterations keep their order, so that cuts are always legal; residue classes change it, which `dependence` decides. A loop over cores,
-blocks or threads stays one loop, with the pieces as branches inside. Points need not be in order, nor inside of the loop: a piece may be
-empty.
+blocks or threads stays one loop, with the pieces as branches inside; a piece of lanes or copies whose length is not known is a serial
+loop. Points need not be in order, nor inside of the loop: a piece may be empty.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from tensorexpr.codegen.lowering.arithmetic import add, floordiv, maximum, minimum, mul, sub
+from tensorexpr.codegen.lowering.arithmetic import add, constant, floordiv, maximum, minimum, mul, sub
 from tensorexpr.codegen.nest import GRID, THREADS, Block, For, If, LoopNest
 from tensorexpr.codegen.rewrites.expressions import substituted
 from tensorexpr.codegen.rewrites.facts import Facts
@@ -163,7 +163,13 @@ def pieces(s: For, points: Sequence[Expr], facts: Facts) -> Block:
     for point in points:
         ends.append(decided(maximum(minimum(point, s.stop), ends[-1]), facts))  # a loop that ends before it begins has empty pieces
     ends.append(s.stop)
-    return simplified(tuple(replace(s, start=first, stop=last) for first, last in pairwise(ends)), facts)
+    kinds = [s.kind if s.kind == "serial" or _are_numbers(a, b) else "serial" for a, b in pairwise(ends)]
+    made = [replace(s, start=a, stop=b, kind=kind) for (a, b), kind in zip(pairwise(ends), kinds, strict=True)]
+    return simplified(tuple(made), facts)
+
+
+def _are_numbers(*ends: Expr) -> bool:
+    return all(constant(end) is not None for end in ends)
 
 
 def _branches(s: For, points: Sequence[Expr], facts: Facts) -> Block:

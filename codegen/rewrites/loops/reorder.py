@@ -135,14 +135,18 @@ def _swapped(nest: LoopNest, path: Path, inner: str) -> LoopNest:
                         raise NotAlone(f"reorder: expected {inner} alone in {s.index}, where it cannot be taken apart")
                     nest = _swapped(nest, here, inner)
             return nest
-    one = _bare(s.body)[0]
-    loop, test = (one, None) if isinstance(one, For) else (one.then[0], one.condition) if isinstance(one, If) else (None, None)
-    if not isinstance(loop, For) or loop.index != inner:
+    (one,) = _bare(s.body)
+    if not _is_loop(one, inner):
         raise NotAlone(f"reorder: expected {inner} right inside of {s.index}")
-    allowed = deps.may_swap(s, loop, updates=True)
+    tests: list[Expr] = []
+    while isinstance(one, If):
+        tests.append(one.condition)
+        one = one.then[0]
+    assert isinstance(one, For)
+    allowed = deps.may_swap(s, one, updates=True)
     if not allowed:
         raise NotAlone(f"reorder: expected {inner} outside of {s.index} to keep what is computed: {allowed.obstacle}")
-    return put(nest, path, _exchanged(s, loop, test, Facts.at(nest, path)))
+    return put(nest, path, _exchanged(s, one, tests, Facts.at(nest, path)))
 
 
 def _is_loop(s: Stmt, name: str) -> bool:
@@ -173,7 +177,7 @@ def _standing(block: Block, path: Path) -> list[tuple[Path, Stmt]]:
     return found
 
 
-def _exchanged(outer: For, inner: For, test: Expr | None, facts: Facts) -> Block:
+def _exchanged(outer: For, inner: For, tests: Sequence[Expr], facts: Facts) -> Block:
     """Two loops in the other order."""
     declared: list[Alloc] = []
     body = outer.body
@@ -181,13 +185,13 @@ def _exchanged(outer: For, inner: For, test: Expr | None, facts: Facts) -> Block
         declared.append(body[0])
         body = body[0].body
     changed = buffers_written(inner.body)
-    bounds = [inner.start, inner.stop, *(() if test is None else (test,)), outer.start, outer.stop]
+    bounds = [inner.start, inner.stop, *tests, outer.start, outer.stop]
     if any(isinstance(n, Access) and n.tensor in changed for e in bounds for n in walk(e)):
         raise NotAlone(f"reorder: expected bounds of {inner.index} that its iterations do not change")
     if any(isinstance(n, Access) for n in walk(inner.start)) or any(isinstance(n, Access) for n in walk(inner.stop)):
-        if test is not None or outer.index in (*free_names(inner.start), *free_names(inner.stop)):
+        if tests or outer.index in (*free_names(inner.start), *free_names(inner.stop)):
             raise NotAlone(f"reorder: expected bounds of {inner.index} that hang on no data inside of {outer.index}")
-    conditions = [] if test is None else [test]
+    conditions = list(tests)
     start, stop = inner.start, inner.stop
     if outer.index in free_names(start):
         conditions.append(apply("ge", Index(inner.index), start))
@@ -210,7 +214,7 @@ def _hull(bound: Expr, outer: For, greatest: bool, facts: Facts) -> Expr:
     found: list[Expr] = []
     for parts in inner.bounds(bound, greatest):
         ends = [extreme(form, inner, len(facts.loops), greatest) for form in parts]
-        known = [e for e in ends if e is not None and outer.index not in e.names()]
+        known = [e for e in ends if e is not None and outer.index not in inner.indices_in(e)]
         if len(known) == len(ends):
             each = [inner.expression(e) for e in known]
             total = each[0]

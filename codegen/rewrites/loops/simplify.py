@@ -16,6 +16,7 @@ from tensorexpr.codegen.lowering.arithmetic import ONE, ZERO, maximum, minimum, 
 from tensorexpr.codegen.nest import GRID, THREADS, Ahead, Alloc, Block, Call, Check, For, If, LoopNest, Stmt, Store
 from tensorexpr.codegen.rewrites.expressions import buffers_written, elements_read, substituted
 from tensorexpr.codegen.rewrites.facts import Facts
+from tensorexpr.codegen.rewrites.paths import distinct
 from tensorexpr.ir import FALSE, TRUE, Access, Apply, Const, Expr, apply
 from tensorexpr.records import replace
 from tensorexpr.regions import within
@@ -51,7 +52,7 @@ def simplify(nest: LoopNest) -> LoopNest:
         body = simplified(kernel.body, Facts(buffers_written(kernel.body)))
         if body:
             kernels.append(kernel if body is kernel.body else replace(kernel, body=body))
-    return replace(nest, kernels=tuple(kernels))
+    return distinct(replace(nest, kernels=tuple(kernels)))
 
 
 def simplified(block: Block, facts: Facts) -> Block:
