@@ -22,30 +22,17 @@ ring are then never alive at once. Values keep their bits.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from tensorexpr.codegen.lowering.arithmetic import constant
-from tensorexpr.codegen.nest import Alloc, Buffer, For, LoopNest, Store
-from tensorexpr.codegen.rewrites.data.places import (
-    Touched,
-    apart,
-    conditions_around,
-    declared,
-    elements_of,
-    loops_around,
-    pruned,
-    shared,
-    touched,
-    undeclared,
-)
+from tensorexpr.codegen.nest import Alloc, Buffer, LoopNest
+from tensorexpr.codegen.rewrites.data.covering import is_covered
+from tensorexpr.codegen.rewrites.data.places import Touched, apart, declared, loops_around, pruned, touched, undeclared
 from tensorexpr.codegen.rewrites.data.windows import Window, framed, windows
 from tensorexpr.codegen.rewrites.expressions import map_accesses
 from tensorexpr.codegen.rewrites.paths import Path, loop_at, loop_paths, put, statement
 from tensorexpr.codegen.rewrites.refusals import refuse
-from tensorexpr.integers import Domain, DomainTooComplex, Union, eq
-from tensorexpr.ir import Access, Axis, apply, const
+from tensorexpr.ir import Access, apply, const
 from tensorexpr.records import replace
-from tensorexpr.regions import Opaque, affine_of, domain_of, with_constraints
+from tensorexpr.regions import affine_of
 
 
 def contract(nest: LoopNest, buffer: str, loop: str) -> LoopNest:
@@ -99,7 +86,7 @@ def _contracted(nest: LoopNest, one: Touched, loop: str) -> LoopNest:
         places[at].append(path)
     places = {at: paths for at, paths in places.items() if paths}
     frames = {at: windows(nest, at, paths, buffer.name, buffer.shape) for at, paths in places.items()}
-    if all(_is_covered(nest, one, buffer, at, path) for at, paths in places.items() for path in paths if path in one.reads):
+    if all(is_covered(nest, one, at, path) for at, paths in places.items() for path in paths if path in one.reads):
         for at, frame in frames.items():
             if any(constant(w.length) is None for w in frame):
                 raise refuse(f"expected an iteration to touch a part of {buffer.name} of constant size", loop_at(nest, at), loop)
@@ -108,61 +95,6 @@ def _contracted(nest: LoopNest, one: Touched, loop: str) -> LoopNest:
             nest = put(nest, at, (replace(own, body=(framed(buffer, buffer.name, frames[at], own.body),)),))
         return undeclared(nest, one)
     return _ring(nest, one, buffer, frames)
-
-
-def _is_covered(nest: LoopNest, one: Touched, buffer: Buffer, at: Path, load: Path) -> bool:
-    """Whether all that a statement reads in an iteration of the loop at a path has been written in that iteration."""
-    loops = loops_around(nest, load)
-    names = [f"'{axis}" for axis in range(len(buffer.shape))]
-    for access in elements_of(statement(nest, load), buffer.name):
-        opaque = Opaque()
-        read = _elements(nest, load, access, loops, names, opaque)
-        if read is None:
-            return False
-        left: Domain | Union = read
-        try:
-            for store in one.stores:
-                if store >= load or store[: len(at)] != at:
-                    continue
-                written = _written(nest, store, load, names, loops, opaque)
-                if written is not None:
-                    left = left.subtract(written)
-            if not left.is_empty():
-                return False
-        except DomainTooComplex:
-            return False
-    return True
-
-
-def _elements(
-    nest: LoopNest, path: Path, access: Access, loops: Sequence[For], names: Sequence[str], opaque: Opaque, exact: bool = False
-) -> Domain | None:
-    """The points of loops around a place together with the elements touched there; None where the element is data, or, if it must be
-    `exact`, the points are not known."""
-    region = domain_of([Axis(s.index, s.start, s.stop) for s in loops], conditions_around(nest, path), opaque)
-    forms = [affine_of(index) for index in access.indices]
-    if any(form is None for form in forms) or len(forms) != len(names) or (exact and not region.exact):
-        return None
-    domain = Domain((*region.domain.dims, *names), region.domain.constraints, region.domain.sizes)
-    return with_constraints(domain, [eq(name, form) for name, form in zip(names, forms, strict=True) if form is not None])
-
-
-def _written(nest: LoopNest, store: Path, load: Path, names: Sequence[str], loops: Sequence[For], opaque: Opaque) -> Union | None:
-    """What a store has written before a load, as points of the loops around the load and elements; None where that is not known."""
-    s = statement(nest, store)
-    assert isinstance(s, Store)
-    depth = shared(store, load)
-    common = [loop.index for loop in loops_around(nest, store[: depth + 1])]
-    own = loops_around(nest, store)
-    found = _elements(nest, store, Access(s.buffer, s.indices, s.value.dtype), own, names, opaque, exact=True)
-    if found is None:
-        return None
-    inner = {name: f"{name}'" for name in found.dims if name not in common and name not in names}
-    found = found.rename(inner)
-    others = [loop.index for loop in loops if loop.index not in common]
-    whole = Domain((*(loop.index for loop in loops), *names, *inner.values()), found.constraints, found.sizes)
-    assert set(others) <= set(whole.dims)
-    return whole.project_out(inner.values())
 
 
 def _ring(nest: LoopNest, one: Touched, buffer: Buffer, frames: dict[Path, tuple[Window, ...]]) -> LoopNest:

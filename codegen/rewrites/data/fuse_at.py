@@ -28,7 +28,17 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from tensorexpr.codegen.dependence import Dependences, dependences
 from tensorexpr.codegen.lowering.arithmetic import ZERO, add, constant, maximum, minimum, sub
 from tensorexpr.codegen.nest import Alloc, Block, Check, For, If, LoopNest, Stmt, Store
-from tensorexpr.codegen.rewrites.data.places import apart, declared, loops_around, pruned, pruned_block, shared, touched, undeclared
+from tensorexpr.codegen.rewrites.data.places import (
+    apart,
+    are_exclusive,
+    declared,
+    loops_around,
+    pruned,
+    pruned_block,
+    shared,
+    touched,
+    undeclared,
+)
 from tensorexpr.codegen.rewrites.data.windows import Window, framed, windows
 from tensorexpr.codegen.rewrites.expressions import elements_read, expressions_of, stores_in, substituted
 from tensorexpr.codegen.rewrites.facts import Facts
@@ -172,8 +182,8 @@ class _Fusion:
         """That the region may run in the loop: what it reads is not written in between."""
         depth = shared(root, at)
         own = statement(self.nest, root)
-        if root >= at:
-            raise refuse(f"expected {self.buffer.name} to be computed before {self.loop}, got it behind", own)
+        if root >= at or are_exclusive(self.nest, root, at):
+            raise refuse(f"expected {self.buffer.name} to be computed before {self.loop}, got it elsewhere", own)
         if depth < len(root) - 1 and not (depth == 0 and len(root) == 2):
             raise refuse(
                 f"expected what computes {self.buffer.name} to stand by itself, got it in loops that compute something else, too",
@@ -254,7 +264,7 @@ class _Fusion:
                 names, form = found[axis], affine_of(index)
                 if names is None or len(access.indices) != len(found):
                     continue
-                name = form.names()[0] if form is not None and len(form.terms) == 1 and form.terms[0][1] == 1 else ""
+                name = form.terms[0][0] if form is not None and len(form.terms) == 1 and form.terms[0][1] == 1 else None
                 if name not in loops or names.setdefault(name, form.constant if form is not None else 0) != (form and form.constant):
                     found[axis] = None
         several = Counter(name for names in found for name in names or ())

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from tensorexpr.codegen.dependence import dependences
 from tensorexpr.codegen.lowering.arithmetic import add, constant, sub
 from tensorexpr.codegen.nest import Alloc, Block, For, LoopNest, Stmt
-from tensorexpr.codegen.rewrites.data.places import apart
+from tensorexpr.codegen.rewrites.data.places import apart, are_exclusive
 from tensorexpr.codegen.rewrites.expressions import substituted
 from tensorexpr.codegen.rewrites.paths import Path, inside, loop_at, loop_paths, put, statement, walk_nest
 from tensorexpr.codegen.rewrites.refusals import refuse
@@ -80,6 +80,7 @@ def _has_loop(nest: LoopNest, name: str) -> bool:
 def _partner(nest: LoopNest, starts: Sequence[Path], end: Path) -> Path | None:
     """The loop with which one behind it is merged: the nearest that goes through the same range, else the nearest."""
     before = [path for path in starts if path[:-1] == end[: len(path) - 1] and path < end and _only_locals(nest, path, end)]
+    before = [path for path in before if not are_exclusive(nest, path, end)]
     other = loop_at(nest, end)
     alike = [path for path in before if (one := loop_at(nest, path)).start == other.start and one.stop == other.stop]
     return next(reversed(alike or before), None)

@@ -87,6 +87,15 @@ def shared(first: Path, second: Path) -> int:
     return count
 
 
+def are_exclusive(nest: LoopNest, first: Path, second: Path) -> bool:
+    """Whether two places are in the two branches of one condition."""
+    depth = shared(first, second)
+    if depth < 2 or depth in (len(first), len(second)):
+        return False
+    s = statement(nest, first[:depth])
+    return isinstance(s, If) and (first[depth] < len(s.then)) != (second[depth] < len(s.then))
+
+
 def conditions_around(nest: LoopNest, path: Path, below: int = 0) -> tuple[Expr, ...]:
     """The conditions that hold at a path, of the branches that stand at steps behind the first `below`, outermost first."""
     found = []

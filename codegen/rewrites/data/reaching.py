@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from tensorexpr.codegen.dependence import Dependences
 from tensorexpr.codegen.lowering.arithmetic import constant, sub
 from tensorexpr.codegen.nest import For, LoopNest, Store
-from tensorexpr.codegen.rewrites.data.places import Touched, conditions_around, loops_around, shared
+from tensorexpr.codegen.rewrites.data.places import Touched, are_exclusive, conditions_around, loops_around, shared
 from tensorexpr.codegen.rewrites.expressions import substituted_in
 from tensorexpr.codegen.rewrites.paths import Path, around, statement, walk_nest
 from tensorexpr.codegen.rewrites.refusals import refuse
@@ -36,10 +36,10 @@ class Values:
         """What the element is that is loaded at a path. Raises `ScheduleError` where no expression says it there."""
         before = []
         for path in self.touched.stores:
-            if path < load:
+            if path < load and not are_exclusive(self.nest, path, load):
                 before.append(path)
             elif loops_around(self.nest, path[: shared(path, load) + 1], len(self.touched.home)):
-                raise self.refused(load, f"{self.line(path)} stores behind it, in a loop around both")
+                raise self.refused(load, f"{self.line(path)} stores in an earlier iteration of a loop around both")
         if not before:
             raise self.refused(load, "nothing is stored before it")
         self.ordered(before, load)

@@ -14,6 +14,7 @@ from tensorexpr.codegen.rewrites.data.hoist import hoist
 from tensorexpr.codegen.rewrites.data.inline import inline
 from tensorexpr.codegen.rewrites.data.merge import merge, merge_kernels
 from tensorexpr.codegen.rewrites.data.rfactor import rfactor
+from tensorexpr.codegen.rewrites.data.stage import stage
 from tensorexpr.codegen.rewrites.expressions import expressions_of
 from tensorexpr.codegen.rewrites.paths import around, inside, statement, walk_nest
 from tensorexpr.ir import Access, Apply, Cast, Expr
@@ -97,4 +98,17 @@ def contracted(nest: LoopNest, rng: random.Random) -> LoopNest | None:
     return None if pair is None else contract(nest, *pair)
 
 
-MOVES = [inlined, fused_at, merged, hoisted, rfactored, contracted]
+def staged(nest: LoopNest, rng: random.Random) -> LoopNest | None:
+    found: dict[tuple[str, str], int] = {}
+    for path, s in walk_nest(nest):
+        accesses = [n for e in expressions_of(s) for n in walk(e) if isinstance(n, Access)]
+        accesses += [Access(s.buffer, s.indices, s.value.dtype)] if isinstance(s, Store) else []
+        found.update({(a.tensor, loop.index): len(a.indices) for a in accesses for loop in around(nest, path).loops})
+    pair = _any(rng, list(found))
+    if pair is None:
+        return None
+    order = rng.sample(range(found[pair]), found[pair])
+    return stage(nest, *pair, order, rng.choice((None, None, 2, 3)), rng.choice(("local", "local", "workspace")))
+
+
+MOVES = [inlined, fused_at, merged, hoisted, rfactored, contracted, staged]
