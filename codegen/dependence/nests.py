@@ -8,15 +8,18 @@ before it is needed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from tensorexpr.codegen.dependence.pairs import AFTER, ANY, BEFORE, SAME, Pair, Tie, common
 from tensorexpr.codegen.dependence.questions import Meeting, decide
+from tensorexpr.codegen.dependence.touched import Region, region_of
 from tensorexpr.codegen.dependence.updates import update_of
 from tensorexpr.codegen.facts.places import Loop, Places, Touch
+from tensorexpr.codegen.facts.questions import Point, Questions
 from tensorexpr.codegen.facts.scope import Scope
 from tensorexpr.codegen.nest import Alloc, Block, For, If, LoopNest, Stmt
 from tensorexpr.errors import InternalError
+from tensorexpr.integers import Affine, DomainTooComplex
 from tensorexpr.records import record
 from tensorexpr.text import print_expr
 
@@ -32,7 +35,7 @@ class Conflict:
 
     `order` says of each loop around both how the first iteration stands to the second (`=`, `<`, `>`, `*`: any), `carrier` is the loop
     that carries it (None: they meet within one iteration). `update` is the operation where both are updates of the element by the same
-    one. `at` is a point at which they do meet, the indices of the second one with a quote; empty where it is not known whether they do.
+    one. Where it `is_certain` that they meet, `at` is a point at which they do: sizes and indices, those of the second one with a quote.
     """
 
     first: Touch
@@ -40,23 +43,19 @@ class Conflict:
     order: tuple[str, ...]
     carrier: For | None
     update: str | None
-    at: tuple[tuple[str, int], ...]
+    is_certain: bool
+    at: Point
 
     @property
     def kind(self) -> str:
         """ "flow" (what is written is read), "anti" (what is read is overwritten) or "output" (written twice)."""
         return "output" if self.first.write and self.second.write else "flow" if self.first.write else "anti"
 
-    @property
-    def is_certain(self) -> bool:
-        """Whether there is a point."""
-        return bool(self.at)
-
     def __str__(self) -> str:
         places = " and ".join(dict.fromkeys(map(element, (self.first, self.second))))
         point = f" at {', '.join(f'{name} = {value}' for name, value in self.at)}" if self.at else ""
         loop = f" in iterations of {self.carrier.index}" if self.carrier is not None else ""
-        return f"{places} {'meet' if self.at else 'may meet'}{loop}{point} ({self.kind})"
+        return f"{places} {'meet' if self.is_certain else 'may meet'}{loop}{point} ({self.kind})"
 
 
 @record
@@ -85,6 +84,8 @@ class Dependences:
         self.touches: list[Touch] = []
         self.places = Places(nest, held(nest), self.touches.append)
         self.places.run()
+        claims = {b.name: b.within for b in (*nest.parameters, *nest.workspace) if b.within is not None}
+        self.questions = Questions(nest.sizes, claims)
         self._spans: dict[int, tuple[int, int]] = {}
         self._loops = {id(loop.statement): loop for loop in self.places.all_loops}
         self._number(self.nest)
@@ -158,11 +159,12 @@ class Dependences:
 
     def _conflict(self, first: Touch, second: Touch, ties: Sequence[Tie], carrier: Loop | None) -> Conflict | None:
         found = self.meeting(first, second, ties)
-        if found.never:
+        if not found.may:
             return None
-        one, other = update_of(first), update_of(second)
-        shared = tuple(tie.order for tie in ties if tie.first is tie.second)
-        return Conflict(first, second, shared, None if carrier is None else carrier.statement, one if one == other else None, found.at)
+        update = update_of(first)
+        order = tuple(tie.order for tie in ties if tie.first is tie.second)
+        loop = None if carrier is None else carrier.statement
+        return Conflict(first, second, order, loop, update if update == update_of(second) else None, found.is_certain, found.at)
 
     # ------------------------------------------------------------------------------------------------------ conflicts
 
@@ -290,6 +292,49 @@ class Dependences:
         """Whether nothing that a place reads is written by another one afterwards: it may stand right behind all that it needs."""
         found = (c for c in self.between(writer, reader) if c.kind == "anti" and c.first in set(self.touched_in(reader)))
         return _first(found, False)
+
+    def distances(self, a: Place, b: Place) -> tuple[Span, ...] | None:
+        """How many iterations of each loop around both lie between two that conflict, from the one that runs first: the least and the
+        greatest number, None where there is no bound. None where they never conflict."""
+        spans: list[list[Span]] = []
+        for conflict in self.between(a, b):
+            first, second = conflict.first, conflict.second
+            spans.append([self._distance(conflict, loop) for loop in first.loops[: common(first, second)]])
+        return tuple(map(_widest, zip(*spans))) if spans else None
+
+    def _distance(self, conflict: Conflict, loop: Loop) -> Span:
+        first, second = conflict.first, conflict.second
+        ties = tuple(Tie(one, order, one) for one, order in zip(first.loops, conflict.order))
+        pair = Pair(first, second, ties, self._changed(first, second, ties))
+        meeting, index = pair.meeting(), loop.statement.index
+        if meeting is None:
+            return None, None
+        moved = Affine.of(pair.renamed.get(index, index)) - index
+        try:
+            return _widest([one.range(moved) for one in self.questions.sets(*meeting)])
+        except DomainTooComplex:
+            return None, None
+
+    # ------------------------------------------------------------------------------------------------------- elements
+
+    def touched(
+        self, place: Stmt | Sequence[Stmt], buffer: str, fixed: Collection[str] | None = None, reads: bool = True, writes: bool = True
+    ) -> Region | None:
+        """The elements of a buffer that a place reads or writes while some indices stay as they are: those of the loops around it, or those
+        in `fixed`. None where it touches none."""
+        own = [t for t in self.touched_in(place) if t.home.buffer.name == buffer and (writes if t.write else reads)]
+        around = self._around(place if isinstance(place, Stmt) else place[0])
+        given = {loop.statement.index for loop in around} if fixed is None else fixed
+        scope = self.places.start
+        for loop in around:
+            if loop.statement.index in given:
+                scope = loop.scope
+        return region_of(own, given, scope, self.questions)
+
+
+def _widest(spans: Iterable[Span]) -> Span:
+    lows, highs = zip(*spans, strict=True)
+    return None if None in lows else min(lows), None if None in highs else max(highs)
 
 
 def _first(conflicts: Iterator[Conflict], updates: bool) -> Allowed:

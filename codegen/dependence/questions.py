@@ -26,16 +26,17 @@ SMALL = (1, 2, 3, 5, 8)
 
 @record
 class Meeting:
-    """Whether two accesses never touch one element under their ties; else a point at which they do, or nothing where that is not known.
-    `how` is the test that settled it."""
+    """Whether two accesses touch one element under their ties: never (`may` is False), perhaps, or for certain: at a point. `how` is the
+    test that settled it."""
 
-    never: bool
+    may: bool
+    is_certain: bool
     at: Point
     how: str
 
 
-_PRIVATE, _RANGES = Meeting(True, (), "private"), Meeting(True, (), "ranges")
-_UNKNOWN = Meeting(False, (), "undecided")
+_PRIVATE, _RANGES = Meeting(False, False, (), "private"), Meeting(False, False, (), "ranges")
+_UNKNOWN = Meeting(True, False, (), "undecided")
 
 
 @record
@@ -63,7 +64,8 @@ def decide(pair: Pair, nest: LoopNest) -> Meeting:
         return _UNKNOWN
     names = _Names(nest)
     answer = _answer(names.system(*meeting))
-    return Meeting(answer.holds is True, tuple((names.old[name], value) for name, value in answer.at if name in names.old), answer.how)
+    at = tuple((names.old[name], value) for name, value in answer.at if name in names.old)  # others stand for what is not affine
+    return Meeting(answer.holds is not True, answer.holds is False, at, answer.how)
 
 
 class _Names:

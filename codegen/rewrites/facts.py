@@ -38,8 +38,8 @@ _COMPARED = ("lt", "le", "gt", "ge", "eq", "ne")
 class Facts:
     """What holds at one place. Values: `loop` and `under` make others.
 
-    `box` has the range of each index; `floors` are forms that are not negative; `conditions` are what holds as it is written; `written`
-    are buffers whose elements change meanwhile, of which nothing is known.
+    `box` has the range of each index; `floors` are forms that are not negative; `conditions` are what holds as it is written; of each of
+    `denied` not all parts hold; `written` are buffers whose elements change meanwhile, of which nothing is known.
     """
 
     def __init__(self, written: frozenset[str] = frozenset(), opaque: Opaque | None = None) -> None:
@@ -49,6 +49,7 @@ class Facts:
         self.box: dict[str, Interval] = {}
         self.floors: tuple[Affine, ...] = ()
         self.conditions: frozenset[Expr] = frozenset()
+        self.denied: tuple[tuple[Expr, ...], ...] = ()
         self._decided: dict[Expr, bool | None] = {}
 
     @classmethod
@@ -97,13 +98,16 @@ class Facts:
         parts = [part for part in conjuncts(condition) if not self._changes(part)]
         if not parts:
             return self
-        return self._with(None, tuple(form for part in parts for form in self._floors(part)), frozenset(parts))
+        made = self._with(None, tuple(form for part in parts for form in self._floors(part)), frozenset(parts))
+        both = (part.args[0] for part in parts if isinstance(part, Apply) and part.op.name == "invert")
+        made.denied += tuple(tuple(conjuncts(arg)) for arg in both if isinstance(arg, Apply) and arg.op.name == "and")
+        return made
 
     def _with(self, loop: tuple[str, list[Bound], list[Bound]] | None, floors: tuple[Affine, ...], parts: frozenset[Expr]) -> Facts:
         made = Facts(self.written, self.opaque)
         made.loops = self.loops if loop is None else (*self.loops, loop)
         made.box = dict(self.box)
-        made.floors, made.conditions = (*self.floors, *floors), self.conditions | parts
+        made.floors, made.conditions, made.denied = (*self.floors, *floors), self.conditions | parts, self.denied
         for form in floors:
             made._narrow(form)
         return made
@@ -252,8 +256,9 @@ class Facts:
         """Whether left + by <= right is known."""
         if self._changes(left) or self._changes(right):
             return False
-        highs, lows = self.bounds(right, False), self.bounds(left, True)
-        return any(all(self.is_natural(a - b - by) for a in high for b in low) for high in highs for low in lows)
+        lows, highs = self.bounds(left, True), self.bounds(right, False)
+        # Each of the forms of which the least bounds `right` may be above another bound of `left`.
+        return any(all(any(all(self.is_natural(b - a - by) for a in low) for low in lows) for b in high) for high in highs)
 
     def holds(self, condition: Expr) -> bool | None:
         """Whether a condition is known to hold, or not to hold; None where neither is known."""
@@ -271,6 +276,11 @@ class Facts:
             return False
         if not isinstance(condition, Apply):
             return None
+        if self.denied:
+            inside = self.under(condition)
+            inside.denied = ()
+            if any(all(inside.holds(part) for part in parts) for parts in self.denied):
+                return False
         name, args = condition.op.name, condition.args
         if name == "invert":
             found = self.holds(args[0])

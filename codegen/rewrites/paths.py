@@ -58,7 +58,7 @@ def put(nest: LoopNest, path: Path, block: Block) -> LoopNest:
         if isinstance(made, Kernel):
             return distinct(replace(nest, kernels=(*nest.kernels[: path[0]], made, *nest.kernels[path[0] + 1 :])))
         block = (made,)
-    raise AssertionError("expected the path of a statement")
+    raise AssertionError(path)
 
 
 def distinct(nest: LoopNest) -> LoopNest:

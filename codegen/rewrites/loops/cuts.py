@@ -1,7 +1,8 @@
 """Where along a loop the tests inside begin and cease to hold, as points at which it may be cut.
 
-A test is a comparison of integers: of a condition, a choice, a check, or of the two operands of a minimum or maximum. It holds where an
-affine form is not negative. The indices of loops inside are replaced by their bounds, at which the form is least, and greatest:
+A test is a comparison of integers: of a condition, a choice, a check, of the two operands of a minimum or maximum, or of an absolute
+value with 0. It holds where an affine form is not negative. The indices of loops inside are replaced by their bounds, at which the form is
+least, and greatest:
 
     for i: for s in range(0, 3): if i + s - 1 >= 0: ...        least: i - 1, greatest: i + 1
                                                                from i = 1 on it holds at every s, from i = -1 on at some
@@ -91,12 +92,14 @@ def _tests_of(s: Stmt) -> Iterator[tuple[Expr, bool]]:
         yield apply("lt", s.index, s.extent), False
     for expr in expressions_of(s) if isinstance(s, For | If | Store | Check) else ():
         for node in walk(expr):
-            if not isinstance(node, Apply) or len(node.args) != 2 or node.args[0].dtype is not dtypes.int64:
+            if not isinstance(node, Apply) or node.args[0].dtype is not dtypes.int64:
                 continue
             if node.op.name in _COMPARED:
                 yield node, False
             elif node.op.name in ("minimum", "maximum"):
                 yield apply("le", *node.args), True
+            elif node.op.name == "abs":
+                yield apply("ge", *node.args, const(0)), True
 
 
 def forms_of(test: Expr, facts: Facts) -> list[Affine]:

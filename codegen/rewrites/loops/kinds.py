@@ -65,7 +65,7 @@ def vectorize(nest: LoopNest, loop: str) -> LoopNest:
     def kernel_0() -> y:
         for i in range(0, 2):
             for j in vectorize(range(0, 4)):
-                y[j + i * 4] = x[j + i * 4]
+                y[i * 4 + j] = x[i * 4 + j]
     <BLANKLINE>
     """
     check_any_order(nest, loop, "run in lanes")

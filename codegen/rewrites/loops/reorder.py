@@ -110,7 +110,7 @@ def swap(nest: LoopNest, outer: str, inner: str) -> LoopNest:
             reasons.append(error)
     if not done:
         s = loop_at(nest, loop_paths(nest, outer)[0])
-        raise refuse(str(reasons[-1]) if reasons else f"reorder: expected {inner} inside of {outer}", s, outer)
+        raise refuse(str(reasons[-1]) if reasons else f"reorder: expected {inner} right inside of {outer}", s, outer)
     return nest
 
 

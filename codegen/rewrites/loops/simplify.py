@@ -12,7 +12,7 @@ that cannot fail goes. Always legal: each value keeps its bits, for only integer
 from __future__ import annotations
 
 from tensorexpr import dtypes
-from tensorexpr.codegen.lowering.arithmetic import ONE, ZERO, maximum, minimum, normal
+from tensorexpr.codegen.lowering.arithmetic import ONE, ZERO, maximum, minimum, normal, sub
 from tensorexpr.codegen.nest import GRID, THREADS, Ahead, Alloc, Block, Call, Check, For, If, LoopNest, Stmt, Store
 from tensorexpr.codegen.rewrites.expressions import buffers_written, elements_read, substituted
 from tensorexpr.codegen.rewrites.facts import Facts
@@ -133,7 +133,7 @@ def _is_open(node: Expr) -> bool:
     name = node.op.name
     if name in ("where", "lt", "le", "gt", "ge", "eq", "ne", "and", "or", "invert"):
         return True
-    return node.dtype is dtypes.int64 and name in ("minimum", "maximum", "floordiv", "mod")
+    return node.dtype is dtypes.int64 and name in ("minimum", "maximum", "abs", "floordiv", "mod")
 
 
 def _decided(expr: Expr, facts: Facts) -> Expr:
@@ -171,6 +171,10 @@ def _folded(node: Apply, facts: Facts) -> Expr:
             if facts.is_less(low, high, 0):
                 return low if name == "minimum" else high
         return (minimum if name == "minimum" else maximum)(first, second)
+    if name == "abs" and facts.is_less(ZERO, node.args[0], 0):
+        return node.args[0]
+    if name == "abs" and facts.is_less(node.args[0], ZERO, 0):
+        return sub(ZERO, node.args[0])
     if name in ("add", "sub", "mul", "neg", "floordiv", "mod"):
         return within(normal(node), facts.box)
     return node
