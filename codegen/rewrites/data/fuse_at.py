@@ -23,7 +23,7 @@ Values keep their bits.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from tensorexpr.codegen.dependence import Dependences, dependences
 from tensorexpr.codegen.lowering.arithmetic import ZERO, add, constant, maximum, minimum, sub
@@ -35,6 +35,7 @@ from tensorexpr.codegen.rewrites.data.places import (
     loops_around,
     pruned,
     pruned_block,
+    rest_of,
     shared,
     touched,
     undeclared,
@@ -102,31 +103,44 @@ class _Fusion:
         reads = [path for path in self.touched.reads if not any(path[: len(root)] == root for root in self.roots)]
         self.loads = {at: [path for path in reads if path[: len(at)] == at and path != at] for at in loop_paths(nest, loop)}
         self.loads = {at: paths for at, paths in self.loads.items() if paths}
-        inner = {s.index for at in self.loads for _, s in walk_block(loop_at(nest, at).body) if isinstance(s, For)}
-        self.rests: set[Path] = set()
-        self.others = []
+        copies = tuple(self.loads)
+        self.others: list[Path] = []
+        rests: dict[Path, list[Path]] = {}
         for path in reads:
-            if any(path in paths for paths in self.loads.values()):
+            if any(path[: len(at)] == at and path != at for at in copies):
                 continue
-            rest = self.rest(path, inner)
+            rest = rest_of(nest, path, copies, min(shared(root, path) for root in self.roots))
             if rest is None:
                 self.others.append(path)
             else:
-                self.rests.add(rest)
-                self.loads.setdefault(rest, []).append(path)
-        if len(self.loads) == len(self.rests):
+                rests.setdefault(rest, []).append(path)
+        if not copies:
             raise refuse(
                 f"expected a loop that reads {buffer}, got {loop}, which does not", hint="loops that read it: " + self.readers(reads)
             )
+        self.rests = self.grouped(rests, copies)
+        for first, last in self.rests.items():
+            inside_ = [path for rest, paths in rests.items() for path in paths if first <= rest[: len(first)] <= (*first[:-1], last)]
+            self.loads[first] = inside_
 
-    def rest(self, load: Path, inner: set[str]) -> Path | None:
-        """The outermost loop around a load, where that is a copy of one inside of the loop: what is left of it beside whole blocks."""
-        depth = min(shared(root, load) for root in self.roots)
-        for end in range(max(depth + 1, 2), len(load)):
-            s = statement(self.nest, load[:end])
-            if isinstance(s, For):
-                return load[:end] if s.index in inner else None
-        return None
+    def grouped(self, rests: Iterable[Path], copies: Sequence[Path]) -> dict[Path, int]:
+        """The first statement of each run, and the position of the last, of loops over what is left beside blocks in one block."""
+        blocks: dict[Path, list[Path]] = {}
+        for rest in rests:
+            path = rest
+            while isinstance(statement(self.nest, path[:-1]), Alloc) if len(path) > 2 else False:
+                if any(root[: len(path) - 1] == path[:-1] for root in self.roots):
+                    break
+                path = path[:-1]
+            blocks.setdefault(path[:-1], []).append(path)
+        found: dict[Path, int] = {}
+        for block, paths in blocks.items():
+            first: Path | None = None
+            for path in sorted(paths):
+                if first is None or any(first <= at[: len(first)] <= path for at in copies):
+                    first = path
+                found[first] = path[len(block)]
+        return found
 
     def roots_at_home(self) -> tuple[Path, ...]:
         """The statements that compute the buffer and nothing else, where it is declared or further in."""
@@ -158,23 +172,26 @@ class _Fusion:
         if not in_place and not lengths_known:
             raise refuse(
                 f"expected constant windows of {self.buffer.name} in {self.loop}, or that its iterations compute all of it for others",
-                loop_at(self.nest, min(self.loads)),
+                statement(self.nest, min(self.loads)),
                 hint="split the loop, or inline the buffer",
             )
         stays = needed_elsewhere and not in_place
         name = fresh(self.nest, self.buffer.name)[0] if stays else self.buffer.name
         nest = self.nest
         for at in sorted(self.loads, reverse=True):
-            nest = put(nest, at, self.fused(at, frames[at], name, in_place))
+            made = self.fused(at, frames[at], name, in_place)
+            for behind in range(self.rests.get(at, at[-1]), at[-1], -1):
+                nest = put(nest, (*at[:-1], behind), ())
+            nest = put(nest, at, made)
         for root in sorted(self.roots, reverse=True):
             if not stays:
                 nest = put(nest, root, _checks_of(statement(self.nest, root), self.buffer.name))
         if not stays and not in_place:
             nest = undeclared(nest, self.touched)
-        made = apart(pruned(nest))
+        nest = apart(pruned(nest))
         if in_place:
-            self.run_apart(made)
-        return made
+            self.run_apart(nest)
+        return nest
 
     # ------------------------------------------------------------------------------------------------------ legality
 
@@ -279,18 +296,17 @@ class _Fusion:
 
     def fused(self, at: Path, frame: tuple[Window, ...], name: str, in_place: bool) -> Block:
         """A copy of the loop with the region in front of its body; of what is left beside whole blocks, behind the region."""
-        loop, facts = loop_at(self.nest, at), Facts.at(self.nest, at)
-        rest = at in self.rests
-        facts = facts if rest else facts.loop(loop.index, loop.start, loop.stop)
-        body: Block = (loop,) if rest else loop.body
+        facts, last = Facts.at(self.nest, at), self.rests.get(at)
+        if last is None:
+            loop = loop_at(self.nest, at)
+            facts = facts.loop(loop.index, loop.start, loop.stop)
+            body = loop.body
+        else:
+            body = tuple(statement(self.nest, (*at[:-1], position)) for position in range(at[-1], last + 1))
         cuts = {name: (w, shift) for w, names in zip(frame, self.stored_by(), strict=True) for name, shift in names.items() if not w.whole}
         made: Block = tuple(s for root in self.roots for s in _cut((statement(self.nest, root),), cuts, facts))
-        if in_place:
-            made = (*made, *body)
-            return made if rest else (replace(loop, body=made),)
-
-        held: Block = (framed(self.buffer, name, frame, (*made, *body)),)
-        return held if rest else (replace(loop, body=held),)
+        whole: Block = (*made, *body) if in_place else (framed(self.buffer, name, frame, (*made, *body)),)
+        return (replace(loop, body=whole),) if last is None else whole
 
 
 def _loops_in(block: Block) -> Iterator[For]:

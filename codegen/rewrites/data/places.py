@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, For, If, LoopNest, Stmt, Store
 from tensorexpr.codegen.rewrites.expressions import expressions_of, map_expressions
-from tensorexpr.codegen.rewrites.paths import Path, inside, put, statement, walk_nest
+from tensorexpr.codegen.rewrites.paths import Path, inside, put, statement, walk_block, walk_nest
 from tensorexpr.codegen.rewrites.refusals import refuse
 from tensorexpr.hints import suggestion
 from tensorexpr.ir import Access, Expr
@@ -65,6 +65,17 @@ def undeclared(nest: LoopNest, one: Touched) -> LoopNest:
     s = statement(nest, one.home)
     assert isinstance(s, Alloc)
     return put(nest, one.home, s.body)
+
+
+def rest_of(nest: LoopNest, path: Path, copies: Sequence[Path], depth: int = 1) -> Path | None:
+    """The outermost loop around a place below the first steps of its path, where that is a copy of a loop inside of some others: what is
+    left of these beside whole blocks; the outermost statement where there is no loop. None where it is another loop."""
+    inner = {s.index for at in copies for _, s in walk_block(inside(statement(nest, at))) if isinstance(s, For)}
+    for end in range(max(depth + 1, 2), len(path)):
+        s = statement(nest, path[:end])
+        if isinstance(s, For):
+            return path[:end] if s.index in inner else None
+    return path[: max(depth + 1, 2)]
 
 
 def is_read_by(s: Stmt, buffer: str) -> bool:

@@ -8,13 +8,16 @@
             acc[()] = acc[()] + x[k_i + k_o*8]   -->            parts[k_i] = parts[k_i] + x[k_i + k_o*8]
     for k_i in range(0, n % 8):                         for k_i in range(0, n % 8):
         acc[()] = acc[()] + x[k_i + n//8*8]                 parts[k_i] = parts[k_i] + x[k_i + n//8*8]
-                                                        for k_i_1 in range(0, 8):
-                                                            acc[()] = acc[()] + parts[k_i_1]
+                                                        for k_i_1 in range(0, 4):
+                                                            parts[k_i_1] = parts[k_i_1] + parts[k_i_1 + 4]
+                                                        ... 2, 1
+                                                        acc[()] = acc[()] + parts[0]
 
 The parts are those of lanes, of turns or of threads: their loop may then be unrolled, vectorized, or moved outside. All copies of the loop
-(what is left beside whole blocks) add to the same parts; updates outside of it stay as they are. Legal for updates by an operation whose
-order and grouping do not matter (a sum, product, maximum, minimum, and, or), of a buffer that nothing else touches meanwhile. Sums and
-products of floats are rounded in another order, in shorter chains. All else keeps its bits.
+(what is left beside whole blocks) add to the same parts; updates outside of it stay as they are. Half of the parts are added to the other
+half until one is left, by loops of one name. Legal for updates by an operation whose order and grouping do not matter (a sum, product,
+maximum, minimum, and, or), of a buffer that nothing else touches meanwhile. Sums and products of floats are rounded in another order, in
+shorter chains. All else keeps its bits.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from __future__ import annotations
 import math
 
 from tensorexpr.codegen.dependence import operation_of
-from tensorexpr.codegen.lowering.arithmetic import constant, sub
+from tensorexpr.codegen.lowering.arithmetic import add, constant, sub
 from tensorexpr.codegen.nest import Alloc, Buffer, For, LoopNest, Stmt, Store
 from tensorexpr.codegen.rewrites.data.places import Touched, apart, declared, shared, touched
 from tensorexpr.codegen.rewrites.expressions import map_accesses
@@ -68,8 +71,11 @@ def rfactor(nest: LoopNest, buffer: str, loop: str, name: str | None = None) -> 
         for k_o in range(0, 4):
             for k_i in range(0, 4):
                 sum_parts[k_i] = sum_parts[k_i] + x[k_i + k_o * 4]
-        for k_i_1 in range(0, 4):
-            sum[()] = sum[()] + sum_parts[k_i_1]
+        for k_i_1 in range(0, 2):
+            sum_parts[k_i_1] = sum_parts[k_i_1] + sum_parts[k_i_1 + 2]
+        for k_i_1 in range(0, 1):
+            sum_parts[k_i_1] = sum_parts[k_i_1] + sum_parts[k_i_1 + 1]
+        sum[()] = sum[()] + sum_parts[0]
         del sum_parts
         y[()] = sum[()]
     <BLANKLINE>
@@ -110,13 +116,21 @@ def _parted(nest: LoopNest, one: Touched, copies: list[Path], name: str) -> Loop
     at = tuple(Index(other) for other in others)
     here, kept = Access(name, (Index(index), *at), buffer.dtype), Access(buffer.name, at, buffer.dtype)
     identity = Const(identity_of(_COMBINERS[operation], buffer.dtype), buffer.dtype)
-    axes = [(index, const(length)), *zip(others, buffer.shape, strict=True)]
-    begin = _over(axes, Store(name, here.indices, identity))
-    end = _over(axes, Store(buffer.name, kept.indices, apply(operation, kept, here)))
+    axes = list(zip(others, buffer.shape, strict=True))
+    begin = _over([(index, const(length)), *axes], Store(name, here.indices, identity))
+    end: list[Stmt] = []
+    left = length
+    while left > 1:
+        half = left // 2
+        other = Access(name, (add(Index(index), const(left - half)), *at), buffer.dtype)
+        end.append(_over([(index, const(half)), *axes], Store(name, here.indices, apply(operation, here, other))))
+        left -= half
+    one_left = Access(name, (const(0), *at), buffer.dtype)
+    end.append(_over(axes, Store(buffer.name, kept.indices, apply(operation, kept, one_left))))
     between = tuple(statement(nest, (*block, at)) for at in range(first, last + 1))
     for at in range(last, first, -1):
         nest = put(nest, (*block, at), ())
-    return put(nest, (*block, first), (Alloc(parts, (begin, *between, end)),))
+    return put(nest, (*block, first), (Alloc(parts, (begin, *between, *end)),))
 
 
 def _over(axes: list[tuple[str, Expr]], s: Stmt) -> Stmt:

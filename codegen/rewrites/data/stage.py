@@ -2,9 +2,9 @@
 
                                                         for j_o in range(0, 4):
     for j_o in range(0, 4):                                 B_of: local(f32[2, 64, 8])
-        for i in range(0, 32):                              for B_1 in range(j_o*16, j_o*16 + 16):
+        for i in range(0, 32):                              for B_1 in range(0, 16):
             for k in range(0, 64):                              for B_0 in range(0, 64):
-                for j_i in range(0, 16):         -->                B_of[(B_1 - j_o*16)//8, B_0, (B_1 - j_o*16) % 8] = B[B_0, B_1]
+                for j_i in range(0, 16):         -->                B_of[B_1//8, B_0, B_1 % 8] = B[B_0, B_1 + j_o*16]
                     ... B[k, j_i + j_o*16]                  for i in range(0, 32):
                                                                 for k in range(0, 64):
                                                                     for j_i in range(0, 16):
@@ -12,9 +12,10 @@
 
 The part is the window of each axis (`windows`), of constant length; an axis of one element is gone. `order` gives the axes of the copy;
 with `panel` the first of them is cut into panels of that many, whose places are the last axis: the layout of packed operands. What the
-loop only reads is copied in front of its body, as far as it exists. What it stores is kept in the copy and written back behind its body:
-legal where an iteration writes its whole window, and reads no element before it has written it. A workspace (`memory`) is for parts that
-are too large for the stack, in loops that run one iteration at a time. Values keep their bits.
+loop only reads is copied in front of its body, as far as it exists (in front of a loop over what is left beside whole blocks). What it
+stores is kept in the copy and written back behind its body: legal where an iteration writes its whole window, and reads no element before
+it has written it. A workspace (`memory`) is for parts that are too large for the stack, in loops that run one iteration at a time. Values
+keep their bits.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from collections.abc import Sequence
 from tensorexpr.codegen.lowering.arithmetic import ZERO, add, constant, floordiv, maximum, minimum, normal, sub
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, LoopNest, Stmt, Store
 from tensorexpr.codegen.rewrites.data.covering import is_covered, writes_all
-from tensorexpr.codegen.rewrites.data.places import Touched, declared, is_read_by, loops_around
+from tensorexpr.codegen.rewrites.data.places import Touched, declared, is_read_by, loops_around, rest_of
 from tensorexpr.codegen.rewrites.data.windows import Window, windows
 from tensorexpr.codegen.rewrites.expressions import map_accesses
 from tensorexpr.codegen.rewrites.facts import Facts
 from tensorexpr.codegen.rewrites.names import fresh
-from tensorexpr.codegen.rewrites.paths import Path, loop_at, loop_paths, put, walk_nest
+from tensorexpr.codegen.rewrites.paths import Path, loop_at, loop_paths, put, statement, walk_nest
 from tensorexpr.codegen.rewrites.refusals import refuse
 from tensorexpr.hints import suggestion
 from tensorexpr.ir import Access, Expr, Index, apply, conjunction, const
@@ -76,15 +77,20 @@ def stage(
     """
     if memory not in MEMORIES:
         raise refuse(f"expected a memory among {', '.join(MEMORIES)}, got {memory!r}", hint=suggestion(memory, MEMORIES))
-    copies = [(at, one) for at in loop_paths(nest, loop) for one in [_touched_in(nest, buffer, at)] if one.stores or one.reads]
+    loops = [at for at in loop_paths(nest, loop) if _touches(nest, buffer, at)]
+    places = [path for path, s in walk_nest(nest) if is_read_by(s, buffer) or (isinstance(s, Store) and s.buffer == buffer)]
+    others = [path for path in places if not any(path[: len(at)] == at for at in loops)]
+    found = dict.fromkeys(rest_of(nest, path, loops) for path in others) if loops else {}
+    rests = [at for at in found if at is not None and isinstance(statement(nest, at), For)]
+    copies = [(at, _touched_in(nest, buffer, at)) for at in sorted((*loops, *rests))]
     if not copies:
         raise refuse(f"expected a buffer that {loop} touches, got {buffer}", loop_at(nest, loop_paths(nest, loop)[0]), loop)
     name = name or fresh(nest, f"{buffer}_of")[0]
     made = nest
     wide: list[Buffer] = []
     for at, one in reversed(copies):
-        copy = _copy(nest, one, at, order, panel, memory, name)
-        made = put(made, at, (_staged(nest, one, at, copy),))
+        copy = _copy(nest, one, at, order, panel, memory, name, at not in rests)
+        made = put(made, at, _staged(nest, one, at, copy, at not in rests))
         wide.append(copy.buffer)
     if memory == "workspace":
         longest = tuple(max((b.shape[axis] for b in wide), key=lambda e: constant(e) or 0) for axis in range(len(wide[0].shape)))
@@ -124,10 +130,17 @@ def _touched_in(nest: LoopNest, buffer: str, at: Path) -> Touched:
     return Touched(buffer, home, stores, tuple(path for path, s in inside if is_read_by(s, buffer)))
 
 
-def _copy(nest: LoopNest, one: Touched, at: Path, order: Sequence[int] | None, panel: int | None, memory: str, name: str) -> _Copy:
+def _touches(nest: LoopNest, buffer: str, at: Path) -> bool:
+    one = _touched_in(nest, buffer, at)
+    return bool(one.stores or one.reads)
+
+
+def _copy(
+    nest: LoopNest, one: Touched, at: Path, order: Sequence[int] | None, panel: int | None, memory: str, name: str, inside_: bool
+) -> _Copy:
     loop = loop_at(nest, at)
     buffer = _buffer(nest, one)
-    frame = windows(nest, at, (*one.stores, *one.reads), buffer.name, buffer.shape)
+    frame = windows(nest, at, (*one.stores, *one.reads), buffer.name, buffer.shape, inside_)
     lengths = [constant(w.length) for w in frame]
     if any(length is None for length in lengths):
         raise refuse(f"expected an iteration to touch a part of {buffer.name} of constant size", loop, hint="split its loops first")
@@ -150,11 +163,11 @@ def _buffer(nest: LoopNest, one: Touched) -> Buffer:
     return constants[one.buffer] if one.buffer in constants else declared(nest, one)
 
 
-def _staged(nest: LoopNest, one: Touched, at: Path, copy: _Copy) -> Stmt:
-    """The loop at a path with the part of a buffer in its copy."""
+def _staged(nest: LoopNest, one: Touched, at: Path, copy: _Copy, inside_: bool) -> Block:
+    """The loop at a path with the part of a buffer in its copy; without `inside_` the copy is made once for the loop."""
     loop = loop_at(nest, at)
     if one.stores:
-        if not all(is_covered(nest, one, at, path) for path in one.reads):
+        if not inside_ or not all(is_covered(nest, one, at, path) for path in one.reads):
             raise refuse(f"expected an iteration to write what it reads of {one.buffer} before, to keep it in a copy", loop)
         if not writes_all(nest, one, at, copy.frame):
             raise refuse(f"expected an iteration to write all of its part of {one.buffer}, to write it back", loop)
@@ -162,23 +175,24 @@ def _staged(nest: LoopNest, one: Touched, at: Path, copy: _Copy) -> Stmt:
     def moved(access: Access) -> Access:
         return copy.element(access.indices) if access.tensor == one.buffer else access
 
-    facts = Facts.at(nest, at).loop(loop.index, loop.start, loop.stop)
+    facts = Facts.at(nest, at)
+    facts = facts.loop(loop.index, loop.start, loop.stop) if inside_ else facts
     names = fresh(nest, *(f"{one.buffer}_{axis}" for axis in copy.axes))
-    at_ = dict(zip(copy.axes, map(Index, names), strict=True))
+    at_ = {axis: add(copy.frame[axis].low, Index(name)) for axis, name in zip(copy.axes, names, strict=True)}
     element = tuple(at_.get(axis, w.low) for axis, w in enumerate(copy.frame))
     there, here = copy.element(element), Access(one.buffer, element, copy.buffer.dtype)
     through = Store(here.tensor, here.indices, there) if one.stores else Store(there.tensor, there.indices, here)
     copied: Stmt = through
     for axis, index in reversed(list(zip(copy.axes, names, strict=True))):
-        low, extent = copy.frame[axis].low, copy.original.shape[axis]
-        high = add(low, copy.frame[axis].length)
-        start = low if facts.is_less(ZERO, low, 0) else maximum(low, ZERO)
-        stop = high if facts.is_less(high, extent, 0) else extent if facts.is_less(extent, high, 0) else minimum(high, extent)
+        w, extent = copy.frame[axis], copy.original.shape[axis]
+        before, behind = sub(ZERO, w.low), sub(extent, w.low)
+        start = ZERO if facts.is_less(before, ZERO, 0) else maximum(before, ZERO)
+        stop = w.length if facts.is_less(w.length, behind, 0) else minimum(w.length, behind)
         copied = For(index, start, stop, (copied,))
     points = [(w.low, extent) for w, extent in zip(copy.frame, copy.original.shape, strict=True) if w.is_point]
     tests = [test for low, extent in points for test in (apply("ge", low, ZERO), apply("lt", low, extent)) if not facts.holds(test)]
     copied = If(conjunction(tests), (copied,)) if tests else copied
-    body = map_accesses(loop.body, moved)
+    body = map_accesses(loop.body if inside_ else (loop,), moved)
     body = (*body, copied) if one.stores else (copied, *body)
     made: Block = (Alloc(copy.buffer, body),) if copy.buffer.memory == "local" else body
-    return replace(loop, body=made)
+    return (replace(loop, body=made),) if inside_ else made
