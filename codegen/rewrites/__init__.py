@@ -19,4 +19,6 @@ Local buffers are named alike: those of copies are one name, declared in differe
 | `facts` | what holds at a place, and what follows from it: the ranges of indices, the sign of an affine form, tests that are decided |
 | `regions` | the statements that compute one buffer |
 | `refusals` | the errors |
+| `loops/` | bounds, order and kinds of loops; copies of what they have inside |
+| `data/` | where values are kept, and when they are computed |
 """

@@ -56,7 +56,7 @@ def test_random_rewrites_keep_values(seed):
     rng = random.Random(seed)
     kept = kept_of(seed, rng)
     if kept is not None:
-        wandered(kept, MOVES, rng, 8, 1e-4)
+        wandered(kept, MOVES, rng, 8)
 
 
 def test_rows_of_a_softmax_in_one_loop():

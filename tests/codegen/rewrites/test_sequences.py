@@ -18,18 +18,18 @@ from tests.codegen.llvm.nests import run
 from tests.codegen.rewrites.law import Kept, near
 
 
-def made(kept: Kept, *steps, tolerance: float = 0.0) -> LoopNest:
+def made(kept: Kept, *steps, units: int = 0) -> LoopNest:
     """The nest after some rewrites, checked after each, proved and run as machine code at the end."""
     nest = kept.nest
     for rewrite, *arguments in steps:
-        nest = kept.check(rewrite(nest, *arguments), tolerance)
-    nest = kept.check(simplify(nest), tolerance)
+        nest = kept.check(rewrite(nest, *arguments), units)
+    nest = kept.check(simplify(nest), units)
     assert prove(nest).is_clean, f"{nest}\n{prove(nest)}"
     for (arrays, sizes), expected in zip(kept.cases, kept.expected, strict=True):
         assert expected is not None
         found = run(nest, arrays, sizes)
         for name in kept.program.outputs:
-            near(found[name], expected[name], max(tolerance, 1e-6), f"{name} of\n{nest}")
+            near(found[name], expected[name], max(units, 16), f"{name} of\n{nest}")
     return nest
 
 
@@ -84,7 +84,7 @@ def test_softmax_of_rows_in_one_pass_over_each():
         (vectorize, "j_i"),
         (vectorize, "j_1_i"),
         (parallel, "i_3"),
-        tolerance=1e-6,
+        units=16,
     )
     assert len(nest.kernels) == 1 and not nest.workspace
 
@@ -101,7 +101,7 @@ def test_softmax_of_columns_in_blocks():
         (merge, "i", "k_1"),
         (merge, "j_1", "j_2"),
         *((vectorize, name) for name in ("j", "j_1", "j_2", "j_3_i")),
-        tolerance=1e-6,
+        units=16,
     )
     assert len(nest.kernels) == 1 and not nest.workspace
 
@@ -151,6 +151,6 @@ return Y
         (split, "j", 16, "shift"),
         (hoisted,),
         *((vectorize, name) for name in ("k_i", "k_1_i", "j_i")),
-        tolerance=1e-5,
+        units=64,
     )
     assert len(nest.kernels) == 1 and print_nest(nest).count("rsqrt") == 1
