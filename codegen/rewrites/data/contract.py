@@ -134,6 +134,4 @@ def _ring(nest: LoopNest, one: Touched, buffer: Buffer, frames: dict[Path, tuple
     if all(constant(extent) is not None for extent in shape):
         return undeclared(put(nest, at, (Alloc(ring, (body,)),)), one)
     nest = put(nest, at, (body,))
-    if one.home:
-        raise refused("its other axes are open")
     return replace(nest, workspace=tuple(replace(b, shape=shape) if b.name == buffer.name else b for b in nest.workspace))

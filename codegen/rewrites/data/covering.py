@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from tensorexpr.codegen.nest import For, LoopNest, Store
 from tensorexpr.codegen.rewrites.data.places import Touched, conditions_around, declared, elements_of, loops_around, shared
-from tensorexpr.codegen.rewrites.data.windows import Window
+from tensorexpr.codegen.rewrites.data.windows import Window, element_names
 from tensorexpr.codegen.rewrites.paths import Path, loop_at, statement
 from tensorexpr.integers import Domain, DomainTooComplex, Union, eq, ge, lt
 from tensorexpr.ir import Access, Axis
@@ -44,7 +44,7 @@ def writes_all(nest: LoopNest, one: Touched, at: Path, frame: Sequence[Window]) 
 
 
 def _names(nest: LoopNest, one: Touched) -> tuple[str, ...]:
-    return tuple(f"'{axis}" for axis in range(len(declared(nest, one).shape)))
+    return element_names(len(declared(nest, one).shape))
 
 
 def _is_left_empty(

@@ -40,7 +40,7 @@ from tensorexpr.codegen.rewrites.data.places import (
     touched,
     undeclared,
 )
-from tensorexpr.codegen.rewrites.data.windows import Window, framed, windows
+from tensorexpr.codegen.rewrites.data.windows import Window, element_names, framed, windows
 from tensorexpr.codegen.rewrites.expressions import elements_read, expressions_of, stores_in, substituted
 from tensorexpr.codegen.rewrites.facts import Facts
 from tensorexpr.codegen.rewrites.names import fresh
@@ -167,7 +167,7 @@ class _Fusion:
         lengths_known = all(constant(w.length) is not None for frame in frames.values() for w in frame)
         covered = self.covers(frames) if needed_elsewhere or not lengths_known else False
         in_place = (needed_elsewhere and covered) or (not needed_elsewhere and not lengths_known)
-        if in_place and any(path < min(self.loads) for path in self.others):
+        if in_place and not self.others_come_later():
             in_place = False
         if not in_place and not lengths_known:
             raise refuse(
@@ -194,6 +194,12 @@ class _Fusion:
         return nest
 
     # ------------------------------------------------------------------------------------------------------ legality
+
+    def others_come_later(self) -> bool:
+        """Whether all other loads stand behind everything that has a copy of the loop, in the block of the region."""
+        depth = min(shared(root, at) for root in self.roots for at in self.loads)
+        last = max(at[: depth + 1] for at in self.loads)
+        return all(path[: depth + 1] > last for path in self.others)
 
     def may_go(self, root: Path, at: Path, found: Dependences) -> None:
         """That the region may run in the loop: what it reads is not written in between."""
@@ -232,14 +238,14 @@ class _Fusion:
 
     def covers(self, frames: Mapping[Path, tuple[Window, ...]]) -> bool:
         """Whether the copies of the loop together, in all iterations of the loops around that the region stands outside of, compute all."""
-        axes = range(len(self.buffer.shape))
-        ends = [affine_of(extent) for extent in self.buffer.shape]
-        left: Domain | Union = Domain([f"'{axis}" for axis in axes])
-        for axis, end in zip(axes, ends, strict=True):
+        names = element_names(len(self.buffer.shape))
+        every = Domain(names)
+        for name, extent in zip(names, self.buffer.shape, strict=True):
+            end = affine_of(extent)
             if end is None:
                 return False
-            assert isinstance(left, Domain)
-            left = with_constraints(left, [ge(f"'{axis}", 0), lt(f"'{axis}", end)])
+            every = with_constraints(every, [ge(name, 0), lt(name, end)])
+        left: Domain | Union = every
         for at, frame in frames.items():
             reached = self.reached(at, frame)
             left = left if reached is None else left.subtract(reached)
@@ -254,7 +260,7 @@ class _Fusion:
         points = domain_of([Axis(s.index, s.start, s.stop) for s in loops])
         if not points.exact:
             return None
-        names = [f"'{axis}" for axis in range(len(frame))]
+        names = element_names(len(frame))
         domain = Domain((*names, *points.domain.dims), points.domain.constraints, points.domain.sizes)
         for name, w in zip(names, frame, strict=True):
             low, length = affine_of(w.low), affine_of(w.length)

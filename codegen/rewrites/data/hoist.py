@@ -88,8 +88,6 @@ def _hoisted(nest: LoopNest, path: Path, term: Expr, name: str) -> Block:
         raise refused("it divides by an integer that may be 0")
     facts = Facts.at(nest, path)
     axes = _axes(list(_places(loop.body, term, ())), set(free_names(term)), facts, refused)
-    if any(s.index == loop.index for s in around(nest, path).loops):
-        raise refused("it stands in a copy of itself")
     at = tuple(sub(Index(index), start) for index, start, _ in axes)
     names = fresh(nest, *(index for index, _, _ in axes))
     new = {index: Index(own) for (index, _, _), own in zip(axes, names, strict=True)}
@@ -156,8 +154,7 @@ def _axes(
                     own = s
                     break
                 here = here.loop(s.index, s.start, s.stop)
-            if own is None:
-                raise refused(f"not all of its places are in a loop {index}")
+            assert own is not None  # an index is bound where it occurs
             starts.append(min((here.interval(f)[0] for b in here.bounds(own.start, False) for f in b), default=-math.inf))
             stops.append(max((here.interval(f)[1] for b in here.bounds(own.stop, True) for f in b), default=math.inf))
         least, most = min(starts), max(stops)

@@ -68,12 +68,12 @@ def undeclared(nest: LoopNest, one: Touched) -> LoopNest:
 
 
 def rest_of(nest: LoopNest, path: Path, copies: Sequence[Path], depth: int = 1) -> Path | None:
-    """The outermost loop around a place below the first steps of its path, where that is a copy of a loop inside of some others: what is
-    left of these beside whole blocks; the outermost statement where there is no loop. None where it is another loop."""
+    """The outermost loop around a place, below the first steps of its path and not around some loops, where that is a copy of one inside of
+    these: what is left beside whole blocks; the outermost statement where there is no loop. None where it is another loop."""
     inner = {s.index for at in copies for _, s in walk_block(inside(statement(nest, at))) if isinstance(s, For)}
     for end in range(max(depth + 1, 2), len(path)):
         s = statement(nest, path[:end])
-        if isinstance(s, For):
+        if isinstance(s, For) and not any(at[:end] == path[:end] for at in copies):
             return path[:end] if s.index in inner else None
     return path[: max(depth + 1, 2)]
 

@@ -16,6 +16,7 @@ from tensorexpr.codegen.dependence import Dependences
 from tensorexpr.codegen.lowering.arithmetic import constant, sub
 from tensorexpr.codegen.nest import For, LoopNest, Store
 from tensorexpr.codegen.rewrites.data.places import Touched, are_exclusive, conditions_around, loops_around, shared
+from tensorexpr.codegen.rewrites.data.windows import element_names
 from tensorexpr.codegen.rewrites.expressions import substituted_in
 from tensorexpr.codegen.rewrites.paths import Path, around, statement, walk_nest
 from tensorexpr.codegen.rewrites.refusals import refuse
@@ -112,7 +113,7 @@ class Values:
         loops = [loop for loop in own if loop.index in names]
         opaque = Opaque()
         region = domain_of([Axis(loop.index, loop.start, loop.stop) for loop in loops], (), opaque)
-        forms = [(affine_of(index), f"'{at}") for at, (index, _) in enumerate(dims)]
+        forms = [(affine_of(index), name) for (index, _), name in zip(dims, element_names(len(dims)), strict=True)]
         useful = [(form, name) for form, name in forms if form is not None and not set(form.names()).isdisjoint(names)]
         known = [name for _, name in useful]
         more = dict.fromkeys(n for form, _ in useful for n in form.names() if n not in region.domain.names)
@@ -122,7 +123,7 @@ class Values:
             raise self.refused(load, f"the element does not say which iteration of {', '.join(names)} stores it ({self.line_of(s)})")
         sizes = [n for loop in loops for e in (loop.start, loop.stop) for n in size_names(e)]
         sizes += [n for index, _ in dims for n in size_names(index)]
-        wanted = {name: dims[int(name[1:])][1] for name in known}
+        wanted = {name: element for name, (_, element) in zip(element_names(len(dims)), dims, strict=True)}
         return {name: substituted_in(expression_of(form, sizes, opaque), wanted) for name, form in found.items()}
 
     def kept(self, store: Path, load: Path, read: Access) -> None:

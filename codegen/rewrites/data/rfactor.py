@@ -146,7 +146,7 @@ def _range(nest: LoopNest, one: Touched, copies: list[Path]) -> tuple[Path, int,
     least = max(1, len(one.home), min(shared(every[0], path) for path in every))
     most = min(*(shared(copies[0], at) for at in copies), *(len(at) - 1 for at in copies))
     refused = refuse(f"expected the copies of a loop that updates {one.buffer} in one kernel", loop_at(nest, copies[0]))
-    for depth in range(min(least, most), most + 1):
+    for depth in range(least, most + 1):
         places = sorted(at[depth] for at in copies)
         block, first, last = copies[0][:depth], places[0], places[-1]
         try:

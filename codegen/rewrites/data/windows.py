@@ -26,7 +26,12 @@ from tensorexpr.traversal import children, free_names, negate, walk
 STEPS = 20_000
 """Steps of the solver for one load; where that takes more the axis is taken whole (`integers.effort`)."""
 
-_ELEMENT = "'"
+_ELEMENT = "the element"
+
+
+def element_names(rank: int) -> tuple[str, ...]:
+    """Names of the indices of an element in integer sets, which no loop has."""
+    return tuple(f"{_ELEMENT} {axis}" for axis in range(rank))
 
 
 @record

@@ -19,6 +19,7 @@ from tensorexpr.codegen.rewrites.expressions import expressions_of
 from tensorexpr.codegen.rewrites.paths import around, inside, statement, walk_nest
 from tensorexpr.ir import Access, Apply, Cast, Expr
 from tensorexpr.traversal import free_names, walk
+from tests.codegen.rewrites.law import Move
 
 Item = TypeVar("Item")
 
@@ -111,4 +112,4 @@ def staged(nest: LoopNest, rng: random.Random) -> LoopNest | None:
     return stage(nest, *pair, order, rng.choice((None, None, 2, 3)), rng.choice(("local", "local", "workspace")))
 
 
-MOVES = [inlined, fused_at, merged, hoisted, rfactored, contracted, staged]
+ALL: list[Move] = [inlined, fused_at, merged, hoisted, rfactored, contracted, staged]
