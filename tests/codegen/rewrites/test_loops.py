@@ -7,7 +7,6 @@ import random
 import numpy as np
 import pytest
 
-import tensorexpr as te
 from tensorexpr.codegen.nest import For
 from tensorexpr.codegen.nest_parse import parse_nest
 from tensorexpr.codegen.nest_text import print_nest
@@ -15,27 +14,11 @@ from tensorexpr.codegen.rewrites.loops import bind, distribute, fuse, parallel, 
 from tensorexpr.codegen.rewrites.paths import loop_at, loop_paths, walk_nest
 from tensorexpr.codegen.rewrites.regions import loops_of, region
 from tensorexpr.errors import ScheduleError
-from tensorexpr.simplify import simplify
 from tests.codegen.llvm.nests import run
 from tests.codegen.programs import MATMUL, SOFTMAX
 from tests.codegen.rewrites import moves
-from tests.codegen.rewrites.law import UNITS, Kept, near, wandered
-from tests.random_programs import Options, random_sample
-from tests.random_programs.sample import arrays_for, sizes_of
+from tests.codegen.rewrites.law import UNITS, Kept, kept_of, near, wandered
 from tests.seeds import share_of
-
-
-def kept_of(seed: int, points: int = 20) -> Kept | None:
-    """The program of a seed, at some sizes; None where the text is refused."""
-    rng = random.Random(seed)
-    sample = random_sample(seed, Options(points=points, open_sizes=rng.choice((0, 0.5)), most=rng.choice((1, 2, 3))))
-    try:
-        traced = sample.traced()
-        program = simplify(traced.program) if seed % 3 == 0 else traced.program
-        sizes = sizes_of(sample, traced.program, rng, 1)[:3]
-        return Kept(program, [(arrays_for(traced.program, traced.below, s, seed, True, False), s) for s in sizes])
-    except te.TensorExprError:
-        return None  # the text, or sizes that do not fit
 
 
 @pytest.mark.parametrize("seed", share_of(range(90)))

@@ -9,7 +9,8 @@ import pytest
 from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.codegen.nest_parse import parse_nest
 from tensorexpr.codegen.nest_text import print_kernel
-from tensorexpr.codegen.rewrites.loops import partition, reorder, simplify, split
+from tensorexpr.codegen.rewrites.loops import partition, reorder, simplify, split, vectorize
+from tensorexpr.codegen.rewrites.loops.cuts import moduli_of
 from tensorexpr.errors import ScheduleError
 from tests.codegen.rewrites.law import Kept
 
@@ -205,6 +206,28 @@ def test_points_and_conditions_and_classes_are_given():
     (loop,) = nest.kernels[0].body
     test = loop.body[0].value.args[2].args[0]  # type: ignore[attr-defined]
     assert "range(0, minimum(n, 64))" in body_of(partition(nest, "p", condition=test))
+
+
+def test_what_residue_classes_are_worth():
+    nest = nest_of("""\
+        for p in range(0, 60):
+            y[p] = x[p // 3, (2 * p + 1) // 8] + x[p // 2 // 3, (p + n) % 5]
+        """)
+    (loop,) = nest.kernels[0].body
+    assert moduli_of(loop) == (2, 3, 4, 5, 6)
+
+
+def test_neighbors_are_stored_side_by_side():
+    nest = nest_of("""\
+        for p in range(0, 60):
+            y[p] = where(p % 3 == 0, x[p // 3, 0], x[p // 3, 1])
+        """)
+    assert body_of(vectorize(partition(split(nest, "p", 3), "p_i", at=[1, 2]), "p_o")) == textwrap.dedent("""\
+        for p_o in vectorize(range(0, 20)):
+            y[p_o * 3] = x[p_o, 0]
+            y[p_o * 3 + 1] = x[p_o, 1]
+            y[p_o * 3 + 2] = x[p_o, 1]
+        """)
 
 
 def test_pieces_stay_few():
