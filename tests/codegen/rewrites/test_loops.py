@@ -244,6 +244,18 @@ def test_loops_that_stay_in_their_order(body, message):
     assert message in str(raised.value)
 
 
+def test_a_check_stays_with_what_it_stands_for():
+    kept = Kept.of_text("""
+X: f32[4, 3] = input()
+K: i64[5] = input()
+Y[t]: f32[5] = sum(X[K[t], j] for j in range(3))
+return Y
+""")
+    kept.check(reorder(kept.check(distribute(kept.nest, "t")), "j", "t"))
+    with pytest.raises(ScheduleError, match="expected statements in j that can stand in loops of their own"):
+        distribute(kept.nest, "j")
+
+
 def test_bounds_that_iterations_change():
     nest = parse_nest(HEAD + TABLE)
     assert partition(nest, "j") == nest
