@@ -107,7 +107,7 @@ def by_tests(s: For, facts: Facts, most: int = MOST, only: frozenset[Expr] | Non
         test = decided(conjunction(fronts), facts)
         under = facts.under(test)
         then, otherwise = ((s,) if f is None else by_tests(s, f, most // 2, only) or (s,) for f in (under, None))
-        return (If(test, simplified(then, under), simplified(otherwise, facts.under(negate(test)))),)
+        return (If(test, simplified(then, under, False), simplified(otherwise, facts.under(negate(test)), False)),)
     points = _points(s, cuts, facts, most // max(1, size))
     return pieces(s, points, facts) if points else None
 
@@ -167,7 +167,8 @@ def pieces(s: For, points: Sequence[Expr], facts: Facts) -> Block:
     ends.append(s.stop)
     kinds = [s.kind if s.kind == "serial" or _are_numbers(a, b) else "serial" for a, b in pairwise(ends)]
     made = [replace(s, start=a, stop=b, kind=kind) for (a, b), kind in zip(pairwise(ends), kinds, strict=True)]
-    return simplified(tuple(made), facts)
+    some = [piece for piece in made if not facts.is_less(piece.stop, piece.start, 0)]
+    return simplified(tuple(some or made[:1]), facts, ended=False)
 
 
 def _are_numbers(*ends: Expr) -> bool:
@@ -176,12 +177,12 @@ def _are_numbers(*ends: Expr) -> bool:
 
 def _branches(s: For, points: Sequence[Expr], facts: Facts) -> Block:
     inner = facts.loop(s.index, s.start, s.stop)
-    body: Block = simplified(s.body, _behind(inner, s, points))
+    body: Block = simplified(s.body, _behind(inner, s, points), ended=False)
     for number in reversed(range(len(points))):
         before = apply("lt", Index(s.index), points[number])
-        here = simplified(s.body, _behind(inner, s, points[:number]).under(before))
+        here = simplified(s.body, _behind(inner, s, points[:number]).under(before), ended=False)
         body = (If(before, here, body),)
-    return simplified(body, inner)
+    return simplified(body, inner, ended=False)
 
 
 def _behind(facts: Facts, s: For, points: Sequence[Expr]) -> Facts:
@@ -198,4 +199,4 @@ def classes(s: For, count: int, facts: Facts) -> Block:
         stop = floordiv(add(length, const(count - 1 - residue)), count)
         at = add(add(mul(Index(s.index), const(count)), s.start), const(residue))
         made.append(For(s.index, const(0), decided(stop, facts), substituted(s.body, {s.index: at}), s.kind))
-    return simplified(tuple(made), facts)
+    return simplified(tuple(made), facts, ended=False)

@@ -194,7 +194,7 @@ def _exchanged(outer: For, inner: For, tests: Sequence[Expr], facts: Facts) -> B
     for alloc in reversed(declared):
         innermost = (replace(alloc, body=innermost),)
     made = replace(inner, start=start, stop=stop, body=(replace(outer, body=innermost),))
-    return simplified((made,), facts)
+    return simplified((made,), facts, ended=False)
 
 
 def _hull(bound: Expr, outer: For, greatest: bool, facts: Facts) -> Expr:

@@ -10,12 +10,24 @@ import pytest
 from tensorexpr.codegen.nest import For
 from tensorexpr.codegen.nest_parse import parse_nest
 from tensorexpr.codegen.nest_text import print_nest
-from tensorexpr.codegen.rewrites.loops import bind, distribute, fuse, parallel, partition, reorder, serial, split, unroll, vectorize
+from tensorexpr.codegen.rewrites.loops import (
+    bind,
+    distribute,
+    fuse,
+    parallel,
+    partition,
+    reorder,
+    serial,
+    simplify,
+    split,
+    unroll,
+    vectorize,
+)
 from tensorexpr.codegen.rewrites.paths import loop_at, loop_paths, walk_nest
 from tensorexpr.codegen.rewrites.regions import loops_of, region
 from tensorexpr.errors import ScheduleError
 from tests.codegen.llvm.nests import run
-from tests.codegen.programs import MATMUL, SOFTMAX
+from tests.codegen.programs import SOFTMAX
 from tests.codegen.rewrites import moves
 from tests.codegen.rewrites.law import UNITS, Kept, kept_of, near, wandered
 from tests.seeds import share_of
@@ -41,8 +53,14 @@ def test_rewritten_nests_compile_to_the_same_values(seed):
                 near(found[parameter], expected[name], UNITS, f"{sizes}: {name} of\n{nest}")
 
 
-def tiled() -> Kept:
-    return Kept.of_text(MATMUL.replace("12", "9").replace("40", "35").replace("8", "3"))
+def tiled(m: int = 9, n: int = 35, k: int = 3) -> Kept:
+    """A product of matrices."""
+    return Kept.of_text(f"""
+A: f32[{m}, {k}] = input()
+B: f32[{k}, {n}] = input()
+C[i, j]: f32[{m}, {n}] = sum(A[i, k] * B[k, j] for k in range({k}))
+return C
+""")
 
 
 def test_a_product_in_tiles():
@@ -56,17 +74,19 @@ def test_a_product_in_tiles():
         (vectorize, ("j_i",)),
         (fuse, ("i_o", "j_o")),
         (parallel, ("i_o_j_o",)),
+        (simplify, ()),
     ):
         nest = kept.check(rewrite(nest, *arguments))
     found = run(nest, kept.cases[0][0])["C"]
     np.testing.assert_array_equal(found, kept.expected[0]["C"])
     text = print_nest(nest)
-    assert "sum: local(f32[4, 16])" in text and "sum: local(f32[3])" in text  # the tile, and the corner that is left
+    assert "sum: local(f32[4, 16])" in text and "sum: local(f32[1, 3])" in text  # the tile, and the corner that is left
 
 
+@pytest.mark.parametrize("extents", [(9, 35, 3), (4, 16, 2), (3, 5, 1), (1, 1, 0), (5, 0, 2)])
 @pytest.mark.parametrize("tail", ["peel", "shift", "guard"])
-def test_a_product_in_tiles_with_every_tail(tail):
-    kept = tiled()
+def test_a_product_in_tiles_at_every_extent(tail, extents):
+    kept = tiled(*extents)
     nest = kept.check(split(kept.check(split(kept.nest, "i", 4, tail)), "j", 16, tail))
     nest = kept.check(reorder(nest, "i_o", "j_o", "k", "i_i", "j_i"))
     nest = kept.check(partition(kept.check(partition(nest, "i_o")), "j_o"))
