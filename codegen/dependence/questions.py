@@ -64,7 +64,7 @@ def decide(pair: Pair, nest: LoopNest) -> Meeting:
         return _UNKNOWN
     names = _Names(nest)
     answer = _answer(names.system(*meeting))
-    at = tuple((names.old[name], value) for name, value in answer.at)
+    at = tuple((names.old[name], value) for name, value in answer.at if name in names.old)
     return Meeting(answer.holds is not True, answer.holds is False, at, answer.how)
 
 

@@ -24,10 +24,9 @@ from tensorexpr.codegen.nest import GRID, LANES, THREADS, LoopNest
 from tensorexpr.codegen.nest_proofs.alike import equal_where_alike, may_be_alike, same_value
 from tensorexpr.integers import Affine
 from tensorexpr.integers.affine import Atom
-from tensorexpr.ir import Apply, Const, Expr, Index, Size, apply, const
+from tensorexpr.ir import Const, Expr, Index, apply, const
 from tensorexpr.records import record
 from tensorexpr.regions import Opaque, affine_of
-from tensorexpr.traversal import walk
 
 ONE = const(1)
 AT_ONCE = ("parallel", *LANES, *GRID, *THREADS)
@@ -292,19 +291,9 @@ def meet(loop: Loop, first: Touch, second: Touch, questions: Questions) -> Answe
 
     if not may_be_alike(loop, first, second):
         return questions.never(meeting, both)
-    if first.indices == second.indices:
-        if _are_alike(loop, first, second, meeting, both, there, questions):
-            return Answer(True, "written alike")
-        if _overlaps(loop, first):
-            return Answer(None, "undecided")
+    if first.indices == second.indices and _are_alike(loop, first, second, meeting, both, there, questions):
+        return Answer(True, "written alike")
     return questions.never(meeting, both, refute=False)  # not refuted: values may be equal
-
-
-def _overlaps(loop: Loop, touch: Touch) -> bool:
-    """Whether a block is shifted inwards at an open size: of the sizes some are no multiple of the block's, so that the last two meet."""
-    index = Index(loop.statement.index)
-    windows = [n for e in touch.indices for n in walk(e) if isinstance(n, Apply) and n.op.name == "minimum" and index in walk(n)]
-    return any(isinstance(n, Size) for window in windows for n in walk(window))
 
 
 def _are_alike(
@@ -318,7 +307,12 @@ def _are_alike(
     if second.write and not same_value(first, second, (holds, lambda condition: holds(there(condition)))):
         return False
     for store in dict.fromkeys((first, second) if second.write else (first,)):
-        alike = equal_where_alike(loop, store, lambda write, read: meet(loop, write, read, questions).holds is True)
+        alike = equal_where_alike(
+            loop,
+            store,
+            lambda write, read: meet(loop, write, read, questions).holds is True,
+            lambda condition, scope: questions.never((negation(condition),), scope, refute=False).holds is True,
+        )
         if alike is None or Index(loop.statement.index) in alike or not all(holds(apply("eq", e, there(e))) for e in alike):
             return False
     return True
