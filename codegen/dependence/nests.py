@@ -207,7 +207,8 @@ class Dependences:
         """The conflicts between different iterations of a loop, of which those of the loops around it are the same."""
         own = self.loop(loop)
         level = self._depth(own)
-        for first, second in self._pairs(own.touches, own.touches):
+        touches = _distinct(own.touches)
+        for first, second in self._pairs(touches, touches):
             shared = first.loops[: common(first, second)]
             found = self._conflict(first, second, self._carried_at(shared, level), own)
             if found is not None:
@@ -215,7 +216,7 @@ class Dependences:
 
     def _depth(self, loop: Loop) -> int:
         """How many loops are around a loop."""
-        return sum(1 for fact in loop.around)
+        return len(loop.around)
 
     # ------------------------------------------------------------------------------------------------------- legality
 
@@ -238,7 +239,8 @@ class Dependences:
     def _turned(self, old: list[Loop], new: list[Loop]) -> Iterator[Conflict]:
         """The conflicts that run forward in one order of loops and backward in another one."""
         level = self._depth(old[0])
-        pairs = list(self._pairs(old[-1].touches, old[-1].touches))
+        touches = _distinct(old[-1].touches)
+        pairs = list(self._pairs(touches, touches))
         for at, loop in enumerate(old):
             for back in new[: new.index(loop)]:
                 if back not in old[at + 1 :]:
@@ -264,7 +266,7 @@ class Dependences:
         return _first(self._overtaken(self.touched_in(first), self.touched_in(second), [*around, Tie(one, AFTER, other, shift)]), updates)
 
     def _overtaken(self, ahead: Iterable[Touch], behind: Iterable[Touch], ties: list[Tie]) -> Iterator[Conflict]:
-        for first, second in self._pairs(ahead, behind):
+        for first, second in self._pairs(_distinct(ahead), _distinct(behind)):
             found = self._conflict(first, second, ties, None)
             if found is not None:
                 yield found
@@ -330,6 +332,12 @@ class Dependences:
             if loop.statement.index in given:
                 scope = loop.scope
         return region_of(own, given, scope, self.questions)
+
+
+def _distinct(touches: Iterable[Touch]) -> list[Touch]:
+    """One of those that every question about other iterations answers alike."""
+    found = {(t.home, t.indices, t.write, t.loops, t.scope.facts, t.scope.forgotten, update_of(t)): t for t in reversed(list(touches))}
+    return list(found.values())[::-1]
 
 
 def _widest(spans: Iterable[Span]) -> Span:
