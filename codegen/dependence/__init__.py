@@ -15,5 +15,6 @@ from __future__ import annotations
 
 from tensorexpr.codegen.dependence.nests import Allowed, Conflict, Dependences, dependences
 from tensorexpr.codegen.dependence.touched import Region
+from tensorexpr.codegen.dependence.updates import operation_of
 
-__all__ = ["Allowed", "Conflict", "Dependences", "Region", "dependences"]
+__all__ = ["Allowed", "Conflict", "Dependences", "Region", "dependences", "operation_of"]

@@ -77,7 +77,7 @@ def dependences(nest: LoopNest) -> Dependences:
 
 
 class Dependences:
-    """What conflicts in one nest. Statements are those of the nest, by identity."""
+    """What conflicts in one nest. Statements are those of the nest, by identity: none of them may stand in it twice."""
 
     def __init__(self, nest: LoopNest) -> None:
         self.nest = nest

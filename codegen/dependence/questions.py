@@ -67,7 +67,7 @@ def decide(pair: Pair, nest: LoopNest) -> Meeting:
         return _UNKNOWN
     names = _Names(nest)
     answer = _answer(names.system(*meeting))
-    at = tuple((names.old[name], value) for name, value in answer.at if name in names.old)
+    at = tuple((names.old[name], value) for name, value in answer.at if name in names.old)  # others stand for what is not affine
     return Meeting(answer.holds is not True, answer.holds is False, at, answer.how)
 
 
@@ -148,11 +148,11 @@ def _equal_for_equal_arguments(system: System) -> list[Expr]:
     """What holds of integers that are read from one buffer at two places: they are equal where the places are."""
     exprs = (*system.conditions, *(c for _, c, _ in system.facts if c is not None))
     read = dict.fromkeys(n for e in exprs for n in walk(e) if isinstance(n, Access) and n.dtype.is_integer)
-    found = []
+    found: list[Expr] = []
     for one, other in itertools.combinations(read, 2):
         if one.tensor == other.tensor and one.indices and len(one.indices) == len(other.indices):
-            differs = [apply("ne", a, b) for a, b in zip(one.indices, other.indices, strict=True)]
-            found.append(reduce(lambda a, b: apply("or", a, b), [*differs, apply("eq", one, other)]))
+            parts: list[Expr] = [apply("ne", a, b) for a, b in zip(one.indices, other.indices, strict=True)]
+            found.append(reduce(lambda a, b: apply("or", a, b), [*parts, apply("eq", one, other)]))
     return found if len(found) <= MOST_EQUAL else []
 
 

@@ -20,7 +20,12 @@ def update_of(touch: Touch) -> str | None:
     store = touch.statement
     if not isinstance(store, Store) or store.buffer != touch.home.buffer.name or store.indices != touch.indices:
         return None
-    own = Access(store.buffer, store.indices, touch.home.buffer.dtype)
+    return operation_of(store)
+
+
+def operation_of(store: Store) -> str | None:
+    """The operation by which a store updates an element with what does not read it; None for any other store."""
+    own = Access(store.buffer, store.indices, store.value.dtype)
     if any(isinstance(node, Access) and node.tensor == store.buffer for index in store.indices for node in walk(index)):
         return None
     return _combined(store.value, own)

@@ -24,6 +24,7 @@ So both iterations make the same computation, operation by operation.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.facts.places import Home, Loop, Touch
@@ -113,6 +114,8 @@ def is_own(loop: Loop, access: Access) -> bool:
     ) and all(w.indices == access.indices for w in writes)
 
 
+Trail = tuple[For | Expr | If, ...]
+"""Loops and conditions around something in the body, and the statements whose condition is left out."""
 Locals = dict[str, tuple[Home, tuple[str, ...]]]
 """The local buffers that are made inside of the loop, with the loops over a window around them."""
 
@@ -131,10 +134,10 @@ class _Alike:
         self.needed: set[int] = set()
         self.opaque = Opaque()
         self.held = {fact.condition for fact in touch.scope.facts}
-        self.trail: tuple[For | Expr | If, ...] = ()
-        """The loops and conditions around what is looked at, and the statements whose condition is left out."""
-        self.reads: dict[str, list[tuple[For | Expr | If, ...]]] = {}
-        self.skipped: list[tuple[If, tuple[For | Expr | If, ...], set[str]]] = []
+        self.trail: Trail = ()
+        self.reads: dict[str, list[Trail]] = {}
+        self.made: dict[str, Trail] = {}
+        self.skipped: list[tuple[If, set[str]]] = []
 
     def compared(self) -> list[Expr]:
         """The expressions, once everything in the body has been looked at."""
@@ -257,10 +260,11 @@ class _Alike:
                         own = (*path, s.index)
                     self._expr(s.start, locals_, private)
                     self._expr(s.stop, locals_, private)
-                    self._under(s, lambda s=s, own=own: self._block(s.body, locals_, private, own))
+                    self._inside(s, own, locals_, private)
                 case If():
                     self._branches(s, locals_, private, path)
                 case Alloc():
+                    self.made[s.buffer.name] = self.trail
                     self._block(s.body, {**locals_, s.buffer.name: (Home(s.buffer, 0), path)}, private, path)
                 case Store():
                     self._expr(s.value, locals_, private)
@@ -272,8 +276,14 @@ class _Alike:
     def _under(self, what: For | Expr | If, look: Callable[[], None]) -> None:
         """Looks at something with one more loop or condition around."""
         outer, self.trail = self.trail, (*self.trail, what)
-        look()
-        self.trail = outer
+        try:
+            look()
+        finally:
+            self.trail = outer
+
+    def _inside(self, s: For, path: tuple[str, ...], locals_: Locals, private: set[Home]) -> None:
+        """The body of a loop."""
+        self._under(s, lambda: self._block(s.body, locals_, private, path))
 
     def _branches(self, s: If, locals_: Locals, private: set[Home], path: tuple[str, ...]) -> None:
         """The branches of a condition that is the same wherever the element is reached from, or that decides nothing."""
@@ -283,9 +293,11 @@ class _Alike:
             if s.otherwise and self._simpler(s.otherwise, (*self.trail, s.condition)) == self._simpler(s.then, (*self.trail, s.condition)):
                 self._block(s.otherwise, locals_, private, path)
                 return
-            if s.otherwise or not written <= locals_.keys() or mentioned((s.condition,))[1]:
-                raise _Differs
-            self.skipped.append((s, self.trail, written))
+            names, reads = mentioned((s.condition,))
+            own = [one for one in self.trail if isinstance(one, For) and one.index in names]
+            if s.otherwise or reads or not all(name in locals_ and all(loop in self.made[name] for loop in own) for name in written):
+                raise _Differs  # else what one round of a loop leaves could be read in another, where the condition differs
+            self.skipped.append((s, written))
             around = s
         self._under(around, lambda: self._block(s.then, locals_, private, path))
         self._under(negation(s.condition), lambda: self._block(s.otherwise, locals_, private, path))
@@ -303,22 +315,12 @@ class _Alike:
             return False
         return True
 
-    def _is_read_where_it_holds(self, s: If, trail: tuple[For | Expr | If, ...], written: set[str]) -> bool:
-        """Whether what a branch leaves in local buffers is read where its condition holds alone, in the same iteration of the loops that
-        the condition speaks about."""
-        inner = {loop.index: loop for loop in trail if isinstance(loop, For)}
-        for read in (read for name in written for read in self.reads.get(name, ())):
-            if any(one is s for one in read):
-                continue
-            around = [one for one in read if isinstance(one, For)]
-            names = mentioned((s.condition,))[0]
-            if any(name in names and all(one is not loop for one in around) for name, loop in inner.items()):
-                return False
-            if not self.holds(s.condition, self._scope(read)):
-                return False
-        return True
+    def _is_read_where_it_holds(self, s: If, written: set[str]) -> bool:
+        """Whether what a branch leaves in local buffers is read where its condition holds alone."""
+        reads = [read for name in written for read in self.reads.get(name, ()) if all(one is not s for one in read)]
+        return all(self.holds(s.condition, self._scope(read)) for read in reads)
 
-    def _scope(self, trail: tuple[For | Expr | If, ...]) -> Scope:
+    def _scope(self, trail: Trail) -> Scope:
         """What is known behind loops and conditions in the body, but of what the loop writes."""
         scope = self.loop.scope
         for one in trail:
@@ -328,7 +330,10 @@ class _Alike:
                 scope = scope.where(one.condition if isinstance(one, If) else one)
         return scope.without(self.loop.writes)
 
-    def _simpler(self, block: Block, trail: tuple[For | Expr | If, ...]) -> Block:
+    def _holds_at(self, scope: Scope, condition: Expr) -> bool:
+        return self.holds(condition, scope)
+
+    def _simpler(self, block: Block, trail: Trail) -> Block:
         """Statements without the tests that hold."""
         found: list[Stmt] = []
         for s in block:
@@ -343,8 +348,7 @@ class _Alike:
                 case Alloc():
                     found.append(replace(s, body=self._simpler(s.body, trail)))
                 case Store():
-                    scope = self._scope(trail)
-                    found.append(replace(s, value=_decided(s.value, lambda part, scope=scope: self.holds(part, scope))))
+                    found.append(replace(s, value=_decided(s.value, partial(self._holds_at, self._scope(trail)))))
                 case _:
                     found.append(s)
         return tuple(found)

@@ -45,6 +45,17 @@ EARLIER = """
                     s[v] = 1.0
 """
 
+BY_ROUND = """
+        for k in range(0, 3):
+            if minimum(b * 8, n - 8) < 3 * k:
+                for v in range(0, 8):
+                    if k == 1:
+                        s[v] = X[minimum(b * 8, n - 8) + v]
+            for v in range(0, 8):
+                if minimum(b * 8, n - 8) + v < 3 * k:
+                    Y[minimum(b * 8, n - 8) + v] = s[v]
+"""
+
 
 def nest(body, value="s[v]"):
     return parse_nest(BLOCK.format(body=body.strip("\n"), value=value))
@@ -78,8 +89,17 @@ def test_conditions_of_whole_blocks_do_no_harm(made):
         nest(EITHER.format(least=0, more="")),
         nest(EITHER.format(least=1, more=" + 1.0")),
         nest(EARLIER),
+        parse_nest(BLOCK[: BLOCK.index("{body}")].format() + BY_ROUND.strip("\n") + "\n"),
     ],
-    ids=["too few", "read where it was not written", "by the block", "the first of all", "another value", "an iteration before"],
+    ids=[
+        "too few",
+        "read where it was not written",
+        "by the block",
+        "the first of all",
+        "another value",
+        "an iteration before",
+        "left by another round",
+    ],
 )
 def test_but_where_they_decide_what_is_written(made):
     assert races(made)
