@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
+from tensorexpr.codegen.dependence.apart import Reach, Taken
 from tensorexpr.codegen.dependence.pairs import AFTER, ANY, BEFORE, SAME, Pair, Tie, common
 from tensorexpr.codegen.dependence.questions import Meeting, decide
 from tensorexpr.codegen.dependence.touched import Region, region_of
 from tensorexpr.codegen.dependence.updates import update_of
-from tensorexpr.codegen.facts.places import Loop, Places, Touch
+from tensorexpr.codegen.facts.places import Home, Loop, Places, Touch
 from tensorexpr.codegen.facts.questions import Point, Questions
 from tensorexpr.codegen.facts.scope import Scope
 from tensorexpr.codegen.nest import Alloc, Block, For, If, LoopNest, Stmt
@@ -179,9 +180,7 @@ class Dependences:
                 yield from self._ordered(first, second)
 
     def _pairs(self, one: Iterable[Touch], other: Iterable[Touch]) -> Iterator[tuple[Touch, Touch]]:
-        by_home: dict[object, list[Touch]] = {}
-        for touch in other:
-            by_home.setdefault(touch.home, []).append(touch)
+        by_home = {touches[0].home: touches for touches in _by_home(other)}
         for a in one:
             for b in by_home.get(a.home, ()):
                 if a.write or b.write:
@@ -207,12 +206,17 @@ class Dependences:
         """The conflicts between different iterations of a loop, of which those of the loops around it are the same."""
         own = self.loop(loop)
         level = self._depth(own)
-        touches = _distinct(own.touches)
-        for first, second in self._pairs(touches, touches):
-            shared = first.loops[: common(first, second)]
-            found = self._conflict(first, second, self._carried_at(shared, level), own)
-            if found is not None:
-                yield found
+        taken = Taken(own)
+        reach = Reach(taken, self.questions)
+        for touches in _by_home(_distinct(own.touches)):
+            if taken.apart(touches):
+                continue
+            for first, second in self._pairs(touches, touches):
+                if reach.is_apart(first, second):
+                    continue
+                found = self._conflict(first, second, self._carried_at(first.loops[: common(first, second)], level), own)
+                if found is not None:
+                    yield found
 
     def _depth(self, loop: Loop) -> int:
         """How many loops are around a loop."""
@@ -338,6 +342,14 @@ def _distinct(touches: Iterable[Touch]) -> list[Touch]:
     """One of those that every question about other iterations answers alike."""
     found = {(t.home, t.indices, t.write, t.loops, t.scope.facts, t.scope.forgotten, update_of(t)): t for t in reversed(list(touches))}
     return list(found.values())[::-1]
+
+
+def _by_home(touches: Iterable[Touch]) -> list[list[Touch]]:
+    """The accesses of each buffer."""
+    found: dict[Home, list[Touch]] = {}
+    for touch in touches:
+        found.setdefault(touch.home, []).append(touch)
+    return list(found.values())
 
 
 def _widest(spans: Iterable[Span]) -> Span:
