@@ -20,7 +20,7 @@ keep their bits.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from tensorexpr.codegen.lowering.arithmetic import ZERO, add, constant, floordiv, maximum, minimum, normal, sub
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, LoopNest, Stmt, Store
@@ -86,16 +86,26 @@ def stage(
     if not copies:
         raise refuse(f"expected a buffer that {loop} touches, got {buffer}", loop_at(nest, loop_paths(nest, loop)[0]), loop)
     name = name or fresh(nest, f"{buffer}_of")[0]
+    frames = [windows(nest, at, (*one.stores, *one.reads), buffer, _buffer(nest, one).shape, at not in rests) for at, one in copies]
+    wide = {axis for frame in frames for axis, w in enumerate(frame) if not w.is_point}
     made = nest
-    wide: list[Buffer] = []
-    for at, one in reversed(copies):
-        copy = _copy(nest, one, at, order, panel, memory, name, at not in rests)
+    buffers: list[Buffer] = []
+    for (at, one), frame in reversed(list(zip(copies, frames, strict=True))):
+        copy = _copy(nest, one, at, frame, _axes(buffer, len(frame), order, wide), panel, memory, name)
         made = put(made, at, _staged(nest, one, at, copy, at not in rests))
-        wide.append(copy.buffer)
+        buffers.append(copy.buffer)
     if memory == "workspace":
-        longest = tuple(max((b.shape[axis] for b in wide), key=lambda e: constant(e) or 0) for axis in range(len(wide[0].shape)))
-        made = replace(made, workspace=(*made.workspace, replace(wide[0], shape=longest)))
+        longest = tuple(max(sizes, key=lambda e: constant(e) or 0) for sizes in zip(*(b.shape for b in buffers), strict=True))
+        made = replace(made, workspace=(*made.workspace, replace(buffers[0], shape=longest)))
     return made
+
+
+def _axes(buffer: str, rank: int, order: Sequence[int] | None, wide: Collection[int]) -> tuple[int, ...]:
+    """The axes of copies in their order, without those of which each copy has one element."""
+    given = tuple(range(rank)) if order is None else tuple(order)
+    if sorted(given) != list(range(rank)):
+        raise refuse(f"expected the axes 0 to {rank - 1} of {buffer} in some order, got {list(given)}")
+    return tuple(axis for axis in given if axis in wide)
 
 
 @record
@@ -136,18 +146,12 @@ def _touches(nest: LoopNest, buffer: str, at: Path) -> bool:
 
 
 def _copy(
-    nest: LoopNest, one: Touched, at: Path, order: Sequence[int] | None, panel: int | None, memory: str, name: str, inside_: bool
+    nest: LoopNest, one: Touched, at: Path, frame: tuple[Window, ...], axes: tuple[int, ...], panel: int | None, memory: str, name: str
 ) -> _Copy:
-    loop = loop_at(nest, at)
-    buffer = _buffer(nest, one)
-    frame = windows(nest, at, (*one.stores, *one.reads), buffer.name, buffer.shape, inside_)
+    loop, buffer = loop_at(nest, at), _buffer(nest, one)
     lengths = [constant(w.length) for w in frame]
     if any(length is None for length in lengths):
         raise refuse(f"expected an iteration to touch a part of {buffer.name} of constant size", loop, hint="split its loops first")
-    given = tuple(range(len(frame))) if order is None else tuple(order)
-    if sorted(given) != list(range(len(frame))):
-        raise refuse(f"expected the axes 0 to {len(frame) - 1} of {buffer.name} in some order, got {list(given)}")
-    axes = tuple(axis for axis in given if not frame[axis].is_point)
     if panel is not None and (not isinstance(panel, int) or isinstance(panel, bool) or panel < 1 or not axes):
         raise refuse(f"expected a positive int as the panel of an axis, got {panel!r}")
     if memory == "workspace" and any(s.kind not in ("serial", "unroll") for s in (*loops_around(nest, at), loop)):

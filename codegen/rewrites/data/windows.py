@@ -16,6 +16,7 @@ from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, LoopNest, Store
 from tensorexpr.codegen.rewrites.data.places import conditions_around, loops_around
 from tensorexpr.codegen.rewrites.expressions import expressions_of, map_accesses
 from tensorexpr.codegen.rewrites.paths import Path, statement
+from tensorexpr.codegen.rewrites.refusals import refuse
 from tensorexpr.integers import Affine, Domain, DomainTooComplex, at_most, eq, ge, lt
 from tensorexpr.ir import Access, Apply, Axis, Expr, const
 from tensorexpr.records import record
@@ -63,6 +64,8 @@ def windows(
     for load in dict.fromkeys(loads):
         inner = [Axis(s.index, s.start, s.stop) for s in loops_around(nest, load, len(at) + inside)]
         for access, conditions in _touched(nest, load, buffer):
+            if len(access.indices) != len(shape):
+                raise refuse(f"expected elements of {buffer} by an index for each axis, got one by its position", statement(nest, load))
             guards = (*conditions_around(nest, load), *conditions)
             for axis, (index, extent) in enumerate(zip(access.indices, shape, strict=True)):
                 found[axis].append(_span(index, extent, axes, inner, guards, opaque))
