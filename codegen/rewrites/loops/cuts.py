@@ -179,7 +179,7 @@ def moduli_of(s: For) -> tuple[int, ...]:
 
     Where quotients are divided again, it takes the product.
     """
-    found = set()
+    found: set[int] = set()
     for expr in expressions_in(s.body):
         for node in walk(expr):
             form = affine_of(node) if isinstance(node, Apply) and node.op.name in ("floordiv", "mod") else None

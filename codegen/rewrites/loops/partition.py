@@ -37,7 +37,7 @@ MOST = 2048
 """Statements, with those that are copied out, up to which the pieces of a loop may grow where nobody says how far: of the order of what
 LLVM compiles in a second."""
 SHARED = ("parallel", *GRID, *THREADS)
-"""Kinds of loops that stay one loop."""
+"""Kinds of loops that stay one loop, and around which there are serial ones and blocks at most."""
 
 
 def partition(

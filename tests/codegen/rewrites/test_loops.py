@@ -217,6 +217,8 @@ def test_kinds_around_each_other():
     lanes = unroll(nest, "i")
     with pytest.raises(ScheduleError, match="expected serial loops around j to run it in parallel, got i"):
         parallel(lanes, "j")
+    with pytest.raises(ScheduleError, match="reorder: expected a loop that may stand around parallel i, got vectorize j"):
+        reorder(vectorize(parallel(nest, "i"), "j"), "j", "i")
     blocks = bind(bind(nest, "i", "block.x"), "j", "thread.x")
     assert [s.kind for _, s in walk_nest(blocks) if isinstance(s, For)] == ["block.x", "thread.x"]
     with pytest.raises(ScheduleError, match=r"expected block\.x once, got it around j already"):
