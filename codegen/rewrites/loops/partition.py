@@ -19,12 +19,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from math import lcm
 
 from tensorexpr.codegen.lowering.arithmetic import add, constant, floordiv, maximum, minimum, mul, sub
 from tensorexpr.codegen.nest import GRID, THREADS, Block, For, If, LoopNest
 from tensorexpr.codegen.rewrites.expressions import substituted
 from tensorexpr.codegen.rewrites.facts import Facts
-from tensorexpr.codegen.rewrites.loops.cuts import Cut, cuts_of, parts_of, statements_of
+from tensorexpr.codegen.rewrites.loops.cuts import Cut, cuts_of, moduli_of, parts_of, statements_of
 from tensorexpr.codegen.rewrites.loops.order import check_any_order
 from tensorexpr.codegen.rewrites.loops.simplify import decided, simplified
 from tensorexpr.codegen.rewrites.paths import Path, rewrite_loops
@@ -45,10 +46,11 @@ def partition(
     loop: str,
     at: Sequence[int | Expr] | None = None,
     condition: Expr | None = None,
-    residues: int | None = None,
+    residues: int | str | None = None,
     most: int = MOST,
 ) -> LoopNest:
     """rewrite: a loop cut at points `at`, where a `condition` inside changes, into `residues` classes, or where any test inside does.
+    With `residues` "found" there are as many classes as take all divisions of the loop's index away, or none.
 
     Points are numbers or expressions of what is around the loop. Pieces found for tests grow to `most` statements at most: beyond, there
     is one piece before, one between, and one behind; or none. Copies of a loop are cut each for itself.
@@ -80,8 +82,8 @@ def partition(
     given = [name for name, value in (("at", at), ("condition", condition), ("residues", residues)) if value is not None]
     if len(given) > 1:
         raise refuse(f"partition: expected one of at, condition and residues, got {' and '.join(given)}", loop=loop)
-    if residues is not None and (not isinstance(residues, int) or isinstance(residues, bool) or residues < 1):
-        raise refuse(f"partition: expected a positive int as residues, got {residues!r}", loop=loop)
+    if residues not in (None, "found") and (not isinstance(residues, int) or isinstance(residues, bool) or residues < 1):
+        raise refuse(f'partition: expected a positive int or "found" as residues, got {residues!r}', loop=loop)
     if residues is not None:
         check_any_order(nest, loop, "run by residue classes")
 
@@ -90,7 +92,8 @@ def partition(
             return None  # an instruction does all of it
         facts = Facts.at(nest, path)
         if residues is not None:
-            return classes(s, residues, facts)
+            count = residues if isinstance(residues, int) else lcm(*moduli_of(s))
+            return classes(s, count, facts) if isinstance(residues, int) or (count > 1 and count * statements_of(s.body) <= most) else None
         if at is not None:
             points = [const(p) if isinstance(p, int) else p for p in at]
             return pieces(s, points, facts)

@@ -215,6 +215,7 @@ def test_what_residue_classes_are_worth():
         """)
     (loop,) = nest.kernels[0].body
     assert moduli_of(loop) == (2, 3, 4, 5, 6)
+    assert body_of(partition(nest, "p", residues="found")).count("y[") == 60 and partition(nest, "p", residues="found", most=50) == nest
 
 
 def test_neighbors_are_stored_side_by_side():
@@ -242,7 +243,7 @@ def test_pieces_stay_few():
     ("arguments", "message"),
     [
         ({"at": [1], "residues": 2}, "partition: expected one of at, condition and residues, got at and residues"),
-        ({"residues": 0}, "partition: expected a positive int as residues, got 0"),
+        ({"residues": 0}, 'partition: expected a positive int or "found" as residues, got 0'),
     ],
 )
 def test_refusals(arguments, message):
