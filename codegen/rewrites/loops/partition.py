@@ -109,8 +109,8 @@ def by_tests(s: For, facts: Facts, most: int = MOST, only: frozenset[Expr] | Non
     if fronts and 2 * size <= most:
         test = decided(conjunction(fronts), facts)
         under = facts.under(test)
-        then, otherwise = ((s,) if f is None else by_tests(s, f, most // 2, only) or (s,) for f in (under, None))
-        return (If(test, simplified(then, under, False), simplified(otherwise, facts.under(negate(test)), False)),)
+        then = by_tests(s, under, most // 2, only) or (s,)
+        return (If(test, simplified(then, under, False), simplified((s,), facts.under(negate(test)), False)),)
     points = _points(s, cuts, facts, most // max(1, size))
     return pieces(s, points, facts) if points else None
 
