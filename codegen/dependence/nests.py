@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
+from tensorexpr.codegen.dependence.apart import Reach, Taken
 from tensorexpr.codegen.dependence.pairs import AFTER, ANY, BEFORE, SAME, Pair, Tie, common
 from tensorexpr.codegen.dependence.questions import Meeting, decide
 from tensorexpr.codegen.dependence.touched import Region, region_of
 from tensorexpr.codegen.dependence.updates import update_of
-from tensorexpr.codegen.facts.places import Loop, Places, Touch
+from tensorexpr.codegen.facts.places import Home, Loop, Places, Touch
 from tensorexpr.codegen.facts.questions import Point, Questions
 from tensorexpr.codegen.facts.scope import Scope
 from tensorexpr.codegen.nest import Alloc, Block, For, If, LoopNest, Stmt
@@ -77,7 +78,7 @@ def dependences(nest: LoopNest) -> Dependences:
 
 
 class Dependences:
-    """What conflicts in one nest. Statements are those of the nest, by identity."""
+    """What conflicts in one nest. Statements are those of the nest, by identity: none of them may stand in it twice."""
 
     def __init__(self, nest: LoopNest) -> None:
         self.nest = nest
@@ -179,9 +180,7 @@ class Dependences:
                 yield from self._ordered(first, second)
 
     def _pairs(self, one: Iterable[Touch], other: Iterable[Touch]) -> Iterator[tuple[Touch, Touch]]:
-        by_home: dict[object, list[Touch]] = {}
-        for touch in other:
-            by_home.setdefault(touch.home, []).append(touch)
+        by_home = {touches[0].home: touches for touches in _by_home(other)}
         for a in one:
             for b in by_home.get(a.home, ()):
                 if a.write or b.write:
@@ -207,15 +206,21 @@ class Dependences:
         """The conflicts between different iterations of a loop, of which those of the loops around it are the same."""
         own = self.loop(loop)
         level = self._depth(own)
-        for first, second in self._pairs(own.touches, own.touches):
-            shared = first.loops[: common(first, second)]
-            found = self._conflict(first, second, self._carried_at(shared, level), own)
-            if found is not None:
-                yield found
+        taken = Taken(own)
+        reach = Reach(taken, self.questions)
+        for touches in _by_home(_distinct(own.touches)):
+            if taken.apart(touches):
+                continue
+            for first, second in self._pairs(touches, touches):
+                if reach.is_apart(first, second):
+                    continue
+                found = self._conflict(first, second, self._carried_at(first.loops[: common(first, second)], level), own)
+                if found is not None:
+                    yield found
 
     def _depth(self, loop: Loop) -> int:
         """How many loops are around a loop."""
-        return sum(1 for fact in loop.around)
+        return len(loop.around)
 
     # ------------------------------------------------------------------------------------------------------- legality
 
@@ -238,7 +243,8 @@ class Dependences:
     def _turned(self, old: list[Loop], new: list[Loop]) -> Iterator[Conflict]:
         """The conflicts that run forward in one order of loops and backward in another one."""
         level = self._depth(old[0])
-        pairs = list(self._pairs(old[-1].touches, old[-1].touches))
+        touches = _distinct(old[-1].touches)
+        pairs = list(self._pairs(touches, touches))
         for at, loop in enumerate(old):
             for back in new[: new.index(loop)]:
                 if back not in old[at + 1 :]:
@@ -264,7 +270,7 @@ class Dependences:
         return _first(self._overtaken(self.touched_in(first), self.touched_in(second), [*around, Tie(one, AFTER, other, shift)]), updates)
 
     def _overtaken(self, ahead: Iterable[Touch], behind: Iterable[Touch], ties: list[Tie]) -> Iterator[Conflict]:
-        for first, second in self._pairs(ahead, behind):
+        for first, second in self._pairs(_distinct(ahead), _distinct(behind)):
             found = self._conflict(first, second, ties, None)
             if found is not None:
                 yield found
@@ -330,6 +336,20 @@ class Dependences:
             if loop.statement.index in given:
                 scope = loop.scope
         return region_of(own, given, scope, self.questions)
+
+
+def _distinct(touches: Iterable[Touch]) -> list[Touch]:
+    """One of those that every question about other iterations answers alike."""
+    found = {(t.home, t.indices, t.write, t.loops, t.scope.facts, t.scope.forgotten, update_of(t)): t for t in reversed(list(touches))}
+    return list(found.values())[::-1]
+
+
+def _by_home(touches: Iterable[Touch]) -> list[list[Touch]]:
+    """The accesses of each buffer."""
+    found: dict[Home, list[Touch]] = {}
+    for touch in touches:
+        found.setdefault(touch.home, []).append(touch)
+    return list(found.values())
 
 
 def _widest(spans: Iterable[Span]) -> Span:

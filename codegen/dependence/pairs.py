@@ -22,7 +22,7 @@ from collections.abc import Collection, Mapping
 from tensorexpr.codegen.facts.places import Loop, Touch
 from tensorexpr.codegen.facts.scope import Fact, Interval, Scope, mentioned_in
 from tensorexpr.integers import Affine
-from tensorexpr.ir import Access, Const, Expr, Index, apply, const, product
+from tensorexpr.ir import Access, Apply, Const, Expr, Index, apply, const, product
 from tensorexpr.records import record, replace
 from tensorexpr.regions import Opaque, affine_of, split_modulos
 from tensorexpr.traversal import bottom_up
@@ -74,7 +74,24 @@ class Pair:
         right: tuple[Expr, ...] | None = self.second.indices
         if len(self.first.indices) != len(self.second.indices):
             left, right = (flat(touch.indices, touch.home.buffer.shape) for touch in (self.first, self.second))
-        return None if left is None or right is None else (left, right)
+        return None if left is None or right is None else self._joined(left, right)
+
+    def _joined(self, left: tuple[Expr, ...], right: tuple[Expr, ...]) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
+        """The indices, with quotient and remainder by one open divisor as what they are of: equal where both are."""
+        for low, rest in enumerate(zip(left, right, strict=True)):
+            one, other = map(_remainder, rest)
+            if one is None or other is None or one[1] != other[1] or not self._is_divisor(one[1]):
+                continue
+            for high, whole in enumerate(zip(left, right, strict=True)):
+                if whole == tuple(apply("floordiv", *parts) for parts in (one, other)):
+                    keep = [at for at in range(len(left)) if at not in (low, high)]
+                    return self._joined((one[0], *(left[at] for at in keep)), (other[0], *(right[at] for at in keep)))
+        return left, right
+
+    def _is_divisor(self, divisor: Expr) -> bool:
+        """Whether an integer is positive and the same for both."""
+        names, reads = mentioned_in(divisor)
+        return names.isdisjoint(self.renamed) and not reads and self.first.scope.interval(divisor)[0] > 0
 
     def are_apart_by_ranges(self, sizes: Collection[str]) -> bool:
         """Whether the indices differ in some dimension, as the ranges of all names say."""
@@ -182,6 +199,13 @@ def common(first: Touch, second: Touch) -> int:
             break
         count += 1
     return count
+
+
+def _remainder(index: Expr) -> tuple[Expr, Expr] | None:
+    """What an index is the remainder of, and the open divisor."""
+    if isinstance(index, Apply) and index.op.name == "mod" and not isinstance(index.args[1], Const):
+        return index.args[0], index.args[1]
+    return None
 
 
 def flat(indices: tuple[Expr, ...], shape: tuple[Expr, ...]) -> tuple[Expr, ...] | None:

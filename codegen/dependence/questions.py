@@ -9,19 +9,22 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import lru_cache, reduce
 
 from tensorexpr.codegen.dependence.pairs import Pair
 from tensorexpr.codegen.facts.questions import FEW_POINTS, STEPS, Answer, Point, Questions
 from tensorexpr.codegen.facts.scope import Interval, Scope
 from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.enumeration import NotEnumerable, enumerate_points
-from tensorexpr.ir import Access, Axis, Expr, Index, Size, const
+from tensorexpr.ir import Access, Axis, Expr, Index, Size, apply, const
 from tensorexpr.records import record, replace
 from tensorexpr.traversal import bottom_up, walk
 
 SMALL = (1, 2, 3, 5, 8)
 """Values of open sizes at which a point is looked for among all iterations."""
+
+MOST_EQUAL = 4
+"""Pairs of elements of data that are said to be equal for equal arguments: each of them is a case more."""
 
 
 @record
@@ -131,9 +134,26 @@ def _answer(system: System) -> Answer:
     for name, (low, high) in system.ranges:
         before = scope.range_of(name)
         scope.known[name] = max(low, before[0]), min(high, before[1])
-    questions = Questions(system.sizes, dict(system.claims), most=STEPS)
+    questions = Questions(system.sizes, dict(system.claims), most=2 * STEPS)
     answer = questions.never(system.conditions, scope, refute=system.whole)
-    return answer if answer.holds is not None else _at_small_sizes(system)
+    if answer.holds is not None:
+        return answer
+    alike = _equal_for_equal_arguments(system)
+    if alike and questions.never((*system.conditions, *alike), scope, refute=False).holds:
+        return Answer(True, "data")
+    return _at_small_sizes(system)
+
+
+def _equal_for_equal_arguments(system: System) -> list[Expr]:
+    """What holds of integers that are read from one buffer at two places: they are equal where the places are."""
+    exprs = (*system.conditions, *(c for _, c, _ in system.facts if c is not None))
+    read = dict.fromkeys(n for e in exprs for n in walk(e) if isinstance(n, Access) and n.dtype.is_integer)
+    found: list[Expr] = []
+    for one, other in itertools.combinations(read, 2):
+        if one.tensor == other.tensor and one.indices and len(one.indices) == len(other.indices):
+            parts: list[Expr] = [apply("ne", a, b) for a, b in zip(one.indices, other.indices, strict=True)]
+            found.append(reduce(lambda a, b: apply("or", a, b), [*parts, apply("eq", one, other)]))
+    return found if len(found) <= MOST_EQUAL else []
 
 
 def _at_small_sizes(system: System) -> Answer:

@@ -61,10 +61,14 @@ def region_of(touches: Sequence[Touch], fixed: Collection[str], around: Scope, q
         try:
             with at_most(MORE_STEPS * STEPS):
                 return _Projection(touches, fixed, around, questions).region()
-        except DomainTooComplex:
+        except (DomainTooComplex, _TooMany):
             pass
     shape = touches[0].home.buffer.shape
-    return Region(tuple((ZERO, extent) for extent in shape), False, tuple(e.value if isinstance(e, Const) else None for e in shape))
+    return Region(tuple((ZERO, extent) for extent in shape), False, tuple(int(e.value) if isinstance(e, Const) else None for e in shape))
+
+
+class _TooMany(Exception):
+    """More cases or sets than anybody waits for."""
 
 
 class _Projection:
@@ -81,7 +85,7 @@ class _Projection:
             own = [one for one in self._sets(touch) if not one.is_empty()]
             sets += [one for one in own if one not in sets]
             if len(sets) > MOST_PIECES:
-                raise DomainTooComplex(f"expected at most {MOST_PIECES} sets, got more")
+                raise _TooMany
             for axis in range(len(self.elements) if own else 0):
                 low, high = self._ends(touch, axis, own)
                 lows[axis] += low
@@ -98,7 +102,7 @@ class _Projection:
         shape = [affine_of(extent, questions.opaque) for extent in touch.shape]
         places = list(questions.cases_of_all(touch.indices))
         if not places:
-            raise DomainTooComplex("expected an access with few cases, got one with more")
+            raise _TooMany
         for domain in questions.regions(scope.facts, scope):
             for cases in places:
                 found = questions.narrowed(domain, cases, scope)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from tensorexpr.codegen.lowering import arithmetic
 from tensorexpr.codegen.nest import Alloc, Block, Call, Check, For, If, Stmt, Store
-from tensorexpr.ir import Access, Apply, Expr, Index
+from tensorexpr.ir import Access, Expr, Index
 from tensorexpr.records import replace
 from tensorexpr.traversal import bottom_up, walk
 
@@ -108,15 +108,6 @@ def map_accesses(block: Block, function: Callable[[Access], Access]) -> Block:
     return tuple(map(statement, map_expressions(block, value)))
 
 
-def replace_reads(block: Block, function: Callable[[Access], Expr]) -> Block:
-    """A block with the elements that it reads replaced by expressions; stores keep theirs, but for what their indices read."""
-
-    def visit(expr: Expr) -> Expr:
-        return function(expr) if isinstance(expr, Access) else expr
-
-    return map_expressions(block, lambda expr: bottom_up(expr, visit) if any(isinstance(n, Access) for n in walk(expr)) else expr)
-
-
 def substituted(block: Block, values: Mapping[str, Expr]) -> Block:
     """A block with indices replaced. Requires: no loop inside has the name of an index in a value."""
 
@@ -175,8 +166,3 @@ def _operands(block: Block) -> Iterator[Access]:
                 yield from _operands(s.body)
             case If():
                 yield from _operands((*s.then, *s.otherwise))
-
-
-def is_integer_operation(expr: Expr, *names: str) -> bool:
-    """Whether an expression is one of some operations on integers."""
-    return isinstance(expr, Apply) and expr.op.name in names and expr.args[0].dtype.is_integer

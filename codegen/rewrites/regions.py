@@ -6,7 +6,7 @@ In a plain nest that is a kernel; after rewrites it may stand in the loops of ot
 from __future__ import annotations
 
 from tensorexpr.codegen.nest import Alloc, For, LoopNest, Stmt, Store
-from tensorexpr.codegen.rewrites.expressions import elements_read, expressions_of
+from tensorexpr.codegen.rewrites.expressions import expressions_of
 from tensorexpr.codegen.rewrites.paths import Path, inside, statement, walk_nest
 from tensorexpr.codegen.rewrites.refusals import refuse
 from tensorexpr.hints import suggestion
@@ -101,13 +101,3 @@ def loops_of(nest: LoopNest, buffer: str) -> tuple[str, ...]:
             if isinstance(s, For):
                 found.setdefault(s.index)
     return tuple(found)
-
-
-def reads_of(nest: LoopNest, buffer: str) -> tuple[Path, ...]:
-    """The paths of the statements that read a buffer themselves, in order."""
-    return tuple(path for path, s in walk_nest(nest) if buffer in _read_by(s))
-
-
-def is_read_in(s: Stmt, buffer: str) -> bool:
-    """Whether a statement, or one inside of it, reads a buffer."""
-    return any(access.tensor == buffer for access in elements_read((s,)))

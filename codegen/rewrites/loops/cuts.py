@@ -13,14 +13,16 @@ What is left is a form of the loop's own index and those around: two points alon
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import gcd, lcm
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.nest import Alloc, Block, Check, For, If, Stmt, Store
-from tensorexpr.codegen.rewrites.expressions import expressions_of
+from tensorexpr.codegen.rewrites.expressions import expressions_in, expressions_of
 from tensorexpr.codegen.rewrites.facts import Facts
-from tensorexpr.integers import Affine
+from tensorexpr.integers import Affine, FloorDiv
 from tensorexpr.ir import Access, Apply, Const, Expr, apply, conjuncts, const
 from tensorexpr.records import record
+from tensorexpr.regions import affine_of
 from tensorexpr.traversal import negate, walk
 
 _COMPARED = ("lt", "le", "gt", "ge", "eq", "ne")
@@ -169,3 +171,33 @@ def statements_of(block: Block) -> int:
 def parts_of(condition: Expr) -> frozenset[Expr]:
     """The comparisons of a condition."""
     return frozenset(conjuncts(condition))
+
+
+def moduli_of(s: For) -> tuple[int, ...]:
+    """The numbers m such that along every m-th iteration of a loop some index or condition inside is no longer divided, in ascending
+    order: what residue classes are worth. `p % 3`, `p // 3` and `(2*p + 1) // 6` say 3.
+
+    Where quotients are divided again, it takes the product.
+    """
+    found: set[int] = set()
+    for expr in expressions_in(s.body):
+        for node in walk(expr):
+            form = affine_of(node) if isinstance(node, Apply) and node.op.name in ("floordiv", "mod") else None
+            found.update(_period(atom, s.index) for atom in ([] if form is None else form.atoms()))
+    return tuple(sorted(found - {1}))
+
+
+def _period(atom: str | FloorDiv, index: str) -> int:
+    """Along every so many values of an index an atom grows evenly."""
+    if isinstance(atom, str) or index not in atom.numerator.names():
+        return 1
+    inner = lcm(*(_period(part, index) for part in atom.numerator.atoms()))
+    growth = sum(factor * _growth(part, index, inner) for part, factor in atom.numerator.terms)
+    return inner * (atom.denominator // gcd(atom.denominator, growth))
+
+
+def _growth(atom: str | FloorDiv, index: str, step: int) -> int:
+    """How much an atom grows with an index that grows by a step along which it grows evenly."""
+    if isinstance(atom, str):
+        return step if atom == index else 0
+    return sum(factor * _growth(part, index, step) for part, factor in atom.numerator.terms) // atom.denominator

@@ -10,19 +10,20 @@
                                                              y[j] = sum[j]
 
 Legal between two statements where no iteration of the first hangs on an earlier one of the second: those that do stay in one loop
-(Kennedy & McKinley 1990). A local buffer that several of the loops touch gets an axis for the loop's iterations, whose number is then to be
-known; one that a single loop touches stays inside. A condition that iterations do not change goes into each of the loops.
+(Kennedy & McKinley 1990); a check stays with what it stands for. A local buffer that several of the loops touch gets an axis for the loop's
+iterations, whose number is then to be known; one that a single loop touches stays inside. A condition that iterations do not change goes
+into each of the loops.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from tensorexpr.codegen.dependence import Dependences, dependences
 from tensorexpr.codegen.lowering.arithmetic import constant, sub
-from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, LoopNest, Stmt
-from tensorexpr.codegen.rewrites.expressions import buffers_written, elements_read, map_accesses
+from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, For, If, LoopNest, Stmt
+from tensorexpr.codegen.rewrites.expressions import buffers_written, elements_read, expressions_in, map_accesses, stores_in
 from tensorexpr.codegen.rewrites.facts import Facts
 from tensorexpr.codegen.rewrites.loops.simplify import decided
 from tensorexpr.codegen.rewrites.paths import Path, loop_at, loop_paths, rewrite_loops, walk_block
@@ -109,7 +110,7 @@ def distributed(s: For, facts: Facts, deps: Dependences, inner: str | None = Non
     changed = buffers_written(s.body)
     if any(isinstance(n, Access) and n.tensor in changed for e in (s.start, s.stop) for n in walk(e)):
         raise NotAlone(f"expected bounds of {s.index} that its iterations do not change")
-    wanted = range(1, len(parts))
+    wanted: Sequence[int] = range(1, len(parts))
     if inner is not None:
         wanted = sorted({b for at, part in enumerate(parts) if _is_over(part, inner) for b in (at, at + 1)})
     borders, obstacle = _borders(s, parts, deps, wanted)
@@ -211,7 +212,7 @@ def _borders(s: For, parts: Sequence[Part], deps: Dependences, wanted: Sequence[
     def place(number: int) -> int:
         return next((at for at, (low, high) in enumerate(spans) if low <= number <= high), 0)  # else a condition around
 
-    borders = [at for at in wanted if 0 < at < len(parts)]
+    borders = [at for at in wanted if 0 < at < len(parts) and not _leaves_a_check(parts, at)]
     obstacle: object = None
     for conflict in deps.carried(s) if borders else ():
         first, second = place(conflict.first.number), place(conflict.second.number)
@@ -220,6 +221,27 @@ def _borders(s: For, parts: Sequence[Part], deps: Dependences, wanted: Sequence[
             obstacle = conflict
             borders = [at for at in borders if at not in crossed]
     return borders, obstacle
+
+
+def _leaves_a_check(parts: Sequence[Part], border: int) -> bool:
+    """Whether a statement behind a border may rely on a check in front of it: both have one table in their indices."""
+    checked = {a.tensor for part in parts[:border] for a in _tables(part.statement) if isinstance(part.statement, Check)}
+    bare = any(isinstance(part.statement, Check) and not any(_tables(part.statement)) for part in parts[:border])
+    return bare or any(a.tensor in checked for part in parts[border:] for a in _tables(part.statement))
+
+
+def _tables(s: Stmt) -> Iterator[Access]:
+    """The elements that a statement's indices read, those of statements inside included."""
+    if isinstance(s, Check):
+        yield from (n for n in walk(s.index) if isinstance(n, Access))
+        return
+    for expr in expressions_in((s,)):
+        for node in walk(expr):
+            for index in node.indices if isinstance(node, Access) else ():
+                yield from (n for n in walk(index) if isinstance(n, Access))
+    for store in stores_in((s,)):
+        for index in store.indices:
+            yield from (n for n in walk(index) if isinstance(n, Access))
 
 
 def _expanded(block: Block, buffer: str, at: Expr) -> Block:

@@ -96,7 +96,7 @@ def _together(s: For, inner: For, name: str, facts: Facts) -> Block:
         high, low = apply("floordiv", place, inner_length), apply("mod", place, inner_length)
     body = substituted(inner.body, {s.index: add(high, s.start), inner.index: add(low, inner.start)})
     total = apply("mul", outer_length, inner_length) if width is None else mul(outer_length, inner_length)
-    return simplified((For(name, ZERO, total, body),), facts)
+    return simplified((For(name, ZERO, total, body),), facts, ended=False)
 
 
 def _length(s: For, facts: Facts) -> Expr:

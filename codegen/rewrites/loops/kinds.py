@@ -21,6 +21,7 @@ from tensorexpr.codegen.nest import GRID, THREADS, Block, For, LoopNest
 from tensorexpr.codegen.rewrites.expressions import buffers_written, elements_read, substituted
 from tensorexpr.codegen.rewrites.facts import Facts
 from tensorexpr.codegen.rewrites.loops.order import check_any_order
+from tensorexpr.codegen.rewrites.loops.partition import SHARED
 from tensorexpr.codegen.rewrites.loops.simplify import decided
 from tensorexpr.codegen.rewrites.paths import Path, around, loop_at, loop_paths, rewrite_loops, walk_block
 from tensorexpr.codegen.rewrites.refusals import refuse
@@ -29,8 +30,6 @@ from tensorexpr.ir import Const, Index
 from tensorexpr.records import replace
 
 WORDS = (*GRID, *THREADS)
-SHARED = ("parallel", *WORDS)
-"""Kinds of loops around which there are serial ones, and blocks."""
 
 
 def serial(nest: LoopNest, loop: str) -> LoopNest:

@@ -19,12 +19,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from math import lcm
 
 from tensorexpr.codegen.lowering.arithmetic import add, constant, floordiv, maximum, minimum, mul, sub
 from tensorexpr.codegen.nest import GRID, THREADS, Block, For, If, LoopNest
 from tensorexpr.codegen.rewrites.expressions import substituted
 from tensorexpr.codegen.rewrites.facts import Facts
-from tensorexpr.codegen.rewrites.loops.cuts import Cut, cuts_of, parts_of, statements_of
+from tensorexpr.codegen.rewrites.loops.cuts import Cut, cuts_of, moduli_of, parts_of, statements_of
 from tensorexpr.codegen.rewrites.loops.order import check_any_order
 from tensorexpr.codegen.rewrites.loops.simplify import decided, simplified
 from tensorexpr.codegen.rewrites.paths import Path, rewrite_loops
@@ -37,7 +38,7 @@ MOST = 2048
 """Statements, with those that are copied out, up to which the pieces of a loop may grow where nobody says how far: of the order of what
 LLVM compiles in a second."""
 SHARED = ("parallel", *GRID, *THREADS)
-"""Kinds of loops that stay one loop."""
+"""Kinds of loops that stay one loop, and around which there are serial ones and blocks at most."""
 
 
 def partition(
@@ -45,10 +46,11 @@ def partition(
     loop: str,
     at: Sequence[int | Expr] | None = None,
     condition: Expr | None = None,
-    residues: int | None = None,
+    residues: int | str | None = None,
     most: int = MOST,
 ) -> LoopNest:
     """rewrite: a loop cut at points `at`, where a `condition` inside changes, into `residues` classes, or where any test inside does.
+    With `residues` "found" there are as many classes as take all divisions of the loop's index away, or none.
 
     Points are numbers or expressions of what is around the loop. Pieces found for tests grow to `most` statements at most: beyond, there
     is one piece before, one between, and one behind; or none. Copies of a loop are cut each for itself.
@@ -80,8 +82,8 @@ def partition(
     given = [name for name, value in (("at", at), ("condition", condition), ("residues", residues)) if value is not None]
     if len(given) > 1:
         raise refuse(f"partition: expected one of at, condition and residues, got {' and '.join(given)}", loop=loop)
-    if residues is not None and (not isinstance(residues, int) or isinstance(residues, bool) or residues < 1):
-        raise refuse(f"partition: expected a positive int as residues, got {residues!r}", loop=loop)
+    if residues not in (None, "found") and (not isinstance(residues, int) or isinstance(residues, bool) or residues < 1):
+        raise refuse(f'partition: expected a positive int or "found" as residues, got {residues!r}', loop=loop)
     if residues is not None:
         check_any_order(nest, loop, "run by residue classes")
 
@@ -90,7 +92,8 @@ def partition(
             return None  # an instruction does all of it
         facts = Facts.at(nest, path)
         if residues is not None:
-            return classes(s, residues, facts)
+            count = residues if isinstance(residues, int) else lcm(*moduli_of(s))
+            return classes(s, count, facts) if isinstance(residues, int) or (count > 1 and count * statements_of(s.body) <= most) else None
         if at is not None:
             points = [const(p) if isinstance(p, int) else p for p in at]
             return pieces(s, points, facts)
@@ -106,8 +109,8 @@ def by_tests(s: For, facts: Facts, most: int = MOST, only: frozenset[Expr] | Non
     if fronts and 2 * size <= most:
         test = decided(conjunction(fronts), facts)
         under = facts.under(test)
-        then, otherwise = ((s,) if f is None else by_tests(s, f, most // 2, only) or (s,) for f in (under, None))
-        return (If(test, simplified(then, under), simplified(otherwise, facts.under(negate(test)))),)
+        then = by_tests(s, under, most // 2, only) or (s,)
+        return (If(test, simplified(then, under, False), simplified((s,), facts.under(negate(test)), False)),)
     points = _points(s, cuts, facts, most // max(1, size))
     return pieces(s, points, facts) if points else None
 
@@ -167,7 +170,8 @@ def pieces(s: For, points: Sequence[Expr], facts: Facts) -> Block:
     ends.append(s.stop)
     kinds = [s.kind if s.kind == "serial" or _are_numbers(a, b) else "serial" for a, b in pairwise(ends)]
     made = [replace(s, start=a, stop=b, kind=kind) for (a, b), kind in zip(pairwise(ends), kinds, strict=True)]
-    return simplified(tuple(made), facts)
+    some = [piece for piece in made if not facts.is_less(piece.stop, piece.start, 0)]
+    return simplified(tuple(some or made[:1]), facts, ended=False)
 
 
 def _are_numbers(*ends: Expr) -> bool:
@@ -176,12 +180,12 @@ def _are_numbers(*ends: Expr) -> bool:
 
 def _branches(s: For, points: Sequence[Expr], facts: Facts) -> Block:
     inner = facts.loop(s.index, s.start, s.stop)
-    body: Block = simplified(s.body, _behind(inner, s, points))
+    body: Block = simplified(s.body, _behind(inner, s, points), ended=False)
     for number in reversed(range(len(points))):
         before = apply("lt", Index(s.index), points[number])
-        here = simplified(s.body, _behind(inner, s, points[:number]).under(before))
+        here = simplified(s.body, _behind(inner, s, points[:number]).under(before), ended=False)
         body = (If(before, here, body),)
-    return simplified(body, inner)
+    return simplified(body, inner, ended=False)
 
 
 def _behind(facts: Facts, s: For, points: Sequence[Expr]) -> Facts:
@@ -198,4 +202,4 @@ def classes(s: For, count: int, facts: Facts) -> Block:
         stop = floordiv(add(length, const(count - 1 - residue)), count)
         at = add(add(mul(Index(s.index), const(count)), s.start), const(residue))
         made.append(For(s.index, const(0), decided(stop, facts), substituted(s.body, {s.index: at}), s.kind))
-    return simplified(tuple(made), facts)
+    return simplified(tuple(made), facts, ended=False)

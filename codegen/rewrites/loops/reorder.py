@@ -24,11 +24,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tensorexpr.codegen.dependence import dependences
-from tensorexpr.codegen.nest import Alloc, Block, For, If, LoopNest, Stmt
+from tensorexpr.codegen.nest import GRID, Alloc, Block, For, If, LoopNest, Stmt
 from tensorexpr.codegen.rewrites.expressions import buffers_written
 from tensorexpr.codegen.rewrites.facts import Facts
 from tensorexpr.codegen.rewrites.loops.cuts import extreme
 from tensorexpr.codegen.rewrites.loops.distribute import NotAlone, distributed, is_over, taken_apart
+from tensorexpr.codegen.rewrites.loops.partition import SHARED
 from tensorexpr.codegen.rewrites.loops.simplify import simplified
 from tensorexpr.codegen.rewrites.paths import Path, around, inside, loop_at, loop_paths, put, walk_block
 from tensorexpr.codegen.rewrites.refusals import refuse
@@ -139,6 +140,8 @@ def _swapped(nest: LoopNest, path: Path, inner: str) -> LoopNest:
         tests.append(one.condition)
         one = one.then[0]
     assert isinstance(one, For)
+    if s.kind in SHARED and not (one.kind in SHARED or (one.kind == "serial" and s.kind not in GRID)):
+        raise NotAlone(f"reorder: expected a loop that may stand around {s.kind} {s.index}, got {one.kind} {inner}")
     allowed = deps.may_swap(s, one, updates=True)
     if not allowed:
         raise NotAlone(f"reorder: expected {inner} outside of {s.index} to keep what is computed: {allowed.obstacle}")
@@ -194,7 +197,7 @@ def _exchanged(outer: For, inner: For, tests: Sequence[Expr], facts: Facts) -> B
     for alloc in reversed(declared):
         innermost = (replace(alloc, body=innermost),)
     made = replace(inner, start=start, stop=stop, body=(replace(outer, body=innermost),))
-    return simplified((made,), facts)
+    return simplified((made,), facts, ended=False)
 
 
 def _hull(bound: Expr, outer: For, greatest: bool, facts: Facts) -> Expr:

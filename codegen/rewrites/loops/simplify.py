@@ -55,24 +55,25 @@ def simplify(nest: LoopNest) -> LoopNest:
     return distinct(replace(nest, kernels=tuple(kernels)))
 
 
-def simplified(block: Block, facts: Facts) -> Block:
-    """A block where some facts hold. What is not changed is the same object."""
-    made = tuple(s for old in block for s in _statement(old, facts))
+def simplified(block: Block, facts: Facts, ended: bool = True) -> Block:
+    """A block where some facts hold. What is not changed is the same object. Unless `ended`, loops of one iteration and of none stay, so
+    that a rewrite behind finds the names that it would find at other extents."""
+    made = tuple(s for old in block for s in _statement(old, facts, ended))
     return block if len(made) == len(block) and all(new is old for new, old in zip(made, block, strict=True)) else made
 
 
-def _statement(s: Stmt, facts: Facts) -> Block:
+def _statement(s: Stmt, facts: Facts, ended: bool) -> Block:
     match s:
         case For():
-            return _loop(s, facts)
+            return _loop(s, facts, ended)
         case Ahead():
-            return (replace(s, condition=decided(s.condition, facts), then=simplified(s.then, facts.under(s.condition))),)
+            return (replace(s, condition=decided(s.condition, facts), then=simplified(s.then, facts.under(s.condition), ended)),)
         case If():
             condition = decided(s.condition, facts)
             if isinstance(condition, Const):
-                return simplified(s.then if condition.value else s.otherwise, facts)
-            then = simplified(s.then, facts.under(condition))
-            otherwise = simplified(s.otherwise, facts.under(negate(condition)))
+                return simplified(s.then if condition.value else s.otherwise, facts, ended)
+            then = simplified(s.then, facts.under(condition), ended)
+            otherwise = simplified(s.otherwise, facts.under(negate(condition)), ended)
             if not then and not otherwise:
                 return ()
             if not then:
@@ -80,7 +81,7 @@ def _statement(s: Stmt, facts: Facts) -> Block:
             same = condition is s.condition and then is s.then and otherwise is s.otherwise
             return (s if same else replace(s, condition=condition, then=then, otherwise=otherwise),)
         case Alloc():
-            body = simplified(s.body, facts)
+            body = simplified(s.body, facts, ended)
             if not any(a.tensor == s.buffer.name for a in elements_read(body)) and s.buffer.name not in buffers_written(body):
                 return body
             return (s if body is s.body else replace(s, body=body),)
@@ -96,15 +97,15 @@ def _statement(s: Stmt, facts: Facts) -> Block:
     return (s,)
 
 
-def _loop(s: For, facts: Facts) -> Block:
+def _loop(s: For, facts: Facts, ended: bool) -> Block:
     start, stop = decided(s.start, facts), decided(s.stop, facts)
-    if facts.is_less(stop, start, 0):
+    if ended and facts.is_less(stop, start, 0):
         return ()
-    single = s.kind not in (*GRID, *THREADS) and s.call is None
+    single = ended and s.kind not in (*GRID, *THREADS) and s.call is None
     if single and facts.is_less(start, stop) and facts.is_less(stop, apply("add", start, ONE), 0):
         return simplified(substituted(s.body, {s.index: start}), facts)
     inner = facts.loop(s.index, start, stop)
-    body = simplified(s.body, inner)
+    body = simplified(s.body, inner, ended)
     if not body and s.call is None:
         return ()
     call = None if s.call is None else _call(s.call, inner)

@@ -11,13 +11,13 @@ Nothing asks whether the length divides. `tail` says what happens to a rest:
 - "peel": a loop of its own behind the blocks (`partition` at the end of the last whole block). Always legal: the order stays.
 - "shift": the last block is moved back to end with the loop, so that all blocks are whole; some iterations run twice. Legal where the
   iterations may run in any order and read nothing that they write, so that they write the same again. Where the loop is shorter than a
-  block it runs as a rest.
+  block there is one, as long as the loop.
 - "guard": the last block runs over the end, and a condition skips what is beyond. Always legal.
 """
 
 from __future__ import annotations
 
-from tensorexpr.codegen.lowering.arithmetic import ZERO, add, floordiv, minimum, mul, sub
+from tensorexpr.codegen.lowering.arithmetic import ONE, ZERO, add, floordiv, minimum, mul, sub
 from tensorexpr.codegen.nest import Block, For, If, LoopNest
 from tensorexpr.codegen.rewrites.expressions import substituted
 from tensorexpr.codegen.rewrites.facts import Facts
@@ -73,7 +73,8 @@ def split(nest: LoopNest, loop: str, factor: int, tail: str = "peel", names: tup
         check_repeatable(nest, loop)
 
     def blocks(s: For, path: Path) -> Block:
-        return simplified(_blocks(s, factor, tail, outer, inner, Facts.at(nest, path)), Facts.at(nest, path))
+        facts = Facts.at(nest, path)
+        return simplified(_blocks(s, factor, tail, outer, inner, facts), facts, ended=False)
 
     return rewrite_loops(nest, loop, blocks)
 
@@ -88,16 +89,16 @@ def _blocks(s: For, factor: int, tail: str, outer: str, inner: str, facts: Facts
     begin = mul(Index(outer), const(factor))
     if tail == "peel":
         done = mul(whole, const(factor))
-        return (
-            For(outer, ZERO, whole, (For(inner, ZERO, const(factor), at(begin)),)),
-            For(inner, ZERO, sub(length, done), at(done)),
-        )
+        blocks = For(outer, ZERO, whole, (For(inner, ZERO, const(factor), at(begin)),))
+        rest = For(inner, ZERO, sub(length, done), at(done))
+        # Without a whole block the loop over them stays, for whom it is that names it next; `simplify` ends it.
+        return (blocks,) if facts.is_less(length, done, 0) else (blocks, rest)
     count = floordiv(add(length, const(factor - 1)), factor)
     if tail == "guard":
         test = apply("lt", add(Index(inner), begin), length)
         return (For(outer, ZERO, count, (For(inner, ZERO, const(factor), (If(test, at(begin)),)),)),)
     moved = For(outer, ZERO, count, (For(inner, ZERO, const(factor), at(minimum(begin, sub(length, const(factor))))),))
-    return (If(apply("ge", length, const(factor)), (moved,), (For(inner, ZERO, length, at(ZERO)),)),)
+    return (If(apply("ge", length, const(factor)), (moved,), (For(outer, ZERO, ONE, (For(inner, ZERO, length, at(ZERO)),)),)),)
 
 
 def length_of(s: For, facts: Facts) -> Expr:

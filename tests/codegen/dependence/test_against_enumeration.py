@@ -1,18 +1,31 @@
 """Every verdict of the dependences against all iterations of runs: what is said never to meet does not, every point is one."""
 
+import itertools
 import random
 from collections import Counter, defaultdict
 
 import numpy as np
 import pytest
 
+import tensorexpr as te
 from tensorexpr.codegen.dependence import dependences
 from tensorexpr.codegen.dependence.nests import blocks_of, common
 from tensorexpr.codegen.dependence.pairs import SAME, Tie
+from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import For
+from tensorexpr.codegen.plain import plain_nest
+from tensorexpr.codegen.schedule import schedule
 from tensorexpr.enumeration import NotEnumerable, evaluate_on
-from tests.codegen.dependence.enumerated import Key, TooMany, events, meetings, order_of, random_affine_nest
+from tensorexpr.simplify import simplify
+from tests.codegen.dependence.enumerated import Key, TooMany, events, meetings, random_affine_nest
+from tests.codegen.programs import WIDE
+from tests.random_programs import Options, random_sample
+from tests.random_programs.sample import arrays_for, sizes_of
+from tests.random_programs.schedules import shuffled
 from tests.seeds import share_of
+
+MANY = 60
+"""Accesses of a nest that are compared with each other."""
 
 
 def key_of(touch):
@@ -53,9 +66,9 @@ def check(nest, arrays, sizes_of_runs):
 def assert_point(nest, arrays, first, second, level, at, runs):
     """A point is an iteration of each, in that order, that touch one element."""
     sizes = {name: at.get(name, 1) for name in nest.sizes}
-    if any(value > 12 for value in sizes.values()):
-        return
     run = tuple(sorted(sizes.items()))
+    if run not in runs and (arrays or any(value > 12 for value in sizes.values())):
+        return  # the arrays are of other sizes
     if run not in runs:
         runs[run] = events(nest, arrays, sizes)
     shared = first.loops[: common(first, second)]
@@ -78,7 +91,7 @@ def check_loops(nest, deps, seen, found):
             inner = (*around, s) if isinstance(s, For) else around
             for one in blocks_of(s):
                 walk(one, inner)
-        for left, right in zip(block, block[1:]):
+        for left, right in itertools.pairwise(block):
             check_neighbors(left, right, around)
 
     def inside(block):
@@ -161,4 +174,23 @@ def test_random_affine_nests(seed):
     try:
         check(nest, {}, [{"n": n} for n in (0, 1, 2, 4, 5)])
     except TooMany:
+        return
+
+
+@pytest.mark.parametrize("seed", share_of(range(48)))
+def test_nests_of_random_programs(seed):
+    rng = random.Random(seed)
+    sample = random_sample(seed, Options(points=6, open_sizes=rng.choice((0, 0.5)), most=rng.choice((1, 2))))
+    try:
+        traced = sample.traced()
+        program = simplify(traced.program)
+        nest = lower(shuffled(schedule(program, WIDE), rng)) if seed % 2 else plain_nest(traced.program)
+    except te.TensorExprError:
+        return
+    if len(dependences(nest).touches) > MANY:
+        return
+    sizes = sizes_of(sample, traced.program, rng, 1)[0]
+    try:
+        check(nest, arrays_for(traced.program, traced.below, sizes, seed, True, False), [sizes])
+    except (TooMany, te.OutOfBoundsError):
         return

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+import tensorexpr as te
 from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.codegen.nest_interpret import run_nest
 from tensorexpr.codegen.nest_parse import parse_nest
@@ -25,7 +26,9 @@ from tensorexpr.errors import OutOfBoundsError, ScheduleError
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.ir import Program
 from tensorexpr.parse import parse_program
-from tests.random_programs import random_inputs
+from tensorexpr.simplify import simplify
+from tests.random_programs import Options, random_inputs, random_sample
+from tests.random_programs.sample import arrays_for, sizes_of
 
 Case = tuple[Mapping[str, np.ndarray], Mapping[str, int]]
 """Arrays for the inputs, and the values of open sizes."""
@@ -73,6 +76,19 @@ class Kept:
             for name, parameter in zip(self.program.outputs, nest.writes, strict=True):
                 near(found[parameter], expected[name], units, f"{sizes}: {name} of\n{self.program}\n{nest}")
         return nest
+
+
+def kept_of(seed: int, points: int = 20) -> Kept | None:
+    """The program of a seed, at some sizes; None where the text is refused."""
+    rng = random.Random(seed)
+    sample = random_sample(seed, Options(points=points, open_sizes=rng.choice((0, 0.5)), most=rng.choice((1, 2, 3))))
+    try:
+        traced = sample.traced()
+        program = simplify(traced.program) if seed % 3 == 0 else traced.program
+        sizes = sizes_of(sample, traced.program, rng, 1)[:3]
+        return Kept(program, [(arrays_for(traced.program, traced.below, s, seed, True, False), s) for s in sizes])
+    except te.TensorExprError:
+        return None  # the text, or sizes that do not fit
 
 
 def near(found: np.ndarray, expected: np.ndarray, units: int, message: str) -> None:

@@ -7,35 +7,30 @@ import random
 import numpy as np
 import pytest
 
-import tensorexpr as te
 from tensorexpr.codegen.nest import For
 from tensorexpr.codegen.nest_parse import parse_nest
 from tensorexpr.codegen.nest_text import print_nest
-from tensorexpr.codegen.rewrites.loops import bind, distribute, fuse, parallel, partition, reorder, serial, split, unroll, vectorize
+from tensorexpr.codegen.rewrites.loops import (
+    bind,
+    distribute,
+    fuse,
+    parallel,
+    partition,
+    reorder,
+    serial,
+    simplify,
+    split,
+    unroll,
+    vectorize,
+)
 from tensorexpr.codegen.rewrites.paths import loop_at, loop_paths, walk_nest
 from tensorexpr.codegen.rewrites.regions import loops_of, region
 from tensorexpr.errors import ScheduleError
-from tensorexpr.simplify import simplify
 from tests.codegen.llvm.nests import run
-from tests.codegen.programs import MATMUL, SOFTMAX
+from tests.codegen.programs import SOFTMAX
 from tests.codegen.rewrites import moves
-from tests.codegen.rewrites.law import UNITS, Kept, near, wandered
-from tests.random_programs import Options, random_sample
-from tests.random_programs.sample import arrays_for, sizes_of
+from tests.codegen.rewrites.law import UNITS, Kept, kept_of, near, wandered
 from tests.seeds import share_of
-
-
-def kept_of(seed: int, points: int = 20) -> Kept | None:
-    """The program of a seed, at some sizes; None where the text is refused."""
-    rng = random.Random(seed)
-    sample = random_sample(seed, Options(points=points, open_sizes=rng.choice((0, 0.5)), most=rng.choice((1, 2, 3))))
-    try:
-        traced = sample.traced()
-        program = simplify(traced.program) if seed % 3 == 0 else traced.program
-        sizes = sizes_of(sample, traced.program, rng, 1)[:3]
-        return Kept(program, [(arrays_for(traced.program, traced.below, s, seed, True, False), s) for s in sizes])
-    except te.TensorExprError:
-        return None  # the text, or sizes that do not fit
 
 
 @pytest.mark.parametrize("seed", share_of(range(90)))
@@ -58,8 +53,14 @@ def test_rewritten_nests_compile_to_the_same_values(seed):
                 near(found[parameter], expected[name], UNITS, f"{sizes}: {name} of\n{nest}")
 
 
-def tiled() -> Kept:
-    return Kept.of_text(MATMUL.replace("12", "9").replace("40", "35").replace("8", "3"))
+def tiled(m: int = 9, n: int = 35, k: int = 3) -> Kept:
+    """A product of matrices."""
+    return Kept.of_text(f"""
+A: f32[{m}, {k}] = input()
+B: f32[{k}, {n}] = input()
+C[i, j]: f32[{m}, {n}] = sum(A[i, k] * B[k, j] for k in range({k}))
+return C
+""")
 
 
 def test_a_product_in_tiles():
@@ -73,17 +74,19 @@ def test_a_product_in_tiles():
         (vectorize, ("j_i",)),
         (fuse, ("i_o", "j_o")),
         (parallel, ("i_o_j_o",)),
+        (simplify, ()),
     ):
         nest = kept.check(rewrite(nest, *arguments))
     found = run(nest, kept.cases[0][0])["C"]
     np.testing.assert_array_equal(found, kept.expected[0]["C"])
     text = print_nest(nest)
-    assert "sum: local(f32[4, 16])" in text and "sum: local(f32[3])" in text  # the tile, and the corner that is left
+    assert "sum: local(f32[4, 16])" in text and "sum: local(f32[1, 3])" in text  # the tile, and the corner that is left
 
 
+@pytest.mark.parametrize("extents", [(9, 35, 3), (4, 16, 2), (3, 5, 1), (1, 1, 0), (5, 0, 2)])
 @pytest.mark.parametrize("tail", ["peel", "shift", "guard"])
-def test_a_product_in_tiles_with_every_tail(tail):
-    kept = tiled()
+def test_a_product_in_tiles_at_every_extent(tail, extents):
+    kept = tiled(*extents)
     nest = kept.check(split(kept.check(split(kept.nest, "i", 4, tail)), "j", 16, tail))
     nest = kept.check(reorder(nest, "i_o", "j_o", "k", "i_i", "j_i"))
     nest = kept.check(partition(kept.check(partition(nest, "i_o")), "j_o"))
@@ -214,6 +217,8 @@ def test_kinds_around_each_other():
     lanes = unroll(nest, "i")
     with pytest.raises(ScheduleError, match="expected serial loops around j to run it in parallel, got i"):
         parallel(lanes, "j")
+    with pytest.raises(ScheduleError, match="reorder: expected a loop that may stand around parallel i, got vectorize j"):
+        reorder(vectorize(parallel(nest, "i"), "j"), "j", "i")
     blocks = bind(bind(nest, "i", "block.x"), "j", "thread.x")
     assert [s.kind for _, s in walk_nest(blocks) if isinstance(s, For)] == ["block.x", "thread.x"]
     with pytest.raises(ScheduleError, match=r"expected block\.x once, got it around j already"):
@@ -259,6 +264,18 @@ def test_loops_that_stay_in_their_order(body, message):
     with pytest.raises(ScheduleError) as raised:
         reorder(nest, "j", "i")
     assert message in str(raised.value)
+
+
+def test_a_check_stays_with_what_it_stands_for():
+    kept = Kept.of_text("""
+X: f32[4, 3] = input()
+K: i64[5] = input()
+Y[t]: f32[5] = sum(X[K[t], j] for j in range(3))
+return Y
+""")
+    kept.check(reorder(kept.check(distribute(kept.nest, "t")), "j", "t"))
+    with pytest.raises(ScheduleError, match="expected statements in j that can stand in loops of their own"):
+        distribute(kept.nest, "j")
 
 
 def test_bounds_that_iterations_change():

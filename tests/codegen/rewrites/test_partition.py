@@ -9,7 +9,8 @@ import pytest
 from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.codegen.nest_parse import parse_nest
 from tensorexpr.codegen.nest_text import print_kernel
-from tensorexpr.codegen.rewrites.loops import partition, reorder, simplify, split
+from tensorexpr.codegen.rewrites.loops import partition, reorder, simplify, split, vectorize
+from tensorexpr.codegen.rewrites.loops.cuts import moduli_of
 from tensorexpr.errors import ScheduleError
 from tests.codegen.rewrites.law import Kept
 
@@ -172,7 +173,7 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_tests_are_decided(case):
     loop, before, after = CASES[case]
-    assert body_of(partition(nest_of(before), loop)) == textwrap.dedent(after)
+    assert body_of(simplify(partition(nest_of(before), loop))) == textwrap.dedent(after)
 
 
 def test_a_triangle_turned_around():
@@ -181,7 +182,7 @@ def test_a_triangle_turned_around():
             for j in range(0, i):
                 w[i, j] = x[i, j]
         """)
-    assert body_of(partition(reorder(nest, "j", "i"), "i")) == textwrap.dedent("""\
+    assert body_of(simplify(partition(reorder(nest, "j", "i"), "i"))) == textwrap.dedent("""\
         for j in range(0, 63):
             for i in range(j + 1, 64):
                 w[i, j] = x[i, j]
@@ -207,6 +208,29 @@ def test_points_and_conditions_and_classes_are_given():
     assert "range(0, minimum(n, 64))" in body_of(partition(nest, "p", condition=test))
 
 
+def test_what_residue_classes_are_worth():
+    nest = nest_of("""\
+        for p in range(0, 60):
+            y[p] = x[p // 3, (2 * p + 1) // 8] + x[p // 2 // 3, (p + n) % 5]
+        """)
+    (loop,) = nest.kernels[0].body
+    assert moduli_of(loop) == (2, 3, 4, 5, 6)
+    assert body_of(partition(nest, "p", residues="found")).count("y[") == 60 and partition(nest, "p", residues="found", most=50) == nest
+
+
+def test_neighbors_are_stored_side_by_side():
+    nest = nest_of("""\
+        for p in range(0, 60):
+            y[p] = where(p % 3 == 0, x[p // 3, 0], x[p // 3, 1])
+        """)
+    assert body_of(simplify(vectorize(partition(split(nest, "p", 3), "p_i", at=[1, 2]), "p_o"))) == textwrap.dedent("""\
+        for p_o in vectorize(range(0, 20)):
+            y[p_o * 3] = x[p_o, 0]
+            y[p_o * 3 + 1] = x[p_o, 1]
+            y[p_o * 3 + 2] = x[p_o, 1]
+        """)
+
+
 def test_pieces_stay_few():
     tests = " + ".join(f"where(p < {k}, 1.0, 2.0)" for k in range(1, 9))
     nest = nest_of(f"for p in range(0, 64):\n    y[p] = {tests}\n")
@@ -219,7 +243,7 @@ def test_pieces_stay_few():
     ("arguments", "message"),
     [
         ({"at": [1], "residues": 2}, "partition: expected one of at, condition and residues, got at and residues"),
-        ({"residues": 0}, "partition: expected a positive int as residues, got 0"),
+        ({"residues": 0}, 'partition: expected a positive int or "found" as residues, got 0'),
     ],
 )
 def test_refusals(arguments, message):
