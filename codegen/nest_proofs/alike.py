@@ -13,6 +13,8 @@ from. It does where, in the body of the loop,
 4. conditions are made of the same, or hold where the element is written; everything else that depends on the iteration, and every other
    variable in the indices of the element, is equal where two meet;
 5. where two statements write it, each under its condition, they are the same but for tests that the condition decides;
+   A condition of the whole block is none of those, but does no harm where it decides nothing: the branches are the same statements but
+   for tests that it decides, or what its branch leaves in local buffers is read where it holds alone;
 6. nothing is read that other iterations write, but the element that the same iteration has just written; elsewhere in a buffer that the
    loop writes, where it is shown that no iteration meets another there (a step of a scan reads the step before it).
 
@@ -22,28 +24,32 @@ So both iterations make the same computation, operation by operation.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from tensorexpr import dtypes
+from tensorexpr.codegen.facts.places import Home, Loop, Touch
+from tensorexpr.codegen.facts.scope import Scope, mentioned, negation
 from tensorexpr.codegen.nest import Alloc, Block, For, If, Stmt, Store
-from tensorexpr.codegen.nest_proofs.places import Home, Loop, Touch
-from tensorexpr.codegen.nest_proofs.scope import negation
 from tensorexpr.integers import Affine
 from tensorexpr.ir import Access, Apply, Expr, Index, apply, conjuncts
 from tensorexpr.records import replace
 from tensorexpr.regions import Opaque, affine_of, expression_of
 from tensorexpr.traversal import bottom_up, children, walk
 
+Holds = Callable[[Expr, Scope], bool]
+"""Whether a condition is known to hold at a place."""
+
 
 class _Differs(Exception):
     """Something depends on the block from which an element is reached."""
 
 
-def equal_where_alike(loop: Loop, touch: Touch, apart: Callable[[Touch, Touch], bool]) -> list[Expr] | None:
+def equal_where_alike(loop: Loop, touch: Touch, apart: Callable[[Touch, Touch], bool], holds: Holds) -> list[Expr] | None:
     """Expressions over the indices of a loop and of those inside it of which this holds: where they are equal in two iterations that write
     one element by the statement of `touch`, the values are equal. None where that cannot be said. `apart` says of a write and a read that
     they never meet in different iterations."""
     try:
-        return _Alike(loop, touch, apart).compared()
+        return _Alike(loop, touch, apart, holds).compared()
     except _Differs:
         return None
 
@@ -108,9 +114,15 @@ def is_own(loop: Loop, access: Access) -> bool:
     ) and all(w.indices == access.indices for w in writes)
 
 
+Trail = tuple[For | Expr | If, ...]
+"""Loops and conditions around something in the body, and the statements whose condition is left out."""
+Locals = dict[str, tuple[Home, tuple[str, ...]]]
+"""The local buffers that are made inside of the loop, with the loops over a window around them."""
+
+
 class _Alike:
-    def __init__(self, loop: Loop, touch: Touch, apart: Callable[[Touch, Touch], bool]) -> None:
-        self.loop, self.touch, self.apart = loop, touch, apart
+    def __init__(self, loop: Loop, touch: Touch, apart: Callable[[Touch, Touch], bool], holds: Holds) -> None:
+        self.loop, self.touch, self.apart, self.holds = loop, touch, apart, holds
         self.inside = {other.statement.index for other in touch.loops[touch.loops.index(loop) + 1 :]}
         self.bound = {loop.statement.index}
         self.bases: dict[Expr, str] = {}
@@ -122,6 +134,10 @@ class _Alike:
         self.needed: set[int] = set()
         self.opaque = Opaque()
         self.held = {fact.condition for fact in touch.scope.facts}
+        self.trail: Trail = ()
+        self.reads: dict[str, list[Trail]] = {}
+        self.made: dict[str, Trail] = {}
+        self.skipped: list[tuple[If, set[str]]] = []
 
     def compared(self) -> list[Expr]:
         """The expressions, once everything in the body has been looked at."""
@@ -137,6 +153,8 @@ class _Alike:
         private = self._private()
         self.needed = self._slice()
         self._block(self.loop.statement.body, {}, private, ())
+        if not all(self._is_read_where_it_holds(*each) for each in self.skipped):
+            raise _Differs
         return list(self.others)
 
     def _slice(self) -> set[int]:
@@ -189,6 +207,9 @@ class _Alike:
             return Affine.of(self.bases[expr])
         if isinstance(expr, Apply) and expr.dtype is dtypes.int64 and any(base in walk(expr) for base in self.bases):
             name, args = expr.op.name, expr.args
+            if name == "neg":
+                inner = self._form(args[0])
+                return None if inner is None else -inner
             if name in ("add", "sub"):
                 left, right = self._form(args[0]), self._form(args[1])
                 return None if left is None or right is None else left + right if name == "add" else left - right
@@ -223,7 +244,7 @@ class _Alike:
 
     # ------------------------------------------------------------------------------------------------------------- the body
 
-    def _block(self, block: Block, locals_: dict[str, tuple[Home, tuple[str, ...]]], private: set[Home], path: tuple[str, ...]) -> None:
+    def _block(self, block: Block, locals_: Locals, private: set[Home], path: tuple[str, ...]) -> None:
         """`locals_`: the buffers made inside, with the window loops around them; `path`: the window loops around."""
         for s in block:
             if id(s) not in self.needed:
@@ -239,19 +260,100 @@ class _Alike:
                         own = (*path, s.index)
                     self._expr(s.start, locals_, private)
                     self._expr(s.stop, locals_, private)
-                    self._block(s.body, locals_, private, own)
+                    self._inside(s, own, locals_, private)
                 case If():
-                    if s.condition not in self.held and negation(s.condition) not in self.held:
-                        self._expr(s.condition, locals_, private)
-                    self._block((*s.then, *s.otherwise), locals_, private, path)
+                    self._branches(s, locals_, private, path)
                 case Alloc():
+                    self.made[s.buffer.name] = self.trail
                     self._block(s.body, {**locals_, s.buffer.name: (Home(s.buffer, 0), path)}, private, path)
                 case Store():
                     self._expr(s.value, locals_, private)
                     self._element(s.buffer, s.indices, locals_, private)
                     self._kept(s, locals_, path)
 
-    def _kept(self, s: Store, locals_: dict[str, tuple[Home, tuple[str, ...]]], path: tuple[str, ...]) -> None:
+    # ----------------------------------------------------------------------------------------------- conditions of a block
+
+    def _under(self, what: For | Expr | If, look: Callable[[], None]) -> None:
+        """Looks at something with one more loop or condition around."""
+        outer, self.trail = self.trail, (*self.trail, what)
+        try:
+            look()
+        finally:
+            self.trail = outer
+
+    def _inside(self, s: For, path: tuple[str, ...], locals_: Locals, private: set[Home]) -> None:
+        """The body of a loop."""
+        self._under(s, lambda: self._block(s.body, locals_, private, path))
+
+    def _branches(self, s: If, locals_: Locals, private: set[Home], path: tuple[str, ...]) -> None:
+        """The branches of a condition that is the same wherever the element is reached from, or that decides nothing."""
+        around: For | Expr | If = s.condition
+        if s.condition not in self.held and negation(s.condition) not in self.held and not self._is_alike(s.condition, locals_, private):
+            written = _written(s.then)
+            if s.otherwise and self._simpler(s.otherwise, (*self.trail, s.condition)) == self._simpler(s.then, (*self.trail, s.condition)):
+                self._block(s.otherwise, locals_, private, path)
+                return
+            names, reads = mentioned((s.condition,))
+            own = [one for one in self.trail if isinstance(one, For) and one.index in names]
+            if s.otherwise or reads or not all(name in locals_ and all(loop in self.made[name] for loop in own) for name in written):
+                raise _Differs  # else what one round of a loop leaves could be read in another, where the condition differs
+            self.skipped.append((s, written))
+            around = s
+        self._under(around, lambda: self._block(s.then, locals_, private, path))
+        self._under(negation(s.condition), lambda: self._block(s.otherwise, locals_, private, path))
+
+    def _is_alike(self, condition: Expr, locals_: Locals, private: set[Home]) -> bool:
+        """Whether a condition is made of the same wherever the element is reached from."""
+        before = dict(self.others)
+        try:
+            self._expr(condition, locals_, private)
+        except _Differs:
+            self.others = before
+            return False
+        if Index(self.loop.statement.index) in self.others and Index(self.loop.statement.index) not in before:
+            self.others = before
+            return False
+        return True
+
+    def _is_read_where_it_holds(self, s: If, written: set[str]) -> bool:
+        """Whether what a branch leaves in local buffers is read where its condition holds alone."""
+        reads = [read for name in written for read in self.reads.get(name, ()) if all(one is not s for one in read)]
+        return all(self.holds(s.condition, self._scope(read)) for read in reads)
+
+    def _scope(self, trail: Trail) -> Scope:
+        """What is known behind loops and conditions in the body, but of what the loop writes."""
+        scope = self.loop.scope
+        for one in trail:
+            if isinstance(one, For):
+                scope = scope.loop(one.index, one.start, one.stop)
+            else:
+                scope = scope.where(one.condition if isinstance(one, If) else one)
+        return scope.without(self.loop.writes)
+
+    def _holds_at(self, scope: Scope, condition: Expr) -> bool:
+        return self.holds(condition, scope)
+
+    def _simpler(self, block: Block, trail: Trail) -> Block:
+        """Statements without the tests that hold."""
+        found: list[Stmt] = []
+        for s in block:
+            match s:
+                case For():
+                    found.append(replace(s, body=self._simpler(s.body, (*trail, s))))
+                case If() if not s.otherwise and self.holds(s.condition, self._scope(trail)):
+                    found += self._simpler(s.then, trail)
+                case If():
+                    then, otherwise = (*trail, s.condition), (*trail, negation(s.condition))
+                    found.append(replace(s, then=self._simpler(s.then, then), otherwise=self._simpler(s.otherwise, otherwise)))
+                case Alloc():
+                    found.append(replace(s, body=self._simpler(s.body, trail)))
+                case Store():
+                    found.append(replace(s, value=_decided(s.value, partial(self._holds_at, self._scope(trail)))))
+                case _:
+                    found.append(s)
+        return tuple(found)
+
+    def _kept(self, s: Store, locals_: Locals, path: tuple[str, ...]) -> None:
         """What is written in loops over a window belongs to its places."""
         if s.buffer not in locals_:
             return
@@ -260,7 +362,7 @@ class _Alike:
         if any(name not in around and name not in tied for name in path):
             raise _Differs
 
-    def _element(self, name: str, indices: tuple[Expr, ...], locals_: dict[str, tuple[Home, tuple[str, ...]]], private: set[Home]) -> None:
+    def _element(self, name: str, indices: tuple[Expr, ...], locals_: Locals, private: set[Home]) -> None:
         if name in locals_:
             home = locals_[name][0]
             for dim, index in enumerate(indices):
@@ -275,8 +377,9 @@ class _Alike:
             if index != own:
                 self._expr(index, locals_, private)
 
-    def _expr(self, expr: Expr, locals_: dict[str, tuple[Home, tuple[str, ...]]], private: set[Home]) -> None:
+    def _expr(self, expr: Expr, locals_: Locals, private: set[Home]) -> None:
         if isinstance(expr, Access):
+            self.reads.setdefault(expr.tensor, []).append(self.trail)
             if expr.tensor not in locals_ and expr.tensor in self.loop.writes and not any(h.buffer.name == expr.tensor for h in private):
                 if not is_own(self.loop, expr) and not self._is_kept(expr):
                     raise _Differs
@@ -288,6 +391,12 @@ class _Alike:
                 return
             if isinstance(expr, Index):
                 raise _Differs
+        if isinstance(expr, Apply) and expr.op.name == "where":
+            condition, taken, otherwise = expr.args
+            self._expr(condition, locals_, private)
+            self._under(condition, lambda: self._expr(taken, locals_, private))
+            self._under(negation(condition), lambda: self._expr(otherwise, locals_, private))
+            return
         for child in children(expr):
             self._expr(child, locals_, private)
 
@@ -320,6 +429,17 @@ class _Alike:
                 if not isinstance(atom, str) and names - {own}:
                     raise _Differs
                 self.others.setdefault(expression_of(Affine.of(atom)))
+
+
+def _written(block: Block) -> set[str]:
+    """The buffers that statements write, but for those that they make themselves."""
+    found: set[str] = set()
+    for s in block:
+        if isinstance(s, Store):
+            found.add(s.buffer)
+        for inner in _blocks(s):
+            found |= _written(inner) - ({s.buffer.name} if isinstance(s, Alloc) else set())
+    return found
 
 
 def _blocks(s: Stmt) -> tuple[Block, ...]:

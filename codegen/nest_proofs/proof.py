@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
+from tensorexpr.codegen.facts.places import Places, Touch
+from tensorexpr.codegen.facts.questions import MOST_STEPS, Answer, Questions, steps_for
+from tensorexpr.codegen.facts.scope import Checked, Scope
 from tensorexpr.codegen.nest import Alloc, Block, For, If, LoopNest, Stmt, Store
-from tensorexpr.codegen.nest_proofs.places import Places, Touch
-from tensorexpr.codegen.nest_proofs.questions import MOST_STEPS, Answer, Questions, steps_for
 from tensorexpr.codegen.nest_proofs.races import close, meet
-from tensorexpr.codegen.nest_proofs.scope import Checked, Scope
 from tensorexpr.codegen.nest_proofs.sorts import sorts_of
 from tensorexpr.codegen.nest_proofs.verdict import Finding, Verdict
 from tensorexpr.codegen.nest_proofs.written import Written

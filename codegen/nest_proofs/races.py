@@ -1,10 +1,8 @@
 """No two iterations of a loop that runs in any order, or at once, touch one element of which one of them writes it.
 
 Asked of each loop over blocks, threads, lanes or cores, about the buffers that are made outside of it; elements that are updated in one
-piece (`LoopNest.atomics`) are excepted. First a quick test of all that is touched of a buffer: in one dimension every index is the
-same multiple c of the loop (or of a quotient of it, then of what that leaves), plus the same outer terms, plus a rest narrower than c.
-Of pairs that are left each iteration may reach beyond the one before in some dimension (`_Reach`: bounds without the loops inside of it).
-The others are put to the sets: two copies of the loops inside, of two different iterations, with equal indices.
+piece (`LoopNest.atomics`) are excepted. First the quick tests of `dependence.apart`, of all that is touched of a buffer, then of pairs. The
+pairs that are left are put to the sets: two copies of the loops inside, of two different iterations, with equal indices.
 
 Lanes: the emitter runs a loop over lanes one iteration after the other where a store has the same address in all lanes (a sum that nobody
 split; on a GPU it is combined by shuffles). So a loop over lanes is asked about unless some store in it stands at indices that mention
@@ -13,20 +11,16 @@ neither the lane nor what is read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 
+from tensorexpr.codegen.dependence.apart import Reach, Taken
+from tensorexpr.codegen.dependence.pairs import APART, SAME, Pair, Tie, renamed
+from tensorexpr.codegen.facts.places import Home, Loop, Touch
+from tensorexpr.codegen.facts.questions import Answer, Questions
+from tensorexpr.codegen.facts.scope import Scope, mentioned, negation
 from tensorexpr.codegen.nest import GRID, LANES, THREADS, LoopNest
 from tensorexpr.codegen.nest_proofs.alike import equal_where_alike, may_be_alike, same_value
-from tensorexpr.codegen.nest_proofs.forms import Bound
-from tensorexpr.codegen.nest_proofs.places import Home, Loop, Touch
-from tensorexpr.codegen.nest_proofs.questions import Answer, Questions
-from tensorexpr.codegen.nest_proofs.scope import Fact, Scope, mentioned, negation
-from tensorexpr.integers import Affine
-from tensorexpr.integers.affine import Atom
-from tensorexpr.ir import Access, Apply, Const, Expr, Index, Size, apply, const, product
-from tensorexpr.records import record, replace
-from tensorexpr.regions import Opaque, affine_of
-from tensorexpr.traversal import bottom_up, walk
+from tensorexpr.ir import Const, Expr, Index, apply, const
 
 ONE = const(1)
 AT_ONCE = ("parallel", *LANES, *GRID, *THREADS)
@@ -38,7 +32,7 @@ def close(nest: LoopNest, loops: list[Loop], questions: Questions) -> Iterator[t
         kind = loop.statement.kind
         if kind not in AT_ONCE or _once(loop) or (kind in LANES and _in_turns(loop)):
             continue
-        taken = _Taken(loop)
+        taken = Taken(loop)
         for touches in _by_home(loop, nest).values():
             if not taken.apart(touches):
                 yield from _pairs(taken, touches, questions)
@@ -68,206 +62,16 @@ def _by_home(loop: Loop, nest: LoopNest) -> dict[Home, list[Touch]]:
     return found
 
 
-def _inner(loop: Loop, touch: Touch) -> tuple[str, ...]:
-    """The indices of the loop and of those inside of it."""
-    return tuple(other.statement.index for other in touch.loops[touch.loops.index(loop) :])
-
-
-# ------------------------------------------------------------------------------------------------------------ the quick test
-
-
-@record
-class _Terms:
-    """An index in one dimension: the terms that depend on a loop, those that do not change in it, and how far the rest ranges."""
-
-    own: list[tuple[Atom, int]]
-    around: list[tuple[Atom, int]]
-    least: float
-    greatest: float
-
-
-class _Taken:
-    """The indices of what is touched in a loop, each taken apart once."""
-
-    def __init__(self, loop: Loop) -> None:
-        self.loop = loop
-        self._opaque = Opaque()
-        self._inside: dict[tuple[Loop, ...], frozenset[str]] = {}
-        self._terms: dict[tuple[Touch, int], _Terms | None] = {}
-
-    def inside(self, touch: Touch) -> frozenset[str]:
-        """The indices of the loops inside of the loop that are around a touch."""
-        found = self._inside.get(touch.loops)
-        if found is None:
-            index, *inner = _inner(self.loop, touch)
-            found = self._inside[touch.loops] = frozenset(inner) - {index}
-        return found
-
-    def apart(self, touches: Sequence[Touch]) -> bool:
-        """Whether different iterations reach different places, one term of the loop's index found equal after the other."""
-        if len({len(touch.indices) for touch in touches}) != 1:
-            return False
-        left = [found for dim in range(len(touches[0].indices)) if (found := self._of_all(dim, touches)) is not None]
-        equal: set[Atom] = set()
-        while left:
-            rest = []
-            for terms in left:
-                unknown = [(atom, factor) for atom, factor in terms.own if atom not in equal]
-                if len(unknown) == 1 and terms.greatest - terms.least < abs(unknown[0][1]):
-                    equal.add(unknown[0][0])
-                elif unknown:
-                    rest.append(terms)
-            if self.loop.statement.index in equal:
-                return True
-            if len(rest) == len(left):
-                return False
-            left = rest
-        return False
-
-    def beyond(self, first: Touch, second: Touch) -> bool:
-        """Whether what lies between two touches in one dimension is more than the loop goes through."""
-        start, stop = self.loop.statement.start, self.loop.statement.stop
-        if not (isinstance(start, Const) and isinstance(stop, Const)) or len(first.indices) != len(second.indices):
-            return False
-        for dim in range(len(first.indices)):
-            one, other = self._of_one(dim, first), self._of_one(dim, second)
-            if one is None or other is None or one.own != other.own or one.around != other.around:
-                continue
-            if len(one.own) == 1 and one.own[0][0] == self.loop.statement.index:
-                reach = abs(one.own[0][1]) * int(stop.value - start.value)
-                if one.least - other.greatest >= reach or other.least - one.greatest >= reach:
-                    return True
-        return False
-
-    def _of_all(self, dim: int, touches: Sequence[Touch]) -> _Terms | None:
-        """The terms in one dimension, where all touches have the same of the loop."""
-        shared: _Terms | None = None
-        least, greatest = float("inf"), float("-inf")
-        for touch in touches:
-            found = self._of_one(dim, touch)
-            if found is None or (shared is not None and (found.own != shared.own or found.around != shared.around)):
-                return None
-            shared = found
-            least, greatest = min(least, found.least), max(greatest, found.greatest)
-        return None if shared is None else _Terms(shared.own, shared.around, least, greatest)
-
-    def _of_one(self, dim: int, touch: Touch) -> _Terms | None:
-        key = touch, dim
-        if key not in self._terms:
-            self._terms[key] = self._made(dim, touch)
-        return self._terms[key]
-
-    def _made(self, dim: int, touch: Touch) -> _Terms | None:
-        """The terms of one index, where the loop has some."""
-        index, inner, opaque = self.loop.statement.index, self.inside(touch), self._opaque
-        form = affine_of(touch.indices[dim], opaque)
-        assert form is not None
-        if opaque.names:
-            names = form.names()
-            if any(not _is_around(expr, inner | {index}, self.loop) for expr, name in opaque.names.items() if name in names):
-                return None
-        own: list[tuple[Atom, int]] = []
-        around: list[tuple[Atom, int]] = []
-        rest: list[tuple[Atom, int]] = []
-        for term in form.terms:
-            atom = term[0]
-            if isinstance(atom, str):
-                (own if atom == index else rest if atom in inner else around).append(term)
-                continue
-            names = atom.numerator.names()
-            if index in names and not inner.isdisjoint(names):
-                return None
-            (own if index in names else around if inner.isdisjoint(names) else rest).append(term)
-        if not own:
-            return None
-        low, high = _range(Affine(rest, form.constant), touch) if rest else (form.constant, form.constant)
-        return _Terms(own, around, low, high)
-
-
-def _is_around(expr: Expr, inner: frozenset[str], loop: Loop) -> bool:
-    """Whether a value is the same in all iterations."""
-    names, reads = mentioned((expr,))
-    return names.isdisjoint(inner) and reads.isdisjoint(loop.writes)
-
-
-def _range(form: Affine, touch: Touch) -> tuple[float, float]:
-    box = {}
-    for name in form.names():
-        low, high = touch.scope.range_of(name)
-        box[name] = (None if low == float("-inf") else int(low), None if high == float("inf") else int(high))
-    low_, high_ = form.interval(box)
-    return float("-inf") if low_ is None else low_, float("inf") if high_ is None else high_
-
-
-class _Reach:
-    """How far the iterations of a loop reach in each dimension: those after one are beyond it where the least index of the next one is."""
-
-    def __init__(self, taken: _Taken, questions: Questions) -> None:
-        self.taken, self.loop, self.questions = taken, taken.loop, questions
-        loop = taken.loop
-        index = Index(loop.statement.index)
-        self.next = Affine.of(index.name) + 1
-        self.forms = questions.forms(loop.scope.where(apply("lt", apply("add", index, ONE), loop.statement.stop)))
-        self._found: dict[Touch, list[tuple[list[Bound], list[Bound]]]] = {}
-        self._answers: dict[tuple[Bound, Bound], bool] = {}
-
-    def is_apart(self, first: Touch, second: Touch) -> bool:
-        """Whether two touches never meet in different iterations, for in some dimension each is beyond the other in later ones."""
-        if len(first.indices) != len(second.indices):
-            return False
-        return self.questions.shown(
-            lambda: any(
-                self._is_beyond(later, before) and self._is_beyond(after, earlier)
-                for (after, before), (later, earlier) in zip(self._ends(first), self._ends(second), strict=True)
-            )
-        )
-
-    def _is_beyond(self, lows: list[Bound], highs: list[Bound]) -> bool:
-        return any(self._follows(low, high) for low in lows for high in highs)
-
-    def _follows(self, low: Bound, high: Bound) -> bool:
-        """Whether the least index of the next iteration is greater than the greatest of one."""
-        if (low, high) not in self._answers:
-            own = self.loop.statement.index
-            there = [form.substitute({own: self.next}) for form in low]
-            self._answers[low, high] = all(self.forms.is_natural(a + b - 1, self.forms.loops) for a in there for b in high)
-        return self._answers[low, high]
-
-    def _ends(self, touch: Touch) -> list[tuple[list[Bound], list[Bound]]]:
-        """Bounds from below of each index, and of what is left of it when it is negative, without the loops inside: those of the index
-        never fall from one iteration to the next."""
-        if touch not in self._found:
-            inner = self.taken.inside(touch)
-            forms = self.questions.forms(touch.scope)
-            loops = [fact for fact in forms.loops if fact.axis is not None and fact.axis.index in inner]
-            self._found[touch] = []
-            for index in touch.indices:
-                lows = forms.least(forms.bounds(index, False), loops)
-                highs = forms.least([tuple(-form for form in bound) for bound in forms.bounds(index, True)], loops)
-                kept = [bound for bound in lows if all(map(self._rises, bound))]
-                self._found[touch].append((_without(kept, inner), _without(highs, inner)))
-        return self._found[touch]
-
-    def _rises(self, form: Affine) -> bool:
-        own = self.loop.statement.index
-        factor = form.coefficient(own)
-        return factor >= 0 and own not in (form - Affine.of(own) * factor).names()
-
-
-def _without(bounds: list[Bound], names: frozenset[str]) -> list[Bound]:
-    return [bound for bound in bounds if all(names.isdisjoint(form.names()) for form in bound)]
-
-
 # -------------------------------------------------------------------------------------------------------------- pairs by sets
 
 
-def _pairs(taken: _Taken, touches: list[Touch], questions: Questions) -> Iterator[tuple[Loop, Touch, Touch]]:
+def _pairs(taken: Taken, touches: list[Touch], questions: Questions) -> Iterator[tuple[Loop, Touch, Touch]]:
     found: dict[object, Touch] = {}
     for touch in touches:
         found.setdefault((touch.indices, touch.write, questions.relevant(touch.scope, touch.indices)), touch)
     distinct = list(found.values())
     asked = set()
-    reach = _Reach(taken, questions)
+    reach = Reach(taken, questions)
     for write in distinct:
         for other in distinct:
             if not write.write or (other, write) in asked:
@@ -279,36 +83,21 @@ def _pairs(taken: _Taken, touches: list[Touch], questions: Questions) -> Iterato
 
 def meet(loop: Loop, first: Touch, second: Touch, questions: Questions) -> Answer:
     """Whether two touches never meet in different iterations of a loop."""
-    left: tuple[Expr, ...] | None = first.indices
-    right: tuple[Expr, ...] | None = second.indices
-    if len(first.indices) != len(second.indices):
-        left, right = (flat(touch.indices, first.home.buffer.shape) for touch in (first, second))
-    if left is None or right is None:
+    around = [Tie(one, SAME, one) for one in loop.around]
+    pair = Pair(first, second, (*around, Tie(loop, APART, loop)), loop.writes)
+    found = pair.meeting()
+    if found is None:
         return Answer(None, "undecided")
-    names = {name: f"{name}'" for name in _inner(loop, second)}
+    meeting, both = found
 
     def there(expr: Expr) -> Expr:
-        return renamed(expr, names, loop.writes)
+        return renamed(expr, pair.renamed, loop.writes)
 
-    facts = tuple(dict.fromkeys((*first.scope.facts, *(renamed_fact(fact, names, loop.writes) for fact in second.scope.facts))))
-    both = Scope(facts, first.scope.known, first.scope.held, first.scope.forgotten | second.scope.forgotten)
-    index = Index(loop.statement.index)
-    meeting = (apply("ne", index, there(index)), *(apply("eq", a, there(b)) for a, b in zip(left, right, strict=True)))
     if not may_be_alike(loop, first, second):
         return questions.never(meeting, both)
-    if first.indices == second.indices:
-        if _are_alike(loop, first, second, meeting, both, there, questions):
-            return Answer(True, "written alike")
-        if _overlaps(loop, first):
-            return Answer(None, "undecided")
+    if first.indices == second.indices and _are_alike(loop, first, second, meeting, both, there, questions):
+        return Answer(True, "written alike")
     return questions.never(meeting, both, refute=False)  # not refuted: values may be equal
-
-
-def _overlaps(loop: Loop, touch: Touch) -> bool:
-    """Whether a block is shifted inwards at an open size: of the sizes some are no multiple of the block's, so that the last two meet."""
-    index = Index(loop.statement.index)
-    windows = [n for e in touch.indices for n in walk(e) if isinstance(n, Apply) and n.op.name == "minimum" and index in walk(n)]
-    return any(isinstance(n, Size) for window in windows for n in walk(window))
 
 
 def _are_alike(
@@ -322,45 +111,12 @@ def _are_alike(
     if second.write and not same_value(first, second, (holds, lambda condition: holds(there(condition)))):
         return False
     for store in dict.fromkeys((first, second) if second.write else (first,)):
-        alike = equal_where_alike(loop, store, lambda write, read: meet(loop, write, read, questions).holds is True)
+        alike = equal_where_alike(
+            loop,
+            store,
+            lambda write, read: meet(loop, write, read, questions).holds is True,
+            lambda condition, scope: questions.never((negation(condition),), scope, refute=False).holds is True,
+        )
         if alike is None or Index(loop.statement.index) in alike or not all(holds(apply("eq", e, there(e))) for e in alike):
             return False
     return True
-
-
-def flat(indices: tuple[Expr, ...], shape: tuple[Expr, ...]) -> tuple[Expr, ...] | None:
-    """Indices as one position; None where the shape is open."""
-    if len(indices) == 1:
-        return indices
-    if not all(isinstance(extent, Const) for extent in shape):
-        return None
-    found: Expr | None = None
-    for at, index in enumerate(indices):
-        term = apply("mul", index, product(shape[at + 1 :]))
-        found = term if found is None else apply("add", found, term)
-    assert found is not None
-    return (found,)
-
-
-def renamed(expr: Expr, names: Mapping[str, str], written: frozenset[str]) -> Expr:
-    """An expression in another iteration: its indices by their names there, and what it reads of what is written in the loop."""
-
-    def visit(node: Expr) -> Expr:
-        if isinstance(node, Index) and node.name in names:
-            return Index(names[node.name])
-        if isinstance(node, Access) and node.tensor in written:
-            return replace(node, tensor=f"{node.tensor}'")
-        return node
-
-    return bottom_up(expr, visit)
-
-
-def renamed_fact(fact: Fact, names: Mapping[str, str], written: frozenset[str]) -> Fact:
-    """What is known in another iteration; the fact itself where it is the same there."""
-    if fact.names.isdisjoint(names) and fact.reads.isdisjoint(written):
-        return fact
-    if fact.axis is not None:
-        axis = fact.axis
-        return Fact.of_loop(names.get(axis.index, axis.index), renamed(axis.start, names, written), renamed(axis.stop, names, written))
-    assert fact.condition is not None
-    return Fact.of_condition(renamed(fact.condition, names, written))

@@ -14,11 +14,12 @@ two iterations keep a key at one place.
 
 from __future__ import annotations
 
-from tensorexpr.codegen.nest_proofs.places import Home, Touch
-from tensorexpr.codegen.nest_proofs.questions import Questions
+from tensorexpr.codegen.dependence.pairs import common
+from tensorexpr.codegen.facts.places import Home, Touch
+from tensorexpr.codegen.facts.questions import Questions
+from tensorexpr.codegen.facts.scope import Scope
 from tensorexpr.codegen.nest_proofs.races import meet
-from tensorexpr.codegen.nest_proofs.scope import Scope
-from tensorexpr.codegen.nest_proofs.written import Written, together
+from tensorexpr.codegen.nest_proofs.written import Written
 from tensorexpr.ir import Access, Apply, Const, Expr, Index, apply, const
 from tensorexpr.records import record
 from tensorexpr.regions import affine_of
@@ -76,7 +77,7 @@ def _sort(placing: Touch, homes: dict[str, Home], written: Written, questions: Q
         and _rests(rests, placing, place, offsets, order, bool(none))
         and _cleared(offsets, keep, total, placing, written, start)
         and _keys(keep, offsets, questions)
-        and all(meet(loop, keep, keep, questions).holds for loop in keep.loops[together(keep, placing) :])
+        and all(meet(loop, keep, keep, questions).holds for loop in keep.loops[common(keep, placing) :])
     )
     return Sort(placing, keys, offsets, order) if holds else None
 
@@ -110,12 +111,12 @@ def _last(touch: Touch) -> str:
 
 def _follow(first: list[Touch], keep: Touch, count: Touch, total: Touch, placing: Touch, move: Touch) -> bool:
     """The steps one after the other: no loop around two of them but those around all, and those over the batch around the last two."""
-    around = together(keep, placing)
+    around = common(keep, placing)
     batch = tuple(loop.statement.index for loop in total.loops[around:-1])
     return (
-        all(t.number < keep.number and together(t, keep) <= around for t in first)
+        all(t.number < keep.number and common(t, keep) <= around for t in first)
         and keep.loops == count.loops and keep.number < count.number < total.number < placing.number < move.number
-        and together(keep, total) == around and total.loops[:-1] == placing.loops[:-1] and placing.loops == move.loops
+        and common(keep, total) == around and total.loops[:-1] == placing.loops[:-1] and placing.loops == move.loops
         and tuple(map(Index, batch)) == total.indices[:-1] == placing.indices[:-1]
         and all(loop.statement.kind in ("serial", "unroll") for loop in placing.loops[around:] + total.loops[around:])
         and count.indices[-1].args[0] == Access(keep.home.buffer.name, keep.indices, keep.home.buffer.dtype)  # type: ignore[attr-defined]
@@ -161,7 +162,7 @@ def _rests(rests: list[Touch], placing: Touch, place: Access, offsets: Home, ord
 
 
 def _cleared(offsets: Home, keep: Touch, total: Touch, placing: Touch, written: Written, start: Scope) -> bool:
-    around = together(keep, placing)
+    around = common(keep, placing)
     scope, indices = (keep.loops[around - 1].scope if around else start), []
     for axis, extent in enumerate(offsets.buffer.shape):
         indices.append(Index(f"axis {axis}"))

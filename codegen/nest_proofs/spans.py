@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from tensorexpr import dtypes
-from tensorexpr.codegen.nest_proofs.forms import Forms
-from tensorexpr.codegen.nest_proofs.places import Loop, Touch
-from tensorexpr.codegen.nest_proofs.scope import Fact, Scope, mentioned, negation
+from tensorexpr.codegen.facts.forms import Forms
+from tensorexpr.codegen.facts.places import Loop, Touch
+from tensorexpr.codegen.facts.scope import Fact, Scope, mentioned, negation
 from tensorexpr.integers import Affine
 from tensorexpr.ir import Apply, Const, Expr, Index, apply, conjuncts, const
 from tensorexpr.records import record

@@ -20,9 +20,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from tensorexpr.codegen.nest import Alloc, LoopNest
-from tensorexpr.codegen.nest_proofs.places import Home, Loop, Touch
-from tensorexpr.codegen.nest_proofs.questions import (
+from tensorexpr.codegen.dependence.pairs import common, flat, renamed
+from tensorexpr.codegen.facts.places import Home, Loop, Touch
+from tensorexpr.codegen.facts.questions import (
     BY_FORMS,
     BY_RANGES,
     FEW_POINTS,
@@ -32,8 +32,9 @@ from tensorexpr.codegen.nest_proofs.questions import (
     Questions,
     few_points,
 )
-from tensorexpr.codegen.nest_proofs.races import AT_ONCE, flat, renamed
-from tensorexpr.codegen.nest_proofs.scope import Scope, mentioned
+from tensorexpr.codegen.facts.scope import Scope, mentioned
+from tensorexpr.codegen.nest import Alloc, LoopNest
+from tensorexpr.codegen.nest_proofs.races import AT_ONCE
 from tensorexpr.codegen.nest_proofs.spans import Filling, Store
 from tensorexpr.enumeration import NotEnumerable, enumerate_points, evaluate_on
 from tensorexpr.integers import Affine, Constraint, Domain, FloorDiv, lt, take
@@ -115,7 +116,7 @@ class Written:
 
     def _stores_of(self, read: Touch) -> list[Touch]:
         """The stores that may have written what is read."""
-        return [s for s in self.stores.get(read.home, ()) if s.number < read.number or together(s, read) > read.home.depth]
+        return [s for s in self.stores.get(read.home, ()) if s.number < read.number or common(s, read) > read.home.depth]
 
     def _is_filled(self, read: Touch, stores: Sequence[Touch]) -> bool:
         """Whether stores in front of a read fill it as intervals say; what conditions read must be then what it is at the read."""
@@ -123,7 +124,7 @@ class Written:
             return True
         before = []
         for store in stores[-MOST_STORES:]:
-            own = store.loops[together(store, read) :]
+            own = store.loops[common(store, read) :]
             before.append(Store(store, own, (own[0].writes if own else frozenset()) | self._between(store, read)))
         return Filling(self.nest.sizes, self.questions.names.opaque, self.questions.forms).is_filled(read, before)
 
@@ -214,10 +215,10 @@ class Written:
 
     def _witnesses(self, read: Touch, store: Touch) -> Iterator[list[Constraint]]:
         """Conditions under each of which a store has written what is read."""
-        common = together(store, read)
+        shared = common(store, read)
         if store.number < read.number:
-            yield from self._solved(read, store, store.loops[common:], None)
-        for at in range(common - 1, read.home.depth - 1, -1):
+            yield from self._solved(read, store, store.loops[shared:], None)
+        for at in range(shared - 1, read.home.depth - 1, -1):
             loop = store.loops[at]
             if loop.statement.kind not in AT_ONCE:
                 yield from self._solved(read, store, store.loops[at:], loop)
@@ -327,21 +328,11 @@ class Written:
         return Touch(home, tuple(indices), False, (), scope, statement, 1 + max((s.number for s in stores), default=0), 0)
 
 
-def together(first: Touch, second: Touch) -> int:
-    """How many loops are around both."""
-    count = 0
-    for a, b in zip(first.loops, second.loops):
-        if a is not b:
-            break
-        count += 1
-    return count
-
-
 def _same(store: Touch, read: Touch) -> bool:
     """Whether a store writes the same element in loops that are written alike."""
     if store.indices != read.indices:
         return False
-    own = store.loops[together(store, read) :]
+    own = store.loops[common(store, read) :]
     if own:
         around = {(loop.statement.index, loop.statement.start, loop.statement.stop) for loop in read.loops}
         if any((loop.statement.index, loop.statement.start, loop.statement.stop) not in around for loop in own):
@@ -364,7 +355,7 @@ def _fills(store: Touch, read: Touch) -> bool:
     held = read.scope.facts
     if any(fact.axis is None and not fact.sure and fact not in held for fact in store.scope.facts):
         return False
-    own = {loop.statement.index: loop.statement for loop in store.loops[together(store, read) :]}
+    own = {loop.statement.index: loop.statement for loop in store.loops[common(store, read) :]}
     spans: dict[str, tuple[int, int]] = {}
     for name, loop in own.items():
         if not (isinstance(loop.start, Const) and isinstance(loop.stop, Const)) or loop.stop.value <= loop.start.value:

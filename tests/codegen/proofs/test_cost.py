@@ -4,10 +4,11 @@ import random
 
 import pytest
 
+from tensorexpr.codegen.facts import questions
+from tensorexpr.codegen.facts.forms import Forms
+from tensorexpr.codegen.facts.questions import steps_for
 from tensorexpr.codegen.lowering import lower
-from tensorexpr.codegen.nest_proofs import proof, prove, questions
-from tensorexpr.codegen.nest_proofs.forms import Forms
-from tensorexpr.codegen.nest_proofs.questions import steps_for
+from tensorexpr.codegen.nest_proofs import proof, prove
 from tensorexpr.codegen.schedule import autoschedule, schedule
 from tensorexpr.integers import emptiness
 from tensorexpr.simplify import simplify

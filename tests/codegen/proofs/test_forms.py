@@ -6,9 +6,9 @@ import random
 import numpy as np
 import pytest
 
-from tensorexpr.codegen.nest_proofs.forms import Forms, Names
-from tensorexpr.codegen.nest_proofs.questions import Questions, few_points
-from tensorexpr.codegen.nest_proofs.scope import Scope
+from tensorexpr.codegen.facts.forms import Forms, Names
+from tensorexpr.codegen.facts.questions import Questions, few_points
+from tensorexpr.codegen.facts.scope import Scope
 from tensorexpr.enumeration import NotEnumerable, enumerate_points, evaluate_on
 from tensorexpr.ir import Axis, Index, Size, apply, const
 from tensorexpr.traversal import bottom_up

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from tensorexpr import dtypes
+from tensorexpr.codegen.dependence import apart
+from tensorexpr.codegen.facts.questions import Answer
 from tensorexpr.codegen.nest import Buffer, For, If, Kernel, LoopNest, Store
-from tensorexpr.codegen.nest_proofs import proof, prove, races
-from tensorexpr.codegen.nest_proofs.questions import Answer
+from tensorexpr.codegen.nest_proofs import proof, prove
 from tensorexpr.enumeration import evaluate_on
 from tensorexpr.ir import Const, Index, Size, apply, const
 from tests.seeds import share_of
@@ -97,6 +98,6 @@ def test_slots_that_are_apart_are_mostly_said_to_be():
 
 
 def test_without_the_bounds_of_iterations_few_are_said_to_be_apart(monkeypatch):
-    monkeypatch.setattr(races._Reach, "is_apart", lambda *_: False)
+    monkeypatch.setattr(apart.Reach, "is_apart", lambda *_: False)
     found = [said_and_apart(seed)[:2] for seed in range(300, 340)]
     assert sum(said for said, _ in found) < 0.5 * sum(apart for _, apart in found)

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable
 from functools import cached_property
 
 from tensorexpr import dtypes
-from tensorexpr.codegen.nest_proofs.scope import Fact, Interval, Scope
+from tensorexpr.codegen.facts.scope import Fact, Interval, Scope
 from tensorexpr.integers import Affine, FloorDiv, take
 from tensorexpr.integers.affine import Atom
 from tensorexpr.ir import Apply, Axis, Const, Expr, Index, Size, apply, integer

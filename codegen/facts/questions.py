@@ -16,9 +16,9 @@ from typing import TypeVar
 import numpy as np
 
 from tensorexpr import dtypes
+from tensorexpr.codegen.facts.forms import Forms, Names
+from tensorexpr.codegen.facts.scope import Checked, Fact, Scope, mentioned
 from tensorexpr.codegen.nest import Check
-from tensorexpr.codegen.nest_proofs.forms import Forms, Names
-from tensorexpr.codegen.nest_proofs.scope import Checked, Fact, Scope, mentioned
 from tensorexpr.enumeration import NotEnumerable, Points, enumerate_points, evaluate_on
 from tensorexpr.integers import Affine, Constraint, Domain, DomainTooComplex, at_most, ge, le, lt, take
 from tensorexpr.ir import Access, Apply, Axis, Cast, Const, Expr, Index, Size, apply, const
@@ -194,11 +194,19 @@ class Questions:
             return Answer(None, "undecided")
         if facts != scope.facts:  # a point is one of all loops around
             found = self._left(scope.facts, cases, scope)
+            if not found:
+                return Answer(True, "sets")
         for domain in found[:MOST_SAMPLES]:
             point = self.point(domain, scope, conditions)
             if point is not None:
                 return Answer(False, "refuted", point)
         return Answer(None, "undecided")
+
+    def sets(self, conditions: Sequence[Expr], scope: Scope) -> list[Domain]:
+        """The sets of the points of a place at which some conditions hold; they may have points more, where something is not affine.
+        Raises `DomainTooComplex` beyond the steps of a question."""
+        with at_most(STEPS * self.effort):
+            return self._left(scope.facts, [self.cases(part) for part in conditions], scope)
 
     def _left(self, facts: tuple[Fact, ...], wanted: Sequence[list[Case]], scope: Scope, simple: bool = False) -> list[Domain]:
         """The sets that are left of the points at which facts and cases hold; with `simple` facts with several cases are left out."""

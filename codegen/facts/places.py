@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from tensorexpr.codegen.facts.scope import Checked, Scope, mentioned_in, negation
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, For, If, Kernel, LoopNest, Stmt, Store
-from tensorexpr.codegen.nest_proofs.scope import Checked, Scope, mentioned_in, negation
 from tensorexpr.ir import Access, Apply, Cast, Expr, apply, const, product
 from tensorexpr.records import record
 
@@ -27,6 +27,7 @@ class Loop:
     """What is known inside of it, before its first statement."""
     touches: list[Touch]
     writes: frozenset[str]
+    around: tuple[Loop, ...]
 
 
 @record(eq=False)
@@ -118,8 +119,8 @@ class Places:
                 self.expr(s.stop, scope, s)
                 written = self.written(s.body)
                 inside = scope.loop(s.index, s.start, s.stop).without(written)
-                loop = Loop(s, inside, [], written)
                 around = self.loops
+                loop = Loop(s, inside, [], written, around)
                 self.loops = (*around, loop)
                 self.all_loops.append(loop)
                 if s.call is not None:

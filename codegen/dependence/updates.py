@@ -1,0 +1,56 @@
+"""Updates: `acc = acc op v` with an operation whose order and grouping do not matter, as numbers of unbounded precision.
+
+    acc[i] = acc[i] + A[i, k]        acc[i] = where(c, maximum(acc[i], v), acc[i])
+
+Two of them on one element may change places where who asks says so: a sum of floats comes out with other last bits. `acc - v` is a sum.
+"""
+
+from __future__ import annotations
+
+from tensorexpr.codegen.facts.places import Touch
+from tensorexpr.codegen.nest import Store
+from tensorexpr.ir import Access, Apply, Cast, Expr
+from tensorexpr.traversal import walk
+
+_COMBINED = {op: op for op in ("add", "mul", "maximum", "minimum", "and", "or", "xor")} | {"sub": "add"}
+
+
+def update_of(touch: Touch) -> str | None:
+    """The operation of the update that an access is part of, as what is read or what is written; None where it is part of none."""
+    store = touch.statement
+    if not isinstance(store, Store) or store.buffer != touch.home.buffer.name or store.indices != touch.indices:
+        return None
+    return operation_of(store)
+
+
+def operation_of(store: Store) -> str | None:
+    """The operation by which a store updates an element with what does not read it; None for any other store."""
+    own = Access(store.buffer, store.indices, store.value.dtype)
+    if any(isinstance(node, Access) and node.tensor == store.buffer for index in store.indices for node in walk(index)):
+        return None
+    return _combined(store.value, own)
+
+
+def _combined(value: Expr, own: Access) -> str | None:
+    """The operation by which a value is made of the element itself, once."""
+    if isinstance(value, Cast) and value.arg.dtype is value.dtype:
+        return _combined(value.arg, own)
+    if not isinstance(value, Apply):
+        return None
+    if value.op.name == "where":
+        condition, taken, otherwise = value.args
+        kept, changed = (taken, otherwise) if taken == own else (otherwise, taken)
+        return _combined(changed, own) if kept == own and not _reads(condition, own) else None
+    found = _COMBINED.get(value.op.name)
+    if found is None:
+        return None
+    first, *rest = value.args
+    if not any(_reads(arg, own) for arg in rest):
+        return found if first == own or _combined(first, own) == found else None
+    if value.op.name != "sub" and len(rest) == 1 and not _reads(first, own):
+        return found if rest[0] == own or _combined(rest[0], own) == found else None
+    return None
+
+
+def _reads(expr: Expr, own: Access) -> bool:
+    return any(isinstance(node, Access) and node.tensor == own.tensor for node in walk(expr))

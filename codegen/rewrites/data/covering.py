@@ -1,0 +1,90 @@
+"""What an iteration of a loop has written: whether it covers what is read later in the iteration, or a whole window.
+
+Elements are compared as sets of points of the loops around and indices. What a store has written counts where that is known exactly:
+its loops and conditions are affine, and no data in its indices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tensorexpr.codegen.nest import For, LoopNest, Store
+from tensorexpr.codegen.rewrites.data.places import Touched, conditions_around, declared, elements_of, loops_around, shared
+from tensorexpr.codegen.rewrites.data.windows import Window, element_names
+from tensorexpr.codegen.rewrites.paths import Path, loop_at, statement
+from tensorexpr.integers import Domain, DomainTooComplex, Union, eq, ge, lt
+from tensorexpr.ir import Access, Axis
+from tensorexpr.regions import Opaque, affine_of, domain_of, with_constraints
+
+
+def is_covered(nest: LoopNest, one: Touched, at: Path, load: Path) -> bool:
+    """Whether all that a statement reads in an iteration of the loop at a path has been written in that iteration before."""
+    loops = loops_around(nest, load)
+    names = _names(nest, one)
+    for access in elements_of(statement(nest, load), one.buffer):
+        opaque = Opaque()
+        read = _elements(nest, load, access, loops, names, opaque)
+        if read is None or not _is_left_empty(nest, one, at, load, read, names, loops, opaque):
+            return False
+    return True
+
+
+def writes_all(nest: LoopNest, one: Touched, at: Path, frame: Sequence[Window]) -> bool:
+    """Whether an iteration of the loop at a path writes all elements of a window of each axis that there are."""
+    loops = (*loops_around(nest, at), loop_at(nest, at))
+    opaque = Opaque()
+    names = _names(nest, one)
+    region = domain_of([Axis(s.index, s.start, s.stop) for s in loops], conditions_around(nest, at), opaque)
+    box = Domain((*region.domain.dims, *names), region.domain.constraints, region.domain.sizes)
+    for name, w, extent in zip(names, frame, declared(nest, one).shape, strict=True):
+        low, length, end = (affine_of(e, opaque) for e in (w.low, w.length, extent))
+        assert low is not None and length is not None and end is not None
+        box = with_constraints(box, [ge(name, low), lt(name, low + length), ge(name, 0), lt(name, end)])
+    return _is_left_empty(nest, one, at, (*at, len(loop_at(nest, at).body)), box, names, loops, opaque)
+
+
+def _names(nest: LoopNest, one: Touched) -> tuple[str, ...]:
+    return element_names(len(declared(nest, one).shape))
+
+
+def _is_left_empty(
+    nest: LoopNest, one: Touched, at: Path, end: Path, wanted: Domain, names: Sequence[str], loops: Sequence[For], opaque: Opaque
+) -> bool:
+    """Whether nothing is left of some elements without those written in an iteration of the loop at a path, up to a place in it."""
+    left: Domain | Union = wanted
+    try:
+        for store in one.stores:
+            written = _written(nest, store, end, names, loops, opaque) if store < end and store[: len(at)] == at else None
+            left = left if written is None else left.subtract(written)
+        return left.is_empty()
+    except DomainTooComplex:
+        return False
+
+
+def _elements(
+    nest: LoopNest, path: Path, access: Access, loops: Sequence[For], names: Sequence[str], opaque: Opaque, exact: bool = False
+) -> Domain | None:
+    """The points of loops around a place together with the elements touched there; None where the element is data, or, if it must be
+    `exact`, the points are not known."""
+    region = domain_of([Axis(s.index, s.start, s.stop) for s in loops], conditions_around(nest, path), opaque)
+    forms = [affine_of(index) for index in access.indices]
+    if any(form is None for form in forms) or len(forms) != len(names) or (exact and not region.exact):
+        return None
+    domain = Domain((*region.domain.dims, *names), region.domain.constraints, region.domain.sizes)
+    return with_constraints(domain, [eq(name, form) for name, form in zip(names, forms, strict=True) if form is not None])
+
+
+def _written(nest: LoopNest, store: Path, end: Path, names: Sequence[str], loops: Sequence[For], opaque: Opaque) -> Union | None:
+    """What a store has written before a place, as points of the loops around the place and elements; None where that is not known."""
+    s = statement(nest, store)
+    assert isinstance(s, Store)
+    depth = shared(store, end)
+    common = [loop.index for loop in loops_around(nest, store[: depth + 1])]
+    own = loops_around(nest, store)
+    found = _elements(nest, store, Access(s.buffer, s.indices, s.value.dtype), own, names, opaque, exact=True)
+    if found is None:
+        return None
+    inner = {name: f"{name}'" for name in found.dims if name not in common and name not in names}
+    found = found.rename(inner)
+    whole = Domain((*(loop.index for loop in loops), *names, *inner.values()), found.constraints, found.sizes)
+    return whole.project_out(inner.values())

@@ -1,0 +1,168 @@
+"""Blocks with other expressions in them: all of them mapped, elements of buffers replaced, indices replaced.
+
+What is replaced is put in normal form where it is arithmetic on indices (`i_o*8 + i_i + 1`, each term once), and left as it is
+elsewhere: values keep their bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from tensorexpr.codegen.lowering import arithmetic
+from tensorexpr.codegen.nest import Alloc, Block, Call, Check, For, If, Stmt, Store
+from tensorexpr.ir import Access, Expr, Index
+from tensorexpr.records import replace
+from tensorexpr.traversal import bottom_up, walk
+
+
+def expressions_of(s: Stmt) -> tuple[Expr, ...]:
+    """The expressions of a statement itself: bounds, operands, condition, indices and value; not those of statements inside."""
+    match s:
+        case For():
+            return (s.start, s.stop, *(() if s.call is None else s.call.operands))
+        case If():
+            return (s.condition,)
+        case Store():
+            return (*s.indices, s.value)
+        case Check():
+            return (s.index, s.extent)
+    return ()
+
+
+def expressions_in(block: Block) -> Iterator[Expr]:
+    """The expressions of all statements of a block, those inside included, in order."""
+    for s in block:
+        yield from expressions_of(s)
+        match s:
+            case For() | Alloc():
+                yield from expressions_in(s.body)
+            case If():
+                yield from expressions_in((*s.then, *s.otherwise))
+
+
+def map_expressions(block: Block, function: Callable[[Expr], Expr]) -> Block:
+    """A block with each expression of its statements replaced. What is not changed is the same object."""
+    made = tuple(_mapped(s, function) for s in block)
+    return block if all(new is old for new, old in zip(made, block, strict=True)) else made
+
+
+def _mapped(s: Stmt, function: Callable[[Expr], Expr]) -> Stmt:
+    changes: dict[str, object] = {}
+
+    def change(name: str, old: object, new: object) -> None:
+        if new is not old:
+            changes[name] = new
+
+    match s:
+        case For():
+            change("start", s.start, function(s.start))
+            change("stop", s.stop, function(s.stop))
+            change("call", s.call, None if s.call is None else _call(s.call, function))
+            change("body", s.body, map_expressions(s.body, function))
+        case If():
+            change("condition", s.condition, function(s.condition))
+            change("then", s.then, map_expressions(s.then, function))
+            change("otherwise", s.otherwise, map_expressions(s.otherwise, function))
+        case Alloc():
+            change("body", s.body, map_expressions(s.body, function))
+        case Store():
+            indices = tuple(map(function, s.indices))
+            change("indices", s.indices, s.indices if all(a is b for a, b in zip(indices, s.indices, strict=True)) else indices)
+            change("value", s.value, function(s.value))
+        case Check():
+            change("index", s.index, function(s.index))
+            change("extent", s.extent, function(s.extent))
+    return replace(s, **changes) if changes else s
+
+
+def _call(call: Call, function: Callable[[Expr], Expr]) -> Call:
+    operands = tuple(map(function, call.operands))
+    if all(a is b for a, b in zip(operands, call.operands, strict=True)):
+        return call
+    assert all(isinstance(operand, Access) for operand in operands)
+    return replace(call, operands=operands)
+
+
+def map_accesses(block: Block, function: Callable[[Access], Access]) -> Block:
+    """A block with the elements that it reads and stores to replaced by others: `function` has each as an access."""
+
+    def visit(expr: Expr) -> Expr:
+        return function(expr) if isinstance(expr, Access) else expr
+
+    def value(expr: Expr) -> Expr:
+        return bottom_up(expr, visit) if any(isinstance(n, Access) for n in walk(expr)) else expr
+
+    def statement(s: Stmt) -> Stmt:
+        match s:
+            case For():
+                return replace(s, body=tuple(map(statement, s.body)))
+            case If():
+                return replace(s, then=tuple(map(statement, s.then)), otherwise=tuple(map(statement, s.otherwise)))
+            case Alloc():
+                return replace(s, body=tuple(map(statement, s.body)))
+            case Store():
+                to = function(Access(s.buffer, s.indices, s.value.dtype))
+                return replace(s, buffer=to.tensor, indices=to.indices)
+        return s
+
+    return tuple(map(statement, map_expressions(block, value)))
+
+
+def substituted(block: Block, values: Mapping[str, Expr]) -> Block:
+    """A block with indices replaced. Requires: no loop inside has the name of an index in a value."""
+
+    def value(expr: Expr) -> Expr:
+        return substituted_in(expr, values)
+
+    return map_expressions(block, value)
+
+
+def substituted_in(expr: Expr, values: Mapping[str, Expr]) -> Expr:
+    """An expression with indices replaced, and arithmetic on indices above them in normal form."""
+    if not any(isinstance(n, Index) and n.name in values for n in walk(expr)):
+        return expr
+    return arithmetic.substituted(expr, lambda name: values.get(name, Index(name)), lambda parameter: parameter, lambda access: access)
+
+
+def mentions(block: Block, name: str) -> bool:
+    """Whether an index occurs in a block."""
+    return any(isinstance(n, Index) and n.name == name for e in expressions_in(block) for n in walk(e))
+
+
+def elements_read(block: Block) -> Iterator[Access]:
+    """Every element that statements of a block read, in their order."""
+    for expr in expressions_in(block):
+        for node in walk(expr):
+            if isinstance(node, Access):
+                yield node
+
+
+def stores_in(block: Block) -> Iterator[Store]:
+    """Every store of a block, in order."""
+    for s in block:
+        match s:
+            case Store():
+                yield s
+            case For() | Alloc():
+                yield from stores_in(s.body)
+            case If():
+                yield from stores_in((*s.then, *s.otherwise))
+
+
+def buffers_written(block: Block) -> frozenset[str]:
+    """The buffers that a block stores to; those of the operands of instructions too, which may be results."""
+    found = {s.buffer for s in stores_in(block)}
+    found.update(a.tensor for a in _operands(block))
+    return frozenset(found)
+
+
+def _operands(block: Block) -> Iterator[Access]:
+    for s in block:
+        match s:
+            case For():
+                yield from () if s.call is None else s.call.operands
+                yield from _operands(s.body)
+            case Alloc():
+                yield from _operands(s.body)
+            case If():
+                yield from _operands((*s.then, *s.otherwise))

@@ -1,0 +1,26 @@
+"""Rewrites of loops: their bounds, order and kinds, and copies of what they have inside.
+
+| page | what it does |
+|---|---|
+| `split` | a loop in blocks, with a remainder |
+| `fuse` | two loops as one |
+| `reorder` | loops in another order, also where they are not alone in each other |
+| `distribute` | a loop for each of the statements inside |
+| `partition` | a loop cut at points, into residue classes, or in two by a condition: the only one that copies what is inside |
+| `simplify` | indices, conditions, bounds and literals as what they are under the loops around |
+| `kinds` | `unroll`, `vectorize`, `parallel`, `bind`, `serial` |
+
+`cuts` finds the points at which tests change along a loop, `order` asks `dependence`.
+"""
+
+from __future__ import annotations
+
+from tensorexpr.codegen.rewrites.loops.distribute import distribute
+from tensorexpr.codegen.rewrites.loops.fuse import fuse
+from tensorexpr.codegen.rewrites.loops.kinds import bind, parallel, serial, unroll, vectorize
+from tensorexpr.codegen.rewrites.loops.partition import partition
+from tensorexpr.codegen.rewrites.loops.reorder import reorder
+from tensorexpr.codegen.rewrites.loops.simplify import simplify
+from tensorexpr.codegen.rewrites.loops.split import split
+
+__all__ = ["bind", "distribute", "fuse", "parallel", "partition", "reorder", "serial", "simplify", "split", "unroll", "vectorize"]

@@ -1,0 +1,203 @@
+"""Where along a loop the tests inside begin and cease to hold, as points at which it may be cut.
+
+A test is a comparison of integers: of a condition, a choice, a check, of the two operands of a minimum or maximum, or of an absolute
+value with 0. It holds where an affine form is not negative. The indices of loops inside are replaced by their bounds, at which the form is
+least, and greatest:
+
+    for i: for s in range(0, 3): if i + s - 1 >= 0: ...        least: i - 1, greatest: i + 1
+                                                               from i = 1 on it holds at every s, from i = -1 on at some
+
+What is left is a form of the loop's own index and those around: two points along the loop, or a condition in front of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import gcd, lcm
+
+from tensorexpr import dtypes
+from tensorexpr.codegen.nest import Alloc, Block, Check, For, If, Stmt, Store
+from tensorexpr.codegen.rewrites.expressions import expressions_in, expressions_of
+from tensorexpr.codegen.rewrites.facts import Facts
+from tensorexpr.integers import Affine, FloorDiv
+from tensorexpr.ir import Access, Apply, Const, Expr, apply, conjuncts, const
+from tensorexpr.records import record
+from tensorexpr.regions import affine_of
+from tensorexpr.traversal import negate, walk
+
+_COMPARED = ("lt", "le", "gt", "ge", "eq", "ne")
+
+
+@record
+class Cut:
+    """A point along a loop where a test changes: from there on (`rises`), or up to there, it holds everywhere inside (`whole`), or
+    somewhere. A minimum or maximum is decided as well by a cut at `other`, where its operands are equal for the last time."""
+
+    point: Expr
+    rises: bool
+    whole: bool
+    other: Expr | None = None
+
+
+def cuts_of(s: For, facts: Facts, only: frozenset[Expr] | None = None) -> tuple[tuple[Cut, ...], tuple[Expr, ...]]:
+    """The cuts along a loop that stands where `facts` hold, in order of the tests, and the conditions in front of it that decide tests
+    inside. `only` restricts them to some tests."""
+    found: dict[Cut, None] = {}
+    fronts: dict[Expr, None] = {}
+    depth = len(facts.loops)
+    for test, is_choice, inner in tests_in(s.body, facts.loop(s.index, s.start, s.stop)):
+        if only is not None and test not in only:
+            continue
+        if inner.holds(test) is not None:
+            continue
+        for form in forms_of(test, inner):
+            least, greatest = (extreme(form, inner, depth + 1, up) for up in (False, True))
+            for end, whole in ((least, True), (greatest, False)):
+                factor = 0 if end is None else end.coefficient(s.index)
+                if end is None or not _is_known_in_front(rest := end - Affine.of(s.index) * factor, s, inner, depth):
+                    continue
+                if factor:
+                    places = [-(f // factor) if factor > 0 else f // -factor + 1 for f in (rest, rest - 1)]
+                    point, other = map(inner.expression, places)
+                    found.setdefault(Cut(point, factor > 0, whole, other if is_choice else None))
+                elif whole and rest.terms and _are_counted(inner, depth + 1, form):
+                    fronts.setdefault(apply("ge", inner.expression(rest), const(0)))
+    return tuple(found), tuple(fronts)
+
+
+def _is_known_in_front(form: Affine, s: For, inner: Facts, depth: int) -> bool:
+    """Whether a form may be asked for in front of a loop: it hangs on nothing inside, and reads nothing but what its bounds read."""
+    if not inner.indices_in(form).isdisjoint(index for index, *_ in inner.loops[depth:]):
+        return False
+    read = {n for e in (s.start, s.stop) for n in walk(e) if isinstance(n, Access)}
+    return all(access in read for access in inner.elements_in(form))
+
+
+def tests_in(block: Block, facts: Facts) -> Iterator[tuple[Expr, bool, Facts]]:
+    """The comparisons in a block, whether each is that of a minimum or maximum, and what holds where it stands."""
+    for s in block:
+        for test, is_choice in _tests_of(s):
+            yield test, is_choice, facts
+        match s:
+            case For():
+                yield from tests_in(s.body, facts.loop(s.index, s.start, s.stop))
+            case If():
+                yield from tests_in(s.then, facts.under(s.condition))
+                yield from tests_in(s.otherwise, facts.under(negate(s.condition)))
+            case Alloc():
+                yield from tests_in(s.body, facts)
+
+
+def _tests_of(s: Stmt) -> Iterator[tuple[Expr, bool]]:
+    if isinstance(s, Check):
+        yield apply("ge", s.index, const(0)), False
+        yield apply("lt", s.index, s.extent), False
+    for expr in expressions_of(s) if isinstance(s, For | If | Store | Check) else ():
+        for node in walk(expr):
+            if not isinstance(node, Apply) or node.args[0].dtype is not dtypes.int64:
+                continue
+            if node.op.name in _COMPARED:
+                yield node, False
+            elif node.op.name in ("minimum", "maximum"):
+                yield apply("le", *node.args), True
+            elif node.op.name == "abs":
+                yield apply("ge", *node.args, const(0)), True
+
+
+def forms_of(test: Expr, facts: Facts) -> list[Affine]:
+    """Forms that are not negative where a comparison holds; of an equation those of both halves."""
+    if not isinstance(test, Apply) or test.op.name not in _COMPARED:
+        return []
+    left, right = test.args if test.op.name in ("lt", "le", "eq", "ne") else test.args[::-1]
+    strict = int(test.op.name in ("lt", "gt"))
+    pairs = [(left, right, strict)]
+    if test.op.name in ("eq", "ne"):
+        pairs = [(left, right, 0), (right, left, 0)]
+    found: dict[Affine, None] = {}
+    for small, large, by in pairs:
+        for low in facts.bounds(small, True):
+            for high in facts.bounds(large, False):
+                for a in low:
+                    for b in high:
+                        found.setdefault(b - a - by)
+    return list(found)
+
+
+def extreme(form: Affine, facts: Facts, depth: int, greatest: bool) -> Affine | None:
+    """The least or greatest that a form is over all iterations of the loops from a depth on, as a form of what is around them; None where
+    that is not known as one."""
+    for at in reversed(range(depth, len(facts.loops))):
+        index, below, above = facts.loops[at]
+        if index not in form.names():
+            continue
+        factor = form.coefficient(index)
+        rest = form - Affine.of(index) * factor
+        ends = [bound[0] for bound in (above if (factor > 0) == greatest else below) if len(bound) == 1]
+        if index in rest.names() or not ends:
+            return None
+        form = rest + ends[0] * factor
+    return form
+
+
+def _are_counted(facts: Facts, depth: int, form: Affine) -> bool:
+    """Whether the loops inside whose indices a form has run between numbers: a test in front of them is then about what is around."""
+    names = set(form.names())
+    return all(
+        all(len(bound) == 1 and bound[0].is_constant for bound in (*below[:1], *above[:1]))
+        for index, below, above in facts.loops[depth:]
+        if index in names
+    )
+
+
+def statements_of(block: Block) -> int:
+    """How many statements a block is, with those of loops that are copied out for each of their iterations."""
+    total = 0
+    for s in block:
+        match s:
+            case For():
+                copies = 1
+                if s.kind == "unroll" and isinstance(s.start, Const) and isinstance(s.stop, Const):
+                    copies = max(0, int(s.stop.value) - int(s.start.value))
+                total += 1 + copies * statements_of(s.body)
+            case Alloc():
+                total += statements_of(s.body)
+            case If():
+                total += 1 + statements_of(s.then) + statements_of(s.otherwise)
+            case _:
+                total += 1
+    return total
+
+
+def parts_of(condition: Expr) -> frozenset[Expr]:
+    """The comparisons of a condition."""
+    return frozenset(conjuncts(condition))
+
+
+def moduli_of(s: For) -> tuple[int, ...]:
+    """The numbers m such that along every m-th iteration of a loop some index or condition inside is no longer divided, in ascending
+    order: what residue classes are worth. `p % 3`, `p // 3` and `(2*p + 1) // 6` say 3.
+
+    Where quotients are divided again, it takes the product.
+    """
+    found: set[int] = set()
+    for expr in expressions_in(s.body):
+        for node in walk(expr):
+            form = affine_of(node) if isinstance(node, Apply) and node.op.name in ("floordiv", "mod") else None
+            found.update(_period(atom, s.index) for atom in ([] if form is None else form.atoms()))
+    return tuple(sorted(found - {1}))
+
+
+def _period(atom: str | FloorDiv, index: str) -> int:
+    """Along every so many values of an index an atom grows evenly."""
+    if isinstance(atom, str) or index not in atom.numerator.names():
+        return 1
+    inner = lcm(*(_period(part, index) for part in atom.numerator.atoms()))
+    growth = sum(factor * _growth(part, index, inner) for part, factor in atom.numerator.terms)
+    return inner * (atom.denominator // gcd(atom.denominator, growth))
+
+
+def _growth(atom: str | FloorDiv, index: str, step: int) -> int:
+    """How much an atom grows with an index that grows by a step along which it grows evenly."""
+    if isinstance(atom, str):
+        return step if atom == index else 0
+    return sum(factor * _growth(part, index, step) for part, factor in atom.numerator.terms) // atom.denominator

@@ -1,0 +1,105 @@
+"""The rewrite `fuse`: a loop and the one right inside of it as one loop.
+
+    for i in range(0, n):                   for i_j in range(0, n*8):
+        for j in range(0, 8):     -->           y[i_j // 8, i_j % 8] = ...
+            y[i, j] = ...
+
+Legal where the inner bounds do not hang on the outer loop, for the order stays. Where the outer loop has more inside, it is taken apart
+first (`distribute`); a copy without the inner loop, such as a tail, stays as it is.
+"""
+
+from __future__ import annotations
+
+from tensorexpr.codegen.dependence import dependences
+from tensorexpr.codegen.lowering.arithmetic import ZERO, add, constant, floordiv, maximum, mul, sub
+from tensorexpr.codegen.nest import Block, For, LoopNest
+from tensorexpr.codegen.rewrites.expressions import substituted
+from tensorexpr.codegen.rewrites.facts import Facts
+from tensorexpr.codegen.rewrites.loops.distribute import NotAlone, distributed
+from tensorexpr.codegen.rewrites.loops.simplify import decided, simplified
+from tensorexpr.codegen.rewrites.names import chosen
+from tensorexpr.codegen.rewrites.paths import Path, loop_at, loop_paths, put, rewrite_loops
+from tensorexpr.codegen.rewrites.refusals import refuse
+from tensorexpr.ir import Expr, Index, apply
+from tensorexpr.traversal import free_names
+
+
+def fuse(nest: LoopNest, outer: str, inner: str, name: str | None = None) -> LoopNest:
+    """rewrite: [..., i, j, ...] --> [..., i_j, ...]. `name` is that of the new loop; without it `i_j`, or what follows where that is taken.
+
+    >>> from tensorexpr.codegen.nest_parse import parse_nest
+    >>> nest = parse_nest('''
+    ... main(n, x, y)
+    ... n: size
+    ... x: parameter(f32[n, 8])
+    ... y: parameter(f32[n, 8], written)
+    ...
+    ... def kernel_0() -> y:
+    ...     for i in range(0, n):
+    ...         for j in range(0, 8):
+    ...             y[i, j] = x[i, j]
+    ... ''')
+    >>> print(fuse(nest, "i", "j"))
+    main(n, x, y)
+    n: size
+    x: parameter(f32[n, 8])
+    y: parameter(f32[n, 8], written)
+    <BLANKLINE>
+    def kernel_0() -> y:
+        for i_j in range(0, n * 8):
+            y[i_j // 8, i_j % 8] = x[i_j // 8, i_j % 8]
+    <BLANKLINE>
+    """
+    loop_paths(nest, inner)
+    (made,) = chosen(nest, None if name is None else (name,), f"{outer}_{inner}")
+    nest = _apart(nest, outer, inner)
+    fused = False
+
+    def together(s: For, path: Path) -> Block | None:
+        nonlocal fused
+        if len(s.body) != 1 or not isinstance(s.body[0], For) or s.body[0].index != inner:
+            return None
+        fused = True
+        return _together(s, s.body[0], made, Facts.at(nest, path))
+
+    result = rewrite_loops(nest, outer, together)
+    if not fused:
+        raise refuse(f"fuse: expected {inner} right inside of {outer}", loop_at(nest, loop_paths(nest, outer)[0]), outer, "reorder first")
+    return result
+
+
+def _apart(nest: LoopNest, outer: str, inner: str) -> LoopNest:
+    """The nest with loops that have more than the inner one inside taken apart around it, where they can."""
+    for path in reversed(loop_paths(nest, outer)):
+        s = loop_at(nest, path)
+        if len(s.body) > 1 and any(isinstance(one, For) and one.index == inner for one in s.body):
+            try:
+                block = distributed(s, Facts.at(nest, path), dependences(nest), inner)
+            except NotAlone:
+                continue
+            nest = put(nest, path, block)
+    return nest
+
+
+def _together(s: For, inner: For, name: str, facts: Facts) -> Block:
+    if s.kind != "serial" or inner.kind != "serial":
+        other = s if s.kind != "serial" else inner
+        raise refuse(f"fuse: expected serial loops, got {other.kind} {other.index}", other, other.index, "fuse first")
+    if s.index in (*free_names(inner.start), *free_names(inner.stop)):
+        raise refuse(f"fuse: expected bounds of {inner.index} that do not hang on {s.index}", inner, inner.index, "reorder first")
+    outer_length, inner_length = _length(s, facts), _length(inner, facts)
+    place = Index(name)
+    width = constant(inner_length)
+    if width is not None and width > 0:
+        high, low = floordiv(place, width), sub(place, mul(floordiv(place, width), inner_length))
+    else:
+        high, low = apply("floordiv", place, inner_length), apply("mod", place, inner_length)
+    body = substituted(inner.body, {s.index: add(high, s.start), inner.index: add(low, inner.start)})
+    total = apply("mul", outer_length, inner_length) if width is None else mul(outer_length, inner_length)
+    return simplified((For(name, ZERO, total, body),), facts, ended=False)
+
+
+def _length(s: For, facts: Facts) -> Expr:
+    """The number of iterations of a loop, 0 where it ends before it begins."""
+    length = decided(sub(s.stop, s.start), facts)
+    return length if facts.is_less(s.start, s.stop, 0) else maximum(length, ZERO)

@@ -1,0 +1,40 @@
+"""What `dependence` says of the order in which a loop's iterations run, as refusals with the two accesses and a point."""
+
+from __future__ import annotations
+
+from tensorexpr.codegen.dependence import dependences
+from tensorexpr.codegen.nest import Alloc, Block, LoopNest
+from tensorexpr.codegen.rewrites.expressions import buffers_written, elements_read
+from tensorexpr.codegen.rewrites.paths import inside, loop_at, loop_paths
+from tensorexpr.codegen.rewrites.refusals import refuse
+
+
+def check_any_order(nest: LoopNest, loop: str, word: str) -> None:
+    """Refuses where iterations of some copy of a loop hang on each other; `word` says how they are to run."""
+    deps = dependences(nest)
+    for path in loop_paths(nest, loop):
+        s = loop_at(nest, path)
+        allowed = deps.may_run_in_any_order(s)
+        if not allowed:
+            hint = "rfactor first" if allowed.obstacle is not None and allowed.obstacle.update is not None else None
+            raise refuse(f"expected iterations of {loop} that may {word} in any order: {allowed.obstacle}", s, loop, hint)
+
+
+def check_repeatable(nest: LoopNest, loop: str) -> None:
+    """Refuses where an iteration that runs twice would not write the same again: it reads what it has written."""
+    for path in loop_paths(nest, loop):
+        s = loop_at(nest, path)
+        own = _allocated(s.body)
+        read = {a.tensor for a in elements_read(s.body)}
+        for name in sorted(buffers_written(s.body) - own):
+            if name in read:
+                raise refuse(f"split: expected iterations of {loop} that read nothing that they write, got {name}", s, loop, 'tail="peel"')
+
+
+def _allocated(block: Block) -> set[str]:
+    """The local buffers that a block declares."""
+    found: set[str] = set()
+    for s in block:
+        found |= {s.buffer.name} if isinstance(s, Alloc) else set()
+        found |= _allocated(inside(s))
+    return found

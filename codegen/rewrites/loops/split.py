@@ -1,0 +1,107 @@
+"""The rewrite `split`: a loop in blocks of a fixed length, and what becomes of a rest.
+
+    for i in range(0, n):                  for i_o in range(0, n//8):
+        y[i] = x[i]            -->             for i_i in range(0, 8):
+                                                   y[i_i + i_o*8] = x[i_i + i_o*8]
+                                           for i_i in range(0, n % 8):
+                                               y[i_i + n//8*8] = x[i_i + n//8*8]
+
+Nothing asks whether the length divides. `tail` says what happens to a rest:
+
+- "peel": a loop of its own behind the blocks (`partition` at the end of the last whole block). Always legal: the order stays.
+- "shift": the last block is moved back to end with the loop, so that all blocks are whole; some iterations run twice. Legal where the
+  iterations may run in any order and read nothing that they write, so that they write the same again. Where the loop is shorter than a
+  block there is one, as long as the loop.
+- "guard": the last block runs over the end, and a condition skips what is beyond. Always legal.
+"""
+
+from __future__ import annotations
+
+from tensorexpr.codegen.lowering.arithmetic import ONE, ZERO, add, floordiv, minimum, mul, sub
+from tensorexpr.codegen.nest import Block, For, If, LoopNest
+from tensorexpr.codegen.rewrites.expressions import substituted
+from tensorexpr.codegen.rewrites.facts import Facts
+from tensorexpr.codegen.rewrites.loops.order import check_any_order, check_repeatable
+from tensorexpr.codegen.rewrites.loops.simplify import decided, simplified
+from tensorexpr.codegen.rewrites.names import chosen
+from tensorexpr.codegen.rewrites.paths import Path, loop_at, loop_paths, rewrite_loops
+from tensorexpr.codegen.rewrites.refusals import refuse
+from tensorexpr.hints import suggestion
+from tensorexpr.ir import Expr, Index, apply, const
+
+TAILS = ("peel", "shift", "guard")
+
+
+def split(nest: LoopNest, loop: str, factor: int, tail: str = "peel", names: tuple[str, str] | None = None) -> LoopNest:
+    """rewrite: i -> i_o over blocks of `factor`, i_i inside a block; a rest is a loop i_i.
+
+    `names` are those of the two loops; without them `i_o` and `i_i`, or what follows from these where they are taken.
+
+    >>> from tensorexpr.codegen.nest_parse import parse_nest
+    >>> nest = parse_nest('''
+    ... main(x, y)
+    ... x: parameter(f32[10])
+    ... y: parameter(f32[10], written)
+    ...
+    ... def kernel_0() -> y:
+    ...     for i in range(0, 10):
+    ...         y[i] = x[i]
+    ... ''')
+    >>> print(split(nest, "i", 4))
+    main(x, y)
+    x: parameter(f32[10])
+    y: parameter(f32[10], written)
+    <BLANKLINE>
+    def kernel_0() -> y:
+        for i_o in range(0, 2):
+            for i_i in range(0, 4):
+                y[i_i + i_o * 4] = x[i_i + i_o * 4]
+        for i_i in range(0, 2):
+            y[i_i + 8] = x[i_i + 8]
+    <BLANKLINE>
+    """
+    if not isinstance(factor, int) or isinstance(factor, bool) or factor < 1:
+        raise refuse(f"split: expected a positive int as the factor, got {factor!r}", loop=loop)
+    if tail not in TAILS:
+        raise refuse(f"split: expected a tail among {', '.join(TAILS)}, got {tail!r}", loop=loop, hint=suggestion(tail, TAILS))
+    outer, inner = chosen(nest, names, f"{loop}_o", f"{loop}_i")
+    for path in loop_paths(nest, loop):
+        if loop_at(nest, path).kind != "serial":
+            raise refuse(f"split: expected a serial loop, got one to {loop_at(nest, path).kind}", loop_at(nest, path), loop, "split first")
+    if tail == "shift":
+        check_any_order(nest, loop, "run twice")
+        check_repeatable(nest, loop)
+
+    def blocks(s: For, path: Path) -> Block:
+        facts = Facts.at(nest, path)
+        return simplified(_blocks(s, factor, tail, outer, inner, facts), facts, ended=False)
+
+    return rewrite_loops(nest, loop, blocks)
+
+
+def _blocks(s: For, factor: int, tail: str, outer: str, inner: str, facts: Facts) -> Block:
+    length = decided(length_of(s, facts), facts)
+    whole = floordiv(length, factor)
+
+    def at(place: Expr) -> Block:
+        return substituted(s.body, {s.index: add(add(Index(inner), place), s.start)})
+
+    begin = mul(Index(outer), const(factor))
+    if tail == "peel":
+        done = mul(whole, const(factor))
+        blocks = For(outer, ZERO, whole, (For(inner, ZERO, const(factor), at(begin)),))
+        rest = For(inner, ZERO, sub(length, done), at(done))
+        # Without a whole block the loop over them stays, for whom it is that names it next; `simplify` ends it.
+        return (blocks,) if facts.is_less(length, done, 0) else (blocks, rest)
+    count = floordiv(add(length, const(factor - 1)), factor)
+    if tail == "guard":
+        test = apply("lt", add(Index(inner), begin), length)
+        return (For(outer, ZERO, count, (For(inner, ZERO, const(factor), (If(test, at(begin)),)),)),)
+    moved = For(outer, ZERO, count, (For(inner, ZERO, const(factor), at(minimum(begin, sub(length, const(factor))))),))
+    return (If(apply("ge", length, const(factor)), (moved,), (For(outer, ZERO, ONE, (For(inner, ZERO, length, at(ZERO)),)),)),)
+
+
+def length_of(s: For, facts: Facts) -> Expr:
+    """The number of iterations of a loop: 0 where it ends before it begins."""
+    length = sub(s.stop, s.start)
+    return length if facts.is_less(s.start, s.stop, 0) else apply("maximum", length, ZERO)

@@ -1,0 +1,115 @@
+"""Random rewrites of where values are kept."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Sequence
+from typing import TypeVar
+
+from tensorexpr.codegen.nest import For, LoopNest, Store
+from tensorexpr.codegen.rewrites.data.contract import contract
+from tensorexpr.codegen.rewrites.data.fuse_at import fuse_at
+from tensorexpr.codegen.rewrites.data.hoist import hoist
+from tensorexpr.codegen.rewrites.data.inline import inline
+from tensorexpr.codegen.rewrites.data.merge import merge, merge_kernels
+from tensorexpr.codegen.rewrites.data.rfactor import rfactor
+from tensorexpr.codegen.rewrites.data.stage import stage
+from tensorexpr.codegen.rewrites.expressions import expressions_of
+from tensorexpr.codegen.rewrites.paths import around, inside, statement, walk_nest
+from tensorexpr.ir import Access, Apply, Cast, Expr
+from tensorexpr.traversal import free_names, walk
+from tests.codegen.rewrites.law import Move
+
+Item = TypeVar("Item")
+
+
+def _any(rng: random.Random, items: Sequence[Item]) -> Item | None:
+    return rng.choice(items) if items else None
+
+
+def buffers(nest: LoopNest) -> list[str]:
+    """The buffers that a nest computes."""
+    return list(dict.fromkeys(s.buffer for _, s in walk_nest(nest) if isinstance(s, Store)))
+
+
+def loops(nest: LoopNest) -> list[str]:
+    """The names of the loops of a nest."""
+    return list(dict.fromkeys(s.index for _, s in walk_nest(nest) if isinstance(s, For)))
+
+
+def read(nest: LoopNest) -> list[tuple[str, str]]:
+    """Buffers that a nest computes with the loops that read them."""
+    written = set(buffers(nest))
+    found: dict[tuple[str, str], None] = {}
+    for path, _ in walk_nest(nest):
+        s = statement(nest, path)
+        for name in dict.fromkeys(n.tensor for e in expressions_of(s) for n in walk(e) if isinstance(n, Access) and n.tensor in written):
+            found.update(dict.fromkeys((name, loop.index) for loop in around(nest, path).loops))
+    return list(found)
+
+
+def inlined(nest: LoopNest, rng: random.Random) -> LoopNest | None:
+    pair = _any(rng, read(nest))
+    return None if pair is None else inline(nest, pair[0])
+
+
+def fused_at(nest: LoopNest, rng: random.Random) -> LoopNest | None:
+    pair = _any(rng, read(nest))
+    return None if pair is None else fuse_at(nest, *pair)
+
+
+def merged(nest: LoopNest, rng: random.Random) -> LoopNest | None:
+    names = loops(nest)
+    if len(names) < 2:
+        return None
+    if rng.random() < 0.3 and len(nest.kernels) > 1:
+        return merge_kernels(nest, rng.randrange(len(nest.kernels) - 1))
+    blocks = [b for _, s in walk_nest(nest) for b in (inside(s),)] + [kernel.body for kernel in nest.kernels]
+    pairs = []
+    for block in blocks:
+        here = [s.index for s in block if isinstance(s, For)]
+        pairs += list(itertools.pairwise(here))
+    pair = _any(rng, pairs)
+    return None if pair is None else merge(nest, *pair)
+
+
+def hoisted(nest: LoopNest, rng: random.Random) -> LoopNest | None:
+    found: dict[tuple[str, Expr], None] = {}
+    for path, s in walk_nest(nest):
+        if isinstance(s, Store):
+            terms = [n for n in walk(s.value) if isinstance(n, Apply | Access | Cast)]
+            for loop in around(nest, path).loops:
+                found.update(dict.fromkeys((loop.index, n) for n in terms if loop.index not in free_names(n)))
+    pair = _any(rng, list(found))
+    return None if pair is None else hoist(nest, *pair)
+
+
+def rfactored(nest: LoopNest, rng: random.Random) -> LoopNest | None:
+    found: dict[tuple[str, str], None] = {}
+    for path, s in walk_nest(nest):
+        if isinstance(s, Store) and any(isinstance(n, Access) and n.tensor == s.buffer for n in walk(s.value)):
+            found.update(dict.fromkeys((s.buffer, loop.index) for loop in around(nest, path).loops))
+    pair = _any(rng, list(found))
+    return None if pair is None else rfactor(nest, *pair)
+
+
+def contracted(nest: LoopNest, rng: random.Random) -> LoopNest | None:
+    pair = _any(rng, read(nest))
+    return None if pair is None else contract(nest, *pair)
+
+
+def staged(nest: LoopNest, rng: random.Random) -> LoopNest | None:
+    found: dict[tuple[str, str], int] = {}
+    for path, s in walk_nest(nest):
+        accesses = [n for e in expressions_of(s) for n in walk(e) if isinstance(n, Access)]
+        accesses += [Access(s.buffer, s.indices, s.value.dtype)] if isinstance(s, Store) else []
+        found.update({(a.tensor, loop.index): len(a.indices) for a in accesses for loop in around(nest, path).loops})
+    pair = _any(rng, list(found))
+    if pair is None:
+        return None
+    order = rng.sample(range(found[pair]), found[pair])
+    return stage(nest, *pair, order, rng.choice((None, None, 2, 3)), rng.choice(("local", "local", "workspace")))
+
+
+ALL: list[Move] = [inlined, fused_at, merged, hoisted, rfactored, contracted, staged]

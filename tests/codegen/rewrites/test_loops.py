@@ -1,0 +1,285 @@
+"""Rewrites of loops keep what a nest computes, one after the other, over random programs and at sizes where tails exist."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from tensorexpr.codegen.nest import For
+from tensorexpr.codegen.nest_parse import parse_nest
+from tensorexpr.codegen.nest_text import print_nest
+from tensorexpr.codegen.rewrites.loops import (
+    bind,
+    distribute,
+    fuse,
+    parallel,
+    partition,
+    reorder,
+    serial,
+    simplify,
+    split,
+    unroll,
+    vectorize,
+)
+from tensorexpr.codegen.rewrites.paths import loop_at, loop_paths, walk_nest
+from tensorexpr.codegen.rewrites.regions import loops_of, region
+from tensorexpr.errors import ScheduleError
+from tests.codegen.llvm.nests import run
+from tests.codegen.programs import SOFTMAX
+from tests.codegen.rewrites import moves
+from tests.codegen.rewrites.law import UNITS, Kept, kept_of, near, wandered
+from tests.seeds import share_of
+
+
+@pytest.mark.parametrize("seed", share_of(range(90)))
+def test_random_rewrites_keep_what_a_nest_computes(seed):
+    kept = kept_of(seed)
+    if kept is not None:
+        wandered(kept, moves.ALL, random.Random(seed), 6)
+
+
+@pytest.mark.parametrize("seed", share_of(range(1000, 1012)))
+def test_rewritten_nests_compile_to_the_same_values(seed):
+    kept = kept_of(seed)
+    if kept is None:
+        return
+    nest, _ = wandered(kept, moves.ALL, random.Random(seed), 6)
+    for (arrays, sizes), expected in zip(kept.cases, kept.expected, strict=True):
+        if expected is not None:
+            found = run(nest, arrays, sizes)
+            for name, parameter in zip(kept.program.outputs, nest.writes, strict=True):
+                near(found[parameter], expected[name], UNITS, f"{sizes}: {name} of\n{nest}")
+
+
+def tiled(m: int = 9, n: int = 35, k: int = 3) -> Kept:
+    """A product of matrices."""
+    return Kept.of_text(f"""
+A: f32[{m}, {k}] = input()
+B: f32[{k}, {n}] = input()
+C[i, j]: f32[{m}, {n}] = sum(A[i, k] * B[k, j] for k in range({k}))
+return C
+""")
+
+
+def test_a_product_in_tiles():
+    kept = tiled()
+    nest = kept.nest
+    for rewrite, arguments in (
+        (split, ("i", 4)),
+        (split, ("j", 16)),
+        (reorder, ("i_o", "j_o", "k", "i_i", "j_i")),
+        (unroll, ("i_i",)),
+        (vectorize, ("j_i",)),
+        (fuse, ("i_o", "j_o")),
+        (parallel, ("i_o_j_o",)),
+        (simplify, ()),
+    ):
+        nest = kept.check(rewrite(nest, *arguments))
+    found = run(nest, kept.cases[0][0])["C"]
+    np.testing.assert_array_equal(found, kept.expected[0]["C"])
+    text = print_nest(nest)
+    assert "sum: local(f32[4, 16])" in text and "sum: local(f32[1, 3])" in text  # the tile, and the corner that is left
+
+
+@pytest.mark.parametrize("extents", [(9, 35, 3), (4, 16, 2), (3, 5, 1), (1, 1, 0), (5, 0, 2)])
+@pytest.mark.parametrize("tail", ["peel", "shift", "guard"])
+def test_a_product_in_tiles_at_every_extent(tail, extents):
+    kept = tiled(*extents)
+    nest = kept.check(split(kept.check(split(kept.nest, "i", 4, tail)), "j", 16, tail))
+    nest = kept.check(reorder(nest, "i_o", "j_o", "k", "i_i", "j_i"))
+    nest = kept.check(partition(kept.check(partition(nest, "i_o")), "j_o"))
+    nest = kept.check(vectorize(kept.check(unroll(nest, "i_i")), "j_i"))
+    np.testing.assert_array_equal(run(nest, kept.cases[0][0])["C"], kept.expected[0]["C"])
+
+
+def test_a_tail_of_unknown_length_keeps_its_order():
+    kept = Kept.of_text(
+        """
+sizes(m, n)
+X: f32[m, n] = input()
+Y[i]: f32[m] = sum(X[k, i] for k in range(m))
+return Y
+""".replace("Y[i]: f32[m]", "Y[i]: f32[n]"),
+        *({"m": 3, "n": n} for n in (0, 1, 4, 6)),
+    )
+    nest = kept.check(reorder(kept.check(split(kept.nest, "i", 4)), "i_o", "k", "i_i"))
+    nest = kept.check(vectorize(nest, "i_i"))
+    kinds = [loop_at(nest, path).kind for path in loop_paths(nest, "i_i")]
+    assert kinds == ["vectorize"] * 3 + ["serial"]
+
+
+def test_where_a_buffer_is_computed():
+    nest = Kept.of_text(SOFTMAX).nest
+    found = region(nest, "s")
+    assert found.locals == ("sum",) and len(found.stores) == 3 and found.root == (2, 0)
+    assert loops_of(nest, "s") == ("i_2", "k_1")
+    split_ = split(nest, "i_2", 4)
+    assert len(region(split_, "s").roots) == 2
+    with pytest.raises(ScheduleError, match="expected s to be computed in one place, got 2"):
+        _ = region(split_, "s").root
+    with pytest.raises(ScheduleError, match="expected a buffer that main computes, got 'q'"):
+        region(nest, "q")
+
+
+HEAD = """\
+main(n, x, y, z)
+n: size
+x: parameter(f32[64, 64])
+y: parameter(f32[64], written)
+z: parameter(f32[64, 64], written)
+
+def kernel_0() -> (y, z):
+"""
+CHAIN = """\
+    for i in range(1, 64):
+        y[i] = y[i - 1] + x[i, 0]
+"""
+ROWS = """\
+    for i in range(0, 64):
+        for j in range(0, i):
+            z[i, j] = x[i, j]
+"""
+SKEWED = """\
+    for i in range(1, 64):
+        for j in range(0, 63):
+            z[i, j] = z[i - 1, j + 1]
+"""
+OPEN = """\
+    for i in range(0, n):
+        y[i] = x[i, 0]
+        for j in range(0, n):
+            z[i, j] = y[i]
+"""
+OWN = """\
+    for i in range(0, 4):
+        t: local(f32[()])
+        t[()] = 0.0
+        for j in range(0, 64):
+            t[()] = t[()] + x[i, j]
+        y[i] = t[()]
+"""
+TABLE = """\
+    for i in range(0, 8):
+        y[i] = 1.0
+        for j in range(0, i64(y[i])):
+            y[i] = y[i] + x[i, j]
+"""
+REFUSED = [
+    (OWN, split, ("q", 4), "expected a loop of main, got 'q'"),
+    (OWN, split, ("i", 0), "split: expected a positive int as the factor, got 0"),
+    (OWN, split, ("i", 4, "round"), "split: expected a tail among peel, shift, guard, got 'round'"),
+    (OWN, split, ("i", 4, "peel", ("j", "b")), "expected names that nothing has yet, got 'j' again"),
+    (OWN, split, ("i", 4, "peel", ("a",)), "expected 2 names, got 1"),
+    (CHAIN, split, ("i", 4, "shift"), "expected iterations of i that may run twice in any order: y[i] and y[i - 1] meet"),
+    (OPEN.replace("y[i] = x[i, 0]", "y[i] = y[i] + 1.0"), split, ("i", 4, "shift"),
+     "split: expected iterations of i that read nothing that they write, got y"),
+    (CHAIN, parallel, ("i",), "expected iterations of i that may run in parallel in any order: y[i] and y[i - 1] meet"),
+    (CHAIN, vectorize, ("i",), "expected iterations of i that may run in lanes in any order"),
+    (CHAIN, bind, ("i", "block.w"), "expected an axis among block.x, block.y, block.z, thread.x, thread.y, thread.z, got 'block.w'"),
+    (OPEN, unroll, ("i",), "expected a known number of iterations to unroll i"),
+    (ROWS, fuse, ("i", "j"), "fuse: expected bounds of j that do not hang on i"),
+    (ROWS, fuse, ("j", "i"), "fuse: expected i right inside of j"),
+    (ROWS, reorder, ("i",), "reorder: expected two or more loops, each once, got i"),
+    (SKEWED, reorder, ("j", "i"), "reorder: expected j outside of i to keep what is computed: z[i, j] and z[i - 1, j + 1] meet"),
+    (ROWS + "    for k in range(0, 64):\n        y[k] = x[k, 0]\n", reorder, ("i", "k"),
+     "reorder: expected loops one inside the other, got i, k"),
+    (OWN, distribute, ("j",), "expected statements in j that can stand in loops of their own, got one statement"),
+    (OWN.replace(" 4)", " n)"), distribute, ("i",),
+     "expected a known number of iterations of i, of which each keeps its t, to distribute it"),
+    (OWN, parallel, ("j",), "expected no local buffer of what is around j inside to run in parallel, got t"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "rewrite", "arguments", "message"), REFUSED)
+def test_what_would_change_the_result_is_refused(body, rewrite, arguments, message):
+    nest = parse_nest(HEAD + body)
+    with pytest.raises(ScheduleError) as raised:
+        rewrite(nest, *arguments)
+    assert message in str(raised.value)
+
+
+def test_kinds_around_each_other():
+    nest = parse_nest(HEAD + ROWS.replace("0, i)", "0, 64)"))
+    cores = parallel(nest, "j")
+    for rewrite, arguments, message in (
+        (parallel, ("i",), "expected no parallel loop inside of i to run in parallel, got j"),
+        (vectorize, ("j",), "expected a serial loop to vectorize, got parallel j"),
+        (split, ("j", 4), "split: expected a serial loop, got one to parallel"),
+        (fuse, ("i", "j"), "fuse: expected serial loops, got parallel j"),
+        (distribute, ("j",), "expected a serial loop to distribute, got parallel j"),
+    ):
+        with pytest.raises(ScheduleError) as raised:
+            rewrite(cores, *arguments)
+        assert message in str(raised.value)
+    assert serial(cores, "j") == nest
+    lanes = unroll(nest, "i")
+    with pytest.raises(ScheduleError, match="expected serial loops around j to run it in parallel, got i"):
+        parallel(lanes, "j")
+    with pytest.raises(ScheduleError, match="reorder: expected a loop that may stand around parallel i, got vectorize j"):
+        reorder(vectorize(parallel(nest, "i"), "j"), "j", "i")
+    blocks = bind(bind(nest, "i", "block.x"), "j", "thread.x")
+    assert [s.kind for _, s in walk_nest(blocks) if isinstance(s, For)] == ["block.x", "thread.x"]
+    with pytest.raises(ScheduleError, match=r"expected block\.x once, got it around j already"):
+        bind(bind(nest, "i", "block.x"), "j", "block.x")
+    with pytest.raises(ScheduleError, match=r"expected nothing but blocks around j, which is to be block\.x"):
+        bind(nest, "j", "block.x")
+
+
+BOTH = """\
+    for i in range(0, 8):
+        if y[i] > 0.0:
+            for j in range(0, 8):
+                z[i, j] = x[i, j]
+        else:
+            y[i] = 0.0
+"""
+MIXED = """\
+    for i in range(1, 8):
+        y[i] = z[i - 1, 0]
+        for j in range(0, 8):
+            z[i, j] = x[i, j] + y[i]
+"""
+HELD = """\
+    for i in range(1, 8):
+        y[i] = 1.0
+        for j in range(0, 8):
+            z[i, j] = x[i, j] + z[i - 1, 63]
+        z[i, 63] = 0.0
+"""
+STAYING = [
+    (HELD, "reorder: expected j alone in i, where it cannot be taken apart"),
+    (BOTH, "reorder: expected j right inside of i"),
+    (TABLE, "reorder: expected bounds of j that its iterations do not change"),
+    (ROWS.replace("i)", "i64(x[i, 0]))", 1).replace("0, 64)", "0, 64)"), "reorder: expected bounds of j that hang on no data inside of i"),
+    (ROWS.replace("(0, i)", "(0, i * i)"), "reorder: expected bounds of a loop that grow evenly with i"),
+    (MIXED, "expected statements in i that can stand in loops of their own, got z[i, j] and z[i - 1, 0] meet in iterations of i"),
+]
+
+
+@pytest.mark.parametrize(("body", "message"), STAYING)
+def test_loops_that_stay_in_their_order(body, message):
+    nest = parse_nest(HEAD + body)
+    with pytest.raises(ScheduleError) as raised:
+        reorder(nest, "j", "i")
+    assert message in str(raised.value)
+
+
+def test_a_check_stays_with_what_it_stands_for():
+    kept = Kept.of_text("""
+X: f32[4, 3] = input()
+K: i64[5] = input()
+Y[t]: f32[5] = sum(X[K[t], j] for j in range(3))
+return Y
+""")
+    kept.check(reorder(kept.check(distribute(kept.nest, "t")), "j", "t"))
+    with pytest.raises(ScheduleError, match="expected statements in j that can stand in loops of their own"):
+        distribute(kept.nest, "j")
+
+
+def test_bounds_that_iterations_change():
+    nest = parse_nest(HEAD + TABLE)
+    assert partition(nest, "j") == nest
+    with pytest.raises(ScheduleError, match="expected bounds of j that its iterations do not change"):
+        distribute(parse_nest(HEAD + TABLE + "            z[i, j] = 0.0\n"), "j")
