@@ -28,6 +28,8 @@ LARGEST_TILE = 1 << 15
 """Bytes of the accumulators of one reduction over the points of the loops inside it."""
 LARGEST_BLOCK = 1 << 17
 """The same on a GPU, where they are the registers of all threads of a block."""
+REST = ("peel", "stride")
+"""Tails of which a rest, or some places, run fewer blocks."""
 COMMUTATIVE = ("sum", "prod", "max", "min", "all", "any")
 
 
@@ -42,6 +44,7 @@ def check_stage(state: State, stage: Stage) -> Stage:
     for relation in stage.relations:
         if isinstance(relation, Split):
             _check_split(stage, relation, position)
+            _check_shifted_blocks(stage, relation, position)
     for group in stage.parts.groups:
         _check_group(stage, group, position, state.target.is_gpu)
     _check_scatter(state, stage)
@@ -75,9 +78,25 @@ def stays_inside(stage: Stage, split: Split) -> bool:
 
 
 def divides(stage: Stage, split: Split) -> bool:
-    """Whether the extent is certainly a multiple of the factor."""
+    """Whether the extent (of a loop over blocks with their rest) is certainly a multiple of the factor."""
     extent = stage.extent(split.parent)
     return extent is not None and extent % split.factor == 0
+
+
+def _divides_alike(stage: Stage, split: Split) -> bool:
+    """Whether the extent is a multiple of the factor in every form in which the loop runs."""
+    return divides(stage, split) and _is_one_long(stage, split.parent)
+
+
+def _is_one_long(stage: Stage, loop: str) -> bool:
+    """Whether a loop is as long in every form in which it runs: there are fewer whole blocks than blocks where a rest is peeled, and fewer
+    blocks for some places than for others where these are loops of their own."""
+    relation = stage.parents().get(loop)
+    if relation is None:
+        return True
+    if isinstance(relation, Fuse):
+        return _is_one_long(stage, relation.outer) and _is_one_long(stage, relation.inner)
+    return relation.tail in ("shift", "guard") or _divides_alike(stage, relation)
 
 
 def runs_in_lanes(group: Group) -> bool:
@@ -317,6 +336,27 @@ def _check_written_out(stage: Stage, loop: str, how: str) -> None:
             loop,
             f"reorder {inner} outside of {loop}, or split {parent} with tail 'guard' or 'peel'",
         )
+
+
+def _check_shifted_blocks(stage: Stage, split: Split, position: dict[str, int]) -> None:
+    """A sum that goes on around blocks has an accumulator for each place in them. Shifted blocks of whole blocks take the places of the
+    rest beside these, whose sums go on at the same time."""
+    if split.tail != "shift" or _divides_alike(stage, split):
+        return
+    came_from = stage.ancestry(split.parent)
+    for whole in stage.relations:
+        if not isinstance(whole, Split) or whole.outer not in came_from or whole.tail not in REST or _divides_alike(stage, whole):
+            continue
+        inside = min(position[x] for x in (*stage.leaves(whole.outer), *stage.leaves(whole.inner)))
+        around = next((x for x in stage.order[:inside] if stage.group_of(x) is not None), None)
+        if around is not None:
+            blocks = f"the blocks of {split.parent}, which overlap"
+            raise refuse(
+                stage,
+                f"expected the rest of {whole.parent} in a loop of its own, got {around} around it and {blocks}",
+                split.parent,
+                f"split {split.parent} with tail 'guard' or 'peel', or reorder {around} inside",
+            )
 
 
 def written_out_inside(stage: Stage, loop: str) -> tuple[str, str] | None:

@@ -1,11 +1,13 @@
 """What each primitive does to the loops, and what it refuses."""
 
+import itertools
 import random
 
 import numpy as np
 import pytest
 
 from tensorexpr.codegen.lowering import lower
+from tensorexpr.codegen.nest_interpret import run_nest
 from tensorexpr.codegen.nest_verify import verify_nest
 from tensorexpr.codegen.schedule import schedule
 from tensorexpr.errors import ScheduleError
@@ -321,3 +323,36 @@ def test_blocks_that_overlap_are_not_written_out_inside_of_what_runs_at_once(kin
         s["d"].reorder("j_o", "j_i", "i", "k")
         s["d"].unroll("j_o")
         verify_nest(lower(s))
+
+
+@pytest.mark.parametrize("factors", ((4, 2, 3), (5, 3, 2)))
+@pytest.mark.parametrize("extent", (37, 152))
+def test_blocks_of_blocks_that_overlap_keep_sums_of_their_own(extent, factors):
+    """A sum around blocks has an accumulator for each place in them: the places of the rest of one split are none of the shifted blocks
+    of another. Every split of three levels, with the sum around any of the loops, is refused or right."""
+    text = f"a: f64[3, {extent}] = input()\nd[j]: f64[{extent}] = sum(a[i, j] for i in range(3))\nreturn d"
+    values = np.arange(3.0 * extent).reshape(3, extent)
+    ran = 0
+    for tails in itertools.product(("peel", "shift", "stride"), repeat=3):
+        for at in range(3):
+            s = plain(text)
+            try:
+                for loop, factor, tail in zip(("j", "j_o", "j_o_o"), factors, tails, strict=True):
+                    s["d"].split(loop, factor, tail)
+                order = [x for x in s["d"].loops if x != "i"]
+                s["d"].reorder(*order[:at], "i", *order[at:])
+            except ScheduleError:
+                continue
+            ran += 1
+            assert np.array_equal(run_nest(lower(s), {"a": values}, {})["d"], values.sum(0)), (tails, at)
+    assert ran > 50
+
+
+def test_shifted_blocks_of_blocks_inside_of_a_sum_are_refused_with_the_way_out():
+    s = plain("a: f64[3, 152] = input()\nd[j]: f64[152] = sum(a[i, j] for i in range(3))\nreturn d")
+    s["d"].split("j", 16)
+    s["d"].reorder("i", "j_o", "j_i")
+    with pytest.raises(ScheduleError) as refused:
+        s["d"].split("j_o", 8, "shift")
+    assert "expected the rest of j in a loop of its own, got i around it and the blocks of j_o, which overlap" in str(refused.value)
+    assert "hint: split j_o with tail 'guard' or 'peel', or reorder i inside" in str(refused.value)
