@@ -158,7 +158,12 @@ class Forms:
     def conditions(self) -> list[tuple[Affine, frozenset[str]]]:
         """Forms that are not negative, by the conditions that hold, with their names."""
         found = (self.names.difference(fact.condition) for fact in self.scope.facts if fact.condition is not None)
-        return [pair for pair in found if pair is not None]
+        held = [pair for pair in found if pair is not None]
+        for form, names in list(held):  # e // 3 >= n // 3 is e - e % 3 >= 3 * (n // 3), of which e >= 3 * (n // 3) follows
+            by = {atom.denominator for atom in form.atoms() if isinstance(atom, FloorDiv)}
+            if len(by) == 1:
+                held.append((form * by.pop(), names))
+        return held
 
     def without(self, form: Affine, axis: Axis) -> list[Bound]:
         """Bounds from below of a form that do not mention a loop's index."""

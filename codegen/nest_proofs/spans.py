@@ -21,7 +21,7 @@ from tensorexpr.codegen.facts.places import Loop, Touch
 from tensorexpr.codegen.facts.scope import Fact, Scope, mentioned, negation
 from tensorexpr.integers import Affine
 from tensorexpr.ir import Apply, Const, Expr, Index, apply, conjuncts, const
-from tensorexpr.records import record
+from tensorexpr.records import record, replace
 from tensorexpr.regions import Opaque, affine_of, alternatives, expression_of
 from tensorexpr.traversal import bottom_up
 
@@ -150,6 +150,7 @@ class Filling:
         if not names.isdisjoint(mentioned(read.indices)[0]) or any(not names.isdisjoint(fact.names) for fact in read.scope.facts):
             return None  # other loops of the same names are around the read
         found: list[Expr] = []
+        store, facts, names = _unfused(store, facts, names)
         facts, runs = _joined(facts, names - mentioned(store.indices)[0])
         inner, names = names, {fact.axis.index for fact in facts if fact.axis is not None and fact.axis.index in names}
         settled: set[int] = set()
@@ -255,6 +256,28 @@ class Filling:
         form = affine_of(expr, self.opaque)
         assert form is not None
         return (form,)
+
+
+def _unfused(store: Touch, facts: list[Fact], names: set[str]) -> tuple[Touch, list[Fact], set[str]]:
+    """A store in a loop over two axes at once, as one in a loop over each: both go through the same elements where the loops run.
+
+    for x in range(0, m * n): Y[x // n, x % n]   is   for i in range(0, m): for j in range(0, n): Y[i, j]
+    """
+    for at, fact in enumerate(facts):
+        if fact.axis is None or fact.axis.index not in names or fact.axis.start != const(0) or not isinstance(fact.axis.stop, Apply):
+            continue
+        x, stop = Index(fact.axis.index), fact.axis.stop
+        others = [other for other in facts if other is not fact and x.name in other.names]
+        for extent, by in (stop.args, stop.args[::-1]) if stop.op.name == "mul" and not others else ():
+            whole, rest = apply("floordiv", x, by), apply("mod", x, by)
+            left = [index for index in store.indices if index not in (whole, rest)]
+            if whole not in store.indices or rest not in store.indices or x.name in mentioned(left)[0]:
+                continue
+            first, second = f"{x.name} //", f"{x.name} %"
+            indices = tuple(Index(first) if i == whole else Index(second) if i == rest else i for i in store.indices)
+            each = [Fact.of_loop(first, const(0), extent), Fact.of_loop(second, const(0), by)]
+            return _unfused(replace(store, indices=indices), [*facts[:at], *each, *facts[at + 1 :]], names - {x.name} | {first, second})
+    return store, facts, names
 
 
 def _joined(facts: Sequence[Fact], spare: set[str]) -> tuple[list[Fact], list[Expr]]:
