@@ -102,13 +102,13 @@ class Forms:
     def is_natural(self, form: Affine, loops: tuple[Fact, ...]) -> bool:
         """Whether a form is never negative; `loops` are those whose indices may be replaced, the innermost first."""
         take(STEPS)
-        if self._is_above(form, None):
+        if self._is_above(form, None) or self._is_above_in_parts(form):
             return True
         if not form.terms:
             return False
         names = form.names()
         for held, own in self.conditions:
-            if not own.isdisjoint(names) and self._is_above(form, held):
+            if not own.isdisjoint(names) and (self._is_above(form, held) or (held.has_division() and self._is_above_in_parts(form - held))):
                 return True
         for at, fact in enumerate(loops):
             assert fact.axis is not None
@@ -137,6 +137,27 @@ class Forms:
                     return False
                 total += factor * end
         return total >= 0
+
+    def _is_above_in_parts(self, form: Affine) -> bool:
+        """Whether a form with quotients is not negative: so many times it, that each is what it divides less a remainder, it is above -1.
+
+        16 * ((n + 45) // 48) - n // 3  is, three times,  45 - (n + 45) % 48 + n % 3,  which is -2 or more.
+        """
+        whole = 1
+        for atom, factor in form.terms:
+            if isinstance(atom, FloorDiv):
+                whole = math.lcm(whole, atom.denominator // math.gcd(atom.denominator, factor))
+        if whole == 1:
+            return False
+        rest, least = Affine.of(form.constant * whole), 0
+        for atom, factor in form.terms:
+            if isinstance(atom, FloorDiv):
+                count = factor * whole // atom.denominator
+                rest += atom.numerator * count
+                least -= max(count, 0) * (atom.denominator - 1)
+            else:
+                rest += Affine.of(atom) * (factor * whole)
+        return self.interval(rest)[0] + least > -whole
 
     def _range_of(self, atom: Atom) -> tuple[int | None, int | None]:
         if isinstance(atom, str):

@@ -20,10 +20,10 @@ from tensorexpr.codegen.facts.forms import Forms
 from tensorexpr.codegen.facts.places import Loop, Touch
 from tensorexpr.codegen.facts.scope import Fact, Scope, mentioned, negation
 from tensorexpr.integers import Affine
-from tensorexpr.ir import Apply, Const, Expr, Index, apply, conjuncts, const
+from tensorexpr.ir import Apply, Const, Expr, Index, Size, apply, conjuncts, const
 from tensorexpr.records import record, replace
 from tensorexpr.regions import Opaque, affine_of, alternatives, expression_of
-from tensorexpr.traversal import bottom_up
+from tensorexpr.traversal import bottom_up, walk
 
 MOST_SPLITS = 24
 _COMPARED = ("lt", "le", "gt", "ge", "eq")
@@ -154,7 +154,8 @@ class Filling:
         facts, runs = _joined(facts, names - mentioned(store.indices)[0])
         inner, names = names, {fact.axis.index for fact in facts if fact.axis is not None and fact.axis.index in names}
         settled: set[int] = set()
-        solved = _solved(store, read, names, found, settled)
+        tested = {name for fact in facts if fact.axis is None for name in fact.names & names}
+        solved = _solved(store, read, names, tested, found, settled)
         fixed = {name: one.value for name, one in solved.items()}
         found += (_there(condition, fixed) for condition in runs)
         targets = {value: target for value, target in zip(store.indices, read.indices, strict=True) if not isinstance(value, Const)}
@@ -362,17 +363,24 @@ class _Solved(NamedTuple):
         return apply("add", scaled, const(self.constant)) if self.constant else scaled
 
 
-def _solved(store: Touch, read: Touch, names: set[str], found: list[Expr], settled: set[int]) -> dict[str, _Solved]:
-    """The loops whose index one dimension gives; `found` gets what must hold for that, `settled` the dimension."""
+def _solved(store: Touch, read: Touch, names: set[str], tested: set[str], found: list[Expr], settled: set[int]) -> dict[str, _Solved]:
+    """The loops whose index one dimension gives, beside others that no loop changes where conditions ask for it (`tested`); `found` gets
+    what must hold for that, `settled` the dimension."""
     solved: dict[str, _Solved] = {}
     for at, (value, target) in enumerate(zip(store.indices, read.indices, strict=True)):
         mine = mentioned((value,))[0] & (names - set(solved))
         form = affine_of(value) if mine else None
         if value == target and not mine:
             settled.add(at)
-        if form is None or len(form.terms) != 1 or len(mine) != 1 or form.terms[0][1] <= 0 or not isinstance(form.terms[0][0], str):
+        if form is None or len(mine) != 1:
             continue
-        (name,), factor = mine, form.terms[0][1]
+        (name,) = mine
+        factor = form.coefficient(name)
+        rest = form - Affine.of(name) * factor - form.constant
+        if factor <= 0 or not names.isdisjoint(rest.names()) or (rest.terms and name not in tested):
+            continue
+        if rest.terms:
+            target = apply("sub", target, expression_of(rest, [n.name for n in walk(value) if isinstance(n, Size)]))
         settled.add(at)
         solved[name] = _Solved(factor, form.constant, target)
         if factor != 1:
