@@ -108,14 +108,26 @@ class Forms:
             return False
         names = form.names()
         for held, own in self.conditions:
-            if not own.isdisjoint(names) and (self._is_above(form, held) or (held.has_division() and self._is_above_in_parts(form - held))):
+            if own.isdisjoint(names):
+                continue
+            if self._is_above(form, held):
                 return True
+            if held.has_division():
+                left = form - held
+                if self._is_above_in_parts(left) or (form.has_division() and not left.has_division() and self._is_above_in_loops(left)):
+                    return True
         for at, fact in enumerate(loops):
             assert fact.axis is not None
             if fact.axis.index in names:
                 found = self.without(form, fact.axis)
                 return any(all(self.is_natural(other, loops[at + 1 :]) for other in bound) for bound in found)
         return False
+
+    def _is_above_in_loops(self, form: Affine) -> bool:
+        """Whether a form is not negative by the bounds of loops alone."""
+        take(STEPS)
+        inner = [fact for fact in self.loops if fact.axis is not None and fact.axis.index in form.names()]
+        return any(all(self._is_above(one, None) for one in bound) for bound in self.least([(form,)], inner))
 
     def _is_above(self, form: Affine, held: Affine | None) -> bool:
         """Whether a form, or what it is more than another one, is not negative by the ranges of its names."""

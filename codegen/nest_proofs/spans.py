@@ -204,8 +204,12 @@ class Filling:
         """The conditions `found`, and that in each dimension that is no single element the index, which loops of these ends go through,
         reaches the one that is read."""
         used: dict[str, int] = {}
+        alone: set[str] = set()
         for value, target in dims:
+            before = set(used)
             span = self._span(value, ends, used, 1)
+            if len(used) == len(before) + 1:  # where an element is between the ends of a single loop, that runs
+                alone |= used.keys() - before
             if span is None or span.gap > 1:
                 return None
             low = next((e for e in span.lows if e.is_constant), span.lows[0])
@@ -213,7 +217,7 @@ class Filling:
             found += (apply("le", target, self._expr(high)) for high in span.highs)
         for name, span in ends.items():  # each of these loops runs: said with the factor of its index, as the condition on the element is
             factor = used.get(name, 1)
-            for high in span.highs:
+            for high in span.highs if name not in alone else ():
                 room = (high - span.lows[0]) * factor + factor - 1
                 if not room.is_constant or room.constant < 0:
                     found.append(apply("ge", self._expr(room), const(0)))
