@@ -192,3 +192,26 @@ def kernel_0() -> Y:
 def test_what_is_left_beside_rows_is_written_under_conditions(first, by, whole):
     found = prove(parse_nest(ROWS.format(first=first, by=by)))
     assert ("coverage" not in {finding.kind for finding in found.findings}) == whole
+
+
+THIRDS = """
+main(n, Y)
+n: size
+Y: parameter(f32[n // 3], written)
+
+def kernel_0() -> Y:
+    if n // 3 >= 16:
+        for o in range(0, (n + {more}) // 48):
+            for v in vectorize(range(0, 16)):
+                Y[minimum(o * 16, n // 3 - 16) + v] = 1.0
+    else:
+        for v in vectorize(range(0, 16)):
+            if v < n // 3:
+                Y[v] = 2.0
+"""
+
+
+@pytest.mark.parametrize(("more", "whole"), [(45, True), (47, True), (44, False), (0, False)])
+def test_blocks_of_a_quotient(more, whole):
+    found = prove(parse_nest(THIRDS.format(more=more)))
+    assert ("coverage" not in {finding.kind for finding in found.findings}) == whole
