@@ -102,20 +102,32 @@ class Forms:
     def is_natural(self, form: Affine, loops: tuple[Fact, ...]) -> bool:
         """Whether a form is never negative; `loops` are those whose indices may be replaced, the innermost first."""
         take(STEPS)
-        if self._is_above(form, None):
+        if self._is_above(form, None) or self._is_above_in_parts(form):
             return True
         if not form.terms:
             return False
         names = form.names()
         for held, own in self.conditions:
-            if not own.isdisjoint(names) and self._is_above(form, held):
+            if own.isdisjoint(names):
+                continue
+            if self._is_above(form, held):
                 return True
+            if held.has_division():
+                left = form - held
+                if self._is_above_in_parts(left) or (form.has_division() and not left.has_division() and self._is_above_in_loops(left)):
+                    return True
         for at, fact in enumerate(loops):
             assert fact.axis is not None
             if fact.axis.index in names:
                 found = self.without(form, fact.axis)
                 return any(all(self.is_natural(other, loops[at + 1 :]) for other in bound) for bound in found)
         return False
+
+    def _is_above_in_loops(self, form: Affine) -> bool:
+        """Whether a form is not negative by the bounds of loops alone."""
+        take(STEPS)
+        inner = [fact for fact in self.loops if fact.axis is not None and fact.axis.index in form.names()]
+        return any(all(self._is_above(one, None) for one in bound) for bound in self.least([(form,)], inner))
 
     def _is_above(self, form: Affine, held: Affine | None) -> bool:
         """Whether a form, or what it is more than another one, is not negative by the ranges of its names."""
@@ -138,6 +150,27 @@ class Forms:
                 total += factor * end
         return total >= 0
 
+    def _is_above_in_parts(self, form: Affine) -> bool:
+        """Whether a form with quotients is not negative: so many times it, that each is what it divides less a remainder, it is above -1.
+
+        16 * ((n + 45) // 48) - n // 3  is, three times,  45 - (n + 45) % 48 + n % 3,  which is -2 or more.
+        """
+        whole = 1
+        for atom, factor in form.terms:
+            if isinstance(atom, FloorDiv):
+                whole = math.lcm(whole, atom.denominator // math.gcd(atom.denominator, factor))
+        if whole == 1:
+            return False
+        rest, least = Affine.of(form.constant * whole), 0
+        for atom, factor in form.terms:
+            if isinstance(atom, FloorDiv):
+                count = factor * whole // atom.denominator
+                rest += atom.numerator * count
+                least -= max(count, 0) * (atom.denominator - 1)
+            else:
+                rest += Affine.of(atom) * (factor * whole)
+        return self.interval(rest)[0] + least > -whole
+
     def _range_of(self, atom: Atom) -> tuple[int | None, int | None]:
         if isinstance(atom, str):
             found = self._box.get(atom)
@@ -158,7 +191,12 @@ class Forms:
     def conditions(self) -> list[tuple[Affine, frozenset[str]]]:
         """Forms that are not negative, by the conditions that hold, with their names."""
         found = (self.names.difference(fact.condition) for fact in self.scope.facts if fact.condition is not None)
-        return [pair for pair in found if pair is not None]
+        held = [pair for pair in found if pair is not None]
+        for form, names in list(held):  # e // 3 >= n // 3 is e - e % 3 >= 3 * (n // 3), of which e >= 3 * (n // 3) follows
+            by = {atom.denominator for atom in form.atoms() if isinstance(atom, FloorDiv)}
+            if len(by) == 1:
+                held.append((form * by.pop(), names))
+        return held
 
     def without(self, form: Affine, axis: Axis) -> list[Bound]:
         """Bounds from below of a form that do not mention a loop's index."""

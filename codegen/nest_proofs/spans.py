@@ -20,10 +20,10 @@ from tensorexpr.codegen.facts.forms import Forms
 from tensorexpr.codegen.facts.places import Loop, Touch
 from tensorexpr.codegen.facts.scope import Fact, Scope, mentioned, negation
 from tensorexpr.integers import Affine
-from tensorexpr.ir import Apply, Const, Expr, Index, apply, conjuncts, const
-from tensorexpr.records import record
+from tensorexpr.ir import Apply, Const, Expr, Index, Size, apply, conjuncts, const
+from tensorexpr.records import record, replace
 from tensorexpr.regions import Opaque, affine_of, alternatives, expression_of
-from tensorexpr.traversal import bottom_up
+from tensorexpr.traversal import bottom_up, walk
 
 MOST_SPLITS = 24
 _COMPARED = ("lt", "le", "gt", "ge", "eq")
@@ -150,10 +150,12 @@ class Filling:
         if not names.isdisjoint(mentioned(read.indices)[0]) or any(not names.isdisjoint(fact.names) for fact in read.scope.facts):
             return None  # other loops of the same names are around the read
         found: list[Expr] = []
+        store, facts, names = _unfused(store, facts, names)
         facts, runs = _joined(facts, names - mentioned(store.indices)[0])
         inner, names = names, {fact.axis.index for fact in facts if fact.axis is not None and fact.axis.index in names}
         settled: set[int] = set()
-        solved = _solved(store, read, names, found, settled)
+        tested = {name for fact in facts if fact.axis is None for name in fact.names & names}
+        solved = _solved(store, read, names, tested, found, settled)
         fixed = {name: one.value for name, one in solved.items()}
         found += (_there(condition, fixed) for condition in runs)
         targets = {value: target for value, target in zip(store.indices, read.indices, strict=True) if not isinstance(value, Const)}
@@ -202,8 +204,12 @@ class Filling:
         """The conditions `found`, and that in each dimension that is no single element the index, which loops of these ends go through,
         reaches the one that is read."""
         used: dict[str, int] = {}
+        alone: set[str] = set()
         for value, target in dims:
+            before = set(used)
             span = self._span(value, ends, used, 1)
+            if len(used) == len(before) + 1:  # where an element is between the ends of a single loop, that runs
+                alone |= used.keys() - before
             if span is None or span.gap > 1:
                 return None
             low = next((e for e in span.lows if e.is_constant), span.lows[0])
@@ -211,7 +217,7 @@ class Filling:
             found += (apply("le", target, self._expr(high)) for high in span.highs)
         for name, span in ends.items():  # each of these loops runs: said with the factor of its index, as the condition on the element is
             factor = used.get(name, 1)
-            for high in span.highs:
+            for high in span.highs if name not in alone else ():
                 room = (high - span.lows[0]) * factor + factor - 1
                 if not room.is_constant or room.constant < 0:
                     found.append(apply("ge", self._expr(room), const(0)))
@@ -255,6 +261,28 @@ class Filling:
         form = affine_of(expr, self.opaque)
         assert form is not None
         return (form,)
+
+
+def _unfused(store: Touch, facts: list[Fact], names: set[str]) -> tuple[Touch, list[Fact], set[str]]:
+    """A store in a loop over two axes at once, as one in a loop over each: both go through the same elements where the loops run.
+
+    for x in range(0, m * n): Y[x // n, x % n]   is   for i in range(0, m): for j in range(0, n): Y[i, j]
+    """
+    for at, fact in enumerate(facts):
+        if fact.axis is None or fact.axis.index not in names or fact.axis.start != const(0) or not isinstance(fact.axis.stop, Apply):
+            continue
+        x, stop = Index(fact.axis.index), fact.axis.stop
+        others = [other for other in facts if other is not fact and x.name in other.names]
+        for extent, by in (stop.args, stop.args[::-1]) if stop.op.name == "mul" and not others else ():
+            whole, rest = apply("floordiv", x, by), apply("mod", x, by)
+            left = [index for index in store.indices if index not in (whole, rest)]
+            if whole not in store.indices or rest not in store.indices or x.name in mentioned(left)[0]:
+                continue
+            first, second = f"{x.name} //", f"{x.name} %"
+            indices = tuple(Index(first) if i == whole else Index(second) if i == rest else i for i in store.indices)
+            each = [Fact.of_loop(first, const(0), extent), Fact.of_loop(second, const(0), by)]
+            return _unfused(replace(store, indices=indices), [*facts[:at], *each, *facts[at + 1 :]], names - {x.name} | {first, second})
+    return store, facts, names
 
 
 def _joined(facts: Sequence[Fact], spare: set[str]) -> tuple[list[Fact], list[Expr]]:
@@ -339,17 +367,24 @@ class _Solved(NamedTuple):
         return apply("add", scaled, const(self.constant)) if self.constant else scaled
 
 
-def _solved(store: Touch, read: Touch, names: set[str], found: list[Expr], settled: set[int]) -> dict[str, _Solved]:
-    """The loops whose index one dimension gives; `found` gets what must hold for that, `settled` the dimension."""
+def _solved(store: Touch, read: Touch, names: set[str], tested: set[str], found: list[Expr], settled: set[int]) -> dict[str, _Solved]:
+    """The loops whose index one dimension gives, beside others that no loop changes where conditions ask for it (`tested`); `found` gets
+    what must hold for that, `settled` the dimension."""
     solved: dict[str, _Solved] = {}
     for at, (value, target) in enumerate(zip(store.indices, read.indices, strict=True)):
         mine = mentioned((value,))[0] & (names - set(solved))
         form = affine_of(value) if mine else None
         if value == target and not mine:
             settled.add(at)
-        if form is None or len(form.terms) != 1 or len(mine) != 1 or form.terms[0][1] <= 0 or not isinstance(form.terms[0][0], str):
+        if form is None or len(mine) != 1:
             continue
-        (name,), factor = mine, form.terms[0][1]
+        (name,) = mine
+        factor = form.coefficient(name)
+        rest = form - Affine.of(name) * factor - form.constant
+        if factor <= 0 or not names.isdisjoint(rest.names()) or (rest.terms and name not in tested):
+            continue
+        if rest.terms:
+            target = apply("sub", target, expression_of(rest, [n.name for n in walk(value) if isinstance(n, Size)]))
         settled.add(at)
         solved[name] = _Solved(factor, form.constant, target)
         if factor != 1:

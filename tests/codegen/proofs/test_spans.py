@@ -7,6 +7,7 @@ import pytest
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.nest import Buffer, For, If, Kernel, LoopNest, Store
+from tensorexpr.codegen.nest_parse import parse_nest
 from tensorexpr.codegen.nest_proofs import prove
 from tensorexpr.codegen.nest_proofs import written as coverage
 from tensorexpr.enumeration import evaluate_on
@@ -139,3 +140,78 @@ def test_what_is_said_to_be_filled_is(seed):
 def test_most_of_what_is_filled_is_said_to_be():
     found = [said_and_filled(seed)[:2] for seed in range(200, 260)]
     assert sum(said for said, _ in found) > 0.8 * sum(run for _, run in found) > 12
+
+
+OVER_BOTH = """
+main(n, m, Y)
+n: size
+m: size
+Y: parameter(f32[n, m], written)
+
+def kernel_0() -> Y:
+    for x in range(0, {stop}):
+        {test}Y[{index}] = 1.0
+"""
+
+
+@pytest.mark.parametrize(
+    ("stop", "index", "whole"),
+    [
+        ("n * m", "x // m, x % m", True),
+        ("m * n", "x // m, x % m", True),
+        ("n * m", "x // n, x % n", False),
+        ("n * m - 1", "x // m, x % m", False),
+        ("n * m", "x // m, 0", False),
+    ],
+)
+def test_a_loop_over_two_axes_at_once_goes_through_both(stop, index, whole):
+    made = parse_nest(OVER_BOTH.format(stop=stop, index=index, test=""))
+    assert ("coverage" not in {finding.kind for finding in prove(made).findings}) == whole
+    tested = parse_nest(OVER_BOTH.format(stop=stop, index=index, test="if x != 3:\n            "))
+    assert "coverage" in {finding.kind for finding in prove(tested).findings}
+
+
+ROWS = """
+main(n, Y)
+n: size
+Y: parameter(f32[n], written)
+
+def kernel_0() -> Y:
+    for t in range(0, n // 3):
+        for u in unroll(range(0, 3)):
+            Y[t * 3 + u] = 1.0
+    for t in range(0, n % 3):
+        if t % 3 == {first}:
+            Y[t + n // 3 * 3] = 2.0
+        else:
+            Y[t + n // 3 * {by}] = 3.0
+"""
+
+
+@pytest.mark.parametrize(("first", "by", "whole"), [(0, 3, True), (1, 3, True), (0, 2, False)])
+def test_what_is_left_beside_rows_is_written_under_conditions(first, by, whole):
+    found = prove(parse_nest(ROWS.format(first=first, by=by)))
+    assert ("coverage" not in {finding.kind for finding in found.findings}) == whole
+
+
+THIRDS = """
+main(n, Y)
+n: size
+Y: parameter(f32[n // 3], written)
+
+def kernel_0() -> Y:
+    if n // 3 >= 16:
+        for o in range(0, (n + {more}) // 48):
+            for v in vectorize(range(0, 16)):
+                Y[minimum(o * 16, n // 3 - 16) + v] = 1.0
+    else:
+        for v in vectorize(range(0, 16)):
+            if v < n // 3:
+                Y[v] = 2.0
+"""
+
+
+@pytest.mark.parametrize(("more", "whole"), [(45, True), (47, True), (44, False), (0, False)])
+def test_blocks_of_a_quotient(more, whole):
+    found = prove(parse_nest(THIRDS.format(more=more)))
+    assert ("coverage" not in {finding.kind for finding in found.findings}) == whole
