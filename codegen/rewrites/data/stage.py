@@ -86,7 +86,7 @@ def stage(
     if not copies:
         raise refuse(f"expected a buffer that {loop} touches, got {buffer}", loop_at(nest, loop_paths(nest, loop)[0]), loop)
     name = name or fresh(nest, f"{buffer}_of")[0]
-    frames = [windows(nest, at, (*one.stores, *one.reads), buffer, _buffer(nest, one).shape, at not in rests) for at, one in copies]
+    frames = [windows(nest, at, (*one.stores, *one.reads), _buffer(nest, one), at not in rests) for at, one in copies]
     wide = {axis for frame in frames for axis, w in enumerate(frame) if not w.is_point}
     made = nest
     buffers: list[Buffer] = []

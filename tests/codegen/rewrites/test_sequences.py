@@ -20,7 +20,7 @@ from tensorexpr.ir import Apply
 from tensorexpr.traversal import walk
 from tests.codegen.llvm.nests import run
 from tests.codegen.rewrites import moves
-from tests.codegen.rewrites.data_moves import MOVES
+from tests.codegen.rewrites.data_moves import ALL as MOVES
 from tests.codegen.rewrites.law import Kept, kept_of, near, wandered
 from tests.seeds import share_of
 
