@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import random
-
-import pytest
-
 from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.codegen.nest_proofs import prove
 from tensorexpr.codegen.nest_text import print_nest
@@ -19,10 +15,7 @@ from tensorexpr.codegen.rewrites.loops import parallel, partition, reorder, simp
 from tensorexpr.ir import Apply
 from tensorexpr.traversal import walk
 from tests.codegen.llvm.nests import run
-from tests.codegen.rewrites import moves
-from tests.codegen.rewrites.data_moves import ALL as MOVES
-from tests.codegen.rewrites.law import Kept, kept_of, near, wandered
-from tests.seeds import share_of
+from tests.codegen.rewrites.law import Kept, near
 
 
 def made(kept: Kept, *steps, units: int = 0) -> LoopNest:
@@ -38,13 +31,6 @@ def made(kept: Kept, *steps, units: int = 0) -> LoopNest:
         for name in kept.program.outputs:
             near(found[name], expected[name], max(units, 16), f"{name} of\n{nest}")
     return nest
-
-
-@pytest.mark.parametrize("seed", share_of(range(2000, 2045)))
-def test_random_rewrites_of_loops_and_data_go_together(seed):
-    kept = kept_of(seed)
-    if kept is not None:
-        wandered(kept, [*moves.ALL, *MOVES], random.Random(seed), 8)
 
 
 def test_a_product_in_packed_tiles():
