@@ -21,8 +21,7 @@ from tensorexpr.codegen.rewrites.paths import walk_nest
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Expr
 from tests.codegen.rewrites import data_moves, moves
-from tests.codegen.rewrites.law import Kept, wandered
-from tests.codegen.rewrites.test_loops import kept_of
+from tests.codegen.rewrites.law import Kept, kept_of, wandered
 from tests.seeds import share_of
 
 CHAIN = """
