@@ -340,7 +340,7 @@ def _cut(block: Block, cuts: Mapping[str, tuple[Window, int]], facts: Facts) -> 
 
 def _cut_loop(s: For, cuts: Mapping[str, tuple[Window, int]], facts: Facts) -> Block:
     if s.index not in cuts:
-        return (replace(s, body=_cut(s.body, cuts, facts.loop(s.index, s.start, s.stop))),)
+        return (_again(s, s.start, s.stop, _cut(s.body, cuts, facts.loop(s.index, s.start, s.stop))),)
     window, shift = cuts[s.index]
     low = sub(window.low, const(shift))
     high = add(low, window.length)
@@ -351,7 +351,13 @@ def _cut_loop(s: For, cuts: Mapping[str, tuple[Window, int]], facts: Facts) -> B
         return body if needed == TRUE else (If(needed, body),)
     start = low if facts.is_less(s.start, low, 0) else s.start if facts.is_less(low, s.start, 0) else maximum(low, s.start)
     stop = high if facts.is_less(high, s.stop, 0) else s.stop if facts.is_less(s.stop, high, 0) else minimum(high, s.stop)
-    return (replace(s, start=start, stop=stop, body=_cut(s.body, cuts, facts.loop(s.index, start, stop))),)
+    return (_again(s, start, stop, _cut(s.body, cuts, facts.loop(s.index, start, stop))),)
+
+
+def _again(s: For, start: Expr, stop: Expr, body: Block) -> For:
+    """A loop of the region in another loop: lanes and copies where their number is still known, else one after the other."""
+    known = s.kind in ("vectorize", "unroll") and constant(start) is not None and constant(stop) is not None
+    return For(s.index, start, stop, body, s.kind if known else "serial")
 
 
 def _checks_of(s: Stmt, buffer: str) -> Block:

@@ -16,7 +16,7 @@ from tensorexpr.codegen.rewrites.data.inline import inline
 from tensorexpr.codegen.rewrites.data.merge import merge, merge_kernels
 from tensorexpr.codegen.rewrites.data.rfactor import rfactor
 from tensorexpr.codegen.rewrites.data.stage import stage
-from tensorexpr.codegen.rewrites.loops import partition, split
+from tensorexpr.codegen.rewrites.loops import parallel, partition, split, vectorize
 from tensorexpr.codegen.rewrites.paths import walk_nest
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Expr
@@ -98,6 +98,12 @@ return y
     nest = kept.check(partition(kept.check(split(kept.nest, "j_1", 4)), "i_1", at=[2]))
     text = print_nest(kept.check(fuse_at(nest, "e", "j_1_o")))
     assert "workspace" not in text
+
+
+def test_a_region_with_threads_and_lanes_moves_into_a_loop():
+    kept = Kept.of_text(CHAIN)
+    nest = kept.check(vectorize(kept.check(parallel(kept.check(split(kept.nest, "i", 8)), "i_o")), "i_i"))
+    assert "parallel" not in print_nest(kept.check(fuse_at(nest, "a", "i_1")))
 
 
 def test_what_others_need_is_computed_in_place_or_twice():
