@@ -145,6 +145,16 @@ return y
     assert "y[i, y_1] = y_of[y_1]" in text
 
 
+def test_what_was_computed_is_copied():
+    kept = Kept.of_text("""
+x: f32[6, 5] = input()
+a[i, j]: f32[6, 5] = x[i, j] + 1.0
+y[i, j]: f32[6, 5] = a[5 - i, j] * a[i, 4 - j]
+return y
+""")
+    assert "a_of: local(f32[6, 5])" in print_nest(kept.check(stage(kept.nest, "a", "i_1")))
+
+
 def test_copies_in_one_workspace_have_one_rank():
     kept = Kept.of_text("""
 x: f32[5, 1] = input()
@@ -401,6 +411,11 @@ def kernel_1() -> y:
             "for i in range(0, 2):\n    for j in range(0, 6):\n        y[j * 2] = x[i]",
             lambda n: stage(n, "y", "i"),
             r"expected an iteration to write all of its part of y, to write it back",
+        ),
+        (
+            "for i in range(0, 6):\n    a[i * 2] = x[i]\nfor j in range(0, 2):\n    for k in range(0, 3):\n        y[j] = a[k * 2 + j * 6]",
+            lambda n: stage(n, "a", "j"),
+            r"expected all of a part of a to be written before j, to copy it",
         ),
         (TWO, lambda n: contract(n, "y", "j"), r"expected a buffer that only main needs, got its output y"),
         (TWO, lambda n: contract(n, "a", "j"), r"expected everything to touch a in j"),
