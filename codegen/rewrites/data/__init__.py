@@ -10,5 +10,18 @@
 | `hoist` | a term is computed in a loop that it does not depend on | in front of the loop |
 | `contract` | a buffer of which an iteration needs a part | a buffer of that part |
 
-`reaching` says which store a load has its value from, `places` has the statements that touch a buffer.
+`places` has the statements that touch a buffer, `windows` what a loop's iteration touches of it, `covering` what it has written of that,
+`reaching` which store a load has its value from.
 """
+
+from __future__ import annotations
+
+from tensorexpr.codegen.rewrites.data.contract import contract
+from tensorexpr.codegen.rewrites.data.fuse_at import fuse_at
+from tensorexpr.codegen.rewrites.data.hoist import hoist
+from tensorexpr.codegen.rewrites.data.inline import inline
+from tensorexpr.codegen.rewrites.data.merge import merge, merge_kernels
+from tensorexpr.codegen.rewrites.data.rfactor import rfactor
+from tensorexpr.codegen.rewrites.data.stage import stage
+
+__all__ = ["contract", "fuse_at", "hoist", "inline", "merge", "merge_kernels", "rfactor", "stage"]

@@ -85,7 +85,7 @@ def _contracted(nest: LoopNest, one: Touched, loop: str) -> LoopNest:
             raise refuse(f"expected everything to touch {buffer.name} in {loop}", statement(nest, path), hint="merge the loops first")
         places[at].append(path)
     places = {at: paths for at, paths in places.items() if paths}
-    frames = {at: windows(nest, at, paths, buffer.name, buffer.shape) for at, paths in places.items()}
+    frames = {at: windows(nest, at, paths, buffer) for at, paths in places.items()}
     if all(is_covered(nest, one, at, path) for at, paths in places.items() for path in paths if path in one.reads):
         for at, frame in frames.items():
             if any(constant(w.length) is None for w in frame):

@@ -31,16 +31,27 @@ def is_covered(nest: LoopNest, one: Touched, at: Path, load: Path) -> bool:
 
 def writes_all(nest: LoopNest, one: Touched, at: Path, frame: Sequence[Window]) -> bool:
     """Whether an iteration of the loop at a path writes all elements of a window of each axis that there are."""
-    loops = (*loops_around(nest, at), loop_at(nest, at))
+    return _holds_all(nest, one, at, (*at, len(loop_at(nest, at).body)), frame, at, True)
+
+
+def is_written(nest: LoopNest, one: Touched, at: Path, frame: Sequence[Window], inside: bool) -> bool:
+    """Whether all elements of a window of each axis that there are have been written where the loop at a path begins, or, with `inside`,
+    where an iteration of it does. Requires: `one` has all stores to the buffer."""
+    return _holds_all(nest, one, one.home, at, frame, at, inside)
+
+
+def _holds_all(nest: LoopNest, one: Touched, begin: Path, end: Path, frame: Sequence[Window], at: Path, inside: bool) -> bool:
+    """Whether what is written in the statement at `begin` up to a place `end` are all elements of the windows in the loop at a path."""
+    loops = (*loops_around(nest, at), *((loop_at(nest, at),) if inside else ()))
     opaque = Opaque()
     names = _names(nest, one)
     region = domain_of([Axis(s.index, s.start, s.stop) for s in loops], conditions_around(nest, at), opaque)
     box = Domain((*region.domain.dims, *names), region.domain.constraints, region.domain.sizes)
     for name, w, extent in zip(names, frame, declared(nest, one).shape, strict=True):
-        low, length, end = (affine_of(e, opaque) for e in (w.low, w.length, extent))
-        assert low is not None and length is not None and end is not None
-        box = with_constraints(box, [ge(name, low), lt(name, low + length), ge(name, 0), lt(name, end)])
-    return _is_left_empty(nest, one, at, (*at, len(loop_at(nest, at).body)), box, names, loops, opaque)
+        low, length, end_ = (affine_of(e, opaque) for e in (w.low, w.length, extent))
+        assert low is not None and length is not None and end_ is not None
+        box = with_constraints(box, [ge(name, low), lt(name, low + length), ge(name, 0), lt(name, end_)])
+    return _is_left_empty(nest, one, begin, end, box, names, loops, opaque)
 
 
 def _names(nest: LoopNest, one: Touched) -> tuple[str, ...]:

@@ -31,6 +31,7 @@ from tensorexpr.codegen.nest import Alloc, Block, Check, For, If, LoopNest, Stmt
 from tensorexpr.codegen.rewrites.data.places import (
     apart,
     are_exclusive,
+    by_axes,
     declared,
     loops_around,
     pruned,
@@ -273,7 +274,7 @@ class _Fusion:
 
     def windows_at(self, at: Path) -> tuple[Window, ...]:
         """The window of each axis in an iteration of a copy of the loop; whole where the region stores it by no loop of its own."""
-        found = windows(self.nest, at, self.loads[at], self.buffer.name, self.buffer.shape, at not in self.rests)
+        found = windows(self.nest, at, self.loads[at], self.buffer, at not in self.rests)
         whole = (Window(ZERO, extent, True) for extent in self.buffer.shape)
         return tuple(w if names else every for w, every, names in zip(found, whole, self.stored_by(), strict=True))
 
@@ -283,12 +284,12 @@ class _Fusion:
         loops = {s.index for root in self.roots for s in _loops_in((statement(self.nest, root),))}
         found: list[dict[str, int] | None] = [{} for _ in self.buffer.shape]
         for access in self.own_elements():
-            for axis, index in enumerate(access.indices):
+            for axis, index in enumerate(by_axes(self.buffer, access).indices):
                 names, form = found[axis], affine_of(index)
-                if names is None or len(access.indices) != len(found):
+                if names is None:
                     continue
                 name = form.terms[0][0] if form is not None and len(form.terms) == 1 and form.terms[0][1] == 1 else None
-                if name not in loops or names.setdefault(name, form.constant if form is not None else 0) != (form and form.constant):
+                if form is None or not isinstance(name, str) or name not in loops or names.setdefault(name, form.constant) != form.constant:
                     found[axis] = None
         several = Counter(name for names in found for name in names or ())
         return tuple({} if names is None or any(several[name] > 1 for name in names) else names for names in found)
@@ -339,7 +340,7 @@ def _cut(block: Block, cuts: Mapping[str, tuple[Window, int]], facts: Facts) -> 
 
 def _cut_loop(s: For, cuts: Mapping[str, tuple[Window, int]], facts: Facts) -> Block:
     if s.index not in cuts:
-        return (replace(s, body=_cut(s.body, cuts, facts.loop(s.index, s.start, s.stop))),)
+        return (_again(s, s.start, s.stop, _cut(s.body, cuts, facts.loop(s.index, s.start, s.stop))),)
     window, shift = cuts[s.index]
     low = sub(window.low, const(shift))
     high = add(low, window.length)
@@ -350,7 +351,13 @@ def _cut_loop(s: For, cuts: Mapping[str, tuple[Window, int]], facts: Facts) -> B
         return body if needed == TRUE else (If(needed, body),)
     start = low if facts.is_less(s.start, low, 0) else s.start if facts.is_less(low, s.start, 0) else maximum(low, s.start)
     stop = high if facts.is_less(high, s.stop, 0) else s.stop if facts.is_less(s.stop, high, 0) else minimum(high, s.stop)
-    return (replace(s, start=start, stop=stop, body=_cut(s.body, cuts, facts.loop(s.index, start, stop))),)
+    return (_again(s, start, stop, _cut(s.body, cuts, facts.loop(s.index, start, stop))),)
+
+
+def _again(s: For, start: Expr, stop: Expr, body: Block) -> For:
+    """A loop of the region in another loop: lanes and copies where their number is still known, else one after the other."""
+    known = s.kind in ("vectorize", "unroll") and constant(start) is not None and constant(stop) is not None
+    return For(s.index, start, stop, body, s.kind if known else "serial")
 
 
 def _checks_of(s: Stmt, buffer: str) -> Block:

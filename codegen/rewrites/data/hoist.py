@@ -144,7 +144,7 @@ def _axes(
 ) -> list[tuple[str, Expr, Expr]]:
     """The loops inside whose indices a term mentions, outermost first, with the range that all of their copies are in."""
     inner = list(dict.fromkeys(s.index for loops in places for s in loops if s.index in names))
-    found = []
+    found: list[tuple[str, Expr, Expr]] = []
     for index in inner:
         starts, stops = [], []
         for loops in places:

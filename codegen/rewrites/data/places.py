@@ -88,6 +88,13 @@ def elements_of(s: Stmt, buffer: str) -> tuple[Access, ...]:
     return tuple(dict.fromkeys(n for e in expressions_of(s) for n in walk(e) if isinstance(n, Access) and n.tensor == buffer))
 
 
+def by_axes(buffer: Buffer, access: Access) -> Access:
+    """Gives an element back. Raises `ScheduleError` where it is said by its position alone, in several axes."""
+    if len(access.indices) != len(buffer.shape):
+        raise refuse(f"expected elements of {buffer.name} by an index for each axis, got one by its position")
+    return access
+
+
 def shared(first: Path, second: Path) -> int:
     """How many steps two paths begin with alike."""
     count = 0

@@ -96,7 +96,7 @@ class Values:
         open_ = [name for name in names if name not in values]
         if open_:
             values |= self.inverted(own, open_, others, load, s)
-        left = []
+        left: list[Expr] = []
         for index, wanted in others:
             there = substituted_in(index, values)
             known = constant(sub(there, wanted))

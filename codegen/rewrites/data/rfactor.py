@@ -27,7 +27,7 @@ import math
 from tensorexpr.codegen.dependence import operation_of
 from tensorexpr.codegen.lowering.arithmetic import add, constant, sub
 from tensorexpr.codegen.nest import Alloc, Buffer, For, LoopNest, Stmt, Store
-from tensorexpr.codegen.rewrites.data.places import Touched, apart, declared, shared, touched
+from tensorexpr.codegen.rewrites.data.places import Touched, apart, by_axes, declared, shared, touched
 from tensorexpr.codegen.rewrites.expressions import map_accesses
 from tensorexpr.codegen.rewrites.facts import Facts
 from tensorexpr.codegen.rewrites.names import fresh
@@ -108,11 +108,11 @@ def _parted(nest: LoopNest, one: Touched, copies: list[Path], name: str) -> Loop
     def moved(access: Access) -> Access:
         if access.tensor != buffer.name:
             return access
-        return Access(name, (sub(Index(loop.index), start), *access.indices), access.dtype)
+        return Access(name, (sub(Index(loop.index), start), *by_axes(buffer, access).indices), access.dtype)
 
-    for at in sorted(copies, reverse=True):
-        own = loop_at(nest, at)
-        nest = put(nest, at, (replace(own, body=map_accesses(own.body, moved)),))
+    for path in sorted(copies, reverse=True):
+        own = loop_at(nest, path)
+        nest = put(nest, path, (replace(own, body=map_accesses(own.body, moved)),))
     at = tuple(Index(other) for other in others)
     here, kept = Access(name, (Index(index), *at), buffer.dtype), Access(buffer.name, at, buffer.dtype)
     identity = Const(identity_of(_COMBINERS[operation], buffer.dtype), buffer.dtype)
@@ -127,9 +127,9 @@ def _parted(nest: LoopNest, one: Touched, copies: list[Path], name: str) -> Loop
         left -= half
     one_left = Access(name, (const(0), *at), buffer.dtype)
     end.append(_over(axes, Store(buffer.name, kept.indices, apply(operation, kept, one_left))))
-    between = tuple(statement(nest, (*block, at)) for at in range(first, last + 1))
-    for at in range(last, first, -1):
-        nest = put(nest, (*block, at), ())
+    between = tuple(statement(nest, (*block, position)) for position in range(first, last + 1))
+    for position in range(last, first, -1):
+        nest = put(nest, (*block, position), ())
     return put(nest, (*block, first), (Alloc(parts, (begin, *between, *end)),))
 
 

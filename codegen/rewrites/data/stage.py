@@ -14,8 +14,8 @@ The part is the window of each axis (`windows`), of constant length; an axis of 
 with `panel` the first of them is cut into panels of that many, whose places are the last axis: the layout of packed operands. What the
 loop only reads is copied in front of its body, as far as it exists (in front of a loop over what is left beside whole blocks). What it
 stores is kept in the copy and written back behind its body: legal where an iteration writes its whole window, and reads no element before
-it has written it. A workspace (`memory`) is for parts that are too large for the stack, in loops that run one iteration at a time. Values
-keep their bits.
+it has written it. What is copied has been written before: no copy reads more than what is there. A workspace (`memory`) is for parts that
+are too large for the stack, in loops that run one iteration at a time. Values keep their bits.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from collections.abc import Collection, Sequence
 
 from tensorexpr.codegen.lowering.arithmetic import ZERO, add, constant, floordiv, maximum, minimum, normal, sub
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, LoopNest, Stmt, Store
-from tensorexpr.codegen.rewrites.data.covering import is_covered, writes_all
-from tensorexpr.codegen.rewrites.data.places import Touched, declared, is_read_by, loops_around, rest_of
+from tensorexpr.codegen.rewrites.data.covering import is_covered, is_written, writes_all
+from tensorexpr.codegen.rewrites.data.places import Touched, declared, is_read_by, loops_around, rest_of, touched
 from tensorexpr.codegen.rewrites.data.windows import Window, windows
 from tensorexpr.codegen.rewrites.expressions import map_accesses
 from tensorexpr.codegen.rewrites.facts import Facts
@@ -86,7 +86,7 @@ def stage(
     if not copies:
         raise refuse(f"expected a buffer that {loop} touches, got {buffer}", loop_at(nest, loop_paths(nest, loop)[0]), loop)
     name = name or fresh(nest, f"{buffer}_of")[0]
-    frames = [windows(nest, at, (*one.stores, *one.reads), buffer, _buffer(nest, one).shape, at not in rests) for at, one in copies]
+    frames = [windows(nest, at, (*one.stores, *one.reads), _buffer(nest, one), at not in rests) for at, one in copies]
     wide = {axis for frame in frames for axis, w in enumerate(frame) if not w.is_point}
     made = nest
     buffers: list[Buffer] = []
@@ -175,6 +175,10 @@ def _staged(nest: LoopNest, one: Touched, at: Path, copy: _Copy, inside_: bool) 
             raise refuse(f"expected an iteration to write what it reads of {one.buffer} before, to keep it in a copy", loop)
         if not writes_all(nest, one, at, copy.frame):
             raise refuse(f"expected an iteration to write all of its part of {one.buffer}, to write it back", loop)
+    elif one.home or one.buffer in {b.name for b in nest.workspace} | set(nest.writes):
+        whole = next(each for each in touched(nest, one.buffer) if each.home == one.home)
+        if not is_written(nest, whole, at, copy.frame, inside_):
+            raise refuse(f"expected all of a part of {one.buffer} to be written before {loop.index}, to copy it", loop)
 
     def moved(access: Access) -> Access:
         return copy.element(access.indices) if access.tensor == one.buffer else access

@@ -4,7 +4,8 @@
 
 Of each load the points of its loops, under the conditions that guard it, are projected to the element's index and the loops around
 (Fourier and Motzkin). Of several loads the window is the least of constant length that begins at a bound of one of them and holds all; the
-whole axis where there is none, as with an index that is data.
+whole axis where there is none, as with an index that is data. Unlike the boxes of `dependence.touched` windows are not cut to their
+buffer, so that they begin at an affine form and are of constant length, as the indices and shapes of local buffers want it.
 """
 
 from __future__ import annotations
@@ -13,10 +14,9 @@ from collections.abc import Iterable, Iterator
 
 from tensorexpr.codegen.lowering.arithmetic import ZERO, constant, sub
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, LoopNest, Store
-from tensorexpr.codegen.rewrites.data.places import conditions_around, loops_around
+from tensorexpr.codegen.rewrites.data.places import by_axes, conditions_around, loops_around
 from tensorexpr.codegen.rewrites.expressions import expressions_of, map_accesses
 from tensorexpr.codegen.rewrites.paths import Path, statement
-from tensorexpr.codegen.rewrites.refusals import refuse
 from tensorexpr.integers import Affine, Domain, DomainTooComplex, at_most, eq, ge, lt
 from tensorexpr.ir import Access, Apply, Axis, Expr, const
 from tensorexpr.records import record
@@ -56,25 +56,21 @@ class _Span:
     highs: tuple[Affine, ...]
 
 
-def windows(
-    nest: LoopNest, at: Path, loads: Iterable[Path], buffer: str, shape: tuple[Expr, ...], inside: bool = True
-) -> tuple[Window, ...]:
+def windows(nest: LoopNest, at: Path, loads: Iterable[Path], buffer: Buffer, inside: bool = True) -> tuple[Window, ...]:
     """For each axis of a buffer the window that holds what is touched of it at some places in one iteration of the loop at a path; without
     `inside`, in the whole statement there."""
-    found: list[list[_Span | None]] = [[] for _ in shape]
+    found: list[list[_Span | None]] = [[] for _ in buffer.shape]
     opaque, sizes = Opaque(), dict.fromkeys(nest.sizes)
     around = [*loops_around(nest, at), *((statement(nest, at),) if inside else ())]
     axes = [Axis(s.index, s.start, s.stop) for s in around if isinstance(s, For)]
     context = domain_of(axes, conditions_around(nest, at), opaque).domain
     for load in dict.fromkeys(loads):
         inner = [Axis(s.index, s.start, s.stop) for s in loops_around(nest, load, len(at) + inside)]
-        for access, conditions in _touched(nest, load, buffer):
-            if len(access.indices) != len(shape):
-                raise refuse(f"expected elements of {buffer} by an index for each axis, got one by its position", statement(nest, load))
+        for access, conditions in _touched(nest, load, buffer.name):
             guards = (*conditions_around(nest, load), *conditions)
-            for axis, (index, extent) in enumerate(zip(access.indices, shape, strict=True)):
+            for axis, (index, extent) in enumerate(zip(by_axes(buffer, access).indices, buffer.shape, strict=True)):
                 found[axis].append(_span(index, extent, axes, inner, guards, opaque))
-    return tuple(_window(spans, extent, context, list(sizes), opaque) for spans, extent in zip(found, shape, strict=True))
+    return tuple(_window(spans, extent, context, list(sizes), opaque) for spans, extent in zip(found, buffer.shape, strict=True))
 
 
 def _touched(nest: LoopNest, path: Path, buffer: str) -> Iterator[tuple[Access, tuple[Expr, ...]]]:

@@ -16,13 +16,12 @@ from tensorexpr.codegen.rewrites.data.inline import inline
 from tensorexpr.codegen.rewrites.data.merge import merge, merge_kernels
 from tensorexpr.codegen.rewrites.data.rfactor import rfactor
 from tensorexpr.codegen.rewrites.data.stage import stage
-from tensorexpr.codegen.rewrites.loops import partition, split
+from tensorexpr.codegen.rewrites.loops import parallel, partition, split, vectorize
 from tensorexpr.codegen.rewrites.paths import walk_nest
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Expr
 from tests.codegen.rewrites import data_moves, moves
-from tests.codegen.rewrites.law import Kept, wandered
-from tests.codegen.rewrites.test_loops import kept_of
+from tests.codegen.rewrites.law import Kept, kept_of, wandered
 from tests.seeds import share_of
 
 CHAIN = """
@@ -101,6 +100,12 @@ return y
     assert "workspace" not in text
 
 
+def test_a_region_with_threads_and_lanes_moves_into_a_loop():
+    kept = Kept.of_text(CHAIN)
+    nest = kept.check(vectorize(kept.check(parallel(kept.check(split(kept.nest, "i", 8)), "i_o")), "i_i"))
+    assert "parallel" not in print_nest(kept.check(fuse_at(nest, "a", "i_1")))
+
+
 def test_what_others_need_is_computed_in_place_or_twice():
     kept = Kept.of_text("""
 x: f32[6, 5] = input()
@@ -138,6 +143,16 @@ return y
 """)
     text = print_nest(kept.check(stage(kept.nest, "y", "i", memory="workspace")))
     assert "y[i, y_1] = y_of[y_1]" in text
+
+
+def test_what_was_computed_is_copied():
+    kept = Kept.of_text("""
+x: f32[6, 5] = input()
+a[i, j]: f32[6, 5] = x[i, j] + 1.0
+y[i, j]: f32[6, 5] = a[5 - i, j] * a[i, 4 - j]
+return y
+""")
+    assert "a_of: local(f32[6, 5])" in print_nest(kept.check(stage(kept.nest, "a", "i_1")))
 
 
 def test_copies_in_one_workspace_have_one_rank():
@@ -396,6 +411,11 @@ def kernel_1() -> y:
             "for i in range(0, 2):\n    for j in range(0, 6):\n        y[j * 2] = x[i]",
             lambda n: stage(n, "y", "i"),
             r"expected an iteration to write all of its part of y, to write it back",
+        ),
+        (
+            "for i in range(0, 6):\n    a[i * 2] = x[i]\nfor j in range(0, 2):\n    for k in range(0, 3):\n        y[j] = a[k * 2 + j * 6]",
+            lambda n: stage(n, "a", "j"),
+            r"expected all of a part of a to be written before j, to copy it",
         ),
         (TWO, lambda n: contract(n, "y", "j"), r"expected a buffer that only main needs, got its output y"),
         (TWO, lambda n: contract(n, "a", "j"), r"expected everything to touch a in j"),
