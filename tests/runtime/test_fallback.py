@@ -75,7 +75,7 @@ def report(message: str) -> str:
 
 
 FAILURES = [
-    ("simplify", KeyError("u")),
+    ("simplified", KeyError("u")),
     ("scheduled", ZeroDivisionError("division by zero")),
     ("scheduled", te.ScheduleError("expected a loop, got none")),
     ("scheduled", RecursionError("maximum recursion depth exceeded")),
