@@ -61,9 +61,13 @@ class _Array:
     written: bool
 
 
-def emit(nest: LoopNest, machine: Machine) -> str:
-    """The LLVM IR of a nest for a machine; `nest.name` is the entry point (see `abi` for its signature)."""
-    return _ModuleEmitter(nest, machine).text()
+def emit(nest: LoopNest, machine: Machine, stamped: bool = False) -> str:
+    """The LLVM IR of a nest for a machine; `nest.name` is the entry point (see `abi` for its signature).
+
+    `stamped`: the entry point takes one buffer more, behind the constants, and writes there when the first kernel begins and when
+    each of them has ended, as seconds and nanoseconds of the monotonic clock.
+    """
+    return _ModuleEmitter(nest, machine, stamped).text()
 
 
 def entry_name(nest: LoopNest) -> str:
@@ -72,9 +76,10 @@ def entry_name(nest: LoopNest) -> str:
 
 
 class _ModuleEmitter:
-    def __init__(self, nest: LoopNest, machine: Machine) -> None:
+    def __init__(self, nest: LoopNest, machine: Machine, stamped: bool) -> None:
         self.nest = nest
         self.machine = machine
+        self.stamped = stamped
         self.module = Module(scales=machine.scales)
         self.arrays: dict[str, _Array] = {}
         self.workspace = Workspace(nest)
@@ -343,9 +348,15 @@ class _ModuleEmitter:
         if self.checked:
             b.line("%status = alloca i64, align 8")
             b.line("store i64 0, ptr %status, align 8")
+        if self.stamped:
+            address = b.emit(f"getelementptr ptr, ptr %buffers, i64 {len(order)}", "ptr")
+            b.line(f"%stamps = load ptr, ptr {address.text}, align 8")
+            self._stamp(b, 0)
         failed = b.name("failed")
-        for symbol, names in calls:
+        for number, (symbol, names) in enumerate(calls):
             b.line(f"call void @{symbol}({', '.join(f'{type_} {text}' for type_, text in self._words(names))})")
+            if self.stamped:
+                self._stamp(b, number + 1)
             if self.checked:
                 status = b.emit("load atomic i64, ptr %status acquire, align 8", "i64")
                 go = b.name("go")
@@ -358,6 +369,12 @@ class _ModuleEmitter:
             b.line(f"ret {code.typed}")
         header = f"define i64 @{entry_name(self.nest)}(ptr %buffers, ptr %sizes, ptr %workspace, ptr %error) {self._attributes()}"
         self.module.functions.append(b.function(header))
+
+    def _stamp(self, b: Builder, place: int) -> None:
+        """Reads the monotonic clock (a `struct timespec` of two words)."""
+        self.module.declare("clock_gettime", "i32 (i32, ptr)")
+        address = b.emit(f"getelementptr i64, ptr %stamps, i64 {2 * place}", "ptr")
+        b.emit(f"call i32 @clock_gettime(i32 1, ptr {address.text})", "i32")
 
     def _place_workspace(self, b: Builder, used: dict[str, None]) -> None:
         fixed = self.workspace.offsets
