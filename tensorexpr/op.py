@@ -15,7 +15,7 @@ import inspect
 import os
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 
@@ -486,6 +486,12 @@ def _identity(tensor: Tensor) -> Tensor:
 # ---------------------------------------------------------------------------------------------------- the decorator
 
 
+@overload
+def op(function: Callable[..., Any], *, gradient: Callable[..., Any] | None = None, differentiable: bool = True) -> Op: ...
+@overload
+def op(
+    function: None = None, *, gradient: Callable[..., Any] | None = None, differentiable: bool = True
+) -> Callable[[Callable[..., Any]], Op]: ...
 def op(function: Callable[..., Any] | None = None, *, gradient: Callable[..., Any] | None = None, differentiable: bool = True) -> Any:
     """Makes an operation of a Python function on tensors: `@te.op`, or `@te.op(gradient=rule)`.
 

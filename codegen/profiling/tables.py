@@ -79,7 +79,7 @@ def text(profile: Profile) -> str:
     if any(len(part) > 1 for part in profile.parts):
         rows = [(*_share_cells(share, profile.inside)[:2], share.what) for share in profile.definitions[:MOST_ROWS]]
         lines += ["", *_aligned(("time", "of all", "definition"), rows, (2,))]
-    rows = [_share_cells(share, profile.inside)[:3] for share in profile.lines[:MOST_ROWS]]  # type: ignore[misc]
+    rows = [_share_cells(share, profile.inside)[:3] for share in profile.lines[:MOST_ROWS]]
     lines += ["", *_aligned(_SHARES, rows, (2,)), "", *_notes(profile)]
     return "\n".join(lines) + "\n"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import linecache
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, overload
 
 from tensorexpr.errors import DefinitionError, Location, user_location
 from tensorexpr.hints import checked
@@ -17,6 +17,9 @@ from tensorexpr.language.tracing import binding, frames_of, fresh_index, paramet
 from tensorexpr.traversal import walk
 from tensorexpr.wrapping import with_wraps
 
+Number = Scalar | int | float | bool
+"""What a body may return for an element."""
+
 
 def _shape_first(name: str, *arguments: Any) -> None:
     """Refuses a body in the place of the shape."""
@@ -24,6 +27,10 @@ def _shape_first(name: str, *arguments: Any) -> None:
         as_shape(arguments[0], name)
 
 
+@overload
+def compute(shape: Any, body: Callable[..., Number], name: str | None = None) -> Tensor: ...
+@overload
+def compute(shape: Any, body: Callable[..., Sequence[Any]], name: str | Sequence[str] | None = None) -> tuple[Tensor, ...]: ...
 @checked(_shape_first, {"dtype": "te.cast(value, dtype) in the body chooses a dtype"})
 def compute(shape: Any, body: Callable[..., Any], name: str | Sequence[str] | None = None) -> Any:
     """The tensor of `shape` whose element at each index is `body(*indices)`.
