@@ -75,6 +75,11 @@ class CompiledFunction(Callable):
     built from one tensor, else a tuple. `out`, of the same form, is computed into and returned. Raises `ArgumentError`
     for arguments that do not fit and for results that memory does not hold, `OutOfBoundsError` (an `IndexError`) for a
     data-dependent index outside its tensor; the contents of the results are then unspecified.
+
+    >>> A = te.placeholder((2, 3), name="A")
+    >>> f = te.build(te.compute((2, 3), lambda i, j: A[i, j] * 2.0, name="B"), [A])
+    >>> f.cost.operations, f.cost.bytes, f.workspace_bytes()
+    (6, 48, 0)
     """
 
     _called: Names | None = None

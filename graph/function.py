@@ -399,6 +399,12 @@ def function(
 
     Raises `DefinitionError` for a name without a dot, attributes without names, something that has no parameters to be known or takes
     `**keywords`, and when it is traced for a cycle of calls without an end; `ArgumentError` for another precision.
+
+    >>> @te.function
+    ... def twice(x):
+    ...     return x + x
+    >>> twice(np.arange(3.0))
+    array([0., 2., 4.])
     """
     check_precision(precision)
     if python is None:

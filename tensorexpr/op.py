@@ -505,6 +505,12 @@ def op(function: Callable[..., Any] | None = None, *, gradient: Callable[..., An
     A tensor parameter with the default None is optional: the function gets None where it is left out.
 
     Raises `DefinitionError` for a function with `*args`, `**kwargs`, another default for a tensor, or a parameter called `out`.
+
+    >>> @te.op
+    ... def scaled(x, *, by=2.0):
+    ...     return te.compute(x.shape, lambda i: x[i] * by)
+    >>> scaled(np.arange(3.0), by=10.0)
+    array([ 0., 10., 20.])
     """
     if function is None:
         return functools.partial(op, gradient=gradient, differentiable=differentiable)

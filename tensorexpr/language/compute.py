@@ -39,6 +39,13 @@ def compute(shape: Any, body: Callable[..., Any], name: str | Sequence[str] | No
     scalar, or a tuple of scalars: the result is then a tuple of tensors, named `name_0`, `name_1`, ... or by the names in
     `name`. Every access in the body is proved in bounds. Raises `DefinitionError` for a wrong number of indices, an access
     out of bounds, a name that is no identifier, and dtypes without the operation.
+
+    >>> A = te.placeholder((2, 3), name="A")
+    >>> print(te.compute((3, 2), lambda i, j: A[j, i] * 2.0, name="B"))
+    B[i, j]: f32[3, 2] = A[j, i] * 2.0
+    >>> low, high = te.compute((2,), lambda i: (A[i, 0], A[i, 2]), name=("low", "high"))
+    >>> high
+    high[i]: f32[2] = A[i, 2]
     """
     location = user_location()
     extents = as_shape(shape, "te.compute")
