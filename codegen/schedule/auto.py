@@ -17,6 +17,7 @@ from tensorexpr.codegen.schedule.auto_batches import plan_batches
 from tensorexpr.codegen.schedule.auto_common import keep_common
 from tensorexpr.codegen.schedule.auto_contraction import plan_contraction
 from tensorexpr.codegen.schedule.auto_crossed import crossed_sums
+from tensorexpr.codegen.schedule.auto_dots import plan_dots
 from tensorexpr.codegen.schedule.auto_flat import share_elementwise
 from tensorexpr.codegen.schedule.auto_followers import follow, join_followers, sum_followed
 from tensorexpr.codegen.schedule.auto_gpu import plan_gpu
@@ -88,7 +89,7 @@ def autoschedule(program: Program, target: Target | None = None, decisions: Deci
     for name in s.stages:
         if name not in planned and isinstance(definition_named(s.state.program, name), Define):
             known = set(s.stages)
-            if plan_contraction(s, name, shapes):
+            if plan_dots(s, name) or plan_contraction(s, name, shapes):
                 planned |= {name, *s.stages} - known | {name}
             else:
                 stage_operands(s, name, shapes)

@@ -30,8 +30,8 @@ ANALYTIC = "the analytic model"
 
 
 def simplified(program: Program, target: Target) -> Program:
-    """The program that a default schedule is made for: in its simplest form, on a CPU with running tables for what results share and sums in
-    the types that suit it.
+    """The program that a default schedule is made for: in its simplest form, on a CPU with running tables for what results share, and
+    sums in the types that suit it.
 
     A GPU has a thread for each result, and runs the steps of a scan one after the other; its tensor cores take 16-bit products as they are.
     """
