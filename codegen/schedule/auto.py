@@ -174,9 +174,11 @@ def _inline(s: Schedule) -> None:
 
 
 def _epilogues(program: Program, state: State) -> list[str]:
-    """Definitions with reductions that one other definition reads, element by element: it becomes what is done with the result."""
+    """Definitions with reductions that one other definition reads, element by element: it becomes what is done with the result. Of several
+    contractions that one definition reads the last one goes there: a tile is one contraction's."""
     facts = program_facts(program)
-    chosen = []
+    chosen: list[str] = []
+    tiles: dict[str, str] = {}
     for definition in program.definitions:
         if not isinstance(definition, Define) or definition.name in program.outputs or not has_reduction(definition.value):
             continue
@@ -185,9 +187,11 @@ def _epilogues(program: Program, state: State) -> list[str]:
         found = [facts.definitions[name] for name in facts.readers.get(definition.name, ())]
         if len(found) != 1 or not isinstance(found[0], Define) or not _reads_elementwise(found[0], definition):
             continue
-        if not is_contraction(state, definition.name) or _reads_always(found[0], definition):  # a sum in a branch has no tile
+        if not is_contraction(state, definition.name):
             chosen.append(definition.name)
-    return chosen
+        elif _reads_always(found[0], definition) and not is_contraction(state, found[0].name):  # a sum in a branch has no tile
+            tiles[found[0].name] = definition.name
+    return [*chosen, *tiles.values()]
 
 
 def _reads_always(reader: Define, source: Define) -> bool:
