@@ -21,10 +21,9 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
-from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, LoopNest, Stmt, Store
+from tensorexpr.codegen.nest import Buffer, LoopNest
 from tensorexpr.errors import InternalError
-from tensorexpr.ir import Access, Apply, Const, Expr, Size
-from tensorexpr.traversal import walk
+from tensorexpr.ir import Apply, Const, Expr, Size
 
 ALIGNMENT = 64
 
@@ -92,46 +91,9 @@ def _lives(nest: LoopNest) -> dict[str, tuple[int, int]]:
     """The first and the last kernel that names each buffer."""
     lives: dict[str, tuple[int, int]] = {}
     for number, kernel in enumerate(nest.kernels):
-        for name in buffers_of(kernel.body):
+        for name in kernel.buffers:
             lives[name] = (lives.get(name, (number, number))[0], number)
     return lives
-
-
-def buffers_of(body: Block) -> tuple[str, ...]:
-    """Names of the buffers that statements read or write and do not allocate, in order of first occurrence."""
-    found: dict[str, None] = {}
-
-    def expression(e: Expr, local: frozenset[str]) -> None:
-        for node in walk(e):
-            if isinstance(node, Access) and node.tensor not in local:
-                found.setdefault(node.tensor)
-
-    def visit(s: Stmt, local: frozenset[str]) -> None:
-        match s:
-            case For():
-                expression(s.start, local)
-                expression(s.stop, local)
-                for inner in s.body:
-                    visit(inner, local)
-            case If():
-                expression(s.condition, local)
-                for inner in (*s.then, *s.otherwise):
-                    visit(inner, local)
-            case Alloc():
-                for inner in s.body:
-                    visit(inner, local | {s.buffer.name})
-            case Store():
-                if s.buffer not in local:
-                    found.setdefault(s.buffer)
-                for e in (*s.indices, s.value):
-                    expression(e, local)
-            case _:
-                for e in (s.index, s.extent):  # type: ignore[attr-defined]
-                    expression(e, local)
-
-    for statement in body:
-        visit(statement, frozenset())
-    return tuple(found)
 
 
 def plain(e: Expr) -> Extent:

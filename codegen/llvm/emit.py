@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 
-from tensorexpr.codegen.llvm.abi import ALIGNMENT, Workspace, buffers_of, constant_shape
+from tensorexpr.codegen.llvm.abi import ALIGNMENT, Workspace, constant_shape
 from tensorexpr.codegen.llvm.builder import LONGEST_WORD, SCALAR_LOOP, Builder, Module
 from tensorexpr.codegen.llvm.emit_memory import Binding
 from tensorexpr.codegen.llvm.emit_statements import Statements, expressions, statements
@@ -24,7 +24,7 @@ from tensorexpr.codegen.llvm.machine import Machine
 from tensorexpr.codegen.llvm.pool_trials import SITE
 from tensorexpr.codegen.llvm.together_text import ROW, TOGETHER, WEIGHT
 from tensorexpr.codegen.llvm.values import Value, literal
-from tensorexpr.codegen.nest import Buffer, Check, For, Kernel, LoopNest
+from tensorexpr.codegen.nest import Buffer, Check, For, Kernel, LoopNest, buffers_of
 from tensorexpr.dtypes import DType
 from tensorexpr.ir import Expr, Index
 from tensorexpr.records import record
@@ -90,6 +90,8 @@ class _ModuleEmitter:
         self.ranges = 0
         self.known: dict[str, str] = {}
         """The symbols of functions by their text without names."""
+        self.alike: dict[object, str] = {}
+        """The symbols of kernels by what they are known to be like."""
 
     @staticmethod
     def _array(buffer: Buffer, nest: LoopNest) -> _Array:
@@ -168,8 +170,22 @@ class _ModuleEmitter:
     # ------------------------------------------------------------------------------------------------ kernels
 
     def _kernel(self, number: int, kernel: Kernel) -> tuple[str, tuple[str, ...]]:
-        """Emits a kernel; gives its symbol and the arrays it takes."""
-        names = buffers_of(kernel.body)
+        """Emits a kernel, or finds one that it is known to be like; gives its symbol and the arrays it takes."""
+        names = kernel.buffers
+        form = None if kernel.like is None else (id(kernel.like[0]), *map(self._facts, names))
+        symbol = self.alike.get(form)
+        if symbol is None:
+            symbol = self._new_kernel(number, kernel, names)
+            if form is not None:
+                self.alike[form] = symbol
+        return symbol, names
+
+    def _facts(self, name: str) -> tuple[object, ...]:
+        """What code knows of a buffer beside its name, type and shape."""
+        array = self.arrays[name]
+        return array.memory, array.written, name in self.streams, self.ahead.get(name, 0)
+
+    def _new_kernel(self, number: int, kernel: Kernel, names: tuple[str, ...]) -> str:
         symbol = f"kernel{number}.{self._plain(kernel.name)}"
         emitter = self._emitter(names)
         calls = dict(self.module.calls)
@@ -181,7 +197,7 @@ class _ModuleEmitter:
         self._fence(emitter.b, names)
         emitter.b.line("ret void")
         header = f"define internal void @{symbol}({', '.join(self._arguments(names))}) noinline {self._attributes()}"
-        return self._function(symbol, emitter.b.function(header), calls), names
+        return self._function(symbol, emitter.b.function(header), calls)
 
     def _function(self, symbol: str, text: str, calls: dict[str, int]) -> str:
         """Adds a function, if none is equal to it but for names; gives the symbol of the one that is there. `calls` are those of
