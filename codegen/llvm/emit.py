@@ -1,6 +1,6 @@
 """A loop nest as the text of an LLVM module: an entry point, a function per kernel, a function per parallel loop.
 
-    entry (see `abi`)  loads pointers and sizes, places the workspace, calls the kernels, returns the status
+    entry (see `abi`)  loads pointers and sizes, places the workspace, calls the kernels (many: by functions of some), returns the status
     kernel             statements of one kernel; pointers are noalias arguments, so LLVM knows what cannot overlap
     part               (environment, begin, end): what the pool calls for a chunk; unpacks and calls the range
     range              iterations begin..end of a parallel loop
@@ -32,6 +32,8 @@ from tensorexpr.traversal import walk
 from tensorexpr.wrapping import MOST_SIZE
 
 _NAME = re.compile(r"%[-\w$.]+|^[-\w$.]+:", re.MULTILINE)
+MOST_CALLS = 128
+"""Kernels that one function calls."""
 _CHUNK_WORK = 20_000.0  # units of Op.cost that make a chunk worth handing over: some microseconds
 
 _FAIL = """define internal void @te.fail(ptr %status, ptr %error, i64 %check, i64 %index, i64 %extent) cold noinline {
@@ -345,7 +347,46 @@ class _ModuleEmitter:
     # ------------------------------------------------------------------------------------------------ entry
 
     def _entry(self, calls: list[tuple[str, tuple[str, ...]]]) -> None:
+        """The entry point: all calls, or calls of functions that make some of them each, where they are many."""
         b = Builder(self.module)
+        name, few = entry_name(self.nest), len(calls) <= MOST_CALLS
+        if few:
+            self._bind(b, calls)
+        if self.checked:
+            b.line("%status = alloca i64, align 8")
+            b.line("store i64 0, ptr %status, align 8")
+        failed = b.name("failed")
+        if few:
+            self._call_all(b, calls, failed)
+        else:
+            words = "ptr %buffers, ptr %sizes, ptr %workspace, ptr %error" + (", ptr %status" if self.checked else "")
+            for number, start in enumerate(range(0, len(calls), MOST_CALLS)):
+                symbol = f"{name}.part{number}"
+                self._some_calls(symbol, words, calls[start : start + MOST_CALLS])
+                b.line(f"call void @{symbol}({words})")
+                self._stop_on_failure(b, failed)
+        b.line("ret i64 0")
+        if self.checked and calls:
+            b.begin(failed)
+            code = b.emit("load i64, ptr %status, align 8", "i64")
+            b.line(f"ret {code.typed}")
+        header = f"define i64 @{name}(ptr %buffers, ptr %sizes, ptr %workspace, ptr %error) {self._attributes()}"
+        self.module.functions.append(b.function(header))
+
+    def _some_calls(self, symbol: str, words: str, calls: list[tuple[str, tuple[str, ...]]]) -> None:
+        """A function of some calls: LLVM takes more than linear time over functions of thousands of pointers."""
+        b = Builder(self.module)
+        self._bind(b, calls)
+        failed = b.name("failed")
+        self._call_all(b, calls, failed)
+        b.line("ret void")
+        if self.checked:
+            b.begin(failed)
+            b.line("ret void")
+        self.module.functions.append(b.function(f"define internal void @{symbol}({words}) noinline {self._attributes()}"))
+
+    def _bind(self, b: Builder, calls: list[tuple[str, tuple[str, ...]]]) -> None:
+        """Loads sizes and the pointers that calls take."""
         used = dict.fromkeys(name for _, names in calls for name in names)
         for place, size in enumerate(self.nest.sizes):
             address = b.emit(f"getelementptr i64, ptr %sizes, i64 {place}", "ptr")
@@ -356,24 +397,18 @@ class _ModuleEmitter:
                 address = b.emit(f"getelementptr ptr, ptr %buffers, i64 {place}", "ptr")
                 b.line(f"{self._pointer(name)} = load ptr, ptr {address.text}, align 8")
         self._place_workspace(b, used)
-        if self.checked:
-            b.line("%status = alloca i64, align 8")
-            b.line("store i64 0, ptr %status, align 8")
-        failed = b.name("failed")
+
+    def _call_all(self, b: Builder, calls: list[tuple[str, tuple[str, ...]]], failed: str) -> None:
         for symbol, names in calls:
             b.line(f"call void @{symbol}({', '.join(f'{type_} {text}' for type_, text in self._words(names))})")
-            if self.checked:
-                status = b.emit("load atomic i64, ptr %status acquire, align 8", "i64")
-                go = b.name("go")
-                b.branch(b.compare("icmp eq", status, 0), go, failed)
-                b.begin(go)
-        b.line("ret i64 0")
-        if self.checked and calls:
-            b.begin(failed)
-            code = b.emit("load i64, ptr %status, align 8", "i64")
-            b.line(f"ret {code.typed}")
-        header = f"define i64 @{entry_name(self.nest)}(ptr %buffers, ptr %sizes, ptr %workspace, ptr %error) {self._attributes()}"
-        self.module.functions.append(b.function(header))
+            self._stop_on_failure(b, failed)
+
+    def _stop_on_failure(self, b: Builder, failed: str) -> None:
+        if self.checked:
+            status = b.emit("load atomic i64, ptr %status acquire, align 8", "i64")
+            go = b.name("go")
+            b.branch(b.compare("icmp eq", status, 0), go, failed)
+            b.begin(go)
 
     def _place_workspace(self, b: Builder, used: dict[str, None]) -> None:
         fixed = self.workspace.offsets
