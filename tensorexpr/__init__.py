@@ -54,6 +54,7 @@ from tensorexpr.errors import (
     InternalError,
     InvalidNameError,
     OutOfBoundsError,
+    PromotionWarning,
     ReplacementError,
     ScheduleError,
     TargetError,
@@ -169,8 +170,8 @@ how_scattered.append(form_of)
 
 __all__ = [
     "ArgumentError", "CacheWarning", "CallError", "CompiledFunction", "DType", "DefinitionError", "DifferentiationError",
-    "FallbackWarning", "Gradient", "GradientCheckError", "InternalError", "Op", "OutOfBoundsError", "Program", "Scalar", "Schedule",
-    "ScheduleError", "TargetError", "Tensor", "TensorExprError", "UnknownNameError", "__version__",
+    "FallbackWarning", "Gradient", "GradientCheckError", "InternalError", "Op", "OutOfBoundsError", "Program", "PromotionWarning", "Scalar",
+    "Schedule", "ScheduleError", "TargetError", "Tensor", "TensorExprError", "UnknownNameError", "__version__",
     "abs", "acos", "all", "any", "arccos", "arcsin", "arctan", "arctan2", "argmax", "argmin", "asin",
     "atan", "atan2", "autoschedule", "bfloat16", "bool_", "build", "cast", "ceil", "check_gradient", "checkpoint", "clip", "compute",
     "constant", "cos", "cosh", "dim", "dtype", "erf", "evaluate", "exp", "exp2", "expm1", "float16", "float32", "float64", "floor",
