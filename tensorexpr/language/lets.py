@@ -147,7 +147,8 @@ def outlined(values: Sequence[Scalar], axes: Sequence[Axis], marks: Marks, defin
                 sources |= made.sources
                 new, fact.terms, fact.depth = made.expr, 1, 0
         done[id(node)] = new
-    return [Scalar(at(v.expr), sources, v.weak) for v in values]
+    read = {node.tensor: sources[node.tensor] for node in _order([at(v.expr) for v in values]) if isinstance(node, Access)}
+    return [Scalar(at(v.expr), read, v.weak) for v in values]
 
 
 def _tensor(new: Expr, fact: _Fact, loops: dict[str, Axis], sources: dict[str, Tensor], name: str | None, define: Define) -> Scalar | None:
@@ -166,8 +167,9 @@ def _tensor(new: Expr, fact: _Fact, loops: dict[str, Axis], sources: dict[str, T
     if fact.reads and kept:
         value = apply("where", conjunction(kept), new, Const(False if new.dtype.is_bool else 0, new.dtype))
     indices = [Index(axis.index) for axis in own]
+    read_here = {node.tensor: sources[node.tensor] for node in _order([value]) if isinstance(node, Access)}
     try:
-        made = define(tuple(axis.stop for axis in own), indices, Scalar(value, sources), name)
+        made = define(tuple(axis.stop for axis in own), indices, Scalar(value, read_here), name)
     except DefinitionError:
         return None  # an access that is in bounds only where it stands
     read = Access(made.key, tuple(indices), new.dtype)
