@@ -65,6 +65,11 @@ def record_for(program: Program, target: Target) -> Record | None:
     return None if found is None else found[0]
 
 
+def is_tuned(program: Program, target: Target) -> bool:
+    """Whether there is a record for a simplified program as a whole."""
+    return bool(records.table()) and records.find(operation_of(program).digest, target) is not None
+
+
 def scheduled(program: Program, target: Target) -> Schedule:
     """The schedule of a simplified program that is used by default; its `origin` says where it comes from."""
     analytic = autoschedule(program, target)
