@@ -93,7 +93,7 @@ L40S = GpuFacts(
     fp64_latency=40.0,
 )  # fmt: skip
 H200 = GpuFacts(
-    "H200", _GUIDE.format("the H200 SXM") + "; mma.sync at 0.62 of wgmma (Luo et al. 2024, arXiv 2402.13499)", "sm_90", cores=132, clock=1.75,
+    "H200", _GUIDE.format("the H200 SXM") + "; mma.sync at 0.62 of wgmma (Luo et al. 2024)", "sm_90", cores=132, clock=1.75,
     l2_bytes=50 << 20, l2=5500.0, memory=4300.0, warps=64, blocks=32, shared_bytes=228 << 10, l1_bytes=256 << 10, mma=0.62,
 )  # fmt: skip
 B200 = GpuFacts(
@@ -131,7 +131,7 @@ def file_name(name: str) -> str:
 
 
 def facts_of(arch: str, name: str | None = None) -> GpuFacts:
-    """The facts of a GPU by its architecture and, where it is known, the name that the driver has for it: measured ones over shipped ones."""
+    """The facts of a GPU by its architecture and, where it is known, the driver's name for it: measured ones over shipped ones."""
     found = shipped(arch)
     kept = _measured(file_name(name)) if name else {}
     return with_measured(found, {"name": name, **kept}) if kept else found

@@ -8,7 +8,7 @@ program counter each: those that are furthest behind go on. Only registers that 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,7 +29,8 @@ _EXACT = 24
 """Accesses of an instruction to shared memory that are all looked at; of those behind every sixteenth."""
 _OPERATORS: dict[str, Callable[[Value, Value], Value]] = {
     "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b, "and": lambda a, b: a & b, "or": lambda a, b: a | b,
-    "xor": lambda a, b: a ^ b, "min": np.minimum, "max": np.maximum, "div": lambda a, b: _quotient(a, b), "rem": lambda a, b: a - _quotient(a, b) * b,
+    "xor": lambda a, b: a ^ b, "min": np.minimum, "max": np.maximum,
+    "div": lambda a, b: _quotient(a, b), "rem": lambda a, b: a - _quotient(a, b) * b,
 }  # fmt: skip
 _COMPARED: dict[str, Callable[[Value, Value], Value]] = {
     "eq": lambda a, b: a == b, "ne": lambda a, b: a != b, "lt": lambda a, b: a < b, "le": lambda a, b: a <= b, "gt": lambda a, b: a > b,
@@ -45,7 +46,7 @@ def _quotient(a: Value, b: Value) -> Value:
 
 def wrapped(value: Value, bits: int) -> Value:
     """A number cut to so many bits, with a sign."""
-    if value is None or bits == 64 and not isinstance(value, int):
+    if value is None or (bits == 64 and not isinstance(value, int)):
         return value
     half = 1 << (bits - 1)
     return ((value + half) & ((1 << bits) - 1)) - half if isinstance(value, int) or bits < 64 else value
@@ -380,5 +381,3 @@ def space_and_size(i: Instruction) -> tuple[str, int]:
         return "", 0
     count = 4 if "v4" in words else 2 if "v2" in words else 1
     return space, count * bits_of(words[-1]) // 8
-
-

@@ -99,16 +99,17 @@ def predict_launch(
     rates = {name: getattr(facts, name) for name in PIPES if name != "tensor"}
     times = {name: counts[name] * most / rates[name] / facts.clock for name in rates}
     times["tensor cores"] = sum(n * most / (facts.tensor_rate(kind) * facts.mma) for kind, n in kinds.items()) / facts.clock
-    times["shared memory"] = shared * most / facts.wavefront / facts.clock
+    times["L1 and shared memory"] = shared * most / facts.wavefront / facts.clock
     chain = _chain(kernel, middle.longest, facts)
     times["latency"] = chain * ceil(blocks / (resident.blocks * facts.cores)) / facts.clock
-    times["second cache"] = l2 / facts.l2
+    times["L2"] = l2 / facts.l2
     times["memory"] = memory / facts.memory
     bound = max(times, key=lambda name: times[name])
     return Prediction(
         kernel.name, grid, threads, resources.registers, resources.shared + launch.shared, resident,
         blocks / (resident.blocks * facts.cores), times[bound], bound, times, {**counts, **kinds}, operations, l2, memory, least,
-        _peak(counts, kinds, facts), tuple(middle.accesses.values()), any(r.by_data for r in runs), resources.spill_loads + resources.spill_stores,
+        _peak(counts, kinds, facts), tuple(middle.accesses.values()), any(r.by_data for r in runs),
+        resources.spill_loads + resources.spill_stores,
     )  # fmt: skip
 
 
@@ -174,7 +175,9 @@ def _bytes(
             if access.space in ("global", "copied") and access.place:
                 touched.setdefault((access.place, access.stores), []).append(access)
         for key, accesses in touched.items():
-            own = SECTOR * len(np.unique(np.concatenate([s for a in accesses for s in a.touched]))) if any(a.touched for a in accesses) else 0
+            own = (
+                SECTOR * len(np.unique(np.concatenate([s for a in accesses for s in a.touched]))) if any(a.touched for a in accesses) else 0
+            )
             every = SECTOR * sum(a.units for a in accesses)
             asked[key] = asked.get(key, 0.0) + w * (own if own <= room else every)
     l2 = memory = least = 0.0
@@ -225,16 +228,19 @@ def _round(block: Sequence[Instruction], facts: GpuFacts) -> float:
 
 def _rounds(block: Sequence[Instruction], count: int, facts: GpuFacts) -> list[float]:
     """When each of some rounds of a basic block is done, if instructions start as soon as what they need is there, no more than one a
-    cycle. A barrier waits for what was read of shared memory; what waits for copies waits for all groups but the last few."""
+    cycle, in any order within a round (the assembler finds a good one) but none before all of the round before have started. A barrier
+    waits for what was read of shared memory; what waits for copies waits for all groups but the last few."""
     ready: dict[str, float] = {}
     groups: list[float] = []
     floor = issued = pending = shared = 0.0
     ends = []
     for _ in range(count):
+        latest = floor
         for i in block:
             use, name = use_of(i.opcode), i.words[0]
             start = max([floor, *(ready.get(r, 0.0) for r in i.read)])
             issued += _issue(use)
+            latest = max(latest, start)
             end = start + latency_of(use, facts)
             space, _ = space_and_size(i)
             if name == "cp":
@@ -253,10 +259,9 @@ def _rounds(block: Sequence[Instruction], count: int, facts: GpuFacts) -> list[f
             for register in i.written:
                 ready[register] = end
         ends.append(max([floor, issued, *ready.values()]))
+        floor = max(floor, latest)
     return ends
 
 
 def _issue(use: Use) -> float:
     return dict(use.counts).get("issue", 0.0)
-
-

@@ -23,7 +23,9 @@ _WASTE = 1.05
 """Times the least number of sectors or accesses from which a place is named."""
 
 
-def predictions(source: Source, compiled: Compiled, nest: LoopNest, facts: GpuFacts, sizes: Mapping[str, int] | None = None) -> list[Prediction]:
+def predictions(
+    source: Source, compiled: Compiled, nest: LoopNest, facts: GpuFacts, sizes: Mapping[str, int] | None = None
+) -> list[Prediction]:
     """The launches of a function in order; those of a kernel on equal grids are one, as often as they come."""
     scalars = {name: OPEN for name in nest.sizes} | dict(sizes or {})
     bytes_ = {b.name: _bytes(b, scalars) for b in (*nest.parameters, *nest.workspace)}
@@ -76,8 +78,8 @@ def _kernel(one: Prediction, count: int, facts: GpuFacts) -> Iterable[str]:
     used = sorted(((t, name) for name, t in one.times.items() if t >= 0.02 * one.nanoseconds), reverse=True)
     yield "  " + ", ".join(f"{name} {_time(t)}" for t, name in used)
     yield (
-        f"  {one.operations / 1e9:.3g} Gflop, {one.counts['issue'] / 1e6:.3g} M instructions of warps, {_size(one.l2_bytes)} from the second "
-        f"cache, {_size(one.memory_bytes)} of memory, {_size(one.least_bytes)} touched"
+        f"  {one.operations / 1e9:.3g} Gflop, {one.counts['issue'] / 1e6:.3g} M instructions of warps, {_size(one.l2_bytes)} from L2, "
+        f"{_size(one.memory_bytes)} of memory, {_size(one.least_bytes)} touched"
     )
     for text in _wasted(one.accesses):
         yield f"  {text}"
