@@ -22,13 +22,14 @@ import struct
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import cache
+from functools import cache, cached_property
 from math import prod
 from operator import itemgetter
 from typing import Any, Protocol
 
 import numpy as np
 
+from tensorexpr.codegen.auto.gpus import GpuFacts, facts_of
 from tensorexpr.codegen.cuda.host import HostKernels
 from tensorexpr.codegen.cuda.nvrtc import Compiled, version
 from tensorexpr.codegen.cuda.packs import ALIGNMENT
@@ -36,6 +37,7 @@ from tensorexpr.codegen.cuda.reports import CupyPort, Ledger, Pending, Say, chec
 from tensorexpr.codegen.cuda.run import Ready
 from tensorexpr.codegen.cuda.source import Launch, Source
 from tensorexpr.errors import InternalError, TargetError, user_location
+from tensorexpr.records import replace
 
 _CHOICE = "TENSOREXPR_CUDA"
 _BLOCK, _SIZE, _END = 1, 2, 0
@@ -66,6 +68,10 @@ class Device(Protocol):
     name: str
     arch: str | None
     """What NVRTC compiles for; None where the text is compiled for a CPU."""
+
+    @property
+    def facts(self) -> GpuFacts | None:
+        """What schedules and the model of time know of it; None where it is a CPU."""
 
     def load(self, source: Source, compiled: Compiled | None) -> Kernels:
         """The kernels of a source, ready for launches."""
@@ -134,6 +140,7 @@ class HostDevice:
 
     name = "host"
     arch: str | None = None
+    facts: GpuFacts | None = None
 
     def load(self, source: Source, compiled: Compiled | None) -> Kernels:
         return HostKernels(source)
@@ -238,6 +245,14 @@ class CupyDevice:
         self._lock = threading.Lock()
         self._ledger: Ledger | None = None
         self._checked: type | None = None
+
+    @cached_property
+    def facts(self) -> GpuFacts:
+        """What is known of GPUs of this name or architecture, with the multiprocessors and the second cache that this one has."""
+        assert self.arch is not None
+        about = self._cupy.cuda.runtime.getDeviceProperties(self.number)
+        found = facts_of(self.arch, about["name"].decode())
+        return replace(found, cores=int(about["multiProcessorCount"]), l2_bytes=int(about["l2CacheSize"]))
 
     def load(self, source: Source, compiled: Compiled | None) -> Kernels:
         assert compiled is not None
