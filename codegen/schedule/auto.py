@@ -392,7 +392,10 @@ def _share(s: Schedule, table: dict[str, Define], reader: Define, name: str) -> 
         loops.append(outer[-1])
     if depth == 0 or not _worth_sharing(s, reader, depth) or _is_dear(s, source):
         return False
-    if depth == len(reader.axes) and len(source.axes) == depth and len(reader.axes) > 1:
+    placed = {m.place.loop for m in s.state.placed_in(reader.name) if m.place is not None}
+    # On a GPU the innermost loop is then a block's, whose threads run along the rows that are there, or a thread's own.
+    rows = s.target.is_gpu and (loops[-1] in placed or bool(stage.parts.groups))
+    if depth == len(reader.axes) and len(source.axes) == depth and len(reader.axes) > 1 and not rows:
         loops.pop()  # the innermost loop stays free for vectors
     loop = s.decisions.choose(f"{name}: computed in {reader.name} at", loops[-1:], others=lambda: (*reversed(loops), NOWHERE))
     if loop == NOWHERE:
