@@ -12,6 +12,7 @@ import tensorexpr as te
 from tensorexpr import kernels
 from tensorexpr.autodiff import gradient
 from tensorexpr.interop.torch.backend.table import Result, Unsupported, aten, axis_of, cast_to, element, filled, wide
+from tensorexpr.kernels.arguments import product
 from tensorexpr.kernels.broadcasting import broadcast_shape
 
 
@@ -123,17 +124,31 @@ def _scatter_reduce(result: Result, x: te.Tensor, dim: int, index: te.Tensor, so
     return kernels.scatter_reduce(x, index, source, axis=axis_of(dim, x.ndim), reduce=how, include_self=include_self)
 
 
+def _ranks(mask: te.Tensor, shape: Sequence[Any]) -> te.Tensor:
+    """How many elements under a mask, stretched to a shape, stand before each: a running sum."""
+    if not all(isinstance(n, int) for n in shape) or not shape:
+        raise Unsupported("a masked scatter with open extents, or into a number")
+    counted = te.compute(tuple(shape), lambda *i: te.cast(te.cast(element(mask, i), "bool"), "int64"))
+    flat = counted if len(shape) == 1 else kernels.reshape(counted, shape=(-1,))
+    before = kernels.cumsum(flat, axis=0, exclusive=True)
+    return before if len(shape) == 1 else kernels.reshape(before, shape=tuple(shape))
+
+
 @aten("masked_scatter")
 def _masked_scatter(result: Result, x: te.Tensor, mask: te.Tensor, source: te.Tensor) -> Any:
-    """The n-th element under the mask is the n-th of the source: how many there are before is a running sum."""
-    if not all(isinstance(n, int) for n in (*x.shape, *source.shape)) or 0 in source.shape or x.ndim == 0:
-        raise Unsupported("a masked scatter with open extents")
-    wide_mask = te.compute(x.shape, lambda *i: te.cast(te.cast(element(mask, i), "bool"), "int64"))
-    flat = wide_mask if x.ndim == 1 else kernels.reshape(wide_mask, shape=(-1,))
-    before = kernels.cumsum(flat, axis=0, exclusive=True)
-    place = before if x.ndim == 1 else kernels.reshape(before, shape=tuple(x.shape))
+    """The n-th element under the mask is the n-th of the source."""
+    place = _ranks(mask, result.shape)
+    if 0 in source.shape:
+        raise Unsupported("a masked scatter of nothing")
     given = source if source.ndim == 1 else kernels.reshape(source, shape=(-1,))
-    return te.compute(x.shape, lambda *i: te.where(wide_mask[i] != 0, given[place[i]], x[i]))
+    return te.compute(result.shape, lambda *i: te.where(te.cast(element(mask, i), "bool"), given[place[i]], element(x, i)))
+
+
+@aten("masked_scatter_backward")
+def _masked_scatter_backward(result: Result, head: te.Tensor, mask: te.Tensor, _: Any) -> Any:
+    place, total = _ranks(mask, head.shape), product(result.shape)
+    sent = te.scatter((total,), lambda *i: (place[i], head[i]), head.shape, where=lambda *i: te.cast(element(mask, i), "bool"))
+    return sent if len(result.shape) == 1 else kernels.reshape(sent, shape=tuple(result.shape))
 
 
 @aten("index_add")

@@ -208,10 +208,13 @@ def lower(nodes: Sequence[Node], wanted: Sequence[Node], device: torch.device, n
             value = value_of(node)
             memory = Memory.of(value)
             if memory is None or memory.stretched:
-                raise Unsupported("a result with gaps in memory")
+                failures[_producer(node)] = f"a result of strides {tuple(value.stride())}, which leave gaps in memory"
+                continue
             outputs.append(memory.stored(lowering.value(node)))
             kept.append(memory)
             types.append(value.dtype)
+        if len(kept) < len(wanted):
+            return None
         used = {given.name for given in program_of(outputs, keys=True).inputs}
         inputs = [(node, given, memory) for node, (given, memory) in lowering.inputs.items() if given.key in used]
         program = program_of(outputs, [given for _, given, _ in inputs])
@@ -225,6 +228,11 @@ def lower(nodes: Sequence[Node], wanted: Sequence[Node], device: torch.device, n
         return None
     region = Region(function, [memory for _, _, memory in inputs], kept, types, len(symbols), device)
     return Lowered(region.caller(name), [node for node, _, _ in inputs], symbols, region)
+
+
+def _producer(node: Node) -> Node:
+    """The operator that a result belongs to."""
+    return node.args[0] if node.target is operator.getitem else node  # type: ignore[return-value]
 
 
 def _untold(program: Program) -> list[str]:

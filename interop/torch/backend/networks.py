@@ -230,8 +230,8 @@ def _adaptive_avg_pool_backward(result: Result, head: te.Tensor, x: te.Tensor) -
 
 
 def _resized(x: te.Tensor, size: Any, factors: Any, mode: str, corners: bool) -> Any:
-    """As torch does it: by the factors where they are given, else by the ratio of extents."""
-    if factors is not None:
+    """As torch does it: by the factors where they are given (they are not looked at with `corners`), else by the ratio of extents."""
+    if factors is not None and not corners:
         named: dict[str, Any] = {"scale_factor": tuple(Fraction(factor).limit_denominator(10**6) for factor in factors)}
     elif all(isinstance(n, int) for n in size):
         named = {"size": tuple(size)}
@@ -251,13 +251,25 @@ def _linear(result: Result, x: te.Tensor, size: Any, corners: bool, factors: Any
     return _resized(x, size, factors, mode, corners)
 
 
+@aten("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d")
+def _nearest_by(result: Result, x: te.Tensor, size: Any, *scales: Any) -> Any:
+    return _resized(x, result.shape[2:], _factors(scales), "nearest", False)
+
+
+@aten("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d")
+def _linear_by(result: Result, x: te.Tensor, size: Any, corners: bool, *scales: Any) -> Any:
+    mode = {3: "linear", 4: "bilinear", 5: "trilinear"}[x.ndim]
+    return _resized(x, result.shape[2:], _factors(scales), mode, corners)
+
+
+def _factors(scales: Sequence[Any]) -> list[Any] | None:
+    return None if any(scale is None for scale in scales) else list(scales)
+
+
 def _pulled(result: Result, head: te.Tensor, size: Sequence[Any], scales: Sequence[Any], mode: str, corners: bool) -> Any:
     """The gradient of a resampling of a tensor of shape `size`, whose values it does not know."""
     like = te.placeholder(tuple(size), head.dtype.name, name="like")
-    factors = None if any(scale is None for scale in scales) else list(scales)
-    operation = te.op(lambda x: _resized(x, head.shape[2:], factors, mode, corners))
-    found = vjp(operation, "x")(like, head)
-    return found
+    return vjp(te.op(lambda x: _resized(x, head.shape[2:], _factors(scales), mode, corners)), "x")(like, head)
 
 
 @aten("upsample_nearest2d_backward")
@@ -345,6 +357,31 @@ def _cdist(result: Result, a: te.Tensor, b: te.Tensor, p: float, _: Any) -> Any:
     return te.compute(result.shape, lambda *i: between(i[:-2], i[-2], i[-1]))
 
 
+@aten("_cdist_backward")
+def _cdist_backward(result: Result, head: te.Tensor, a: te.Tensor, b: te.Tensor, p: float, found: te.Tensor) -> Any:
+    def body(*i: Any) -> Any:
+        n, own, k = i[:-2], i[-2], i[-1]
+
+        def term(j: Any) -> Any:
+            return te.cast(head[(*n, own, j)], a.dtype) * _slope(a[(*n, own, k)] - element(b, (*n, j, k)), found[(*n, own, j)], p)
+
+        return te.sum(term, b.shape[-2])
+
+    return te.compute(result.shape, body)
+
+
+def _slope(apart: Any, distance: Any, p: float) -> Any:
+    """The derivative of a distance by a difference that is part of it."""
+    if p == 0:
+        return apart * 0
+    if p == 1:
+        return te.sign(apart)
+    if p == float("inf"):
+        return te.where(te.abs(apart) == distance, te.sign(apart), 0.0)
+    away = apart / distance if p == 2 else te.sign(apart) * te.abs(apart) ** (p - 1) / distance ** (p - 1)
+    return te.where((distance == 0) | (apart == 0), 0.0, away)
+
+
 @aten("_pdist_forward")
 def _pdist(result: Result, x: te.Tensor, p: float) -> Any:
     """The pairs i < j row by row, looked up in two lists."""
@@ -355,3 +392,21 @@ def _pdist(result: Result, x: te.Tensor, p: float) -> Any:
     low, high = np.triu_indices(rows, 1)
     first, second = te.constant(low.astype(np.int64), name="first"), te.constant(high.astype(np.int64), name="second")
     return te.compute(result.shape, lambda t: between((), first[t], second[t]))
+
+
+@aten("_pdist_backward")
+def _pdist_backward(result: Result, head: te.Tensor, x: te.Tensor, p: float, found: te.Tensor) -> Any:
+    rows = x.shape[0]
+    if not isinstance(rows, int) or rows < 2:
+        raise Unsupported("an open number of rows")
+    numbers = np.zeros((rows, rows), np.int64)
+    numbers[np.triu_indices(rows, 1)] = np.arange(rows * (rows - 1) // 2)
+    pair = te.constant(numbers + numbers.T, name="pair")
+
+    def body(i: Any, k: Any) -> Any:
+        def term(j: Any) -> Any:
+            return head[pair[i, j]] * _slope(x[i, k] - x[j, k], found[pair[i, j]], p)
+
+        return te.sum(term, rows, where=lambda j: j != i)
+
+    return te.compute(result.shape, body)

@@ -32,7 +32,7 @@ def _channel(x: te.Tensor) -> tuple[Sequence[Any], Read]:
 # ---------------------------------------------------------------------------------------------------- batches
 
 
-def _batch_norm(
+def _normalized(
     x: te.Tensor, weight: Any, bias: Any, mean: Any, inverse: Any, form: Form | Result, kind: DType
 ) -> te.Tensor:
     def body(*i: Any) -> Any:
@@ -57,13 +57,13 @@ def _trained(result: Result, x: te.Tensor, weight: Any, bias: Any, eps: float) -
     over, read = _channel(x)
     mean, var = _means((x.shape[1],), over, read, kind)
     inverse = te.compute(var.shape, lambda c: 1 / te.sqrt(var[c] + eps), name="inverse")
-    return _batch_norm(x, weight, bias, mean, inverse, result, kind), mean, var, inverse
+    return _normalized(x, weight, bias, mean, inverse, result, kind), mean, var, inverse
 
 
 def _tested(result: Result, x: te.Tensor, weight: Any, bias: Any, mean: Any, var: Any, eps: float) -> te.Tensor:
     kind = wide(x.dtype)
     inverse = te.compute(var.shape, lambda c: 1 / te.sqrt(te.cast(var[c], kind) + eps), name="inverse")
-    return _batch_norm(x, weight, bias, mean, inverse, result, kind)
+    return _normalized(x, weight, bias, mean, inverse, result, kind)
 
 
 @aten("_native_batch_norm_legit_functional", "_batch_norm_with_update_functional")
@@ -94,6 +94,15 @@ def _batch_norm_tested(
 ) -> Any:
     y = _tested(result, x, weight, bias, mean, var, eps)
     return (y, *(filled(result[k], 0) for k in range(1, len(result.forms))))
+
+
+@aten("native_batch_norm")
+def _batch_norm(result: Result, x: te.Tensor, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float) -> Any:
+    if not training:
+        return _batch_norm_tested(result, x, weight, bias, mean, var, momentum, eps)
+    if mean is not None:
+        raise Unsupported("statistics that are updated in place")
+    return _batch_norm_alone(result, x, weight, bias, training, momentum, eps)
 
 
 @aten("_native_batch_norm_legit.no_stats")

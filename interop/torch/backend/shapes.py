@@ -14,6 +14,8 @@ import torch
 import tensorexpr as te
 from tensorexpr import kernels
 from tensorexpr.interop.torch.backend.table import Result, Unsupported, aten, axis_of, cast_to, element, filled, is_one
+from tensorexpr.kernels.arguments import product
+from tensorexpr.transforms import vjp
 
 _ATEN = torch.ops.aten
 VIEWS = frozenset(
@@ -148,10 +150,7 @@ def _diagonal(result: Result, x: te.Tensor, offset: int, dim1: int, dim2: int) -
 @aten("as_strided")
 def _as_strided(result: Result, x: te.Tensor, _: Any, strides: Sequence[Any], offset: Any) -> Any:
     """Of tensors without gaps, whose place in memory is their number."""
-    value = result.node.args[0].meta["val"]  # type: ignore[union-attr]
-    start = value.storage_offset()
-    if not value.is_contiguous() or not isinstance(start, int) or start or not all(isinstance(n, int) for n in x.shape):
-        raise Unsupported("a view by strides of a tensor that is itself one")
+    _lies_in_order(result, x)
     flat = kernels.reshape(x, shape=(-1,)) if x.ndim != 1 else x
 
     def body(*index: Any) -> Any:
@@ -161,6 +160,13 @@ def _as_strided(result: Result, x: te.Tensor, _: Any, strides: Sequence[Any], of
         return flat[place]
 
     return te.compute(result.shape, body)
+
+
+def _lies_in_order(result: Result, x: te.Tensor) -> None:
+    value = result.node.args[0].meta["val"]  # type: ignore[union-attr]
+    start = value.storage_offset()
+    if not all(isinstance(n, int) for n in (*x.shape, start)) or start or not value.is_contiguous():
+        raise Unsupported("a view by strides of a tensor that is itself one")
 
 
 # ---------------------------------------------------------------------------------------------------- pieces and joins
@@ -203,29 +209,79 @@ def _repeat(result: Result, x: te.Tensor, _: Any) -> Any:
     return te.compute(result.shape, body)
 
 
-def _shifted(x: te.Tensor, padding: Sequence[Any], outside: Any, result: Result) -> Any:
+def _shifted(x: te.Tensor, padding: Sequence[Any], outside: Any, shape: Sequence[Any]) -> Any:
     """The tensor with borders: `padding` in front and behind, of the last axis first; what is below 0 cuts."""
     before: list[Any] = [0] * x.ndim
     for k in range(len(padding) // 2):
         before[x.ndim - 1 - k] = padding[2 * k]
-    return te.compute(result.shape, lambda *i: x.read(*(j - b for j, b in zip(i, before, strict=True)), outside=outside))
+    return te.compute(tuple(shape), lambda *i: x.read(*(j - b for j, b in zip(i, before, strict=True)), outside=outside))
 
 
 @aten("constant_pad_nd")
 def _constant_pad(result: Result, x: te.Tensor, padding: Sequence[Any], value: Any) -> Any:
     kind = result.dtype
     filling = bool(value) if kind.name == "bool" else value if kind.is_float else int(value)
-    return _shifted(x, padding, filling, result)
+    return _shifted(x, padding, filling, result.shape)
 
 
 @aten("reflection_pad1d", "reflection_pad2d", "reflection_pad3d")
 def _reflection_pad(result: Result, x: te.Tensor, padding: Sequence[Any]) -> Any:
-    return _shifted(x, padding, "reflect", result)
+    return _shifted(x, padding, "reflect", result.shape)
 
 
 @aten("replication_pad1d", "replication_pad2d", "replication_pad3d")
 def _replication_pad(result: Result, x: te.Tensor, padding: Sequence[Any]) -> Any:
-    return _shifted(x, padding, "clamp", result)
+    return _shifted(x, padding, "clamp", result.shape)
+
+
+@aten("reflection_pad1d_backward", "reflection_pad2d_backward", "reflection_pad3d_backward")
+def _reflection_pad_backward(result: Result, head: te.Tensor, x: te.Tensor, padding: Sequence[Any]) -> Any:
+    return _unpadded(result, head, x, padding, "reflect")
+
+
+@aten("replication_pad1d_backward", "replication_pad2d_backward", "replication_pad3d_backward")
+def _replication_pad_backward(result: Result, head: te.Tensor, x: te.Tensor, padding: Sequence[Any]) -> Any:
+    return _unpadded(result, head, x, padding, "clamp")
+
+
+def _unpadded(result: Result, head: te.Tensor, x: te.Tensor, padding: Sequence[Any], outside: str) -> Any:
+    """The gradient of borders, for a head of them; the values of `x` are not read."""
+    return vjp(te.op(lambda x: _shifted(x, padding, outside, head.shape)), "x")(x, head)
+
+
+@aten("diagonal_scatter")
+def _diagonal_scatter(result: Result, x: te.Tensor, source: te.Tensor, offset: int, dim1: int, dim2: int) -> Any:
+    first, second = axis_of(dim1, x.ndim), axis_of(dim2, x.ndim)
+    count = source.shape[-1]
+
+    def body(*i: Any) -> Any:
+        along = i[first] if offset >= 0 else i[second]
+        on = (i[second] - i[first] == offset) & (along < count)
+        rest = tuple(j for k, j in enumerate(i) if k not in (first, second))
+        return te.where(on, te.cast(source[(*rest, te.minimum(along, count - 1))], x.dtype), x[i])
+
+    return te.compute(x.shape, body)
+
+
+@aten("as_strided_scatter")
+def _as_strided_scatter(result: Result, x: te.Tensor, source: te.Tensor, size: Any, strides: Sequence[Any], offset: Any) -> Any:
+    """Of tensors without gaps, as `as_strided`: each place asks which element of the view, if any, was the last to be written to it."""
+    _lies_in_order(result, x)
+    total, numbers = product(x.shape), source.shape
+
+    def send(*t: Any) -> Any:
+        place, number = te.cast(0 if offset is None else offset, "int64"), te.cast(0, "int64")
+        for i, step, n in zip(t, strides, numbers, strict=True):
+            place, number = place + i * step, number * n + i
+        return place, number
+
+    last = te.scatter((total,), send, numbers, combine="max")
+    flat = source if source.ndim == 1 else kernels.reshape(source, shape=(-1,))
+    given = x if x.ndim == 1 else kernels.reshape(x, shape=(-1,))
+    merged = te.compute(
+        (total,), lambda f: te.where(last[f] >= 0, te.cast(flat[te.maximum(last[f], 0)], x.dtype), given[f])
+    )  # fmt: skip
+    return merged if x.ndim == 1 else kernels.reshape(merged, shape=tuple(x.shape))
 
 
 @aten("select_scatter")
