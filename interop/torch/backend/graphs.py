@@ -20,15 +20,18 @@ from torch.fx import GraphModule, Node
 
 from tensorexpr.interop.torch.backend.regions import compiled
 from tensorexpr.interop.torch.backend.sizes import symbols_of
-from tensorexpr.interop.torch.backend.table import TABLE
+from tensorexpr.interop.torch.backend.table import definition_of
 
 _ATEN: Any = torch.ops.aten
 
 
 @functools.cache
 def decompositions() -> dict[Any, Callable[..., Any]]:
-    """Torch's for its core operators, without those that the table has."""
-    return {target: rule for target, rule in core_aten_decompositions().items() if target not in TABLE}
+    """Torch's for its core operators, without those that the table has, and those that draw random numbers: these are drawn as in eager mode."""
+    seeded = torch.Tag.nondeterministic_seeded
+    return {
+        target: rule for target, rule in core_aten_decompositions().items() if definition_of(target) is None and seeded not in target.tags
+    }
 
 
 def compile_graph(module: GraphModule, inputs: Sequence[Any], *, strict: bool) -> Callable[[list[Any]], Any]:

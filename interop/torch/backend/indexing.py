@@ -225,7 +225,9 @@ def _nll(result: Result, x: te.Tensor, target: te.Tensor, weight: Any, reduction
 
     def loss(n: Any) -> Any:
         c = _safe(target[n], ignored)
-        return te.where(target[n] == ignored, te.cast(0, kind), -te.cast(x[n, c], kind) * _class_weight(weight, c, ignored, target[n], kind))
+        return te.where(
+            target[n] == ignored, te.cast(0, kind), -te.cast(x[n, c], kind) * _class_weight(weight, c, ignored, target[n], kind)
+        )
 
     if reduction == 0:
         return te.compute(result.shape, lambda n: te.cast(loss(n), result.dtype)), filled(result[1], 0)

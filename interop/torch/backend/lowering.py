@@ -22,7 +22,7 @@ from tensorexpr.errors import DefinitionError, TensorExprError
 from tensorexpr.interop.torch.backend.calls import Region
 from tensorexpr.interop.torch.backend.shapes import VIEWS
 from tensorexpr.interop.torch.backend.sizes import Memory, extent
-from tensorexpr.interop.torch.backend.table import TABLE, Form, Result, Unsupported, arguments, cast_to
+from tensorexpr.interop.torch.backend.table import Form, Result, Unsupported, arguments, cast_to, definition_of
 from tensorexpr.interop.torch.dtypes import FROM_TORCH
 from tensorexpr.interop.torch.library import NAMESPACE
 from tensorexpr.interop.torch.operator import of_op
@@ -60,7 +60,7 @@ def why_not(node: Node, device: torch.device) -> str | None:
         return str(node.meta["tensorexpr_foreign"])
     if node.target is operator.getitem:
         return None
-    if node.target not in TABLE and not is_ours(node):
+    if definition_of(node.target) is None and not is_ours(node):
         return "no definition"
     value = value_of(node)
     tensors = [one for one in (value if isinstance(value, (tuple, list)) else [value]) if one is not None]
@@ -130,7 +130,9 @@ class Lowering:
             tensors, definition = given
             found: Any = operator_of(definition, of_op).operator.compose(list(tensors))
         else:
-            found = TABLE[target](result, *arguments(target, _extents(given), _extents(map_arg(dict(node.kwargs), self.value))))
+            rule = definition_of(target)
+            assert rule is not None
+            found = rule(result, *arguments(target, _extents(given), _extents(map_arg(dict(node.kwargs), self.value))))
         if not isinstance(found, (tuple, list)):
             return self._kept(node, result, 0, found, value_of(node))
         values = value_of(node)

@@ -28,9 +28,7 @@ def contracted(a: Any, b: Any, extent: Any, kind: DType) -> Any:
 @aten("mm")
 def _mm(result: Result, a: te.Tensor, b: te.Tensor) -> Any:
     kind = wide(a.dtype)
-    return te.compute(
-        result.shape, lambda i, j: te.cast(contracted(lambda k: a[i, k], lambda k: b[k, j], a.shape[1], kind), result.dtype)
-    )
+    return te.compute(result.shape, lambda i, j: te.cast(contracted(lambda k: a[i, k], lambda k: b[k, j], a.shape[1], kind), result.dtype))
 
 
 @aten("addmm")
@@ -141,9 +139,7 @@ def _window(size: Sequence[int], rank: int, **others: Sequence[int]) -> dict[str
 
 
 @aten("max_pool2d_with_indices", "max_pool3d_with_indices")
-def _max_pool(
-    result: Result, x: te.Tensor, size: Any, stride: Any, padding: Any, dilation: Any, ceil: bool
-) -> Any:
+def _max_pool(result: Result, x: te.Tensor, size: Any, stride: Any, padding: Any, dilation: Any, ceil: bool) -> Any:
     rank = 3 if "pool3d" in str(result.node.target) else 2
     kernel = kernels.max_pool3d if rank == 3 else kernels.max_pool2d
     window = _window(size, rank, stride=stride, padding=padding, dilation=dilation)

@@ -32,9 +32,7 @@ def _channel(x: te.Tensor) -> tuple[Sequence[Any], Read]:
 # ---------------------------------------------------------------------------------------------------- batches
 
 
-def _normalized(
-    x: te.Tensor, weight: Any, bias: Any, mean: Any, inverse: Any, form: Form | Result, kind: DType
-) -> te.Tensor:
+def _normalized(x: te.Tensor, weight: Any, bias: Any, mean: Any, inverse: Any, form: Form | Result, kind: DType) -> te.Tensor:
     def body(*i: Any) -> Any:
         c = i[1]
         y = (te.cast(x[i], kind) - te.cast(mean[c], kind)) * inverse[c]
@@ -67,9 +65,7 @@ def _tested(result: Result, x: te.Tensor, weight: Any, bias: Any, mean: Any, var
 
 
 @aten("_native_batch_norm_legit_functional", "_batch_norm_with_update_functional")
-def _batch_norm_functional(
-    result: Result, x: te.Tensor, weight: Any, bias: Any, running_mean: Any, running_var: Any, *options: Any
-) -> Any:
+def _batch_norm_functional(result: Result, x: te.Tensor, weight: Any, bias: Any, running_mean: Any, running_var: Any, *options: Any) -> Any:
     """The normalized tensor, what is saved, and the new running statistics."""
     training, (momentum, eps) = (options[0], options[1:]) if len(options) == 3 else (True, options)
     several = len(result.forms) - 3  # the newer overload has a tensor of bytes to itself
@@ -89,15 +85,15 @@ def _batch_norm_functional(
 
 
 @aten("_native_batch_norm_legit_no_training", "_batch_norm_no_update")
-def _batch_norm_tested(
-    result: Result, x: te.Tensor, weight: Any, bias: Any, mean: Any, var: Any, momentum: float, eps: float
-) -> Any:
+def _batch_norm_tested(result: Result, x: te.Tensor, weight: Any, bias: Any, mean: Any, var: Any, momentum: float, eps: float) -> Any:
     y = _tested(result, x, weight, bias, mean, var, eps)
     return (y, *(filled(result[k], 0) for k in range(1, len(result.forms))))
 
 
 @aten("native_batch_norm")
-def _batch_norm(result: Result, x: te.Tensor, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float) -> Any:
+def _batch_norm(
+    result: Result, x: te.Tensor, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float
+) -> Any:
     if not training:
         return _batch_norm_tested(result, x, weight, bias, mean, var, momentum, eps)
     if mean is not None:
@@ -302,9 +298,7 @@ _FLASH = "_scaled_dot_product_flash_attention_for_cpu"
 
 
 @aten(_FLASH)
-def _attention(
-    result: Result, q: te.Tensor, k: te.Tensor, v: te.Tensor, dropout: float, causal: bool, mask: Any, scale: Any
-) -> Any:
+def _attention(result: Result, q: te.Tensor, k: te.Tensor, v: te.Tensor, dropout: float, causal: bool, mask: Any, scale: Any) -> Any:
     if dropout:
         raise Unsupported("random numbers are torch's")
     made = _Scores(q, k, causal, mask, scale)
@@ -339,7 +333,9 @@ def _attention_backward(
         return te.where(level == -math.inf, 0.0, te.exp(scores[b, h, i, j] - level))
 
     weights = te.compute(scores.shape, weight, name="weights")
-    own = te.compute(rows, lambda b, h, i: te.sum(lambda d: te.cast(head[b, h, i, d], kind) * te.cast(y[b, h, i, d], kind), depth), name="own")
+    own = te.compute(
+        rows, lambda b, h, i: te.sum(lambda d: te.cast(head[b, h, i, d], kind) * te.cast(y[b, h, i, d], kind), depth), name="own"
+    )
 
     def slope(b: Any, h: Any, i: Any, j: Any) -> Any:
         seen = te.sum(lambda d: te.cast(head[b, h, i, d], kind) * te.cast(v[b, h, j, d], kind), depth)

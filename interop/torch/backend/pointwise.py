@@ -236,8 +236,8 @@ _logic("isfinite", te.isfinite)
 _logic("signbit", lambda x: (x < 0) | ((x == 0) & (1 / x < 0)) if x.dtype.is_float else x < 0)
 
 
-def _bits(name: str, function: Callable[..., Any]) -> None:
-    @aten(f"{name}.Tensor", f"{name}.Scalar", f"{name}.Tensor_Scalar")
+def _bits(name: str, function: Callable[..., Any], scalar: str = "Scalar") -> None:
+    @aten(f"{name}.Tensor", f"{name}.{scalar}")
     def rule(result: Result, a: Any, b: Any) -> Any:
         return pointwise(result, function, a, b)
 
@@ -245,8 +245,8 @@ def _bits(name: str, function: Callable[..., Any]) -> None:
 _bits("bitwise_and", lambda x, y: x & y)
 _bits("bitwise_or", lambda x, y: x | y)
 _bits("bitwise_xor", lambda x, y: x ^ y)
-_bits("bitwise_left_shift", lambda x, y: x << y)
-_bits("bitwise_right_shift", lambda x, y: x >> y)
+_bits("bitwise_left_shift", lambda x, y: x << y, "Tensor_Scalar")
+_bits("bitwise_right_shift", lambda x, y: x >> y, "Tensor_Scalar")
 
 
 # ---------------------------------------------------------------------------------------------------- functions of one number

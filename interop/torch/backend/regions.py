@@ -95,7 +95,12 @@ def _report(plan: Plan, strict: bool) -> None:
     """One line about what PyTorch runs."""
     reasons: dict[str, None] = {}
     for node, reason in plan.foreign.items():
-        if node.target is not operator.getitem and not has_effects(node) and "tensorexpr_foreign" not in node.meta and isinstance(value_of(node), (torch.Tensor, tuple, list)):
+        if (
+            node.target is not operator.getitem
+            and not has_effects(node)
+            and "tensorexpr_foreign" not in node.meta
+            and isinstance(value_of(node), (torch.Tensor, tuple, list))
+        ):
             reasons[f"{node.target} ({reason})"] = None
     if not reasons:
         return
@@ -161,7 +166,11 @@ class _Graph:
 
     def _write(self) -> None:
         order = sorted(
-            (node for node in self._source.graph.nodes if node.op != "output" and (node in self._plan.foreign or node.op != "call_function")),
+            (
+                node
+                for node in self._source.graph.nodes
+                if node.op != "output" and (node in self._plan.foreign or node.op != "call_function")
+            ),
             key=lambda node: self._plan.times[node],
         )
         foreign: dict[int, list[Node]] = {}

@@ -18,8 +18,8 @@ from tensorexpr.dtypes import DType, dtype
 from tensorexpr.interop.torch.dtypes import FROM_TORCH, TO_TORCH
 
 Rule = Callable[..., Any]
-TABLE: dict[Any, Rule] = {}
-"""Definitions by overload."""
+TABLE: dict[str, Rule] = {}
+"""Definitions by the names of overloads, `aten.add.Tensor`."""
 
 
 class Unsupported(Exception):
@@ -59,18 +59,21 @@ class Result:
 
 
 def aten(*names: str) -> Callable[[Rule], Rule]:
-    """Puts a definition into the table under the names of overloads (`add.Tensor`; without a dot the default one) that this torch has."""
+    """Puts a definition into the table under the names of overloads: `add.Tensor`, without a dot the default one, `prims::fma`."""
 
     def enter(rule: Rule) -> Rule:
         for name in names:
             packet, _, overload = name.partition(".")
-            room: Any = torch.ops.prims if packet.startswith("prims::") else torch.ops.aten
-            found = getattr(getattr(room, packet.removeprefix("prims::"), None), overload or "default", None)
-            if found is not None:
-                TABLE[found] = rule
+            packet = packet.replace("::", ".") if "::" in packet else f"aten.{packet}"
+            TABLE[f"{packet}.{overload or 'default'}"] = rule
         return rule
 
     return enter
+
+
+def definition_of(target: Any) -> Rule | None:
+    """The definition of an overload."""
+    return TABLE.get(str(target))
 
 
 def arguments(target: Any, given: Sequence[Any], named: dict[str, Any]) -> list[Any]:
