@@ -12,6 +12,7 @@ import pytest
 import tensorexpr as te
 from tensorexpr import kernels
 from tensorexpr.codegen.auto.machine import AVX2
+from tensorexpr.codegen.llvm.emit import MOST_CALLS
 from tensorexpr.codegen.profiling import Profile, Stamped, counted, profiled
 from tensorexpr.codegen.profiling.counting import Part, Traffic, Work
 from tensorexpr.errors import Location
@@ -101,6 +102,17 @@ def test_the_stamped_function_computes_the_same_bits(gradient):
         assert (mine == wanted).all()
     times = stamped.stamps[:, 0] * 10**9 + stamped.stamps[:, 1]
     assert len(times) == len(f.nest.kernels) + 1 and (np.diff(times) >= 0).all() and times[0] > 0
+
+
+def test_many_kernels_are_stamped_from_several_functions():
+    t = te.placeholder((4,), name="t")
+    steps = [t]
+    for k in range(MOST_CALLS + 5):
+        steps.append(te.compute((4,), lambda i, last=steps[-1]: last[i] + 1.0, name=f"step_{k}"))
+    f = plain(steps[-1], [t])
+    found = f.profile(np.zeros(4, np.float32), seconds=0.01)
+    assert len(found.kernels) == MOST_CALLS + 5 and all(0 <= row.nanoseconds < 1e6 for row in found.kernels)
+    assert (f(np.zeros(4, np.float32)) == MOST_CALLS + 5).all()
 
 
 def test_open_sizes_are_those_of_the_call():
