@@ -94,6 +94,7 @@ def program_from(outputs: Tensor | Sequence[Tensor], inputs: Sequence[Tensor] | 
 def _tensors(values: object, expected: str) -> list[Tensor]:
     if not isinstance(values, Sequence):
         hint = "of an op, op.compile(*specs) is the function; a plain function is made an op by @te.op" if callable(values) else None
+        hint = f"a list of one: [{values.name}]" if isinstance(values, Tensor) else hint
         raise DefinitionError(f"{expected}, got {_kind(values)}", location=user_location(), hint=hint)
     for value in values:
         if not isinstance(value, Tensor):
