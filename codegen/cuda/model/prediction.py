@@ -98,7 +98,7 @@ def predict_launch(
     most = ceil(blocks / facts.cores) / blocks if blocks else 0.0  # the share of the multiprocessor that has most blocks
     rates = {name: getattr(facts, name) for name in PIPES if name != "tensor"}
     times = {name: counts[name] * most / rates[name] / facts.clock for name in rates}
-    times["tensor cores"] = sum(n * most / (facts.tensor_rate(kind) * facts.mma) for kind, n in kinds.items()) / facts.clock
+    times["tensor cores"] = sum(n * most / (facts.tensor_rate(kind)) for kind, n in kinds.items()) / facts.clock
     times["L1 and shared memory"] = shared * most / facts.wavefront / facts.clock
     chain = _chain(kernel, middle.longest, facts)
     times["latency"] = chain * ceil(blocks / (resident.blocks * facts.cores)) / facts.clock
