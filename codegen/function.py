@@ -374,6 +374,11 @@ class CompiledFunction(Callable):
         return self._look.stages.schedule
 
     @property
+    def is_scheduled_by_hand(self) -> bool:
+        """Whether a user made the schedule."""
+        return self._look.stages.own
+
+    @property
     def nest(self) -> LoopNest:
         """The loops that the schedule was lowered to."""
         return self._look.stages.nest
