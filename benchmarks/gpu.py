@@ -29,7 +29,12 @@ import tensorexpr as te
 from tensorexpr.benchmarks import gpu_peers, gpu_workloads, peers
 from tensorexpr.benchmarks.gpu_peers import Clock
 from tensorexpr.benchmarks.gpu_workloads import Workload
+from tensorexpr.codegen.auto.gpus import GpuFacts, facts_of, with_measured
+from tensorexpr.codegen.compile import fold_constants, machine_of
 from tensorexpr.codegen.cuda.device import Device, current_device
+from tensorexpr.codegen.cuda.model.report import predictions
+from tensorexpr.codegen.gpu_code import GpuCode
+from tensorexpr.records import replace
 
 TURNS = (("torch", "deterministic", "cupy", "triton"), ("torch.compile", "jax"))
 """Peers by turn: the second turn's compile for seconds."""
@@ -44,18 +49,57 @@ PATIENCE = 25.0
 Row = dict[str, Any]
 
 
+def defined(load: Workload, gradient: bool) -> tuple[list[te.Tensor], list[te.Tensor]]:
+    """What is computed, and its inputs: the operation, or it and its gradients."""
+    spec, inputs = load.spec, load.placeholders()
+    output = spec.op(*inputs, **spec.static)
+    if not gradient:
+        return [output], inputs
+    given = te.placeholder(output.shape, output.dtype.name, name="head")
+    return [output, *te.gradient(output, [t for t in inputs if t.dtype.is_float], given)], [*inputs, given]
+
+
 def ours(load: Workload, arrays: Sequence[Any], head: Any | None) -> tuple[Callable[[], Any], te.CompiledFunction]:
     """A call of the compiled operation, or of it and its gradients, and the function."""
-    spec, inputs = load.spec, load.spec.placeholders()
-    output = spec.op(*inputs, **spec.static)
-    options = {} if load.precision is None else {"precision": load.precision}
-    if head is None:
-        function = te.build([output], inputs, target="cuda", **options)
-        return functools.partial(function, *arrays), function
-    given = te.placeholder(output.shape, output.dtype.name, name="head")
-    gradients = te.gradient(output, [t for t in inputs if t.dtype.is_float], given)
-    function = te.build([output, *gradients], [*inputs, given], target="cuda", **options)
-    return functools.partial(function, *arrays, head), function
+    outputs, inputs = defined(load, head is not None)
+    function = te.build(outputs, inputs, target="cuda", **_options(load))
+    return functools.partial(function, *arrays, *([] if head is None else [head])), function
+
+
+def _options(load: Workload) -> dict[str, str]:
+    return {} if load.precision is None else {"precision": load.precision}
+
+
+def predicted(load: Workload, gradient: bool, facts: GpuFacts) -> float:
+    """Milliseconds that the static model gives the kernels, without a GPU."""
+    outputs, inputs = defined(load, gradient)
+    machine = replace(machine_of("cuda", arch=facts.arch), cores=facts.cores, precision=load.precision or "float32")
+    code = GpuCode.of_program(fold_constants(te.program_of(outputs, inputs)), machine)
+    sizes = {f"n{n}": n for shape, _ in load.spec.shapes() for n in shape} if load.open_ else {}
+    return 1e-6 * sum(one.nanoseconds for one in predictions(code.source, code.compiled(facts.arch), code.nest, facts, sizes))
+
+
+def predict(record: Record, loads: Sequence[Workload], facts: GpuFacts, until: float) -> None:
+    """Puts predicted times beside those that are there."""
+    for load in loads:
+        for direction in ("forward", "gradient"):
+            row = record.row(load.spec.name, direction)
+            if row is None or "predicted" in row or time.monotonic() > until:
+                continue
+            try:
+                with gpu_peers.limited(4 * PATIENCE):
+                    row["predicted"] = predicted(load, direction == "gradient", facts)
+            except Exception as problem:
+                row["problems"]["model"] = _said(problem)
+            record.write()
+
+
+def facts_for(folder: Path, about: dict[str, Any]) -> GpuFacts:
+    """The facts of the GPU that rows were measured on: those that a run of the ceilings left in the folder over all others."""
+    found = facts_of(about.get("arch", "sm_90"), about.get("gpu"))
+    for file in sorted((folder / "facts").glob("*.json")):
+        found = with_measured(found, json.loads(file.read_text()))
+    return found
 
 
 def measure(load: Workload, gradient: bool, device: Device, clock: Clock, wanted: Sequence[str], check: bool) -> Row:
@@ -153,8 +197,10 @@ def finished(row: Row, load: Workload) -> None:
 
 
 def table(rows: Sequence[Row], overhead: dict[str, float | str] | None = None) -> str:
-    """The rows as text: the ratio is that of the fastest peer's time to ours."""
-    lines = [f"{'workload':36} {'':9} {'ours ms':>10} {'ratio':>6} {'GFLOP/s':>9} {'GB/s':>8} {'copy':>5} {'error':>8}  others"]
+    """The rows as text: the ratio is that of the fastest peer's time to ours, `model` that of the predicted time to ours."""
+    lines = [
+        f"{'workload':36} {'':9} {'ours ms':>10} {'ratio':>6} {'GFLOP/s':>9} {'GB/s':>8} {'copy':>5} {'model':>6} {'error':>8}  others"
+    ]
     for row in rows:
         if "of_copy" not in row:
             lines.append(f"{row['name']:36} {row['direction']:9} failed: {row['problems'].get('tensorexpr', '')[:90]}")
@@ -163,9 +209,10 @@ def table(rows: Sequence[Row], overhead: dict[str, float | str] | None = None) -
         failed = "".join(f" {n}: {text[:40]}" for n, text in row["problems"].items()).replace("\n", " ")
         ratio, share = ("-" if row[key] is None else f"{row[key]:.2f}" for key in ("ratio", "of_copy"))
         error = f"{row['error']:.1e}" if "error" in row else "-"
+        model = f"{row['predicted'] / row['ms']['tensorexpr']:.2f}" if "predicted" in row else "-"
         lines.append(
             f"{row['name']:36} {row['direction']:9} {row['ms']['tensorexpr']:10.4g} {ratio:>6} {row['gflops']:9.1f} {row['gbs']:8.1f} "
-            f"{share:>5} {error:>8}  {others}{' |' if failed else ''}{failed}"
+            f"{share:>5} {model:>6} {error:>8}  {others}{' |' if failed else ''}{failed}"
         )
     if overhead:
         values = ", ".join(f"{n} {v:.2f}" if isinstance(v, float) else f"{n} failed" for n, v in overhead.items())
@@ -187,9 +234,9 @@ def machine(device: Device) -> dict[str, Any]:
 class Record:
     """The rows so far, on disk after every change."""
 
-    def __init__(self, folder: Path, device: Device, resume: bool) -> None:
+    def __init__(self, folder: Path, device: Device | None, resume: bool) -> None:
         self._folder = folder
-        self.document: dict[str, Any] = {"machine": machine(device), "overhead_us": {}, "rows": []}
+        self.document: dict[str, Any] = {"machine": {} if device is None else machine(device), "overhead_us": {}, "rows": []}
         if resume and (folder / "gpu.json").exists():
             self.document |= json.loads((folder / "gpu.json").read_text())
         self.rows: list[Row] = self.document["rows"]
@@ -262,21 +309,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--peers", default=",".join(peer for turn in TURNS for peer in turn))
     parser.add_argument("--seconds", type=float, default=400.0, help="no workload starts after that")
     parser.add_argument("--resume", action="store_true", help="keep the rows that the folder has")
+    parser.add_argument(
+        "--turn", type=int, choices=range(1, len(TURNS) + 1), help="only this turn of peers: 2 are those that compile for long"
+    )
+    parser.add_argument("--predict", action="store_true", help="only put predicted times beside the rows that are there; needs no GPU")
     options = parser.parse_args(arguments)
     options.folder.mkdir(parents=True, exist_ok=True)
     for name, value in gpu_peers.ENVIRONMENT.items():
         os.environ.setdefault(name, value)
-    device = current_device()
-    clock, began = Clock(device), time.monotonic()
-    record = Record(options.folder, device, options.resume)
+    began = time.monotonic()
     loads = [load for load in gpu_workloads.all_of(options.tiny) if not options.filter or any(f in load.spec.name for f in options.filter)]
+    if options.predict:
+        record = Record(options.folder, None, True)
+        predict(record, loads, facts_for(options.folder, record.document["machine"]), began + options.seconds)
+        print(table(record.rows, record.document["overhead_us"]))
+        return 0
+    device = current_device()
+    clock, record = Clock(device), Record(options.folder, device, options.resume)
     asked = [p for p in options.peers.split(",") if p and gpu_peers.installed(p)]
     if not record.document["overhead_us"] and not options.filter:
         try:
             record.document["overhead_us"] = overheads(device, clock, [p for p in asked if p in TURNS[0]])
         except Exception as problem:
             record.document["overhead_us"] = {"tensorexpr": _said(problem)}
-    for turn in TURNS:
+    for turn in TURNS if options.turn is None else TURNS[options.turn - 1 :][:1]:
         for load in loads:
             for gradient in (False, True) if load.spec.differentiable else (False,):
                 if time.monotonic() - began > options.seconds:

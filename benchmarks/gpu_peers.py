@@ -107,7 +107,7 @@ def candidate(
     if name == "jax":
         return _jax(load, arrays, head)
     if name == "cupy":
-        functions = {**peers.module("numpy").FUNCTIONS, "copy": lambda x: x.copy()}
+        functions = {**peers.module("numpy").FUNCTIONS, "copy": lambda x: x.copy(), "transpose": lambda x: x.T.copy()}
         if device.arch is None or head is not None or spec.key not in functions:
             return None
         return functools.partial(functions[spec.key], *there, **spec.static)
@@ -120,7 +120,7 @@ def candidate(
 def _torch_functions() -> dict[str, Callable[..., Any]]:
     import torch  # noqa: PLC0415 -- seconds, and not there everywhere
 
-    return {**peers.module("torch").FUNCTIONS, "copy": torch.clone}
+    return {**peers.module("torch").FUNCTIONS, "copy": torch.clone, "transpose": lambda x: x.t().contiguous()}
 
 
 def _tensor(array: np.ndarray, wide: bool = False) -> Any:
@@ -187,7 +187,7 @@ def _deterministic(load: Workload, arrays: Sequence[np.ndarray], head: np.ndarra
 
 
 def _jax(load: Workload, arrays: Sequence[np.ndarray], head: np.ndarray | None) -> Call | None:
-    if load.spec.key == "copy":
+    if load.spec.key in ("copy", "transpose"):
         return None
     import jax  # noqa: PLC0415 -- as above
 

@@ -25,12 +25,21 @@ SCATTERS = ("embedding", "max_pool2d", "avg_pool2d", "interpolate", "grid_sample
 class Workload:
     """A spec on a GPU. `precision` is an argument of `te.build` where it is given. `checked`: so many first rows of the result, and of
     the gradient by the first input, each of which hangs on its own row of the first input alone, are compared; None: all results.
-    `alone`: no peer can do it in the time that there is."""
+    `alone`: no peer can do it in the time that there is. `open_`: ours is compiled for any size, equal extents being one."""
 
     spec: Spec
     precision: str | None = None
     checked: int | None = None
     alone: bool = False
+    open_: bool = False
+
+    def placeholders(self) -> list[te.Tensor]:
+        """One input for each array."""
+        if not self.open_:
+            return self.spec.placeholders()
+        dims: dict[int, Any] = {}
+        shapes = [(tuple(dims.setdefault(n, te.dim(f"n{n}")) for n in shape), dtype) for shape, dtype in self.spec.shapes()]
+        return [te.placeholder(shape, dtype, name=f"x{k}") for k, (shape, dtype) in enumerate(shapes)]
 
     @property
     def scatters(self) -> bool:
@@ -44,9 +53,16 @@ def copy(x):
     return te.compute(x.shape, lambda i: x[i])
 
 
+@te.op
+def transpose(x):
+    """The matrix with its rows as columns."""
+    n, m = x.shape
+    return te.compute((m, n), lambda i, j: x[j, i])
+
+
 def all_of(tiny: bool) -> list[Workload]:
     """Everything, in the order in which it is measured."""
-    large = [*_copies(tiny), *_gemms(tiny), *_rows(tiny), *_scatters(tiny), *_convolutions(tiny), *_fused(tiny)]
+    large = [*_copies(tiny), *_gemms(tiny), *_rows(tiny), *_worst(tiny), *_scatters(tiny), *_convolutions(tiny), *_fused(tiny)]
     return [*large, *(Workload(spec) for spec in workloads.specs(tiny))]
 
 
@@ -76,6 +92,42 @@ def _rows(tiny: bool) -> Iterator[Workload]:
     weights = (row[1:], row[1:])
     yield Workload(Spec(f"layer norm {size}", "memory", "layer_norm", kernels.layer_norm, (row, *weights), 8 * elements, 8 * elements))
     yield Workload(Spec(f"RMS norm {size}", "memory", "rms_norm", kernels.rms_norm, (row, row[1:]), 4 * elements, 8 * elements))
+
+
+def _worst(tiny: bool) -> Iterator[Workload]:
+    """Rows that the audit predicts to be far from what a GPU can do: extents that no tile divides, open ones, few rows, long sums,
+    transpositions, attention and convolutions of 16-bit floats."""
+    products = {
+        "any size fp32": ((9, 10), (10, 11), "float32") if tiny else ((4096, 4000), (4000, 4104), "float32"),
+        "any size bf16": ((9, 10), (10, 11), "bfloat16") if tiny else ((4096, 4000), (4000, 4104), "bfloat16"),
+        "odd depth bf16": ((16, 9), (9, 16), "bfloat16") if tiny else ((4096, 4100), (4100, 4096), "bfloat16"),
+        "16 rows bf16": ((2, 16), (16, 16), "bfloat16") if tiny else ((16, 4096), (4096, 4096), "bfloat16"),
+        "256x256x8192 bf16": ((4, 40), (40, 4), "bfloat16") if tiny else ((256, 8192), (8192, 256), "bfloat16"),
+    }
+    for label, (a, b, dtype) in products.items():
+        work, size = 2.0 * a[0] * a[1] * b[1], 4 if dtype == "float32" else 2
+        moved = float(size * (a[0] * a[1] + b[0] * b[1] + a[0] * b[1]))
+        tolerance = 1e-4 if dtype == "float32" else 1e-2
+        spec = Spec(f"gemm {label}", "contraction", "matmul", operations.matmul, (a, b), work, moved, tolerance=tolerance, dtype=dtype)
+        yield Workload(spec, open_="any size" in label)
+    side = 12 if tiny else 8192
+    yield Workload(Spec(f"transpose {side}", "memory", "transpose", transpose, ((side, side),), 0.0, 8.0 * side**2, differentiable=False))
+    batch, length, inner = (2, 24, 8) if tiny else (32, 2048, 64)
+    shapes: tuple[Any, ...] = ((batch, length, inner),) * 3
+    op, static = kernels.scaled_dot_product_attention, {"is_causal": True}
+    for dtype, size in (("float32", 4), ("bfloat16", 2)):
+        work, moved = 2.0 * batch * length * length * inner, 4.0 * size * batch * length * inner
+        name = f"causal attention {batch}x{length}x{inner} {dtype}"
+        yield Workload(
+            Spec(name, "fused", "attention", op, shapes, work, moved, static, tolerance=2e-2 if size == 2 else 1e-4, dtype=dtype)
+        )
+    n, c, pixels = (2, 4, 6) if tiny else (32, 256, 56)
+    shapes = ((n, c, pixels, pixels), (c, c, 3, 3))
+    work, moved = 2.0 * n * pixels**2 * c * c * 9, 2.0 * (2 * n * c * pixels**2 + 9 * c * c)
+    name = f"conv 3x3 {n}x{c}x{pixels}x{pixels} bf16"
+    yield Workload(
+        Spec(name, "contraction", "conv2d", kernels.conv2d, shapes, work, moved, {"padding": 1}, tolerance=2e-2, dtype="bfloat16")
+    )
 
 
 def _scatters(tiny: bool) -> Iterator[Workload]:

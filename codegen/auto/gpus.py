@@ -62,8 +62,8 @@ class GpuFacts:
     """Accesses to shared memory or to the first cache, of 128 bytes each."""
     tensor: tuple[float, ...] = (4096.0, 4096.0, 2048.0, 256.0)
     """Operations (two to a multiplication with addition) of tensor cores for each of `KINDS`: what the data sheet says."""
-    mma: float = 1.0
-    """The share of it that `mma.sync` reaches."""
+    mma: tuple[float, ...] = (1.0, 1.0, 1.0, 1.0)
+    """The share of each that `mma.sync` reaches."""
     add_latency: float = 4.0
     """Cycles from operands to the result of an addition; those of the others likewise."""
     fp64_latency: float = 8.0
@@ -77,8 +77,8 @@ class GpuFacts:
     """Nanoseconds from the end of a kernel to the beginning of the next on a stream."""
 
     def tensor_rate(self, kind: str) -> float:
-        """Operations of tensor cores in a cycle for a kind of operands, as the data sheet has them."""
-        return self.tensor[KINDS.index(kind)]
+        """Operations of tensor cores in a cycle by `mma.sync` for a kind of operands."""
+        return self.tensor[KINDS.index(kind)] * self.mma[KINDS.index(kind)]
 
 
 _GUIDE = "CUDA C++ Programming Guide and data sheet of {}; latencies of microbenchmarks in the literature; not measured here"
@@ -94,12 +94,13 @@ L40S = GpuFacts(
 )  # fmt: skip
 H200 = GpuFacts(
     "H200", _GUIDE.format("the H200 SXM") + "; mma.sync at 0.62 of wgmma (Luo et al. 2024)", "sm_90", cores=132, clock=1.75,
-    l2_bytes=50 << 20, l2=5500.0, memory=4300.0, warps=64, blocks=32, shared_bytes=228 << 10, l1_bytes=256 << 10, mma=0.62,
+    l2_bytes=50 << 20, l2=5500.0, memory=4300.0, warps=64, blocks=32, shared_bytes=228 << 10, l1_bytes=256 << 10,
+    mma=(0.62, 0.62, 0.62, 1.0),
 )  # fmt: skip
 B200 = GpuFacts(
     "B200", _GUIDE.format("the B200") + "; mma.sync as fast as on Hopper, which nobody has said", "sm_100", cores=148, clock=1.85,
     l2_bytes=126 << 20, l2=9000.0, memory=7200.0, warps=64, blocks=32, shared_bytes=228 << 10, l1_bytes=256 << 10,
-    tensor=(8192.0, 8192.0, 4096.0, 128.0), mma=0.31, memory_latency=750.0,
+    tensor=(8192.0, 8192.0, 4096.0, 128.0), mma=(0.31, 0.31, 0.31, 1.0), memory_latency=750.0,
 )  # fmt: skip
 RTX_5090 = GpuFacts(
     "RTX 5090", _GUIDE.format("the GeForce RTX 5090"), "sm_120", cores=170, clock=2.41, l2_bytes=96 << 20, l2=6000.0, memory=1610.0,

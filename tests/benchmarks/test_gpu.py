@@ -13,6 +13,7 @@ import pytest
 
 import tensorexpr as te
 from tensorexpr.benchmarks import gpu, gpu_peers, gpu_workloads
+from tensorexpr.codegen.cuda import nvrtc
 from tensorexpr.codegen.cuda.host import compiler
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="no C++ compiler to run CUDA kernels on the CPU")
@@ -155,6 +156,35 @@ def test_peers_that_were_not_tried_come_with_the_next_run(tmp_path, capsys):
     capsys.readouterr()
 
 
+def test_a_turn_alone_and_predictions_behind_it(tmp_path, capsys):
+    """The model's times are put beside rows that are there, on a machine without a GPU, by what a run of the ceilings has left."""
+    names = ("gemm any size fp32", "transpose", "copy")
+    status, rows, _ = run(tmp_path, *names, options=["--turn", "1"])
+    assert status == 0 and "predicted" not in rows["copy 2^6", "forward"]
+    if not nvrtc.available():
+        pytest.skip("no NVRTC to compile CUDA kernels")
+    (tmp_path / "facts").mkdir()
+    (tmp_path / "facts" / "host.json").write_text(json.dumps({"name": "half", "memory": 2150.0, "launch": 1.0}))
+    status, rows, _ = run(tmp_path, *names, options=["--predict"])
+    assert status == 0 and all(row["predicted"] > 0 and "model" not in row["problems"] for row in rows.values())
+    assert rows["gemm any size fp32", "gradient"]["predicted"] > rows["gemm any size fp32", "forward"]["predicted"]
+    out = capsys.readouterr().out
+    assert " model " in out and "gemm any size fp32" in out
+    before = {key: row["predicted"] for key, row in rows.items()}
+    _, rows, _ = run(tmp_path, *names, options=["--predict"])
+    assert before == {key: row["predicted"] for key, row in rows.items()}
+    assert gpu.facts_for(tmp_path, {"arch": "sm_90"}).memory == 2150.0
+
+
+def test_rows_of_the_audit_are_among_the_workloads():
+    loads = {load.spec.name: load for load in gpu_workloads.all_of(False)}
+    assert {"gemm odd depth bf16", "gemm 16 rows bf16", "gemm 256x256x8192 bf16", "transpose 8192"} < set(loads)
+    assert {"causal attention 32x2048x64 bfloat16", "conv 3x3 32x256x56x56 bf16"} < set(loads)
+    for name in ("gemm any size fp32", "gemm any size bf16"):
+        a, b = loads[name].placeholders()
+        assert len({str(n) for n in (*a.shape, *b.shape)}) == 3 and str(a.shape[1]) == str(b.shape[0]) == "n4000"
+
+
 @torch
 def test_wrong_results_are_told_from_right_ones():
     device = gpu.current_device()
@@ -198,20 +228,27 @@ def test_triton_is_a_peer_where_it_is_installed(monkeypatch):
 
 def test_one_call_lays_out_the_packages_and_runs_tests_and_workloads(tmp_path):
     environment = {**os.environ, "PYTHON": sys.executable, "GPU_WORKERS": "", "GPU_TESTS": "tests/codegen/cuda/test_missing.py"}
-    command = ["bash", str(SCRIPT), str(tmp_path), "60", "--tiny", "--peers", "", "--filter", "copy"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    command = ["bash", str(SCRIPT), str(tmp_path), "150", "--tiny", "--peers", "", "--filter", "copy"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "passed" in (tmp_path / "tests.txt").read_text().splitlines()[-1]
     probe = (tmp_path / "machine.txt").read_text()
     assert "device host" in probe and str(SCRIPT.parents[1]) not in probe  # the packages that were laid out, not the checkout's
     assert json.loads((tmp_path / "gpu.json").read_text())["rows"][0]["ms"]["tensorexpr"] > 0
+    # All steps have come to an end; each has written what it said.
+    steps = ("contact", "sanitizer", "tests", "rows", "ceilings", "ncu", "tiles", "compiled", "predict")
+    assert all(f"== {name}: ended with 0 " in (tmp_path / "steps.txt").read_text() for name in steps)
+    assert all((tmp_path / f"{name}.txt").exists() for name in steps)
+    assert json.loads((tmp_path / "facts" / "host.json").read_text())["memory"] > 0
 
 
 def test_all_tests_of_a_gpu_are_found_where_the_packages_are_laid_out(tmp_path):
     """One that imports what is not there would end the whole run, a minute of a GPU."""
     environment = {**os.environ, "PYTHON": sys.executable, "GPU_WORKERS": "--collect-only -q"}
     environment.pop("GPU_TESTS", None)
+    environment["GPU_STEPS"] = "contact tests"
     command = ["bash", str(SCRIPT), str(tmp_path), "90", "--tiny", "--peers", "", "--filter", "no-such-workload"]
     subprocess.run(command, env=environment, capture_output=True, text=True, timeout=180)
     found = (tmp_path / "tests.txt").read_text()
-    assert "tests/codegen/cuda/test_goldens.py" in found and "ERROR" not in found and "error" not in found.splitlines()[-1]
+    assert " passed" in (tmp_path / "contact.txt").read_text()
+    assert "tests/codegen/cuda/test_kernels.py" in found and "ERROR" not in found and "error" not in found.splitlines()[-1]

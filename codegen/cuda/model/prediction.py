@@ -98,7 +98,7 @@ def predict_launch(
     most = ceil(blocks / facts.cores) / blocks if blocks else 0.0  # the share of the multiprocessor that has most blocks
     rates = {name: getattr(facts, name) for name in PIPES if name != "tensor"}
     times = {name: counts[name] * most / rates[name] / facts.clock for name in rates}
-    times["tensor cores"] = sum(n * most / (facts.tensor_rate(kind) * facts.mma) for kind, n in kinds.items()) / facts.clock
+    times["tensor cores"] = sum(n * most / (facts.tensor_rate(kind)) for kind, n in kinds.items()) / facts.clock
     times["L1 and shared memory"] = shared * most / facts.wavefront / facts.clock
     chain = _chain(kernel, middle.longest, facts)
     times["latency"] = chain * ceil(blocks / (resident.blocks * facts.cores)) / facts.clock
@@ -129,7 +129,8 @@ def limits_of(threads: int, registers: int, shared: int, facts: GpuFacts) -> Lim
 
 def _runs(kernel: Kernel, launch: Launch, grid: tuple[int, int, int], scalars: Sequence[int]) -> tuple[list[Run], list[float]]:
     """The middle block, then the first and the last where that is soon done, with their weights."""
-    places = list(dict.fromkeys(tuple(at(n) for n in grid) for at in (lambda n: n // 2, lambda n: 0, lambda n: n - 1)))
+    x, y, z = grid
+    places = list(dict.fromkeys([(x // 2, y // 2, z // 2), (0, 0, 0), (x - 1, y - 1, z - 1)]))
     runs: list[Run] = []
     for place in places:
         began = monotonic()
@@ -142,7 +143,9 @@ def _runs(kernel: Kernel, launch: Launch, grid: tuple[int, int, int], scalars: S
 def _counted(
     kernel: Kernel, runs: Sequence[Run], weights: Sequence[float], blocks: int
 ) -> tuple[dict[str, float], float, dict[str, float]]:
-    counts, kinds, operations = dict.fromkeys((name for name in PIPES if name != "tensor"), 0.0), {}, 0.0
+    counts: dict[str, float] = dict.fromkeys((name for name in PIPES if name != "tensor"), 0.0)
+    kinds: dict[str, float] = {}
+    operations = 0.0
     for number, block in enumerate(kernel.blocks):
         times = blocks * sum(w * run.executed[number] for run, w in zip(runs, weights, strict=True))
         for use in (use_of(i.opcode) for i in block) if times else ():

@@ -64,7 +64,7 @@ def test_what_bounds_kernels_whose_limits_are_known():
         product.bound in ("issue", "fp32") and 0.7 < product.share(H200) < 1 and product.operations == pytest.approx(2 * 2048**3, rel=0.01)
     )
     (half,) = predicted(*gemm(2048, "bfloat16"))
-    cycles = 2 * 2048**3 / 132 / (4096 * H200.mma)
+    cycles = 2 * 2048**3 / 132 / (4096 * H200.mma[0])
     assert cycles / H200.clock <= half.times["tensor cores"] < 1.5 * cycles / H200.clock  # and a rest of a wave
     assert half.share(H200) < 0.62  # what mma.sync reaches of the data sheet
 

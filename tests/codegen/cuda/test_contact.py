@@ -1,0 +1,120 @@
+"""First contact with a GPU, beside the instructions of the prelude (`test_prelude_behaviour`): threads, streams, graphs, checks, and
+other GPUs."""
+
+from __future__ import annotations
+
+import importlib
+import threading
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tensorexpr as te
+from tests.codegen.cuda.device import gpu
+
+pytestmark = pytest.mark.skipif(gpu() is None or gpu().arch is None, reason="no GPU to meet")
+N = 1 << 20
+
+
+@pytest.fixture
+def cupy() -> Any:
+    return importlib.import_module("cupy")
+
+
+def gather() -> te.CompiledFunction:
+    x, ids = te.placeholder((N,), name="x"), te.placeholder((N,), "int64", name="ids")
+    return te.build(te.compute((N,), lambda i: x[ids[i]] * 2.0, name="y"), [x, ids], target="cuda")
+
+
+def test_a_call_from_a_new_thread(cupy: Any) -> None:
+    x = te.placeholder((N,), name="x")
+    f = te.build(te.compute((N,), lambda i: x[i] + 1.0, name="y"), [x], target="cuda")
+    given, out, failed = cupy.arange(N, dtype=np.float32), cupy.empty(N, np.float32), []
+
+    def work() -> None:
+        try:
+            f(given, out=out)
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert not failed
+    np.testing.assert_array_equal(out.get(), np.arange(N, dtype=np.float32) + 1)
+
+
+def test_the_current_stream_is_launched_on(cupy: Any) -> None:
+    x = te.placeholder((N,), name="x")
+    f = te.build(te.compute((N,), lambda i: x[i] * 3.0, name="y"), [x], target="cuda")
+    given, busy = cupy.zeros(N, np.float32), cupy.ones((4096, 4096), np.float32)
+    with cupy.cuda.Stream(non_blocking=True):
+        for _ in range(20):
+            busy = busy @ busy * 1e-4
+        given += 7.0
+        found = f(given)
+        assert (found.get() == 21.0).all()
+
+
+@pytest.mark.skipif(find_spec("torch") is None, reason="no PyTorch")
+def test_a_side_stream_of_pytorch_is_waited_for() -> None:
+    torch = importlib.import_module("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("PyTorch finds no GPU")
+    x = te.placeholder((N,), name="x")
+    f = te.build(te.compute((N,), lambda i: x[i] * 3.0, name="y"), [x], target="cuda")
+    busy, given = torch.ones((4096, 4096), device="cuda"), torch.zeros(N, device="cuda")
+    torch.cuda.synchronize()
+    with torch.cuda.stream(torch.cuda.Stream()):
+        for _ in range(20):
+            busy = busy @ busy * 1e-4
+        given += 7.0
+        found = f(given)
+    assert (found.get() == 21.0).all()
+
+
+def test_checks_do_not_stop_the_stream_and_are_raised(cupy: Any) -> None:
+    f, x, ids = gather(), cupy.arange(N, dtype=np.float32), cupy.arange(N)
+    np.testing.assert_array_equal(f(x, ids).get(), 2 * np.arange(N, dtype=np.float32))
+    ids[N // 3] = N + 5
+    bad = f(x, ids)
+    for use in (bad.get, lambda: cupy.asnumpy(bad[:3]), bad.__dlpack__):
+        with pytest.raises(te.OutOfBoundsError, match=f"expected an index of x from 0 to {N - 1}, got {N + 5}"):
+            use()
+    f(x, ids, out=cupy.empty(N, np.float32))
+    with pytest.raises(te.OutOfBoundsError):
+        te.synchronize()
+    te.synchronize()
+
+
+def test_checked_kernels_in_a_graph(cupy: Any) -> None:
+    f, x, ids = gather(), cupy.arange(N, dtype=np.float32), cupy.arange(N)
+    out = cupy.empty(N, np.float32)
+    f(x, ids, out=out)
+    te.synchronize()
+    stream = cupy.cuda.Stream(non_blocking=True)
+    with stream:
+        stream.begin_capture()
+        f(x, ids, out=out)
+        graph = stream.end_capture()
+        for wrong in (False, True, False):
+            ids[5] = N if wrong else 5
+            graph.launch(stream)
+            if wrong:
+                with pytest.raises(te.OutOfBoundsError):
+                    te.synchronize()
+            else:
+                te.synchronize()
+    np.testing.assert_array_equal(out.get(), 2 * np.arange(N, dtype=np.float32))
+
+
+def test_an_array_of_another_gpu_is_refused(cupy: Any) -> None:
+    if cupy.cuda.runtime.getDeviceCount() < 2:
+        pytest.skip("there is one GPU")
+    f, ids = gather(), cupy.arange(N)
+    with cupy.cuda.Device(1):
+        there = cupy.arange(N, dtype=np.float32)
+    with pytest.raises(te.ArgumentError, match="expected an array on cuda:0"):
+        f(there, ids)
