@@ -5,10 +5,10 @@
     g = f.gradient(["x", "w"])      # its gradients, by inputs and by weights
 
 What goes out is the graph without effects, variables as initializers; definitions are written in ONNX's operators (`expressions`),
-whatever their indices. What comes in is read (`reading`) by a table of operators (`table`, `operators/`); an operator that ONNX defines by a
-function body is a composite, `ai.onnx.Softmax`: done by our kernel where there is one, else from its body. What shapes do not say is asked
-of the arguments of a call (`values`, `function`). `backend` is ONNX's own interface to it. A model that is damaged ends in an error
-that says what ONNX's own checker finds in it. Needs the package `onnx` (`pip install 'tensorexpr[onnx]'`).
+whatever their indices. What comes in is read (`reading`) by a table of operators (`table`, `operators/`); an operator that ONNX defines
+by a function body is a composite, `ai.onnx.Softmax`: done by our kernel where there is one, else from its body. What shapes do not say
+is asked of the arguments of a call (`values`, `function`). `backend` is ONNX's own interface to it. A model that is damaged ends in an
+error that says what ONNX's own checker finds in it. Needs the package `onnx` (`pip install 'tensorexpr[onnx]'`).
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def from_onnx(
 ) -> Imported:
     """The function of a model, or of the model in a file: one array or tensor per input, in order; a tuple of results, or one bare.
 
-    Sizes that the model leaves open are open. `constants` fixes inputs by name; they are no arguments then. With `weights="arguments"` floating
-    initializers are arguments behind the inputs. `.gradient(names)` is the function of the gradients by inputs and initializers.
+    Sizes that the model leaves open are open. `constants` fixes inputs by name; they are no arguments then. With `weights="arguments"`
+    floating initializers are arguments behind the inputs. `.gradient(names)` is the function of the gradients by inputs and initializers.
     Raises `ArgumentError` for what is no model, and `TargetError` for one that is damaged or beyond what we know: operators that
     there is neither a row, a function nor a body for, attributes and versions that are not known, data in other files, and where the
     model asks for far more than it holds to be computed while it is read.

@@ -39,7 +39,7 @@ class Rep(BackendRep):
             given = [inputs]
         with on_device(self.target):
             results = self.function.run(given)
-        return namedtupledict("Outputs", list(self.function.results))(*map(_array, results))  # type: ignore[no-any-return]
+        return namedtupledict("Outputs", list(self.function.results))(*map(_array, results))
 
 
 class TensorExprBackend(Backend):

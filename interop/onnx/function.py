@@ -1,9 +1,9 @@
 """The function of a model: traced once where shapes say everything, else for each call that is of a new kind.
 
-Sizes that a model leaves open are `te.dim`s where its operators can be written with them. Where they cannot, or where a shape or a number of
-elements hangs on data (`values.Session`), the model is read for the arrays of a call: every question that was asked of them is
-kept with its program and its answer, and a later call that gives the same answers runs what was made for them. So a plan is a tree: at each
-node a program that answers, below each answer what was made for it.
+Sizes that a model leaves open are `te.dim`s where its operators can be written with them. Where they cannot, or where a shape or a number
+of elements hangs on data (`values.Session`), the model is read for the arrays of a call: every question that was asked of them is kept with
+its program and its answer, and a later call that gives the same answers runs what was made for them. So a plan is a tree: at each node a
+program that answers, below each answer what was made for it.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class _Codes:
 
 
 class Imported:
-    """A function of arrays, or in a trace of tensors: one argument for each input of a model, in their order or by name; a tuple of results, or
-    a single one bare. Made by `from_onnx`.
+    """A function of arrays, or in a trace of tensors: one argument for each input of a model, in their order or by name; a tuple of
+    results, or a single one bare. Made by `from_onnx`.
 
     `arguments` are their names. With `wrt` it gives gradients instead, and takes heads behind the inputs: what the elements of floating
     results are weighted with; a single scalar needs none.

@@ -27,8 +27,8 @@ _LANGUAGE = {one.numpy for one in DTYPES}
 
 @dataclass(frozen=True)
 class Argument:
-    """An input: its name, the dtype of its elements (None: strings, sequences, whose kind the arguments of a call say), its dimensions (a number, a
-    name, or None; None where nothing is said of them)."""
+    """An input: its name, the dtype of its elements (None: strings, sequences, whose kind the arguments of a call say), its dimensions (a
+    number, a name, or None; None where nothing is said of them)."""
 
     name: str
     kind: np.dtype | None

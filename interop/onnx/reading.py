@@ -1,8 +1,9 @@
 """ONNX models as functions: nodes become definitions, functions of the model and operators with a body become composites.
 
-Operators mean what their schemas say at the opset of the model or of the function they stand in (`schemas`), and are computed by rows of a
-table (`table`); results have the types that schemas and model declare. Attributes that a function body refers to are those of its call.
-A body that asks for elements of its arguments stands where it is called, among the other nodes. What reading may take is bounded (`bounds`).
+Operators mean what their schemas say at the opset of the model or of the function they stand in (`schemas`), and are computed by rows of
+a table (`table`); results have the types that schemas and model declare. Attributes that a function body refers to are those of its call.
+A body that asks for elements of its arguments is read where it is called, among the other nodes. What reading may take is bounded
+(`bounds`).
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ from tensorexpr.graph.ir import Call, Composite
 from tensorexpr.graph.tracing import Trace, as_tensor, current
 from tensorexpr.interop.onnx.bounds import Budget, says_what
 from tensorexpr.interop.onnx.expressions import code_of
+from tensorexpr.interop.onnx.extents import of_extents
 from tensorexpr.interop.onnx.schemas import STANDARD, call, check_attributes, check_inputs, refused, schema_of, typed, version_of
 from tensorexpr.interop.onnx.table import Row, row_of
-from tensorexpr.interop.onnx.tensors import array_of
+from tensorexpr.interop.onnx.tensors import array_of, is_text
 from tensorexpr.interop.onnx.values import Coded, Hangs, Option, is_constant, known, session, tensor_of
 from tensorexpr.language import Tensor
 
@@ -84,6 +86,9 @@ class Reader:
         """The results of an operator of ONNX: by a row, else by the body of its schema."""
         row = row_of("" if node.domain == STANDARD else node.domain, node.op_type, schema.since_version)
         given = {"outputs": len(node.output), "version": schema.since_version, "scope": scope}
+        shape = of_extents(node.op_type, inputs, attributes) if not node.domain else None
+        if shape is not None:
+            return [shape]
         fixed = all(item is None or is_constant(item) for item in inputs)
         has_body = schema.has_function or schema.has_context_dependent_function
         if row is not None and (not has_body or fixed or self._plain):
@@ -291,7 +296,7 @@ def type_proto(item: Any) -> Any:
     if isinstance(item, Tensor):
         return helper.make_tensor_type_proto(code_of(item.dtype), shape)
     kind = item.kind if isinstance(item, Coded) else item.dtype
-    if kind == object and item.size and not isinstance(item.flat[0], (str, bytes)):
+    if kind.kind == "O" and item.size and not is_text(item):
         return helper.make_tensor_type_proto(TensorProto.INT64, shape)
     code = TensorProto.STRING if kind.kind in "OUS" else helper.np_dtype_to_tensor_dtype(kind)
     return helper.make_tensor_type_proto(code, shape)

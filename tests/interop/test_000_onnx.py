@@ -14,8 +14,7 @@ onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper, inliner  # noqa: E402
 from onnx.reference import ReferenceEvaluator  # noqa: E402
 
-from tensorexpr.interop.onnx import reading  # noqa: E402
-from tensorexpr.interop.onnx import from_onnx, to_onnx  # noqa: E402
+from tensorexpr.interop.onnx import from_onnx, reading, to_onnx  # noqa: E402
 from tensorexpr.interop.onnx.table import row_of  # noqa: E402
 
 RNG = np.random.default_rng(0)

@@ -155,8 +155,7 @@ def outside() -> onnx.ModelProto:
 
 
 def test_what_models_may_not_ask_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tensorexpr.interop.onnx import bounds  # noqa: PLC0415
-    from tensorexpr.interop.onnx import from_onnx  # noqa: PLC0415
+    from tensorexpr.interop.onnx import bounds, from_onnx  # noqa: PLC0415
 
     monkeypatch.setattr(bounds, "MOST_NODES", 256)
     monkeypatch.setattr(bounds, "_TIMES_NODES", 2)
@@ -187,8 +186,7 @@ def test_what_models_may_not_ask_for(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_steps_are_counted_over_all_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tensorexpr.interop.onnx import bounds  # noqa: PLC0415
-    from tensorexpr.interop.onnx import from_onnx  # noqa: PLC0415
+    from tensorexpr.interop.onnx import bounds, from_onnx  # noqa: PLC0415
 
     monkeypatch.setattr(bounds, "MOST_STEPS", 1200)
     monkeypatch.setattr(bounds, "_TIMES_STEPS", 1)

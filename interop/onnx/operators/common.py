@@ -39,7 +39,7 @@ def sizes(x: Tensor) -> list[int]:
     """The extents of a tensor, which are numbers."""
     if not all(isinstance(extent, int) for extent in x.shape):
         raise ValueError(f"open extents {x.shape}")
-    return [int(extent) for extent in x.shape]  # type: ignore[arg-type]
+    return [int(extent) for extent in x.shape]
 
 
 def size(x: Tensor) -> int:
@@ -55,7 +55,28 @@ def from_end(place: Any, extent: Any) -> Any:
 
 def reshaped(x: Tensor, shape: Sequence[Any]) -> Tensor:
     """The elements of a tensor in another shape."""
-    return x if tuple(x.shape) == tuple(shape) else kernels.reshape(x, shape=tuple(shape))
+    same = len(shape) == x.ndim and all(map(same_extent, x.shape, shape))
+    return x if same else kernels.reshape(x, shape=tuple(shape))
+
+
+def same_extent(a: Any, b: Any) -> bool:
+    """Whether two extents are the same number, or the same expression of sizes."""
+    if isinstance(a, Scalar) and isinstance(b, Scalar):
+        return bool(a.expr == b.expr)
+    return not isinstance(a, Scalar) and not isinstance(b, Scalar) and a == b
+
+
+def quotient_of(extents: Sequence[Any], others: Sequence[Any]) -> Any:
+    """The product of extents over that of others, without those that are in both."""
+    rest, below = list(extents), []
+    for other in others:
+        at = next((k for k, own in enumerate(rest) if same_extent(own, other)), None)
+        if at is None:
+            below.append(other)
+        else:
+            rest.pop(at)
+    total, divisor = math.prod(rest), math.prod(below)
+    return total // (max(divisor, 1) if isinstance(divisor, int) else divisor) if below else total
 
 
 def flattened(x: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """Branches, loops, sequences and optionals.
 
-A loop whose number of steps and whose end are known is a scan of the language, one that ends by data a `te.while_loop`, a branch on data a `te.cond`.
-A loop over what has no fixed shape or is a sequence is run while the model is read, and asks at each step whether it goes on.
+A loop whose number of steps and whose end are known is a scan of the language, one that ends by data a `te.while_loop`, a branch on data
+a `te.cond`. A loop over what has no fixed shape or is a sequence is run while the model is read, and asks at each step whether it goes on.
 """
 
 from __future__ import annotations

@@ -7,27 +7,20 @@ from typing import Any
 
 from tensorexpr import kernels, language
 from tensorexpr.interop.onnx.operators.common import axis_of, from_end, in_rows, number, reshaped, sizes
-from tensorexpr.interop.onnx.table import Known, Raw, operator
-from tensorexpr.interop.onnx.values import tensor_of
-from tensorexpr.language import Scalar, Tensor, cast, compute
+from tensorexpr.interop.onnx.table import Known, operator
+from tensorexpr.language import Tensor, cast, compute
 
 
 @operator("Gather", moves=True)
-def _gather(x: Raw, index: Tensor, *, axis: int = 0) -> Any:
-    if getattr(x, "dtype", None) == object and not isinstance(x, Tensor) and any(isinstance(n, Scalar) for n in x.ravel()):
-        places = index.data
-        if places is None:
-            raise TypeError("an extent chosen by data")
-        return x[places]
-    given = tensor_of(x)
-    at = axis_of(axis, given.ndim)
-    rank, extent = index.ndim, given.shape[at]
-    shape = (*given.shape[:at], *index.shape, *given.shape[at + 1 :])
+def _gather(x: Tensor, index: Tensor, *, axis: int = 0) -> Any:
+    at = axis_of(axis, x.ndim)
+    rank, extent = index.ndim, x.shape[at]
+    shape = (*x.shape[:at], *index.shape, *x.shape[at + 1 :])
     plain = index.data is not None and bool((index.data >= 0).all())
 
     def element(*i: Any) -> Any:
         place = index[i[at : at + rank]]
-        return given[(*i[:at], cast(place, "int64") if plain else from_end(place, extent), *i[at + rank :])]
+        return x[(*i[:at], cast(place, "int64") if plain else from_end(place, extent), *i[at + rank :])]
 
     return compute(shape, element)
 
@@ -85,8 +78,8 @@ def _scatter_nd(x: Tensor, places: Tensor, updates: Tensor, *, reduction: str = 
 
 
 @operator("TensorScatter", moves=True)
-def _tensor_scatter(past: Tensor, update: Tensor, first: Tensor = None, *, axis: int = -2, mode: str = "linear") -> Any:
-    """Each place asks whether it is written to: `update` lies along an axis from `first` of its batch on, around the end if it is circular."""
+def _tensor_scatter(past: Tensor, update: Tensor, first: Any = None, *, axis: int = -2, mode: str = "linear") -> Any:
+    """Each place asks whether it is written to: `update` lies along an axis from `first` of its batch on, or around the end."""
     at = axis_of(axis, past.ndim)
     extent, width = past.shape[at], update.shape[at]
 

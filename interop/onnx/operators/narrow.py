@@ -1,7 +1,7 @@
 """Types that are storage alone: float8, and floats and integers of four and two bits, one element to a byte.
 
-A tensor of such a type is one of codes. A code has its value from a table; the code of a value is found by counting: codes that stand
-for numbers above zero are in order, so the nearest one is the number of midpoints between neighbors that lie below the value, halves to even
+A tensor of such a type is one of codes. A code has its value from a table; the code of a value is found by counting: codes that stand for
+numbers above zero are in order, so the nearest one is the number of midpoints between neighbors that lie below the value, halves to even
 codes. Both are exact, and on every backend the same.
 """
 
@@ -140,7 +140,7 @@ def small_integers(x: Tensor, kind: np.dtype) -> Coded:
 def typed_as(x: Any, kind: np.dtype, saturate: bool = True, round_mode: str = "up") -> Any:
     """A value in another type, as ONNX's Cast."""
     kind = np.dtype(kind)
-    if kind == object or kind.kind in "US" or (isinstance(x, np.ndarray) and x.dtype == object and (is_text(x) or not x.size)):
+    if kind.kind in "OUS" or (isinstance(x, np.ndarray) and x.dtype == np.dtype(object) and (is_text(x) or not x.size)):
         return _by_text(known(x), kind)
     given = tensor_of(x)
     if isinstance(given, Coded):
@@ -172,7 +172,7 @@ def _plain(x: Tensor, kind: np.dtype) -> Tensor:
 
 def _by_text(array: np.ndarray, kind: np.dtype) -> np.ndarray:
     """Numbers as text, and back."""
-    if kind != object and kind.kind not in "US":
+    if kind.kind not in "OUS":
         values = [float(item) if kind.kind not in "iu" else int(item) for item in texts(array).ravel()]
         return np.asarray(values, np.float64 if kind.kind not in "iu" else np.int64).reshape(array.shape).astype(kind)
     found = np.empty(array.shape, object)
@@ -211,7 +211,7 @@ def _laid(parameter: Any, x: Tensor, axis: int, block: int) -> Any:
 def _kind(parameter: Any) -> np.dtype | None:
     if parameter is None:
         return None
-    return parameter.kind if isinstance(parameter, Coded) else parameter.dtype.numpy  # type: ignore[no-any-return]
+    return parameter.kind if isinstance(parameter, Coded) else parameter.dtype.numpy
 
 
 def _saturated(x: Tensor, kind: np.dtype, saturate: bool) -> Any:

@@ -181,7 +181,7 @@ def _instance_norm(x: Tensor, scale: Tensor, bias: Tensor, *, epsilon: float = 1
 
 @operator("LayerNormalization")
 def _layer_norm(
-    x: Tensor, scale: Tensor, bias: Tensor = None, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1, outputs: int
+    x: Tensor, scale: Tensor, bias: Any = None, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1, outputs: int
 ) -> Any:
     first = axis_of(axis, x.ndim)
     over = tuple(range(first, x.ndim))

@@ -1,7 +1,7 @@
 """Resampling of grids: Resize in all its modes, GridSample, affine grids, regions of interest.
 
-What a resized axis reads is known while a model is read: for each output a few places and their weights, two tables of constants made here in
-float64. An axis that stays is not touched, the others go one after another, as filters that are products do.
+What a resized axis reads is known while a model is read: for each output a few places and their weights, two tables of constants made
+here in float64. An axis that stays is not touched, the others go one after another, as filters that are products do.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ def _unique(x: Tensor, *, axis: int | None = None, sorted: int = 1) -> Any:
     """Slices along an axis, each a row; a row is unique where no row before is equal, and its place is how many of these are less."""
     at = 0 if axis is None else axis_of(axis, x.ndim)
     given = flattened(x) if axis is None else kernels.moveaxis(x, source=at, destination=0)
-    count, width = given.shape[0], size(given) // max(int(given.shape[0]), 1)  # type: ignore[arg-type]
+    count, width = given.shape[0], size(given) // max(int(given.shape[0]), 1)
     rows = reshaped(given, (count, width))
     fresh = compute((count,), lambda i: ~language.any(lambda j: language.all(lambda d: rows[i, d] == rows[j, d], width), i), name="fresh")
     first = chosen(fresh)
@@ -87,8 +87,8 @@ def _non_max_suppression(
     boxes: Tensor,
     scores: Tensor,
     most: Known = None,
-    overlap: Tensor = None,
-    least: Tensor = None,
+    overlap: Any = None,
+    least: Any = None,
     *,
     center_point_box: int = 0,
 ) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 from onnx import TensorProto
 
 from tensorexpr import kernels, language
-from tensorexpr.interop.onnx.operators.common import axes_of, axis_of, filled, in_rows, integers, number, reshaped, sizes
+from tensorexpr.interop.onnx.operators.common import axes_of, axis_of, filled, in_rows, integers, number, quotient_of, reshaped, sizes
 from tensorexpr.interop.onnx.table import Known, Raw, operator
 from tensorexpr.interop.onnx.tensors import array_of, kind_of
 from tensorexpr.interop.onnx.values import Coded, is_narrow, known, tensor_of
@@ -22,9 +22,7 @@ def extents(values: Sequence[Any]) -> np.ndarray:
     """Extents as a value: an array of numbers, or of objects where some are open."""
     if all(isinstance(n, int) for n in values):
         return np.asarray(values, np.int64)
-    found = np.empty(len(values), object)
-    found[:] = values
-    return found
+    return np.fromiter(values, object)
 
 
 @operator("Shape")
@@ -78,8 +76,7 @@ def _reshape(x: Tensor, shape: Known, *, allowzero: int = 0, consumed_inputs: An
     if len(unknown) > 1:
         raise ValueError(f"shape {wanted}")
     if unknown:
-        others = math.prod(n for n in wanted if not (isinstance(n, int) and n == -1))
-        wanted[unknown[0]] = math.prod(x.shape) // (max(others, 1) if isinstance(others, int) else others)
+        wanted[unknown[0]] = quotient_of(x.shape, [n for k, n in enumerate(wanted) if k != unknown[0]])
     return reshaped(x, wanted)
 
 
@@ -144,7 +141,7 @@ def _slice(x: Tensor, starts: Known, ends: Known, axes: Known = None, steps: Kno
         return _open_slice(x, chosen, integers(starts), integers(ends), strides)
     ranges = {}
     for axis, start, end, step in zip(chosen, integers(starts), integers(ends), strides, strict=True):
-        ranges[axis] = range(int(x.shape[axis]))[start:end:step]  # type: ignore[arg-type]
+        ranges[axis] = range(int(x.shape[axis]))[start:end:step]
     return sliced(x, ranges)
 
 
@@ -194,7 +191,7 @@ def padded(x: Tensor, pads: Sequence[Any], value: Any = 0, axes: Any = None, mod
     if mode != "constant" and min(both, default=0) < 0:  # what is cut off is gone before the border is continued
         cut = {}
         for k, axis in enumerate(chosen):
-            extent = int(x.shape[axis])  # type: ignore[arg-type]
+            extent = int(x.shape[axis])
             cut[axis] = range(max(-both[k], 0), extent - max(-both[k + len(chosen)], 0))
         held = sliced(x, cut)
         before = [max(b, 0) for b in before]
@@ -202,7 +199,7 @@ def padded(x: Tensor, pads: Sequence[Any], value: Any = 0, axes: Any = None, mod
 
 
 @operator("Pad", since=11)
-def _pad(x: Tensor, pads: Known, value: Tensor = None, axes: Known = None, *, mode: str = "constant") -> Any:
+def _pad(x: Tensor, pads: Known, value: Any = None, axes: Known = None, *, mode: str = "constant") -> Any:
     fill: Any = 0 if value is None else (value.data.ravel()[0] if value.data is not None else value[(0,) * value.ndim])
     if isinstance(fill, np.generic):
         fill = fill.item()

@@ -121,7 +121,7 @@ def _dft_by_attribute(x: Tensor, length: Known = None, *, axis: int = 1, inverse
 
 
 @operator("STFT")
-def _stft(x: Tensor, step: Known, window: Tensor = None, length: Known = None, *, onesided: int = 1) -> Any:
+def _stft(x: Tensor, step: Known, window: Any = None, length: Known = None, *, onesided: int = 1) -> Any:
     batch, count = sizes(x)[:2]
     n = int(number(length)) if length is not None else sizes(window)[0]
     hop = int(number(step))
