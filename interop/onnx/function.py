@@ -28,8 +28,9 @@ from tensorexpr.graph.trees import HOLE
 from tensorexpr.interop.onnx.model import Argument, Model, Open
 from tensorexpr.interop.onnx.values import Coded, Demand, Hangs, Option, Session, is_narrow, session
 from tensorexpr.ir import TensorType, const
-from tensorexpr.language import Tensor
+from tensorexpr.language import Tensor, constant
 from tensorexpr.markup import code, page
+from tensorexpr.text import print_type
 
 
 @dataclass
@@ -75,6 +76,7 @@ class Imported:
         self._whole: _Made | None = None
         self._why: TensorExprError | None = None
         self._taken: set[Any] = set()
+        self._typed: dict[Any, _Made] = {}
         self._read_whole()
 
     def __repr__(self) -> str:
@@ -98,6 +100,15 @@ class Imported:
     def results(self) -> tuple[str, ...]:
         """The names of its results."""
         return self._model.outputs if self._wrt is None else self._wrt
+
+    @property
+    def floating(self) -> tuple[str, ...]:
+        """The names of floating inputs and initializers, by which there are gradients."""
+        return self._model.floating
+
+    def made_up(self, **sizes: int) -> list[np.ndarray]:
+        """Arguments to try it with; open dimensions have the sizes that are given by name, else 1."""
+        return self._model.made_up(sizes)
 
     @property
     def is_whole(self) -> bool:
@@ -197,18 +208,23 @@ class Imported:
         return results[0] if single else tuple(results)
 
     def _traced(self, trace: Trace, arguments: Sequence[Any], named: Mapping[str, Any]) -> Any:
-        """A call in another function: of the program for all arguments, or of one read for the types of these."""
-        tensors = [as_tensor(item, self.__name__) for item in (*arguments, *named.values())]
-        if self._whole is not None and not self._model.bound_arrays and all(item is HOLE for item in self._whole.results):
-            loaded = Loaded(self.__name__, self._whole.signature, [])
-            loaded.check([tensor.type for tensor in tensors])
-            return call(trace, self._whole.signature, tensors)
-        inner = Session(trace)
-        token = session.set(inner)
-        try:
-            return self._bare(self._computed(inner, dict(zip((*self.arguments[: len(arguments)], *named), tensors, strict=False)))[1])
-        finally:
-            session.reset(token)
+        """A call in another function: of the program for all arguments where shapes are known, else of one read for the types of these."""
+        given = dict(zip(self.arguments, arguments, strict=False)) | dict(named)
+        missing = [name for name in self.arguments if name not in given]
+        if missing:
+            raise ArgumentError(f"{self.__name__}: expected an argument {missing[0]}, got none", location=user_location())
+        own = [as_tensor(given[name], self.__name__) for name in self.arguments]
+        heads = [as_tensor(item, self.__name__) for item in arguments[len(self.arguments) :]]
+        made = self._whole if self._model.closed else None
+        if made is None:
+            key = tuple(print_type(tensor.type) for tensor in own)
+            made = self._typed.get(key) or self._typed.setdefault(key, self._read(own)[0])
+        if any(item is not HOLE for item in made.results):
+            raise ArgumentError(f"{self.__name__}: expected results that are tensors, got others beside them", location=user_location())
+        tensors = [*own, *map(constant, self._model.bound_arrays.values()), *heads]
+        Loaded(self.__name__, made.signature, []).check([tensor.type for tensor in tensors])
+        found = call(trace, made.signature, tensors)
+        return self._bare(list(found) if isinstance(found, tuple) else [found])
 
     def _found(self, values: list[Any]) -> _Made:
         key = tuple(self._model.key(value) for value in values)
@@ -253,7 +269,7 @@ class Imported:
             self._why = DefinitionError(str(error))
 
     def _read(self, values: list[Any] | None) -> tuple[_Made, list[Demand]]:
-        """What a model is for arguments (None: for all), and what was asked of them."""
+        """What a model is for arguments (None: for all; tensors: of these types), and what was asked of them."""
         trace = Trace(self.__name__, capturing=False)
         inner = Session(trace)
         token = session.set(inner)
@@ -265,7 +281,7 @@ class Imported:
                     given[argument.name] = self._formal(trace, argument, None if values is None else values[k], sizes)
                 for name, array in self._model.bound_arrays.items():
                     given[name] = trace.formal(_type(array), "w")
-                if values is not None:
+                if values is not None and not any(isinstance(value, Tensor) for value in values):
                     inner.arrays = self._model.flat(values)
                 outputs, results = self._computed(inner, given)
             trace.outputs = outputs
@@ -279,6 +295,8 @@ class Imported:
     def _formal(self, trace: Trace, argument: Argument, value: Any, sizes: Open) -> Any:
         if value is None and argument.optional:
             return Option()
+        if isinstance(value, Tensor):
+            return trace.formal(value.type, "x")
         if isinstance(value, list):
             return [self._formal(trace, argument, item, sizes) for item in value]
         if isinstance(value, np.ndarray) and value.dtype.kind in "OUS":

@@ -23,6 +23,7 @@ from tensorexpr.ir import Expr, const
 from tensorexpr.language import Tensor, dim
 
 _LANGUAGE = {one.numpy for one in DTYPES}
+_FLOATS = {one.numpy for one in DTYPES if one.is_float}
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,7 @@ class Model:
 
     def with_weights(self) -> Model:
         """The same with floating initializers as arguments, behind the inputs."""
-        wanted = tuple(name for name, array in self._initializers.items() if array.dtype.kind == "f" and name not in self.fixed)
+        wanted = tuple(name for name, array in self._initializers.items() if array.dtype in _FLOATS and name not in self.fixed)
         return replace(self, wanted=wanted)
 
     def differentiable(self, names: Sequence[str]) -> Model:
@@ -141,10 +142,33 @@ class Model:
                     location=user_location(),
                     hint=suggestion(name, known) if isinstance(name, str) else None,
                 )
-            if name in self._initializers and self._initializers[name].dtype.kind != "f":
+            if name in self._initializers and self._initializers[name].dtype not in _FLOATS:
                 kind = self._initializers[name].dtype
                 raise DifferentiationError(f"gradient: expected floating tensors, got {name} of {kind}", location=user_location())
         return replace(self, bound=tuple(name for name in names if name in self._initializers and name not in self.wanted))
+
+    @property
+    def floating(self) -> tuple[str, ...]:
+        """The names of floating inputs and initializers."""
+        inputs = [a.name for a in self.arguments if a.kind is not None and a.kind in _FLOATS]
+        return tuple(dict.fromkeys((*inputs, *(name for name, array in self._initializers.items() if array.dtype in _FLOATS))))
+
+    def made_up(self, sizes: Mapping[str, int]) -> list[np.ndarray]:
+        """Arguments to try a model with: floats around zero, zeros of other types; open dimensions as `sizes` says by name, else 1.
+
+        Raises `ArgumentError` where the model does not say enough.
+        """
+        generator, found = np.random.default_rng(0), []
+        for argument in self.arguments:
+            if argument.kind is None or argument.dims is None:
+                raise ArgumentError(
+                    f"{self.name}: expected inputs that are tensors of known rank to make arguments for, got {argument}",
+                    location=user_location(),
+                )
+            shape = [n if isinstance(n, int) else sizes.get(n or "", 1) for n in argument.dims]
+            values = generator.normal(size=shape) if argument.kind in _FLOATS else np.zeros(shape)
+            found.append(values.astype(argument.kind))
+        return found
 
     # ------------------------------------------------------------------------------------------------------------ calls
 

@@ -60,7 +60,7 @@ def tune_reference(
         outputs, given, _ = outputs_and_inputs(found, specs, static)
         heads = [placeholder(o.shape, o.dtype.name, name=f"{o.name}_bar") for o in outputs]
         operation, inputs = list(gradient(outputs, [t for t in given if t.dtype.is_float], heads)), [*given, *heads]
-    numbers = dict(_size(text) for text in sizes)
+    numbers = dict(size_of(text) for text in sizes)
     with _shown() as tell:
         return tune(
             operation,
@@ -77,7 +77,8 @@ def tune_reference(
         )
 
 
-def _size(text: str) -> tuple[str, int]:
+def size_of(text: str) -> tuple[str, int]:
+    """The name and the number of a size given as `n=1000`."""
     name, separator, number = text.partition("=")
     if not separator or not name.isidentifier() or not (number.isascii() and number.isdecimal()):
         raise DefinitionError(
