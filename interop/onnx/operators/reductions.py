@@ -128,19 +128,20 @@ _put_softmax("LogSoftmax", kernels.log_softmax)
 # ---------------------------------------------------------------------------------------------------------- norms
 
 
-def _channel(x: Tensor, vector: Tensor) -> Callable[[tuple[Any, ...]], Any]:
-    """The element of a vector that goes with the second axis of a tensor."""
-    return lambda i: cast(vector[i[1]], x.dtype)
-
-
 def _normalized(x: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, variance: Tensor, epsilon: float) -> Tensor:
+    """`x * factor + shift`, both of a channel: constants where a network is done learning."""
     at = 1 if x.ndim > 1 else 0
+    wide = max((mean, x, scale), key=lambda tensor: tensor.dtype.bits).dtype
+
+    def factor(c: Any) -> Any:
+        return cast(scale[c], wide) / language.sqrt(cast(variance[c], wide) + epsilon)
+
+    factors = compute(scale.shape, factor, name="factor")
+    shifts = compute(scale.shape, lambda c: cast(bias[c], wide) - cast(mean[c], wide) * factors[c], name="shift")
 
     def element(*i: Any) -> Any:
         c = i[at] if x.ndim > 1 else 0
-        wide = mean.dtype if mean.dtype.bits > x.dtype.bits else x.dtype
-        value = (cast(x[i], wide) - mean[c]) / language.sqrt(variance[c] + epsilon) * cast(scale[c], wide) + cast(bias[c], wide)
-        return cast(value, x.dtype)
+        return cast(cast(x[i], wide) * factors[c] + shifts[c], x.dtype)
 
     return compute(x.shape, element)
 

@@ -42,7 +42,8 @@ def _split(x: Known, *, delimiter: str | None = None, maxsplit: int | None = Non
 def _normalize(
     x: Known, *, case_change_action: str = "NONE", is_case_sensitive: int = 0, locale: str | None = None, stopwords: Any = None
 ) -> Any:
-    change: Callable[[str], str] = {"NONE": str, "LOWER": str.lower, "UPPER": str.upper}[case_change_action]
+    changes: dict[str, Callable[[str], str]] = {"NONE": str, "LOWER": str.lower, "UPPER": str.upper}
+    change = changes[case_change_action]
     stops = set(stopwords or ())
     folded = stops if is_case_sensitive else {word.lower() for word in stops}
 
