@@ -17,7 +17,7 @@ from tensorexpr.errors import TargetError, user_location
 from tensorexpr.graph.tracing import device as on_device
 from tensorexpr.interop.onnx import from_onnx
 from tensorexpr.interop.onnx.function import Imported
-from tensorexpr.interop.onnx.tensors import texts
+from tensorexpr.interop.onnx.values import texts
 
 _TARGETS = {DeviceType.CPU: "cpu", DeviceType.CUDA: "cuda"}
 

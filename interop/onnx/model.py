@@ -17,8 +17,7 @@ from tensorexpr.errors import ArgumentError, DifferentiationError, TargetError, 
 from tensorexpr.hints import suggestion
 from tensorexpr.interop.onnx.bounds import Budget
 from tensorexpr.interop.onnx.reading import Reader, versions_of
-from tensorexpr.interop.onnx.tensors import array_of, is_text, kind_of, texts
-from tensorexpr.interop.onnx.values import Coded, Session, is_narrow, tensor_of
+from tensorexpr.interop.onnx.values import Coded, Session, array_of, is_narrow, is_text, kind_of, tensor_of, texts
 from tensorexpr.ir import Expr, const
 from tensorexpr.language import Tensor, dim
 

@@ -25,8 +25,7 @@ from tensorexpr.interop.onnx.expressions import code_of
 from tensorexpr.interop.onnx.extents import of_extents
 from tensorexpr.interop.onnx.schemas import STANDARD, call, check_attributes, check_inputs, refused, schema_of, typed, version_of
 from tensorexpr.interop.onnx.table import Row, row_of
-from tensorexpr.interop.onnx.tensors import array_of, is_text
-from tensorexpr.interop.onnx.values import Coded, Hangs, Option, is_constant, known, session, tensor_of
+from tensorexpr.interop.onnx.values import Coded, Hangs, Option, array_of, is_constant, is_text, known, session, tensor_of
 from tensorexpr.language import Tensor
 
 _SETTLED = 1 << 10

@@ -15,8 +15,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tensorexpr.interop.onnx.tensors import is_text
-from tensorexpr.interop.onnx.values import Coded, Option, is_narrow, known, tensor_of
+from tensorexpr.interop.onnx.values import Coded, Option, is_narrow, is_text, known, tensor_of
 from tensorexpr.language import Tensor
 
 Known: TypeAlias = Any

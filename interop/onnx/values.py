@@ -16,11 +16,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from onnx import TensorProto, helper, numpy_helper
 
 from tensorexpr import language
 from tensorexpr.codegen.compile import build_program
 from tensorexpr.dtypes import DTYPES
-from tensorexpr.errors import TensorExprError
+from tensorexpr.errors import TargetError, TensorExprError, user_location
 from tensorexpr.graph.compile import Step, compile_graph
 from tensorexpr.graph.ir import Composite, Native
 from tensorexpr.graph.tracing import Trace, current
@@ -251,3 +252,40 @@ def on_host(
     assert trace is not None
     node = Native(name, (), (), composite=Composite(f"ai.onnx.{name}"), function=function)
     return trace.note(node, list(inputs), [("y", type_) for type_ in types]).results
+
+
+# ------------------------------------------------------------------------------------------------ messages of ONNX
+
+
+def array_of(tensor: TensorProto) -> np.ndarray:
+    """The data of a tensor, which the model has itself: loading a file has read what was beside it, in its folder."""
+    if tensor.data_location == TensorProto.EXTERNAL:
+        raise TargetError(
+            f"from_onnx: expected tensors with their data, got {tensor.name or 'one'} with its data in another file",
+            location=user_location(),
+            hint="from_onnx(path) reads what is beside the file",
+        )
+    found = np.asarray(numpy_helper.to_array(tensor))
+    if found.dtype.kind in "US" or found.dtype == object:
+        return texts(found)
+    return found
+
+
+def is_text(value: Any) -> bool:
+    """Whether a value is an array of strings."""
+    if not isinstance(value, np.ndarray):
+        return False
+    return value.dtype.kind in "US" or (value.dtype == object and value.size > 0 and isinstance(value.flat[0], (str, bytes)))
+
+
+def texts(array: np.ndarray) -> np.ndarray:
+    """An array of strings, as objects of type str."""
+    found = np.empty(array.shape, object)
+    for k, item in enumerate(array.flat):
+        found.flat[k] = item.decode() if isinstance(item, bytes) else str(item)
+    return found
+
+
+def kind_of(code: int) -> Any:
+    """The NumPy dtype of one of ONNX's numbers of an element type; `object` for strings."""
+    return np.dtype(object) if code == TensorProto.STRING else np.dtype(helper.tensor_dtype_to_np_dtype(code))

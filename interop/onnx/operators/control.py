@@ -19,8 +19,7 @@ from tensorexpr.graph.tracing import Trace
 from tensorexpr.interop.onnx.operators.common import axis_of, filled, integers, number, reshaped, sizes
 from tensorexpr.interop.onnx.operators.shapes import sliced
 from tensorexpr.interop.onnx.table import Known, Raw, operator
-from tensorexpr.interop.onnx.tensors import is_text, kind_of
-from tensorexpr.interop.onnx.values import Hangs, Option, is_constant, known, tensor_of
+from tensorexpr.interop.onnx.values import Hangs, Option, is_constant, is_text, kind_of, known, tensor_of
 from tensorexpr.language import Tensor, cast, compute, scan
 
 
@@ -224,12 +223,10 @@ def _batched_scan(*inputs: Raw, body: GraphProto, num_scan_inputs: int, directio
     if inputs[0] is not None:
         raise ValueError("lengths of sequences")
     given = _tensors(inputs[1:])
-    width = len(given) - num_scan_inputs
     results = []
     for b in range(sizes(given[0])[0]):
         own = [compute(x.shape[1:], lambda *i, x=x, b=b: x[(b, *i)]) for x in given]
         results.append(_scan(*own, body=body, num_scan_inputs=num_scan_inputs, scan_input_directions=directions, scope=scope))
-    assert width >= 0
     return tuple(kernels.stack(tuple(items), axis=0) for items in zip(*results, strict=True))
 
 

@@ -11,8 +11,7 @@ import numpy as np
 from tensorexpr import kernels, language
 from tensorexpr.graph.values import elementwise
 from tensorexpr.interop.onnx.table import Known, Raw, operator
-from tensorexpr.interop.onnx.tensors import is_text, texts
-from tensorexpr.interop.onnx.values import known, tensor_of
+from tensorexpr.interop.onnx.values import is_text, known, tensor_of, texts
 from tensorexpr.language import Tensor, cast
 
 

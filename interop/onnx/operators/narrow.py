@@ -17,8 +17,7 @@ from tensorexpr.dtypes import dtype
 from tensorexpr.interop.onnx.operators.common import cast_to
 from tensorexpr.interop.onnx.operators.windows import convolved
 from tensorexpr.interop.onnx.table import Raw, operator
-from tensorexpr.interop.onnx.tensors import is_text, kind_of, texts
-from tensorexpr.interop.onnx.values import Coded, is_constant, is_narrow, known, on_host, tensor_of
+from tensorexpr.interop.onnx.values import Coded, is_constant, is_narrow, is_text, kind_of, known, on_host, tensor_of, texts
 from tensorexpr.ir import TensorType
 from tensorexpr.language import Tensor, cast, compute, constant
 
@@ -263,13 +262,11 @@ def _dequantize(x: Raw, scale: Raw, zero: Raw = None, *, axis: int = 1, block_si
 
 @operator("DynamicQuantizeLinear")
 def _dynamic(x: Tensor) -> Any:
-    rank = x.ndim
     low = compute((), lambda: language.minimum(language.min(lambda *i: x[i], x.shape), 0), name="low")
     high = compute((), lambda: language.maximum(language.max(lambda *i: x[i], x.shape), 0), name="high")
     scale = compute((), lambda: (high[()] - low[()]) / 255, name="scale")
     safe = compute((), lambda: language.where(scale[()] == 0, 1, scale[()]))
     zero = compute((), lambda: cast(language.clip(language.round(-low[()] / safe[()]), 0, 255), "uint8"), name="zero")
-    assert rank is not None
     return quantized(x, safe, zero, np.dtype(np.uint8), 0), scale, zero
 
 

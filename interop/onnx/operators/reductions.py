@@ -199,8 +199,6 @@ def _layer_norm(
 
 @operator("LRN")
 def _lrn(x: Tensor, *, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0) -> Any:
-    channels = x.shape[1]
-
     def element(*i: Any) -> Any:
         def square(k: Any) -> Any:
             value = x.read(i[0], i[1] + k - (size - 1) // 2, *i[2:], outside=0)
@@ -208,7 +206,6 @@ def _lrn(x: Tensor, *, size: int, alpha: float = 1e-4, beta: float = 0.75, bias:
 
         return x[i] / (bias + alpha / size * language.sum(square, size)) ** beta
 
-    assert channels is not None
     return compute(x.shape, element)
 
 

@@ -13,8 +13,7 @@ from onnx import TensorProto
 from tensorexpr import kernels, language
 from tensorexpr.interop.onnx.operators.common import axes_of, axis_of, filled, in_rows, integers, number, quotient_of, reshaped, sizes
 from tensorexpr.interop.onnx.table import Known, Raw, operator
-from tensorexpr.interop.onnx.tensors import array_of, kind_of
-from tensorexpr.interop.onnx.values import Coded, is_narrow, known, tensor_of
+from tensorexpr.interop.onnx.values import Coded, array_of, is_narrow, kind_of, known, tensor_of
 from tensorexpr.language import Scalar, Tensor, cast, compute
 
 

@@ -10,8 +10,7 @@ import numpy as np
 from tensorexpr import language
 from tensorexpr.interop.onnx.operators.common import axis_of, number, sizes
 from tensorexpr.interop.onnx.table import Known, operator
-from tensorexpr.interop.onnx.tensors import kind_of
-from tensorexpr.interop.onnx.values import spend
+from tensorexpr.interop.onnx.values import kind_of, spend
 from tensorexpr.language import Tensor, compute, constant
 
 

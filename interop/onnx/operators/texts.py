@@ -12,8 +12,7 @@ from onnx import TensorProto
 from tensorexpr import language
 from tensorexpr.interop.onnx.operators.common import sizes
 from tensorexpr.interop.onnx.table import Known, Raw, operator
-from tensorexpr.interop.onnx.tensors import array_of, texts
-from tensorexpr.interop.onnx.values import known, tensor_of
+from tensorexpr.interop.onnx.values import array_of, known, tensor_of, texts
 from tensorexpr.language import cast, compute, constant, scatter
 
 

@@ -17,8 +17,7 @@ from tensorexpr.graph.gradients import gradients
 from tensorexpr.graph.values import elementwise
 from tensorexpr.interop.onnx.operators.common import number, sizes
 from tensorexpr.interop.onnx.table import Known, Raw, operator
-from tensorexpr.interop.onnx.tensors import array_of, kind_of
-from tensorexpr.interop.onnx.values import on_host, spend
+from tensorexpr.interop.onnx.values import array_of, kind_of, on_host, spend
 from tensorexpr.ir import TensorType, const
 from tensorexpr.language import Tensor, cast, compute, constant
 

@@ -154,7 +154,7 @@ def _deform_conv(
     kernel_shape: Any = None, offset_group: int = 1, pads: Any = None, strides: Any = None,
 ) -> Any:  # fmt: skip
     """A convolution whose taps are moved by data, between elements: each is a sum over the four around it."""
-    n, c, height, width = sizes(x)
+    n, c, _, _ = sizes(x)
     k, per, rows, columns = sizes(w)
     stride, dilation = _or_ones(strides, 2), _or_ones(dilations, 2)
     both = list(pads) if pads is not None else [0] * 4
@@ -194,7 +194,6 @@ def _deform_conv(
         )
         return total if b is None else total + b[o]
 
-    assert height and width
     return compute((n, k, *out), element)
 
 
