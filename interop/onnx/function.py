@@ -32,6 +32,9 @@ from tensorexpr.language import Tensor, constant
 from tensorexpr.markup import code, page
 from tensorexpr.text import print_type
 
+_KEPT = 256
+"""Kinds of calls, and answers to a question, that programs are kept for."""
+
 
 @dataclass
 class _Made:
@@ -245,9 +248,9 @@ class Imported:
         for demand in demands:
             found = place.get(key)
             if not isinstance(found, _Asked):
-                found = place[key] = _Asked(demand.step)
+                found = _put(place, key, _Asked(demand.step))
             place, key = found.answers, demand.key
-        place[key] = last
+        _put(place, key, last)
 
     # ---------------------------------------------------------------------------------------------------------- reading
 
@@ -329,6 +332,14 @@ class Imported:
                 )
         heads = [trace.formal(loss.type, "head") for loss in losses]
         return list(gradients(losses, by, heads))
+
+
+def _put(place: dict[Any, Any], key: Any, item: Any) -> Any:
+    """Puts what was made in its place; where there are very many, the oldest goes."""
+    while len(place) >= _KEPT:
+        del place[next(iter(place))]
+    place[key] = item
+    return item
 
 
 def _tensors(items: Any) -> Iterator[Tensor]:
