@@ -49,10 +49,10 @@ class Loaded:
         trace = current()
         if trace is not None:
             tensors = [as_tensor(value, self.__name__) for value in arguments]
-            self._check([tensor.type for tensor in tensors])
+            self.check([tensor.type for tensor in tensors])
             return call(trace, self._signature, tensors)
         arrays = [np.asarray(value) for value in arguments]
-        self._check(list(map(type_of, arrays)))
+        self.check(list(map(type_of, arrays)))
         return filled(self._signature.tree, iter(self._signature.step()(arrays)))
 
     def strict(self, *arguments: Any, log: list[str] | None = None) -> Any:
@@ -67,7 +67,8 @@ class Loaded:
         """What was loaded."""
         return self._signature
 
-    def _check(self, types: Sequence[TensorType]) -> None:
+    def check(self, types: Sequence[TensorType]) -> None:
+        """Raises `ArgumentError` unless arguments of these types are taken."""
         inputs = self.graph.inputs
         wanted, got = (", ".join(map(print_type, t)) for t in ([i.type for i in inputs], types))
         if wanted != got and not self._fits(types):

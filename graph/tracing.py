@@ -145,7 +145,7 @@ class Trace:
 
     def captured(self) -> list[Tensor]:
         """The tensors of enclosing traces that this one uses, in order of their first use. Raises if it is not to use any."""
-        return self._captured(self._roots(self.outputs), self._values)
+        return self._captured(self._roots(self.outputs), self.values)
 
     def graph(self, captured: Sequence[Tensor] = (), extra: Sequence[Tensor] = (), **facts: Any) -> Graph:
         """The graph of what was noted, with `captured` (at least what it captures) as its last inputs and `extra` as further outputs.
@@ -153,7 +153,7 @@ class Trace:
         `facts` are further fields of the graph.
         """
         outputs = [*self.outputs, *extra]
-        roots, values = self._roots(outputs), self._values
+        roots, values = self._roots(outputs), self.values
         given = [*values, *captured]
         computed = [t for t in dict.fromkeys(roots) if t not in values and t not in set(captured) and t.data is None]
         data = list(dict.fromkeys(t for t in roots if t.data is not None and t not in set(captured)))
@@ -173,7 +173,7 @@ class Trace:
         )
 
     @property
-    def _values(self) -> dict[Tensor, None]:
+    def values(self) -> dict[Tensor, None]:
         """The values of this trace: arguments and results of notes."""
         return dict.fromkeys([*self.formals, *(value for record in self.records for value in record.results)])
 

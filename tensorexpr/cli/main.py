@@ -8,7 +8,7 @@ import importlib.metadata
 import json
 import sys
 
-from tensorexpr.cli import info, output, profile, show, tune
+from tensorexpr.cli import info, onnx, output, profile, show, tune
 from tensorexpr.codegen.compile import PRECISIONS, TARGETS
 from tensorexpr.errors import InternalError, TensorExprError
 
@@ -60,6 +60,14 @@ def _parser() -> argparse.ArgumentParser:
     profiled.add_argument("--seed", type=int, default=0, help="of the made-up values (default: 0)")
     profiled.add_argument("--save", action="append", default=[], metavar="FILE", help="also write a page (.html) or a trace (.json)")
     profiled.add_argument("--json", action="store_true", help="one JSON object instead of text")
+
+    model = commands.add_parser("onnx", help="show a model of an ONNX file, or its gradient, time it, make a bundle of it")
+    model.add_argument("model", metavar="MODEL.onnx")
+    model.add_argument("--gradient", action="store_true", help="the gradient by all floating inputs and initializers")
+    model.add_argument("--bench", action="store_true", help="time it, beside onnxruntime where that is installed")
+    model.add_argument("--bundle", metavar="DIR", help="write it as a bundle, with its gradient where that is asked for")
+    model.add_argument("--size", action="append", default=[], metavar="NAME=NUMBER", help="a number for an open dimension (default: 1)")
+    model.add_argument("--json", action="store_true", help="one JSON object instead of text")
 
     _bench_options(commands)
     facts = commands.add_parser("info", help="versions, CPU features, threads, GPU")
@@ -179,6 +187,20 @@ def _profile(options: argparse.Namespace) -> int:
     return 0
 
 
+def _onnx(options: argparse.Namespace) -> int:
+    facts = onnx.run(
+        options.model,
+        gradient=options.gradient,
+        bench=options.bench,
+        bundle=options.bundle,
+        sizes=options.size,
+        as_json=options.json,
+    )
+    if options.json:
+        print(json.dumps(facts))
+    return 0
+
+
 def _bench(options: argparse.Namespace) -> int:
     if options.what in MEASURES:
         return _measure(options)
@@ -260,6 +282,8 @@ def main(arguments: list[str] | None = None) -> int:
                 return _show(options)
             case "profile":
                 return _profile(options)
+            case "onnx":
+                return _onnx(options)
             case "bench":
                 if options.what == "derivation":
                     return importlib.import_module("tensorexpr.benchmarks.derivation").main(options.json)

@@ -94,9 +94,9 @@ LARGE = {
     " c = OneHot (o, n, v)",
     "HannWindow": "n = Constant <value_int = 1099511627776> () c = HannWindow (n)",
     "RandomNormal": "c = RandomNormal <shape = [1048576, 1048576]> ()",
-    "MatMul": "n = Constant <value_ints = [8000000, 1]> () m = Constant <value_ints = [1, 8000000]> () a = ConstantOfShape (n)"
+    "MatMul": "n = Constant <value_ints = [16000, 1]> () m = Constant <value_ints = [1, 32000]> () a = ConstantOfShape (n)"
     " b = ConstantOfShape (m) c = MatMul (a, b)",
-    "Concat": "n = Constant <value_ints = [10000000]> () a = ConstantOfShape (n)"
+    "Concat": "n = Constant <value_ints = [40000000]> () a = ConstantOfShape (n)"
     " b = Concat <axis = 0> (a, a, a) c = Concat <axis = 0> (b, b, b)",
 }
 
@@ -112,31 +112,27 @@ def test_constants_that_ask_for_far_more_than_the_model_holds(operator: str) -> 
     held = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     expected = (
-        f"from_onnx: ai.onnx.{operator}: expected at most 268435456 bytes of constants, or 4 times those of the model, to compute, got "
+        f"from_onnx: ai.onnx.{operator}: expected at most 1073741824 bytes of constants, or 4 times those of the model, to compute, got "
     )
     assert line.startswith(expected) and re.search(r"\d+ more, with \d+ left$", line), line
     assert held < 300 << 20
 
 
 LONG = {
-    "Einsum": 'd = Einsum <equation = "i, j, k ->"> (c, c, c)',
     "MatMul": "n = Constant <value_ints = [2048, 4096]> () a = Expand (c, n) t = Transpose (a) d = MatMul (a, t)",
     "Conv": "n = Constant <value_ints = [1, 1, 4096, 4096]> () a = Expand (c, n) m = Constant <value_ints = [1, 1, 512, 512]> ()"
     " w = ConstantOfShape (m) d = Conv <pads = [256, 256, 256, 256]> (a, w)",
-    "AveragePool": "n = Constant <value_ints = [1, 1, 2048, 4096]> () a = Expand (c, n) d = AveragePool <kernel_shape = [3, 3]> (a)",
-    "Resize": "n = Constant <value_ints = [1, 1, 2048, 4096]> () a = Expand (c, n) s = Constant <value_floats = [1.0, 1.0, 1.0, 2.0]> ()"
-    " d = Resize (a, , s)",
+    "TopK": "n = Constant <value_ints = [1048576]> () a = Expand (c, n) o = Constant <value_ints = [1]> () d, e = TopK (a, o)",
     "Det": "n = Constant <value_ints = [4096, 4096]> () a = Expand (c, n) d = Det (a)",
-    "ScatterElements": "n = Constant <value_ints = [1024, 4096]> () a = Expand (c, n) z = Cast <to = 7> (a) d = ScatterElements (a, z, a)",
 }
 
 
 @pytest.mark.parametrize("operator", LONG)
 def test_constants_that_would_take_far_longer_to_compute_than_the_model_to_read(operator: str) -> None:
-    """Refused before it is computed: elements that are touched and products that are added are counted."""
+    """Refused before it is computed: terms of all elements are counted."""
     from tensorexpr.interop.onnx import from_onnx  # noqa: PLC0415
 
-    start = "l = Constant <value_ints = [4096]> () c = ConstantOfShape (l)"
+    start = "l = Constant <value_ints = [1]> () c = ConstantOfShape (l)"
     given = model(f"(float[3] x) => (float[3] y) {{ {start} {LONG[operator]} y = Neg (x) }}")
     (line, *_) = said(te.TargetError, lambda: from_onnx(given))
     expected = (
@@ -159,11 +155,10 @@ def outside() -> onnx.ModelProto:
 
 
 def test_what_models_may_not_ask_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tensorexpr.interop import onnx_bounds  # noqa: PLC0415
-    from tensorexpr.interop.onnx import from_onnx  # noqa: PLC0415
+    from tensorexpr.interop.onnx import bounds, from_onnx  # noqa: PLC0415
 
-    monkeypatch.setattr(onnx_bounds, "MOST_NODES", 256)
-    monkeypatch.setattr(onnx_bounds, "_TIMES_NODES", 2)
+    monkeypatch.setattr(bounds, "MOST_NODES", 256)
+    monkeypatch.setattr(bounds, "_TIMES_NODES", 2)
     deep = "\n".join(f"{OWN} f{k} (a) => (c) {{ b = own.f{k + 1} (a) c = own.f{k + 1} (b) }}" for k in range(40))
     deep += f"\n{OWN} f40 (a) => (c) {{ c = Neg (a) }}"
     itself = f"{OWN} f (a) => (c) {{ c = own.f (a) }}"
@@ -171,9 +166,6 @@ def test_what_models_may_not_ask_for(monkeypatch: pytest.MonkeyPatch) -> None:
     sequence = model("(float[3] x) => (seq(float[3]) x) { y = Neg (x) }")
     again = model("(float[3] x) => (float[3] y) <float[3] w = {1, 2, 3}> { y = Add (x, w) }")
     again.graph.initializer.append(again.graph.initializer[0])
-    one, two = (f"{name} () => (float[1] z) {{ z = Constant <value_floats = [1.0]> () }}" for name in "gh")
-    branch = f"b = Constant <value_int = 1> () t = Cast <to = 9> (b) c = If (t) <then_branch = {one}, else_branch = {two}>"
-    halves = "n = Constant <value_ints = [1, 2, 3]> () a = Split (n) y = Neg (x)"
     for given, message in (
         (model("(float[3] x) => (float[3] y) { y = own.f0 (x) }", deep),
          r"from_onnx: own.f\d+: expected at most 256 nodes to run, or 2 times those of the model, got functions that make more"),
@@ -187,34 +179,23 @@ def test_what_models_may_not_ask_for(monkeypatch: pytest.MonkeyPatch) -> None:
         (model("(float[3] x) => (float[3] y) { x = Neg (x) y = Abs (x) }"),
          r"from_onnx: ai.onnx.Neg: expected results with names of their own, got x, which something else is called"),
         (outside(), r"from_onnx: expected tensors with their data, got w with its data in another file"),
-        (sequence, r"from_onnx: expected outputs that are tensors, got x, a sequence_type"),
-        (model(f"(float[3] x) => (float[3] y) {{ {branch} y = Add (x, c) }}"),
-         r"from_onnx: ai.onnx.If: expected a node without graphs to compute of constants, got one with"),
-        (model(f"(float[3] x) => (float[3] y) {{ {halves} }}", version=18),
-         r"from_onnx: ai.onnx.Split: expected results of constants whose shapes are known before they are computed, got some that are not"),
+        (sequence, r"from_onnx: output x: expected a sequence_type, as the model declares, got a tensor"),
     ):  # fmt: skip
         (line, *_) = said(te.TargetError, lambda given=given: from_onnx(given))
         assert re.match(message, line), line
 
 
 def test_steps_are_counted_over_all_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tensorexpr.interop import onnx_bounds  # noqa: PLC0415
-    from tensorexpr.interop.onnx import from_onnx  # noqa: PLC0415
+    from tensorexpr.interop.onnx import bounds, from_onnx  # noqa: PLC0415
 
-    monkeypatch.setattr(onnx_bounds, "MOST_STEPS", 1200)
-    monkeypatch.setattr(onnx_bounds, "_TIMES_STEPS", 1)
+    monkeypatch.setattr(bounds, "MOST_STEPS", 1200)
+    monkeypatch.setattr(bounds, "_TIMES_STEPS", 1)
     sums = " ".join(f"d{k} = ReduceSum (c)" for k in range(9))
     few, many = (f"n = Constant <value_ints = [{size}]> () c = ConstantOfShape (n) {sums}" for size in (20, 200))
     assert from_onnx(model(f"(float[3] x) => (float[3] y) {{ {few} y = Add (x, d8) }}"))(np.ones(3, np.float32)).shape == (3,)
-    expected = r"from_onnx: ai.onnx.ReduceSum: expected at most 1200 steps to compute constants, .*, got 201 more, with \d+ left"
+    expected = r"from_onnx: ai.onnx.ReduceSum: expected at most 1200 steps to compute constants, .*, got 200 more, with \d+ left"
     with pytest.raises(te.TargetError, match=expected):
         from_onnx(model(f"(float[3] x) => (float[3] y) {{ {many} y = Add (x, d8) }}"))
-    strange = "r = Constant <value_floats = [0.0, 0.0, 1e12, 1e12]> () o = Reshape (r, s)"
-    regions = f"n = Constant <value_ints = [1, 1, 4, 4]> () s = Constant <value_ints = [1, 4]> () {strange} a = ConstantOfShape (n)"
-    given = model(f"(float[3] x) => (float[3] y) {{ {regions} i = Constant <value_ints = [0]> () d = RoiAlign (a, o, i) y = Neg (x) }}")
-    expected = r"RoiAlign: expected an operator to compute of constants whose time hangs on their extents, got one whose time hangs on what"
-    with pytest.raises(te.TargetError, match=expected):
-        from_onnx(given)
 
 
 def test_data_beside_a_file_is_in_its_folder(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from tensorexpr.graph.effects import graph_effects
 from tensorexpr.graph.inline import inline
 from tensorexpr.graph.ir import Call, Composite, Compute, Graph, Read, names_in
 from tensorexpr.graph.prune import prune
-from tensorexpr.interop.onnx_expressions import Definitions, Nodes, code_of, unsupported
+from tensorexpr.interop.onnx.expressions import Definitions, Nodes, code_of, unsupported
 from tensorexpr.ir import TensorType, integer
 
 OPSET = 21

@@ -8,16 +8,17 @@ schema says; results have its types, by a cast where our arithmetic is wider.
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from onnx import NodeProto, TensorProto, defs, helper
 
 from tensorexpr.dtypes import DTYPES, DType, dtype
-from tensorexpr.errors import TargetError, user_location
+from tensorexpr.errors import TargetError, TensorExprError, user_location
 from tensorexpr.graph.values import elementwise
+from tensorexpr.interop.onnx.table import GIVEN, Row, apply
+from tensorexpr.interop.onnx.values import Coded, Option, is_narrow
 from tensorexpr.language import Tensor, cast
 
 STANDARD = "ai.onnx"
@@ -41,9 +42,11 @@ def version_of(opsets: Mapping[str, int]) -> int:
     return version
 
 
-def schema_of(node: NodeProto, version: int) -> Any:
-    """The schema of an operator of ONNX at an opset; None where there is none."""
-    return defs.get_schema(node.op_type, version, "") if defs.has(node.op_type, version, "") else None
+def schema_of(node: NodeProto, versions: Mapping[str, int]) -> Any:
+    """The schema of an operator of ONNX's at the opsets of a model; None where there is none."""
+    domain = "" if node.domain == STANDARD else node.domain
+    version = version_of(versions) if not domain else versions.get(domain, 1)
+    return defs.get_schema(node.op_type, version, domain) if defs.has(node.op_type, version, domain) else None
 
 
 def check_attributes(node: NodeProto, schema: Any, attributes: Mapping[str, Any]) -> None:
@@ -83,18 +86,20 @@ def check_inputs(node: NodeProto, schema: Any, inputs: Sequence[Any]) -> None:
 _SINGLE = defs.OpSchema.FormalParameterOption.Single
 
 
-def call(row: Callable[..., Any], node: NodeProto, schema: Any, inputs: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
-    """The results of a row. Raises `TargetError` for what it does not take, and for what fails in it."""
-    known = inspect.signature(row).parameters
-    given = {}
+def call(
+    row: Row, node: NodeProto, schema: Any, inputs: Sequence[Any], attributes: Mapping[str, Any], given: Mapping[str, Any]
+) -> tuple[Any, ...]:
+    """The results of a row; `given` is what the reader has for it. Raises `TargetError` for what it does not take, and what fails in it."""
+    taken = {name: given[name] for name in GIVEN if name in row.parameters}
     for name, value in attributes.items():
-        if name in known:
-            given[name] = value
+        if name in row.parameters:
+            taken[name] = value
         elif value != _default(schema, name):
             raise refused(node, f"no {name} or its default", f"{name}={value!r}")
     try:
-        inspect.signature(row).bind(*inputs, **given)
-        return row(*inputs, **given)
+        return apply(row, inputs, taken)
+    except TensorExprError:
+        raise
     except (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise refused(node, "inputs and attributes that there is a row for", f"{type(error).__name__}: {error}") from error
 
@@ -107,25 +112,26 @@ def _default(schema: Any, name: str) -> Any:
 
 def typed(node: NodeProto, schema: Any, inputs: Sequence[Any], results: Sequence[Any]) -> list[Any]:
     """The results in the types of the schema. Raises `TargetError` for inputs of several types where it says one."""
-    bound: dict[str, DType] = {}
+    bound: dict[str, Any] = {}
     for formal, item in _paired(schema.inputs, inputs):
-        if item is None or (formal.option == defs.OpSchema.FormalParameterOption.Variadic and not formal.is_homogeneous):
-            continue
         own = _dtype_of(item)
+        if own is None or (formal.option == defs.OpSchema.FormalParameterOption.Variadic and not formal.is_homogeneous):
+            continue
         if bound.setdefault(formal.type_str, own) != own:
-            raise refused(node, f"inputs of one type {formal.type_str}, {bound[formal.type_str].name}", own.name)
+            raise refused(node, f"inputs of one type {formal.type_str}, {_name(bound[formal.type_str])}", _name(own))
     allowed = {constraint.type_param_str: constraint.allowed_type_strs for constraint in schema.type_constraints}
     found = []
     for formal, result in _paired(schema.outputs, results):
         wanted = bound.get(formal.type_str)
         if wanted is None and formal.type_str.startswith("tensor("):
             wanted = _named(formal.type_str)
-        if result is None or (formal.option == defs.OpSchema.FormalParameterOption.Variadic and not formal.is_homogeneous):
+        own = _dtype_of(result)
+        if not isinstance(own, DType) or (formal.option == defs.OpSchema.FormalParameterOption.Variadic and not formal.is_homogeneous):
             found.append(result)
-        elif wanted is not None:
+        elif isinstance(wanted, DType):
             found.append(_cast(result, wanted))
-        elif formal.type_str in allowed and not any(_named(text) == _dtype_of(result) for text in allowed[formal.type_str]):
-            raise refused(node, f"a result of a type {formal.type_str} of the schema", _dtype_of(result).name)
+        elif formal.type_str in allowed and not any(_named(text) == own for text in allowed[formal.type_str]):
+            raise refused(node, f"a result of a type {formal.type_str} of the schema", own.name)
         else:
             found.append(result)
     return found
@@ -136,8 +142,25 @@ def _paired(formals: Sequence[Any], items: Sequence[Any]) -> list[tuple[Any, Any
     return [(formals[min(k, len(formals) - 1)], item) for k, item in enumerate(items)] if formals else []
 
 
-def _dtype_of(item: Any) -> DType:
-    return item.dtype if isinstance(item, Tensor) else dtype(np.asarray(item).dtype)
+def _dtype_of(item: Any) -> DType | np.dtype | None:
+    """The type of the elements of a value: a dtype of the language, one that is kept in codes, or None (sequences, optionals, texts)."""
+    if isinstance(item, Tensor):
+        return item.dtype
+    if isinstance(item, Coded):
+        return item.kind
+    if item is None or isinstance(item, (list, tuple, Option)):
+        return None
+    array = np.asarray(item)
+    if array.dtype in _ARRAYS:
+        return dtype(array.dtype)
+    return array.dtype if is_narrow(array.dtype) else None
+
+
+def _name(kind: Any) -> str:
+    return str(kind.name)
+
+
+_ARRAYS = {one.numpy for one in DTYPES}
 
 
 _NAMES = {"float": "float32", "double": "float64"}
