@@ -1,0 +1,74 @@
+"""The nests of one group: its members computed in shared loops of the root, over single iterations or over blocks.
+
+    for j_o in range(0, n // 64):               lanes go along the blocks: what is read at neighbouring j lies side by side
+        max, sum: of 64 neighbouring j
+        y[:, 64 neighbouring j]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tensorexpr.codegen.auto.candidate import Candidate
+from tensorexpr.codegen.auto.search.groups import Group, extent_of
+from tensorexpr.codegen.nest import For
+from tensorexpr.codegen.rewrites.names import fresh
+from tensorexpr.codegen.rewrites.paths import walk_nest
+from tensorexpr.errors import ScheduleError
+
+BLOCKS = (64, 256)
+"""Iterations of a shared loop whose neighbours lie side by side, computed at once: a few registers, and a few lines of each row."""
+
+
+def fused(part: Candidate, group: Group) -> Iterator[tuple[Candidate, str]]:
+    """The ways to compute a group in shared loops of its root, each with the loop that the others are computed in."""
+    shared, last = group.shared, _last_axis(group)
+    if not shared:
+        return
+    rows = tuple(name for name in shared if name != last)
+    if rows:
+        yield from _in(part, group, rows, None)
+    if last in shared:
+        for block in BLOCKS:
+            if block == BLOCKS[0] or block < extent_of(next(x for x in group.root.loops if x.index == last)):
+                yield from _in(part, group, (*rows, last), block)
+
+
+def _last_axis(group: Group) -> str | None:
+    """The loop of the root that goes along the last axis of what it stores."""
+    for places in group.root.stored.values():
+        if places and places[-1] is not None:
+            return places[-1][0]
+    return None
+
+
+def _in(part: Candidate, group: Group, shared: tuple[str, ...], block: int | None) -> Iterator[tuple[Candidate, str]]:
+    try:
+        made = outermost(part, tuple(loop.index for loop in group.root.loops), shared)
+        at = shared[-1]
+        if block is not None:
+            made, at = _in_blocks(made, at, block)
+    except ScheduleError:
+        return
+    for member in reversed(group.members[:-1]):
+        for name in member.stored:
+            if any(name == b.name for b in (*made.nest.workspace, *made.nest.parameters)):
+                try:
+                    made = made.then("fuse_at", name, at)
+                except ScheduleError:
+                    continue
+    yield made, at
+
+
+def outermost(made: Candidate, loops: tuple[str, ...], first: tuple[str, ...]) -> Candidate:
+    """The candidate with some of the loops around a statement outside of the others."""
+    order = (*first, *(name for name in loops if name not in first))
+    return made if order == loops or len(order) < 2 else made.then("reorder", *order)
+
+
+def _in_blocks(made: Candidate, loop: str, block: int) -> tuple[Candidate, str]:
+    """The candidate with a loop in blocks, and the loop over these."""
+    if all(extent_of(s) <= block for _, s in walk_nest(made.nest) if isinstance(s, For) and s.index == loop):
+        block = max(1, next(extent_of(s) for _, s in walk_nest(made.nest) if isinstance(s, For) and s.index == loop))
+    names = fresh(made.nest, f"{loop}_o", f"{loop}_i")
+    return made.then("split", loop, block, "peel", names), names[0]
