@@ -113,12 +113,13 @@ class Plan:
 
     @cached_property
     def _shared(self) -> list[list[int]]:
-        """Loops over one axis, outermost first, where there are several."""
-        found: dict[int, list[int]] = {}
-        for number, loop in enumerate(self.summary.loops):
-            found.setdefault(loop.axis, []).append(number)
-        paths = self.summary.parts
-        return [sorted(own, key=lambda n: len(paths[n])) for own in found.values() if len(own) > 1]
+        """Loops over one axis that are inside of each other, outermost first; of several inside of one each."""
+        loops, found = self.summary.loops, []
+        for path in self.summary.parts:
+            own = [n for n in path if loops[n].axis == loops[path[-1]].axis]
+            if len(own) > 1:
+                found.append(own)
+        return sorted(found, key=len)
 
     # ------------------------------------------------------------------------------------------------------- work
 

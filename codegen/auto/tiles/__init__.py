@@ -1,0 +1,39 @@
+"""Tiles of one kernel: which of its loops are lanes, which are copied out in registers, what is blocked for caches, what cores share.
+
+    tiled(candidate, kernel, facts, threads) -> Candidate
+
+| module | what it holds |
+|---|---|
+| `survey` | loops of a kernel, how their iterations depend on each other, which may be lanes |
+| `sketch` | the summary of a kernel with a tile, before any rewrite |
+| `choose` | structures and sizes by the model of cost |
+| `making` | a tile as rewrites |
+"""
+
+from __future__ import annotations
+
+from tensorexpr.codegen.auto.candidate import Candidate
+from tensorexpr.codegen.auto.machine import Facts
+from tensorexpr.codegen.auto.tiles.choose import choices
+from tensorexpr.codegen.auto.tiles.making import shared, tiled_by
+from tensorexpr.codegen.auto.tiles.survey import Survey
+from tensorexpr.errors import ScheduleError
+
+__all__ = ["tiled"]
+
+
+def tiled(candidate: Candidate, kernel: int, facts: Facts, threads: int = 1) -> Candidate:
+    """The candidate with one of its kernels tiled for a CPU; as it was where nothing is legal or worth it.
+
+    What is chosen does not depend on the number of threads, so that sums are taken in one order for any.
+    """
+    survey = Survey(candidate.nest, kernel)
+    if not survey.roots:
+        return candidate
+    for choice in choices(survey, facts):
+        try:
+            made = tiled_by(candidate, survey, choice.tile, kernel)
+        except ScheduleError:
+            continue
+        return shared(made, kernel)
+    return shared(candidate, kernel)

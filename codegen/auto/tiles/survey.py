@@ -1,0 +1,182 @@
+"""What is known of one kernel before it is tiled: its loops, how their iterations depend on each other, and what moves with them.
+
+A loop is DATA where its iterations may run in any order, SUM where they may but for updates of one element, else ORDER. Statements that
+stand in the same loops are a *leaf*; a *cut* gives each innermost loop the loop around it (or itself) whose iterations become lanes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice, product
+
+from tensorexpr.codegen.auto.moves import Move, move_of
+from tensorexpr.codegen.auto.points import OPEN
+from tensorexpr.codegen.dependence import Dependences, dependences
+from tensorexpr.codegen.lowering.arithmetic import constant, sub
+from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, LoopNest, Stmt, Store
+from tensorexpr.codegen.rewrites.expressions import expressions_of
+from tensorexpr.ir import Access, Expr, Size
+from tensorexpr.records import record, replace
+from tensorexpr.traversal import walk
+
+DATA, SUM, ORDER = "data", "sum", "order"
+MOST_CUTS = 12
+"""Assignments of lanes that are looked at: a kernel of three sums in a row has eight."""
+
+
+@record(eq=False)
+class Leaf:
+    """The loops around some statements, outermost first, and the elements that these load and store."""
+
+    loops: tuple[For, ...]
+    loads: tuple[Access, ...]
+    stores: tuple[Store, ...]
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        return tuple(s.index for s in self.loops)
+
+
+class Survey:
+    """A kernel: `nest` has it alone."""
+
+    def __init__(self, nest: LoopNest, kernel: int) -> None:
+        self.nest = alone(nest, kernel)
+        self.body = self.nest.kernels[0].body
+        self.loops: dict[str, list[For]] = {}
+        self.children: dict[str, list[str]] = {}
+        self.roots: list[str] = []
+        self.parents: dict[str, str | None] = {}
+        self.born: dict[str, tuple[str, ...]] = {}
+        self.locals: dict[str, Buffer] = {}
+        self.leaves: list[Leaf] = []
+        self.moves: dict[Expr, Move] = {Size(size): Move({}, float(OPEN), frozenset()) for size in nest.sizes}
+        self._walk(self.body, ())
+        self.deps: Dependences = dependences(self.nest)
+        self._kinds: dict[str, str] = {}
+        self._shapes = {b.name: b.shape for b in (*nest.parameters, *nest.workspace, *self.locals.values())}
+        self._shapes |= {c.name: c.type.shape for c in nest.constants}
+
+    def _walk(self, block: Block, around: tuple[For, ...]) -> None:
+        loads: list[Access] = []
+        stores: list[Store] = []
+        for s in block:
+            self._statement(s, around, loads, stores)
+        if stores:
+            self.leaves.append(Leaf(around, tuple(loads), tuple(stores)))
+
+    def _statement(self, s: Stmt, around: tuple[For, ...], loads: list[Access], stores: list[Store]) -> None:
+        loads += [n for e in expressions_of(s) for n in walk(e) if isinstance(n, Access)]
+        match s:
+            case For():
+                parent = around[-1].index if around else None
+                if s.index not in self.loops:
+                    (self.roots if parent is None else self.children[parent]).append(s.index)
+                    self.parents[s.index] = parent
+                self.loops.setdefault(s.index, []).append(s)
+                self.children.setdefault(s.index, [])
+                self._walk(s.body, (*around, s))
+            case If():
+                for inner in (*s.then, *s.otherwise):
+                    self._statement(inner, around, loads, stores)
+            case Alloc():
+                self.born[s.buffer.name] = tuple(x.index for x in around)
+                self.locals[s.buffer.name] = s.buffer
+                for inner in s.body:
+                    self._statement(inner, around, loads, stores)
+            case Store():
+                stores.append(s)
+
+    # ------------------------------------------------------------------------------------------------------- loops
+
+    def kind(self, name: str) -> str:
+        """How the iterations of a loop, of all its copies, depend on each other."""
+        if name not in self._kinds:
+            copies = self.loops[name]
+            if any(s.kind != "serial" for s in copies):
+                found = ORDER
+            elif all(self.deps.may_run_in_any_order(s) for s in copies):
+                found = DATA
+            elif all(self.deps.may_run_in_any_order(s, updates=True) for s in copies):
+                found = SUM
+            else:
+                found = ORDER
+            self._kinds[name] = found
+        return self._kinds[name]
+
+    def length(self, name: str) -> int | None:
+        """The iterations of a loop, the most of its copies, where that is a constant."""
+        found = [constant(sub(s.stop, s.start)) for s in self.loops[name]]
+        return None if any(n is None for n in found) else max(int(n or 0) for n in found)
+
+    def updated(self, name: str) -> tuple[str, ...]:
+        """The buffers of which iterations of a loop update the same elements."""
+        found: dict[str, None] = {}
+        for s in self.loops[name]:
+            for conflict in self.deps.carried(s):
+                found.setdefault(conflict.first.home.buffer.name)
+        return tuple(found)
+
+    def may_be_lanes(self, name: str) -> bool:
+        """Whether the iterations of a loop may run in lanes: of a sum where it is taken into local elements."""
+        kind = self.kind(name)
+        if kind == ORDER or (self.length(name) or 2) < 2:
+            return False
+        return kind == DATA or all(buffer in self.locals for buffer in self.updated(name))
+
+    # ------------------------------------------------------------------------------------------------------- strides
+
+    def stride(self, access: Access | Store, name: str) -> float:
+        """Elements that an access moves with one iteration of a loop; NaN where that differs."""
+        indices, buffer = (access.indices, access.tensor) if isinstance(access, Access) else (access.indices, access.buffer)
+        shape = self._shapes[buffer]
+        total, row = 0.0, 1.0
+        extents = [float(constant(e) or OPEN) for e in shape] if len(indices) == len(shape) else [1.0] * len(indices)
+        for index, extent in zip(reversed(indices), reversed(extents), strict=True):
+            move = move_of(index, self.moves)
+            if name in move.random or (move.steps.get(name) and name in move.uneven):
+                return float("nan")
+            total += move.steps.get(name, 0.0) * row
+            row *= extent
+        return total
+
+    def below(self, name: str) -> list[Leaf]:
+        """The leaves in a loop."""
+        return [leaf for leaf in self.leaves if name in leaf.path]
+
+    # ------------------------------------------------------------------------------------------------------- cuts
+
+    def cuts(self) -> list[tuple[str, ...]]:
+        """Assignments of lanes, those first whose lanes lie side by side in memory."""
+        found = list(islice((tuple(c) for c in self._cuts(self.roots)), 4 * MOST_CUTS))
+        return sorted(dict.fromkeys(found), key=self._distance)[:MOST_CUTS]
+
+    def _cuts(self, names: list[str]) -> Iterator[list[str]]:
+        for chosen in product(*(list(self._cut(name)) for name in names)):
+            yield [x for part in chosen for x in part]
+
+    def _cut(self, name: str) -> Iterator[list[str]]:
+        if self.children[name]:
+            yield from self._cuts(self.children[name])
+        if self.may_be_lanes(name):
+            yield [name]
+        elif not self.children[name]:
+            yield []
+
+    def _distance(self, cut: tuple[str, ...]) -> float:
+        """How far the elements of neighbouring lanes are from each other, by how often they are touched."""
+        total = 0.0
+        for leaf in self.leaves:
+            lanes = next((name for name in reversed(leaf.path) if name in cut), None)
+            often = 1.0
+            for name in leaf.path:
+                often *= self.length(name) or OPEN
+            for access in (*leaf.loads, *leaf.stores):
+                stride = 16.0 if lanes is None else abs(self.stride(access, lanes))
+                total += often * (1.0 if stride <= 1 else 2.0 if stride == 2 else 16.0)
+        return total
+
+
+def alone(nest: LoopNest, kernel: int) -> LoopNest:
+    """A nest that has one of the kernels, for what is asked about it alone."""
+    return nest if len(nest.kernels) == 1 else replace(nest, kernels=(nest.kernels[kernel],))
