@@ -10,7 +10,7 @@ from tensorexpr.codegen.auto.machine import Facts
 from tensorexpr.codegen.auto.reading import summary_of
 from tensorexpr.codegen.auto.search.fusing import fused
 from tensorexpr.codegen.auto.search.groups import Group, groups_of, joined, part_of
-from tensorexpr.codegen.auto.search.lanes import finished
+from tensorexpr.codegen.auto.tiles import tiled
 from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.ir import Program
 
@@ -31,6 +31,13 @@ def nanoseconds(nest: LoopNest, facts: Facts, threads: int = 1) -> float:
 def _best(nest: LoopNest, group: Group, facts: Facts) -> Candidate:
     """The cheapest way to compute a group."""
     return min(_ways(nest, group, facts), key=lambda one: nanoseconds(one.nest, facts))
+
+
+def finished(made: Candidate, facts: Facts, at: str | None = None) -> Candidate:
+    """The candidate with all its kernels tiled."""
+    for kernel in range(len(made.nest.kernels)):
+        made = tiled(made, kernel, facts)
+    return made
 
 
 def _ways(nest: LoopNest, group: Group, facts: Facts) -> Iterator[Candidate]:

@@ -55,7 +55,7 @@ def _copied(survey: Survey, cut: tuple[str, ...]) -> list[tuple[str, ...]]:
     leaf = max(survey.leaves, key=lambda x: _often(survey, x))
     shared = []
     for name in leaf.path:
-        if name in cut or survey.kind(name) != DATA or not _loops_inside(survey, name, cut):
+        if name in cut or survey.kind(name) != DATA or survey.bounds_others(name) or not _loops_inside(survey, name, cut):
             continue
         if any(survey.stride(a, name) == 0 for a in leaf.loads if a.tensor not in survey.locals):
             shared.append(name)

@@ -16,8 +16,9 @@ from tensorexpr.codegen.lowering.arithmetic import constant, sub
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, LoopNest, Stmt, Store
 from tensorexpr.codegen.rewrites.expressions import expressions_of
 from tensorexpr.ir import Access, Expr, Size
+from tensorexpr.codegen.rewrites.paths import walk_block
 from tensorexpr.records import record, replace
-from tensorexpr.traversal import walk
+from tensorexpr.traversal import free_names, walk
 
 DATA, SUM, ORDER = "data", "sum", "order"
 MOST_CUTS = 12
@@ -120,9 +121,17 @@ class Survey:
     def may_be_lanes(self, name: str) -> bool:
         """Whether the iterations of a loop may run in lanes: of a sum where it is taken into local elements."""
         kind = self.kind(name)
-        if kind == ORDER or (self.length(name) or 2) < 2:
+        if kind == ORDER or (self.length(name) or 2) < 2 or self.bounds_others(name):
             return False
         return kind == DATA or all(buffer in self.locals for buffer in self.updated(name))
+
+    def bounds_others(self, name: str) -> bool:
+        """Whether bounds of other loops, or conditions around them, change with a loop, which then stays outside of them."""
+        inner = (x for s in self.loops[name] for _, x in walk_block(s.body))
+        bounds = (
+            (x.start, x.stop) if isinstance(x, For) else (x.condition,) for x in inner if isinstance(x, For) or (isinstance(x, If) and _has_loops(x))
+        )
+        return any(name in free_names(bound) for pair in bounds for bound in pair)
 
     # ------------------------------------------------------------------------------------------------------- strides
 
@@ -175,6 +184,10 @@ class Survey:
                 stride = 16.0 if lanes is None else abs(self.stride(access, lanes))
                 total += often * (1.0 if stride <= 1 else 2.0 if stride == 2 else 16.0)
         return total
+
+
+def _has_loops(s: Stmt) -> bool:
+    return any(isinstance(x, For) for _, x in walk_block((s,)))
 
 
 def alone(nest: LoopNest, kernel: int) -> LoopNest:
