@@ -14,14 +14,15 @@ from tensorexpr.codegen.auto.search.groups import Group, extent_of
 from tensorexpr.codegen.nest import For
 from tensorexpr.codegen.rewrites.names import fresh
 from tensorexpr.codegen.rewrites.paths import walk_nest
+from tensorexpr.codegen.rewrites.refusals import refuse
 from tensorexpr.errors import ScheduleError
 
 BLOCKS = (64, 256)
 """Iterations of a shared loop whose neighbours lie side by side, computed at once: a few registers, and a few lines of each row."""
 
 
-def fused(part: Candidate, group: Group) -> Iterator[tuple[Candidate, str]]:
-    """The ways to compute a group in shared loops of its root, each with the loop that the others are computed in."""
+def fused(part: Candidate, group: Group) -> Iterator[Candidate]:
+    """The ways to compute a group in shared loops of its root."""
     shared, last = group.shared, _last_axis(group)
     if not shared:
         return
@@ -30,7 +31,7 @@ def fused(part: Candidate, group: Group) -> Iterator[tuple[Candidate, str]]:
         yield from _in(part, group, rows, None)
     if last in shared:
         for block in BLOCKS:
-            if block == BLOCKS[0] or block < extent_of(next(x for x in group.root.loops if x.index == last)):
+            if block == BLOCKS[0] or block < next(extent_of(x) for x in group.root.loops if x.index == last):
                 yield from _in(part, group, (*rows, last), block)
 
 
@@ -42,7 +43,7 @@ def _last_axis(group: Group) -> str | None:
     return None
 
 
-def _in(part: Candidate, group: Group, shared: tuple[str, ...], block: int | None) -> Iterator[tuple[Candidate, str]]:
+def _in(part: Candidate, group: Group, shared: tuple[str, ...], block: int | None) -> Iterator[Candidate]:
     try:
         made = outermost(part, tuple(loop.index for loop in group.root.loops), shared)
         at = shared[-1]
@@ -57,7 +58,7 @@ def _in(part: Candidate, group: Group, shared: tuple[str, ...], block: int | Non
                     made = made.then("fuse_at", name, at)
                 except ScheduleError:
                     continue
-    yield made, at
+    yield made
 
 
 def outermost(made: Candidate, loops: tuple[str, ...], first: tuple[str, ...]) -> Candidate:
@@ -68,7 +69,9 @@ def outermost(made: Candidate, loops: tuple[str, ...], first: tuple[str, ...]) -
 
 def _in_blocks(made: Candidate, loop: str, block: int) -> tuple[Candidate, str]:
     """The candidate with a loop in blocks, and the loop over these."""
-    if all(extent_of(s) <= block for _, s in walk_nest(made.nest) if isinstance(s, For) and s.index == loop):
-        block = max(1, next(extent_of(s) for _, s in walk_nest(made.nest) if isinstance(s, For) and s.index == loop))
+    lengths = [extent_of(s) for _, s in walk_nest(made.nest) if isinstance(s, For) and s.index == loop]
+    if not lengths or not max(lengths):
+        raise refuse(f"expected iterations of {loop} to take in blocks", loop=loop)
+    block = min(block, max(lengths))
     names = fresh(made.nest, f"{loop}_o", f"{loop}_i")
     return made.then("split", loop, block, "peel", names), names[0]

@@ -12,12 +12,14 @@ producers). Nothing else is asked: whether a group pays is seen in its cost.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import prod
 
 from tensorexpr.codegen.lowering.arithmetic import constant, sub
-from tensorexpr.codegen.nest import For, Kernel, LoopNest, Stmt
+from tensorexpr.codegen.nest import Buffer, For, Kernel, LoopNest, Stmt
 from tensorexpr.codegen.rewrites.expressions import elements_read, stores_in
+from tensorexpr.codegen.rewrites.names import taken_names
+from tensorexpr.dtypes import int64
 from tensorexpr.ir import Access, Expr
 from tensorexpr.records import cached_property, record, replace
 from tensorexpr.regions import affine_of
@@ -169,25 +171,36 @@ def extent_of(loop: For) -> int:
     return OPEN if length is None else length
 
 
-def part_of(nest: LoopNest, group: Group) -> LoopNest:
-    """The kernels of a group alone. What others read of it counts as an output."""
+def part_of(nest: LoopNest, group: Group, taken: Iterable[str]) -> LoopNest:
+    """The kernels of a group alone. What others read of it counts as an output; names that are taken elsewhere stand for buffers that
+    nothing touches, so that what is made here has names that nothing else has."""
     own = {member.number for member in group.members}
     elsewhere = {name for number, kernel in enumerate(nest.kernels) if number not in own for name in _read_by(kernel.body)}
     made = {name for member in group.members for name in member.stored}
     kept = tuple(b.name for b in nest.workspace if b.name in made & elsewhere)
     outputs = tuple(name for name in nest.writes if name in made)
-    return replace(nest, kernels=tuple(member.kernel for member in group.members), writes=(*outputs, *kept))
+    kernels = tuple(member.kernel for member in group.members)
+    part = replace(nest, kernels=kernels, writes=(*outputs, *kept))
+    others = sorted(set(taken) - taken_names(part))
+    return replace(part, workspace=(*part.workspace, *(Buffer(name, int64, (), "workspace") for name in others)))
 
 
 def joined(nest: LoopNest, parts: Sequence[LoopNest]) -> LoopNest:
     """The nest with the kernels of its groups, each as its part became, and the buffers that these need."""
     kernels = tuple(kernel for part in parts for kernel in part.kernels)
-    used = {name for kernel in kernels for name in (*_read_by(kernel.body), *(s.buffer for s in stores_in(kernel.body)))}
-    known = {b.name: b for part in parts for b in part.workspace}
-    names = dict.fromkeys((*(b.name for b in nest.workspace), *known))
-    workspace = tuple(known[name] for name in names if name in known and name in used)
+    own, before = [{b.name: b for b in part.workspace} for part in parts], {b.name: b for b in nest.workspace}
+    used = {b.name for part in parts for b in _used(part)}
+    every = {name: [found[name] for found in own if name in found] for name in before}
+    kept = [found for name, found in every.items() if name in used or len(found) == len(own)]
+    workspace = [next((b for b in found if b is not before[b.name]), found[0]) for found in kept]
+    workspace += [b for part in parts for b in _used(part) if b.name not in before]
     streams = tuple(name for name in nest.writes if any(name in part.streams for part in parts))
-    return replace(nest, kernels=kernels, workspace=workspace, streams=streams)
+    return replace(nest, kernels=kernels, workspace=tuple(workspace), streams=streams)
+
+
+def _used(part: LoopNest) -> Iterator[Buffer]:
+    touched = {name for kernel in part.kernels for name in (*_read_by(kernel.body), *(s.buffer for s in stores_in(kernel.body)))}
+    return (b for b in part.workspace if b.name in touched)
 
 
 def _read_by(block: tuple[Stmt, ...]) -> set[str]:

@@ -12,15 +12,21 @@ from tensorexpr.codegen.auto.search.fusing import fused
 from tensorexpr.codegen.auto.search.groups import Group, groups_of, joined, part_of
 from tensorexpr.codegen.auto.tiles import tiled
 from tensorexpr.codegen.nest import LoopNest
+from tensorexpr.codegen.rewrites.names import taken_names
 from tensorexpr.ir import Program
 
 
 def searched(program: Program, facts: Facts) -> Candidate:
     """The nest for a simplified program on a machine, with the rewrites that make it of the plain nest."""
     start = plain(program)
-    best = [_best(start.nest, group, facts) for group in groups_of(start.nest)]
-    calls = tuple(call for one in best for call in one.calls)
-    return Candidate(joined(start.nest, [one.nest for one in best]), calls)
+    taken, parts, calls = taken_names(start.nest), [], []
+    for group in groups_of(start.nest):
+        best = _best(Candidate(part_of(start.nest, group, taken)), group, facts)
+        taken |= taken_names(best.nest)
+        made = tuple(name for member in group.members for name in member.stored if name in taken)
+        calls += [call._replace(arguments=made) if call.word == "simplify" else call for call in best.calls]
+        parts.append(best.nest)
+    return Candidate(joined(start.nest, parts), tuple(calls))
 
 
 def nanoseconds(nest: LoopNest, facts: Facts, threads: int = 1) -> float:
@@ -28,21 +34,20 @@ def nanoseconds(nest: LoopNest, facts: Facts, threads: int = 1) -> float:
     return float(Model(summary_of(nest), facts).times(None, threads)[0])
 
 
-def _best(nest: LoopNest, group: Group, facts: Facts) -> Candidate:
+def _best(part: Candidate, group: Group, facts: Facts) -> Candidate:
     """The cheapest way to compute a group."""
-    return min(_ways(nest, group, facts), key=lambda one: nanoseconds(one.nest, facts))
+    return min(_ways(part, group, facts), key=lambda one: nanoseconds(one.nest, facts))
 
 
-def finished(made: Candidate, facts: Facts, at: str | None = None) -> Candidate:
+def _ways(part: Candidate, group: Group, facts: Facts) -> Iterator[Candidate]:
+    yield finished(part, facts)
+    if len(group.members) > 1:
+        for made in fused(part, group):
+            yield finished(made, facts)
+
+
+def finished(made: Candidate, facts: Facts) -> Candidate:
     """The candidate with all its kernels tiled."""
-    for kernel in range(len(made.nest.kernels)):
+    for kernel in reversed(range(len(made.nest.kernels))):
         made = tiled(made, kernel, facts)
     return made
-
-
-def _ways(nest: LoopNest, group: Group, facts: Facts) -> Iterator[Candidate]:
-    part = Candidate(part_of(nest, group))
-    yield finished(part, facts, None)
-    if len(group.members) > 1:
-        for made, at in fused(part, group):
-            yield finished(made, facts, at)

@@ -35,5 +35,5 @@ def tiled(candidate: Candidate, kernel: int, facts: Facts, threads: int = 1) -> 
             made = tiled_by(candidate, survey, choice.tile, kernel)
         except ScheduleError:
             continue
-        return shared(made, kernel)
+        return shared(made, kernel) if len(made.nest.kernels) == len(candidate.nest.kernels) else made  # an empty one is gone
     return shared(candidate, kernel)

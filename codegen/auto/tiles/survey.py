@@ -120,8 +120,8 @@ class Survey:
 
     def may_be_lanes(self, name: str) -> bool:
         """Whether the iterations of a loop may run in lanes: of a sum where it is taken into local elements."""
-        kind = self.kind(name)
-        if kind == ORDER or (self.length(name) or 2) < 2 or self.bounds_others(name):
+        kind, length = self.kind(name), self.length(name)
+        if kind == ORDER or (length is not None and length < 2) or self.bounds_others(name):
             return False
         return kind == DATA or all(buffer in self.locals for buffer in self.updated(name))
 
