@@ -12,14 +12,23 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from tensorexpr.codegen.auto.candidate import Candidate
+from tensorexpr.codegen.auto.cost import Model
 from tensorexpr.codegen.auto.machine import Facts
+from tensorexpr.codegen.auto.reading import summary_of
 from tensorexpr.codegen.auto.tiles.choose import choices
 from tensorexpr.codegen.auto.tiles.making import shared, tiled_by
-from tensorexpr.codegen.auto.tiles.survey import Survey
+from tensorexpr.codegen.auto.tiles.survey import Survey, alone
 from tensorexpr.errors import ScheduleError
 
 __all__ = ["tiled"]
+
+MOST_MADE = 3
+"""Tiles that are made to be judged as nests: each costs some ten milliseconds."""
+CLOSE = 1.25
+"""How far a sketch may be behind a nest to be made: sketches leave out remainders and what combines sums."""
 
 
 def tiled(candidate: Candidate, kernel: int, facts: Facts, threads: int = 1) -> Candidate:
@@ -30,10 +39,19 @@ def tiled(candidate: Candidate, kernel: int, facts: Facts, threads: int = 1) -> 
     survey = Survey(candidate.nest, kernel)
     if not survey.roots:
         return candidate
+    best, time = candidate, inf
+    made = 0
     for choice in choices(survey, facts):
+        if made == MOST_MADE or choice.time > CLOSE * time:
+            break
         try:
-            made = tiled_by(candidate, survey, choice.tile, kernel)
+            one = tiled_by(candidate, survey, choice.tile, kernel)
         except ScheduleError:
             continue
-        return shared(made, kernel) if len(made.nest.kernels) == len(candidate.nest.kernels) else made  # an empty one is gone
-    return shared(candidate, kernel)
+        if len(one.nest.kernels) < len(candidate.nest.kernels):
+            return one  # nothing is left of an empty kernel
+        made += 1
+        took = float(Model(summary_of(alone(one.nest, kernel)), facts).times()[0])
+        if took < time:
+            best, time = one, took
+    return shared(best, kernel)

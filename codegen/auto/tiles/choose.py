@@ -1,27 +1,38 @@
-"""Which tile: cuts of the survey, loops that are copied out beside the lanes, and sizes, evaluated by the model of cost in batches."""
+"""Which tile: skeletons (which loops have levels, of which kind, in which order) by cuts of the survey, and sizes by the model of cost in batches.
+
+| skeleton | levels | for |
+|---|---|---|
+| registers | copies of loops whose iterations share operands, lanes | products, windows, rows that share a vector |
+| streams | lanes in blocks, copies of a sum, lanes | sums over a leading axis: whole rows go by, accumulators stay in the first cache |
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
-from math import ceil
+from math import ceil, prod
 
 import numpy as np
 
 from tensorexpr.codegen.auto.cost import Model
+from tensorexpr.codegen.auto.features import Numbers
 from tensorexpr.codegen.auto.machine import Facts
 from tensorexpr.codegen.auto.points import OPEN
-from tensorexpr.codegen.auto.tiles.sketch import Tile, sketch
-from tensorexpr.codegen.auto.tiles.survey import DATA, Leaf, Survey
+from tensorexpr.codegen.auto.summary import Summary
+from tensorexpr.codegen.auto.tiles.sketch import Level, Tile, sketch
+from tensorexpr.codegen.auto.tiles.survey import DATA, SUM, Survey
 from tensorexpr.records import record
 
 WIDEST = 256
 """Lanes of a loop that is still emitted as one vector (`kinds.LARGEST_HELD`)."""
 REGISTERS = (1, 2, 3, 4, 6, 8, 12)
-COPIES = (1, 2, 4, 6, 8, 12, 14)
-MOST_STRUCTURES = 8
-MOST_WRITTEN = 512
-"""Statements on whole registers that a tile may copy out."""
+"""Registers side by side in lanes."""
+COPIES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14)
+BLOCKS = (4, 8, 16, 32, 64, 128)
+"""Whole vectors of a block of lanes that is gone through for each row of a sum."""
+MOST_SKELETONS = 12
+MOST_WRITTEN = 64
+"""Registers of one statement that a tile may copy out: beyond, LLVM's time grows faster than what is gained."""
 
 
 @record
@@ -33,29 +44,32 @@ class Choice:
 
 
 def choices(survey: Survey, facts: Facts) -> list[Choice]:
-    """The best sizes of each structure, the fastest first."""
+    """The best sizes of each skeleton, the fastest first."""
     found = []
-    for lanes, copies in _structures(survey):
-        found.append(_sized(survey, facts, lanes, copies))
+    for number, tile in enumerate(_skeletons(survey)):
+        if number == MOST_SKELETONS:
+            break
+        found.append(_sized(survey, facts, tile))
     return sorted(found, key=lambda c: c.time)
 
 
-def _structures(survey: Survey) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
-    count = 0
+def _skeletons(survey: Survey) -> Iterator[Tile]:
     for cut in survey.cuts():
+        lanes = tuple(Level(name, 1, "vectorize") for name in cut)
         for copies in _copied(survey, cut):
-            yield cut, copies
-            count += 1
-            if count == MOST_STRUCTURES:
-                return
+            yield Tile((*(Level(name, 1, "unroll") for name in copies), *lanes))
+        sums = _streamed(survey, cut)
+        if sums:
+            blocks = tuple(Level(name, 1, "serial") for name in cut)
+            yield Tile((*blocks, *(Level(name, 1, "unroll") for name in sums), *lanes))
 
 
-def _copied(survey: Survey, cut: tuple[str, ...]) -> list[tuple[str, ...]]:
+def _copied(survey: Survey, cut: Sequence[str]) -> list[tuple[str, ...]]:
     """Loops that may be copied out: those along which elements are shared by the iterations of the busiest leaf."""
-    leaf = max(survey.leaves, key=lambda x: _often(survey, x))
+    leaf = survey.busiest
     shared = []
     for name in leaf.path:
-        if name in cut or survey.kind(name) != DATA or survey.bounds_others(name) or not _loops_inside(survey, name, cut):
+        if name in cut or survey.kind(name) != DATA or survey.bounds_others(name) or not _has_inside(survey, name, cut):
             continue
         if any(survey.stride(a, name) == 0 for a in leaf.loads if a.tensor not in survey.locals):
             shared.append(name)
@@ -66,81 +80,113 @@ def _copied(survey: Survey, cut: tuple[str, ...]) -> list[tuple[str, ...]]:
     return found
 
 
-def _loops_inside(survey: Survey, name: str, cut: tuple[str, ...]) -> bool:
-    """Whether a loop that is neither lanes nor the loop itself is inside."""
-    return any(x != name and x not in cut for leaf in survey.below(name) for x in leaf.path[leaf.path.index(name) + 1 :])
+def _has_inside(survey: Survey, name: str, cut: Sequence[str]) -> bool:
+    """Whether a loop stays inside of a loop, beside its lanes."""
+    for leaf in survey.below(name):
+        for x in leaf.path[leaf.path.index(name) + 1 :]:
+            if x not in cut or (survey.kind(x) == SUM and (survey.length(x) or OPEN) > WIDEST // 4):
+                return True
+    return False
 
 
-def _often(survey: Survey, leaf: Leaf) -> float:
-    often = 1.0
-    for name in leaf.path:
-        often *= survey.length(name) or OPEN
-    return often * (len(leaf.loads) + len(leaf.stores))
+def _streamed(survey: Survey, cut: Sequence[str]) -> tuple[str, ...]:
+    """The sums right inside of lanes that may go outside of a block of them; none where lanes are several or sums deeper."""
+    if len(cut) != 1 or survey.kind(cut[0]) != DATA or survey.length(cut[0]) is None:
+        return ()
+    inside = [name for name in survey.children[cut[0]] if survey.kind(name) == SUM]
+    if not inside or any(survey.children[name] for name in survey.children[cut[0]]):
+        return ()
+    return tuple(inside)
 
 
-def _sized(survey: Survey, facts: Facts, lanes: tuple[str, ...], copies: tuple[str, ...]) -> Choice:
-    """The best sizes of one structure."""
-    names = [*lanes, *copies]
-    options = [_widths(survey, facts, name) for name in lanes] + [_counts(survey, name) for name in copies]
-    if len(lanes) > 1:  # lanes of different leaves in steps
-        options[: len(lanes)] = [[(a,) for a in own] for own in options[: len(lanes)]]
-    middle = Tile({n: _middle(survey, facts, n) for n in lanes}, {n: min(4, survey.length(n) or 4) for n in copies})
-    summary = sketch(survey, middle)
+# ------------------------------------------------------------------------------------------------------------------- sizes
+
+
+def _sized(survey: Survey, facts: Facts, tile: Tile) -> Choice:
+    """The best sizes of one skeleton: those of copies and lanes together where lanes are of one loop, else one after the other."""
+    options = [_options(survey, facts, tile, level) for level in tile.levels]
+    tile = tile.resized({n: own[min(1, len(own) - 1)] for n, own in enumerate(options)})
+    room, summary = _Room(survey, facts, tile), sketch(survey, tile)
     model = Model(summary, facts)
-    if not names:
-        return Choice(middle, float(model.times()[0]))
-    best: dict[str, int] = dict(middle.sizes)
-    groups = [names] if len(lanes) <= 1 else [[n] for n in lanes] + ([list(copies)] if copies else [])
-    time = float("inf")
+    lanes = [n for n, level in enumerate(tile.levels) if level.kind == "vectorize"]
+    others = [n for n in range(len(tile.levels)) if n not in lanes]
+    groups = [others + lanes] if len(lanes) == 1 else [[n] for n in lanes] + ([others] if others else [])
+    time = float(model.times()[0])
     for group in groups:
-        grid = list(product(*(_widths(survey, facts, n) if n in lanes else _counts(survey, n) for n in group)))
-        grid = [g for g in grid if _written(facts, dict(zip(group, g, strict=True)), lanes) <= MOST_WRITTEN] or grid[:1]
-        sizes = {n: np.array([g[k] for g in grid], float) for k, n in enumerate(group)}
-        for n in names:
-            sizes.setdefault(n, np.full(len(grid), float(best[n])))
-        times = model.times(_extents(survey, summary, sizes))
+        grid = [dict(zip(group, sizes, strict=True)) for sizes in product(*(options[n] for n in group))]
+        now = {n: level.size for n, level in enumerate(tile.levels)}
+        grid = [g for g in grid if room.holds({**now, **g})] or grid[:1]
+        times = model.times(_extents(survey, summary, tile, grid))
         at = int(np.argmin(times))
-        best |= dict(zip(group, grid[at], strict=True))
-        time = float(times[at])
-    return Choice(Tile({n: best[n] for n in lanes}, {n: best[n] for n in copies if best[n] > 1}), time)
+        tile, time = tile.resized(grid[at]), float(times[at])
+    levels = tuple(level for level in tile.levels if level.size > 1 or level.kind == "vectorize")
+    return Choice(Tile(levels, tile.order, tile.packed), time)
 
 
-def _written(facts: Facts, sizes: dict[str, int], lanes: tuple[str, ...]) -> float:
-    total = 1.0
-    for name, size in sizes.items():
-        total *= ceil(size * 32 / facts.vector_bits) if name in lanes else size
-    return total
-
-
-def _extents(survey: Survey, summary, sizes):  # noqa: ANN001, ANN202
-    found = {}
-    for number, loop in enumerate(summary.loops):
-        if loop.name in sizes:
-            found[number] = sizes[loop.name]
-        elif loop.name.removesuffix("_o") in sizes and loop.name.endswith("_o"):
-            name = loop.name.removesuffix("_o")
-            length = survey.length(name) or loop.extent * next(x.extent for x in summary.loops if x.name == name)
-            found[number] = np.ceil(length / sizes[name])
-    return found
-
-
-def _middle(survey: Survey, facts: Facts, name: str) -> int:
-    widths = _widths(survey, facts, name)
-    return widths[min(1, len(widths) - 1)]
-
-
-def _widths(survey: Survey, facts: Facts, name: str) -> list[int]:
-    """Lanes: whole registers, or all of a short loop."""
-    one, length = facts.vector_bits // 32, survey.length(name)
-    found = [one * n for n in REGISTERS if one * n <= WIDEST and (length is None or one * n <= length)]
-    if length is not None and length <= WIDEST and length not in found and length <= one * 4:
-        found.append(length)
-    return found or [min(one, length or one)]
-
-
-def _counts(survey: Survey, name: str) -> list[int]:
-    length = survey.length(name)
+def _options(survey: Survey, facts: Facts, tile: Tile, level: Level) -> list[int]:
+    length = survey.length(level.loop)
+    if level.kind == "vectorize":
+        return widths(survey, facts, level.loop)
+    if level.kind == "serial":
+        most = ceil((length or OPEN) / (facts.vector_bits // 32))
+        return [n for n in BLOCKS if n < most] + [most] if most <= BLOCKS[-1] else list(BLOCKS)
     found = [n for n in COPIES if length is None or n <= length]
     if length is not None and length <= COPIES[-1] and length not in found:
         found.append(length)
+    return found
+
+
+def widths(survey: Survey, facts: Facts, name: str) -> list[int]:
+    """Lanes: whole registers (so many that halving them ends in one, for a sum), or what is next to a short loop."""
+    one, length = facts.vector_bits // 32, survey.length(name)
+    counts = [n for n in REGISTERS if one * n <= WIDEST and (survey.kind(name) == DATA or not n & (n - 1))]
+    found = [one * n for n in counts if length is None or one * (n - 1) < length]
+    if length is not None and length < one:
+        found = [1 << (length - 1).bit_length()]
+    return found
+
+
+class _Room:
+    """Whether the registers hold the sums of a tile, what its copies share, and one more operand."""
+
+    def __init__(self, survey: Survey, facts: Facts, tile: Tile) -> None:
+        leaf = survey.busiest
+        self.facts = facts
+        self.copies = [n for n, level in enumerate(tile.levels) if level.kind == "unroll" and level.loop in leaf.path]
+        self.lanes = next((n for n, level in enumerate(tile.levels) if level.kind == "vectorize" and level.loop in leaf.path), None)
+        self.sums = [n for n in self.copies if survey.kind(tile.levels[n].loop) == DATA]
+        self.streams = any(level.kind == "serial" for level in tile.levels)
+        self.shared: list[list[int]] = []
+        if self.copies and self.lanes is not None:
+            outer, lanes = tile.levels[self.copies[0]].loop, tile.levels[self.lanes].loop
+            for access in dict.fromkeys(a for a in leaf.loads if a.tensor not in survey.locals):
+                if survey.stride(access, outer) == 0 and survey.stride(access, lanes) != 0:
+                    self.shared.append([n for n in self.copies if survey.stride(access, tile.levels[n].loop) != 0])
+
+    def holds(self, sizes: Mapping[int, int]) -> bool:
+        """Whether a tile of these sizes has room."""
+        across = 1 if self.lanes is None else ceil(sizes[self.lanes] * 32 / self.facts.vector_bits)
+        if across * prod(sizes[n] for n in self.copies) > MOST_WRITTEN:
+            return False
+        if not self.copies or self.streams:
+            return True
+        held = prod(sizes[n] for n in self.sums) + sum(prod(sizes[n] for n in own) for own in self.shared)
+        return across * held + 1 <= self.facts.registers
+
+
+def _extents(survey: Survey, summary: Summary, tile: Tile, grid: Sequence[Mapping[int, int]]) -> dict[int, Numbers]:
+    """Extents of the sketch's loops for some sizes of levels."""
+    sizes = {n: np.array([g.get(n, level.size) for g in grid], float) for n, level in enumerate(tile.levels)}
+    names = {f"{level.loop}.{n}": n for n, level in enumerate(tile.levels)}
+    whole: dict[str, Numbers] = {}
+    for n, level in enumerate(tile.levels):
+        whole[level.loop] = whole.get(level.loop, 1.0) * sizes[n]
+    found: dict[int, Numbers] = {}
+    for number, loop in enumerate(summary.loops):
+        if loop.name in names:
+            found[number] = sizes[names[loop.name]]
+        elif loop.name in whole:
+            now = np.prod([level.size for level in tile.of(loop.name)])
+            length = survey.length(loop.name) or loop.extent * now
+            found[number] = np.ceil(length / whole[loop.name])
     return found

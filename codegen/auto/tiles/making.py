@@ -1,6 +1,8 @@
-"""A tile made by rewrites: loops split, sums in parts, tiles inside of all other loops, copied out and in lanes, the outermost loop on all cores."""
+"""A tile made by rewrites: loops split, sums in parts, levels inside of all other loops, copied out and in lanes, the outermost loop on all cores."""
 
 from __future__ import annotations
+
+from math import prod
 
 from tensorexpr.codegen.auto.candidate import Candidate
 from tensorexpr.codegen.auto.tiles.sketch import Tile
@@ -8,67 +10,105 @@ from tensorexpr.codegen.auto.tiles.survey import DATA, SUM, Survey
 from tensorexpr.codegen.lowering.arithmetic import constant, sub
 from tensorexpr.codegen.nest import For, LoopNest
 from tensorexpr.codegen.rewrites.names import fresh
-from tensorexpr.codegen.rewrites.paths import around, loop_paths, statement, walk_block, walk_nest
+from tensorexpr.codegen.rewrites.paths import around, walk_block, walk_nest
 from tensorexpr.errors import ScheduleError
 
 
 def tiled_by(candidate: Candidate, survey: Survey, tile: Tile, kernel: int) -> Candidate:
     """The candidate with a tile of one of its kernels. Raises `ScheduleError` where a rewrite is not legal."""
-    first = _outermost(survey)
-    inner: dict[str, str] = {}
-    for name, size in tile.sizes.items():
-        length = survey.length(name)
-        if length is not None and length <= size:
-            inner[name] = name
-            continue
-        outer, inside = fresh(candidate.nest, f"{name}_o", f"{name}_i")
-        inner[name] = inside
-        candidate = _split(candidate, name, size, first, (outer, inside), survey)
-    vectors = [inner[name] for name in tile.lanes]
-    for name in tile.lanes:
-        if survey.kind(name) == SUM:
-            for buffer in survey.updated(name):
-                before = _names(candidate.nest, kernel)
-                (parts,) = fresh(candidate.nest, f"{buffer}_parts")
-                candidate = candidate.then("rfactor", buffer, inner[name], parts)
-                vectors += [x for x in _names(candidate.nest, kernel) if x not in before]
-    copies = [inner[name] for name in tile.copies]
-    candidate = _sunk(candidate, [*copies, *(inner[name] for name in tile.lanes)], kernel)
-    candidate = candidate.then("simplify")
-    present = _names(candidate.nest, kernel)
-    for word, names in (("unroll", copies), ("vectorize", vectors)):
-        for name in names:
+    return _Making(candidate, survey, tile, kernel).made()
+
+
+class _Making:
+    def __init__(self, candidate: Candidate, survey: Survey, tile: Tile, kernel: int) -> None:
+        self.candidate, self.survey, self.tile, self.kernel = candidate, survey, tile, kernel
+        self.first = next((name for name in survey.roots if survey.kind(name) == DATA), None)
+        self.names: dict[int, str] = {}
+        self.vectors: list[str] = []
+
+    def then(self, word: str, *arguments: object) -> None:
+        self.candidate = self.candidate.then(word, *arguments)
+
+    def made(self) -> Candidate:
+        levels = self.tile.levels
+        for loop in self.tile.loops:
+            self._split(loop)
+        for n, level in enumerate(levels):
+            if level.kind == "vectorize":
+                self.vectors.append(self.names[n])
+                if self.survey.kind(level.loop) == SUM:
+                    self._parts(level.loop, self.names[n])
+        self._sink([*(self.names[n] for n in range(len(levels))), *(x for x in self.vectors if x not in self.names.values())])
+        self.then("simplify")
+        present = self._present()
+        for n, level in enumerate(levels):
+            if level.kind == "unroll" and self.names[n] in present:
+                self.then("unroll", self.names[n])
+        for name in self.vectors:
             if name in present:
-                candidate = candidate.then(word, name)
-    return candidate.then("simplify")
+                self.then("vectorize", name)
+        self.then("simplify")
+        return self.candidate
 
+    def _split(self, loop: str) -> None:
+        """The levels of a loop, from the outermost in."""
+        own = [n for n, level in enumerate(self.tile.levels) if level.loop == loop]
+        whole, name = prod(self.tile.levels[n].size for n in own), loop
+        length = self.survey.length(loop)
+        for n in own:
+            level = self.tile.levels[n]
+            if length is None or whole < length or (level.kind == "vectorize" and whole > length):
+                outer, inner = fresh(self.candidate.nest, f"{loop}_o", f"{loop}_i")
+                self._blocks(name, loop, whole, length, level.kind == "vectorize", (outer, inner))
+                name, length = inner, whole
+                if n != own[0]:
+                    self.names[own[own.index(n) - 1]] = outer
+            self.names[n] = name
+            whole //= level.size
+            if length is not None:
+                length = min(length, whole * level.size)
 
-def _split(candidate: Candidate, name: str, size: int, first: str | None, names: tuple[str, str], survey: Survey) -> Candidate:
-    """A loop in blocks; a rest is a block moved back where iterations may run twice and no cores share blocks."""
-    length = survey.length(name)
-    if name != first and survey.kind(name) == DATA and length is not None and length % size:
-        try:
-            return candidate.then("split", name, size, "shift", names)
-        except ScheduleError:
-            pass
-    return candidate.then("split", name, size, "peel", names)
+    def _blocks(self, name: str, loop: str, size: int, length: int | None, lanes: bool, names: tuple[str, str]) -> None:
+        """A loop in blocks. What is left is a block moved back where iterations may run twice and no cores share blocks; lanes that are off;
+        a shorter block."""
+        if length is not None and length % size == 0:
+            self.then("split", name, size, "peel", names)
+            return
+        if name != self.first and self.survey.kind(loop) == DATA and length is not None and length > size:
+            try:
+                self.then("split", name, size, "shift", names)
+            except ScheduleError:
+                pass
+            else:
+                return
+        if not lanes:
+            self.then("split", name, size, "peel", names)
+            return
+        self.then("split", name, size, "guard", names)
+        if length is None or length > size:
+            self.then("partition", names[0])
 
+    def _parts(self, loop: str, inner: str) -> None:
+        for buffer in self.survey.updated(loop):
+            before = self._present()
+            (parts,) = fresh(self.candidate.nest, f"{buffer}_parts")
+            self.then("rfactor", buffer, inner, parts)
+            self.vectors += [x for x in self._present() if x not in before]
 
-def _outermost(survey: Survey) -> str | None:
-    """The outermost loop whose iterations cores may share."""
-    return next((name for name in survey.roots if survey.kind(name) == DATA), None)
+    def _present(self) -> list[str]:
+        nest = self.candidate.nest
+        return list(dict.fromkeys(s.index for path, s in walk_nest(nest) if path[0] == self.kernel and isinstance(s, For)))
 
-
-def _sunk(candidate: Candidate, sunk: list[str], kernel: int) -> Candidate:
-    """Loops inside of all others, in their order."""
-    for _ in range(64):
-        found = next((order for order in _paths(candidate.nest, kernel) if _wanted(order, sunk) != order), None)
-        if found is None:
-            return candidate
-        goal = _wanted(found, sunk)
-        at = next(n for n, (a, b) in enumerate(zip(found, goal, strict=True)) if a != b)
-        candidate = candidate.then("reorder", *goal[at:])
-    raise ScheduleError(f"tile: expected {', '.join(sunk)} inside of all other loops, got others in them")
+    def _sink(self, sunk: list[str]) -> None:
+        """Loops inside of all others, in their order."""
+        for _ in range(64):
+            found = next((order for order in _paths(self.candidate.nest, self.kernel) if _wanted(order, sunk) != order), None)
+            if found is None:
+                return
+            goal = _wanted(found, sunk)
+            at = next(n for n, (a, b) in enumerate(zip(found, goal, strict=True)) if a != b)
+            self.then("reorder", *goal[at:])
+        raise ScheduleError(f"tile: expected {', '.join(sunk)} inside of all other loops, got others in them")
 
 
 def _wanted(order: list[str], sunk: list[str]) -> list[str]:
@@ -84,35 +124,14 @@ def _paths(nest: LoopNest, kernel: int) -> list[list[str]]:
     return found
 
 
-def _names(nest: LoopNest, kernel: int) -> list[str]:
-    return list(dict.fromkeys(s.index for path, s in walk_nest(nest) if path[0] == kernel and isinstance(s, For)))
-
-
 def shared(candidate: Candidate, kernel: int) -> Candidate:
     """The candidate with its outermost loops on all cores, where that is legal."""
-    nest = candidate.nest
-    for at, s in enumerate(nest.kernels[kernel].body):
-        if isinstance(statement(candidate.nest, (kernel, at)), For) and _loop(candidate.nest, kernel, at).kind == "serial":
-            candidate = _shared(candidate, kernel, at)
+    for name in dict.fromkeys(s.index for s in candidate.nest.kernels[kernel].body if isinstance(s, For)):
+        loops = [s for s in candidate.nest.kernels[kernel].body if isinstance(s, For) and s.index == name]
+        if any(s.kind != "serial" for s in loops) or all((constant(sub(s.stop, s.start)) or 2) < 2 for s in loops):
+            continue
+        try:
+            candidate = candidate.then("parallel", name)
+        except ScheduleError:
+            continue
     return candidate
-
-
-def _loop(nest: LoopNest, kernel: int, at: int) -> For:
-    found = statement(nest, (kernel, at))
-    assert isinstance(found, For)
-    return found
-
-
-def _shared(candidate: Candidate, kernel: int, at: int) -> Candidate:
-    """The outermost loop at a position on all cores, with loops right inside of it where it is short."""
-    loop = _loop(candidate.nest, kernel, at)
-    length = constant(sub(loop.stop, loop.start))
-    if length is not None and length < 2:
-        return candidate
-    try:
-        return candidate.then("parallel", loop.index)
-    except ScheduleError:
-        return candidate
-
-
-__all__ = ["loop_paths", "shared", "tiled_by"]

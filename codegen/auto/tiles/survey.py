@@ -7,7 +7,9 @@ stand in the same loops are a *leaf*; a *cut* gives each innermost loop the loop
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from itertools import islice, product
+from math import prod
 
 from tensorexpr.codegen.auto.moves import Move, move_of
 from tensorexpr.codegen.auto.points import OPEN
@@ -55,8 +57,8 @@ class Survey:
         self._walk(self.body, ())
         self.deps: Dependences = dependences(self.nest)
         self._kinds: dict[str, str] = {}
-        self._shapes = {b.name: b.shape for b in (*nest.parameters, *nest.workspace, *self.locals.values())}
-        self._shapes |= {c.name: c.type.shape for c in nest.constants}
+        constants = (Buffer(c.name, c.type.dtype, c.type.shape, "constant") for c in nest.constants)
+        self.buffers = {b.name: b for b in (*nest.parameters, *nest.workspace, *constants, *self.locals.values())}
 
     def _walk(self, block: Block, around: tuple[For, ...]) -> None:
         loads: list[Access] = []
@@ -138,7 +140,7 @@ class Survey:
     def stride(self, access: Access | Store, name: str) -> float:
         """Elements that an access moves with one iteration of a loop; NaN where that differs."""
         indices, buffer = (access.indices, access.tensor) if isinstance(access, Access) else (access.indices, access.buffer)
-        shape = self._shapes[buffer]
+        shape = self.buffers[buffer].shape
         total, row = 0.0, 1.0
         extents = [float(constant(e) or OPEN) for e in shape] if len(indices) == len(shape) else [1.0] * len(indices)
         for index, extent in zip(reversed(indices), reversed(extents), strict=True):
@@ -148,6 +150,15 @@ class Survey:
             total += move.steps.get(name, 0.0) * row
             row *= extent
         return total
+
+    def often(self, leaf: Leaf) -> float:
+        """How often a leaf is executed."""
+        return prod(float(self.length(name) or OPEN) for name in leaf.path)
+
+    @cached_property
+    def busiest(self) -> Leaf:
+        """The leaf that is executed most, by accesses."""
+        return max(self.leaves, key=lambda x: self.often(x) * (len(x.loads) + len(x.stores)))
 
     def below(self, name: str) -> list[Leaf]:
         """The leaves in a loop."""
@@ -177,9 +188,7 @@ class Survey:
         total = 0.0
         for leaf in self.leaves:
             lanes = next((name for name in reversed(leaf.path) if name in cut), None)
-            often = 1.0
-            for name in leaf.path:
-                often *= self.length(name) or OPEN
+            often = self.often(leaf)
             for access in (*leaf.loads, *leaf.stores):
                 stride = 16.0 if lanes is None else abs(self.stride(access, lanes))
                 total += often * (1.0 if stride <= 1 else 2.0 if stride == 2 else 16.0)
