@@ -12,12 +12,13 @@ import logging
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
+from tensorexpr.codegen.handle import Schedule
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import Alloc, Block, For, If, LoopNest, Store
 from tensorexpr.codegen.nest_proofs import Verdict, prove
 from tensorexpr.codegen.nest_verify import verify_nest
 from tensorexpr.codegen.plain import plain_nest
-from tensorexpr.codegen.schedule import Schedule
+from tensorexpr.codegen.schedule import Planned
 from tensorexpr.codegen.schedule import schedule as plain_schedule
 from tensorexpr.codegen.schedule.auto_gpu import plan_points
 from tensorexpr.codegen.target import Gpu, Target
@@ -41,19 +42,21 @@ class Stages(NamedTuple):
     what its proof found; and why it is not the form that was wanted."""
 
     program: Program
-    made_by: Schedule | None
+    made_by: Schedule | Planned | None
     nest: LoopNest
     verdict: Verdict
     failure: Failure | None = None
 
     @property
-    def schedule(self) -> Schedule:
-        """The schedule. Raises `ScheduleError` where no schedule led to the nest."""
+    def schedule(self) -> Schedule | Planned:
+        """The schedule; that of a GPU as its planners made it. Raises `ScheduleError` where no schedule led to the nest."""
         if self.made_by is None:
             raise ScheduleError(
                 f"{', '.join(self.program.outputs)}: expected code made by a schedule, got the plain nest, the last form of a build",
                 hint='.source("nest") shows its loops',
             )
+        if isinstance(self.made_by, Planned) and not self.made_by.target.is_gpu:
+            return Schedule.of_planned(self.made_by, self.nest)
         return self.made_by
 
 
@@ -69,7 +72,7 @@ def made_of_program(program: Program, target: Target, finish: Callable[[Stages],
     return _made(program, target, finish, ("the default schedule", lambda: _by_default(program, target)), plainly)
 
 
-def default_schedule(program: Program, target: Target) -> Schedule:
+def default_schedule(program: Program, target: Target) -> Planned:
     """The schedule of a program by default; the plain one where that cannot be made."""
     forms = [
         ("the default schedule", lambda: _default_schedule(program, target)[0]),
@@ -78,7 +81,7 @@ def default_schedule(program: Program, target: Target) -> Schedule:
     return first_sound(", ".join(program.outputs), forms, lambda: print_program(program))[0]
 
 
-def made_of_schedule(schedule: Schedule, finish: Callable[[Stages], Made], plainly: bool = False) -> tuple[Stages, Made]:
+def made_of_schedule(schedule: Schedule | Planned, finish: Callable[[Stages], Made], plainly: bool = False) -> tuple[Stages, Made]:
     """As `made_of_program`, of a schedule that a user made; raises `ScheduleError` where that cannot be lowered."""
     return _made(schedule.program, schedule.target, finish, ("this schedule", lambda: _lowered(schedule)), plainly)
 
@@ -109,14 +112,14 @@ def _made(
     return stages._replace(failure=failure), made
 
 
-def _scheduled(program: Program, target: Target) -> Schedule:
+def _scheduled(program: Program, target: Target) -> Planned:
     try:
         return scheduled(simplified(program, target), target)
     except ScheduleError as error:  # ours: no user made this schedule
         raise InternalError(f"default schedule: {error.message}", hint=error.hint) from error
 
 
-def _default_schedule(program: Program, target: Target) -> tuple[Schedule, LoopNest]:
+def _default_schedule(program: Program, target: Target) -> tuple[Planned, LoopNest]:
     """The default schedule, with its nest: the plain one where kernels would be too long."""
     schedule = _scheduled(program, target)
     nest = lower(schedule)
@@ -152,7 +155,7 @@ def _operations(expr: Expr) -> int:
     return sum(1 for _ in walk(expr))
 
 
-def _plainly(program: Program, target: Target) -> Schedule:
+def _plainly(program: Program, target: Target) -> Planned:
     schedule = plain_schedule(program, target)
     schedule.origin = PLAIN
     if isinstance(target, Gpu):
@@ -160,11 +163,13 @@ def _plainly(program: Program, target: Target) -> Schedule:
     return schedule
 
 
-def _lowered(schedule: Schedule, plain: bool = False) -> Stages:
+def _lowered(schedule: Schedule | Planned, plain: bool = False) -> Stages:
+    if isinstance(schedule, Schedule):
+        return _proved(schedule.program, schedule, schedule.nest, isinstance(schedule.target, Gpu))
     return _proved(schedule.program, schedule, lower(schedule, plain=plain), isinstance(schedule.target, Gpu))
 
 
-def _proved(program: Program, schedule: Schedule | None, nest: LoopNest, launched: bool) -> Stages:
+def _proved(program: Program, schedule: Schedule | Planned | None, nest: LoopNest, launched: bool) -> Stages:
     verdict = prove(verify_nest(nest), quick=True, launched=launched)
     if verdict.refuted:
         raise InternalError(f"the verifier refuses its loops: {verdict.refuted[0].about}", term=verdict.refuted[0])

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 from tensorexpr.codegen.schedule import (
-    Schedule,
+    Planned,
     StageHandle,
     alongside,
     bind,
@@ -267,7 +267,7 @@ True
 
 def section(word: str, places: Places) -> str:
     """A primitive: its call, its rewrite, what it does, an example, and what it refuses."""
-    owner = StageHandle if hasattr(StageHandle, word) else Schedule
+    owner = StageHandle if hasattr(StageHandle, word) else Planned
     parameters = [str(p.replace(annotation=inspect.Parameter.empty)) for p in inspect.signature(getattr(owner, word)).parameters.values()][
         1:
     ]

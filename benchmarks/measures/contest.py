@@ -15,7 +15,7 @@ from tensorexpr.benchmarks.samples import growth, library
 from tensorexpr.benchmarks.samples.sample import Sample
 from tensorexpr.codegen.compile import build_schedule, fold_constants
 from tensorexpr.codegen.cost import cost_of
-from tensorexpr.codegen.schedule import Schedule, autoschedule
+from tensorexpr.codegen.schedule import Planned, autoschedule
 from tensorexpr.codegen.schedule import schedule as plain_schedule
 from tensorexpr.errors import OutOfBoundsError, TensorExprError
 from tensorexpr.ir import Program
@@ -46,7 +46,7 @@ class Entrant:
     """A schedule in the contest: `kind` says where it comes from; `seconds` of the best of few calls."""
 
     kind: str
-    schedule: Schedule
+    schedule: Planned
     call: Callable[[], Any] = field(repr=False)
     seconds: float
 
@@ -137,7 +137,7 @@ class Contest:
         """The fastest so far."""
         return min(self.entrants, key=lambda entrant: entrant.seconds)
 
-    def try_(self, kind: str, schedule: Schedule) -> Entrant | None:
+    def try_(self, kind: str, schedule: Planned) -> Entrant | None:
         """Enters a schedule; None where it is refused, or gives other values, which is noted."""
         try:
             return self.enter(kind, schedule)
@@ -147,7 +147,7 @@ class Contest:
             self.wrong.append(schedule.as_python())
             return None
 
-    def enter(self, kind: str, schedule: Schedule) -> Entrant:
+    def enter(self, kind: str, schedule: Planned) -> Entrant:
         """Builds a schedule, compares its results, and times it a little.
 
         Raises `Refused` for one that was there, `Differs` for other values.
@@ -156,7 +156,7 @@ class Contest:
         if words in self.seen:
             raise Refused
         self.seen.add(words)
-        function = build_schedule(Schedule(schedule.state, single=False))
+        function = build_schedule(Planned(schedule.state, single=False))
         arrays = self.task.arrays
         found = arrays_of(function(*arrays))
         if self.results is None:
@@ -170,7 +170,7 @@ class Contest:
         self.entrants.append(Entrant(kind, schedule, lambda: function(*arrays), min(times)))
         return self.entrants[-1]
 
-    def starts(self) -> Sequence[Schedule]:
+    def starts(self) -> Sequence[Planned]:
         """What schedules by hand begin with: the program as it is written, with intermediates where they are read, and the default."""
         return (self.written, plain_schedule(simplify(self.task.program)), self.default)
 

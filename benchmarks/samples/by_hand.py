@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from tensorexpr.codegen.schedule import Schedule
+from tensorexpr.codegen.schedule import Planned
 from tensorexpr.codegen.schedule.state import accesses_of
 from tensorexpr.codegen.schedule.work import total_work
 from tensorexpr.errors import ScheduleError
@@ -24,7 +24,7 @@ ATTEMPTS = 40
 """Moves that are drawn before a schedule is left as it is."""
 
 
-def by_hand(start: Schedule, rng: random.Random) -> Schedule:
+def by_hand(start: Planned, rng: random.Random) -> Planned:
     """A copy of a schedule with three to five primitives more, as far as so many are legal."""
     s = start.copy()
     before, wanted = len(s.state.calls), rng.randint(LEAST, MOST)
@@ -43,30 +43,30 @@ def by_hand(start: Schedule, rng: random.Random) -> Schedule:
     return s
 
 
-def _stage(s: Schedule, rng: random.Random) -> str | None:
+def _stage(s: Planned, rng: random.Random) -> str | None:
     """A definition that has loops, those that do much of the work more often."""
     names = [stage.name for stage in s.state.stages if stage.order]
     works = {stage.name: float(total_work(stage.parts)) for stage in s.state.stages}
     return rng.choices(names, [max(works[name], 1.0) for name in names])[0] if names else None
 
 
-def _lanes(s: Schedule, name: str, rng: random.Random) -> None:
+def _lanes(s: Planned, name: str, rng: random.Random) -> None:
     _inside(s, name, rng, LANES, 0)
     s[name].vectorize(s[name].loops[-1])
 
 
-def _rows(s: Schedule, name: str, rng: random.Random) -> None:
+def _rows(s: Planned, name: str, rng: random.Random) -> None:
     """A few iterations copied out, inside all loops but the innermost or the two innermost ones."""
     place = rng.choice((0, 1, 1, 2))
     inner = _inside(s, name, rng, ROWS, place)
     s[name].unroll(inner)
 
 
-def _block(s: Schedule, name: str, rng: random.Random) -> None:
+def _block(s: Planned, name: str, rng: random.Random) -> None:
     _inside(s, name, rng, BLOCKS, rng.randint(0, 3))
 
 
-def _inside(s: Schedule, name: str, rng: random.Random, factors: tuple[int, ...], place: int) -> str:
+def _inside(s: Planned, name: str, rng: random.Random, factors: tuple[int, ...], place: int) -> str:
     """Splits a loop and puts the inner one inside of all others but `place`."""
     handle = s[name]
     _, inner = handle.split(rng.choice(handle.loops), rng.choice(factors), rng.choice(("peel", "peel", "shift")))
@@ -78,42 +78,42 @@ def _inside(s: Schedule, name: str, rng: random.Random, factors: tuple[int, ...]
     return inner
 
 
-def _order(s: Schedule, name: str, rng: random.Random) -> None:
+def _order(s: Planned, name: str, rng: random.Random) -> None:
     loops = list(s[name].loops)
     moved = loops.pop(rng.randrange(len(loops)))
     loops.insert(rng.randint(0, len(loops)), moved)
     s[name].reorder(*loops)
 
 
-def _cores(s: Schedule, name: str, rng: random.Random) -> None:
+def _cores(s: Planned, name: str, rng: random.Random) -> None:
     del rng
     s[name].parallel(s[name].loops[0])
 
 
-def _together(s: Schedule, name: str, rng: random.Random) -> None:
+def _together(s: Planned, name: str, rng: random.Random) -> None:
     consumer = rng.choice(s.stages)
     s[name].compute_at(consumer, rng.choice(s[consumer].loops or ("none",)))
 
 
-def _beside(s: Schedule, name: str, rng: random.Random) -> None:
+def _beside(s: Planned, name: str, rng: random.Random) -> None:
     s[name].compute_with(rng.choice(s.stages))
 
 
-def _written(s: Schedule, name: str, rng: random.Random) -> None:
+def _written(s: Planned, name: str, rng: random.Random) -> None:
     s.inline(rng.choice([other for other in s.stages if other != name] or [name]))
 
 
-def _parts(s: Schedule, name: str, rng: random.Random) -> None:
+def _parts(s: Planned, name: str, rng: random.Random) -> None:
     s[name].rfactor(rng.choice(s[name].loops))
 
 
-def _laid_out(s: Schedule, name: str, rng: random.Random) -> None:
+def _laid_out(s: Planned, name: str, rng: random.Random) -> None:
     access = rng.choice(accesses_of(s.state.program, name) or (None,))
     if access is None or len(access.indices) < 2:
         raise ScheduleError(f"expected an operand with two axes, {name} reads none")
     s[name].stage(access.tensor, tuple(rng.sample(range(len(access.indices)), len(access.indices))))
 
 
-MOVES: tuple[Callable[[Schedule, str, random.Random], None], ...] = (
+MOVES: tuple[Callable[[Planned, str, random.Random], None], ...] = (
     _lanes, _lanes, _lanes, _rows, _rows, _block, _order, _order, _cores, _together, _beside, _written, _parts, _laid_out,
 )  # fmt: skip

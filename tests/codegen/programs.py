@@ -10,7 +10,7 @@ from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import Alloc, Block, For, If, Kernel, LoopNest, Stmt
 from tensorexpr.codegen.nest_interpret import Machine, run_nest
 from tensorexpr.codegen.nest_verify import verify_nest
-from tensorexpr.codegen.schedule import Schedule, schedule
+from tensorexpr.codegen.schedule import Planned, schedule
 from tensorexpr.codegen.target import Target
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.ir import Program
@@ -35,7 +35,7 @@ return Y
 """
 
 
-def plain(text: str) -> Schedule:
+def plain(text: str) -> Planned:
     """The plain schedule of a program given as text, for one fixed machine."""
     return schedule(parse_program(text), WIDE)
 
@@ -46,7 +46,7 @@ def outputs(nest: LoopNest, program: Program, inputs: Mapping[str, np.ndarray], 
     return {name: found[parameter] for name, parameter in zip(program.outputs, nest.writes, strict=True)}
 
 
-def assert_means(s: Schedule, seed: int = 0, inputs: Mapping[str, np.ndarray] | None = None, exact: bool = True, **sizes: int) -> LoopNest:
+def assert_means(s: Planned, seed: int = 0, inputs: Mapping[str, np.ndarray] | None = None, exact: bool = True, **sizes: int) -> LoopNest:
     """Checks that a schedule computes what the reference interpreter says; gives its nest."""
     given = dict(inputs) if inputs is not None else random_inputs(s.program, seed, exact=exact, sizes=sizes)
     nest = lower(s)

@@ -20,7 +20,7 @@ from tensorexpr.codegen.function import CompiledFunction
 from tensorexpr.codegen.llvm import set_threads
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest_verify import verify_nest
-from tensorexpr.codegen.schedule import Schedule, autoschedule, schedule
+from tensorexpr.codegen.schedule import Planned, autoschedule, schedule
 from tensorexpr.codegen.target import H200, host_target
 from tensorexpr.errors import ArgumentError, DefinitionError, DifferentiationError, OutOfBoundsError
 from tensorexpr.ir import Program
@@ -114,7 +114,7 @@ def built(kind: str, program: Program, schedule_of: Any = None) -> CompiledFunct
     try:
         if schedule_of is None:
             return build_program(program)
-        made: Schedule = schedule_of()
+        made: Planned = schedule_of()
         return CompiledFunction(executable_of_schedule(made), signature_of(made.program, False))
     except Exception as error:
         raise Failure(f"{kind}: {type(error).__name__}", f"{type(error).__name__}: {error}") from error

@@ -11,7 +11,7 @@ from tensorexpr.codegen.cuda import nvrtc
 from tensorexpr.codegen.cuda.source import Source
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest_verify import verify_nest
-from tensorexpr.codegen.schedule import Schedule, autoschedule, schedule
+from tensorexpr.codegen.schedule import Planned, autoschedule, schedule
 from tensorexpr.codegen.target import H200
 from tensorexpr.errors import InternalError
 from tensorexpr.interpret import evaluate_program
@@ -39,7 +39,7 @@ return a, b, c, d
 """
 
 
-def rows(*around: tuple[str, str], of: str = "i") -> Schedule:
+def rows(*around: tuple[str, str], of: str = "i") -> Planned:
     """Softmax-like rows, in the loops `around` and the lanes of warps."""
     s = schedule(parse_program(ROWS), H200)
     for name in ("s", "e", "m"):
@@ -51,7 +51,7 @@ def rows(*around: tuple[str, str], of: str = "i") -> Schedule:
     return s
 
 
-def several() -> Schedule:
+def several() -> Planned:
     """Lanes of one warp, of a part of one, and warps along two axes of a block."""
     s = schedule(parse_program(SEVERAL), H200)
     for name, axes in (
@@ -68,7 +68,7 @@ def several() -> Schedule:
     return s
 
 
-def mixed() -> Schedule:
+def mixed() -> Planned:
     """Beside lanes of a warp a definition with threads of its own: then all are loops of threads."""
     s = rows(("i", "block.x"))
     stage = s.state.stage("e")
@@ -77,7 +77,7 @@ def mixed() -> Schedule:
     return s
 
 
-def program(s: Schedule, prefix: str = "") -> Program:
+def program(s: Planned, prefix: str = "") -> Program:
     return Program(verify_nest(lower(s)), prefix)
 
 

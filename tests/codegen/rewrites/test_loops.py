@@ -178,7 +178,7 @@ REFUSED = [
     (CHAIN, parallel, ("i",), "expected iterations of i that may run in parallel in any order: y[i] and y[i - 1] meet"),
     (CHAIN, vectorize, ("i",), "expected iterations of i that may run in lanes in any order"),
     (CHAIN, bind, ("i", "block.w"), "expected an axis among block.x, block.y, block.z, thread.x, thread.y, thread.z, got 'block.w'"),
-    (OPEN, unroll, ("i",), "expected a known number of iterations to unroll i"),
+    (OPEN, unroll, ("i",), "expected a constant extent of at most 64 to unroll i, got an extent known only when it runs"),
     (ROWS, fuse, ("i", "j"), "fuse: expected bounds of j that do not hang on i"),
     (ROWS, fuse, ("j", "i"), "fuse: expected i right inside of j"),
     (ROWS, reorder, ("i",), "reorder: expected two or more loops, each once, got i"),

@@ -10,7 +10,7 @@ import pytest
 
 import tensorexpr as te
 from tensorexpr.codegen.lowering import lower
-from tensorexpr.codegen.schedule import Schedule, schedule
+from tensorexpr.codegen.schedule import Planned, schedule
 from tensorexpr.errors import ScheduleError
 from tensorexpr.parse import parse_program
 from tests.codegen.programs import WIDE, outputs
@@ -123,7 +123,7 @@ def test_conditions_and_checks_wait_for_what_is_computed_in_the_loops(name: str,
     np.testing.assert_array_equal(found, expected)
 
 
-def chain() -> Schedule:
+def chain() -> Planned:
     """x -> a (element by element) -> t (sums of rows), c (a copy the other way round) and y, which reads all."""
     x = te.placeholder((16, 8), name="x")
     a = te.compute((16, 8), lambda i, j: x[i, j] + 1.0, name="a")

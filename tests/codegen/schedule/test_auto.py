@@ -10,7 +10,7 @@ import tensorexpr as te
 from tensorexpr import dtypes, kernels
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import Alloc, For
-from tensorexpr.codegen.schedule import Schedule, autoschedule
+from tensorexpr.codegen.schedule import Planned, autoschedule
 from tensorexpr.codegen.schedule.windows import most_points
 from tensorexpr.codegen.target import Target
 from tensorexpr.ir import Reduce
@@ -42,7 +42,7 @@ return G
 """
 
 
-def auto(text: str, target: Target = WIDE) -> Schedule:
+def auto(text: str, target: Target = WIDE) -> Planned:
     return autoschedule(parse_program(text), target)
 
 
@@ -53,7 +53,7 @@ def matmul(n: int, k: int, m: int, dtype: str = "f32") -> str:
     )
 
 
-def accumulators(s: Schedule) -> list[int]:
+def accumulators(s: Planned) -> list[int]:
     """Elements of the local buffers of a schedule's nest."""
     sizes = []
     for statement in statements(lower(s).kernels):

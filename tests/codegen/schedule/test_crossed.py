@@ -6,7 +6,7 @@ import pytest
 import tensorexpr as te
 from tensorexpr import kernels
 from tensorexpr.codegen.lowering import lower
-from tensorexpr.codegen.schedule import Schedule, autoschedule
+from tensorexpr.codegen.schedule import Planned, autoschedule
 from tensorexpr.codegen.target import Target
 from tensorexpr.parse import parse_program
 from tests.codegen.programs import assert_means
@@ -22,12 +22,12 @@ return A, B
 """
 
 
-def both(n: int = 512, m: int = 32, a: str = PAIR, b: str = f"{PAIR} * x[i]", where: str = "", cores: int = 2) -> Schedule:
+def both(n: int = 512, m: int = 32, a: str = PAIR, b: str = f"{PAIR} * x[i]", where: str = "", cores: int = 2) -> Planned:
     program = parse_program(BOTH.format(n=n, m=m, a=a, b=b, where=where))
     return autoschedule(program, Target("test", vector_bits=512, registers=32, cores=cores))
 
 
-def kernel_names(s: Schedule) -> list[str]:
+def kernel_names(s: Planned) -> list[str]:
     return [kernel.name for kernel in lower(s).kernels]
 
 

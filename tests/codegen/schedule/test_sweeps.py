@@ -8,7 +8,7 @@ import pytest
 import tensorexpr as te
 from tensorexpr import kernels
 from tensorexpr.codegen.lowering import lower
-from tensorexpr.codegen.schedule import Schedule, autoschedule, schedule
+from tensorexpr.codegen.schedule import Planned, autoschedule, schedule
 from tensorexpr.codegen.schedule.auto_sweeps import redirect_copies
 from tensorexpr.errors import ScheduleError
 from tensorexpr.interpret import evaluate_program
@@ -121,7 +121,7 @@ def test_what_a_sweep_refuses():
         s["Y"].compute_at("S", "i")
 
 
-def changed(text: str, old: str, new: str) -> Schedule:
+def changed(text: str, old: str, new: str) -> Planned:
     assert old in text
     return plain(text.replace(old, new))
 
@@ -165,7 +165,7 @@ def test_inlining_comes_first():
 # ------------------------------------------------------------------------------------------------------------------- laws
 
 
-def swept(s: Schedule, rng: random.Random) -> Schedule:
+def swept(s: Planned, rng: random.Random) -> Planned:
     """The schedule with scans swept where that is legal, each with the readers that a coin chose."""
     for definition in rng.sample(s.program.definitions, len(s.program.definitions)):
         if isinstance(definition, Scan):

@@ -10,7 +10,7 @@ import pytest
 import tensorexpr as te
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import For
-from tensorexpr.codegen.schedule import Schedule, intrinsic, schedule
+from tensorexpr.codegen.schedule import Planned, intrinsic, schedule
 from tensorexpr.codegen.target import host_target
 from tensorexpr.errors import ScheduleError
 from tensorexpr.parse import parse_program
@@ -68,7 +68,7 @@ intrinsic(
 )
 
 
-def rows(k: int = 2, text: str = ROWS) -> Schedule:
+def rows(k: int = 2, text: str = ROWS) -> Planned:
     s = schedule(parse_program(text), WIDE)
     s["Z"].split("k", k)
     s["Z"].split("i", 3)
@@ -77,11 +77,11 @@ def rows(k: int = 2, text: str = ROWS) -> Schedule:
     return s
 
 
-def calls(s: Schedule) -> list[str]:
+def calls(s: Planned) -> list[str]:
     return [x.call.name for x in statements(lower(s).kernels) if isinstance(x, For) and x.call is not None]
 
 
-def run(s: Schedule, *arrays: np.ndarray) -> np.ndarray:
+def run(s: Planned, *arrays: np.ndarray) -> np.ndarray:
     (result,) = te.build(s)(*arrays)
     return result
 
@@ -129,7 +129,7 @@ def test_an_operand_that_is_copied_for_the_block():
     assert "rows2(Z_sum[i_i, 0], X[i_i + i_o * 3, k_o * 2], P_1[i_o % 2, k_o * 2, 0])" in str(assert_means(s))
 
 
-def packed(tail: str, columns: int = 8, block: int = 4) -> Schedule:
+def packed(tail: str, columns: int = 8, block: int = 4) -> Planned:
     """A product of which the second operand lies in panels of `block` columns."""
     s = schedule(parse_program(ROWS.replace("4]", f"{columns}]")), WIDE)
     s["Z"].stage("Y", ((1, block), 0))
@@ -155,7 +155,7 @@ def test_a_block_that_reaches_over_panels_is_refused(tail, columns, block):
         packed(tail, columns, block)["Z"].tensorize("j_i", "rows2")
 
 
-def bytes_of(text: str = BYTES, target=VNNI) -> Schedule:
+def bytes_of(text: str = BYTES, target=VNNI) -> Planned:
     s = schedule(parse_program(text), target)
     s["C"].split("j", 16)
     s["C"].reorder("i", "j_o", "k", "j_i", "q")
