@@ -149,6 +149,8 @@ def autoschedule(
     written = fold_constants(program_from(outputs, inputs, "te.autoschedule"))
     found = default_schedule(written, machine_of(target, precision))
     names, single = _names(outputs, inputs), isinstance(outputs, Tensor)
+    if isinstance(found, Schedule):
+        return Schedule(found.form, found.target, names, single, found.origin, written)
     if found.target.is_gpu:
         return Planned(found.state, names, single, found.origin)
     return Schedule.of_planned(found, names=names, single=single, written=written)

@@ -1,6 +1,7 @@
 """The stages of a program on its way to code: simplified, scheduled, lowered, checked; and the plain form of each.
 
-The default form is made by everything that makes code fast. Where some of it fails (see `tensorexpr.fallback`), simpler forms are
+The default form is made by everything that makes code fast: planners, and beside them the search over nests, whose nest is taken where
+the model of cost says that it is clearly faster (`auto.search.contest`). Where some of it fails (see `tensorexpr.fallback`), simpler forms are
 tried, in which less can fail: the plain schedule, every definition by itself with its loops in order and no pass of the lowering that
 is there for speed, of the simplified program, then of the program as written. On a GPU the plain schedule has a thread per point.
 Last comes the plain nest, which neither the simplifier nor schedules nor their lowering had a hand in; on a GPU one thread runs it.
@@ -9,9 +10,10 @@ Last comes the plain nest, which neither the simplifier nor schedules nor their 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
+from tensorexpr.codegen.auto.search import faster
 from tensorexpr.codegen.handle import Schedule
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import Alloc, Block, For, If, LoopNest, Store
@@ -21,8 +23,8 @@ from tensorexpr.codegen.plain import plain_nest
 from tensorexpr.codegen.schedule import Planned
 from tensorexpr.codegen.schedule import schedule as plain_schedule
 from tensorexpr.codegen.schedule.auto_gpu import plan_points
-from tensorexpr.codegen.target import Gpu, Target
-from tensorexpr.codegen.tuning.lookup import scheduled, simplified
+from tensorexpr.codegen.target import Gpu, Target, host_target
+from tensorexpr.codegen.tuning.lookup import ANALYTIC, scheduled, simplified
 from tensorexpr.errors import InternalError, ScheduleError
 from tensorexpr.fallback import Failure, first_sound
 from tensorexpr.ir import Const, Expr, Program, integer
@@ -33,6 +35,7 @@ from tensorexpr.traversal import walk
 log = logging.getLogger("tensorexpr.proofs")
 
 PLAIN = "the plain schedule"
+SEARCH = "the search over nests"
 MOST_WRITTEN = 100_000
 """Operations of one kernel, with those of loops that are unrolled for each of their iterations: ten seconds of LLVM."""
 
@@ -69,13 +72,17 @@ def made_of_program(program: Program, target: Target, finish: Callable[[Stages],
     Raises what `first_sound` does. With `plainly` the default form is not tried: it failed before.
     """
 
-    return _made(program, target, finish, ("the default schedule", lambda: _by_default(program, target)), plainly)
+    forms = [("the default schedule", lambda: _by_default(program, target))]
+    if not target.is_gpu:
+        forms.append(("the schedule of the planners", lambda: _by_planners(program, target)))
+    return _made(program, target, finish, forms, plainly)
 
 
-def default_schedule(program: Program, target: Target) -> Planned:
+def default_schedule(program: Program, target: Target) -> Schedule | Planned:
     """The schedule of a program by default; the plain one where that cannot be made."""
-    forms = [
+    forms: list[tuple[str, Callable[[], Schedule | Planned]]] = [
         ("the default schedule", lambda: _default_schedule(program, target)[0]),
+        *([] if target.is_gpu else [("the schedule of the planners", lambda: _planned_schedule(program, target)[0])]),
         (PLAIN, lambda: _plainly(simplify(program, inline=False), target)),
     ]
     return first_sound(", ".join(program.outputs), forms, lambda: print_program(program))[0]
@@ -83,7 +90,7 @@ def default_schedule(program: Program, target: Target) -> Planned:
 
 def made_of_schedule(schedule: Schedule | Planned, finish: Callable[[Stages], Made], plainly: bool = False) -> tuple[Stages, Made]:
     """As `made_of_program`, of a schedule that a user made; raises `ScheduleError` where that cannot be lowered."""
-    return _made(schedule.program, schedule.target, finish, ("this schedule", lambda: _lowered(schedule)), plainly)
+    return _made(schedule.program, schedule.target, finish, [("this schedule", lambda: _lowered(schedule))], plainly)
 
 
 def plain_stages(program: Program, target: Target) -> Stages:
@@ -92,7 +99,7 @@ def plain_stages(program: Program, target: Target) -> Stages:
 
 
 def _made(
-    program: Program, target: Target, finish: Callable[[Stages], Made], wanted: tuple[str, Callable[[], Stages]], plainly: bool
+    program: Program, target: Target, finish: Callable[[Stages], Made], wanted: Sequence[tuple[str, Callable[[], Stages]]], plainly: bool
 ) -> tuple[Stages, Made]:
     def of(name: str, make: Callable[[], Stages]) -> tuple[str, Callable[[], tuple[Stages, Made]]]:
         def all_of_it() -> tuple[Stages, Made]:
@@ -102,13 +109,13 @@ def _made(
         return name, all_of_it
 
     forms = [
-        of(*wanted),
+        *(of(*form) for form in wanted),
         of(PLAIN, lambda: plain_stages(simplify(program, inline=False), target)),
         of(f"{PLAIN} of the program as written", lambda: plain_stages(program, target)),
         of("the plain nest", lambda: _proved(program, None, plain_nest(program), isinstance(target, Gpu))),
     ]
     what = ", ".join(program.outputs)
-    (stages, made), failure = first_sound(what, forms[1:] if plainly else forms, lambda: print_program(program))
+    (stages, made), failure = first_sound(what, forms[len(wanted) :] if plainly else forms, lambda: print_program(program))
     return stages._replace(failure=failure), made
 
 
@@ -119,11 +126,29 @@ def _scheduled(program: Program, target: Target) -> Planned:
         raise InternalError(f"default schedule: {error.message}", hint=error.hint) from error
 
 
-def _default_schedule(program: Program, target: Target) -> tuple[Planned, LoopNest]:
-    """The default schedule, with its nest: the plain one where kernels would be too long."""
+def _default_schedule(program: Program, target: Target) -> tuple[Schedule | Planned, LoopNest]:
+    """The default schedule, with its nest: that of the search where it is clearly faster than that of the planners."""
+    planned, nest = _planned_schedule(program, target)
+    if target != host_target() or planned.origin != ANALYTIC:
+        return planned, nest
+    try:
+        found = faster(planned.program, nest)
+    except ScheduleError as error:  # ours: no user made this schedule
+        raise InternalError(f"{SEARCH}: {error.message}", hint=error.hint) from error
+    if found is None or not _is_short(found.nest):
+        return planned, nest
+    return Schedule.of_candidate(planned.program, target, found, origin=SEARCH), found.nest
+
+
+def _is_short(nest: LoopNest) -> bool:
+    return max((_written(kernel.body) for kernel in nest.kernels), default=0) <= MOST_WRITTEN
+
+
+def _planned_schedule(program: Program, target: Target) -> tuple[Planned, LoopNest]:
+    """The schedule of the planners, with its nest: the plain one where kernels would be too long."""
     schedule = _scheduled(program, target)
     nest = lower(schedule)
-    if max((_written(kernel.body) for kernel in nest.kernels), default=0) <= MOST_WRITTEN:
+    if _is_short(nest):
         return schedule, nest
     schedule = _plainly(simplify(program, inline=False), target)
     return schedule, lower(schedule, plain=True)
@@ -131,6 +156,11 @@ def _default_schedule(program: Program, target: Target) -> tuple[Planned, LoopNe
 
 def _by_default(program: Program, target: Target) -> Stages:
     schedule, nest = _default_schedule(program, target)
+    return _proved(schedule.program, schedule, nest, isinstance(target, Gpu))
+
+
+def _by_planners(program: Program, target: Target) -> Stages:
+    schedule, nest = _planned_schedule(program, target)
     return _proved(schedule.program, schedule, nest, isinstance(target, Gpu))
 
 

@@ -98,9 +98,9 @@ class Schedule:
 
     @staticmethod
     def of_candidate(program: Program, target: Target, found: candidate.Candidate, **details: Any) -> Schedule:
-        """The schedule of a nest that rewrites made of the plain nest of a program."""
+        """The schedule of a nest that rewrites made of the plain nest of a program in the form in which builds have it."""
         form = plain_form(program)
-        calls = tuple(Call("rewrite", (call.word, *call.arguments)) for call in found.calls)
+        calls = (Call("simplify"), *(Call("rewrite", (call.word, *call.arguments)) for call in found.calls))
         return Schedule(replace(form, nest=found.nest, loops=followed(form.loops, form.nest, found.nest), calls=calls), target, **details)
 
     @staticmethod

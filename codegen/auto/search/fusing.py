@@ -1,8 +1,8 @@
 """The nests of one group: its members computed in shared loops of the root, over single iterations or over blocks.
 
-    for j_o in range(0, n // 64):               lanes go along the blocks: what is read at neighbouring j lies side by side
-        max, sum: of 64 neighbouring j
-        y[:, 64 neighbouring j]
+for j_o in range(0, n // 64):               lanes go along the blocks: what is read at neighbouring j lies side by side
+    max, sum: of 64 neighbouring j
+    y[:, 64 neighbouring j]
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ from tensorexpr.codegen.dependence import Dependences, dependences
 from tensorexpr.codegen.lowering.arithmetic import constant, sub
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, LoopNest, Stmt, Store
 from tensorexpr.codegen.rewrites.expressions import expressions_of
-from tensorexpr.ir import Access, Expr, Size
 from tensorexpr.codegen.rewrites.paths import walk_block
+from tensorexpr.ir import Access, Expr, Size
 from tensorexpr.records import record, replace
 from tensorexpr.traversal import free_names, walk
 
@@ -131,7 +131,9 @@ class Survey:
         """Whether bounds of other loops, or conditions around them, change with a loop, which then stays outside of them."""
         inner = (x for s in self.loops[name] for _, x in walk_block(s.body))
         bounds = (
-            (x.start, x.stop) if isinstance(x, For) else (x.condition,) for x in inner if isinstance(x, For) or (isinstance(x, If) and _has_loops(x))
+            (x.start, x.stop) if isinstance(x, For) else (x.condition,)
+            for x in inner
+            if isinstance(x, For) or (isinstance(x, If) and _has_loops(x))
         )
         return any(name in free_names(bound) for pair in bounds for bound in pair)
 

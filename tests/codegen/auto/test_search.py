@@ -1,11 +1,15 @@
 """The search over nests: what it gives computes what the program means, is the same each time, and is rebuilt by its calls."""
 
+import numpy as np
 import pytest
 
+import tensorexpr as te
 from tensorexpr.codegen.auto.candidate import plain
 from tensorexpr.codegen.auto.machine import SAPPHIRE_RAPIDS
 from tensorexpr.codegen.auto.search import searched
 from tensorexpr.codegen.nest_text import print_nest
+from tensorexpr.codegen.stages import SEARCH
+from tensorexpr.kernels import softmax
 from tests.codegen.llvm.nests import run
 from tests.codegen.rewrites.law import UNITS, kept_of, near
 from tests.seeds import share_of
@@ -31,3 +35,17 @@ def test_random_programs_keep_their_values(seed):
             values = run(found.nest, arrays, sizes)
             for name, parameter in zip(kept.program.outputs, found.nest.writes, strict=True):
                 near(values[parameter], expected[name], UNITS, f"{sizes}: {name} of\n{kept.program}\n{found.nest}")
+
+
+def test_builds_take_what_is_clearly_faster():
+    """Softmax over the leading axis, where the planners' nest goes through columns."""
+    x = te.placeholder((512, 384), name="x")
+    y = softmax(x, axis=0)
+    f, s = te.build(y, [x]), te.autoschedule(y)
+    assert s.origin == SEARCH and f.schedule == s and len(s.nest.kernels) == 1 and not s.nest.workspace
+    data = np.random.default_rng(3).standard_normal((512, 384)).astype(np.float32)
+    wide = np.exp(data.astype(np.float64) - data.max(0))
+    np.testing.assert_allclose(f(data), wide / wide.sum(0), rtol=1e-5)
+    again = te.schedule(y)
+    exec(s.as_python(), {"s": again})
+    assert again == s and te.build(again, [x]).source("nest") == f.source("nest")
