@@ -321,10 +321,10 @@ class Plan:
     def _known(self) -> dict[int, tuple[Numbers, Numbers, Numbers, Numbers]]:
         return {}
 
-    def footprints(self, extents: Numbers) -> list[tuple[Numbers, Numbers, Numbers, Numbers]]:
+    def footprints(self, extents: Numbers) -> list[tuple[Numbers, Numbers, Numbers, Numbers, Numbers]]:
         """By depth d from 0: lines of each touch's segment while the loops of its path from d on run, runs of neighbouring lines among
         them, bytes of all that is touched then in the same loops, and bytes of the first cache that this takes, by touch: rows that
-        are a multiple of its period apart take the same places of it."""
+        are a multiple of its period apart take the same places of it; and the part of its segment that each touch is asked for."""
         touches = self.summary.touches
         if not touches:
             return []
@@ -364,7 +364,7 @@ class Plan:
 
     def _united(
         self, depth: int, low: Numbers, high: Numbers, count: Numbers, points: Numbers
-    ) -> tuple[Numbers, Numbers, Numbers, Numbers]:
+    ) -> tuple[Numbers, Numbers, Numbers, Numbers, Numbers]:
         order, starts, segment, node_of = self._segments(depth)
         whole, unit = self._extents[order][starts][..., None], self._units[order][starts][..., None]
         size = self._sizes[order][starts][:, None]
@@ -373,9 +373,12 @@ class Plan:
         least = np.maximum.reduceat(count[order], starts)
         each = np.maximum(each, np.minimum(least, whole))
         lines, runs = _lines(each, hull, whole, size)
+        part = np.ones_like(points)
         if len(starts) < len(order):  # boxes that lie far apart are fewer lines than the box around them
             alone = _lines(count[order], (high - low)[order] + 1.0, self._extents[order][..., None], self._sizes[order][:, None])
             lines, runs = (np.minimum(both, np.add.reduceat(own, starts)) for both, own in zip((lines, runs), alone))
+            part[order] = alone[0]
+            part = self._part(depth, part)
         if self._jumps.any():
             jumps = np.maximum.reduceat(self._jumps[order], starts)[:, None]
             tries = np.maximum.reduceat(points[order], starts)
@@ -392,7 +395,7 @@ class Plan:
         bytes_ = np.zeros((2, node_of.max() + 1, lines.shape[1]))
         np.add.at(bytes_[0], node_of, lines * LINE)
         np.add.at(bytes_[1], node_of, lines * LINE * crowded)
-        return lines[segment], runs[segment], bytes_[0][node_of[segment]], bytes_[1][node_of[segment]]
+        return lines[segment], runs[segment], bytes_[0][node_of[segment]], bytes_[1][node_of[segment]], part
 
     def traffic(self, extents: Numbers, capacities: Sequence[int]) -> tuple[Numbers, Numbers]:
         """Lines that touches get from beyond levels that hold so many bytes, and runs of neighbouring ones among them, by level."""
@@ -403,23 +406,24 @@ class Plan:
         kept = _kept(bytes_ / np.array(capacities, float)[:, None, None, None])
         kept = np.maximum.accumulate(np.concatenate([kept, np.ones_like(kept[:, :1])], axis=1), axis=1)
         now = np.diff(kept, axis=1)  # what stays at a depth and not at the one before it is had again for each iteration around
-        asked = np.moveaxis(around, 1, 0) * np.array([self._common(depth) for depth in range(len(prints))])
+        asked = np.moveaxis(around, 1, 0) * np.array([p[4] for p in prints])
         asked *= np.array([t.share for t in self.summary.touches])[:, None]
         lines = np.einsum("ldtb,dtb->ltb", now, asked * np.array([p[0] for p in prints]))
         runs = np.einsum("ldtb,dtb->ltb", now, asked * np.array([p[1] for p in prints]))
         return lines, runs
 
-    def _common(self, depth: int) -> Numbers:
-        """The part of its segment that each touch is asked for: loads among themselves, stores among themselves."""
-        if depth not in self._parts:
-            _, _, segment, _ = self._segments(depth)
-            store = np.array([t.store for t in self.summary.touches])
-            number = segment * 2 + store
-            self._parts[depth] = (1.0 / np.bincount(number)[number])[:, None]
-        return self._parts[depth]
+    def _part(self, depth: int, own: Numbers) -> Numbers:
+        """The part of its segment that each touch is asked for, by its own lines: loads among themselves, stores among themselves."""
+        if depth not in self._rows:
+            number = self._segments(depth)[2] * 2 + np.array([t.store for t in self.summary.touches])
+            self._rows[depth] = number, int(number.max()) + 1
+        number, count = self._rows[depth]
+        total = np.zeros((count, own.shape[1]))
+        np.add.at(total, number, own)
+        return own / np.maximum(total[number], _LEAST)
 
     @cached_property
-    def _parts(self) -> dict[int, Numbers]:
+    def _rows(self) -> dict[int, tuple[Numbers, int]]:
         return {}
 
 

@@ -55,11 +55,12 @@ class _Making:
         own = [n for n, level in enumerate(self.tile.levels) if level.loop == loop]
         whole, name = prod(self.tile.levels[n].size for n in own), loop
         length = self.survey.length(loop)
+        alone = loop == self.first and (length is None or whole < length)
         for n in own:
             level = self.tile.levels[n]
             if length is None or whole < length or (level.kind == "vectorize" and whole > length):
                 outer, inner = fresh(self.candidate.nest, f"{loop}_o", f"{loop}_i")
-                self._blocks(name, loop, whole, length, level.kind == "vectorize", (outer, inner))
+                self._blocks(name, loop, whole, length, level.kind == "vectorize", alone, (outer, inner))
                 name, length = inner, whole
                 if n != own[0]:
                     self.names[own[own.index(n) - 1]] = outer
@@ -68,13 +69,13 @@ class _Making:
             if length is not None:
                 length = min(length, whole * level.size)
 
-    def _blocks(self, name: str, loop: str, size: int, length: int | None, lanes: bool, names: tuple[str, str]) -> None:
+    def _blocks(self, name: str, loop: str, size: int, length: int | None, lanes: bool, alone: bool, names: tuple[str, str]) -> None:
         """A loop in blocks. What is left is a block moved back where iterations may run twice and no cores share blocks; lanes that are off;
         a shorter block."""
         if length is not None and length % size == 0:
             self.then("split", name, size, "peel", names)
             return
-        if name != self.first and self.survey.kind(loop) == DATA and length is not None and length > size:
+        if not (alone and name == loop) and self.survey.kind(loop) == DATA and length is not None and length > size:
             try:
                 self.then("split", name, size, "shift", names)
             except ScheduleError:
