@@ -21,6 +21,7 @@ from tensorexpr.text import print_expr
 
 EXPRESSIONS: Mapping[str, Mapping[int, DType | None]] = {
     "hoist": {1: None},
+    "keep": {1: None},
     "partition": {1: dtypes.int64, 2: dtypes.int64},
 }
 """Where rewrites expect expressions: the positions behind the nest, and the dtype of literals there that nothing else gives one."""

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from tensorexpr.codegen.auto.candidate import Candidate
 from tensorexpr.codegen.auto.search.groups import Group, extent_of
+from tensorexpr.codegen.auto.search.repeated import kept
 from tensorexpr.codegen.nest import For
 from tensorexpr.codegen.rewrites.names import fresh
 from tensorexpr.codegen.rewrites.paths import walk_nest
@@ -58,7 +59,7 @@ def _in(part: Candidate, group: Group, shared: tuple[str, ...], block: int | Non
                     made = made.then("fuse_at", name, at)
                 except ScheduleError:
                     continue
-    yield made
+    yield kept(made, at)
 
 
 def outermost(made: Candidate, loops: tuple[str, ...], first: tuple[str, ...]) -> Candidate:

@@ -7,6 +7,7 @@
 | `merge` | two loops, or kernels, one behind the other | one |
 | `stage` | a part of a buffer is read, or updated, in a loop | a copy of it, in another layout |
 | `rfactor` | a reduction into one accumulator | into several, which are combined |
+| `keep` | a term is computed in a loop, and again behind it | once, kept for each iteration |
 | `hoist` | a term is computed in a loop that it does not depend on | in front of the loop |
 | `contract` | a buffer of which an iteration needs a part | a buffer of that part |
 
@@ -20,8 +21,9 @@ from tensorexpr.codegen.rewrites.data.contract import contract
 from tensorexpr.codegen.rewrites.data.fuse_at import fuse_at
 from tensorexpr.codegen.rewrites.data.hoist import hoist
 from tensorexpr.codegen.rewrites.data.inline import inline
+from tensorexpr.codegen.rewrites.data.keep import keep
 from tensorexpr.codegen.rewrites.data.merge import merge, merge_kernels
 from tensorexpr.codegen.rewrites.data.rfactor import rfactor
 from tensorexpr.codegen.rewrites.data.stage import stage
 
-__all__ = ["contract", "fuse_at", "hoist", "inline", "merge", "merge_kernels", "rfactor", "stage"]
+__all__ = ["contract", "fuse_at", "hoist", "inline", "keep", "merge", "merge_kernels", "rfactor", "stage"]

@@ -39,11 +39,11 @@ def test_random_programs_keep_their_values(seed):
 
 def test_builds_take_what_is_clearly_faster():
     """Softmax over the leading axis, where the planners' nest goes through columns."""
-    x = te.placeholder((512, 384), name="x")
+    x = te.placeholder((1024, 1000), name="x")
     y = softmax(x, axis=0)
     f, s = te.build(y, [x]), te.autoschedule(y)
     assert s.origin == SEARCH and f.schedule == s and len(s.nest.kernels) == 1 and not s.nest.workspace
-    data = np.random.default_rng(3).standard_normal((512, 384)).astype(np.float32)
+    data = np.random.default_rng(3).standard_normal((1024, 1000)).astype(np.float32)
     wide = np.exp(data.astype(np.float64) - data.max(0))
     np.testing.assert_allclose(f(data), wide / wide.sum(0), rtol=1e-5)
     again = te.schedule(y)

@@ -12,11 +12,13 @@ from tensorexpr.codegen.rewrites.data.contract import contract
 from tensorexpr.codegen.rewrites.data.fuse_at import fuse_at
 from tensorexpr.codegen.rewrites.data.hoist import hoist
 from tensorexpr.codegen.rewrites.data.inline import inline
+from tensorexpr.codegen.rewrites.data.keep import keep
 from tensorexpr.codegen.rewrites.data.merge import merge, merge_kernels
 from tensorexpr.codegen.rewrites.data.rfactor import rfactor
 from tensorexpr.codegen.rewrites.data.stage import stage
 from tensorexpr.codegen.rewrites.expressions import expressions_of
 from tensorexpr.codegen.rewrites.paths import around, inside, statement, walk_nest
+from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Access, Apply, Cast, Expr
 from tensorexpr.traversal import free_names, walk
 from tests.codegen.rewrites.law import Move
@@ -85,6 +87,21 @@ def hoisted(nest: LoopNest, rng: random.Random) -> LoopNest | None:
     return None if pair is None else hoist(nest, *pair)
 
 
+def kept(nest: LoopNest, rng: random.Random) -> LoopNest | None:
+    found: dict[tuple[str, Expr], None] = {}
+    for path, s in walk_nest(nest):
+        if isinstance(s, Store):
+            terms = [n for n in walk(s.value) if isinstance(n, Apply | Access | Cast)]
+            found.update(dict.fromkeys((loop.index, n) for n in terms for loop in around(nest, path).loops))
+    pairs = list(found)
+    for pair in rng.sample(pairs, min(4, len(pairs))):
+        try:
+            return keep(nest, *pair)
+        except ScheduleError:
+            continue
+    return None
+
+
 def rfactored(nest: LoopNest, rng: random.Random) -> LoopNest | None:
     found: dict[tuple[str, str], None] = {}
     for path, s in walk_nest(nest):
@@ -112,4 +129,4 @@ def staged(nest: LoopNest, rng: random.Random) -> LoopNest | None:
     return stage(nest, *pair, order, rng.choice((None, None, 2, 3)), rng.choice(("local", "local", "workspace")))
 
 
-ALL: list[Move] = [inlined, fused_at, merged, hoisted, rfactored, contracted, staged]
+ALL: list[Move] = [inlined, fused_at, merged, hoisted, kept, rfactored, contracted, staged]
