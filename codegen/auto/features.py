@@ -36,10 +36,12 @@ Numbers = np.ndarray
 
 
 class Plan:
-    """What is counted of a summary; `vector_bytes` and `auto_bytes` are the registers of our own vectors and of those that LLVM makes."""
+    """What is counted of a summary; `vector_bytes` and `auto_bytes` are the registers of our own vectors and of those that LLVM makes,
+    `unit_bytes` what a unit does at once (all of a register unless said)."""
 
-    def __init__(self, summary: Summary, vector_bytes: int, auto_bytes: int) -> None:
+    def __init__(self, summary: Summary, vector_bytes: int, auto_bytes: int, unit_bytes: int | None = None) -> None:
         self.summary, self.vector_bytes, self.auto_bytes = summary, vector_bytes, auto_bytes
+        self.unit_bytes = unit_bytes or vector_bytes
         self.kinds = [loop.kind for loop in summary.loops]
         # Lanes are touched at once, wherever their loop stands.
         self.paths = [tuple(sorted(t.path, key=lambda x: self.kinds[x] == VECTORIZE)) for t in summary.touches]
@@ -130,13 +132,25 @@ class Plan:
         times = np.exp(self._work_loops @ np.log(np.maximum(extents, _LEAST)))
         times *= self._shares
         for loop, rows, bytes_ in self._vectors:
-            times[rows] *= _registers(extents[loop], bytes_[:, None], self.vector_bytes)
+            times[rows] *= _registers(extents[loop], bytes_[:, None], self.vector_bytes, self.unit_bytes)
         for loop, rows, bytes_ in self._automatic:
             lanes = np.maximum(extents[loop], 1.0)
             times[rows] *= np.ceil(lanes * bytes_[:, None] / self.auto_bytes) / lanes
         for loop, rows in self._elements:
             times[rows] *= extents[loop]
+        for number, loops in self._windows:
+            own = extents[list(loops)]
+            times[number] *= (own.sum(axis=0) - len(loops) + 1.0) / own.prod(axis=0)
         return times
+
+    @cached_property
+    def _windows(self) -> list[tuple[int, tuple[int, ...]]]:
+        """The work whose copies meet in the same elements, with the loops that are copied out: `p + r` has one more value with each."""
+        found = []
+        for number, w in enumerate(self.work):
+            inside = set(self._repeats(w))
+            found += [(number, loops) for loops in w.meets if all(x in inside and self.kinds[x] == UNROLL for x in loops)]
+        return found
 
     @cached_property
     def _shares(self) -> Numbers:
@@ -211,7 +225,7 @@ class Plan:
                 if loop in held.changed and self.kinds[loop] == UNROLL:
                     count = count * extents[loop]
                 elif loop in held.changed and self.kinds[loop] == VECTORIZE:
-                    count = count * _registers(extents[loop], np.array(held.size), self.vector_bytes)
+                    count = count * _registers(extents[loop], np.array(held.size), self.vector_bytes, self.vector_bytes)
             best.setdefault((self._block(self._serial(held.path)), held.buffer), []).append(count)
         for (block, _), counts in best.items():
             found[block] += np.max(counts, axis=0)
@@ -438,14 +452,15 @@ def _moving(touch: Touch, summary: Summary) -> frozenset[int]:
     return frozenset(x for x in touch.path if summary.loops[x].axis in axes or x in touch.random)
 
 
-def _registers(lanes: Numbers, size: Numbers, vector_bytes: int) -> Numbers:
-    """Registers that so many elements of `size` bytes take: whole ones, then one for each power of two that remains."""
+def _registers(lanes: Numbers, size: Numbers, vector_bytes: int, unit_bytes: int) -> Numbers:
+    """Registers that so many elements of `size` bytes take: whole ones, then one for each power of two that remains, of which those
+    that a part of the unit does count as that part."""
     each = np.maximum(vector_bytes // size, 1.0)
     whole, rest = np.floor(lanes / each), np.floor(lanes % each).astype(np.int64)
-    parts = np.zeros(rest.shape)
+    parts = np.zeros(np.broadcast(rest, size).shape)
     for bit in range(7):
-        parts += rest >> bit & 1
-    return np.maximum(whole + parts, 1.0)
+        parts += (rest >> bit & 1) * np.clip((1 << bit) * size / vector_bytes, unit_bytes / vector_bytes, 1.0)
+    return np.maximum(whole + parts, unit_bytes / vector_bytes)
 
 
 def _kept(load: Numbers) -> Numbers:

@@ -299,7 +299,9 @@ class _Reader:
             for part in a.args if a is fused else (a,):
                 changed |= self._visit(part, at)
         size = dtype.itemsize
-        if e.op.name == "where":
+        if e.op.name == "where" and self._is_mask(e, at):
+            pass  # lanes that are off are loaded as zero
+        elif e.op.name == "where":
             self._add(at, changed, operations.ARITHMETIC, size, 1.0)
         elif dtype.is_integer and e.op.name in ("floordiv", "mod") and isinstance(e.args[1], Const):
             self._add(at, changed, operations.ARITHMETIC, size, BY_CONSTANT)
@@ -307,6 +309,12 @@ class _Reader:
             for kind, count in operations.instructions(e.op.name, e.args[0].dtype, self.machine):
                 self._add(at, changed, kind, size, count)
         return changed
+
+    def _is_mask(self, e: Apply, at: _Place) -> bool:
+        """Whether a choice is a load of lanes of which some are off, and zero there."""
+        condition, taken, otherwise = e.args
+        masked = isinstance(taken, Access) and isinstance(otherwise, Const) and otherwise.value == 0 and taken.tensor not in self.registers
+        return masked and bool(self._changed(condition, at) & self._lanes(at))
 
     def _index_arithmetic(self, e: Expr, at: _Place) -> frozenset[int]:
         """What is computed of loop indices alone: nothing for what moves evenly."""
@@ -343,9 +351,24 @@ class _Reader:
             changed |= self._rewritten(e.tensor, at)
         changed |= at.under
         aligned = self._is_aligned(e.tensor, e.indices, at)
-        self._add(at, changed, LOAD, self._size(e.tensor), 1.0, self._stride(e.tensor, e.indices, at), aligned)
+        stride = self._stride(e.tensor, e.indices, at)
+        self._add(at, changed, LOAD, self._size(e.tensor), 1.0, stride, aligned, () if e.tensor in self.written else self._meets(e, at))
         self._touch(e.tensor, e.indices, at, False)
         return changed
+
+    def _meets(self, e: Access, at: _Place) -> tuple[tuple[int, ...], ...]:
+        """Loops that are copied out and move one index of an access alike, and no other index."""
+        found: dict[tuple[int, float], list[int]] = {}
+        often: dict[int, int] = {}
+        for axis, index in enumerate(e.indices):
+            move = move_of(index, self.moves)
+            for name, step in move.steps.items():
+                loop = at.names.get(name)
+                if loop is not None and self.loops[loop].kind == UNROLL and name not in move.uneven:
+                    found.setdefault((axis, step), []).append(loop)
+                    often[loop] = often.get(loop, 0) + 1
+        groups = (tuple(x for x in loops if often[x] == 1) for loops in found.values())
+        return tuple(group for group in groups if len(group) > 1)
 
     def _rewritten(self, buffer: str, at: _Place) -> frozenset[int]:
         """The loops around in which a buffer is stored to, lanes apart: what is read of it may be new in each iteration."""
@@ -427,9 +450,17 @@ class _Reader:
         self._add(at, changed | self._rewritten(buffer, at), HELD, self._size(buffer), 1.0)
 
     def _add(
-        self, at: _Place, changed: frozenset[int], kind: str, size: int, count: float, stride: float = 1.0, aligned: bool = True
+        self,
+        at: _Place,
+        changed: frozenset[int],
+        kind: str,
+        size: int,
+        count: float,
+        stride: float = 1.0,
+        aligned: bool = True,
+        meets: tuple[tuple[int, ...], ...] = (),
     ) -> None:
-        key = Work(at.path, changed & frozenset(at.path), kind, size, 0.0, at.share, stride, aligned)
+        key = Work(at.path, changed & frozenset(at.path), kind, size, 0.0, at.share, stride, aligned, meets)
         self.work[key] = self.work.get(key, 0.0) + count
 
 

@@ -56,6 +56,8 @@ class Work(NamedTuple):
     """Of loads and stores: elements that neighbouring lanes are apart, 0 where they share one, NaN where data says which."""
     aligned: bool = True
     """Whether whole registers that are loaded or stored begin at multiples of their size."""
+    meets: tuple[tuple[int, ...], ...] = ()
+    """Of loads: copies of loops that move along one axis alike, so that some of them load the same elements (rows of a window)."""
 
 
 class Touch(NamedTuple):

@@ -19,8 +19,9 @@ from tensorexpr.codegen.auto.cost import Model
 from tensorexpr.codegen.auto.machine import Facts
 from tensorexpr.codegen.auto.reading import summary_of
 from tensorexpr.codegen.auto.tiles.choose import choices
-from tensorexpr.codegen.auto.tiles.making import shared, tiled_by
+from tensorexpr.codegen.auto.tiles.making import bordered, shared, tiled_by
 from tensorexpr.codegen.auto.tiles.survey import Survey, alone
+from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.errors import ScheduleError
 
 __all__ = ["tiled"]
@@ -28,7 +29,9 @@ __all__ = ["tiled"]
 MOST_MADE = 3
 """Tiles that are made to be judged as nests: each costs some ten milliseconds."""
 CLOSE = 1.25
-"""How far a sketch may be behind a nest to be made: sketches leave out remainders and what combines sums."""
+"""How far a sketch may be behind a nest to be made: sketches leave out remainders and borders."""
+SURE = 1.05
+"""A nest that takes no more than this of its sketch is the best one: the sketches of others are behind."""
 
 
 def tiled(candidate: Candidate, kernel: int, facts: Facts, threads: int = 1) -> Candidate:
@@ -39,6 +42,10 @@ def tiled(candidate: Candidate, kernel: int, facts: Facts, threads: int = 1) -> 
     survey = Survey(candidate.nest, kernel)
     if not survey.roots:
         return candidate
+
+    def judge(nest: LoopNest) -> float:
+        return float(Model(summary_of(alone(nest, kernel)), facts).times()[0])
+
     best, time = candidate, inf
     made = 0
     for choice in choices(survey, facts):
@@ -51,7 +58,9 @@ def tiled(candidate: Candidate, kernel: int, facts: Facts, threads: int = 1) -> 
         if len(one.nest.kernels) < len(candidate.nest.kernels):
             return one  # nothing is left of an empty kernel
         made += 1
-        took = float(Model(summary_of(alone(one.nest, kernel)), facts).times()[0])
+        one, took = bordered(one, kernel, judge)
         if took < time:
             best, time = one, took
+        if took <= choice.time * SURE:
+            break
     return shared(best, kernel)

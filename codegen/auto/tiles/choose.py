@@ -20,7 +20,7 @@ from tensorexpr.codegen.auto.machine import Facts
 from tensorexpr.codegen.auto.points import OPEN
 from tensorexpr.codegen.auto.summary import Summary
 from tensorexpr.codegen.auto.tiles.sketch import Level, Tile, sketch
-from tensorexpr.codegen.auto.tiles.survey import DATA, SUM, Survey
+from tensorexpr.codegen.auto.tiles.survey import DATA, SUM, WINDOW, Survey
 from tensorexpr.records import record
 
 WIDEST = 256
@@ -30,8 +30,12 @@ REGISTERS = (1, 2, 3, 4, 6, 8, 12)
 COPIES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14)
 BLOCKS = (4, 8, 16, 32, 64, 128)
 """Whole vectors of a block of lanes that is gone through for each row of a sum."""
-MOST_SKELETONS = 12
-MOST_WRITTEN = 64
+SHORT = 4
+"""Registers up to which all of a loop is lanes, so that which of them are off is known."""
+MOST_SKELETONS = 16
+MOST_WINDOWS = 2
+"""Choices, from the best on, that are tried with windows copied out."""
+MOST_WRITTEN = 256
 """Registers of one statement that a tile may copy out: beyond, LLVM's time grows faster than what is gained."""
 
 
@@ -46,18 +50,50 @@ class Choice:
 def choices(survey: Survey, facts: Facts) -> list[Choice]:
     """The best sizes of each skeleton, the fastest first."""
     found = []
-    for number, tile in enumerate(_skeletons(survey)):
+    for number, tile in enumerate(_skeletons(survey, facts)):
         if number == MOST_SKELETONS:
             break
         found.append(_sized(survey, facts, tile))
+    found.sort(key=lambda c: c.time)
+    found += [better for choice in found[:MOST_WINDOWS] for better in _with_windows(survey, facts, choice)]
     return sorted(found, key=lambda c: c.time)
 
 
-def _skeletons(survey: Survey) -> Iterator[Tile]:
+def _whole(survey: Survey, facts: Facts, name: str) -> int:
+    """The lanes of all of a short loop; 0 for others."""
+    one, length = facts.vector_bits // 32, survey.length(name)
+    if length is None or length > SHORT * one:
+        return 0
+    if length < one or survey.kind(name) == SUM:
+        return 1 << (length - 1).bit_length()
+    unit = facts.unit_bits // 32
+    return -(-length // unit) * unit
+
+
+def _with_windows(survey: Survey, facts: Facts, choice: Choice) -> Iterator[Choice]:
+    """A choice with short sums of its busiest leaf copied out, from the innermost on, as long as that is faster."""
+    levels, time = choice.tile.levels, choice.time
+    done: list[str] = []
+    for name in reversed(survey.busiest.path):
+        length = survey.length(name)
+        if survey.kind(name) != SUM or length is None or not 1 < length <= WINDOW or choice.tile.of(name):
+            continue
+        one = _sized(survey, facts, Tile((Level(name, length, "unroll"), *levels), choice.tile.order, choice.tile.packed), whole=(name, *done))
+        if one.time < time:
+            done.append(name)
+            levels, time = one.tile.levels, one.time
+            yield one
+
+
+def _skeletons(survey: Survey, facts: Facts) -> Iterator[Tile]:
     for cut in survey.cuts():
         lanes = tuple(Level(name, 1, "vectorize") for name in cut)
+        whole = tuple(level._replace(size=_whole(survey, facts, level.loop)) for level in lanes)
         for copies in _copied(survey, cut):
-            yield Tile((*(Level(name, 1, "unroll") for name in copies), *lanes))
+            if any(level.size for level in whole):
+                yield Tile((*(Level(name, 1, "unroll") for name in copies), *whole))
+            if not all(level.size for level in whole):
+                yield Tile((*(Level(name, 1, "unroll") for name in copies), *lanes))
         sums = _streamed(survey, cut)
         if sums:
             blocks = tuple(Level(name, 1, "serial") for name in cut)
@@ -71,7 +107,7 @@ def _copied(survey: Survey, cut: Sequence[str]) -> list[tuple[str, ...]]:
     for name in leaf.path:
         if name in cut or survey.kind(name) != DATA or survey.bounds_others(name) or not _has_inside(survey, name, cut):
             continue
-        if any(survey.stride(a, name) == 0 for a in leaf.loads if a.tensor not in survey.locals):
+        if any(survey.stride(a, name) == 0 or survey.meets(a, name, leaf) for a in leaf.loads if a.tensor not in survey.locals):
             shared.append(name)
     found: list[tuple[str, ...]] = [()]
     found += [(name,) for name in reversed(shared[-3:])]
@@ -102,9 +138,9 @@ def _streamed(survey: Survey, cut: Sequence[str]) -> tuple[str, ...]:
 # ------------------------------------------------------------------------------------------------------------------- sizes
 
 
-def _sized(survey: Survey, facts: Facts, tile: Tile) -> Choice:
+def _sized(survey: Survey, facts: Facts, tile: Tile, whole: Sequence[str] = ()) -> Choice:
     """The best sizes of one skeleton: those of copies and lanes together where lanes are of one loop, else one after the other."""
-    options = [_options(survey, facts, tile, level) for level in tile.levels]
+    options = [[level.size] if level.size > 1 and (level.loop in whole or level.kind == "vectorize") else _options(survey, facts, level) for level in tile.levels]
     tile = tile.resized({n: own[min(1, len(own) - 1)] for n, own in enumerate(options)})
     room, summary = _Room(survey, facts, tile), sketch(survey, tile)
     model = Model(summary, facts)
@@ -123,7 +159,7 @@ def _sized(survey: Survey, facts: Facts, tile: Tile) -> Choice:
     return Choice(Tile(levels, tile.order, tile.packed), time)
 
 
-def _options(survey: Survey, facts: Facts, tile: Tile, level: Level) -> list[int]:
+def _options(survey: Survey, facts: Facts, level: Level) -> list[int]:
     length = survey.length(level.loop)
     if level.kind == "vectorize":
         return widths(survey, facts, level.loop)
@@ -157,6 +193,17 @@ class _Room:
         self.sums = [n for n in self.copies if survey.kind(tile.levels[n].loop) == DATA]
         self.streams = any(level.kind == "serial" for level in tile.levels)
         self.shared: list[list[int]] = []
+        self.rows: list[tuple[list[int], list[int]]] = []
+        windows = [n for n in self.copies if n not in self.sums]
+        copied = {tile.levels[n].loop for n in self.copies}
+        if all(survey.kind(name) == DATA or name in copied for name in leaf.path):
+            windows = []  # no loop carries the sums: LLVM takes them in an order that needs few registers
+        for access in dict.fromkeys(a for a in leaf.loads if a.tensor not in survey.locals) if windows else ():
+            moving = [n for n in self.sums if survey.meets(access, tile.levels[n].loop, leaf)]
+            if moving and any(survey.stride(access, tile.levels[n].loop) for n in windows):
+                step = survey.stride(access, tile.levels[moving[0]].loop)
+                moved = [n for n in self.copies if survey.stride(access, tile.levels[n].loop) not in (0, step)]
+                self.rows.append((moving, moved))
         if self.copies and self.lanes is not None:
             outer, lanes = tile.levels[self.copies[0]].loop, tile.levels[self.lanes].loop
             for access in dict.fromkeys(a for a in leaf.loads if a.tensor not in survey.locals):
@@ -171,6 +218,8 @@ class _Room:
         if not self.copies or self.streams:
             return True
         held = prod(sizes[n] for n in self.sums) + sum(prod(sizes[n] for n in own) for own in self.shared)
+        for moving, others in self.rows:  # of one step of a window, what the next step reads again
+            held += (prod(sizes[n] for n in moving) - 1) * prod(sizes[n] for n in others)
         return across * held + 1 <= self.facts.registers
 
 

@@ -2,21 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
 
 from tensorexpr.codegen.auto.candidate import Candidate
-from tensorexpr.codegen.auto.tiles.sketch import Tile
+from tensorexpr.codegen.auto.tiles.sketch import Level, Tile
 from tensorexpr.codegen.auto.tiles.survey import DATA, SUM, Survey
+from tensorexpr.codegen.llvm.machine import host
 from tensorexpr.codegen.lowering.arithmetic import constant, sub
 from tensorexpr.codegen.nest import For, LoopNest
+from tensorexpr.codegen.rewrites.expressions import expressions_in
 from tensorexpr.codegen.rewrites.names import fresh
 from tensorexpr.codegen.rewrites.paths import around, walk_block, walk_nest
 from tensorexpr.errors import ScheduleError
+from tensorexpr.ir import Apply
+from tensorexpr.records import replace
+from tensorexpr.traversal import free_names, walk
 
 
 def tiled_by(candidate: Candidate, survey: Survey, tile: Tile, kernel: int) -> Candidate:
     """The candidate with a tile of one of its kernels. Raises `ScheduleError` where a rewrite is not legal."""
-    return _Making(candidate, survey, tile, kernel).made()
+    levels: list[Level] = []
+    for level in tile.levels:
+        length, one = survey.length(level.loop), host().vector_bits // 32
+        whole = prod(x.size for x in tile.of(level.loop))
+        if level.kind == "vectorize" and level.size > one and survey.kind(level.loop) == DATA and length is not None and one < length < whole:
+            # As copies of one register, of which the last is moved back.
+            levels += [Level(level.loop, -(-level.size // one), "unroll"), Level(level.loop, one, "vectorize")]
+        else:
+            levels.append(level)
+    return _Making(candidate, survey, replace(tile, levels=tuple(levels)), kernel).made()
+
+
+TESTS = ("lt", "le", "gt", "ge", "eq", "ne", "minimum", "maximum", "mod", "floordiv")
+"""Operations on indices that are decided, or affine, in a part of a loop."""
 
 
 class _Making:
@@ -123,6 +142,30 @@ def _paths(nest: LoopNest, kernel: int) -> list[list[str]]:
         if path[0] == kernel and isinstance(s, For) and not any(isinstance(x, For) for _, x in walk_block(s.body)):
             found.append([*(x.index for x in around(nest, path).loops), s.index])
     return found
+
+
+def bordered(candidate: Candidate, kernel: int, judge: Callable[[LoopNest], float]) -> tuple[Candidate, float]:
+    """The candidate with its loops cut where tests inside change, and the time, as long as that is faster: inside of borders nothing is asked."""
+    time = judge(candidate.nest)
+    inner = {s.index for path, s in walk_nest(candidate.nest) if path[0] == kernel and isinstance(s, For) and s.kind != "serial"}
+    for name in dict.fromkeys(x for order in _paths(candidate.nest, kernel) for x in order if x not in inner):
+        if not any(_is_asked(s) for path, s in walk_nest(candidate.nest) if path[0] == kernel and isinstance(s, For) and s.index == name):
+            continue
+        try:
+            one = candidate.then("partition", name)
+        except ScheduleError:
+            continue
+        took = judge(one.nest)
+        if took < time:
+            candidate, time = one, took
+    return candidate, time
+
+
+def _is_asked(s: For) -> bool:
+    """Whether a loop of more than a few iterations has tests of its index inside."""
+    length = constant(sub(s.stop, s.start))
+    tests = (n for e in expressions_in(s.body) for n in walk(e) if isinstance(n, Apply) and n.op.name in TESTS)
+    return (length is None or length > 1) and any(s.index in free_names(n) for n in tests)
 
 
 def shared(candidate: Candidate, kernel: int) -> Candidate:

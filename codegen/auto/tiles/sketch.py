@@ -16,10 +16,11 @@ from tensorexpr.codegen.auto.summary import Summary
 from tensorexpr.codegen.auto.tiles.survey import SUM, Survey
 from tensorexpr.codegen.lowering.arithmetic import ZERO, add, floordiv, mul, sub
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, Kernel, LoopNest, Stmt, Store
-from tensorexpr.codegen.rewrites.expressions import map_accesses, substituted
+from tensorexpr.codegen.rewrites.expressions import map_accesses, map_expressions, substituted
 from tensorexpr.codegen.rewrites.paths import walk_block
-from tensorexpr.ir import Access, Expr, Index, apply, const
+from tensorexpr.ir import Access, Expr, Index, apply, Apply, conjunction, conjuncts, const
 from tensorexpr.records import record, replace
+from tensorexpr.traversal import free_names, map_children, walk
 
 
 class Level(NamedTuple):
@@ -69,12 +70,27 @@ class Tile:
 def sketch(survey: Survey, tile: Tile) -> Summary:
     """The summary of a kernel with a tile: level `n` of the tile is the loop `i.n`, inside of `i`, over the axis of `i`."""
     made = _Sketch(survey, tile)
-    kernel: Kernel = replace(survey.nest.kernels[0], body=made.block(survey.body, ()))
+    body = map_expressions(survey.body, lambda e: _inside(e, survey, tile))
+    kernel: Kernel = replace(survey.nest.kernels[0], body=made.block(body, ()))
     nest: LoopNest = replace(survey.nest, kernels=(kernel,), workspace=(*survey.nest.workspace, *made.copies()))
     summary = summary_of(nest)
     if tile.order:
         summary = _ordered(summary, tile.order)
     return _linked(summary, tile)
+
+
+def _inside(e: Expr, survey: Survey, tile: Tile) -> Expr:
+    """An expression where tests of what is around the lanes are decided, as they are between borders."""
+
+    def decided(e: Expr) -> Expr:
+        if not isinstance(e, Apply):
+            return e
+        if e.op.name == "where" and not any(isinstance(n, Access) for n in walk(e.args[0])):
+            left = [test for test in conjuncts(e.args[0]) if any(name in tile.lanes for name in free_names(test))]
+            return apply("where", conjunction(left), *e.args[1:]) if left else e.args[1]
+        return e
+
+    return map_children(decided(e), lambda child: _inside(child, survey, tile))
 
 
 def _ordered(summary: Summary, order: Sequence[str]) -> Summary:
@@ -127,12 +143,15 @@ class _Sketch:
                 own = [n for n in self._levels((s.index,))]
                 whole = prod(self.tile.levels[n].size for n in own)
                 count = floordiv(add(sub(s.stop, s.start), const(whole - 1)), whole)
-                at, step = add(mul(Index(s.index), const(whole)), s.start), whole
+                length = self.survey.length(s.index)
+                all_ = length is not None and whole >= length
+                at, step = s.start if all_ else add(mul(Index(s.index), const(whole)), s.start), whole
                 for n in own:
                     step //= self.tile.levels[n].size
                     at = add(at, mul(Index(_name(self.tile.levels[n], n)), const(step)))
                 body = map_accesses(substituted(s.body, {s.index: at}), lambda a: self._part(a, s.index))
-                return (For(s.index, ZERO, count, self.block(map_accesses(body, self._packed), (*inside, s.index))),)
+                inner = self.block(map_accesses(body, self._packed), (*inside, s.index))
+                return inner if all_ else (For(s.index, ZERO, count, inner),)
             case For():
                 return (replace(s, body=self.block(map_accesses(s.body, self._packed), inside)),)
             case If():
@@ -173,7 +192,7 @@ class _Sketch:
         for n in self.parts.get(buffer.name, ()):
             level = self.tile.levels[n]
             own = len(buffer.shape) - len(axes) - len(self.parts[buffer.name])
-            inside = [x for x in made if any(isinstance(y, For) and y.index == level.loop for _, y in walk_block((x,)))]
+            inside = [x for x in made if any(isinstance(y, For) and y.index in (level.loop, _name(level, n)) for _, y in walk_block((x,)))]
             if not inside or own:
                 continue
             at = made.index(inside[-1]) + 1
@@ -203,12 +222,11 @@ def _linked(summary: Summary, tile: Tile) -> Summary:
     """The levels of a loop over its axis, so that sizes may be tried."""
     loops = list(summary.loops)
     names = {_name(level, n): level.loop for n, level in enumerate(tile.levels)}
-    below: dict[int, int] = {}
     for number, loop in enumerate(summary.loops):
         if loop.name in names:
-            outer = next(n for n in summary.parts[number] if summary.loops[n].name == names[loop.name])
+            own = {names[loop.name], *(x for x in names if names[x] == names[loop.name])}
+            outer = next(n for n in summary.parts[number] if summary.loops[n].name in own)
             loops[number] = loop._replace(axis=loops[outer].axis)
-            below[number] = outer
     touches = []
     for touch in summary.touches:
         moves = []

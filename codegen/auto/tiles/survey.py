@@ -27,6 +27,10 @@ MOST_CUTS = 12
 """Assignments of lanes that are looked at: a kernel of three sums in a row has eight."""
 
 
+WINDOW = 8
+"""Iterations of a sum up to which it may be copied out as a whole: wider windows have hundreds of loads in one iteration."""
+
+
 @record(eq=False)
 class Leaf:
     """The loops around some statements, outermost first, and the elements that these load and store."""
@@ -161,6 +165,12 @@ class Survey:
     def busiest(self) -> Leaf:
         """The leaf that is executed most, by accesses."""
         return max(self.leaves, key=lambda x: self.often(x) * (len(x.loads) + len(x.stores)))
+
+    def meets(self, access: Access, name: str, leaf: Leaf) -> bool:
+        """Whether iterations of a loop read what others read in another iteration of a short sum: rows of a window."""
+        own = self.stride(access, name)
+        others = [x for x in leaf.path if x != name and self.kind(x) == SUM and (self.length(x) or OPEN) <= WINDOW]
+        return bool(own) and any(self.stride(access, x) == own for x in others)
 
     def below(self, name: str) -> list[Leaf]:
         """The leaves in a loop."""
