@@ -1,17 +1,24 @@
-"""The contest between the nest of the search and that of the planners: the former runs where the model of cost says that it is clearly faster.
+"""The contest between the nest of the search and that of the planners: the former runs where the model of cost says that it is clearly
+faster.
 
 Both are predicted by one model, on one thread and on several, whatever runs now: what is chosen, and with it the order of sums, may not
-depend on how many threads a process has.
+depend on how many threads a process has. Where the planners' nest is close to what no nest goes below, nothing is searched.
 """
 
 from __future__ import annotations
 
+from math import prod
+
 from tensorexpr.codegen.auto.candidate import Candidate
 from tensorexpr.codegen.auto.cost import Model
+from tensorexpr.codegen.auto.features import LINE
+from tensorexpr.codegen.auto.machine import Facts
 from tensorexpr.codegen.auto.measure import facts_here
+from tensorexpr.codegen.auto.operations import ARITHMETIC
 from tensorexpr.codegen.auto.reading import summary_of
 from tensorexpr.codegen.auto.search.searching import searched
 from tensorexpr.codegen.nest import LoopNest
+from tensorexpr.codegen.plain import plain_nest
 from tensorexpr.ir import Program
 
 MARGIN = 1.3
@@ -23,7 +30,27 @@ SEVERAL = 8
 def faster(program: Program, planned: LoopNest) -> Candidate | None:
     """The nest of the search for a simplified program, where it is clearly faster than the nest that planners made."""
     facts = facts_here()
+    theirs = Model(summary_of(planned), facts)
+    if float(theirs.times()[0]) <= MARGIN * least(program, facts):
+        return None
     found = searched(program, facts)
-    ours, theirs = Model(summary_of(found.nest), facts), Model(summary_of(planned), facts)
+    ours = Model(summary_of(found.nest), facts)
     wins = all(MARGIN * float(ours.times(None, n)[0]) <= float(theirs.times(None, n)[0]) for n in (1, SEVERAL))
     return found if wins else None
+
+
+def least(program: Program, facts: Facts) -> float:
+    """Nanoseconds on one thread that no nest goes below, by the model: inputs and results once through the level of memory that holds them,
+    and half of the arithmetic of the program as written, in whole registers (terms may be shared)."""
+    summary = summary_of(plain_nest(program))
+    parameters = {b.name for b in (*program.inputs,)} | set(program.outputs)
+    arrays = {b.name: prod(b.extents) * b.size for b in summary.buffers if b.name in parameters}
+    levels = (0.0, *facts.lines)
+    at = sum(sum(arrays.values()) > size for size in facts.caches)
+    moved = sum(arrays.values()) / LINE * levels[at]
+    arithmetic = 0.0
+    for work in summary.work:
+        if work.kind == ARITHMETIC:
+            often = prod(summary.loops[loop].extent for loop in work.path if loop in work.changed or summary.loops[loop].extent < 1)
+            arithmetic += often * work.share * work.instructions * work.size * 8 / facts.vector_bits * facts.arithmetic
+    return max(moved, arithmetic / 2)

@@ -1,6 +1,6 @@
 """Costly terms that several statements of a shared loop compute are computed by the first of them, and kept for the others.
 
-    sum = sum(exp(x[i, k] - m) ...); y[j] = exp(x[i, j] - m) / sum      the exponentials of a row are kept while it is gone through
+sum = sum(exp(x[i, k] - m) ...); y[j] = exp(x[i, j] - m) / sum      the exponentials of a row are kept while it is gone through
 """
 
 from __future__ import annotations

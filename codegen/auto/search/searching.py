@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from tensorexpr.codegen.auto.candidate import Candidate, plain
 from tensorexpr.codegen.auto.cost import Model
 from tensorexpr.codegen.auto.machine import Facts
@@ -35,15 +33,9 @@ def nanoseconds(nest: LoopNest, facts: Facts, threads: int = 1) -> float:
 
 
 def _best(part: Candidate, group: Group, facts: Facts) -> Candidate:
-    """The cheapest way to compute a group."""
-    return min(_ways(part, group, facts), key=lambda one: nanoseconds(one.nest, facts))
-
-
-def _ways(part: Candidate, group: Group, facts: Facts) -> Iterator[Candidate]:
-    yield finished(part, facts)
-    if len(group.members) > 1:
-        for made in fused(part, group):
-            yield finished(made, facts)
+    """The cheapest way to compute a group: in shared loops, where it has several members, else one after the other."""
+    ways = list(fused(part, group)) if len(group.members) > 1 else []
+    return min((finished(way, facts) for way in ways or [part]), key=lambda one: nanoseconds(one.nest, facts))
 
 
 def finished(made: Candidate, facts: Facts) -> Candidate:

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import product
+from itertools import pairwise, product
 from math import ceil, prod
 
 import numpy as np
@@ -32,6 +32,8 @@ BLOCKS = (4, 8, 16, 32, 64, 128)
 """Whole vectors of a block of lanes that is gone through for each row of a sum."""
 SHORT = 4
 """Registers up to which all of a loop is lanes, so that which of them are off is known."""
+MOST_SIZES = 144
+"""Combinations of sizes that the model is asked for at once: 0.1 to 0.4 ms each for a kernel of a few statements."""
 MOST_SKELETONS = 16
 MOST_WINDOWS = 2
 """Choices, from the best on, that are tried with windows copied out."""
@@ -78,7 +80,9 @@ def _with_windows(survey: Survey, facts: Facts, choice: Choice) -> Iterator[Choi
         length = survey.length(name)
         if survey.kind(name) != SUM or length is None or not 1 < length <= WINDOW or choice.tile.of(name):
             continue
-        one = _sized(survey, facts, Tile((Level(name, length, "unroll"), *levels), choice.tile.order, choice.tile.packed), whole=(name, *done))
+        one = _sized(
+            survey, facts, Tile((Level(name, length, "unroll"), *levels), choice.tile.order, choice.tile.packed), whole=(name, *done)
+        )
         if one.time < time:
             done.append(name)
             levels, time = one.tile.levels, one.time
@@ -140,7 +144,10 @@ def _streamed(survey: Survey, cut: Sequence[str]) -> tuple[str, ...]:
 
 def _sized(survey: Survey, facts: Facts, tile: Tile, whole: Sequence[str] = ()) -> Choice:
     """The best sizes of one skeleton: those of copies and lanes together where lanes are of one loop, else one after the other."""
-    options = [[level.size] if level.size > 1 and (level.loop in whole or level.kind == "vectorize") else _options(survey, facts, level) for level in tile.levels]
+    options = [
+        [level.size] if level.size > 1 and (level.loop in whole or level.kind == "vectorize") else _options(survey, facts, level)
+        for level in tile.levels
+    ]
     tile = tile.resized({n: own[min(1, len(own) - 1)] for n, own in enumerate(options)})
     room, summary = _Room(survey, facts, tile), sketch(survey, tile)
     model = Model(summary, facts)
@@ -148,7 +155,7 @@ def _sized(survey: Survey, facts: Facts, tile: Tile, whole: Sequence[str] = ()) 
     others = [n for n in range(len(tile.levels)) if n not in lanes]
     groups = [others + lanes] if len(lanes) == 1 else [[n] for n in lanes] + ([others] if others else [])
     time = float(model.times()[0])
-    for group in groups:
+    for group in _few_at_once(groups, options):
         grid = [dict(zip(group, sizes, strict=True)) for sizes in product(*(options[n] for n in group))]
         now = {n: level.size for n, level in enumerate(tile.levels)}
         grid = [g for g in grid if room.holds({**now, **g})] or grid[:1]
@@ -157,6 +164,15 @@ def _sized(survey: Survey, facts: Facts, tile: Tile, whole: Sequence[str] = ()) 
         tile, time = tile.resized(grid[at]), float(times[at])
     levels = tuple(level for level in tile.levels if level.size > 1 or level.kind == "vectorize")
     return Choice(Tile(levels, tile.order, tile.packed), time)
+
+
+def _few_at_once(groups: Sequence[Sequence[int]], options: Sequence[Sequence[int]]) -> Iterator[Sequence[int]]:
+    """Levels whose sizes are tried together: neighbours, twice over, where there are too many combinations of all of a group."""
+    for group in groups:
+        if prod(len(options[n]) for n in group) <= MOST_SIZES:
+            yield group
+        else:
+            yield from [pair for _ in range(2) for pair in pairwise(group)]
 
 
 def _options(survey: Survey, facts: Facts, level: Level) -> list[int]:

@@ -26,7 +26,13 @@ def tiled_by(candidate: Candidate, survey: Survey, tile: Tile, kernel: int) -> C
     for level in tile.levels:
         length, one = survey.length(level.loop), host().vector_bits // 32
         whole = prod(x.size for x in tile.of(level.loop))
-        if level.kind == "vectorize" and level.size > one and survey.kind(level.loop) == DATA and length is not None and one < length < whole:
+        if (
+            level.kind == "vectorize"
+            and level.size > one
+            and survey.kind(level.loop) == DATA
+            and length is not None
+            and one < length < whole
+        ):
             # As copies of one register, of which the last is moved back.
             levels += [Level(level.loop, -(-level.size // one), "unroll"), Level(level.loop, one, "vectorize")]
         else:

@@ -23,6 +23,9 @@ from tensorexpr.records import record, replace
 from tensorexpr.traversal import free_names, walk
 
 DATA, SUM, ORDER = "data", "sum", "order"
+FAR = 3.0
+"""How much further apart than at best the elements of neighbouring lanes may be in a cut that is looked at: a gather takes as many loads as
+lanes, of which other work hides some."""
 MOST_CUTS = 12
 """Assignments of lanes that are looked at: a kernel of three sums in a row has eight."""
 
@@ -181,7 +184,9 @@ class Survey:
     def cuts(self) -> list[tuple[str, ...]]:
         """Assignments of lanes, those first whose lanes lie side by side in memory."""
         found = list(islice((tuple(c) for c in self._cuts(self.roots)), 4 * MOST_CUTS))
-        return sorted(dict.fromkeys(found), key=self._distance)[:MOST_CUTS]
+        distances = {cut: self._distance(cut) for cut in dict.fromkeys(found)}
+        least = min(distances.values(), default=0.0)
+        return [cut for cut in sorted(distances, key=distances.__getitem__) if distances[cut] <= FAR * least][:MOST_CUTS]
 
     def _cuts(self, names: list[str]) -> Iterator[list[str]]:
         for chosen in product(*(list(self._cut(name)) for name in names)):
