@@ -42,6 +42,22 @@ def tiled(candidate: Candidate, kernel: int, facts: Facts, threads: int = 1) -> 
     survey = Survey(candidate.nest, kernel)
     if not survey.roots:
         return candidate
+    best, time = _best(candidate, survey, kernel, facts)
+    for name in survey.uneven:
+        try:
+            cut = candidate.then("partition", name)
+        except ScheduleError:
+            continue
+        inside = Survey(cut.nest, kernel)
+        if name in inside.loops and name not in inside.uneven:
+            one, took = _best(cut, inside, kernel, facts)
+            if took < time:
+                best, time = one, took
+    return shared(best, kernel)
+
+
+def _best(candidate: Candidate, survey: Survey, kernel: int, facts: Facts) -> tuple[Candidate, float]:
+    """The candidate by the best tile, and its time."""
 
     def judge(nest: LoopNest) -> float:
         return float(Model(summary_of(alone(nest, kernel)), facts).times()[0])
@@ -63,4 +79,4 @@ def tiled(candidate: Candidate, kernel: int, facts: Facts, threads: int = 1) -> 
             best, time = one, took
         if took <= choice.time * SURE:
             break
-    return shared(best, kernel)
+    return best, time

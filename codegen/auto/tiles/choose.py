@@ -73,20 +73,12 @@ def _whole(survey: Survey, facts: Facts, name: str) -> int:
 
 
 def _with_windows(survey: Survey, facts: Facts, choice: Choice) -> Iterator[Choice]:
-    """A choice with short sums of its busiest leaf copied out, from the innermost on, as long as that is faster."""
-    levels, time = choice.tile.levels, choice.time
-    done: list[str] = []
-    for name in reversed(survey.busiest.path):
-        length = survey.length(name)
-        if survey.kind(name) != SUM or length is None or not 1 < length <= WINDOW or choice.tile.of(name):
-            continue
-        one = _sized(
-            survey, facts, Tile((Level(name, length, "unroll"), *levels), choice.tile.order, choice.tile.packed), whole=(name, *done)
-        )
-        if one.time < time:
-            done.append(name)
-            levels, time = one.tile.levels, one.time
-            yield one
+    """A choice with short sums of its busiest leaf copied out: each, and the innermost ones together."""
+    short = [x for x in survey.busiest.path if survey.kind(x) == SUM and not choice.tile.of(x) and 1 < (survey.length(x) or OPEN) <= WINDOW]
+    sets = [short[n:] for n in reversed(range(len(short)))] + [[name] for name in short[:-1]]
+    for names in sets:
+        levels = (*(Level(name, survey.length(name) or 1, "unroll") for name in names), *choice.tile.levels)
+        yield _sized(survey, facts, Tile(levels, choice.tile.order, choice.tile.packed), whole=names)
 
 
 def _skeletons(survey: Survey, facts: Facts) -> Iterator[Tile]:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from tensorexpr.codegen.auto.reading import summary_of
 from tensorexpr.codegen.auto.summary import Summary
 from tensorexpr.codegen.auto.tiles.survey import SUM, Survey
-from tensorexpr.codegen.lowering.arithmetic import ZERO, add, floordiv, mul, sub
+from tensorexpr.codegen.lowering.arithmetic import ZERO, add, constant, floordiv, mul, sub
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, Kernel, LoopNest, Stmt, Store
 from tensorexpr.codegen.rewrites.expressions import map_accesses, map_expressions, substituted
 from tensorexpr.codegen.rewrites.paths import walk_block
@@ -139,6 +139,8 @@ class _Sketch:
 
     def statement(self, s: Stmt, inside: tuple[str, ...]) -> Block:
         match s:
+            case For() if self.tile.of(s.index) and constant(sub(s.stop, s.start)) == 1:
+                return self.block(substituted(s.body, {s.index: s.start}), inside)  # cut off at a border
             case For() if self.tile.of(s.index):
                 own = [n for n in self._levels((s.index,))]
                 whole = prod(self.tile.levels[n].size for n in own)

@@ -175,6 +175,20 @@ class Survey:
         others = [x for x in leaf.path if x != name and self.kind(x) == SUM and (self.length(x) or OPEN) <= WINDOW]
         return bool(own) and any(self.stride(access, x) == own for x in others)
 
+    @cached_property
+    def uneven(self) -> tuple[str, ...]:
+        """Loops whose iterations may be lanes but for indices that do not move evenly with them, such as those that are held at a border."""
+        found: dict[str, None] = {}
+        for leaf in self.leaves:
+            for loop in leaf.loops:
+                name = loop.index
+                if constant(sub(loop.stop, loop.start)) == 1:
+                    continue  # cut off at a border
+                strides = [self.stride(a, name) for a in (*leaf.loads, *leaf.stores)]
+                if any(x != x for x in strides) and self.kind(name) == DATA:
+                    found.setdefault(name)
+        return tuple(found)
+
     def below(self, name: str) -> list[Leaf]:
         """The leaves in a loop."""
         return [leaf for leaf in self.leaves if name in leaf.path]
