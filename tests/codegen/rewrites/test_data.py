@@ -445,3 +445,14 @@ def test_what_is_refused(body, rewrite, message):
     nest = nest_of(body)
     with pytest.raises(ScheduleError, match=message):
         rewrite(nest)
+
+
+def test_names_that_are_given_are_not_those_of_loops_inside():
+    """The second `i` would be `i_1`, which a loop inside is called already."""
+    kept = Kept.of_text("""
+x: i32[3, 5] = input()
+a[i]: i32[3] = sum(x[i, k] for k in range(5))
+b[i]: i32[3] = sum(x[i, i_1] for i_1 in range(5))
+return a, b
+""")
+    kept.check(kept.nest)
