@@ -21,13 +21,13 @@ from tensorexpr.codegen.auto.points import OPEN
 from tensorexpr.codegen.auto.summary import Summary
 from tensorexpr.codegen.auto.tiles.sketch import Level, Tile, sketch
 from tensorexpr.codegen.auto.tiles.survey import DATA, SUM, WINDOW, Survey
-from tensorexpr.records import record
+from tensorexpr.records import record, replace
 
 WIDEST = 256
 """Lanes of a loop that is still emitted as one vector (`kinds.LARGEST_HELD`)."""
 REGISTERS = (1, 2, 3, 4, 6, 8, 12)
 """Registers side by side in lanes."""
-COPIES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14)
+COPIES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16)
 BLOCKS = (4, 8, 16, 32, 64, 128)
 """Whole vectors of a block of lanes that is gone through for each row of a sum."""
 SHORT = 4
@@ -43,10 +43,11 @@ MOST_WRITTEN = 256
 
 @record
 class Choice:
-    """A tile, and the nanoseconds that its sketch is predicted to take."""
+    """A tile, the nanoseconds that its sketch is predicted to take, and its skeleton: levels of size 1 are those that were sized."""
 
     tile: Tile
     time: float
+    skeleton: Tile
 
 
 def choices(survey: Survey, facts: Facts) -> list[Choice]:
@@ -77,14 +78,18 @@ def _with_windows(survey: Survey, facts: Facts, choice: Choice) -> Iterator[Choi
     short = [x for x in survey.busiest.path if survey.kind(x) == SUM and not choice.tile.of(x) and 1 < (survey.length(x) or OPEN) <= WINDOW]
     sets = [short[n:] for n in reversed(range(len(short)))] + [[name] for name in short[:-1]]
     for names in sets:
-        levels = (*(Level(name, survey.length(name) or 1, "unroll") for name in names), *choice.tile.levels)
-        yield _sized(survey, facts, Tile(levels, choice.tile.order, choice.tile.packed), whole=names)
+        levels = (*(Level(name, survey.length(name) or 1, "unroll") for name in names), *choice.skeleton.levels)
+        yield _sized(survey, facts, replace(choice.skeleton, levels=levels))
 
 
 def _skeletons(survey: Survey, facts: Facts) -> Iterator[Tile]:
     for cut in survey.cuts():
         lanes = tuple(Level(name, 1, "vectorize") for name in cut)
         whole = tuple(level._replace(size=_whole(survey, facts, level.loop)) for level in lanes)
+        for rows in _across(survey, cut):
+            side = facts.vector_bits // 32
+            squares = tuple(level._replace(size=side) for level in lanes)
+            yield Tile((Level(rows, min(side, survey.length(rows) or side), "unroll"), *squares))
         for copies in _copied(survey, cut):
             if any(level.size for level in whole):
                 yield Tile((*(Level(name, 1, "unroll") for name in copies), *whole))
@@ -112,6 +117,18 @@ def _copied(survey: Survey, cut: Sequence[str]) -> list[tuple[str, ...]]:
     return found
 
 
+def _across(survey: Survey, cut: Sequence[str]) -> list[str]:
+    """Loops along which rows lie that lanes go across: copies of them make squares that are turned around in registers."""
+    found: dict[str, None] = {}
+    for leaf in survey.leaves:
+        lanes = next((name for name in leaf.path if name in cut), None)
+        for access in (*leaf.stores, *leaf.loads) if lanes is not None else ():
+            if abs(survey.stride(access, lanes or "")) > 1:
+                rows = (x for x in leaf.path if x != lanes and survey.kind(x) == DATA and abs(survey.stride(access, x)) == 1)
+                found.update(dict.fromkeys(rows))
+    return list(found)
+
+
 def _has_inside(survey: Survey, name: str, cut: Sequence[str]) -> bool:
     """Whether a loop stays inside of a loop, beside its lanes."""
     for leaf in survey.below(name):
@@ -134,13 +151,10 @@ def _streamed(survey: Survey, cut: Sequence[str]) -> tuple[str, ...]:
 # ------------------------------------------------------------------------------------------------------------------- sizes
 
 
-def _sized(survey: Survey, facts: Facts, tile: Tile, whole: Sequence[str] = ()) -> Choice:
+def _sized(survey: Survey, facts: Facts, skeleton: Tile) -> Choice:
     """The best sizes of one skeleton: those of copies and lanes together where lanes are of one loop, else one after the other."""
-    options = [
-        [level.size] if level.size > 1 and (level.loop in whole or level.kind == "vectorize") else _options(survey, facts, level)
-        for level in tile.levels
-    ]
-    tile = tile.resized({n: own[min(1, len(own) - 1)] for n, own in enumerate(options)})
+    options = [[level.size] if level.size > 1 else _options(survey, facts, level) for level in skeleton.levels]
+    tile = skeleton.resized({n: own[min(1, len(own) - 1)] for n, own in enumerate(options)})
     room, summary = _Room(survey, facts, tile), sketch(survey, tile)
     model = Model(summary, facts)
     lanes = [n for n, level in enumerate(tile.levels) if level.kind == "vectorize"]
@@ -155,7 +169,7 @@ def _sized(survey: Survey, facts: Facts, tile: Tile, whole: Sequence[str] = ()) 
         at = int(np.argmin(times))
         tile, time = tile.resized(grid[at]), float(times[at])
     levels = tuple(level for level in tile.levels if level.size > 1 or level.kind == "vectorize")
-    return Choice(Tile(levels, tile.order, tile.packed), time)
+    return Choice(replace(tile, levels=levels), time, skeleton)
 
 
 def _few_at_once(groups: Sequence[Sequence[int]], options: Sequence[Sequence[int]]) -> Iterator[Sequence[int]]:
