@@ -16,7 +16,7 @@ from tensorexpr.codegen.gpu_function import GpuFunction
 from tensorexpr.codegen.handle import Schedule
 from tensorexpr.codegen.schedule import Planned
 from tensorexpr.codegen.schedule import schedule as planned_schedule
-from tensorexpr.codegen.stages import default_schedule
+from tensorexpr.codegen.stages import PLAIN, default_schedule
 from tensorexpr.codegen.target import H200, Gpu, Target, host_target
 from tensorexpr.errors import ArgumentError, DefinitionError, TargetError, user_location
 from tensorexpr.hints import checked, suggestion
@@ -149,9 +149,11 @@ def autoschedule(
     written = fold_constants(program_from(outputs, inputs, "te.autoschedule"))
     found = default_schedule(written, machine_of(target, precision))
     names, single = _names(outputs, inputs), isinstance(outputs, Tensor)
+    if isinstance(found, Schedule):
+        return Schedule(found.form, found.target, names, single, found.origin, written)
     if found.target.is_gpu:
         return Planned(found.state, names, single, found.origin)
-    return Schedule.of_planned(found, names=names, single=single, written=written)
+    return Schedule.of_planned(found, simple=found.origin != PLAIN, names=names, single=single, written=written)
 
 
 def _names(outputs: Tensor | Sequence[Tensor], inputs: Sequence[Tensor] | None) -> dict[str, str]:

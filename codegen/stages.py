@@ -56,7 +56,7 @@ class Stages(NamedTuple):
                 hint='.source("nest") shows its loops',
             )
         if isinstance(self.made_by, Planned) and not self.made_by.target.is_gpu:
-            return Schedule.of_planned(self.made_by, self.nest)
+            return Schedule.of_planned(self.made_by, self.nest, simple=self.made_by.origin != PLAIN)
         return self.made_by
 
 
@@ -72,7 +72,7 @@ def made_of_program(program: Program, target: Target, finish: Callable[[Stages],
     return _made(program, target, finish, ("the default schedule", lambda: _by_default(program, target)), plainly)
 
 
-def default_schedule(program: Program, target: Target) -> Planned:
+def default_schedule(program: Program, target: Target) -> Schedule | Planned:
     """The schedule of a program by default; the plain one where that cannot be made."""
     forms = [
         ("the default schedule", lambda: _default_schedule(program, target)[0]),

@@ -14,7 +14,7 @@ from tensorexpr.codegen.dependence import operation_of
 from tensorexpr.codegen.handle.loops import loops_in
 from tensorexpr.codegen.nest import Alloc, For, LoopNest, Store
 from tensorexpr.codegen.rewrites import data, kernels, loops
-from tensorexpr.codegen.rewrites.loops.kinds import check_length
+from tensorexpr.codegen.rewrites.loops.kinds import WORDS, check_length
 from tensorexpr.codegen.rewrites.names import fresh
 from tensorexpr.codegen.rewrites.paths import around, loop_at, loop_paths, walk_block, walk_nest
 from tensorexpr.codegen.schedule.intrinsics import intrinsic_named
@@ -84,7 +84,7 @@ class StageHandle:
         )
         raise ScheduleError(
             f"expected a loop of {self.name}, got {loop!r}{why}",
-            hint=suggestion(loop, self.loops, f"its loops are {', '.join(self.loops)}" if self.loops else None),
+            hint=suggestion(loop, self.loops, f"loops: {', '.join(self.loops)}" if self.loops else None),
         )
 
     def _is_about(self, call: Any, loop: object) -> bool:
@@ -194,6 +194,8 @@ class StageHandle:
         """Runs the iterations of a loop as the blocks of a GPU's grid ("block.x" to "block.z") or as the threads of a block
         ("thread.x" to "thread.z")."""
         loop = self._there(axis)
+        if gpu_axis not in WORDS:
+            raise ScheduleError(f"expected an axis of a GPU among {', '.join(WORDS)}, got {gpu_axis!r}", hint=suggestion(gpu_axis, WORDS))
         if not self._schedule.target.is_gpu:
             raise ScheduleError(f"expected a GPU as the target to bind {axis} to {gpu_axis}, got {self._schedule.target.name}")
         self._apply("bind", (axis, gpu_axis), lambda nest: loops.bind(nest, loop, gpu_axis))
@@ -222,7 +224,7 @@ class StageHandle:
     def _kernels(self, nest: LoopNest, other: str) -> tuple[int, int]:
         """The kernels in which another definition and this one are computed."""
         if other == self.name:
-            raise ScheduleError(f"expected another definition to run {self.name} beside, got itself")
+            raise ScheduleError(f"expected another definition to run {self.name} with, got itself")
         return _kernel_of(nest, self._schedule.buffer_of(other)), _kernel_of(nest, self._buffer)
 
     @checked()

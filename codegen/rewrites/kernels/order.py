@@ -6,7 +6,7 @@
         for j in parallel(range(0, 6)): ...
 
 A kernel may pass others that do not need it and that it does not need. The iterations of the parallel loops of two kernels may run in any
-order, so that all cores meet once for both, where each is parallel loops alone and neither touches what the other writes.
+order, so that all cores meet once for both: legal where each is parallel loops alone and neither touches what the other writes.
 """
 
 from __future__ import annotations
@@ -43,6 +43,8 @@ def side_by_side(nest: LoopNest, first: int, second: int) -> LoopNest:
     Raises `ScheduleError` where a kernel is more than parallel loops, or one touches what the other writes.
     """
     number, other = sorted((first, second))
+    if number == other:
+        raise refuse(f"expected two kernels to run side by side, got one, {nest.kernels[number].name}")
     for kernel in (nest.kernels[number], nest.kernels[other]):
         serial = next((s for s in kernel.body if not isinstance(s, For) or s.kind != "parallel"), None)
         if serial is not None:

@@ -168,5 +168,5 @@ def _check_alone(nest: LoopNest, at: Path, buffer: str, around: list[Stmt]) -> N
 
 
 def _lengths(nest: LoopNest, at: Path, own: For, loops: list[For]) -> list[Expr]:
-    """The numbers of iterations of a loop and those around it, none of whose bounds hang on another."""
+    """The numbers of iterations of a loop and those around it, none of whose bounds depend on another."""
     return [length_of(s, Facts.at(nest, at[:1])) for s in (own, *loops)]

@@ -1,8 +1,8 @@
 """The rewrite `tensorize`: an inner nest of loops is one instruction of the machine.
 
-    for l in range(0, 16):                                  for l in tensorize(range(0, 16), vpdpbusd(c[0], a[4*o], b[o, 0, 0])):
-        for q in range(0, 4):                                   for q in range(0, 4):
-            c[l] = c[l] + i32(a[4*o + q]) * i32(b[o, l, q])         ...
+    for l in range(0, 16):                              for l in tensorize(range(0, 16), vpdpbusd(c[0], a[4*o], b[o, 0, 0])):
+        for q in range(0, 4):                   -->         for q in range(0, 4):
+            c[l] = c[l] + i32(a[4*o + q]) * ...                 c[l] = c[l] + i32(a[4*o + q]) * ...
 
 Legal where the loops, all of constant extent, have one store inside, and what it computes is what the instruction says: the same operations
 on elements of the same types, which lie as far apart along each loop as its operands do (`schedule.intrinsics`). The loops stay as what it
