@@ -163,7 +163,7 @@ def _names(outputs: Tensor | Sequence[Tensor], inputs: Sequence[Tensor] | None) 
 def build_schedule(scheduled: Schedule | Planned, order: tuple[int, ...] | None = None) -> CompiledFunction:
     """Compiles a schedule; `order` says where each input of its program stands among the arguments."""
     signature = signature_of(scheduled.program, scheduled.single)
-    if isinstance(scheduled.target, Gpu) and isinstance(scheduled, Planned):
+    if isinstance(scheduled.target, Gpu):
         made: CompiledFunction = GpuFunction(GpuCode.of_schedule(scheduled), current_device(), signature, order)
     else:
         made = CompiledFunction(executable_of_schedule(scheduled), signature, order)

@@ -129,8 +129,8 @@ class StageHandle:
         """
         loop = self._there(axis)
         outer, inner = self._new(f"{self._own(loop)}_o", f"{self._own(loop)}_i")
-        names = fresh(self._nest, f"{loop}_o", f"{loop}_i")
-        made = {outer: names[0], inner: names[1]}
+        first, second = fresh(self._nest, f"{loop}_o", f"{loop}_i")
+        names, made = (first, second), {outer: first, inner: second}
         self._apply("split", (axis, factor, tail), lambda nest: loops.split(nest, loop, factor, tail, names), made)
         return outer, inner
 
@@ -298,7 +298,7 @@ class StageHandle:
         `(axis, length)` in place of an axis cuts it into blocks: their number stands there, the elements of a block innermost. The loops
         are `a0`, `a1`, ... by axis, over blocks and in one `a0_o` and `a0_i`.
         """
-        layout = tuple(item if isinstance(item, int) else tuple(item) for item in layout)
+        layout = tuple(item if isinstance(item, int) else (item[0], item[1]) for item in layout)
         buffer, reader = self._schedule.form.buffers.get(tensor, tensor), self._buffer
         (name,) = fresh(self._nest, f"{buffer}_staged")
         before = loops_in(self._nest)

@@ -38,8 +38,9 @@ from tensorexpr.codegen.rewrites.names import fresh
 from tensorexpr.codegen.rewrites.paths import Path, distinct, loop_at, loop_paths, put, statement, walk_block
 from tensorexpr.codegen.rewrites.refusals import refuse
 from tensorexpr.interpret import identity_of
-from tensorexpr.ir import Access, Const, Expr, Index, apply
+from tensorexpr.ir import Access, Apply, Const, Expr, Index, Size, apply
 from tensorexpr.records import replace
+from tensorexpr.text import print_expr
 from tensorexpr.traversal import free_names, walk
 
 
@@ -107,20 +108,20 @@ def separate(nest: LoopNest, buffer: str, loop: str, name: str | None = None) ->
     there = [sub(Index(own.index), own.start), *(sub(renamed[s.index], s.start) for s in loops)]
     at_ = tuple(map(Index, element))
 
-    def over(s: Stmt) -> Stmt:
+    def over(one: Stmt) -> Stmt:
         for index, extent in reversed(list(zip(element, kept.shape, strict=True))):
-            s = For(index, ZERO, extent, (s,))
-        return s
+            one = For(index, ZERO, extent, (one,))
+        return one
 
     identity = Const(identity_of(COMBINERS[operation], kept.dtype), kept.dtype)
     body = map_accesses(own.body, lambda a: replace(a, tensor=part) if a.tensor == buffer else a)
     store = Store(parts.name, (*there, *at_), Access(part, at_, kept.dtype))
     block: Block = (Alloc(replace(kept, name=part), (over(Store(part, at_, identity)), *substituted(body, renamed), over(store))),)
-    for s in reversed(around):
-        if isinstance(s, For):
-            block = (For(str(renamed[s.index].name), s.start, s.stop, block),)
-        elif isinstance(s, If):
-            block = (If(substituted_in(s.condition, renamed), block),)
+    for outer in reversed(around):
+        if isinstance(outer, For):
+            block = (For(renamed[outer.index].name, outer.start, outer.stop, block),)
+        elif isinstance(outer, If):
+            block = (If(substituted_in(outer.condition, renamed), block),)
     kernel = Kernel(parts.name, (replace(own, body=block),))
     again = (sub(Index(adding), own.start), *(sub(Index(s.index), s.start) for s in loops), *at_)
     here = Access(buffer, at_, kept.dtype)
@@ -169,4 +170,8 @@ def _check_alone(nest: LoopNest, at: Path, buffer: str, around: list[Stmt]) -> N
 
 def _lengths(nest: LoopNest, at: Path, own: For, loops: list[For]) -> list[Expr]:
     """The numbers of iterations of a loop and those around it, none of whose bounds depend on another."""
-    return [length_of(s, Facts.at(nest, at[:1])) for s in (own, *loops)]
+    found = [length_of(s, Facts.at(nest, at[:1])) for s in (own, *loops)]
+    for length in found:
+        if any(not isinstance(node, Const | Size | Apply) for node in walk(length)):  # one that wraps around, or is data
+            raise refuse(f"expected as many parts as arithmetic of sizes says, got {print_expr(length)}", own, own.index)
+    return found
