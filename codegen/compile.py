@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal, overload
 
 import numpy as np
 
@@ -118,6 +119,22 @@ def _order(program: Program, inputs: Sequence[Tensor]) -> tuple[int, ...]:
     return tuple(given.index(name) for name in wanted)
 
 
+@overload
+def schedule(
+    outputs: Tensor | Sequence[Tensor],
+    target: Literal["cpu"] = "cpu",
+    inputs: Sequence[Tensor] | None = None,
+    *,
+    precision: str = "float32",
+) -> Schedule: ...
+@overload
+def schedule(
+    outputs: Tensor | Sequence[Tensor], target: Literal["cuda"], inputs: Sequence[Tensor] | None = None, *, precision: str = "float32"
+) -> Planned: ...
+@overload
+def schedule(
+    outputs: Tensor | Sequence[Tensor], target: str, inputs: Sequence[Tensor] | None = None, *, precision: str = "float32"
+) -> Schedule | Planned: ...
 @checked()
 def schedule(
     outputs: Tensor | Sequence[Tensor], target: str = "cpu", inputs: Sequence[Tensor] | None = None, *, precision: str = "float32"
@@ -137,6 +154,22 @@ def schedule(
     return Schedule.plain(program, machine, names=names, single=single, written=written)
 
 
+@overload
+def autoschedule(
+    outputs: Tensor | Sequence[Tensor],
+    target: Literal["cpu"] = "cpu",
+    inputs: Sequence[Tensor] | None = None,
+    *,
+    precision: str = "float32",
+) -> Schedule: ...
+@overload
+def autoschedule(
+    outputs: Tensor | Sequence[Tensor], target: Literal["cuda"], inputs: Sequence[Tensor] | None = None, *, precision: str = "float32"
+) -> Planned: ...
+@overload
+def autoschedule(
+    outputs: Tensor | Sequence[Tensor], target: str, inputs: Sequence[Tensor] | None = None, *, precision: str = "float32"
+) -> Schedule | Planned: ...
 @checked()
 def autoschedule(
     outputs: Tensor | Sequence[Tensor], target: str = "cpu", inputs: Sequence[Tensor] | None = None, *, precision: str = "float32"
