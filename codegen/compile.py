@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal, overload
 
 import numpy as np
 
 from tensorexpr.codegen.arguments import signature_of
+from tensorexpr.codegen.auto.gpus import GpuFacts, shipped
 from tensorexpr.codegen.cuda.device import current_device
 from tensorexpr.codegen.executable import executable_of, executable_of_schedule
 from tensorexpr.codegen.folding import folded
@@ -16,7 +18,7 @@ from tensorexpr.codegen.gpu_function import GpuFunction
 from tensorexpr.codegen.handle import Schedule
 from tensorexpr.codegen.schedule import Planned
 from tensorexpr.codegen.schedule import schedule as planned_schedule
-from tensorexpr.codegen.stages import default_schedule
+from tensorexpr.codegen.stages import PLAIN, default_schedule
 from tensorexpr.codegen.target import H200, Gpu, Target, host_target
 from tensorexpr.errors import ArgumentError, DefinitionError, TargetError, user_location
 from tensorexpr.hints import checked, suggestion
@@ -118,6 +120,22 @@ def _order(program: Program, inputs: Sequence[Tensor]) -> tuple[int, ...]:
     return tuple(given.index(name) for name in wanted)
 
 
+@overload
+def schedule(
+    outputs: Tensor | Sequence[Tensor],
+    target: Literal["cpu"] = "cpu",
+    inputs: Sequence[Tensor] | None = None,
+    *,
+    precision: str = "float32",
+) -> Schedule: ...
+@overload
+def schedule(
+    outputs: Tensor | Sequence[Tensor], target: Literal["cuda"], inputs: Sequence[Tensor] | None = None, *, precision: str = "float32"
+) -> Planned: ...
+@overload
+def schedule(
+    outputs: Tensor | Sequence[Tensor], target: str, inputs: Sequence[Tensor] | None = None, *, precision: str = "float32"
+) -> Schedule | Planned: ...
 @checked()
 def schedule(
     outputs: Tensor | Sequence[Tensor], target: str = "cpu", inputs: Sequence[Tensor] | None = None, *, precision: str = "float32"
@@ -137,6 +155,22 @@ def schedule(
     return Schedule.plain(program, machine, names=names, single=single, written=written)
 
 
+@overload
+def autoschedule(
+    outputs: Tensor | Sequence[Tensor],
+    target: Literal["cpu"] = "cpu",
+    inputs: Sequence[Tensor] | None = None,
+    *,
+    precision: str = "float32",
+) -> Schedule: ...
+@overload
+def autoschedule(
+    outputs: Tensor | Sequence[Tensor], target: Literal["cuda"], inputs: Sequence[Tensor] | None = None, *, precision: str = "float32"
+) -> Planned: ...
+@overload
+def autoschedule(
+    outputs: Tensor | Sequence[Tensor], target: str, inputs: Sequence[Tensor] | None = None, *, precision: str = "float32"
+) -> Schedule | Planned: ...
 @checked()
 def autoschedule(
     outputs: Tensor | Sequence[Tensor], target: str = "cpu", inputs: Sequence[Tensor] | None = None, *, precision: str = "float32"
@@ -153,7 +187,7 @@ def autoschedule(
         return Schedule(found.form, found.target, names, single, found.origin, written)
     if found.target.is_gpu:
         return Planned(found.state, names, single, found.origin)
-    return Schedule.of_planned(found, names=names, single=single, written=written)
+    return Schedule.of_planned(found, simple=found.origin != PLAIN, names=names, single=single, written=written)
 
 
 def _names(outputs: Tensor | Sequence[Tensor], inputs: Sequence[Tensor] | None) -> dict[str, str]:
@@ -163,7 +197,7 @@ def _names(outputs: Tensor | Sequence[Tensor], inputs: Sequence[Tensor] | None) 
 def build_schedule(scheduled: Schedule | Planned, order: tuple[int, ...] | None = None) -> CompiledFunction:
     """Compiles a schedule; `order` says where each input of its program stands among the arguments."""
     signature = signature_of(scheduled.program, scheduled.single)
-    if isinstance(scheduled.target, Gpu) and isinstance(scheduled, Planned):
+    if isinstance(scheduled.target, Gpu):
         made: CompiledFunction = GpuFunction(GpuCode.of_schedule(scheduled), current_device(), signature, order)
     else:
         made = CompiledFunction(executable_of_schedule(scheduled), signature, order)
@@ -196,19 +230,23 @@ def fold_constants(program: Program) -> Program:
 
 
 def machine_of(target: str, precision: str = "float32", arch: str | None = None) -> Target:
-    """What schedules for a target are made for: this CPU, or a GPU whether there is one or not, with the shared memory of an architecture:
-    by default that of the current device. CPUs compute in full precision."""
+    """What schedules for a target are made for: this CPU, or a GPU whether there is one or not: of an architecture as shipped facts have
+    it, by default the current device with its multiprocessors, caches and shared memory. CPUs compute in full precision."""
     if target != "cuda":
         return host_target()
-    arch = _current_architecture() if arch is None else arch
-    return replace(H200 if arch is None else H200.running(arch), precision=precision)
+    facts = _current_facts() if arch is None else shipped(arch)
+    if facts is None:
+        return replace(H200, precision=precision)
+    machine = replace(H200, cores=facts.cores, l2_bytes=facts.l2_bytes, l3_bytes=facts.l2_bytes, precision=precision)
+    return machine.running(facts.arch if arch is None else arch)
 
 
-def _current_architecture() -> str | None:
+def _current_facts() -> GpuFacts | None:
     try:
-        return current_device().arch
+        device = current_device()
     except TargetError:
         return None
+    return None if device.arch is None or device.facts is None else replace(device.facts, arch=device.arch)
 
 
 def check_target(target: object) -> None:

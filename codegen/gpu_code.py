@@ -39,7 +39,7 @@ class GpuCode:
         return GpuCode(lambda plain: made_of_program(program, machine, _text, plain), plainly)
 
     @staticmethod
-    def of_schedule(schedule: Planned) -> GpuCode:
+    def of_schedule(schedule: Schedule | Planned) -> GpuCode:
         """The code of a schedule that a user made."""
         return GpuCode(lambda plainly: made_of_schedule(schedule, _text, plainly))
 

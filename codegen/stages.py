@@ -1,10 +1,11 @@
 """The stages of a program on its way to code: simplified, scheduled, lowered, checked; and the plain form of each.
 
-The default form is made by everything that makes code fast: planners, and beside them the search over nests, whose nest is taken where
-the model of cost says that it is clearly faster (`auto.search.contest`). Where some of it fails (see `tensorexpr.fallback`), simpler forms are
-tried, in which less can fail: the plain schedule, every definition by itself with its loops in order and no pass of the lowering that
-is there for speed, of the simplified program, then of the program as written. On a GPU the plain schedule has a thread per point.
-Last comes the plain nest, which neither the simplifier nor schedules nor their lowering had a hand in; on a GPU one thread runs it.
+The default form is made by everything that makes code fast: by planners, of a long program in pieces (`pieces`), and by the search over
+nests, whose nest is taken where the model of cost says that it is clearly faster (`auto.search.contest`). Where some of it fails (see
+`tensorexpr.fallback`), that of the planners alone comes next, then simpler forms are tried, in which less can fail: the plain schedule, every definition by itself with its loops in
+order and no pass of the lowering that is there for speed, of the simplified program, then of the program as written. On a GPU the plain
+schedule has a thread per point. Last comes the plain nest, which neither the simplifier nor schedules nor their lowering had a hand in; on
+a GPU one thread runs it.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import Alloc, Block, For, If, LoopNest, Store
 from tensorexpr.codegen.nest_proofs import Verdict, prove
 from tensorexpr.codegen.nest_verify import verify_nest
+from tensorexpr.codegen.pieces import nest_of_pieces, pieces_of
 from tensorexpr.codegen.plain import plain_nest
 from tensorexpr.codegen.schedule import Planned
 from tensorexpr.codegen.schedule import schedule as plain_schedule
 from tensorexpr.codegen.schedule.auto_gpu import plan_points
 from tensorexpr.codegen.target import Gpu, Target, host_target
-from tensorexpr.codegen.tuning.lookup import ANALYTIC, scheduled, simplified
+from tensorexpr.codegen.tuning.lookup import ANALYTIC, is_tuned, scheduled, simplified
 from tensorexpr.errors import InternalError, ScheduleError
 from tensorexpr.fallback import Failure, first_sound
 from tensorexpr.ir import Const, Expr, Program, integer
@@ -41,26 +43,29 @@ MOST_WRITTEN = 100_000
 
 
 class Stages(NamedTuple):
-    """What leads to native code: the simplified program, the schedule that it was lowered by (None for the plain nest), the loop nest with
-    what its proof found; and why it is not the form that was wanted."""
+    """What leads to native code: the simplified program, what gives the schedule that it was lowered by (None for the plain nest), the
+    loop nest with what its proof found; and why it is not the form that was wanted. Where the code is `own`, a user made the schedule."""
 
     program: Program
-    made_by: Schedule | Planned | None
+    made_by: Callable[[], Schedule | Planned] | None
     nest: LoopNest
     verdict: Verdict
     failure: Failure | None = None
+    own: bool = False
 
     @property
     def schedule(self) -> Schedule | Planned:
-        """The schedule; that of a GPU as its planners made it. Raises `ScheduleError` where no schedule led to the nest."""
+        """The schedule; of a program that was made in pieces, that of the whole, which the same model makes, and of a GPU as its planners made
+        it. Raises `ScheduleError` where no schedule led to the nest."""
         if self.made_by is None:
             raise ScheduleError(
                 f"{', '.join(self.program.outputs)}: expected code made by a schedule, got the plain nest, the last form of a build",
                 hint='.source("nest") shows its loops',
             )
-        if isinstance(self.made_by, Planned) and not self.made_by.target.is_gpu:
-            return Schedule.of_planned(self.made_by, self.nest)
-        return self.made_by
+        found = self.made_by()
+        if isinstance(found, Planned) and not found.target.is_gpu:
+            return Schedule.of_planned(found, simple=found.origin != PLAIN)
+        return found
 
 
 Made = TypeVar("Made")
@@ -74,15 +79,21 @@ def made_of_program(program: Program, target: Target, finish: Callable[[Stages],
 
     forms = [("the default schedule", lambda: _by_default(program, target))]
     if not target.is_gpu:
-        forms.append(("the schedule of the planners", lambda: _by_planners(program, target)))
+        forms.append(("the schedule of the planners", lambda: _by_default(program, target, searching=False)))
     return _made(program, target, finish, forms, plainly)
 
 
 def default_schedule(program: Program, target: Target) -> Schedule | Planned:
     """The schedule of a program by default; the plain one where that cannot be made."""
+
+    def made(searching: bool) -> Schedule | Planned:
+        simple = simplified(program, target)
+        whole = not pieces_of(simple) or is_tuned(simple, target)
+        return _default_schedule(simple, target, lambda: simplify(program, inline=False), searching and whole)[0]
+
     forms: list[tuple[str, Callable[[], Schedule | Planned]]] = [
-        ("the default schedule", lambda: _default_schedule(program, target)[0]),
-        *([] if target.is_gpu else [("the schedule of the planners", lambda: _planned_schedule(program, target)[0])]),
+        ("the default schedule", lambda: made(True)),
+        *([] if target.is_gpu else [("the schedule of the planners", lambda: made(False))]),
         (PLAIN, lambda: _plainly(simplify(program, inline=False), target)),
     ]
     return first_sound(", ".join(program.outputs), forms, lambda: print_program(program))[0]
@@ -90,7 +101,8 @@ def default_schedule(program: Program, target: Target) -> Schedule | Planned:
 
 def made_of_schedule(schedule: Schedule | Planned, finish: Callable[[Stages], Made], plainly: bool = False) -> tuple[Stages, Made]:
     """As `made_of_program`, of a schedule that a user made; raises `ScheduleError` where that cannot be lowered."""
-    return _made(schedule.program, schedule.target, finish, [("this schedule", lambda: _lowered(schedule))], plainly)
+    own = not schedule.origin.startswith((ANALYTIC, "tuned", PLAIN, SEARCH))
+    return _made(schedule.program, schedule.target, finish, [("this schedule", lambda: _lowered(schedule)._replace(own=own))], plainly)
 
 
 def plain_stages(program: Program, target: Target) -> Stages:
@@ -120,48 +132,51 @@ def _made(
 
 
 def _scheduled(program: Program, target: Target) -> Planned:
+    """The default schedule of a simplified program."""
     try:
-        return scheduled(simplified(program, target), target)
+        return scheduled(program, target)
     except ScheduleError as error:  # ours: no user made this schedule
         raise InternalError(f"default schedule: {error.message}", hint=error.hint) from error
 
 
-def _default_schedule(program: Program, target: Target) -> tuple[Schedule | Planned, LoopNest]:
-    """The default schedule, with its nest: that of the search where it is clearly faster than that of the planners."""
-    planned, nest = _planned_schedule(program, target)
-    if target != host_target() or planned.origin != ANALYTIC:
+def _default_schedule(
+    program: Program, target: Target, plain: Callable[[], Program], searching: bool
+) -> tuple[Schedule | Planned, LoopNest]:
+    """The default schedule of a simplified program, with its nest: that of the search where it is clearly faster than that of the planners;
+    that of the `plain` program where kernels would be too long."""
+    planned = _scheduled(program, target)
+    nest = lower(planned)
+    if not _is_short(nest):
+        planned = _plainly(plain(), target)
+        return planned, lower(planned, plain=True)
+    if not searching or target != host_target() or planned.origin != ANALYTIC:
         return planned, nest
     try:
-        found = faster(planned.program, nest)
+        found = faster(program, nest)
     except ScheduleError as error:  # ours: no user made this schedule
         raise InternalError(f"{SEARCH}: {error.message}", hint=error.hint) from error
     if found is None or not _is_short(found.nest):
         return planned, nest
-    return Schedule.of_candidate(planned.program, target, found, origin=SEARCH), found.nest
+    return Schedule.of_candidate(program, target, found, origin=SEARCH), found.nest
 
 
 def _is_short(nest: LoopNest) -> bool:
+    """Whether no kernel is longer than a compiler takes well."""
     return max((_written(kernel.body) for kernel in nest.kernels), default=0) <= MOST_WRITTEN
 
 
-def _planned_schedule(program: Program, target: Target) -> tuple[Planned, LoopNest]:
-    """The schedule of the planners, with its nest: the plain one where kernels would be too long."""
-    schedule = _scheduled(program, target)
-    nest = lower(schedule)
-    if _is_short(nest):
-        return schedule, nest
-    schedule = _plainly(simplify(program, inline=False), target)
-    return schedule, lower(schedule, plain=True)
-
-
-def _by_default(program: Program, target: Target) -> Stages:
-    schedule, nest = _default_schedule(program, target)
+def _whole(program: Program, target: Target, plain: Callable[[], Program], searching: bool) -> Stages:
+    schedule, nest = _default_schedule(program, target, plain, searching)
     return _proved(schedule.program, schedule, nest, isinstance(target, Gpu))
 
 
-def _by_planners(program: Program, target: Target) -> Stages:
-    schedule, nest = _planned_schedule(program, target)
-    return _proved(schedule.program, schedule, nest, isinstance(target, Gpu))
+def _by_default(program: Program, target: Target, searching: bool = True) -> Stages:
+    simple = simplified(program, target)
+    pieces = pieces_of(simple)
+    if not pieces or is_tuned(simple, target):
+        return _whole(simple, target, lambda: simplify(program, inline=False), searching)
+    nest, verdict = nest_of_pieces(simple, pieces, target, lambda piece, target: _whole(piece, target, lambda: piece, False)[2:4])
+    return Stages(simple, lambda: _scheduled(simple, target), verify_nest(nest), verdict)
 
 
 def _written(block: Block) -> int:
@@ -205,4 +220,4 @@ def _proved(program: Program, schedule: Schedule | Planned | None, nest: LoopNes
         raise InternalError(f"the verifier refuses its loops: {verdict.refuted[0].about}", term=verdict.refuted[0])
     if verdict.findings:
         log.info("%s: %s", ", ".join(program.outputs), verdict)
-    return Stages(program, schedule, nest, verdict)
+    return Stages(program, None if schedule is None else lambda: schedule, nest, verdict)

@@ -9,10 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from tensorexpr.codegen.nest import Block, For, LoopNest, Store
+from tensorexpr.codegen.nest import Alloc, Block, For, If, LoopNest, Stmt, Store
 from tensorexpr.codegen.plain import Plain
-from tensorexpr.codegen.rewrites.paths import walk_block, walk_nest
-from tensorexpr.ir import Definition, Scan
+from tensorexpr.codegen.rewrites.expressions import substituted
+from tensorexpr.codegen.rewrites.names import taken_names
+from tensorexpr.codegen.rewrites.paths import distinct, walk_block, walk_nest
+from tensorexpr.codegen.rewrites.regions import loops_of as loops_around
+from tensorexpr.ir import Definition, Index, Scan
+from tensorexpr.records import replace
 from tensorexpr.traversal import fresh_name
 
 Table = Mapping[str, Mapping[str, str]]
@@ -57,6 +61,50 @@ def first_table(definitions: Iterable[Definition], plain: Plain, named: LoopNest
 
 def _loops(block: Block) -> list[For]:
     return [s for _, s in walk_block(block) if isinstance(s, For)]
+
+
+def apart_by_kernel(nest: LoopNest) -> tuple[LoopNest, dict[str, str]]:
+    """The nest in which no loop of a kernel has the name of one in another kernel, so that a name is one of copies of one loop; and what
+    those were called that have another name now."""
+    seen: set[str] = set()
+    old: dict[str, str] = {}
+    kernels = []
+    for kernel in nest.kernels:
+        own = dict.fromkeys(s.index for _, s in walk_block(kernel.body) if isinstance(s, For))
+        taken = seen | taken_names(nest)
+        names = {name: fresh_name(name, taken) for name in own if name in seen}
+        seen |= {names.get(name, name) for name in own}
+        old.update((new, name) for name, new in names.items())
+        kernels.append(replace(kernel, body=_renamed(kernel.body, names)) if names else kernel)
+    return distinct(replace(nest, kernels=tuple(kernels))), old
+
+
+def table_of(nest: LoopNest, buffers: Mapping[str, str], called: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """The table of a nest that was not made of the plain one: for each definition the loops in which it is computed, by their names, or
+    what they are `called`."""
+    stored = buffers_stored(nest)
+    found: dict[str, dict[str, str]] = {}
+    for definition, buffer in buffers.items():
+        own = found[definition] = {}
+        for name in loops_around(nest, buffer) if buffer in stored else ():
+            own[fresh_name(called.get(name, name), set(own))] = name
+    return found
+
+
+def _renamed(block: Block, names: Mapping[str, str]) -> Block:
+    made = substituted(block, {old: Index(new) for old, new in names.items()})
+
+    def one(s: Stmt) -> Stmt:
+        match s:
+            case For():
+                return replace(s, index=names.get(s.index, s.index), body=tuple(map(one, s.body)))
+            case Alloc():
+                return replace(s, body=tuple(map(one, s.body)))
+            case If():
+                return replace(s, then=tuple(map(one, s.then)), otherwise=tuple(map(one, s.otherwise)))
+        return s
+
+    return tuple(map(one, made))
 
 
 def in_order(nest: LoopNest, wanted: Iterable[str]) -> tuple[str, ...]:

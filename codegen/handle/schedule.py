@@ -11,13 +11,13 @@ comes by one call of `planned`, which has theirs as text.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tensorexpr.codegen.auto import candidate
 from tensorexpr.codegen.auto.cost import Cost, cost_of
 from tensorexpr.codegen.handle.calls import Call, read, replay
-from tensorexpr.codegen.handle.loops import Table, buffers_stored, first_table, followed, in_order
+from tensorexpr.codegen.handle.loops import Table, apart_by_kernel, buffers_stored, first_table, followed, in_order, table_of
 from tensorexpr.codegen.handle.stage import StageHandle
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import LoopNest
@@ -104,9 +104,11 @@ class Schedule:
         return Schedule(replace(form, nest=found.nest, loops=followed(form.loops, form.nest, found.nest), calls=calls), target, **details)
 
     @staticmethod
-    def of_planned(planned: Planned, nest: LoopNest | None = None, **details: Any) -> Schedule:
-        """The schedule of a nest that planners of definitions made."""
-        form = _by_planners(plain_form(planned.program), planned, lower(planned) if nest is None else nest)
+    def of_planned(planned: Planned, nest: LoopNest | None = None, simple: bool = True, **details: Any) -> Schedule:
+        """The schedule of a nest that planners of definitions made; `simple`: of the program in the form in which builds have it."""
+        form = plain_form(planned.program)
+        form = replace(form, calls=(Call("simplify"),)) if simple else form
+        form = _by_planners(form, planned, lower(planned) if nest is None else nest)
         return Schedule(form, planned.target, **{"origin": planned.origin, **details})
 
     def copy(self) -> Schedule:
@@ -164,7 +166,8 @@ class Schedule:
             return buffer
         if name in self.form.buffers:
             raise ScheduleError(f"expected a definition with loops, got {name!r}, which is inlined")
-        raise ScheduleError(f"expected a definition of the program, got {name!r}", hint=suggestion(name, self.stages))
+        hint = suggestion(name, self.stages, f"definitions: {', '.join(self.stages)}")
+        raise ScheduleError(f"expected a definition of the program, got {name!r}", hint=hint)
 
     def loops_of(self, name: str) -> tuple[str, ...]:
         """The loops of a definition in the nest's names, outermost first."""
@@ -200,7 +203,7 @@ class Schedule:
         planned = planned_schedule(self.program, self.target)
         for call in calls:
             replay(planned, call)
-        self.form = replace(_by_planners(self.form, planned, lower(planned)), calls=(*self.form.calls, Call("planned", calls)))
+        self.form = _by_planners(self.form, planned, lower(planned))
 
     def _at_first(self, word: str, *before: str) -> None:
         others = [call for call in self.calls if call.word not in before]
@@ -249,5 +252,6 @@ class Schedule:
 
 
 def _by_planners(form: Form, planned: Planned, nest: LoopNest) -> Form:
-    calls: Sequence[str] = planned.as_python().splitlines()
-    return replace(form, nest=nest, loops=followed(form.loops, form.nest, nest), calls=(Call("planned", tuple(calls)),))
+    nest, called = apart_by_kernel(nest)
+    call = Call("planned", tuple(planned.as_python().splitlines()))
+    return replace(form, nest=nest, loops=table_of(nest, form.buffers, called), calls=(*form.calls, call))

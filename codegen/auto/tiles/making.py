@@ -12,6 +12,7 @@ from tensorexpr.codegen.llvm.machine import host
 from tensorexpr.codegen.lowering.arithmetic import constant, sub
 from tensorexpr.codegen.nest import For, LoopNest
 from tensorexpr.codegen.rewrites.expressions import expressions_in
+from tensorexpr.codegen.rewrites.loops.cuts import statements_of
 from tensorexpr.codegen.rewrites.names import fresh
 from tensorexpr.codegen.rewrites.paths import around, walk_block, walk_nest
 from tensorexpr.errors import ScheduleError
@@ -150,6 +151,10 @@ def _paths(nest: LoopNest, kernel: int) -> list[list[str]]:
     return found
 
 
+MOST_STATEMENTS = 96
+"""Statements of a kernel from which on no further loop is cut at borders: each cut may treble them, and LLVM's time with them."""
+
+
 def bordered(candidate: Candidate, kernel: int, judge: Callable[[LoopNest], float]) -> tuple[Candidate, float]:
     """The candidate with its loops cut where tests inside change, and the time, as long as that is faster: inside of borders nothing is asked."""
     time = judge(candidate.nest)
@@ -157,6 +162,8 @@ def bordered(candidate: Candidate, kernel: int, judge: Callable[[LoopNest], floa
     for name in dict.fromkeys(x for order in _paths(candidate.nest, kernel) for x in order if x not in inner):
         if not any(_is_asked(s) for path, s in walk_nest(candidate.nest) if path[0] == kernel and isinstance(s, For) and s.index == name):
             continue
+        if statements_of(candidate.nest.kernels[kernel].body) > MOST_STATEMENTS:
+            break
         try:
             one = candidate.then("partition", name)
         except ScheduleError:

@@ -8,7 +8,7 @@
                                                                 y[i] = y[i] + x[i, k] * w_of[k]
 
 Loops inside whose indices the term mentions run in front, too, over what all of their copies go through, and the term is kept for each
-of their points. Legal where the term does not hang on the loop's index, nor on what is written in the loop. What guards the term inside
+of their points. Legal where the term does not depend on the loop's index, nor on what is written in the loop. What guards the term inside
 need not hold in front: there each element is read behind a test that it exists, if that is not known. Values keep their bits.
 """
 
@@ -81,7 +81,7 @@ def _hoisted(nest: LoopNest, path: Path, term: Expr, name: str) -> Block:
     reads = {n.tensor for n in walk(term) if isinstance(n, Access)}
     changed = sorted(reads & {*buffers_written(loop.body), *(s.buffer.name for _, s in walk_block(loop.body) if isinstance(s, Alloc))})
     if loop.index in free_names(term):
-        raise refused("it hangs on its index")
+        raise refused("it depends on its index")
     if changed:
         raise refused(f"{changed[0]} is written in it")
     if any(isinstance(n, Apply) and n.op.name in ("floordiv", "mod") and n.dtype.is_integer and not _divides(n) for n in walk(term)):

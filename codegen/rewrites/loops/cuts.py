@@ -68,7 +68,7 @@ def cuts_of(s: For, facts: Facts, only: frozenset[Expr] | None = None) -> tuple[
 
 
 def _is_known_in_front(form: Affine, s: For, inner: Facts, depth: int) -> bool:
-    """Whether a form may be asked for in front of a loop: it hangs on nothing inside, and reads nothing but what its bounds read."""
+    """Whether a form may be asked for in front of a loop: it depends on nothing inside, and reads nothing but what its bounds read."""
     if not inner.indices_in(form).isdisjoint(index for index, *_ in inner.loops[depth:]):
         return False
     read = {n for e in (s.start, s.stop) for n in walk(e) if isinstance(n, Access)}

@@ -9,7 +9,7 @@
                                                          for j in range(0, 8):
                                                              y[j] = sum[j]
 
-Legal between two statements where no iteration of the first hangs on an earlier one of the second: those that do stay in one loop
+Legal between two statements where no iteration of the first depends on an earlier one of the second: those that do stay in one loop
 (Kennedy & McKinley 1990); a check stays with what it stands for. A local buffer that several of the loops touch gets an axis for the loop's
 iterations, whose number is then to be known; one that a single loop touches stays inside. A condition that iterations do not change goes
 into each of the loops.

@@ -7,7 +7,7 @@
 |---|---|---|
 | `serial` | always, for a loop that is copied out, in lanes or over cores | |
 | `unroll` | the number of iterations is known | stays a loop |
-| `vectorize` | that, and iterations do not hang on each other | a tail of unknown length stays a loop; else refused |
+| `vectorize` | that, and iterations do not depend on each other | a tail of unknown length stays a loop; else refused |
 | `parallel` | that (or they write the same values), loops around are serial, nothing private to one of them is shared | refused |
 | `bind` | that, and blocks are outermost; each axis of the grid is once on a path | refused |
 

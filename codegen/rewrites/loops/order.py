@@ -11,7 +11,7 @@ from tensorexpr.codegen.rewrites.refusals import refuse
 
 
 def check_any_order(nest: LoopNest, loop: str, word: str, alike: bool = False) -> None:
-    """Refuses where iterations of some copy of a loop hang on each other; `word` says how they are to run. With `alike` two may write one
+    """Refuses where iterations of some copy of a loop depend on each other; `word` says how they are to run. With `alike` two may write one
     element where both write the same value (blocks that are shifted inwards)."""
     deps = dependences(nest)
     for path in loop_paths(nest, loop):
@@ -31,7 +31,7 @@ def check_repeatable(nest: LoopNest, loop: str) -> None:
         read = {a.tensor for a in elements_read(s.body)}
         for name in sorted(buffers_written(s.body) - own):
             if name in read:
-                raise refuse(f"split: expected iterations of {loop} that read nothing that they write, got {name}", s, loop, 'tail="peel"')
+                raise refuse(f"expected iterations of {loop} that read nothing that they write, got {name}", s, loop, 'tail="peel"')
 
 
 def _allocated(block: Block) -> set[str]:

@@ -61,13 +61,13 @@ def split(nest: LoopNest, loop: str, factor: int, tail: str = "peel", names: tup
     <BLANKLINE>
     """
     if not isinstance(factor, int) or isinstance(factor, bool) or factor < 1:
-        raise refuse(f"split: expected a positive int as the factor, got {factor!r}", loop=loop)
+        raise refuse(f"expected a positive int as the factor, got {factor!r}", loop=loop)
     if tail not in TAILS:
-        raise refuse(f"split: expected a tail among {', '.join(TAILS)}, got {tail!r}", loop=loop, hint=suggestion(tail, TAILS))
+        raise refuse(f"expected a tail among {', '.join(TAILS)}, got {tail!r}", loop=loop, hint=suggestion(tail, TAILS))
     outer, inner = chosen(nest, names, f"{loop}_o", f"{loop}_i")
     for path in loop_paths(nest, loop):
         if loop_at(nest, path).kind != "serial":
-            raise refuse(f"split: expected a serial loop, got one to {loop_at(nest, path).kind}", loop_at(nest, path), loop, "split first")
+            raise refuse(f"expected a serial loop, got one to {loop_at(nest, path).kind}", loop_at(nest, path), loop, "split first")
     if tail == "shift":
         check_any_order(nest, loop, "run twice")
         check_repeatable(nest, loop)

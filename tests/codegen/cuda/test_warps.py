@@ -18,6 +18,7 @@ from tensorexpr.interpret import evaluate_program
 from tensorexpr.parse import parse_program
 from tensorexpr.simplify import simplify
 from tests.codegen.cuda.device import Program, compiled_together, needs_compiler
+from tests.codegen.programs import planned
 from tests.random_programs import random_inputs
 
 # Rows that no thread has alone, and reductions of several dtypes.
@@ -166,7 +167,7 @@ def test_as_many_rows_as_a_run_has(monkeypatch):
     monkeypatch.setenv("TENSOREXPR_CUDA", "host")
     n = te.dim("n")
     x = te.placeholder((n, 96), name="x")
-    s = te.schedule(te.compute((n,), lambda i: te.sum(lambda k: x[i, k], 96), name="y"), "cuda")
+    s = planned(te.compute((n,), lambda i: te.sum(lambda k: x[i, k], 96), name="y"), "cuda")
     s["y"].bind(s["y"].split("k", 32)[-1], "warp")
     s["y"].bind("i", "block.x")
     f = te.build(s, [x])

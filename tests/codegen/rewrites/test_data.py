@@ -335,7 +335,7 @@ def kernel_1() -> y:
         (
             TWO.replace("for j", "y[0] = a[3]\nfor j"),
             lambda n: merge(n, "i", "j"),
-            r"expected nothing between i and j that hangs on the first: a\[",
+            r"expected nothing between i and j that depends on the first: a\[",
         ),
         (
             TWO.replace("range(0, 12)", "parallel(range(0, 11))").replace("a[j]", "a[j] + where(j > 0, a[j - 1], 0.0)"),
@@ -352,7 +352,7 @@ def kernel_1() -> y:
         (
             TWO,
             lambda n: hoist(n, "i", value(n, "a")),
-            r"expected a term that can be computed in front of i, got x\[i\]: it hangs on its index",
+            r"expected a term that can be computed in front of i, got x\[i\]: it depends on its index",
         ),
         (SUM, lambda n: hoist(n, "k", value(n, "y")), r"s is written in it"),
         (

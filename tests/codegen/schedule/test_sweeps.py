@@ -15,7 +15,7 @@ from tensorexpr.interpret import evaluate_program
 from tensorexpr.ir import Program, Scan
 from tensorexpr.parse import parse_program
 from tensorexpr.simplify import simplify
-from tests.codegen.programs import WIDE, assert_means, plain
+from tests.codegen.programs import WIDE, assert_means, by_planners, plain
 from tests.codegen.schedule.test_laws import assert_same_meaning
 from tests.random_programs import random_program
 from tests.random_programs.schedules import shuffled
@@ -337,4 +337,4 @@ def test_steps_of_any_size_have_a_schedule(name):
     states = te.scan(lambda t, s: STEPS[name](t, s, x, y), s0, 20)
     loss = te.compute((), lambda: te.sum(lambda j: states[19, j], M))
     for outputs in ([states], list(te.gradient(loss, [x, y, s0]))):
-        lower(te.autoschedule(outputs))
+        lower(by_planners(outputs))

@@ -14,7 +14,7 @@ from tensorexpr.codegen.schedule import Planned, intrinsic, schedule
 from tensorexpr.codegen.target import host_target
 from tensorexpr.errors import ScheduleError
 from tensorexpr.parse import parse_program
-from tests.codegen.programs import WIDE, assert_means, statements
+from tests.codegen.programs import WIDE, assert_means, planned, statements
 from tests.seeds import share_of
 
 BYTES = """
@@ -195,7 +195,7 @@ def test_integer_sums_of_the_language_match():
     a, b = te.placeholder((8, 32), "uint8", name="a"), te.placeholder((8, 16, 4), "int8", name="b")
     product = lambda i, j: lambda k, q: te.cast(a[i, k * 4 + q], "int32") * te.cast(b[k, j, q], "int32")  # noqa: E731
     c = te.compute((8, 16), lambda i, j: te.cast(te.sum(product(i, j), (8, 4)), "int32"), name="c")
-    s = schedule(te.schedule(c).program, VNNI)
+    s = schedule(planned(c).program, VNNI)
     s["c"].reorder("i", "k", "j", "q")
     s["c"].tensorize("j", "vpdpbusd")
     assert calls(s) == ["vpdpbusd"]
