@@ -43,6 +43,8 @@ def tiled(candidate: Candidate, kernel: int, facts: Facts, threads: int = 1) -> 
     if not survey.roots:
         return candidate
     best, time = _best(candidate, survey, kernel, facts)
+    if not time:
+        return best
     for name in survey.uneven:
         try:
             cut = candidate.then("partition", name)
@@ -72,7 +74,7 @@ def _best(candidate: Candidate, survey: Survey, kernel: int, facts: Facts) -> tu
         except ScheduleError:
             continue
         if len(one.nest.kernels) < len(candidate.nest.kernels):
-            return one  # nothing is left of an empty kernel
+            return one, 0.0  # nothing is left of an empty kernel
         made += 1
         one, took = bordered(one, kernel, judge)
         if took < time:

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise, product
+from itertools import islice, pairwise, product
 from math import ceil, prod
 
 import numpy as np
@@ -52,11 +52,10 @@ class Choice:
 
 def choices(survey: Survey, facts: Facts) -> list[Choice]:
     """The best sizes of each skeleton, the fastest first."""
-    found = []
-    for number, tile in enumerate(_skeletons(survey, facts)):
-        if number == MOST_SKELETONS:
-            break
-        found.append(_sized(survey, facts, tile))
+    found: list[Choice] = []
+    outside = {name for name in survey.loops if survey.bounds_others(name)}
+    sunk = (tile for tile in _skeletons(survey, facts) if outside.isdisjoint(level.loop for level in tile.levels))
+    found += [_sized(survey, facts, tile) for tile in islice(sunk, MOST_SKELETONS)]
     found.sort(key=lambda c: c.time)
     found += [better for choice in found[:MOST_WINDOWS] for better in _with_windows(survey, facts, choice)]
     return sorted(found, key=lambda c: c.time)
@@ -106,7 +105,7 @@ def _copied(survey: Survey, cut: Sequence[str]) -> list[tuple[str, ...]]:
     leaf = survey.busiest
     shared = []
     for name in leaf.path:
-        if name in cut or survey.kind(name) != DATA or survey.bounds_others(name) or not _has_inside(survey, name, cut):
+        if name in cut or survey.kind(name) != DATA or not _has_inside(survey, name, cut):
             continue
         if any(survey.stride(a, name) == 0 or survey.meets(a, name, leaf) for a in leaf.loads if a.tensor not in survey.locals):
             shared.append(name)
