@@ -53,7 +53,7 @@ class Choice:
 def choices(survey: Survey, facts: Facts) -> list[Choice]:
     """The best sizes of each skeleton, the fastest first."""
     found: list[Choice] = []
-    outside = {name for name in survey.loops if survey.bounds_others(name)}
+    outside = {name for name in survey.loops if survey.bounds_others(name) or survey.length(name) == 0}
     sunk = (tile for tile in _skeletons(survey, facts) if outside.isdisjoint(level.loop for level in tile.levels))
     found += [_sized(survey, facts, tile) for tile in islice(sunk, MOST_SKELETONS)]
     found.sort(key=lambda c: c.time)
@@ -74,7 +74,8 @@ def _whole(survey: Survey, facts: Facts, name: str) -> int:
 
 def _with_windows(survey: Survey, facts: Facts, choice: Choice) -> Iterator[Choice]:
     """A choice with short sums of its busiest leaf copied out: each, and the innermost ones together."""
-    short = [x for x in survey.busiest.path if survey.kind(x) == SUM and not choice.tile.of(x) and 1 < (survey.length(x) or OPEN) <= WINDOW]
+    sums = [x for x in survey.busiest.path if survey.kind(x) == SUM and not survey.bounds_others(x) and not choice.tile.of(x)]
+    short = [x for x in sums if 1 < (survey.length(x) or OPEN) <= WINDOW]
     sets = [short[n:] for n in reversed(range(len(short)))] + [[name] for name in short[:-1]]
     for names in sets:
         levels = (*(Level(name, survey.length(name) or 1, "unroll") for name in names), *choice.skeleton.levels)
