@@ -190,6 +190,7 @@ def test_a_search_is_a_schedule():
 
 def test_expressions_are_text_in_calls():
     s = schedule(SOFTMAX)
+    s.rewrite("hoist", "j", "m[i_1]")
     s.rewrite("partition", "i_3", (2,))
     s.rewrite("partition", "j_1", None, "j_1 < 7")
     means(s, SOFTMAX, exact=False)
