@@ -55,8 +55,8 @@ class Stages(NamedTuple):
 
     @property
     def schedule(self) -> Schedule | Planned:
-        """The schedule; of a program that was made in pieces, that of the whole, which the same model makes, and of a GPU as its planners made
-        it. Raises `ScheduleError` where no schedule led to the nest."""
+        """The schedule; of a program that was made in pieces, that of the whole, which the same model makes; of a GPU as its planners
+        made it. Raises `ScheduleError` where no schedule led to the nest."""
         if self.made_by is None:
             raise ScheduleError(
                 f"{', '.join(self.program.outputs)}: expected code made by a schedule, got the plain nest, the last form of a build",

@@ -45,10 +45,9 @@ def first_table(definitions: Iterable[Definition], plain: Plain, named: LoopNest
 
     def visit(definition: Definition) -> None:
         name = definition.results[0][0]
-        found[name] = {}
         for inner in definition.body if isinstance(definition, Scan) else ():
             visit(inner)
-        own = found[name]
+        own = found[name] = {}
         for s in _loops(plain.blocks[name]):
             if id(s) not in taken_by_inner:
                 taken_by_inner.add(id(s))

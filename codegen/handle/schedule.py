@@ -22,6 +22,7 @@ from tensorexpr.codegen.handle.stage import StageHandle
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.codegen.plain import plainly
+from tensorexpr.codegen.rewrites.kernels import in_memory
 from tensorexpr.codegen.rewrites.loops import simplify as simplify_nest
 from tensorexpr.codegen.rewrites.names import named
 from tensorexpr.codegen.schedule.schedule import Planned
@@ -47,8 +48,9 @@ class Form:
 
     @cached_property
     def shown(self) -> LoopNest:
-        """The nest without what is decided: loops of one iteration, and of none, stay for words that name them."""
-        return simplify_nest(self.nest)
+        """The nest without what is decided: loops of one iteration, and of none, stay for words that name them. Local buffers that are too
+        large for a stack have room in the workspace."""
+        return in_memory(simplify_nest(self.nest))
 
     @cached_property
     def stored(self) -> Mapping[str, None]:

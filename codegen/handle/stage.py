@@ -14,6 +14,7 @@ from tensorexpr.codegen.dependence import operation_of
 from tensorexpr.codegen.handle.loops import loops_in
 from tensorexpr.codegen.nest import Alloc, For, LoopNest, Store
 from tensorexpr.codegen.rewrites import data, kernels, loops
+from tensorexpr.codegen.rewrites.expressions import elements_read
 from tensorexpr.codegen.rewrites.loops.kinds import WORDS, check_length
 from tensorexpr.codegen.rewrites.names import fresh
 from tensorexpr.codegen.rewrites.paths import around, loop_at, loop_paths, walk_block, walk_nest
@@ -102,8 +103,8 @@ class StageHandle:
         self._schedule.became(word, arguments, self.name, nest=nest, loops=table)
 
     def _translated(self, error: ScheduleError) -> ScheduleError:
-        """An error with the loops of the definition as it calls them."""
-        others = {name: user for user, name in self._table.items() if name != user}
+        """An error with loops as their definitions call them."""
+        others = {name: user for own in self._schedule.form.loops.values() for user, name in own.items() if name != user}
         if not others:
             return error
         pattern = re.compile(r"(?<![\w.])(" + "|".join(map(re.escape, sorted(others, key=len, reverse=True))) + r")(?!\w)")
@@ -125,7 +126,8 @@ class StageHandle:
     def split(self, axis: str, factor: int, tail: str = "peel") -> tuple[str, str]:
         """Splits a loop into blocks of `factor`: gives the names of the loop over blocks and of the loop inside one.
 
-        `tail` is what happens to a rest: "peel" (a smaller block of its own), "shift" (the last block moves back) or "guard".
+        `tail` is what happens to a rest: "peel" (a smaller block of its own), "shift" (the last block moves back) or "guard"; with
+        "stride" the loop inside a block runs outside, and the other one over every so many points: a residue class.
         """
         loop = self._there(axis)
         outer, inner = self._new(f"{self._own(loop)}_o", f"{self._own(loop)}_i")
@@ -232,7 +234,11 @@ class StageHandle:
         """Runs the definition in the loops of another, as far as the loops of both are alike: they have the same bounds and kind, from the
         outermost inwards, and every iteration finds what it needs."""
         name = self._schedule[other].name
-        mine, theirs = self._schedule.loops_of(self.name), self._schedule.loops_of(name)
+        self._together("compute_with", (name,), name, self._schedule.loops_of(name))
+
+    def _together(self, word: str, arguments: tuple[Any, ...], name: str, theirs: Sequence[str]) -> None:
+        """Merges loops with some of another definition."""
+        mine = self._schedule.loops_of(self.name)
         became: dict[str, str] = {}
 
         def together(nest: LoopNest) -> LoopNest:
@@ -244,7 +250,7 @@ class StageHandle:
             became.update(merged)
             return nest
 
-        self._apply("compute_with", (name,), together)
+        self._apply(word, arguments, together)
         renamed = {d: {u: became.get(n, n) for u, n in own.items()} for d, own in self._schedule.form.loops.items()}
         self._schedule.form = replace(self._schedule.form, loops=renamed)
 
@@ -259,10 +265,16 @@ class StageHandle:
 
     @checked()
     def compute_at(self, consumer: object, axis: str) -> None:
-        """Computes the definition in a loop of another that reads it, once per iteration, at the elements read there."""
+        """Computes the definition in a loop of another that reads it, once per iteration, at the elements read there; of one that does not
+        read it, in the same iterations, as far as the loops of both are alike."""
         other = self._schedule[consumer]
         loop, buffer = other._there(axis), self._buffer
-        self._apply("compute_at", (other.name, axis), lambda nest: data.fuse_at(nest, buffer, loop))
+        bodies = [loop_at(self._nest, path).body for path in loop_paths(self._nest, loop)]
+        if other.name == self.name or any(a.tensor == buffer for body in bodies for a in elements_read(body)):
+            self._apply("compute_at", (other.name, axis), lambda nest: data.fuse_at(nest, buffer, loop))
+            return
+        theirs = self._schedule.loops_of(other.name)
+        self._together("compute_at", (other.name, axis), other.name, theirs[: theirs.index(loop) + 1])
 
     @checked()
     def rfactor(self, axis: str) -> tuple[str, ...]:

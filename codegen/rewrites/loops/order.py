@@ -10,13 +10,15 @@ from tensorexpr.codegen.rewrites.paths import inside, loop_at, loop_paths
 from tensorexpr.codegen.rewrites.refusals import refuse
 
 
-def check_any_order(nest: LoopNest, loop: str, word: str, alike: bool = False) -> None:
+def check_any_order(nest: LoopNest, loop: str, word: str, alike: bool = False, updates: bool = False) -> None:
     """Refuses where iterations of some copy of a loop depend on each other; `word` says how they are to run. With `alike` two may write one
-    element where both write the same value (blocks that are shifted inwards)."""
+    element where both write the same value (blocks that are shifted inwards); with `updates` they may add to one in another order."""
     deps = dependences(nest)
     for path in loop_paths(nest, loop):
         s = loop_at(nest, path)
         for conflict in deps.carried(s):
+            if updates and conflict.update:
+                continue
             if alike and conflict.kind == "output" and meet(deps.loop(s), conflict.first, conflict.second, deps.questions).holds:
                 continue
             hint = "rfactor first" if conflict.update is not None else None

@@ -13,6 +13,8 @@ Nothing asks whether the length divides. `tail` says what happens to a rest:
   iterations may run in any order and read nothing that they write, so that they write the same again. Where the loop is shorter than a
   block there is one, as long as the loop.
 - "guard": the last block runs over the end, and a condition skips what is beyond. Always legal.
+- "stride": the loop inside of a block stands outside, and for each of its places the other one goes over the blocks that have it: a residue
+  class is a loop of its own. Legal where the iterations may run in any order, but for what they add up.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from tensorexpr.codegen.rewrites.refusals import refuse
 from tensorexpr.hints import suggestion
 from tensorexpr.ir import Expr, Index, apply, const
 
-TAILS = ("peel", "shift", "guard")
+TAILS = ("peel", "shift", "guard", "stride")
 
 
 def split(nest: LoopNest, loop: str, factor: int, tail: str = "peel", names: tuple[str, str] | None = None) -> LoopNest:
@@ -71,6 +73,8 @@ def split(nest: LoopNest, loop: str, factor: int, tail: str = "peel", names: tup
     if tail == "shift":
         check_any_order(nest, loop, "run twice")
         check_repeatable(nest, loop)
+    if tail == "stride":
+        check_any_order(nest, loop, "run by residue classes", updates=True)
 
     def blocks(s: For, path: Path) -> Block:
         facts = Facts.at(nest, path)
@@ -94,6 +98,9 @@ def _blocks(s: For, factor: int, tail: str, outer: str, inner: str, facts: Facts
         # Without a whole block the loop over them stays, for whom it is that names it next; `simplify` ends it.
         return (blocks,) if facts.is_less(length, done, 0) else (blocks, rest)
     count = floordiv(add(length, const(factor - 1)), factor)
+    if tail == "stride":
+        own = floordiv(add(sub(length, Index(inner)), const(factor - 1)), factor)
+        return (For(inner, ZERO, minimum(length, const(factor)), (For(outer, ZERO, own, at(begin)),)),)
     if tail == "guard":
         test = apply("lt", add(Index(inner), begin), length)
         return (For(outer, ZERO, count, (For(inner, ZERO, const(factor), (If(test, at(begin)),)),)),)

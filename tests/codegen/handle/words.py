@@ -28,7 +28,7 @@ def _any(items: Sequence[str], rng: random.Random) -> str:
 
 
 def split(s: Schedule, handle: StageHandle, rng: random.Random) -> None:
-    handle.split(_any(handle.loops, rng), rng.randint(1, 5), rng.choice(("peel", "peel", "shift", "guard")))
+    handle.split(_any(handle.loops, rng), rng.randint(1, 5), rng.choice(("peel", "peel", "shift", "guard", "stride")))
 
 
 def tile(s: Schedule, handle: StageHandle, rng: random.Random) -> None:

@@ -19,7 +19,7 @@ from tensorexpr.codegen.rewrites.data.rfactor import rfactor
 from tensorexpr.codegen.rewrites.data.slide import slide
 from tensorexpr.codegen.rewrites.data.stage import stage
 from tensorexpr.codegen.rewrites.expressions import expressions_of
-from tensorexpr.codegen.rewrites.kernels import move_kernel, pack, prefetch, separate, side_by_side, stream
+from tensorexpr.codegen.rewrites.kernels import in_memory, move_kernel, pack, prefetch, separate, side_by_side, stream
 from tensorexpr.codegen.rewrites.paths import around, inside, statement, walk_nest
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Access, Apply, Cast, Expr
@@ -183,7 +183,11 @@ def streamed(nest: LoopNest, rng: random.Random) -> LoopNest | None:
     return stream(nest, rng.choice(nest.writes)) if nest.writes else None
 
 
+def kept_in_memory(nest: LoopNest, rng: random.Random) -> LoopNest | None:
+    return in_memory(nest, rng.choice((0, 8, 32)))
+
+
 ALL: list[Move] = [
     inlined, fused_at, merged, hoisted, kept, rfactored, contracted, staged,
-    slid, pipelined, packed, separated, kernel_moved, prefetched, streamed,
+    slid, pipelined, packed, separated, kernel_moved, prefetched, streamed, kept_in_memory,
 ]  # fmt: skip

@@ -169,7 +169,7 @@ TABLE = """\
 REFUSED = [
     (OWN, split, ("q", 4), "expected a loop of main, got 'q'"),
     (OWN, split, ("i", 0), "expected a positive int as the factor, got 0"),
-    (OWN, split, ("i", 4, "round"), "expected a tail among peel, shift, guard, got 'round'"),
+    (OWN, split, ("i", 4, "round"), "expected a tail among peel, shift, guard, stride, got 'round'"),
     (OWN, split, ("i", 4, "peel", ("j", "b")), "expected names that nothing has yet, got 'j' again"),
     (OWN, split, ("i", 4, "peel", ("a",)), "expected 2 names, got 1"),
     (CHAIN, split, ("i", 4, "shift"), "expected iterations of i that may run twice in any order: y[i] and y[i - 1] meet"),
