@@ -157,7 +157,8 @@ def _default_schedule(
         raise InternalError(f"{SEARCH}: {error.message}", hint=error.hint) from error
     if found is None or not _is_short(found.nest):
         return planned, nest
-    return Schedule.of_candidate(program, target, found, origin=SEARCH), found.nest
+    schedule = Schedule.of_candidate(program, target, found, origin=SEARCH)
+    return schedule, schedule.nest
 
 
 def _is_short(nest: LoopNest) -> bool:

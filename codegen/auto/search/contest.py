@@ -19,6 +19,7 @@ from tensorexpr.codegen.auto.reading import summary_of
 from tensorexpr.codegen.auto.search.searching import searched
 from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.codegen.plain import plain_nest
+from tensorexpr.codegen.rewrites.kernels import in_memory
 from tensorexpr.ir import Program
 
 MARGIN = 1.3
@@ -34,7 +35,7 @@ def faster(program: Program, planned: LoopNest) -> Candidate | None:
     if float(theirs.times()[0]) <= MARGIN * least(program, facts):
         return None
     found = searched(program, facts)
-    ours = Model(summary_of(found.nest), facts)
+    ours = Model(summary_of(in_memory(found.nest)), facts)
     wins = all(MARGIN * float(ours.times(None, n)[0]) <= float(theirs.times(None, n)[0]) for n in (1, SEVERAL))
     return found if wins else None
 

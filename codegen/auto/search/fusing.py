@@ -18,8 +18,9 @@ from tensorexpr.codegen.rewrites.paths import walk_nest
 from tensorexpr.codegen.rewrites.refusals import refuse
 from tensorexpr.errors import ScheduleError
 
-BLOCKS = (64, 256)
-"""Iterations of a shared loop whose neighbours lie side by side, computed at once: a few registers, and a few lines of each row."""
+BLOCK = 128
+"""Iterations of a shared loop whose neighbours lie side by side, computed at once: of four bytes each they are a few registers, and eight
+lines of each row, from which on fetching ahead pays."""
 
 
 def fused(part: Candidate, group: Group) -> Iterator[Candidate]:
@@ -31,9 +32,7 @@ def fused(part: Candidate, group: Group) -> Iterator[Candidate]:
     if rows:
         yield from _in(part, group, rows, None)
     if last in shared:
-        for block in BLOCKS:
-            if block == BLOCKS[0] or block < next(extent_of(x) for x in group.root.loops if x.index == last):
-                yield from _in(part, group, (*rows, last), block)
+        yield from _in(part, group, (*rows, last), BLOCK)
 
 
 def _last_axis(group: Group) -> str | None:

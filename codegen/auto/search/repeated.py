@@ -12,6 +12,7 @@ from tensorexpr.codegen.auto.operations import instructions
 from tensorexpr.codegen.llvm.machine import host
 from tensorexpr.codegen.nest import Alloc, Block, For, Store
 from tensorexpr.codegen.rewrites.data.keep import shape_of
+from tensorexpr.codegen.rewrites.kernels.room import MOST, bytes_of
 from tensorexpr.codegen.rewrites.names import fresh
 from tensorexpr.codegen.rewrites.paths import walk_nest
 from tensorexpr.errors import ScheduleError
@@ -26,10 +27,13 @@ def kept(made: Candidate, at: str) -> Candidate:
     """The candidate with terms that statements in the copies of a loop repeat kept there."""
     loop = next((s for _, s in walk_nest(made.nest) if isinstance(s, For) and s.index == at), None)
     for first, term in () if loop is None else _repeated(loop.body):
+        name = fresh(made.nest, f"{_reads(term)}_kept")[0]
         try:
-            made = made.then("keep", first, term, fresh(made.nest, f"{_reads(term)}_kept")[0])
+            one = made.then("keep", first, term, name)
         except ScheduleError:
             continue
+        if all(bytes_of(s) <= MOST for _, s in walk_nest(one.nest) if isinstance(s, Alloc) and s.buffer.name == name):
+            made = one
     return made
 
 

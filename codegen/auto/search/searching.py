@@ -10,6 +10,7 @@ from tensorexpr.codegen.auto.search.fusing import fused
 from tensorexpr.codegen.auto.search.groups import Group, groups_of, joined, part_of
 from tensorexpr.codegen.auto.tiles import tiled
 from tensorexpr.codegen.nest import LoopNest
+from tensorexpr.codegen.rewrites.kernels import in_memory
 from tensorexpr.codegen.rewrites.names import taken_names
 from tensorexpr.ir import Program
 
@@ -28,8 +29,8 @@ def searched(program: Program, facts: Facts) -> Candidate:
 
 
 def nanoseconds(nest: LoopNest, facts: Facts, threads: int = 1) -> float:
-    """What a nest costs."""
-    return float(Model(summary_of(nest), facts).times(None, threads)[0])
+    """What a nest costs as it is built: large local buffers in the workspace."""
+    return float(Model(summary_of(in_memory(nest)), facts).times(None, threads)[0])
 
 
 def _best(part: Candidate, group: Group, facts: Facts) -> Candidate:

@@ -62,12 +62,13 @@ def in_memory(nest: LoopNest, most: int = MOST) -> LoopNest:
                 y[i, k] = p[i, 3 - k]
     <BLANKLINE>
     """
-    while (path := next((path for path, s in walk_nest(nest) if isinstance(s, Alloc) and _bytes(s) > most), None)) is not None:
+    while (path := next((path for path, s in walk_nest(nest) if isinstance(s, Alloc) and bytes_of(s) > most), None)) is not None:
         nest = _moved(nest, path)
     return nest
 
 
-def _bytes(s: Alloc) -> int:
+def bytes_of(s: Alloc) -> int:
+    """The size of a local buffer."""
     return s.buffer.dtype.itemsize * prod(constant(extent) or 0 for extent in s.buffer.shape)
 
 
