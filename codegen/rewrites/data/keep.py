@@ -7,10 +7,10 @@
         y[i, j] = exp(x[i, j] - m[()]) / s[()]          for j in range(0, 64):
                                                             y[i, j] = e[j] / s[()]
 
-The term is kept for each iteration of the loop and of those inside whose indices it mentions, axes in the order of what it reads. It stands for every term behind, up to the
-end of what the loop is in, that is the same at other indices. Legal where `reaching` finds the term again as the value of each load, and the
-loop has gone through the element. Copies of the loop that have the term at other indices (a rest) keep theirs; one where that is not
-legal stays. Values keep their bits.
+The term is kept for each iteration of the loop and of those inside whose indices it mentions, axes in the order of what it reads. It
+stands for every term behind, up to the end of what the loop is in, that is the same at other indices. Legal where `reaching` finds the term
+again as the value of each load, and the loop has gone through the element. Copies of the loop that have the term at other indices (a rest)
+keep theirs; one where that is not legal stays. Values keep their bits.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ class _Kept:
 
 
 def _exact(places: Iterable[tuple[For, ...]], axis: tuple[str, Expr, Expr]) -> tuple[str, Expr, Expr]:
-    """The range of a loop's index, from where the loop itself begins if that is one place for all that is kept, and its length is constant."""
+    """The range of a loop's index, from where the loop itself begins if that is the same for all that is kept and its length constant."""
     index, start, stop = axis
     inner = {s.index for loops in places for s in loops}
     ranges = {(s.start, s.stop) for loops in places for s in loops if s.index == index}
