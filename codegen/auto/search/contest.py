@@ -2,7 +2,9 @@
 faster.
 
 Both are predicted by one model, on one thread and on several, whatever runs now: what is chosen, and with it the order of sums, may not
-depend on how many threads a process has. Where the planners' nest is close to what no nest goes below, nothing is searched.
+depend on how many threads a process has. Nothing is searched where the planners' nest is close to what no nest goes below, where there are
+microseconds to gain, which a search pays back after thousands of calls, where a kernel has many cases, whose pieces take long to search, or
+where sizes are open: rests of unknown length still run without vectors.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from tensorexpr.codegen.auto.search.searching import searched
 from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.codegen.plain import plain_nest
 from tensorexpr.codegen.rewrites.kernels import in_memory
+from tensorexpr.codegen.rewrites.loops.cuts import statements_of
 from tensorexpr.ir import Program
 
 MARGIN = 1.3
@@ -27,12 +30,21 @@ MARGIN = 1.3
 SEVERAL = 8
 """Threads of the second prediction: enough that a nest that leaves cores without work is seen."""
 
+WORTH = 10_000.0
+"""Nanoseconds that there must be to gain: a search takes some 1e8, so that they are paid back after ten thousand calls."""
+MOST_STATEMENTS = 12
+"""Statements of a kernel of the plain nest, up to which its search takes tenths of a second: a sum under conditions has some nine."""
+
 
 def faster(program: Program, planned: LoopNest) -> Candidate | None:
     """The nest of the search for a simplified program, where it is clearly faster than the nest that planners made."""
+    if planned.sizes:
+        return None
     facts = facts_here()
     theirs = Model(summary_of(planned), facts)
-    if float(theirs.times()[0]) <= MARGIN * least(program, facts):
+    now, start = float(theirs.times()[0]), plain_nest(program)
+    bound = least(program, start, facts)
+    if now <= MARGIN * bound or now - bound < WORTH or any(statements_of(kernel.body) > MOST_STATEMENTS for kernel in start.kernels):
         return None
     found = searched(program, facts)
     ours = Model(summary_of(in_memory(found.nest)), facts)
@@ -40,11 +52,11 @@ def faster(program: Program, planned: LoopNest) -> Candidate | None:
     return found if wins else None
 
 
-def least(program: Program, facts: Facts) -> float:
+def least(program: Program, plain: LoopNest, facts: Facts) -> float:
     """Nanoseconds on one thread that no nest goes below, by the model: inputs and results once through the level of memory that holds them,
     and half of the arithmetic of the program as written, in whole registers (terms may be shared)."""
-    summary = summary_of(plain_nest(program))
-    parameters = {b.name for b in (*program.inputs,)} | set(program.outputs)
+    summary = summary_of(plain)
+    parameters = {b.name for b in plain.parameters}
     arrays = {b.name: prod(b.extents) * b.size for b in summary.buffers if b.name in parameters}
     levels = (0.0, *facts.lines)
     at = sum(sum(arrays.values()) > size for size in facts.caches)
