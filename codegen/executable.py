@@ -118,13 +118,15 @@ def executable_of(program: Program) -> Built:
 
 
 def executable_of_schedule(schedule: Schedule | Planned) -> Built:
-    """The executable of a schedule: lowered, compiled for this machine, or found."""
+    """The executable of a schedule: lowered, compiled for this machine, or found. Of nests the text counts, in which instructions are what
+    they do and not a name."""
     program, lines = schedule.program, _lines(schedule.program)
+    words = str(schedule.nest) if isinstance(schedule, Schedule) else schedule.as_python()
 
     def text() -> str:
-        return f"{print_program(program, _UNBROKEN)}\n{schedule.as_python()}"
+        return f"{print_program(program, _UNBROKEN)}\n{words}"
 
-    key = ("schedule", *_key(program), lines, schedule.as_python(), schedule.target)
+    key = ("schedule", *_key(program), lines, words, schedule.target)
     look = Look(lambda finish, plainly: made_of_schedule(schedule, finish, plainly))
     return _built(key, program, lines, text, look)
 

@@ -192,7 +192,8 @@ class Schedule:
 
     @checked()
     def simplify(self) -> None:
-        """Takes the program in the form in which builds have it: definitions inlined, running tables for what results share."""
+        """Takes the program in the form in which builds have it: definitions inlined, running tables for what results share. What depends
+        on constants alone is not computed first, as `te.autoschedule` and builds do."""
         self._at_first("simplify")
         form = plain_form(simplified(self.written, self.target))
         self.form = replace(form, calls=(Call("simplify"),))

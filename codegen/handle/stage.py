@@ -274,6 +274,8 @@ class StageHandle:
             self._apply("compute_at", (other.name, axis), lambda nest: data.fuse_at(nest, buffer, loop))
             return
         theirs = self._schedule.loops_of(other.name)
+        if loop not in theirs:
+            raise ScheduleError(f"expected a loop of {other.name} to compute {self.name} in, got {axis}")
         self._together("compute_at", (other.name, axis), other.name, theirs[: theirs.index(loop) + 1])
 
     @checked()
