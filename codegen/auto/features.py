@@ -28,6 +28,8 @@ from tensorexpr.codegen.auto.summary import AUTO, LOAD, PARALLEL_AUTO, STORE, UN
 
 LINE = 64
 """Bytes of a cache line: the same on all machines that we know, but for Apple's 128."""
+WAYS = 8
+"""Places of a second cache that a line may take: 8 to 16 on the machines that we know."""
 PERIOD = 4096
 """Bytes after which lines fall on the same places of a first cache: a page, since it is looked up while the address is translated."""
 _LEAST = 1e-9
@@ -37,11 +39,12 @@ Numbers = np.ndarray
 
 class Plan:
     """What is counted of a summary; `vector_bytes` and `auto_bytes` are the registers of our own vectors and of those that LLVM makes,
-    `unit_bytes` what a unit does at once (all of a register unless said)."""
+    `unit_bytes` what a unit does at once (all of a register unless said), `second` the bytes of the second cache."""
 
-    def __init__(self, summary: Summary, vector_bytes: int, auto_bytes: int, unit_bytes: int | None = None) -> None:
+    def __init__(self, summary: Summary, vector_bytes: int, auto_bytes: int, unit_bytes: int | None = None, second: int = 0) -> None:
         self.summary, self.vector_bytes, self.auto_bytes = summary, vector_bytes, auto_bytes
         self.unit_bytes = unit_bytes or vector_bytes
+        self.periods = (PERIOD, 1 << (second // WAYS).bit_length() - 1) if second else (PERIOD,)
         self.kinds = [loop.kind for loop in summary.loops]
         # Lanes are touched at once, wherever their loop stands.
         self.paths = [tuple(sorted(t.path, key=lambda x: self.kinds[x] == VECTORIZE)) for t in summary.touches]
@@ -273,17 +276,22 @@ class Plan:
                 found[number, axis] = own[axis] if axis < len(own) else np.inf
         return found
 
-    @cached_property
-    def _places_apart(self) -> Numbers:
-        """Rows along each axis that have places of their own in the first cache: a period over what their distance shares with it."""
-        found = np.full((len(self.summary.touches), self._axes), np.inf)
+    def _places_apart(self, period: int) -> Numbers:
+        """Rows along each axis that have places of their own in a cache: a period over what their distance shares with it."""
+        if period in self._apart:
+            return self._apart[period]
+        found = self._apart[period] = np.full((len(self.summary.touches), self._axes), np.inf)
         for number, touch in enumerate(self.summary.touches):
             extents, size = self.summary.buffers[touch.buffer].extents, self.summary.buffers[touch.buffer].size
             for axis in range(min(len(touch.moves), len(extents)) - 1):
                 if touch.moves[axis]:
                     apart = int(prod(extents[axis + 1 :]) * size * self._units[number, axis])
-                    found[number, axis] = PERIOD // np.gcd(apart, PERIOD)
+                    found[number, axis] = period // np.gcd(apart, period)
         return found
+
+    @cached_property
+    def _apart(self) -> dict[int, Numbers]:
+        return {}
 
     @cached_property
     def _units(self) -> Numbers:
@@ -335,10 +343,10 @@ class Plan:
     def _known(self) -> dict[int, tuple[Numbers, Numbers, Numbers, Numbers]]:
         return {}
 
-    def footprints(self, extents: Numbers) -> list[tuple[Numbers, Numbers, Numbers, Numbers, Numbers]]:
+    def footprints(self, extents: Numbers) -> list[tuple[Numbers, Numbers, Numbers, Numbers]]:
         """By depth d from 0: lines of each touch's segment while the loops of its path from d on run, runs of neighbouring lines among
-        them, bytes of all that is touched then in the same loops, and bytes of the first cache that this takes, by touch: rows that
-        are a multiple of its period apart take the same places of it; and the part of its segment that each touch is asked for."""
+        them, bytes of all that is touched then in the same loops, followed by those of the first caches that this takes, by touch: rows
+        that are a multiple of a cache's period apart take the same places; and the part of its segment that each touch is asked for."""
         touches = self.summary.touches
         if not touches:
             return []
@@ -378,7 +386,7 @@ class Plan:
 
     def _united(
         self, depth: int, low: Numbers, high: Numbers, count: Numbers, points: Numbers
-    ) -> tuple[Numbers, Numbers, Numbers, Numbers, Numbers]:
+    ) -> tuple[Numbers, Numbers, Numbers, Numbers]:
         order, starts, segment, node_of = self._segments(depth)
         whole, unit = self._extents[order][starts][..., None], self._units[order][starts][..., None]
         size = self._sizes[order][starts][:, None]
@@ -404,23 +412,25 @@ class Plan:
             lines = np.where(jumps, met, lines)
         # Rows along an axis have as many places as their distances differ by; each row takes as many as it has lines.
         rows = each[:, :-1]
-        places = np.where(rows > 1, np.minimum(rows, self._places_apart[order][starts][:, :-1, None]) / rows * lines[:, None], np.inf)
-        crowded = np.maximum(PERIOD / LINE / np.maximum(places.min(axis=1, initial=np.inf), 1.0), 1.0)
-        bytes_ = np.zeros((2, node_of.max() + 1, lines.shape[1]))
+        bytes_ = np.zeros((1 + len(self.periods), node_of.max() + 1, lines.shape[1]))
         np.add.at(bytes_[0], node_of, lines * LINE)
-        np.add.at(bytes_[1], node_of, lines * LINE * crowded)
-        return lines[segment], runs[segment], bytes_[0][node_of[segment]], bytes_[1][node_of[segment]], part
+        for number, period in enumerate(self.periods):
+            apart = self._places_apart(period)[order][starts][:, :-1, None]
+            places = np.where(rows > 1, np.minimum(rows, apart) / rows * lines[:, None], np.inf)
+            crowded = np.maximum(period / LINE / np.maximum(places.min(axis=1, initial=np.inf), 1.0), 1.0)
+            np.add.at(bytes_[1 + number], node_of, lines * LINE * crowded)
+        return lines[segment], runs[segment], bytes_[:, node_of[segment]], part
 
     def traffic(self, extents: Numbers, capacities: Sequence[int]) -> tuple[Numbers, Numbers]:
         """Lines that touches get from beyond levels that hold so many bytes, and runs of neighbouring ones among them, by level."""
         prints = self.footprints(extents)
         run = np.where(self._places[..., None] >= 0, extents[self._places], 1.0)
         around = np.concatenate([np.ones_like(run[:, :1]), np.cumprod(run, axis=1)], axis=1)
-        bytes_ = np.array([[p[3 if level == 0 else 2] for p in prints] for level in range(len(capacities))])
+        bytes_ = np.array([[p[2][level + 1 if level < len(self.periods) else 0] for p in prints] for level in range(len(capacities))])
         kept = _kept(bytes_ / np.array(capacities, float)[:, None, None, None])
         kept = np.maximum.accumulate(np.concatenate([kept, np.ones_like(kept[:, :1])], axis=1), axis=1)
         now = np.diff(kept, axis=1)  # what stays at a depth and not at the one before it is had again for each iteration around
-        asked = np.moveaxis(around, 1, 0) * np.array([p[4] for p in prints])
+        asked = np.moveaxis(around, 1, 0) * np.array([p[3] for p in prints])
         asked *= np.array([t.share for t in self.summary.touches])[:, None]
         lines = np.einsum("ldtb,dtb->ltb", now, asked * np.array([p[0] for p in prints]))
         runs = np.einsum("ldtb,dtb->ltb", now, asked * np.array([p[1] for p in prints]))

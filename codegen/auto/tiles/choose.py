@@ -19,9 +19,11 @@ from tensorexpr.codegen.auto.features import Numbers
 from tensorexpr.codegen.auto.machine import Facts
 from tensorexpr.codegen.auto.points import OPEN
 from tensorexpr.codegen.auto.summary import Summary
-from tensorexpr.codegen.auto.tiles.sketch import Level, Tile, sketch
+from tensorexpr.codegen.auto.tiles.sketch import Level, Packed, Tile, sketch
 from tensorexpr.codegen.auto.tiles.survey import DATA, SUM, WINDOW, Survey
+from tensorexpr.codegen.lowering.arithmetic import constant
 from tensorexpr.records import record, replace
+from tensorexpr.traversal import free_names
 
 WIDEST = 256
 """Lanes of a loop that is still emitted as one vector (`kinds.LARGEST_HELD`)."""
@@ -30,6 +32,8 @@ REGISTERS = (1, 2, 3, 4, 6, 8, 12)
 COPIES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16)
 BLOCKS = (4, 8, 16, 32, 64, 128)
 """Whole vectors of a block of lanes that is gone through for each row of a sum."""
+WIDE = 4
+"""Registers of lanes beside copies: LLVM's code for vectors of more keeps sums in memory (a tile of 2 x 128 takes 2.4 times 4 x 64)."""
 SHORT = 4
 """Registers up to which all of a loop is lanes, so that which of them are off is known."""
 MOST_SIZES = 144
@@ -37,6 +41,12 @@ MOST_SIZES = 144
 MOST_SKELETONS = 16
 MOST_WINDOWS = 2
 """Choices, from the best on, that are tried with windows copied out."""
+COPIED = 0.2
+"""Nanoseconds of an element that is copied to a panel: some tenths of a line from the third cache, and its shuffles."""
+CLASH = 2048
+"""Bytes apart at which rows share half of the places of a page with each other."""
+CROWDED = 0.96
+"""What a panel takes of the time of rows that clash: the model of cost sees no wait behind products, on Zen 4 they take 5 % more."""
 MOST_WRITTEN = 256
 """Registers of one statement that a tile may copy out: beyond, LLVM's time grows faster than what is gained."""
 
@@ -91,6 +101,8 @@ def _skeletons(survey: Survey, facts: Facts) -> Iterator[Tile]:
             squares = tuple(level._replace(size=side) for level in lanes)
             yield Tile((Level(rows, min(side, survey.length(rows) or side), "unroll"), *squares))
         for copies in _copied(survey, cut):
+            for order, packed in _packed(survey, cut, copies):
+                yield Tile((*(Level(name, 1, "unroll") for name in copies), *lanes), order, packed)
             if any(level.size for level in whole):
                 yield Tile((*(Level(name, 1, "unroll") for name in copies), *whole))
             if not all(level.size for level in whole):
@@ -115,6 +127,28 @@ def _copied(survey: Survey, cut: Sequence[str]) -> list[tuple[str, ...]]:
     if len(shared) > 1:
         found.append(tuple(shared[-2:]))
     return found
+
+
+def _packed(survey: Survey, cut: Sequence[str], copies: Sequence[str]) -> Iterator[tuple[tuple[str, ...], tuple[Packed, ...]]]:
+    """Operands of the busiest leaf that are worth a copy in which lanes lie side by side, with the order of loops in which each is made
+    once: its lanes outside of the loops that share it."""
+    leaf = survey.busiest
+    lanes = next((name for name in leaf.path if name in cut), None)
+    if lanes is None or not copies or survey.kind(lanes) != DATA:
+        return
+    for access in dict.fromkeys(a for a in leaf.loads if a.tensor not in survey.locals):
+        moving = [axis for axis, e in enumerate(access.indices) if lanes in free_names(e)]
+        shared = [x for x in leaf.path if survey.kind(x) == DATA and survey.stride(access, x) == 0]
+        if len(moving) != 1 or not shared or access.tensor in survey.written or len(access.indices) < 2:
+            continue
+        if any(a.tensor == access.tensor and a != access for a in leaf.loads) or any(survey.length(x) is None for x in leaf.path):
+            continue
+        outer = [x for x in leaf.path if survey.kind(x) == DATA]
+        own = [x for x in outer if x not in shared]
+        if outer[: len(own)] != own:
+            yield (*own, *(x for x in outer if x in shared)), (Packed(access.tensor, moving[0], own[-1]),)
+        else:
+            yield (), (Packed(access.tensor, moving[0], own[-1]),)
 
 
 def _across(survey: Survey, cut: Sequence[str]) -> list[str]:
@@ -168,6 +202,9 @@ def _sized(survey: Survey, facts: Facts, skeleton: Tile) -> Choice:
         times = model.times(_extents(survey, summary, tile, grid))
         at = int(np.argmin(times))
         tile, time = tile.resized(grid[at]), float(times[at])
+    time += sum(_copying(survey, packed) for packed in tile.packed)
+    if any(_is_crowded(survey, packed) for packed in tile.packed):
+        time *= CROWDED
     levels = tuple(level for level in tile.levels if level.size > 1 or level.kind == "vectorize")
     return Choice(replace(tile, levels=levels), time, skeleton)
 
@@ -179,6 +216,19 @@ def _few_at_once(groups: Sequence[Sequence[int]], options: Sequence[Sequence[int
             yield group
         else:
             yield from [pair for _ in range(2) for pair in pairwise(group)]
+
+
+def _copying(survey: Survey, packed: Packed) -> float:
+    """Nanoseconds that copies of an operand take, each element once."""
+    return COPIED * prod(float(constant(e) or OPEN) for e in survey.buffers[packed.buffer].shape)
+
+
+def _is_crowded(survey: Survey, packed: Packed) -> bool:
+    """Whether rows of an operand lie so that they take the same places of a cache, so that those between are asked for again."""
+    buffer = survey.buffers[packed.buffer]
+    rows = (a for a in survey.busiest.loads if a.tensor == packed.buffer)
+    strides = [abs(survey.stride(a, x)) * buffer.dtype.itemsize for a in rows for x in survey.busiest.path]
+    return any(x >= CLASH and x % CLASH == 0 for x in strides)
 
 
 def _options(survey: Survey, facts: Facts, level: Level) -> list[int]:
@@ -235,7 +285,7 @@ class _Room:
     def holds(self, sizes: Mapping[int, int]) -> bool:
         """Whether a tile of these sizes has room."""
         across = 1 if self.lanes is None else ceil(sizes[self.lanes] * 32 / self.facts.vector_bits)
-        if across * prod(sizes[n] for n in self.copies) > MOST_WRITTEN:
+        if across * prod(sizes[n] for n in self.copies) > MOST_WRITTEN or (self.copies and across > WIDE):
             return False
         if not self.copies or self.streams:
             return True

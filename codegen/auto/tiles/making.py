@@ -6,7 +6,7 @@ from collections.abc import Callable
 from math import prod
 
 from tensorexpr.codegen.auto.candidate import Candidate
-from tensorexpr.codegen.auto.tiles.sketch import Level, Tile
+from tensorexpr.codegen.auto.tiles.sketch import Level, Packed, Tile
 from tensorexpr.codegen.auto.tiles.survey import DATA, SUM, Survey
 from tensorexpr.codegen.llvm.machine import host
 from tensorexpr.codegen.lowering.arithmetic import constant, sub
@@ -48,7 +48,8 @@ TESTS = ("lt", "le", "gt", "ge", "eq", "ne", "minimum", "maximum", "mod", "floor
 class _Making:
     def __init__(self, candidate: Candidate, survey: Survey, tile: Tile, kernel: int) -> None:
         self.candidate, self.survey, self.tile, self.kernel = candidate, survey, tile, kernel
-        self.first = next((name for name in survey.roots if survey.kind(name) == DATA), None)
+        self.first = next((name for name in (*tile.order[:1], *survey.roots) if survey.kind(name) == DATA), None)
+        self.outer: dict[str, str] = {}
         self.names: dict[int, str] = {}
         self.vectors: list[str] = []
 
@@ -64,7 +65,11 @@ class _Making:
                 self.vectors.append(self.names[n])
                 if self.survey.kind(level.loop) == SUM:
                     self._parts(level.loop, self.names[n])
+        if self.tile.order:
+            self.then("reorder", *(self.outer.get(loop, loop) for loop in self.tile.order))
         self._sink([*(self.names[n] for n in range(len(levels))), *(x for x in self.vectors if x not in self.names.values())])
+        for packed in self.tile.packed:
+            self._pack(packed)
         self.then("simplify")
         present = self._present()
         for n, level in enumerate(levels):
@@ -90,6 +95,8 @@ class _Making:
                 name, length = inner, whole
                 if n != own[0]:
                     self.names[own[own.index(n) - 1]] = outer
+                else:
+                    self.outer[loop] = outer
             self.names[n] = name
             whole //= level.size
             if length is not None:
@@ -121,6 +128,36 @@ class _Making:
             (parts,) = fresh(self.candidate.nest, f"{buffer}_parts")
             self.then("rfactor", buffer, inner, parts)
             self.vectors += [x for x in self._present() if x not in before]
+
+    def _pack(self, packed: Packed) -> None:
+        """A copy of an operand in which lanes lie side by side, made in vectors, or in squares where they go across its rows."""
+        rank = len(self.survey.buffers[packed.buffer].shape)
+        order = (*(axis for axis in range(rank) if axis != packed.last), packed.last)
+        before = self._present()
+        self.then("stage", packed.buffer, self.outer.get(packed.loop, packed.loop), order)
+        made = [x for x in self._present() if x not in before]
+        if not made:
+            raise ScheduleError(f"tile: expected a part of {packed.buffer} of several elements to pack")
+        across, along = made[-1], next((x for x in made if x.rsplit("_", 1)[-1] == str(rank - 1)), made[-1])
+        one = host().vector_bits // 32
+        if across == along:
+            self._in_vectors(across, one)
+            return
+        (across_o, across_i, along_o, along_i) = fresh(self.candidate.nest, *(f"{x}_{y}" for x in (across, along) for y in "oi"))
+        self.then("split", across, one, "peel", (across_o, across_i))
+        self.then("split", along, one, "peel", (along_o, along_i))
+        self._sink([along_i, across_i])
+        self.then("simplify")
+        for word, name in (("unroll", along_i), ("vectorize", across_i)):
+            if name in self._present():
+                self.then(word, name)
+
+    def _in_vectors(self, name: str, one: int) -> None:
+        outer, inner = fresh(self.candidate.nest, f"{name}_o", f"{name}_i")
+        self.then("split", name, 4 * one, "peel", (outer, inner))
+        self.then("simplify")
+        if inner in self._present():
+            self.then("vectorize", inner)
 
     def _present(self) -> list[str]:
         nest = self.candidate.nest

@@ -32,11 +32,11 @@ class Level(NamedTuple):
 
 
 class Packed(NamedTuple):
-    """A buffer of which a copy is made in a loop (or in front of all), its axis `last` behind the others."""
+    """A buffer of which a copy is made in the iterations of a loop (over blocks of it), its axis `last` behind the others."""
 
     buffer: str
     last: int
-    loop: str | None
+    loop: str
 
 
 @record

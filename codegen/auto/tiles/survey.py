@@ -165,6 +165,11 @@ class Survey:
         return prod(float(self.length(name) or OPEN) for name in leaf.path)
 
     @cached_property
+    def written(self) -> frozenset[str]:
+        """The buffers that the kernel stores to."""
+        return frozenset(s.buffer for leaf in self.leaves for s in leaf.stores)
+
+    @cached_property
     def busiest(self) -> Leaf:
         """The leaf that is executed most, by accesses."""
         return max(self.leaves, key=lambda x: self.often(x) * (len(x.loads) + len(x.stores)))
