@@ -27,7 +27,7 @@ from tensorexpr.codegen.schedule import schedule as plain_schedule
 from tensorexpr.codegen.schedule.auto_gpu import plan_points
 from tensorexpr.codegen.target import Gpu, Target, host_target
 from tensorexpr.codegen.tuning.lookup import ANALYTIC, is_tuned, scheduled, simplified
-from tensorexpr.errors import InternalError, ScheduleError
+from tensorexpr.errors import DefinitionError, InternalError, ScheduleError
 from tensorexpr.fallback import Failure, first_sound
 from tensorexpr.ir import Const, Expr, Program, integer
 from tensorexpr.simplify import simplify
@@ -153,7 +153,7 @@ def _default_schedule(
         return planned, nest
     try:
         found = faster(program, nest)
-    except ScheduleError as error:  # ours: no user made this schedule
+    except (ScheduleError, DefinitionError) as error:  # ours: no user made this schedule, nor its terms
         raise InternalError(f"{SEARCH}: {error.message}", hint=error.hint) from error
     if found is None or not _is_short(found.nest):
         return planned, nest

@@ -203,7 +203,7 @@ class _Sketch:
                 here, there = (
                     Access(buffer.name, (i, *map(self._index, axes)), buffer.dtype) for i in (Index(index), add(Index(index), const(half)))
                 )
-                s: Stmt = For(index, ZERO, const(half), (Store(buffer.name, here.indices, apply("add", here, there)),), "vectorize")
+                s: Stmt = For(index, ZERO, const(half), (Store(buffer.name, here.indices, apply("or" if here.dtype.is_bool else "add", here, there)),), "vectorize")
                 for axis in reversed(axes):
                     s = For(f"{index}.{axis}", ZERO, const(self.tile.levels[axis].size), (s,), "unroll")
                     s = replace(s, body=substituted(s.body, {_name(self.tile.levels[axis], axis): Index(f"{index}.{axis}")}))

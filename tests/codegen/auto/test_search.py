@@ -11,7 +11,7 @@ from tensorexpr.codegen.nest_text import print_nest
 from tensorexpr.codegen.stages import SEARCH
 from tensorexpr.kernels import softmax
 from tests.codegen.llvm.nests import run
-from tests.codegen.rewrites.law import UNITS, kept_of, near
+from tests.codegen.rewrites.law import UNITS, Kept, kept_of, near
 from tests.seeds import share_of
 
 FACTS = SAPPHIRE_RAPIDS
@@ -49,3 +49,13 @@ def test_builds_take_what_is_clearly_faster():
     again = te.schedule(y)
     exec(s.as_python(), {"s": again})
     assert again == s and te.build(again, [x]).source("nest") == f.source("nest")
+
+
+@pytest.mark.parametrize("combine", ["all(X[i, k] for k in range(40))", "any(X[i, k] & X[k, i] for k in range(40))"])
+def test_reductions_of_booleans(combine):
+    kept = Kept.of_text(f"""
+X: bool[40, 40] = input()
+y[i]: bool[40] = {combine}
+return y
+""")
+    kept.check(searched(kept.program, FACTS).nest)
