@@ -153,6 +153,8 @@ class Summary:
 
     def reorder(self, order: Sequence[int]) -> Summary:
         """Loops that stand around the same statements in another order, outermost first: the places that they have are taken in it."""
+        if not order:
+            return self
         rank = {loop: place for place, loop in enumerate(order)}
 
         def path(before: tuple[int, ...]) -> tuple[int, ...]:
