@@ -179,7 +179,7 @@ class _Reader:
         if not isinstance(s.start, Const) or not isinstance(s.stop, Const):
             self._visit(s.start, at)
             self._visit(s.stop, at)
-        self.block(s.body, _Place(path, names, lanes, inside, at.share, dict(at.seen), kind != UNROLL or at.certain, at.under))
+        self.block(s.body, _Place(path, names, lanes, inside, at.share, dict(at.seen), kind != UNROLL or at.certain, at.turned, at.under))
 
     def _alloc(self, s: Alloc, at: _Place) -> None:
         name = s.buffer.name

@@ -40,7 +40,7 @@ def tiled(candidate: Candidate, kernel: int, facts: Facts, threads: int = 1) -> 
     What is chosen does not depend on the number of threads, so that sums are taken in one order for any.
     """
     survey = Survey(candidate.nest, kernel)
-    if not survey.roots:
+    if not survey.roots or not survey.leaves:
         return candidate
     best, time = _best(candidate, survey, kernel, facts)
     if not time:

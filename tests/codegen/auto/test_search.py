@@ -17,7 +17,11 @@ from tests.seeds import share_of
 FACTS = SAPPHIRE_RAPIDS
 
 
-@pytest.mark.parametrize("seed", share_of(range(240)))
+FOUND = (9000220,)
+"""Seeds that a campaign found: a kernel of checks alone."""
+
+
+@pytest.mark.parametrize("seed", [*share_of(range(240)), *FOUND])
 def test_random_programs_keep_their_values(seed):
     kept = kept_of(seed)
     if kept is None:
