@@ -27,13 +27,17 @@ from tensorexpr.ir import Program
 
 MARGIN = 1.3
 """How much faster a nest has to be predicted: the model's error on one nest beside another of the same program (`bench model`)."""
+CLOSE = 1.5
+"""How far above the least a nest is still as good as it gets: real nests have loops, rests, and loads beside their arithmetic."""
 SEVERAL = 8
 """Threads of the second prediction: enough that a nest that leaves cores without work is seen."""
-
 WORTH = 10_000.0
 """Nanoseconds that there must be to gain: a search takes some 1e8, so that they are paid back after ten thousand calls."""
 MOST_STATEMENTS = 12
 """Statements of a kernel of the plain nest, up to which its search takes tenths of a second: a sum under conditions has some nine."""
+
+MOST_TOGETHER = 40
+"""Statements of all kernels together: a softmax and its gradient have some twenty."""
 
 
 def faster(program: Program, planned: LoopNest) -> Candidate | None:
@@ -44,7 +48,8 @@ def faster(program: Program, planned: LoopNest) -> Candidate | None:
     theirs = Model(summary_of(planned), facts)
     now, start = float(theirs.times()[0]), plain_nest(program)
     bound = least(program, start, facts)
-    if now <= MARGIN * bound or now - bound < WORTH or any(statements_of(kernel.body) > MOST_STATEMENTS for kernel in start.kernels):
+    statements = [statements_of(kernel.body) for kernel in start.kernels]
+    if now <= CLOSE * bound or now - bound < WORTH or max(statements, default=0) > MOST_STATEMENTS or sum(statements) > MOST_TOGETHER:
         return None
     found = searched(program, facts)
     ours = Model(summary_of(in_memory(found.nest)), facts)
@@ -54,7 +59,7 @@ def faster(program: Program, planned: LoopNest) -> Candidate | None:
 
 def least(program: Program, plain: LoopNest, facts: Facts) -> float:
     """Nanoseconds on one thread that no nest goes below, by the model: inputs and results once through the level of memory that holds them,
-    and half of the arithmetic of the program as written, in whole registers (terms may be shared)."""
+    and the arithmetic of the program as written, in whole registers. (Where terms are shared a nest may, which then is not looked for.)"""
     summary = summary_of(plain)
     parameters = {b.name for b in plain.parameters}
     arrays = {b.name: prod(b.extents) * b.size for b in summary.buffers if b.name in parameters}
@@ -66,4 +71,4 @@ def least(program: Program, plain: LoopNest, facts: Facts) -> float:
         if work.kind == ARITHMETIC:
             often = prod(summary.loops[loop].extent for loop in work.path if loop in work.changed or summary.loops[loop].extent < 1)
             arithmetic += often * work.share * work.instructions * work.size * 8 / facts.vector_bits * facts.arithmetic
-    return max(moved, arithmetic / 2)
+    return max(moved, arithmetic)
