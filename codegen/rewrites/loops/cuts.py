@@ -1,8 +1,8 @@
 """Where along a loop the tests inside begin and cease to hold, as points at which it may be cut.
 
 A test is a comparison of integers: of a condition, a choice, a check, of the two operands of a minimum or maximum, of an absolute
-value with 0, or of what is divided with the few multiples of the divisor that it goes beyond. It holds where an affine form is not negative. The indices of loops inside are replaced by their bounds, at which the form is
-least, and greatest:
+value with 0, or of what is divided with the few multiples of the divisor that it goes beyond. It holds where an affine form is not
+negative. The indices of loops inside are replaced by their bounds, at which the form is least, and greatest:
 
     for i: for s in range(0, 3): if i + s - 1 >= 0: ...        least: i - 1, greatest: i + 1
                                                                from i = 1 on it holds at every s, from i = -1 on at some
