@@ -325,7 +325,9 @@ def along(indices: tuple[Expr, ...], index: str, other: str, steps: tuple[int, .
     opaque = Opaque()
     last = affine_of(indices[-1], opaque)
     hidden = {n for e in opaque.expressions.values() for n in free_names(e)}  # where the last block of a loop is moved back
-    if last is None or last.has_division() or other in last.names() or not hidden.isdisjoint((index, other)) or index in {n for i in indices[:-1] for n in free_names(i)}:
+    if last is None or last.has_division() or other in last.names() or not hidden.isdisjoint((index, other)):
+        return 0
+    if index in {n for i in indices[:-1] for n in free_names(i)}:
         return 0
     factor = last.coefficient(index)
     return factor if factor in steps else 0

@@ -1,9 +1,13 @@
-"""Which tile: skeletons (which loops have levels, of which kind, in which order) by cuts of the survey, and sizes by the model of cost in batches.
+"""Which tile: skeletons (which loops have levels, of which kind, in which order) by cuts of the survey, and sizes by the model of cost.
 
 | skeleton | levels | for |
 |---|---|---|
 | registers | copies of loops whose iterations share operands, lanes | products, windows, rows that share a vector |
 | streams | lanes in blocks, copies of a sum, lanes | sums over a leading axis: whole rows go by, accumulators stay in the first cache |
+| squares | sixteen copies of a loop along the rows that lanes go across, sixteen lanes | changes of layout, turned around in registers |
+| panels | registers, an operand copied so that lanes lie side by side | products whose operands lie across the lanes |
+
+Short sums of the best of these are then copied out as well. Sizes of one skeleton are evaluated in one batch.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A tile made by rewrites: loops split, sums in parts, levels inside of all other loops, copied out and in lanes, the outermost loop on all cores."""
+"""A tile made by rewrites: loops split, sums in parts, levels inside of all other loops, operands packed, borders cut, cores."""
 
 from __future__ import annotations
 
@@ -27,13 +27,8 @@ def tiled_by(candidate: Candidate, survey: Survey, tile: Tile, kernel: int) -> C
     for level in tile.levels:
         length, one = survey.length(level.loop), host().vector_bits // 32
         whole = prod(x.size for x in tile.of(level.loop))
-        if (
-            level.kind == "vectorize"
-            and level.size > one
-            and survey.kind(level.loop) == DATA
-            and length is not None
-            and one < length < whole
-        ):
+        wide = level.kind == "vectorize" and level.size > one and survey.kind(level.loop) == DATA
+        if wide and length is not None and one < length < whole:
             # As copies of one register, of which the last is moved back.
             levels += [Level(level.loop, -(-level.size // one), "unroll"), Level(level.loop, one, "vectorize")]
         else:
@@ -103,8 +98,8 @@ class _Making:
                 length = min(length, whole * level.size)
 
     def _blocks(self, name: str, loop: str, size: int, length: int | None, lanes: bool, alone: bool, names: tuple[str, str]) -> None:
-        """A loop in blocks. What is left is a block moved back where iterations may run twice and no cores share blocks; lanes that are off;
-        a shorter block."""
+        """A loop in blocks. What is left is a block moved back where iterations may run twice and no cores share blocks; lanes that are
+        off; a shorter block."""
         if length is not None and length % size == 0:
             self.then("split", name, size, "peel", names)
             return
@@ -193,7 +188,8 @@ MOST_STATEMENTS = 96
 
 
 def bordered(candidate: Candidate, kernel: int, judge: Callable[[LoopNest], float]) -> tuple[Candidate, float]:
-    """The candidate with its loops cut where tests inside change, and the time, as long as that is faster: inside of borders nothing is asked."""
+    """The candidate with its loops cut where tests inside change, as long as that is faster, and its time: between borders nothing is
+    asked."""
     time = judge(candidate.nest)
     inner = {s.index for path, s in walk_nest(candidate.nest) if path[0] == kernel and isinstance(s, For) and s.kind != "serial"}
     for name in dict.fromkeys(x for order in _paths(candidate.nest, kernel) for x in order if x not in inner):

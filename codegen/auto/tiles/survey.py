@@ -182,7 +182,7 @@ class Survey:
 
     @cached_property
     def uneven(self) -> tuple[str, ...]:
-        """Loops whose iterations may be lanes but for indices that do not move evenly with them, such as those that are held at a border."""
+        """Loops whose iterations may be lanes but for indices that do not move evenly with them, such as those held at a border."""
         found: dict[str, None] = {}
         for leaf in self.leaves:
             for loop in leaf.loops:
