@@ -18,7 +18,7 @@ from tensorexpr.codegen.lowering.arithmetic import ZERO, add, constant, floordiv
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, Kernel, LoopNest, Stmt, Store
 from tensorexpr.codegen.rewrites.expressions import map_accesses, map_expressions, substituted
 from tensorexpr.codegen.rewrites.paths import walk_block
-from tensorexpr.ir import Access, Expr, Index, apply, Apply, conjunction, conjuncts, const
+from tensorexpr.ir import Access, Apply, Expr, Index, apply, conjunction, conjuncts, const
 from tensorexpr.records import record, replace
 from tensorexpr.traversal import free_names, map_children, walk
 
@@ -203,7 +203,8 @@ class _Sketch:
                 here, there = (
                     Access(buffer.name, (i, *map(self._index, axes)), buffer.dtype) for i in (Index(index), add(Index(index), const(half)))
                 )
-                s: Stmt = For(index, ZERO, const(half), (Store(buffer.name, here.indices, apply("or" if here.dtype.is_bool else "add", here, there)),), "vectorize")
+                both = apply("or" if here.dtype.is_bool else "add", here, there)
+                s: Stmt = For(index, ZERO, const(half), (Store(buffer.name, here.indices, both),), "vectorize")
                 for axis in reversed(axes):
                     s = For(f"{index}.{axis}", ZERO, const(self.tile.levels[axis].size), (s,), "unroll")
                     s = replace(s, body=substituted(s.body, {_name(self.tile.levels[axis], axis): Index(f"{index}.{axis}")}))

@@ -23,6 +23,8 @@ from tensorexpr.records import record, replace
 from tensorexpr.traversal import free_names, walk
 
 DATA, SUM, ORDER = "data", "sum", "order"
+FEW = 4
+"""Cuts that are all looked at: operands that lie badly may be copied."""
 FAR = 3.0
 """How much further apart than at best the elements of neighbouring lanes may be in a cut that is looked at: a gather takes as many loads as
 lanes, of which other work hides some."""
@@ -205,7 +207,8 @@ class Survey:
         found = list(islice((tuple(c) for c in self._cuts(self.roots)), 4 * MOST_CUTS))
         distances = {cut: self._distance(cut) for cut in dict.fromkeys(found)}
         least = min(distances.values(), default=0.0)
-        return [cut for cut in sorted(distances, key=distances.__getitem__) if distances[cut] <= FAR * least][:MOST_CUTS]
+        ordered = sorted(distances, key=distances.__getitem__)
+        return ordered if len(ordered) <= FEW else [cut for cut in ordered if distances[cut] <= FAR * least][:MOST_CUTS]
 
     def _cuts(self, names: list[str]) -> Iterator[list[str]]:
         for chosen in product(*(list(self._cut(name)) for name in names)):
