@@ -1,8 +1,8 @@
 """A tile before it is made: the nest as it would be with whole tiles, summarised once for all sizes. Nothing asks whether it is legal.
 
 A *tile* is a list of *levels*, outermost first, all inside of the kernel's other loops: so many iterations of a loop one after the other,
-as copies (`unroll`) or in lanes (`vectorize`). A loop may have several. The sketch has the levels around every leaf, gives local buffers that
-are born around them an axis for each, parts to sums whose loop is in lanes, and operands that are packed the layout they will have.
+as copies (`unroll`) or in lanes (`vectorize`). A loop may have several. The sketch has the levels around every leaf, gives local buffers
+that are born around them an axis for each, parts to sums whose loop is in lanes, and operands that are packed the layout they will have.
 """
 
 from __future__ import annotations
